@@ -1,0 +1,165 @@
+package backend
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"tritonstateful/internal/tensor"
+)
+
+// Config is the part of Triton's model configuration that this backend reads.
+// Field names follow model_config.proto. Everything else is Triton's business.
+type Config struct {
+	Name         string           `json:"name"`
+	MaxBatchSize int              `json:"max_batch_size"`
+	Inputs       []TensorConfig   `json:"input"`
+	Outputs      []TensorConfig   `json:"output"`
+	Sequence     *SequenceConfig  `json:"sequence_batching"`
+	Parameters   map[string]Value `json:"parameters"`
+}
+
+// Value is a parameter's value.
+type Value struct {
+	String string `json:"string_value"`
+}
+
+// TensorConfig is an input or an output of the configuration.
+type TensorConfig struct {
+	Name     string       `json:"name"`
+	DataType string       `json:"data_type"`
+	Dims     tensor.Shape `json:"dims"`
+	Optional bool         `json:"optional"`
+}
+
+// SequenceConfig is sequence_batching.
+type SequenceConfig struct {
+	MaxIdleMicroseconds uint64          `json:"max_sequence_idle_microseconds"`
+	ControlInputs       []ControlConfig `json:"control_input"`
+	Oldest              *OldestConfig   `json:"oldest"`
+	Direct              json.RawMessage `json:"direct"`
+}
+
+// OldestConfig is the oldest strategy of sequence_batching.
+type OldestConfig struct {
+	MaxCandidateSequences int   `json:"max_candidate_sequences"`
+	PreferredBatchSizes   []int `json:"preferred_batch_size"`
+}
+
+// ControlConfig is one control_input.
+type ControlConfig struct {
+	Name     string    `json:"name"`
+	Controls []Control `json:"control"`
+}
+
+// Control is what a control_input carries.
+type Control struct {
+	Kind           string    `json:"kind"`
+	Int32FalseTrue []int32   `json:"int32_false_true"`
+	FP32FalseTrue  []float32 `json:"fp32_false_true"`
+	BoolFalseTrue  []bool    `json:"bool_false_true"`
+	DataType       string    `json:"data_type"`
+}
+
+// The kinds of a Control.
+const (
+	ControlStart  = "CONTROL_SEQUENCE_START"
+	ControlEnd    = "CONTROL_SEQUENCE_END"
+	ControlReady  = "CONTROL_SEQUENCE_READY"
+	ControlCorrID = "CONTROL_SEQUENCE_CORRID"
+)
+
+// ParseConfig reads a model configuration as TRITONBACKEND_ModelConfig gives it.
+// An empty text is a configuration of defaults.
+func ParseConfig(text []byte) (*Config, error) {
+	c := &Config{}
+	if len(text) == 0 {
+		return c, nil
+	}
+	if err := json.Unmarshal(text, c); err != nil {
+		return nil, Errorf(InvalidArg, "reading the model configuration: %w", err)
+	}
+	return c, nil
+}
+
+// Idle is how long a sequence may go without a request; 0 is for ever.
+func (c *Config) Idle() time.Duration {
+	if c.Sequence == nil {
+		return 0
+	}
+	const most = uint64(1<<63-1) / 1000 / 4 // four times the limit must not overflow
+	return time.Duration(min(c.Sequence.MaxIdleMicroseconds, most)) * time.Microsecond
+}
+
+// control finds the first control of a kind, and the name of its tensor.
+func (c *Config) control(kind string) (name string, control *Control) {
+	if c.Sequence == nil {
+		return "", nil
+	}
+	for i := range c.Sequence.ControlInputs {
+		in := &c.Sequence.ControlInputs[i]
+		for j := range in.Controls {
+			if in.Controls[j].Kind == kind {
+				return in.Name, &in.Controls[j]
+			}
+		}
+	}
+	return "", nil
+}
+
+// StringIDs tells whether correlation IDs are texts.
+func (c *Config) StringIDs() bool {
+	_, control := c.control(ControlCorrID)
+	return control != nil && control.DataType == "TYPE_STRING"
+}
+
+// candidates is how many sequences Triton keeps for one instance.
+func (c *Config) candidates() int {
+	switch {
+	case c.Sequence == nil:
+		return 0
+	case c.Sequence.Oldest != nil && c.Sequence.Oldest.MaxCandidateSequences > 0:
+		return c.Sequence.Oldest.MaxCandidateSequences
+	default: // direct, and Triton's own reading of an oldest without the field
+		return max(c.MaxBatchSize, 1)
+	}
+}
+
+// preferred are the batch sizes that Triton tries to form.
+func (c *Config) preferred() []int {
+	if c.Sequence == nil || c.Sequence.Oldest == nil {
+		return nil
+	}
+	return c.Sequence.Oldest.PreferredBatchSizes
+}
+
+// tensorName finds name among the names of the model's tensors: exactly, or
+// else without regard to case if only one name matches so.
+func tensorName(name string, infos []TensorInfo) int {
+	found := -1
+	for i := range infos {
+		if infos[i].Name == name {
+			return i
+		}
+		if strings.EqualFold(infos[i].Name, name) {
+			if found >= 0 {
+				return -1
+			}
+			found = i
+		}
+	}
+	return found
+}
+
+// names lists the tensors for an error message.
+func names(infos []TensorInfo) string {
+	if len(infos) == 0 {
+		return "none"
+	}
+	quoted := make([]string, len(infos))
+	for i := range infos {
+		quoted[i] = fmt.Sprintf("%q", infos[i].Name)
+	}
+	return strings.Join(quoted, ", ")
+}

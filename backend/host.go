@@ -1,0 +1,90 @@
+package backend
+
+import (
+	"time"
+
+	"tritonstateful/internal/tensor"
+	"tritonstateful/statebuffer"
+)
+
+// Batch is one batch of requests as the server handed it over, and the way to
+// answer it. Every request is answered exactly once, by Fail or Answer; answers
+// are collected and leave with the next Send. After Finish the batch and all
+// that was borrowed from it is gone. One goroutine uses a Batch.
+type Batch interface {
+	// Requests are the rows of the batch, in the server's order. The slice and
+	// the memory it points to are borrowed until Finish.
+	Requests() []Request
+	// Fail answers a row with an error; CodeOf(err) is the code. Further
+	// answers to the same row are ignored.
+	Fail(row int, err error)
+	// Answer answers a row with lanes of batched tensors. The outputs, in the
+	// order of the instance's outputs, are borrowed until Send; an output that
+	// the client did not ask for is left out by the host.
+	Answer(row int, outputs []Output, lane, lanes int)
+	// Send sends what was answered since the last Send: one crossing.
+	Send()
+	// Finish sends what is left, answers what nobody answered with an INTERNAL
+	// error, reports statistics and releases the requests.
+	Finish(Timing)
+}
+
+// Timing is when a batch computed, on the clock of [Host]. Both are zero when
+// no model ran.
+type Timing struct {
+	ComputeStart time.Duration
+	ComputeEnd   time.Duration
+}
+
+// SequenceID is a correlation ID: a number, or a text for models with string
+// ids. The zero value is no sequence: such requests come from Triton's
+// model_warmup and, with the direct scheduler, from idle lanes.
+type SequenceID struct {
+	Number uint64
+	// Text is borrowed until Batch.Finish; strings.Clone what is kept longer.
+	Text string
+}
+
+// IsZero tells whether the request belongs to no sequence.
+func (id SequenceID) IsZero() bool { return id.Number == 0 && id.Text == "" }
+
+// Request is one request of a batch as the host read it.
+type Request struct {
+	Sequence SequenceID
+	Start    bool // TRITONSERVER_REQUEST_FLAG_SEQUENCE_START
+	End      bool // TRITONSERVER_REQUEST_FLAG_SEQUENCE_END
+	// Cancelled: the client is no longer interested, and the server knows.
+	Cancelled bool
+	// Inputs are in the order of the instance's inputs.
+	Inputs []Input
+	// Err is why the host could not read the request; it is what the client
+	// gets, and the other fields may be missing then.
+	Err error
+}
+
+// Input is one input tensor of a request, in one contiguous piece of host
+// memory. All of it is borrowed until Batch.Finish.
+type Input struct {
+	Present bool // false only for an input that the instance calls optional
+	DType   tensor.DType
+	Shape   tensor.Shape
+	Data    []byte
+}
+
+// Output is where the answers to some rows stand: a batched tensor in host
+// memory.
+type Output struct {
+	Tensor []byte
+	// Layout and Lanes say where a lane lies in Tensor.
+	Layout statebuffer.Layout
+	Lanes  int
+	// Shape is that of one answer, with the extent of the lanes it takes.
+	Shape tensor.Shape
+}
+
+// Port is the name and type of an input or output as the server knows it.
+type Port struct {
+	Name     string
+	DType    tensor.DType
+	Optional bool // an input that a request may leave out
+}

@@ -1,0 +1,194 @@
+package backend
+
+import (
+	"fmt"
+	"log/slog"
+	"slices"
+
+	"tritonstateful/internal/tensor"
+	"tritonstateful/statebuffer"
+)
+
+// Instance is a model on one device, with the states of its sequences. The
+// server gives it one batch at a time.
+type Instance struct {
+	model  *Model
+	log    *slog.Logger
+	name   string
+	runner Runner
+	wiring *wiring
+	store  *statebuffer.Store
+	stages []*stage // by the number of lanes, made when first needed
+	io     ioBuffers
+	work   execution
+	empty  []Output // the answer to an END that is not inferred
+	ladder []int    // the batch sizes that runs are padded to, ascending; nil for none
+	report *periodic
+	levels levels
+	runs   uint64 // number of the last run
+}
+
+func newInstance(m *Model, info InstanceInfo) (in *Instance, err error) {
+	provider, err := m.provider(info)
+	if err != nil {
+		return nil, err
+	}
+	in = &Instance{model: m, name: info.Name, log: m.host.Log.With("instance", info.Name)}
+	in.levels = newLevels(in.log, m.params)
+	in.report = newPeriodic(m.params, m.host.Clock)
+	defer func() {
+		if err != nil {
+			in.Close()
+		}
+	}()
+	in.runner, err = m.host.Open(SessionOptions{
+		Path: m.path, Provider: provider, Device: info.Device, Name: info.Name,
+		IntraOpThreads: m.params.IntraOpThreads, InterOpThreads: m.params.InterOpThreads, Optimization: m.params.Optimization,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if in.wiring, err = wire(m.config, m.params, in.runner.Signature()); err != nil {
+		return nil, err
+	}
+	if in.store, err = in.newStore(); err != nil {
+		return nil, err
+	}
+	if in.io, err = newIOBuffers(in.wiring, in.runner.Memory(), m.config.MaxBatchSize); err != nil {
+		return nil, err
+	}
+	in.stages = make([]*stage, m.config.MaxBatchSize+1)
+	in.ladder = m.ladder()
+	in.empty = in.emptyAnswers()
+	in.work.in = in
+	if err := in.warmUp(); err != nil {
+		return nil, err
+	}
+	in.reportLoad(provider)
+	return in, nil
+}
+
+// provider is where an instance of this kind runs.
+func (m *Model) provider(info InstanceInfo) (Provider, error) {
+	switch info.Kind {
+	case "cpu":
+		return CPU, nil
+	case "gpu":
+		return m.params.Provider, nil
+	default:
+		return CPU, Errorf(InvalidArg, "the instance's kind is %s: want instance_group [{ kind: KIND_CPU }] or KIND_GPU", info.Kind)
+	}
+}
+
+// emptyAnswers are what an END that is not inferred gets: every output with one
+// element, zero.
+func (in *Instance) emptyAnswers() []Output {
+	outputs := in.wiring.outputs
+	answers := make([]Output, len(outputs))
+	for i := range outputs {
+		size := int64(outputs[i].DType.Size())
+		answers[i] = Output{
+			Tensor: in.io.zero.Bytes[:size], Layout: statebuffer.Layout{Runs: 1, RunBytes: size}, Lanes: 1,
+			Shape: slices.Repeat(tensor.Shape{1}, len(outputs[i].answer)),
+		}
+	}
+	return answers
+}
+
+func (in *Instance) newStore() (*statebuffer.Store, error) {
+	config, params := in.model.config, in.model.params
+	sizing, err := statebuffer.NewSizing(config.candidates(), config.MaxBatchSize, params.UseRatio, params.Lazy)
+	if err != nil {
+		return nil, Errorf(InvalidArg, "the slots for sequences: %w", err)
+	}
+	states := make([]statebuffer.State, len(in.wiring.states))
+	for i := range states {
+		w := &in.wiring.states[i]
+		states[i] = statebuffer.State{Name: w.name, Layout: w.Layout, Convert: params.conversion(w.dtype)}
+	}
+	store, err := statebuffer.NewStore(statebuffer.Options{
+		Memory: in.runner.Memory(), States: states, Sizing: sizing, MaxLanes: config.MaxBatchSize,
+		Limits: statebuffer.Limits{Idle: config.Idle(), Full: params.Full, Remember: max(1024, sizing.Total())},
+	})
+	if err != nil {
+		return nil, Errorf(Internal, "allocating the states of %d sequences: %w; use fewer instances or a smaller max_candidate_sequences", sizing.Initial, err)
+	}
+	return store, nil
+}
+
+// ladder is the batch sizes that runs are padded to.
+func (m *Model) ladder() []int {
+	switch m.params.Padding {
+	case PadPreferred:
+		sizes := append(slices.Clone(m.config.preferred()), m.config.MaxBatchSize)
+		slices.Sort(sizes)
+		return slices.Compact(sizes)
+	case PadMax:
+		return []int{m.config.MaxBatchSize}
+	default:
+		return nil
+	}
+}
+
+// padded is the number of lanes that a run of n requests has.
+func (in *Instance) padded(n int) int {
+	for _, size := range in.ladder {
+		if size >= n {
+			return size
+		}
+	}
+	return n
+}
+
+// warmUp runs the model once with each batch size that the configuration names,
+// so that no client waits for what ONNX Runtime does in a first run.
+func (in *Instance) warmUp() error {
+	sizes := append([]int{in.model.config.MaxBatchSize, 1}, in.model.config.preferred()...)
+	slices.Sort(sizes)
+	for _, n := range slices.Compact(sizes) {
+		n = in.padded(n)
+		s := in.stage(n)
+		s.clear()
+		step, err := in.store.Gather(make([]statebuffer.Lane, n), n)
+		if err != nil {
+			return fmt.Errorf("warming up with %d lanes: %w", n, err)
+		}
+		s.bindStates(in.wiring, step)
+		err = in.runner.Run(s.inputs, s.outputs)
+		in.store.Abort(step, 0)
+		if err != nil {
+			return Errorf(InvalidArg, "warming up: the model fails to run with a batch of %d: %w", n, err)
+		}
+	}
+	return nil
+}
+
+// Inputs are the tensors that requests bring, in the order of Request.Inputs.
+func (in *Instance) Inputs() []Port { return ports(in.wiring.inputs) }
+
+// Outputs are the tensors that answers carry, in the order of Batch.Answer.
+func (in *Instance) Outputs() []Port { return ports(in.wiring.outputs) }
+
+func ports(wired []port) []Port {
+	all := make([]Port, len(wired))
+	for i := range wired {
+		all[i] = wired[i].Port
+	}
+	return all
+}
+
+// StringIDs tells whether the model's correlation IDs are texts.
+func (in *Instance) StringIDs() bool { return in.model.StringIDs() }
+
+// Close frees the instance's memory and session. No batch may be running.
+func (in *Instance) Close() {
+	if in.store != nil {
+		in.store.Close()
+		in.store = nil
+	}
+	if in.runner != nil {
+		in.io.free(in.runner.Memory())
+		in.runner.Close()
+		in.runner = nil
+	}
+}

@@ -1,0 +1,96 @@
+package backend
+
+import (
+	"tritonstateful/internal/tensor"
+	"tritonstateful/statebuffer"
+)
+
+// Runner is a loaded model on one device. One goroutine uses a Runner.
+type Runner interface {
+	// Signature describes the model's tensors. The caller must not change it.
+	Signature() *Signature
+	// Memory is where the tensors given to Run live.
+	Memory() statebuffer.Memory
+	// Run computes the outputs from the inputs, both in the order of the
+	// signature; optional inputs (initializers with a default) may be left out
+	// by a Tensor of no DType, and so may outputs that nobody wants. An output
+	// whose Data is empty is allocated by
+	// the runner, which then sets its Data and Shape; that memory is valid
+	// until the next Run. After an error the contents of the outputs are
+	// undefined and the inputs are unchanged.
+	//
+	// The runner keeps what it builds for a tensor's address and shape, so
+	// that a call with tensors seen before allocates nothing.
+	Run(inputs, outputs []Tensor) error
+	// Close frees the session and every block of its Memory.
+	Close()
+}
+
+// Tensor is a batched tensor as a Runner takes it.
+type Tensor struct {
+	// Data is a block of the runner's Memory, or a part of one. The elements
+	// of a tensor of type Bytes stand there as Triton has them: each preceded
+	// by its length as uint32, in the machine's order.
+	Data  statebuffer.Block
+	DType tensor.DType
+	Shape tensor.Shape
+}
+
+// Signature is what a model file says of its tensors.
+type Signature struct {
+	// Inputs in the model's order; initializers that are also graph inputs
+	// stand behind the plain ones, marked Optional.
+	Inputs  []TensorInfo
+	Outputs []TensorInfo
+	// Description is the graph's doc string.
+	Description string
+}
+
+// TensorInfo describes one tensor of a model.
+type TensorInfo struct {
+	Name  string
+	DType tensor.DType
+	// Dims has tensor.Dynamic for every axis that is not fixed.
+	Dims tensor.Shape
+	// Symbols has the name of each dynamic axis, "" where it has none and for
+	// fixed ones. len(Symbols) == len(Dims).
+	Symbols []string
+	// Optional: the model has a default for this input.
+	Optional bool
+}
+
+// Provider is an execution provider of ONNX Runtime.
+type Provider uint8
+
+// The execution providers that a configuration can ask for.
+const (
+	CPU Provider = iota
+	CUDA
+	TensorRT
+)
+
+// String is the provider's name as ONNX Runtime's documentation has it.
+func (p Provider) String() string {
+	return [...]string{"CPU", "CUDA", "TensorRT"}[p]
+}
+
+// SessionOptions is how a model is to be loaded.
+type SessionOptions struct {
+	// Path of the ONNX file.
+	Path     string
+	Provider Provider
+	// Device is the ordinal of the GPU; ignored by CPU.
+	Device int
+	// IntraOpThreads and InterOpThreads are ONNX Runtime's thread counts for
+	// one session; 0 leaves the choice to ONNX Runtime.
+	IntraOpThreads int
+	InterOpThreads int
+	// Optimization is the graph optimisation level: "disabled", "basic",
+	// "extended" or "all".
+	Optimization string
+	// Name is used in ONNX Runtime's log lines.
+	Name string
+}
+
+// OpenRunner loads a model. Safe for concurrent use: models load in parallel.
+type OpenRunner func(SessionOptions) (Runner, error)

@@ -1,0 +1,54 @@
+// What Triton tells of a backend, a model and an instance, each in one
+// crossing; and the handle of the Go object that stands behind it, which Triton
+// keeps for us as its void * "state".
+#pragma once
+
+#include "table.h"
+
+typedef struct {
+  uint32_t major, minor; // TRITONBACKEND_ApiVersion
+  const char *config;    // TRITONBACKEND_BackendConfig as JSON; Triton's
+  size_t config_bytes;
+} backend_description;
+
+typedef struct {
+  const char *name;
+  uint64_t version;
+  TRITONBACKEND_ArtifactType artifact;
+  const char *directory;
+  TRITONSERVER_Message *message; // TRITONBACKEND_ModelConfig; the caller's
+  const char *config;            // it as JSON; valid until message is deleted
+  size_t config_bytes;
+  TRITONBACKEND_Backend *backend;
+} model_description;
+
+typedef struct {
+  const char *name;
+  TRITONSERVER_InstanceGroupKind kind;
+  int32_t device;
+  TRITONBACKEND_Model *model;
+} instance_description;
+
+TRITONSERVER_Error *describe_backend(TRITONBACKEND_Backend *of, backend_description *d);
+// describe_model leaves no message to delete when it fails.
+TRITONSERVER_Error *describe_model(TRITONBACKEND_Model *of, model_description *d);
+TRITONSERVER_Error *describe_instance(TRITONBACKEND_ModelInstance *of, instance_description *d);
+
+TRITONSERVER_Error *delete_message(TRITONSERVER_Message *message);
+
+// set_attributes tells Triton how this backend likes to be used.
+TRITONSERVER_Error *set_attributes(TRITONBACKEND_BackendAttribute *attributes);
+
+// A handle and not a pointer, because Go's objects may not be kept in C. It is
+// 0 where none was set. Returned by value, so that Go has no pointer to lend.
+typedef struct {
+  uintptr_t handle;
+  TRITONSERVER_Error *error;
+} state_result;
+
+state_result backend_state(TRITONBACKEND_Backend *of);
+state_result model_state(TRITONBACKEND_Model *of);
+state_result instance_state(TRITONBACKEND_ModelInstance *of);
+TRITONSERVER_Error *set_backend_state(TRITONBACKEND_Backend *of, uintptr_t handle);
+TRITONSERVER_Error *set_model_state(TRITONBACKEND_Model *of, uintptr_t handle);
+TRITONSERVER_Error *set_instance_state(TRITONBACKEND_ModelInstance *of, uintptr_t handle);

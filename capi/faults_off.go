@@ -1,0 +1,9 @@
+//go:build !faults
+
+package main
+
+import "tritonstateful/backend"
+
+// withFaults is m itself: only a library that is built with the tag "faults"
+// can be told to fail.
+func withFaults(m model, _ backend.ModelInfo) model { return m }

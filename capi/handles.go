@@ -1,0 +1,53 @@
+package main
+
+// #include "describe.h"
+import "C"
+
+import (
+	"fmt"
+	"runtime/cgo"
+
+	"tritonstateful/backend"
+)
+
+// Triton keeps one void * for us in each backend, model and instance. It holds
+// a cgo.Handle of the Go object: made in Initialize, deleted in Finalize.
+
+// keep puts value behind a Triton object, by that object's SetState call.
+func keep(value any, set func(C.uintptr_t) *C.TRITONSERVER_Error) error {
+	handle := cgo.NewHandle(value)
+	if err := takeError(set(C.uintptr_t(handle))); err != nil {
+		handle.Delete()
+		return err
+	}
+	return nil
+}
+
+// kept is the value behind a Triton object.
+func kept[T any](state C.state_result) (T, error) {
+	var none T
+	if state.error != nil {
+		return none, takeError(state.error)
+	}
+	if state.handle == 0 {
+		return none, backend.Errorf(backend.Internal, "%s: used before it was initialised", nameOf[T]())
+	}
+	return cgo.Handle(state.handle).Value().(T), nil
+}
+
+// drop forgets the value behind a Triton object and hands it to close. There is
+// none where Initialize failed: Triton calls Finalize all the same.
+func drop[T any](state C.state_result, close func(T)) error {
+	if state.error == nil && state.handle == 0 {
+		return nil
+	}
+	value, err := kept[T](state)
+	if err != nil {
+		return err
+	}
+	cgo.Handle(state.handle).Delete()
+	close(value)
+	return nil
+}
+
+func nameOf[T any]() string { return fmt.Sprintf("%T", *new(T)) }

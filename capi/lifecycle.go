@@ -1,0 +1,212 @@
+package main
+
+// #include "describe.h"
+// #include "signals.h"
+import "C"
+
+import (
+	"log/slog"
+
+	"tritonstateful/backend"
+)
+
+// The oldest TRITONBACKEND API with every function that table.h requires.
+const (
+	apiMajor = 1
+	apiMinor = 8
+)
+
+// executor is what the seam needs of a model's instance; *backend.Instance is
+// one.
+type executor interface {
+	Execute(backend.Batch)
+	Inputs() []backend.Port
+	Outputs() []backend.Port
+	StringIDs() bool
+	Close()
+}
+
+// model is what the seam needs of a loaded model.
+type model interface {
+	NewInstance(backend.InstanceInfo) (executor, error)
+}
+
+// parts are what a backend is put together from.
+type parts struct {
+	open backend.OpenRunner
+	load func(backend.ModelInfo, backend.Host) (model, error)
+}
+
+// library is what stands behind a TRITONBACKEND_Backend.
+type library struct {
+	host backend.Host
+	load func(backend.ModelInfo, backend.Host) (model, error)
+}
+
+// instance is what stands behind a TRITONBACKEND_ModelInstance.
+type instance struct {
+	executor
+	batch *batch
+}
+
+func initialize(of *C.TRITONBACKEND_Backend, assemble func(settings, *slog.Logger) (parts, error)) error {
+	if missing := C.table_fill(); missing != nil {
+		return backend.Errorf(backend.Unsupported, "this server has no function %s: want TRITONBACKEND API %d.%d or newer",
+			C.GoString(missing), apiMajor, apiMinor)
+	}
+	C.signals_adopt()
+	var d C.backend_description
+	if err := takeError(C.describe_backend(of, &d)); err != nil {
+		return err
+	}
+	if err := checkVersion(int(d.major), int(d.minor)); err != nil {
+		return err
+	}
+	log := newLog()
+	config, err := parseSettings(goBytes(d.config, d.config_bytes), log)
+	if err != nil {
+		return err
+	}
+	made, err := assemble(config, log)
+	if err != nil {
+		return err
+	}
+	host := backend.Host{Log: log, Clock: newClock(), Open: made.open}
+	return keep(&library{host, made.load}, func(handle C.uintptr_t) *C.TRITONSERVER_Error {
+		return C.set_backend_state(of, handle)
+	})
+}
+
+func checkVersion(major, minor int) error {
+	if major == apiMajor && minor >= apiMinor {
+		return nil
+	}
+	return backend.Errorf(backend.Unsupported, "this server has TRITONBACKEND API %d.%d: want %d.%d, or a newer %d.x",
+		major, minor, apiMajor, apiMinor, apiMajor)
+}
+
+// finalize leaves ONNX Runtime as it is: its environment is the process's, and
+// Triton may initialise us again.
+func finalize(of *C.TRITONBACKEND_Backend) error {
+	return drop(C.backend_state(of), func(*library) {})
+}
+
+func setAttributes(attributes *C.TRITONBACKEND_BackendAttribute) error {
+	return takeError(C.set_attributes(attributes))
+}
+
+func initializeModel(of *C.TRITONBACKEND_Model) error {
+	var d C.model_description
+	if err := takeError(C.describe_model(of, &d)); err != nil {
+		return err
+	}
+	info, err := modelInfo(&d)
+	if err != nil {
+		return err
+	}
+	lib, err := kept[*library](C.backend_state(d.backend))
+	if err != nil {
+		return err
+	}
+	loaded, err := lib.load(info, lib.host)
+	if err != nil {
+		return err
+	}
+	return keep(loaded, func(handle C.uintptr_t) *C.TRITONSERVER_Error {
+		return C.set_model_state(of, handle)
+	})
+}
+
+// modelInfo copies what Triton tells of a model, and deletes the message.
+func modelInfo(d *C.model_description) (backend.ModelInfo, error) {
+	info := backend.ModelInfo{
+		Name:      C.GoString(d.name),
+		Version:   uint64(d.version),
+		Directory: C.GoString(d.directory),
+		Config:    goBytes(d.config, d.config_bytes),
+	}
+	if err := takeError(C.delete_message(d.message)); err != nil {
+		return info, err
+	}
+	if d.artifact != C.TRITONBACKEND_ARTIFACT_FILESYSTEM {
+		return info, backend.Errorf(backend.Unsupported, "the model repository is of type %d: want one in a file system", d.artifact)
+	}
+	return info, nil
+}
+
+func finalizeModel(of *C.TRITONBACKEND_Model) error {
+	return drop(C.model_state(of), func(model) {})
+}
+
+var kinds = [...]string{
+	C.TRITONSERVER_INSTANCEGROUPKIND_AUTO:  "auto",
+	C.TRITONSERVER_INSTANCEGROUPKIND_CPU:   "cpu",
+	C.TRITONSERVER_INSTANCEGROUPKIND_GPU:   "gpu",
+	C.TRITONSERVER_INSTANCEGROUPKIND_MODEL: "model",
+}
+
+func initializeInstance(of *C.TRITONBACKEND_ModelInstance) error {
+	var d C.instance_description
+	if err := takeError(C.describe_instance(of, &d)); err != nil {
+		return err
+	}
+	loaded, err := kept[model](C.model_state(d.model))
+	if err != nil {
+		return err
+	}
+	made, err := loaded.NewInstance(backend.InstanceInfo{
+		Name:   C.GoString(d.name),
+		Kind:   kinds[d.kind],
+		Device: int(d.device),
+	})
+	C.signals_keep_all() // a new session of ONNX Runtime may have installed handlers
+	if err != nil {
+		return err
+	}
+	in, err := newInstance(of, made)
+	if err != nil {
+		made.Close()
+		return err
+	}
+	err = keep(in, func(handle C.uintptr_t) *C.TRITONSERVER_Error {
+		return C.set_instance_state(of, handle)
+	})
+	if err != nil {
+		in.close()
+	}
+	return err
+}
+
+func newInstance(of *C.TRITONBACKEND_ModelInstance, made executor) (*instance, error) {
+	b, err := newBatch(of, made)
+	return &instance{made, b}, err
+}
+
+func (in *instance) close() {
+	in.batch.free()
+	in.Close()
+}
+
+func finalizeInstance(of *C.TRITONBACKEND_ModelInstance) error {
+	return drop(C.instance_state(of), (*instance).close)
+}
+
+// execute runs one batch. After an error Triton still owns the requests; after
+// nil every one was answered once and released.
+func execute(of *C.TRITONBACKEND_ModelInstance, requests **C.TRITONBACKEND_Request, count C.uint32_t) error {
+	in, err := kept[*instance](C.instance_state(of))
+	if err != nil {
+		return err
+	}
+	if err := in.batch.open(requests, count); err != nil {
+		return err
+	}
+	defer in.batch.settle()
+	in.Execute(in.batch)
+	return nil
+}
+
+// goBytes copies C memory.
+func goBytes(data *C.char, size C.size_t) []byte {
+	return []byte(C.GoStringN(data, C.int(size)))
+}

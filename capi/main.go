@@ -1,0 +1,89 @@
+package main
+
+// #cgo CFLAGS: -O2 -Wall
+// #cgo LDFLAGS: -ldl
+// #ifndef _GNU_SOURCE
+// #define _GNU_SOURCE
+// #endif
+// #include <dlfcn.h>
+// #include "table.h"
+import "C"
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"unsafe"
+
+	"tritonstateful/backend"
+	"tritonstateful/ortrunner"
+)
+
+// main is never called; a C-shared library needs one.
+func main() {}
+
+const (
+	// ortLibrary lies beside this library. Its name is its own, so that
+	// Triton's onnxruntime backend can bring another version.
+	ortLibrary = "libonnxruntime_stateful.so"
+	// ortLibraryVariable names another one; for tests, which have no install
+	// tree.
+	ortLibraryVariable = "STATEFUL_ORT_LIB"
+)
+
+// assemble puts the backend together: models of package backend, run by ONNX
+// Runtime.
+func assemble(s settings, log *slog.Logger) (parts, error) {
+	library, err := findORT()
+	if err != nil {
+		return parts{}, err
+	}
+	runtime, err := ortrunner.New(ortrunner.Options{
+		Library:  library,
+		LogLevel: s.ortLogging,
+		LogSink:  uintptr(C.log_onnxruntime),
+		Log:      log,
+	})
+	if err != nil {
+		return parts{}, err
+	}
+	return parts{open: runtime.Open, load: loadModel}, nil
+}
+
+// findORT is the path of ONNX Runtime's library.
+func findORT() (string, error) {
+	beside := filepath.Join(ownFolder(), ortLibrary)
+	if _, err := os.Stat(beside); err == nil {
+		return beside, nil
+	}
+	if named := os.Getenv(ortLibraryVariable); named != "" {
+		return named, nil
+	}
+	return "", backend.Errorf(backend.NotFound, "%s is missing: want the file of the same name that was built with this backend", beside)
+}
+
+// ownFolder is where this library lies.
+func ownFolder() string {
+	var self C.Dl_info
+	C.dladdr(unsafe.Pointer(C.table_fill), &self)
+	return filepath.Dir(C.GoString(self.dli_fname))
+}
+
+// loadedModel makes *backend.Model a model: its instances are executors.
+type loadedModel struct{ *backend.Model }
+
+func loadModel(info backend.ModelInfo, host backend.Host) (model, error) {
+	m, err := backend.NewModel(info, host)
+	if err != nil {
+		return nil, err
+	}
+	return withFaults(loadedModel{m}, info), nil
+}
+
+func (m loadedModel) NewInstance(info backend.InstanceInfo) (executor, error) {
+	in, err := m.Model.NewInstance(info)
+	if err != nil {
+		return nil, err // and not in, which would be an executor that is not nil
+	}
+	return in, nil
+}

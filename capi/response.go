@@ -1,0 +1,129 @@
+package main
+
+// #include "batch.h"
+import "C"
+
+import (
+	"unsafe"
+
+	"tritonstateful/backend"
+	"tritonstateful/internal/tensor"
+)
+
+// noted is a set of outputs that was copied to the C arrays.
+type noted struct {
+	outputs []backend.Output
+	lanes   int
+	row     C.uint32_t // whose row_outputs they are
+}
+
+// Fail is part of backend.Batch.
+func (b *batch) Fail(row int, err error) {
+	r := &b.rows()[row]
+	if r.answer != C.BATCH_UNANSWERED {
+		return
+	}
+	r.answer = C.BATCH_FAILURE
+	r.failure = newError(err)
+}
+
+// Answer is part of backend.Batch. Rows that are answered with the same slice
+// share one copy of it, which is how the rows of one run usually are.
+func (b *batch) Answer(row int, outputs []backend.Output, lane, lanes int) {
+	r := &b.rows()[row]
+	if r.answer != C.BATCH_UNANSWERED {
+		return
+	}
+	owner, err := b.note(row, outputs, lane, lanes)
+	if err != nil {
+		b.Fail(row, err)
+		return
+	}
+	r.answer = C.BATCH_OUTPUTS
+	r.outputs = owner
+	r.lane, r.lanes = C.uint64_t(lane), C.uint64_t(lanes)
+}
+
+// Send is part of backend.Batch.
+func (b *batch) Send() {
+	C.batch_send(b.c)
+	b.forgetAnswers()
+}
+
+func (b *batch) forgetAnswers() {
+	clear(b.answers)
+	b.answers = b.answers[:0]
+}
+
+// note copies outputs to the C arrays, unless the last answer did, and returns
+// the row that has them. What C could not copy from safely is an error: C has
+// no net.
+func (b *batch) note(row int, outputs []backend.Output, lane, lanes int) (C.uint32_t, error) {
+	if err := b.checkLanes(outputs, lane, lanes); err != nil {
+		return 0, err
+	}
+	if last := len(b.answers) - 1; last >= 0 {
+		if a := b.answers[last]; unsafe.SliceData(a.outputs) == unsafe.SliceData(outputs) && a.lanes == lanes {
+			return a.row, nil
+		}
+	}
+	width := len(b.outputs)
+	slots := unsafe.Slice(b.c.row_outputs, len(b.requests)*width)[row*width:]
+	for k := range outputs {
+		if err := b.checkOutput(k, &outputs[k], lanes); err != nil {
+			return 0, err
+		}
+		noteOutput(&slots[k], &outputs[k], b.outputs[k].DType)
+	}
+	b.answers = append(b.answers, noted{outputs, lanes, C.uint32_t(row)})
+	return C.uint32_t(row), nil
+}
+
+func noteOutput(to *C.batch_output, from *backend.Output, dtype tensor.DType) {
+	to.data = C.uintptr_t(uintptr(unsafe.Pointer(unsafe.SliceData(from.Tensor))))
+	to.runs, to.run_bytes = C.uint64_t(from.Layout.Runs), C.uint64_t(from.Layout.RunBytes)
+	to.lanes = C.uint64_t(from.Lanes)
+	to._type = C.TRITONSERVER_DataType(dtype)
+	for i, extent := range from.Shape {
+		to.shape[i] = C.int64_t(extent)
+	}
+	to.rank = C.uint32_t(len(from.Shape))
+}
+
+func (b *batch) checkLanes(outputs []backend.Output, lane, lanes int) error {
+	if len(outputs) != len(b.outputs) {
+		return backend.Errorf(backend.Internal, "an answer has %d outputs: want %d", len(outputs), len(b.outputs))
+	}
+	for k := range outputs {
+		if lane < 0 || lanes < 1 || lane > outputs[k].Lanes-lanes {
+			return backend.Errorf(backend.Internal, "output %q has %d lanes: want lanes %d to %d of it",
+				b.outputs[k].Name, outputs[k].Lanes, lane, lane+lanes-1)
+		}
+	}
+	return nil
+}
+
+// checkOutput makes sure that the runs of all lanes lie within the tensor, and
+// that the shape agrees with the bytes that the client gets.
+func (b *batch) checkOutput(k int, o *backend.Output, lanes int) error {
+	port, runs, runBytes := b.outputs[k], o.Layout.Runs, o.Layout.RunBytes
+	if runs < 0 || runBytes < 0 || len(o.Shape) > C.BATCH_MAX_RANK {
+		return backend.Errorf(backend.Internal, "output %q: %d runs of %d bytes and rank %d: want none negative, and a rank of at most %d",
+			port.Name, runs, runBytes, len(o.Shape), C.BATCH_MAX_RANK)
+	}
+	if runs > 0 && runBytes > 0 && int64(o.Lanes) > int64(len(o.Tensor))/runs/runBytes {
+		return backend.Errorf(backend.Internal, "output %q: its tensor has %d bytes: want %d runs of %d lanes of %d bytes",
+			port.Name, len(o.Tensor), runs, o.Lanes, runBytes)
+	}
+	if port.DType.Size() == 0 {
+		return nil // the size of texts does not follow from their shape
+	}
+	want, err := o.Shape.Bytes(port.DType)
+	if err != nil {
+		return backend.Errorf(backend.Internal, "output %q: %w", port.Name, err)
+	}
+	if got := o.Layout.RowBytes() * int64(lanes); got != want {
+		return backend.Errorf(backend.Internal, "output %q: %d bytes for shape %v of %v: want %d", port.Name, got, o.Shape, port.DType, want)
+	}
+	return nil
+}

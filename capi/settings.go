@@ -1,0 +1,59 @@
+package main
+
+import (
+	"encoding/json"
+	"log/slog"
+	"strconv"
+
+	"tritonstateful/backend"
+)
+
+// settings is what the server's command line says to this backend, by
+// --backend-config=stateful,<setting>=<value>.
+type settings struct {
+	// ortLogging is ONNX Runtime's log level: 0 verbose to 4 fatal.
+	ortLogging int
+}
+
+const (
+	ortLoggingSetting = "ort-logging-level"
+	ortLoggingDefault = 2 // warnings
+)
+
+// tritonSettings are those that Triton adds to every backend's.
+var tritonSettings = map[string]bool{
+	"auto-complete-config":   true,
+	"backend-directory":      true,
+	"default-max-batch-size": true,
+	"min-compute-capability": true,
+}
+
+// parseSettings reads the JSON of TRITONBACKEND_BackendConfig, which is empty
+// where nothing was set.
+func parseSettings(config []byte, log *slog.Logger) (settings, error) {
+	s := settings{ortLogging: ortLoggingDefault}
+	if len(config) == 0 {
+		return s, nil
+	}
+	var message struct {
+		Cmdline map[string]string `json:"cmdline"`
+	}
+	if err := json.Unmarshal(config, &message); err != nil {
+		return s, backend.Errorf(backend.Internal, "backend configuration %q: %w", config, err)
+	}
+	for name, value := range message.Cmdline {
+		switch {
+		case name == ortLoggingSetting:
+			level, err := strconv.Atoi(value)
+			if err != nil || level < 0 || level > 4 {
+				return s, backend.Errorf(backend.InvalidArg,
+					"--backend-config=stateful,%s=%s: want 0 (verbose), 1 (info), 2 (warning), 3 (error) or 4 (fatal)",
+					name, value)
+			}
+			s.ortLogging = level
+		case !tritonSettings[name]:
+			log.Warn("unknown --backend-config setting is ignored", "setting", name, "known", ortLoggingSetting)
+		}
+	}
+	return s, nil
+}

@@ -1,0 +1,96 @@
+// Triton's functions, looked up at run time: so the library links without
+// Triton, runs in hosts that keep Triton's symbols to themselves, and tells by
+// name what an older server lacks.
+#pragma once
+
+#include "triton.h"
+
+// REQUIRED functions must be there; an OPTIONAL one is NULL in a server that is
+// too old for it, and its users ask first.
+#define TRITON_FUNCTIONS(REQUIRED, OPTIONAL)                        \
+  REQUIRED(TRITONSERVER_ErrorNew)                                   \
+  REQUIRED(TRITONSERVER_ErrorDelete)                                \
+  REQUIRED(TRITONSERVER_ErrorCode)                                  \
+  REQUIRED(TRITONSERVER_ErrorMessage)                               \
+  REQUIRED(TRITONSERVER_LogIsEnabled)                               \
+  REQUIRED(TRITONSERVER_LogMessage)                                 \
+  REQUIRED(TRITONSERVER_MessageSerializeToJson)                     \
+  REQUIRED(TRITONSERVER_MessageDelete)                              \
+  REQUIRED(TRITONBACKEND_ApiVersion)                                \
+  REQUIRED(TRITONBACKEND_BackendConfig)                             \
+  REQUIRED(TRITONBACKEND_BackendState)                              \
+  REQUIRED(TRITONBACKEND_BackendSetState)                           \
+  OPTIONAL(TRITONBACKEND_BackendAttributeAddPreferredInstanceGroup) \
+  OPTIONAL(TRITONBACKEND_BackendAttributeSetParallelModelInstanceLoading) \
+  REQUIRED(TRITONBACKEND_ModelName)                                 \
+  REQUIRED(TRITONBACKEND_ModelVersion)                              \
+  REQUIRED(TRITONBACKEND_ModelRepository)                           \
+  REQUIRED(TRITONBACKEND_ModelConfig)                               \
+  REQUIRED(TRITONBACKEND_ModelBackend)                              \
+  REQUIRED(TRITONBACKEND_ModelState)                                \
+  REQUIRED(TRITONBACKEND_ModelSetState)                             \
+  REQUIRED(TRITONBACKEND_ModelInstanceName)                         \
+  REQUIRED(TRITONBACKEND_ModelInstanceKind)                         \
+  REQUIRED(TRITONBACKEND_ModelInstanceDeviceId)                     \
+  REQUIRED(TRITONBACKEND_ModelInstanceModel)                        \
+  REQUIRED(TRITONBACKEND_ModelInstanceState)                        \
+  REQUIRED(TRITONBACKEND_ModelInstanceSetState)                     \
+  REQUIRED(TRITONBACKEND_ModelInstanceReportStatistics)             \
+  REQUIRED(TRITONBACKEND_ModelInstanceReportBatchStatistics)        \
+  REQUIRED(TRITONBACKEND_RequestFlags)                              \
+  REQUIRED(TRITONBACKEND_RequestCorrelationId)                      \
+  REQUIRED(TRITONBACKEND_RequestCorrelationIdString)                \
+  OPTIONAL(TRITONBACKEND_RequestIsCancelled)                        \
+  REQUIRED(TRITONBACKEND_RequestInput)                              \
+  REQUIRED(TRITONBACKEND_RequestOutputCount)                        \
+  REQUIRED(TRITONBACKEND_RequestOutputName)                         \
+  REQUIRED(TRITONBACKEND_RequestRelease)                            \
+  REQUIRED(TRITONBACKEND_InputProperties)                           \
+  REQUIRED(TRITONBACKEND_InputBuffer)                               \
+  REQUIRED(TRITONBACKEND_ResponseNew)                               \
+  REQUIRED(TRITONBACKEND_ResponseDelete)                            \
+  REQUIRED(TRITONBACKEND_ResponseOutput)                            \
+  REQUIRED(TRITONBACKEND_OutputBuffer)                              \
+  REQUIRED(TRITONBACKEND_ResponseSend)
+
+#define TABLE_FIELD(name) __typeof__(&name) name;
+typedef struct {
+  TRITON_FUNCTIONS(TABLE_FIELD, TABLE_FIELD)
+} triton_table;
+#undef TABLE_FIELD
+
+// The process has one Triton, so there is one table. Written by table_fill
+// alone, before anything else of this library runs.
+extern triton_table triton;
+
+// table_fill looks every function up and returns the name of the first required
+// one that is missing, or NULL. A second call changes nothing.
+const char *table_fill(void);
+
+// ---- errors ----
+
+// error_new is TRITONSERVER_ErrorNew, and so on; for Go, which cannot call
+// through the table.
+TRITONSERVER_Error *error_new(TRITONSERVER_Error_Code code, const char *text);
+void error_delete(TRITONSERVER_Error *error);
+TRITONSERVER_Error_Code error_code(TRITONSERVER_Error *error);
+const char *error_message(TRITONSERVER_Error *error);
+
+// error_format is error_new with the format of printf; a text of more than
+// 1 KiB is cut.
+TRITONSERVER_Error *error_format(TRITONSERVER_Error_Code code, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+// error_log deletes an error that nobody can be given, after writing it to the
+// log with what was being done. NULL is no error.
+void error_log(const char *doing, TRITONSERVER_Error *error);
+
+// ---- log ----
+
+bool log_is_enabled(TRITONSERVER_LogLevel level);
+TRITONSERVER_Error *log_message(TRITONSERVER_LogLevel level, const char *file, int line,
+                                const char *text);
+
+// log_onnxruntime takes ONNX Runtime's log lines, with its level: 0 verbose to
+// 4 fatal. Called from any thread.
+void log_onnxruntime(int level, const char *text);

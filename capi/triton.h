@@ -1,0 +1,245 @@
+// The part of Triton's public C ABI that this library uses, in our own words:
+// Triton's headers (core, include/triton/core/{tritonserver,tritonbackend}.h,
+// TRITONBACKEND API 1.19) are C++ and in no package registry. Every name is the
+// original's. A test compares the functions with the symbols of a real
+// libtritonserver; the compiler compares our entry points with their prototypes.
+//
+// Three rules hold everywhere and are not repeated below:
+//   - A function that returns a TRITONSERVER_Error * returns NULL when all went
+//     well; else the caller owns the error and deletes it.
+//   - Text and shapes that come back through a pointer belong to the object
+//     that was asked and live as long as it does.
+//   - Out parameters are untouched after an error.
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct TRITONSERVER_Error TRITONSERVER_Error;
+typedef struct TRITONSERVER_Message TRITONSERVER_Message;
+typedef struct TRITONBACKEND_Backend TRITONBACKEND_Backend;
+typedef struct TRITONBACKEND_BackendAttribute TRITONBACKEND_BackendAttribute;
+typedef struct TRITONBACKEND_Model TRITONBACKEND_Model;
+typedef struct TRITONBACKEND_ModelInstance TRITONBACKEND_ModelInstance;
+typedef struct TRITONBACKEND_Request TRITONBACKEND_Request;
+typedef struct TRITONBACKEND_Input TRITONBACKEND_Input;
+typedef struct TRITONBACKEND_Response TRITONBACKEND_Response;
+typedef struct TRITONBACKEND_Output TRITONBACKEND_Output;
+
+// ---- errors, log, messages (tritonserver.h) ----
+
+typedef enum {
+  TRITONSERVER_ERROR_UNKNOWN,
+  TRITONSERVER_ERROR_INTERNAL,
+  TRITONSERVER_ERROR_NOT_FOUND,
+  TRITONSERVER_ERROR_INVALID_ARG,
+  TRITONSERVER_ERROR_UNAVAILABLE,
+  TRITONSERVER_ERROR_UNSUPPORTED,
+  TRITONSERVER_ERROR_ALREADY_EXISTS,
+  TRITONSERVER_ERROR_CANCELLED
+} TRITONSERVER_Error_Code;
+
+// Copies the text. Never returns NULL.
+TRITONSERVER_Error *TRITONSERVER_ErrorNew(TRITONSERVER_Error_Code code, const char *text);
+void TRITONSERVER_ErrorDelete(TRITONSERVER_Error *error);
+TRITONSERVER_Error_Code TRITONSERVER_ErrorCode(TRITONSERVER_Error *error);
+const char *TRITONSERVER_ErrorMessage(TRITONSERVER_Error *error);
+
+typedef enum {
+  TRITONSERVER_LOG_INFO,
+  TRITONSERVER_LOG_WARN,
+  TRITONSERVER_LOG_ERROR,
+  TRITONSERVER_LOG_VERBOSE
+} TRITONSERVER_LogLevel;
+
+bool TRITONSERVER_LogIsEnabled(TRITONSERVER_LogLevel level);
+// Copies the text, and of the file's path the last element.
+TRITONSERVER_Error *TRITONSERVER_LogMessage(TRITONSERVER_LogLevel level, const char *file,
+                                            int line, const char *text);
+
+// The JSON of a message is not terminated by a zero byte, lives as long as the
+// message, and is empty where every field has its default.
+TRITONSERVER_Error *TRITONSERVER_MessageSerializeToJson(TRITONSERVER_Message *message,
+                                                        const char **json, size_t *bytes);
+TRITONSERVER_Error *TRITONSERVER_MessageDelete(TRITONSERVER_Message *message);
+
+// ---- words (tritonserver.h) ----
+
+// The numbers of TRITONSERVER_DataType are those of tensor.DType.
+typedef enum {
+  TRITONSERVER_TYPE_INVALID,
+  TRITONSERVER_TYPE_BOOL,
+  TRITONSERVER_TYPE_UINT8,
+  TRITONSERVER_TYPE_UINT16,
+  TRITONSERVER_TYPE_UINT32,
+  TRITONSERVER_TYPE_UINT64,
+  TRITONSERVER_TYPE_INT8,
+  TRITONSERVER_TYPE_INT16,
+  TRITONSERVER_TYPE_INT32,
+  TRITONSERVER_TYPE_INT64,
+  TRITONSERVER_TYPE_FP16,
+  TRITONSERVER_TYPE_FP32,
+  TRITONSERVER_TYPE_FP64,
+  TRITONSERVER_TYPE_BYTES,
+  TRITONSERVER_TYPE_BF16
+} TRITONSERVER_DataType;
+
+typedef enum {
+  TRITONSERVER_MEMORY_CPU,
+  TRITONSERVER_MEMORY_CPU_PINNED, // the host can read and write it like CPU
+  TRITONSERVER_MEMORY_GPU
+} TRITONSERVER_MemoryType;
+
+typedef enum {
+  TRITONSERVER_INSTANCEGROUPKIND_AUTO,
+  TRITONSERVER_INSTANCEGROUPKIND_CPU,
+  TRITONSERVER_INSTANCEGROUPKIND_GPU,
+  TRITONSERVER_INSTANCEGROUPKIND_MODEL
+} TRITONSERVER_InstanceGroupKind;
+
+typedef enum {
+  TRITONSERVER_REQUEST_FLAG_SEQUENCE_START = 1,
+  TRITONSERVER_REQUEST_FLAG_SEQUENCE_END = 2
+} TRITONSERVER_RequestFlag;
+
+typedef enum { TRITONSERVER_REQUEST_RELEASE_ALL = 1 } TRITONSERVER_RequestReleaseFlag;
+
+typedef enum { TRITONSERVER_RESPONSE_COMPLETE_FINAL = 1 } TRITONSERVER_ResponseCompleteFlag;
+
+typedef enum { TRITONBACKEND_ARTIFACT_FILESYSTEM } TRITONBACKEND_ArtifactType;
+
+// ---- backend ----
+
+TRITONSERVER_Error *TRITONBACKEND_ApiVersion(uint32_t *major, uint32_t *minor);
+
+// The message {"cmdline": {"setting": "value", ...}} stays Triton's.
+TRITONSERVER_Error *TRITONBACKEND_BackendConfig(TRITONBACKEND_Backend *backend,
+                                                TRITONSERVER_Message **config);
+TRITONSERVER_Error *TRITONBACKEND_BackendState(TRITONBACKEND_Backend *backend, void **state);
+TRITONSERVER_Error *TRITONBACKEND_BackendSetState(TRITONBACKEND_Backend *backend, void *state);
+
+// Used where a configuration has no instance_group; the first call names the
+// most wanted kind. count 0 and device_ids NULL leave the choice to Triton.
+TRITONSERVER_Error *TRITONBACKEND_BackendAttributeAddPreferredInstanceGroup(
+    TRITONBACKEND_BackendAttribute *attributes, TRITONSERVER_InstanceGroupKind kind,
+    uint64_t count, const uint64_t *device_ids, uint64_t id_count);
+// Without it Triton initialises the instances of a model one after another.
+TRITONSERVER_Error *TRITONBACKEND_BackendAttributeSetParallelModelInstanceLoading(
+    TRITONBACKEND_BackendAttribute *attributes, bool enabled);
+
+// ---- model ----
+
+TRITONSERVER_Error *TRITONBACKEND_ModelName(TRITONBACKEND_Model *model, const char **name);
+TRITONSERVER_Error *TRITONBACKEND_ModelVersion(TRITONBACKEND_Model *model, uint64_t *version);
+// The model's folder; the versions are folders in it.
+TRITONSERVER_Error *TRITONBACKEND_ModelRepository(TRITONBACKEND_Model *model,
+                                                  TRITONBACKEND_ArtifactType *type,
+                                                  const char **location);
+// The caller owns the message. The only config_version is 1.
+TRITONSERVER_Error *TRITONBACKEND_ModelConfig(TRITONBACKEND_Model *model, uint32_t config_version,
+                                              TRITONSERVER_Message **config);
+TRITONSERVER_Error *TRITONBACKEND_ModelBackend(TRITONBACKEND_Model *model,
+                                               TRITONBACKEND_Backend **backend);
+TRITONSERVER_Error *TRITONBACKEND_ModelState(TRITONBACKEND_Model *model, void **state);
+TRITONSERVER_Error *TRITONBACKEND_ModelSetState(TRITONBACKEND_Model *model, void *state);
+
+// ---- instance of a model ----
+
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceName(TRITONBACKEND_ModelInstance *instance,
+                                                    const char **name);
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceKind(TRITONBACKEND_ModelInstance *instance,
+                                                    TRITONSERVER_InstanceGroupKind *kind);
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceDeviceId(TRITONBACKEND_ModelInstance *instance,
+                                                        int32_t *device_id);
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceModel(TRITONBACKEND_ModelInstance *instance,
+                                                     TRITONBACKEND_Model **model);
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceState(TRITONBACKEND_ModelInstance *instance,
+                                                     void **state);
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceSetState(TRITONBACKEND_ModelInstance *instance,
+                                                        void *state);
+
+// Times are nanoseconds of CLOCK_MONOTONIC, in this order. They are ignored
+// when success is false. To be called before the request is released.
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceReportStatistics(
+    TRITONBACKEND_ModelInstance *instance, TRITONBACKEND_Request *request, bool success,
+    uint64_t exec_start_ns, uint64_t compute_start_ns, uint64_t compute_end_ns,
+    uint64_t exec_end_ns);
+// batch_size is the sum of the batch sizes of the requests that ran together.
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceReportBatchStatistics(
+    TRITONBACKEND_ModelInstance *instance, uint64_t batch_size, uint64_t exec_start_ns,
+    uint64_t compute_start_ns, uint64_t compute_end_ns, uint64_t exec_end_ns);
+
+// ---- request ----
+
+// Bits of TRITONSERVER_RequestFlag.
+TRITONSERVER_Error *TRITONBACKEND_RequestFlags(TRITONBACKEND_Request *request, uint32_t *flags);
+// Fails where the id is a text; 0 is no id.
+TRITONSERVER_Error *TRITONBACKEND_RequestCorrelationId(TRITONBACKEND_Request *request,
+                                                       uint64_t *id);
+// Fails where the id is a number; "" is no id.
+TRITONSERVER_Error *TRITONBACKEND_RequestCorrelationIdString(TRITONBACKEND_Request *request,
+                                                             const char **id);
+TRITONSERVER_Error *TRITONBACKEND_RequestIsCancelled(TRITONBACKEND_Request *request,
+                                                     bool *is_cancelled);
+// Fails where the request has no such input.
+TRITONSERVER_Error *TRITONBACKEND_RequestInput(TRITONBACKEND_Request *request, const char *name,
+                                               TRITONBACKEND_Input **input);
+TRITONSERVER_Error *TRITONBACKEND_RequestOutputCount(TRITONBACKEND_Request *request,
+                                                     uint32_t *count);
+TRITONSERVER_Error *TRITONBACKEND_RequestOutputName(TRITONBACKEND_Request *request, uint32_t index,
+                                                    const char **name);
+// Gives the request, and all that was asked of it, back to Triton. After an
+// error it still is the backend's.
+TRITONSERVER_Error *TRITONBACKEND_RequestRelease(TRITONBACKEND_Request *request, uint32_t flags);
+
+// Any out parameter may be NULL. byte_size is what is there, which need not be
+// what type and shape ask for.
+TRITONSERVER_Error *TRITONBACKEND_InputProperties(TRITONBACKEND_Input *input, const char **name,
+                                                  TRITONSERVER_DataType *type,
+                                                  const int64_t **shape, uint32_t *rank,
+                                                  uint64_t *byte_size, uint32_t *buffer_count);
+// memory_type and memory_type_id say what the caller would like, then what it
+// gets. The buffer lives until the request is released.
+TRITONSERVER_Error *TRITONBACKEND_InputBuffer(TRITONBACKEND_Input *input, uint32_t index,
+                                              const void **buffer, uint64_t *bytes,
+                                              TRITONSERVER_MemoryType *memory_type,
+                                              int64_t *memory_type_id);
+
+// ---- response ----
+
+TRITONSERVER_Error *TRITONBACKEND_ResponseNew(TRITONBACKEND_Response **response,
+                                              TRITONBACKEND_Request *request);
+// Only for a response that was not sent.
+TRITONSERVER_Error *TRITONBACKEND_ResponseDelete(TRITONBACKEND_Response *response);
+// Copies name and shape. The output lives as long as the response.
+TRITONSERVER_Error *TRITONBACKEND_ResponseOutput(TRITONBACKEND_Response *response,
+                                                 TRITONBACKEND_Output **output, const char *name,
+                                                 TRITONSERVER_DataType type, const int64_t *shape,
+                                                 uint32_t rank);
+// memory_type and memory_type_id as in TRITONBACKEND_InputBuffer.
+TRITONSERVER_Error *TRITONBACKEND_OutputBuffer(TRITONBACKEND_Output *output, void **buffer,
+                                               uint64_t bytes,
+                                               TRITONSERVER_MemoryType *memory_type,
+                                               int64_t *memory_type_id);
+// Takes the response, also when it fails; the error stays the caller's.
+TRITONSERVER_Error *TRITONBACKEND_ResponseSend(TRITONBACKEND_Response *response, uint32_t flags,
+                                               TRITONSERVER_Error *error);
+
+// ---- what Triton calls: implemented by this library ----
+
+TRITONSERVER_Error *TRITONBACKEND_Initialize(TRITONBACKEND_Backend *backend);
+// Triton calls the Finalize functions also where Initialize failed.
+TRITONSERVER_Error *TRITONBACKEND_Finalize(TRITONBACKEND_Backend *backend);
+TRITONSERVER_Error *TRITONBACKEND_GetBackendAttribute(TRITONBACKEND_Backend *backend,
+                                                      TRITONBACKEND_BackendAttribute *attributes);
+TRITONSERVER_Error *TRITONBACKEND_ModelInitialize(TRITONBACKEND_Model *model);
+TRITONSERVER_Error *TRITONBACKEND_ModelFinalize(TRITONBACKEND_Model *model);
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceInitialize(TRITONBACKEND_ModelInstance *instance);
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceFinalize(TRITONBACKEND_ModelInstance *instance);
+// After an error Triton still owns the requests; after NULL the backend has
+// answered and released them all. The array is Triton's in any case. One call
+// at a time for an instance, on a thread of its own.
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceExecute(TRITONBACKEND_ModelInstance *instance,
+                                                       TRITONBACKEND_Request **requests,
+                                                       uint32_t count);

@@ -1,0 +1,205 @@
+// A Triton backend that computes nothing: it answers every request at once with zeros of the right shape. Under a
+// benchmark it shows what the server itself costs, the floor that no backend can get below.
+//
+// It does all that Triton asks of any backend per request (response, outputs, buffers, send, statistics, release) and
+// nothing else. What to answer is read when a model loads, from a file outputs.txt in the model's folder that the
+// benchmark writes: one line per output,
+//
+//     NAME DATATYPE DIM DIM ...          for example: Output FP32 1 4 1 5
+//
+// where the first DIM is the batch axis of a request, 1. (The configuration says the same, but as JSON, which C has no
+// reader for.)
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "../../../capi/triton.h"
+
+// Two more functions of the ABI, which our library does not use.
+TRITONSERVER_DataType TRITONSERVER_StringToDataType(const char *name);
+uint32_t TRITONSERVER_DataTypeByteSize(TRITONSERVER_DataType datatype); // 0 for types without a fixed size
+
+#define EXPORT __attribute__((visibility("default")))
+
+enum { MAX_OUTPUTS = 256, MAX_DIMS = 8, MAX_NAME = 256, MAX_LINE = 1024, MAX_PATH = 4096 };
+
+// One output of every answer.
+typedef struct {
+  char name[MAX_NAME];
+  TRITONSERVER_DataType datatype;
+  int64_t shape[MAX_DIMS];
+  uint32_t dims;
+  uint64_t bytes;
+} output_spec;
+
+// What Triton keeps for us with a model.
+typedef struct {
+  output_spec outputs[MAX_OUTPUTS];
+  int count;
+} answer_spec;
+
+__attribute__((format(printf, 2, 3))) static TRITONSERVER_Error *fail(TRITONSERVER_Error_Code code,
+                                                                      const char *format, ...) {
+  char text[MAX_PATH + MAX_LINE];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(text, sizeof text, format, args);
+  va_end(args);
+  return TRITONSERVER_ErrorNew(code, text);
+}
+
+// drop deletes an error that nobody can be told.
+static void drop(TRITONSERVER_Error *error) {
+  if (error != NULL) {
+    TRITONSERVER_ErrorDelete(error);
+  }
+}
+
+// parse_output reads one line; false if it does not describe an output of a fixed size.
+static bool parse_output(char *line, output_spec *output) {
+  char *rest = NULL;
+  const char *name = strtok_r(line, " \n", &rest);
+  const char *datatype = strtok_r(NULL, " \n", &rest);
+  if (name == NULL || datatype == NULL || strlen(name) >= MAX_NAME) {
+    return false;
+  }
+  strcpy(output->name, name);
+  output->datatype = TRITONSERVER_StringToDataType(datatype);
+  output->bytes = TRITONSERVER_DataTypeByteSize(output->datatype);
+  for (char *dim; (dim = strtok_r(NULL, " \n", &rest)) != NULL; output->dims++) {
+    long long size = strtoll(dim, NULL, 10);
+    if (output->dims == MAX_DIMS || size <= 0) {
+      return false;
+    }
+    output->shape[output->dims] = size;
+    output->bytes *= (uint64_t)size;
+  }
+  return output->bytes > 0 && output->dims > 0;
+}
+
+static TRITONSERVER_Error *parse_outputs(FILE *file, answer_spec *answer) {
+  char line[MAX_LINE];
+  while (fgets(line, sizeof line, file) != NULL) {
+    if (answer->count == MAX_OUTPUTS || !parse_output(line, &answer->outputs[answer->count])) {
+      return fail(TRITONSERVER_ERROR_INVALID_ARG,
+                  "outputs.txt, line %d: want NAME DATATYPE DIM..., a type of fixed size, 1 to %d sizes above 0, "
+                  "and no more than %d lines",
+                  answer->count + 1, MAX_DIMS, MAX_OUTPUTS);
+    }
+    answer->count++;
+  }
+  return NULL;
+}
+
+static TRITONSERVER_Error *read_outputs(const char *folder, answer_spec *answer) {
+  char path[MAX_PATH];
+  snprintf(path, sizeof path, "%s/outputs.txt", folder);
+  FILE *file = fopen(path, "r");
+  if (file == NULL) {
+    return fail(TRITONSERVER_ERROR_INVALID_ARG, "cannot open %s", path);
+  }
+  TRITONSERVER_Error *error = parse_outputs(file, answer);
+  fclose(file);
+  return error;
+}
+
+EXPORT TRITONSERVER_Error *TRITONBACKEND_ModelInitialize(TRITONBACKEND_Model *model) {
+  TRITONBACKEND_ArtifactType type;
+  const char *folder;
+  TRITONSERVER_Error *error = TRITONBACKEND_ModelRepository(model, &type, &folder);
+  if (error != NULL) {
+    return error;
+  }
+  answer_spec *answer = calloc(1, sizeof *answer);
+  if (answer == NULL) {
+    return fail(TRITONSERVER_ERROR_INTERNAL, "out of memory");
+  }
+  error = read_outputs(folder, answer);
+  if (error == NULL) {
+    error = TRITONBACKEND_ModelSetState(model, answer);
+  }
+  if (error != NULL) {
+    free(answer);
+  }
+  return error;
+}
+
+EXPORT TRITONSERVER_Error *TRITONBACKEND_ModelFinalize(TRITONBACKEND_Model *model) {
+  void *answer;
+  TRITONSERVER_Error *error = TRITONBACKEND_ModelState(model, &answer);
+  if (error == NULL) {
+    free(answer); // NULL where ModelInitialize failed
+  }
+  return error;
+}
+
+static uint64_t now_ns(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static TRITONSERVER_Error *add_output(TRITONBACKEND_Response *response, const output_spec *spec) {
+  TRITONBACKEND_Output *output;
+  TRITONSERVER_Error *error =
+      TRITONBACKEND_ResponseOutput(response, &output, spec->name, spec->datatype, spec->shape, spec->dims);
+  if (error != NULL) {
+    return error;
+  }
+  void *buffer;
+  TRITONSERVER_MemoryType memory = TRITONSERVER_MEMORY_CPU;
+  int64_t memory_id = 0;
+  error = TRITONBACKEND_OutputBuffer(output, &buffer, spec->bytes, &memory, &memory_id);
+  if (error != NULL) {
+    return error;
+  }
+  if (memory == TRITONSERVER_MEMORY_GPU) {
+    return fail(TRITONSERVER_ERROR_UNSUPPORTED, "output %s was given GPU memory", spec->name);
+  }
+  memset(buffer, 0, spec->bytes);
+  return NULL;
+}
+
+// answer_request sends zeros, or the error that kept it from that; it returns whether it went well.
+static bool answer_request(TRITONBACKEND_Request *request, const answer_spec *answer) {
+  TRITONBACKEND_Response *response;
+  TRITONSERVER_Error *error = TRITONBACKEND_ResponseNew(&response, request);
+  if (error != NULL) {
+    drop(error);
+    return false;
+  }
+  for (int i = 0; i < answer->count && error == NULL; i++) {
+    error = add_output(response, &answer->outputs[i]);
+  }
+  bool ok = error == NULL;
+  drop(TRITONBACKEND_ResponseSend(response, TRITONSERVER_RESPONSE_COMPLETE_FINAL, error));
+  drop(error);
+  return ok;
+}
+
+EXPORT TRITONSERVER_Error *TRITONBACKEND_ModelInstanceExecute(TRITONBACKEND_ModelInstance *instance,
+                                                              TRITONBACKEND_Request **requests, uint32_t count) {
+  TRITONBACKEND_Model *model;
+  void *answer;
+  TRITONSERVER_Error *error = TRITONBACKEND_ModelInstanceModel(instance, &model);
+  if (error == NULL) {
+    error = TRITONBACKEND_ModelState(model, &answer);
+  }
+  if (error != NULL) {
+    return error;
+  }
+  bool ok[count];
+  uint64_t start = now_ns();
+  for (uint32_t i = 0; i < count; i++) {
+    ok[i] = answer_request(requests[i], answer);
+  }
+  uint64_t end = now_ns();
+  for (uint32_t i = 0; i < count; i++) {
+    drop(TRITONBACKEND_ModelInstanceReportStatistics(instance, requests[i], ok[i], start, start, end, end));
+    drop(TRITONBACKEND_RequestRelease(requests[i], TRITONSERVER_REQUEST_RELEASE_ALL));
+  }
+  drop(TRITONBACKEND_ModelInstanceReportBatchStatistics(instance, count, start, start, end, end));
+  return NULL;
+}

@@ -1,0 +1,88 @@
+package build
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+)
+
+// A verb is a word after go run build.go. It gets the arguments that follow.
+type verb struct {
+	name, help string
+	run        func(t *tree, args []string) error
+}
+
+var verbs = []verb{
+	{"build", "make the library, its Python environment and the example models (the default)", noArguments((*tree).build)},
+	{"test", "check and test everything", noArguments((*tree).test)},
+	{"serve", "start tritonserver on the example models; serve -h lists its options", (*tree).serve},
+	{"bench", "measure requests/s and latencies on a real tritonserver; bench -h lists its options", (*tree).bench},
+	{"lint", "check the style of the Go code", noArguments((*tree).lint)},
+	{"clean", "remove what was built", noArguments((*tree).clean)},
+}
+
+// Main runs the verb that the arguments begin with, in the current folder, and
+// returns the exit code.
+func Main(args []string) int {
+	name, args := "build", args
+	if len(args) > 0 {
+		name, args = args[0], args[1:]
+	}
+	if name == "help" || name == "-h" || name == "--help" {
+		usage()
+		return 0
+	}
+	for _, v := range verbs {
+		if v.name == name {
+			return exitCode(name, run(v, args))
+		}
+	}
+	fmt.Fprintf(os.Stderr, "build.go: there is no verb %q\n\n", name)
+	usage()
+	return 2
+}
+
+func usage() {
+	fmt.Println("usage: go run build.go [verb]")
+	for _, v := range verbs {
+		fmt.Printf("  %-6s %s\n", v.name, v.help)
+	}
+	fmt.Printf("  %-6s %s\n", "help", "show this")
+}
+
+func exitCode(name string, err error) int {
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
+	return 1
+}
+
+// run gives the verb a tree. An interrupt ends the command that runs; the verb
+// then returns its error, so that every command has ended before we do.
+func run(v verb, args []string) error {
+	root, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(filepath.Join(root, "capi")); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s is not the root of the repository: run go run build.go where build.go is", root)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	return v.run(newTree(ctx, root), args)
+}
+
+func noArguments(run func(*tree) error) func(*tree, []string) error {
+	return func(t *tree, args []string) error {
+		if len(args) > 0 {
+			return fmt.Errorf("unexpected argument %q: this verb takes none", args[0])
+		}
+		return run(t)
+	}
+}

@@ -1,0 +1,91 @@
+// The library's entry points, found as Triton finds them: by name.
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "host.h"
+
+static void *entry(const char *name) {
+  void *found = dlsym(RTLD_DEFAULT, name);
+  if (found == NULL) {
+    fprintf(stderr, "fakehost: this program has no entry point %s\n", name);
+    abort();
+  }
+  return found;
+}
+
+// CALL_ENTRY calls an entry point through its own prototype.
+#define CALL_ENTRY(name, ...) ((__typeof__(&name))entry(#name))(__VA_ARGS__)
+
+TRITONSERVER_Error *host_initialize(TRITONBACKEND_Backend *backend) {
+  return CALL_ENTRY(TRITONBACKEND_Initialize, backend);
+}
+
+TRITONSERVER_Error *host_finalize(TRITONBACKEND_Backend *backend) {
+  return CALL_ENTRY(TRITONBACKEND_Finalize, backend);
+}
+
+TRITONSERVER_Error *host_get_attribute(TRITONBACKEND_Backend *backend,
+                                       TRITONBACKEND_BackendAttribute *attribute) {
+  return CALL_ENTRY(TRITONBACKEND_GetBackendAttribute, backend, attribute);
+}
+
+TRITONSERVER_Error *host_model_initialize(TRITONBACKEND_Model *model) {
+  return CALL_ENTRY(TRITONBACKEND_ModelInitialize, model);
+}
+
+TRITONSERVER_Error *host_model_finalize(TRITONBACKEND_Model *model) {
+  return CALL_ENTRY(TRITONBACKEND_ModelFinalize, model);
+}
+
+TRITONSERVER_Error *host_instance_initialize(TRITONBACKEND_ModelInstance *instance) {
+  return CALL_ENTRY(TRITONBACKEND_ModelInstanceInitialize, instance);
+}
+
+TRITONSERVER_Error *host_instance_finalize(TRITONBACKEND_ModelInstance *instance) {
+  return CALL_ENTRY(TRITONBACKEND_ModelInstanceFinalize, instance);
+}
+
+typedef struct {
+  TRITONBACKEND_ModelInstance *instance;
+  TRITONBACKEND_Request **requests;
+  uint32_t count;
+  unsigned times;
+  uint64_t ns;
+  TRITONSERVER_Error *error;
+} execution;
+
+static uint64_t now_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static void *execute(void *argument) {
+  execution *x = argument;
+  __typeof__(&TRITONBACKEND_ModelInstanceExecute) call =
+      entry("TRITONBACKEND_ModelInstanceExecute");
+  for (unsigned i = 0; i < x->times && x->error == NULL; i++) {
+    for (uint32_t r = 0; r < x->count; r++) host_forget_answer(x->requests[r]);
+    uint64_t start = now_ns();
+    x->error = call(x->instance, x->requests, x->count);
+    x->ns += now_ns() - start;
+  }
+  return NULL;
+}
+
+TRITONSERVER_Error *host_execute(TRITONBACKEND_ModelInstance *instance,
+                                 TRITONBACKEND_Request **requests, uint32_t count, unsigned times,
+                                 uint64_t *ns) {
+  execution x = {.instance = instance, .requests = requests, .count = count, .times = times};
+  pthread_t thread;
+  if (pthread_create(&thread, NULL, execute, &x) != 0) abort();
+  pthread_join(thread, NULL);
+  if (ns != NULL) *ns = x.ns;
+  return x.error;
+}

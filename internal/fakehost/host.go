@@ -1,0 +1,78 @@
+package fakehost
+
+// #cgo CFLAGS: -O2 -Wall
+// #cgo LDFLAGS: -ldl -rdynamic
+// #include <stdlib.h>
+// #include "host.h"
+import "C"
+
+import (
+	"fmt"
+	"unsafe"
+)
+
+// Reset forgets all counts, faults and violations; objects stay.
+func Reset() { C.host_reset() }
+
+// FailAt makes the n-th fallible call from now on fail with UNAVAILABLE; 0
+// makes none fail.
+func FailAt(n int) { C.host_fail_at(C.uint(n)) }
+
+// Calls is the number of fallible calls since the last Reset or FailAt.
+func Calls() int { return int(C.host_calls()) }
+
+// CallsOf is the number of calls of one function since the last Reset.
+func CallsOf(name string) int {
+	text := C.CString(name)
+	defer C.free(unsafe.Pointer(text))
+	return int(C.host_calls_of(text))
+}
+
+// Alive counts the objects that were made and not deleted.
+type Alive struct{ Errors, Messages, Responses int }
+
+// CountAlive counts them now.
+func CountAlive() Alive {
+	return Alive{
+		Errors:    int(C.host_live_count(C.LIVE_ERRORS)),
+		Messages:  int(C.host_live_count(C.LIVE_MESSAGES)),
+		Responses: int(C.host_live_count(C.LIVE_RESPONSES)),
+	}
+}
+
+// Violations is how often a rule of the API was broken, and the last time.
+func Violations() (count int, last string) {
+	return int(C.host_violations()), C.GoString(C.host_last_violation())
+}
+
+// SetVerbose makes the log want verbose lines too.
+func SetVerbose(on bool) {
+	level := 0
+	if on {
+		level = 1
+	}
+	C.host_set_log_level(C.int(level))
+}
+
+// LastLog is the last line of the log, "file:line] text", and its level as
+// TRITONSERVER_LogLevel.
+func LastLog() (line string, level int) {
+	return C.GoString(C.host_last_log()), int(C.host_last_log_level())
+}
+
+// Error is a TRITONSERVER_Error that the library returned or answered with.
+type Error struct {
+	Code    int // TRITONSERVER_Error_Code
+	Message string
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("code %d: %s", e.Code, e.Message) }
+
+// take makes the library's error a Go one, and deletes it as Triton would.
+func take(e *C.TRITONSERVER_Error) error {
+	if e == nil {
+		return nil
+	}
+	defer C.TRITONSERVER_ErrorDelete(e)
+	return &Error{int(C.TRITONSERVER_ErrorCode(e)), C.GoString(C.TRITONSERVER_ErrorMessage(e))}
+}

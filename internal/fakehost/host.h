@@ -1,0 +1,159 @@
+// The objects of the fake Triton, and what all its functions share.
+#pragma once
+
+#include <stdatomic.h>
+
+#include "../../capi/triton.h"
+
+// ---- calls, faults, violations (host.c) ----
+
+typedef struct host_counter {
+  const char *name;
+  atomic_uint calls;
+  struct host_counter *next;
+  atomic_flag listed;
+} host_counter;
+
+// host_called counts a call; not NULL: this is the one that is to fail.
+TRITONSERVER_Error *host_called(host_counter *counter);
+
+// CALL opens every function that can fail: it counts the call and ends the
+// function with an error if it is this one's turn.
+#define CALL()                                                             \
+  do {                                                                     \
+    static host_counter counter_ = {.name = __func__, .listed = ATOMIC_FLAG_INIT}; \
+    TRITONSERVER_Error *injected_ = host_called(&counter_);                \
+    if (injected_ != NULL) return injected_;                               \
+  } while (0)
+
+void host_reset(void);
+void host_fail_at(unsigned call);
+unsigned host_calls(void);
+unsigned host_calls_of(const char *name);
+
+typedef enum { LIVE_ERRORS, LIVE_MESSAGES, LIVE_RESPONSES, LIVE_KINDS } live_kind;
+void host_live(live_kind kind, int change);
+int host_live_count(live_kind kind);
+
+void host_violation(const char *what);
+unsigned host_violations(void);
+const char *host_last_violation(void);
+
+void host_set_log_level(int verbose); // 1: verbose lines are wanted too
+const char *host_last_log(void);
+int host_last_log_level(void);
+
+TRITONSERVER_Message *host_message(const char *json);
+
+// host_set_api_version changes what TRITONBACKEND_ApiVersion tells.
+void host_set_api_version(uint32_t major, uint32_t minor);
+
+// ---- objects ----
+
+struct TRITONBACKEND_Backend {
+  uint32_t major, minor;
+  TRITONSERVER_Message *config;
+  void *state;
+};
+
+struct TRITONBACKEND_BackendAttribute {
+  bool parallel_loading;
+  TRITONSERVER_InstanceGroupKind preferred;
+  unsigned preferred_count;
+};
+
+struct TRITONBACKEND_Model {
+  TRITONBACKEND_Backend *backend;
+  char *name, *directory, *config;
+  uint64_t version;
+  void *state;
+};
+
+typedef struct {
+  unsigned reports;
+  bool success;
+  uint64_t batch_size;
+  uint64_t exec_start, compute_start, compute_end, exec_end;
+} host_statistics;
+
+struct TRITONBACKEND_ModelInstance {
+  TRITONBACKEND_Model *model;
+  char *name;
+  TRITONSERVER_InstanceGroupKind kind;
+  int32_t device;
+  void *state;
+  host_statistics statistics;
+};
+
+typedef struct {
+  char *data;
+  uint64_t bytes;
+} host_buffer;
+
+struct TRITONBACKEND_Input {
+  TRITONBACKEND_Request *request;
+  char *name;
+  TRITONSERVER_DataType type;
+  int64_t *shape;
+  uint32_t rank;
+  host_buffer *buffers;
+  uint32_t buffer_count;
+  TRITONSERVER_MemoryType memory;
+};
+
+struct TRITONBACKEND_Output {
+  TRITONBACKEND_Response *response;
+  char *name;
+  TRITONSERVER_DataType type;
+  int64_t *shape;
+  uint32_t rank;
+  char *data;
+  uint64_t bytes;
+  TRITONBACKEND_Output *next;
+};
+
+struct TRITONBACKEND_Response {
+  TRITONBACKEND_Request *request;
+  TRITONBACKEND_Output *outputs; // the last one first
+};
+
+struct TRITONBACKEND_Request {
+  uint32_t flags;
+  uint64_t number;
+  char *text; // NULL: the id is the number
+  bool cancelled;
+  TRITONBACKEND_Input *inputs;
+  uint32_t input_count;
+  char **wanted;
+  uint32_t wanted_count;
+  TRITONSERVER_MemoryType output_memory; // of the buffers that outputs get
+
+  // What was done with it.
+  unsigned responses, sent, released;
+  uint32_t send_flags;
+  TRITONBACKEND_Output *answer;
+  bool failed;
+  TRITONSERVER_Error_Code code;
+  char *message;
+  host_statistics statistics;
+};
+
+// host_forget_answer makes a request as it was before it was executed.
+void host_forget_answer(TRITONBACKEND_Request *request);
+
+// ---- the library's entry points (entry.c) ----
+
+TRITONSERVER_Error *host_initialize(TRITONBACKEND_Backend *backend);
+TRITONSERVER_Error *host_finalize(TRITONBACKEND_Backend *backend);
+TRITONSERVER_Error *host_get_attribute(TRITONBACKEND_Backend *backend,
+                                       TRITONBACKEND_BackendAttribute *attribute);
+TRITONSERVER_Error *host_model_initialize(TRITONBACKEND_Model *model);
+TRITONSERVER_Error *host_model_finalize(TRITONBACKEND_Model *model);
+TRITONSERVER_Error *host_instance_initialize(TRITONBACKEND_ModelInstance *instance);
+TRITONSERVER_Error *host_instance_finalize(TRITONBACKEND_ModelInstance *instance);
+
+// host_execute executes the batch that many times on a new thread, and forgets
+// the answers of all times but the last. ns, if not NULL, gets the time it took.
+TRITONSERVER_Error *host_execute(TRITONBACKEND_ModelInstance *instance,
+                                 TRITONBACKEND_Request **requests, uint32_t count, unsigned times,
+                                 uint64_t *ns);

@@ -1,0 +1,88 @@
+package tensor
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Dynamic is the extent of an axis whose length is not fixed.
+const Dynamic int64 = -1
+
+// Shape is the extent of each axis, outermost first. An empty Shape is a
+// scalar. A negative extent is not fixed ([Dynamic]).
+type Shape []int64
+
+// Elements is the product of all extents: 1 for a scalar. It fails when an
+// extent is not fixed or the product does not fit in 63 bits.
+func (s Shape) Elements() (int64, error) {
+	n := int64(1)
+	for _, d := range s {
+		if d < 0 {
+			return 0, fmt.Errorf("shape %v has an extent that is not fixed", s)
+		}
+		hi, lo := bits.Mul64(uint64(n), uint64(d))
+		if hi != 0 || lo > math.MaxInt64 {
+			return 0, fmt.Errorf("shape %v has more elements than 63 bits can count", s)
+		}
+		n = int64(lo)
+	}
+	return n, nil
+}
+
+// Bytes is the size of a tensor of this shape. It fails as Elements does, and
+// for a type whose elements have no fixed size.
+func (s Shape) Bytes(d DType) (int64, error) {
+	n, err := s.Elements()
+	if err != nil {
+		return 0, err
+	}
+	size := int64(d.Size())
+	if size == 0 {
+		return 0, fmt.Errorf("elements of type %v have no fixed size", d)
+	}
+	if n > math.MaxInt64/size {
+		return 0, fmt.Errorf("shape %v of %v has more bytes than 63 bits can count", s, d)
+	}
+	return n * size, nil
+}
+
+// Fixed tells whether every extent is.
+func (s Shape) Fixed() bool {
+	return !slices.ContainsFunc(s, func(d int64) bool { return d < 0 })
+}
+
+// Equal tells whether both have the same extents.
+func (s Shape) Equal(t Shape) bool { return slices.Equal(s, t) }
+
+// Clone is a copy that shares no memory with s.
+func (s Shape) Clone() Shape { return slices.Clone(s) }
+
+// With is a copy of s in which the given axis has another extent.
+func (s Shape) With(axis int, extent int64) Shape {
+	t := s.Clone()
+	t[axis] = extent
+	return t
+}
+
+// Without is a copy of s that lacks the given axis.
+func (s Shape) Without(axis int) Shape {
+	return slices.Delete(s.Clone(), axis, axis+1)
+}
+
+// String is the form users write in a configuration, "[4,-1,5]".
+func (s Shape) String() string {
+	var b strings.Builder
+	b.WriteByte('[')
+	for i, d := range s {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(strconv.FormatInt(d, 10))
+	}
+	b.WriteByte(']')
+	return b.String()
+}

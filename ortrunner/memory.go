@@ -1,0 +1,127 @@
+package ortrunner
+
+// #define _GNU_SOURCE
+// #include <stdlib.h>
+// #include <string.h>
+// #include <sys/mman.h>
+//
+// // A cgo expression cannot compare with MAP_FAILED.
+// static void *map_pages(size_t bytes) {
+//   void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+//   return p == MAP_FAILED ? NULL : p;
+// }
+//
+// static void *allocate_zeros(size_t alignment, size_t bytes) {
+//   void *p = aligned_alloc(alignment, bytes);
+//   return p == NULL ? NULL : memset(p, 0, bytes);
+// }
+import "C"
+
+import (
+	"fmt"
+	"math"
+	"sync/atomic"
+	"unsafe"
+
+	"tritonstateful/backend"
+	"tritonstateful/statebuffer"
+)
+
+const (
+	// alignment is that of every block: a cache line, and the widest vectors.
+	alignment = 64
+	// mapFrom is the size from which a block is mapped: its pages are zero
+	// already, and the machine gives them only when they are touched, so that a
+	// pool of states loads in no time and costs what it uses.
+	mapFrom = 256 << 10
+)
+
+// hostMemory implements statebuffer.Memory outside Go's heap. Blocks have both an
+// address and bytes.
+type hostMemory struct {
+	blocks    map[uint64]int64 // address -> size as asked for
+	allocated atomic.Int64
+}
+
+func newHostMemory() *hostMemory {
+	return &hostMemory{blocks: make(map[uint64]int64)}
+}
+
+// Alloc implements statebuffer.Memory. A block of size 0 has an address too.
+func (m *hostMemory) Alloc(bytes int64) (statebuffer.Block, error) {
+	if bytes < 0 || bytes > math.MaxInt64-alignment {
+		return statebuffer.Block{}, backend.Errorf(backend.InvalidArg, "allocating %d bytes of host memory: impossible size", bytes)
+	}
+	address := allocate(bytes)
+	if address == nil {
+		return statebuffer.Block{}, backend.Errorf(backend.Unavailable, "allocating %d bytes of host memory: not enough memory", bytes)
+	}
+	block := hostBlock(address, bytes)
+	m.blocks[block.Addr] = bytes
+	m.allocated.Add(bytes)
+	return block, nil
+}
+
+// Free implements statebuffer.Memory. It panics for a block that Alloc did not
+// give or that was freed before: going on would corrupt C's heap.
+func (m *hostMemory) Free(b statebuffer.Block) {
+	bytes, owned := m.blocks[b.Addr]
+	if !owned || bytes != b.Size {
+		panic(fmt.Sprintf("ortrunner: free of %d bytes at %#x, which is no block", b.Size, b.Addr))
+	}
+	delete(m.blocks, b.Addr)
+	m.allocated.Add(-bytes)
+	release(b.Addr, bytes)
+}
+
+// Gather implements statebuffer.Memory.
+func (m *hostMemory) Gather(t []statebuffer.Transfer) error { return statebuffer.GatherHost(t) }
+
+// Scatter implements statebuffer.Memory.
+func (m *hostMemory) Scatter(t []statebuffer.Transfer) error { return statebuffer.ScatterHost(t) }
+
+// Allocated is the number of bytes in blocks that were not freed. Safe for
+// concurrent use.
+func (m *hostMemory) Allocated() int64 { return m.allocated.Load() }
+
+// close frees every block.
+func (m *hostMemory) close() {
+	for address, bytes := range m.blocks {
+		release(address, bytes)
+	}
+	clear(m.blocks)
+	m.allocated.Store(0)
+}
+
+// allocate gives zeros at an aligned address, or nil.
+func allocate(bytes int64) unsafe.Pointer {
+	if bytes >= mapFrom {
+		return C.map_pages(C.size_t(bytes))
+	}
+	rounded := max(bytes+alignment-1, alignment) / alignment * alignment
+	return C.allocate_zeros(alignment, C.size_t(rounded))
+}
+
+func release(address uint64, bytes int64) {
+	p := pointer(address)
+	if bytes >= mapFrom {
+		C.munmap(p, C.size_t(bytes))
+		return
+	}
+	C.free(p)
+}
+
+// hostBlock is the block over memory of C.
+func hostBlock(address unsafe.Pointer, bytes int64) statebuffer.Block {
+	return statebuffer.Block{
+		Addr:  uint64(uintptr(address)),
+		Bytes: unsafe.Slice((*byte)(address), bytes),
+		Size:  bytes,
+	}
+}
+
+// pointer is an address of C memory as C wants it. The conversion goes through
+// memory because vet takes uintptr for a Go pointer in hiding.
+func pointer(address uint64) unsafe.Pointer {
+	return *(*unsafe.Pointer)(unsafe.Pointer(&address))
+}

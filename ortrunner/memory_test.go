@@ -1,0 +1,117 @@
+package ortrunner
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tritonstateful/backend"
+	"tritonstateful/statebuffer"
+)
+
+// TestAlloc checks zeros, alignment, bounds and the account of blocks of all kinds
+// of sizes.
+func TestAlloc(t *testing.T) {
+	m := newHostMemory()
+	defer m.close()
+	var blocks []statebuffer.Block
+	sum := int64(0)
+	for _, size := range []int64{0, 1, 63, 64, 65, 4096, mapFrom - 1, mapFrom, mapFrom + 1, 3 << 20} {
+		b, err := m.Alloc(size)
+		require.NoError(t, err)
+		require.NotZero(t, b.Addr)
+		require.Zero(t, b.Addr%alignment)
+		require.Equal(t, size, b.Size)
+		require.Len(t, b.Bytes, int(size))
+		for i := range b.Bytes {
+			if b.Bytes[i] != 0 {
+				t.Fatalf("byte %d of %d is %d", i, size, b.Bytes[i])
+			}
+			b.Bytes[i] = 0xFF // dirt for the next one
+		}
+		blocks = append(blocks, b)
+		sum += size
+	}
+	require.Equal(t, sum, m.Allocated())
+	for _, b := range blocks {
+		m.Free(b)
+		sum -= b.Size
+		require.Equal(t, sum, m.Allocated())
+	}
+	again, err := m.Alloc(4096)
+	require.NoError(t, err)
+	require.Equal(t, make([]byte, 4096), again.Bytes)
+}
+
+// TestAllocAbsurd asks for more than any machine has.
+func TestAllocAbsurd(t *testing.T) {
+	m := newHostMemory()
+	defer m.close()
+	for _, size := range []int64{-1, math.MinInt64, math.MaxInt64, math.MaxInt64 - alignment, 1 << 60, 1 << 48} {
+		_, err := m.Alloc(size)
+		require.ErrorContains(t, err, fmt.Sprintf("allocating %d bytes of host memory", size))
+		require.NotEqual(t, backend.Internal, backend.CodeOf(err))
+	}
+	require.Zero(t, m.Allocated())
+}
+
+// TestFreeTwice is refused rather than left to C's heap.
+func TestFreeTwice(t *testing.T) {
+	m := newHostMemory()
+	b, err := m.Alloc(100)
+	require.NoError(t, err)
+	require.Panics(t, func() { m.Free(b.At(0, 50)) })
+	m.Free(b)
+	require.Panics(t, func() { m.Free(b) })
+}
+
+// TestAllocLarge makes a pool of 100,000 rows of 1 KiB: at once, and without
+// taking the memory.
+func TestAllocLarge(t *testing.T) {
+	m := newHostMemory()
+	defer m.close()
+	const size = 100_000 << 10
+	before, start := resident(t), time.Now()
+	b, err := m.Alloc(size)
+	require.NoError(t, err)
+	require.Less(t, time.Since(start), 100*time.Millisecond)
+	b.Bytes[size-1] = 1
+	require.Less(t, resident(t)-before, int64(size/2))
+}
+
+// resident is the process's memory in use.
+func resident(t testing.TB) int64 {
+	t.Helper()
+	statm, err := os.ReadFile("/proc/self/statm")
+	require.NoError(t, err)
+	pages, err := strconv.ParseInt(strings.Fields(string(statm))[1], 10, 64)
+	require.NoError(t, err)
+	return pages * int64(os.Getpagesize())
+}
+
+// TestMover moves a row through a runner's memory, there and back.
+func TestMover(t *testing.T) {
+	m := newHostMemory()
+	defer m.close()
+	store, err := m.Alloc(8)
+	require.NoError(t, err)
+	lanes, err := m.Alloc(8)
+	require.NoError(t, err)
+	copy(store.Bytes, "abcdefgh")
+	move := []statebuffer.Transfer{{
+		Layout: statebuffer.Layout{Runs: 1, RunBytes: 4},
+		Chunks: []statebuffer.Block{store}, Initial: store.At(0, 4),
+		Rows: []statebuffer.Row{{Index: 1}, {Index: 0}}, Tensor: lanes, Lanes: 2,
+	}}
+	require.NoError(t, m.Gather(move))
+	require.Equal(t, "efghabcd", string(lanes.Bytes))
+	copy(lanes.Bytes, "01234567")
+	require.NoError(t, m.Scatter(move))
+	require.Equal(t, "45670123", string(store.Bytes))
+}

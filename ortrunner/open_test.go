@@ -1,0 +1,159 @@
+package ortrunner
+
+import (
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tritonstateful/backend"
+	"tritonstateful/internal/tensor"
+)
+
+// TestBadFiles opens what is no model: the error says which file, by the names
+// that the user sees, and why.
+func TestBadFiles(t *testing.T) {
+	good := accumulate(2).Marshal()
+	broken := accumulate(2)
+	broken.Nodes[0].Op = "NoSuchOperator"
+	for name, c := range map[string]struct {
+		data []byte // nil: no file
+		code backend.Code
+		want string
+	}{
+		"missing":          {nil, backend.NotFound, "model file 1/model.onnx does not exist"},
+		"empty":            {[]byte{}, backend.InvalidArg, "model file 1/model.onnx: "},
+		"text":             {[]byte("<html>404</html>"), backend.InvalidArg, "Protobuf parsing failed"},
+		"truncated":        {good[:len(good)-9], backend.InvalidArg, "Protobuf parsing failed"},
+		"half":             {good[:len(good)/2], backend.InvalidArg, "Protobuf parsing failed"},
+		"unknown operator": {broken.Marshal(), backend.InvalidArg, "NoSuchOperator"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "1", "model.onnx")
+			require.NoError(t, os.Mkdir(filepath.Dir(path), 0o755))
+			if c.data != nil {
+				require.NoError(t, os.WriteFile(path, c.data, 0o644))
+			}
+			_, err := testRuntime(t).Open(backend.SessionOptions{Path: path})
+			require.ErrorContains(t, err, "model file 1/model.onnx")
+			require.ErrorContains(t, err, c.want)
+			require.NotContains(t, err.Error(), path)
+			require.Equal(t, c.code, backend.CodeOf(err))
+		})
+	}
+	t.Run("folder", func(t *testing.T) {
+		_, err := testRuntime(t).Open(backend.SessionOptions{Path: t.TempDir()})
+		require.ErrorContains(t, err, "is a folder")
+	})
+}
+
+// TestOptions opens a model with every kind of option.
+func TestOptions(t *testing.T) {
+	path := accumulate(2).Write(t)
+	for name, c := range map[string]struct {
+		options backend.SessionOptions
+		code    backend.Code
+		want    string
+	}{
+		"threads":     {options: backend.SessionOptions{IntraOpThreads: 2, InterOpThreads: 2, Name: "m"}},
+		"disabled":    {options: backend.SessionOptions{Optimization: "disabled"}},
+		"basic":       {options: backend.SessionOptions{Optimization: "basic"}},
+		"extended":    {options: backend.SessionOptions{Optimization: "extended"}},
+		"all":         {options: backend.SessionOptions{Optimization: "all"}},
+		"fast":        {backend.SessionOptions{Optimization: "fast"}, backend.InvalidArg, `graph optimization "fast" is unknown: want disabled, basic, extended or all`},
+		"no threads":  {backend.SessionOptions{IntraOpThreads: -1}, backend.InvalidArg, "intra-op threads: -1"},
+		"no inter-op": {backend.SessionOptions{InterOpThreads: -1}, backend.InvalidArg, "inter-op threads: -1"},
+		"CUDA":        {backend.SessionOptions{Provider: backend.CUDA}, backend.Unsupported, "execution provider CUDA: this ONNX Runtime library was built for CPU only"},
+		"TensorRT":    {backend.SessionOptions{Provider: backend.TensorRT}, backend.Unsupported, "execution provider TensorRT: this ONNX Runtime library was built for CPU only"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.options.Path = path
+			r, err := testRuntime(t).Open(c.options)
+			if c.want != "" {
+				require.ErrorContains(t, err, c.want)
+				require.Equal(t, c.code, backend.CodeOf(err))
+				return
+			}
+			require.NoError(t, err)
+			r.Close()
+		})
+	}
+}
+
+// TestParallel opens, runs and closes models from many goroutines at once.
+func TestParallel(t *testing.T) {
+	path := accumulate(2).Write(t)
+	rt := testRuntime(t)
+	var group sync.WaitGroup
+	for i := range 8 {
+		group.Go(func() {
+			for range 5 {
+				opened, err := rt.Open(backend.SessionOptions{Path: path, IntraOpThreads: 1})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				r := opened.(*runner)
+				x := floats(t, r, tensor.Shape{1, 2}, float32(i), 1)
+				out := make([]backend.Tensor, 2)
+				if err := r.Run([]backend.Tensor{x, x}, out); err != nil {
+					t.Error(err)
+				} else if got := elements[float32](t, out[1]); got[0] != float32(2*i) {
+					t.Errorf("model %d gave %v", i, got)
+				}
+				r.Close()
+			}
+		})
+	}
+	group.Wait()
+}
+
+// TestNoLeak opens and closes a model many times; memory stops growing. C leaks
+// are also reported at exit with go test -asan.
+func TestNoLeak(t *testing.T) {
+	if testing.Short() {
+		t.Skip("opens hundreds of sessions: left out by -short")
+	}
+	path := textIdentity().Write(t)
+	big := accumulate(100_000)
+	bigPath := big.Write(t)
+	rt := testRuntime(t)
+	cycle := func() {
+		words, err := rt.Open(backend.SessionOptions{Path: path, IntraOpThreads: 1})
+		require.NoError(t, err)
+		r := words.(*runner)
+		data := serialize(string(make([]byte, 100_000)), "b")
+		x := backend.Tensor{Data: blockOf(t, r, data), DType: tensor.Bytes, Shape: tensor.Shape{1, 2}}
+		require.NoError(t, r.Run([]backend.Tensor{x}, make([]backend.Tensor, 1)))
+		r.Close()
+
+		sums, err := rt.Open(backend.SessionOptions{Path: bigPath, IntraOpThreads: 1})
+		require.NoError(t, err)
+		r = sums.(*runner)
+		y := zeros(t, r, tensor.FP32, tensor.Shape{1, 100_000})
+		require.NoError(t, r.Run([]backend.Tensor{y, y}, make([]backend.Tensor, 2)))
+		r.Close()
+	}
+	for range 50 {
+		cycle()
+	}
+	before := resident(t)
+	for range 150 {
+		cycle()
+	}
+	require.Less(t, resident(t)-before, int64(8<<20), "0.5 MB of tensors in each of 150 cycles")
+}
+
+// TestOddPath opens a model whose path has spaces and letters beyond ASCII.
+func TestOddPath(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "mödel one", "α b.onnx")
+	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	require.NoError(t, os.WriteFile(path, accumulate(1).Marshal(), 0o644))
+	r, err := testRuntime(t).Open(backend.SessionOptions{Path: path})
+	require.NoError(t, err)
+	r.Close()
+}
+
+var _ backend.OpenRunner = (*Runtime)(nil).Open

@@ -1,0 +1,122 @@
+package ortrunner
+
+// #include <stdlib.h>
+// #include "shim.h"
+import "C"
+
+import (
+	"fmt"
+	"reflect"
+	"unsafe"
+
+	ort "github.com/yalue/onnxruntime_go"
+
+	"tritonstateful/backend"
+)
+
+// optimization translates backend.SessionOptions.Optimization; "" is "all".
+var optimization = map[string]ort.GraphOptimizationLevel{
+	"disabled": ort.GraphOptimizationLevelDisableAll,
+	"basic":    ort.GraphOptimizationLevelEnableBasic,
+	"extended": ort.GraphOptimizationLevelEnableExtended,
+	"all":      ort.GraphOptimizationLevelEnableAll,
+	"":         ort.GraphOptimizationLevelEnableAll,
+}
+
+// newOptions builds the options of a session. The caller destroys them when the
+// session has been made.
+func newOptions(o backend.SessionOptions) (*ort.SessionOptions, error) {
+	options, err := ort.NewSessionOptions()
+	if err != nil {
+		return nil, err
+	}
+	if err := setOptions(options, o); err != nil {
+		_ = options.Destroy() // it exists, so it can be destroyed
+		return nil, err
+	}
+	return options, nil
+}
+
+func setOptions(options *ort.SessionOptions, o backend.SessionOptions) error {
+	level, known := optimization[o.Optimization]
+	if !known {
+		return backend.Errorf(backend.InvalidArg,
+			"graph optimization %q is unknown: want disabled, basic, extended or all", o.Optimization)
+	}
+	if o.IntraOpThreads < 0 || o.InterOpThreads < 0 {
+		return backend.Errorf(backend.InvalidArg,
+			"intra-op threads: %d, inter-op threads: %d: want 0 or more", o.IntraOpThreads, o.InterOpThreads)
+	}
+	for _, set := range []func() error{
+		func() error { return options.SetGraphOptimizationLevel(level) },
+		func() error { return options.SetExecutionMode(ort.ExecutionModeSequential) },
+		func() error { return options.SetIntraOpNumThreads(o.IntraOpThreads) },
+		func() error { return options.SetInterOpNumThreads(o.InterOpThreads) },
+		// Several instances share the cores: an idle session must not burn one.
+		func() error { return options.AddSessionConfigEntry("session.intra_op.allow_spinning", "0") },
+		func() error { return options.AddSessionConfigEntry("session.inter_op.allow_spinning", "0") },
+		func() error { return setLogID(options, o.Name) },
+		func() error { return setProvider(options, o.Provider) },
+	} {
+		if err := set(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// setLogID makes ONNX Runtime name the model in its log lines.
+func setLogID(options *ort.SessionOptions, name string) error {
+	if name == "" {
+		return nil
+	}
+	address, err := wrapped(options, "o")
+	if err != nil {
+		return err
+	}
+	id := C.CString(name)
+	defer C.free(unsafe.Pointer(id))
+	return statusError(C.ortx_set_log_id((*C.OrtSessionOptions)(address), id))
+}
+
+// setProvider adds the execution provider. The CPU's is always there.
+func setProvider(_ *ort.SessionOptions, p backend.Provider) error {
+	if p == backend.CPU {
+		return nil
+	}
+	name := C.CString(providerNames[p])
+	defer C.free(unsafe.Pointer(name))
+	var has C.int
+	if err := statusError(C.ortx_has_provider(name, &has)); err != nil {
+		return fmt.Errorf("execution provider %v: %w", p, err)
+	}
+	if has == 0 {
+		return backend.Errorf(backend.Unsupported,
+			"execution provider %v: this ONNX Runtime library was built for CPU only: "+
+				"install a build with %s, or use KIND_CPU instances", p, providerNames[p])
+	}
+	return backend.Errorf(backend.Unsupported,
+		"execution provider %v: this backend runs models on the CPU only", p)
+}
+
+// providerNames are ONNX Runtime's own (OrtApi::GetAvailableProviders).
+var providerNames = map[backend.Provider]string{
+	backend.CUDA:     "CUDAExecutionProvider",
+	backend.TensorRT: "TensorrtExecutionProvider",
+}
+
+// wrapped reads the C pointer that an object of the wrapper holds in the field at
+// the end of the path. The wrapper has no method for it; a version of it that
+// names its fields otherwise gives an error here, and a test says so first.
+func wrapped(object any, path ...string) (unsafe.Pointer, error) {
+	v := reflect.ValueOf(object)
+	for _, field := range path {
+		if v.Kind() == reflect.Pointer {
+			v = v.Elem()
+		}
+		if v = v.FieldByName(field); !v.IsValid() || v.Kind() != reflect.Pointer {
+			return nil, fmt.Errorf("onnxruntime_go: %T has no pointer %v", object, path)
+		}
+	}
+	return v.UnsafePointer(), nil
+}

@@ -1,0 +1,107 @@
+// The part of ONNX Runtime's C API that the wrapper does not offer, in our own
+// words. OrtApi is a table of function pointers that only ever grows at its end,
+// so a function is known by its ordinal. A test compiles this list against the
+// vendor's onnxruntime_c_api.h and compares every ordinal and every prototype.
+#ifndef STATEFUL_ORTAPI_H
+#define STATEFUL_ORTAPI_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct OrtAllocator OrtAllocator;
+typedef struct OrtEnv OrtEnv;
+typedef struct OrtMemoryInfo OrtMemoryInfo;
+typedef struct OrtModelMetadata OrtModelMetadata;
+typedef struct OrtRunOptions OrtRunOptions;
+typedef struct OrtSession OrtSession;
+typedef struct OrtSessionOptions OrtSessionOptions;
+typedef struct OrtStatus OrtStatus;
+typedef struct OrtTensorTypeAndShapeInfo OrtTensorTypeAndShapeInfo;
+typedef struct OrtTypeInfo OrtTypeInfo;
+typedef struct OrtValue OrtValue;
+
+// The enums of the API as what they are to the compiler. OrtErrorCode,
+// OrtLoggingLevel, ONNXType and ONNXTensorElementDataType have no negative
+// value; OrtAllocatorType and OrtMemType have.
+typedef unsigned ortx_enum;
+typedef int ortx_signed_enum;
+
+// OrtLoggingFunction.
+typedef void (*ortx_log_function)(void *param, ortx_enum severity, const char *category,
+                                  const char *log_id, const char *code_location,
+                                  const char *message);
+
+// The version of the API that is asked for: the one of onnxruntime_go, so that a
+// library is either good for both or refused before the wrapper sees it.
+enum { ORTX_API_VERSION = 29 };
+
+// X(ordinal in OrtApi, result, name, parameters)
+#define ORTX_FUNCTIONS(X)                                                                          \
+  X(0, OrtStatus *, CreateStatus, (ortx_enum, const char *))                                       \
+  X(1, ortx_enum, GetErrorCode, (const OrtStatus *))                                               \
+  X(2, const char *, GetErrorMessage, (const OrtStatus *))                                         \
+  X(93, void, ReleaseStatus, (OrtStatus *))                                                        \
+                                                                                                   \
+  X(4, OrtStatus *, CreateEnvWithCustomLogger,                                                     \
+    (ortx_log_function, void *, ortx_enum, const char *, OrtEnv **))                               \
+  X(69, OrtStatus *, CreateCpuMemoryInfo, (ortx_signed_enum, ortx_signed_enum, OrtMemoryInfo **))  \
+  X(78, OrtStatus *, GetAllocatorWithDefaultOptions, (OrtAllocator **))                            \
+  X(76, OrtStatus *, AllocatorFree, (OrtAllocator *, void *))                                      \
+  X(125, OrtStatus *, GetAvailableProviders, (char ***, int *))                                    \
+  X(126, OrtStatus *, ReleaseAvailableProviders, (char **, int))                                   \
+  X(20, OrtStatus *, SetSessionLogId, (OrtSessionOptions *, const char *))                         \
+                                                                                                   \
+  X(30, OrtStatus *, SessionGetInputCount, (const OrtSession *, size_t *))                         \
+  X(31, OrtStatus *, SessionGetOutputCount, (const OrtSession *, size_t *))                        \
+  X(32, OrtStatus *, SessionGetOverridableInitializerCount, (const OrtSession *, size_t *))        \
+  X(33, OrtStatus *, SessionGetInputTypeInfo, (const OrtSession *, size_t, OrtTypeInfo **))        \
+  X(34, OrtStatus *, SessionGetOutputTypeInfo, (const OrtSession *, size_t, OrtTypeInfo **))       \
+  X(35, OrtStatus *, SessionGetOverridableInitializerTypeInfo,                                     \
+    (const OrtSession *, size_t, OrtTypeInfo **))                                                  \
+  X(36, OrtStatus *, SessionGetInputName, (const OrtSession *, size_t, OrtAllocator *, char **))   \
+  X(37, OrtStatus *, SessionGetOutputName, (const OrtSession *, size_t, OrtAllocator *, char **))  \
+  X(38, OrtStatus *, SessionGetOverridableInitializerName,                                         \
+    (const OrtSession *, size_t, OrtAllocator *, char **))                                         \
+  X(111, OrtStatus *, SessionGetModelMetadata, (const OrtSession *, OrtModelMetadata **))          \
+  X(158, OrtStatus *, ModelMetadataGetGraphDescription,                                            \
+    (const OrtModelMetadata *, OrtAllocator *, char **))                                           \
+  X(118, void, ReleaseModelMetadata, (OrtModelMetadata *))                                         \
+                                                                                                   \
+  X(56, OrtStatus *, GetOnnxTypeFromTypeInfo, (const OrtTypeInfo *, ortx_enum *))                  \
+  X(55, OrtStatus *, CastTypeInfoToTensorInfo,                                                     \
+    (const OrtTypeInfo *, const OrtTensorTypeAndShapeInfo **))                                     \
+  X(60, OrtStatus *, GetTensorElementType, (const OrtTensorTypeAndShapeInfo *, ortx_enum *))       \
+  X(390, bool, TensorTypeAndShape_HasShape, (const OrtTensorTypeAndShapeInfo *))                   \
+  X(61, OrtStatus *, GetDimensionsCount, (const OrtTensorTypeAndShapeInfo *, size_t *))            \
+  X(62, OrtStatus *, GetDimensions, (const OrtTensorTypeAndShapeInfo *, int64_t *, size_t))        \
+  X(63, OrtStatus *, GetSymbolicDimensions,                                                        \
+    (const OrtTensorTypeAndShapeInfo *, const char **, size_t))                                    \
+  X(98, void, ReleaseTypeInfo, (OrtTypeInfo *))                                                    \
+  X(99, void, ReleaseTensorTypeAndShapeInfo, (OrtTensorTypeAndShapeInfo *))                        \
+                                                                                                   \
+  X(49, OrtStatus *, CreateTensorWithDataAsOrtValue,                                               \
+    (const OrtMemoryInfo *, void *, size_t, const int64_t *, size_t, ortx_enum, OrtValue **))      \
+  X(48, OrtStatus *, CreateTensorAsOrtValue,                                                       \
+    (OrtAllocator *, const int64_t *, size_t, ortx_enum, OrtValue **))                             \
+  X(65, OrtStatus *, GetTensorTypeAndShape, (const OrtValue *, OrtTensorTypeAndShapeInfo **))      \
+  X(64, OrtStatus *, GetTensorShapeElementCount, (const OrtTensorTypeAndShapeInfo *, size_t *))    \
+  X(51, OrtStatus *, GetTensorMutableData, (OrtValue *, void **))                                  \
+  X(318, OrtStatus *, GetTensorSizeInBytes, (const OrtValue *, size_t *))                          \
+  X(252, OrtStatus *, GetResizedStringTensorElementBuffer, (OrtValue *, size_t, size_t, char **))  \
+  X(127, OrtStatus *, GetStringTensorElementLength, (const OrtValue *, size_t, size_t *))          \
+  X(128, OrtStatus *, GetStringTensorElement, (const OrtValue *, size_t, size_t, void *))          \
+  X(96, void, ReleaseValue, (OrtValue *))                                                          \
+                                                                                                   \
+  X(9, OrtStatus *, Run,                                                                           \
+    (OrtSession *, const OrtRunOptions *, const char *const *, const OrtValue *const *, size_t,    \
+     const char *const *, size_t, OrtValue **))
+
+// The functions by name, filled when the library is opened.
+typedef struct {
+#define X(ordinal, result, name, parameters) result(*name) parameters;
+  ORTX_FUNCTIONS(X)
+#undef X
+} ortx_api;
+
+#endif

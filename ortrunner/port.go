@@ -1,0 +1,93 @@
+package ortrunner
+
+// #include <stdlib.h>
+// #include "shim.h"
+import "C"
+
+import (
+	"fmt"
+	"unsafe"
+
+	"tritonstateful/backend"
+	"tritonstateful/internal/tensor"
+)
+
+// port is one input or output of a session: what it may be given, and what was
+// built for what it was given.
+type port struct {
+	info    backend.TensorInfo
+	element elementType
+	name    *C.char // owned
+	values  valueCache
+	strings stringValue  // of an input of type Bytes
+	shape   tensor.Shape // of an output that ONNX Runtime allocated
+}
+
+func newPorts(infos []backend.TensorInfo) []port {
+	ports := make([]port, len(infos))
+	for i, info := range infos {
+		ports[i] = port{info: info, element: elementTypeOf(info.DType), name: C.CString(info.Name)}
+	}
+	return ports
+}
+
+// input is the value of a tensor given as this input.
+func (p *port) input(t *backend.Tensor) (*C.OrtValue, error) {
+	if p.info.DType == tensor.Bytes && t.DType == tensor.Bytes {
+		return p.strings.fill(t)
+	}
+	return p.value(t)
+}
+
+// output is the value of a tensor given as this output, or nil when ONNX Runtime
+// is to allocate it.
+func (p *port) output(t *backend.Tensor) (*C.OrtValue, error) {
+	if t.Data.Size == 0 {
+		return nil, nil
+	}
+	if p.info.DType == tensor.Bytes {
+		return nil, backend.Errorf(backend.InvalidArg, "strings are of any length: leave the block to the runner")
+	}
+	return p.value(t)
+}
+
+func (p *port) value(t *backend.Tensor) (*C.OrtValue, error) {
+	if t.DType != p.info.DType {
+		return nil, backend.Errorf(backend.InvalidArg, "it is %v, the model has %v", t.DType, p.info.DType)
+	}
+	if v := p.values.find(t.Data, t.Shape); v != nil {
+		return v.c, nil
+	}
+	if err := checkSize(t); err != nil {
+		return nil, err
+	}
+	v, err := p.values.add(t.Data, t.Shape, p.element)
+	if err != nil {
+		return nil, err
+	}
+	return v.c, nil
+}
+
+// checkSize makes sure that a tensor's block is as long as its shape says: ONNX
+// Runtime will read and write as much as the shape says.
+func checkSize(t *backend.Tensor) error {
+	want, err := t.Shape.Bytes(t.DType)
+	if err != nil {
+		return backend.Errorf(backend.InvalidArg, "%w", err)
+	}
+	if want != t.Data.Size {
+		return backend.Errorf(backend.InvalidArg,
+			"shape %v of %v takes %d bytes, its data has %d", t.Shape, t.DType, want, t.Data.Size)
+	}
+	return nil
+}
+
+func (p *port) fail(word string, err error) error {
+	return fmt.Errorf("%s %q: %w", word, p.info.Name, err)
+}
+
+func (p *port) close() {
+	p.values.close()
+	p.strings.close()
+	C.free(unsafe.Pointer(p.name))
+}

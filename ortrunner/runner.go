@@ -1,0 +1,131 @@
+package ortrunner
+
+// #include "shim.h"
+import "C"
+
+import (
+	"errors"
+
+	"tritonstateful/backend"
+	"tritonstateful/internal/tensor"
+	"tritonstateful/statebuffer"
+)
+
+// runner is a session on the CPU. It implements backend.Runner.
+type runner struct {
+	session   session
+	signature *backend.Signature
+	memory    *hostMemory
+	inputs    []port
+	outputs   []port
+	call      call
+	closed    bool
+}
+
+// newRunner takes the session over if it succeeds.
+func newRunner(s session) (*runner, error) {
+	signature, err := readSignature(s.c)
+	if err != nil {
+		return nil, err
+	}
+	call, err := newCall(s.c, len(signature.Inputs), len(signature.Outputs))
+	if err != nil {
+		return nil, err
+	}
+	r := &runner{
+		session:   s,
+		signature: signature,
+		memory:    newHostMemory(),
+		inputs:    newPorts(signature.Inputs),
+		outputs:   newPorts(signature.Outputs),
+		call:      call,
+	}
+	for i := range r.outputs {
+		call.outputNames[i] = r.outputs[i].name
+	}
+	return r, nil
+}
+
+// Signature implements backend.Runner. Dims is nil where the model does not even
+// tell the rank.
+func (r *runner) Signature() *backend.Signature { return r.signature }
+
+// Memory implements backend.Runner.
+func (r *runner) Memory() statebuffer.Memory { return r.memory }
+
+// Run implements backend.Runner. The size of a tensor's Data must be that of its
+// Shape. The error is InvalidArg for tensors that do not fit the model.
+func (r *runner) Run(inputs, outputs []backend.Tensor) error {
+	if r.closed {
+		return errors.New("run of a session that was closed")
+	}
+	if err := r.bindInputs(inputs); err != nil {
+		return err
+	}
+	if err := r.bindOutputs(outputs); err != nil {
+		return err
+	}
+	if err := r.call.run(); err != nil {
+		return err
+	}
+	for i := range outputs {
+		if r.call.results[i].wanted {
+			r.call.result(i, &r.outputs[i], &outputs[i])
+		}
+	}
+	return nil
+}
+
+// bindInputs puts the names and values of the inputs that are given to the front
+// of the call's arrays.
+func (r *runner) bindInputs(inputs []backend.Tensor) error {
+	if len(inputs) != len(r.inputs) {
+		return backend.Errorf(backend.InvalidArg, "%d inputs, the model has %d", len(inputs), len(r.inputs))
+	}
+	given := 0
+	for i := range inputs {
+		p := &r.inputs[i]
+		if inputs[i].DType == tensor.Invalid && p.info.Optional {
+			continue
+		}
+		v, err := p.input(&inputs[i])
+		if err != nil {
+			return p.fail("input", err)
+		}
+		r.call.inputNames[given], r.call.inputs[given] = p.name, v
+		given++
+	}
+	r.call.c.input_count = C.size_t(given)
+	return nil
+}
+
+func (r *runner) bindOutputs(outputs []backend.Tensor) error {
+	if len(outputs) != len(r.outputs) {
+		return backend.Errorf(backend.InvalidArg, "%d outputs, the model has %d", len(outputs), len(r.outputs))
+	}
+	for i := range outputs {
+		v, err := r.outputs[i].output(&outputs[i])
+		if err != nil {
+			return r.outputs[i].fail("output", err)
+		}
+		r.call.outputs[i] = v
+	}
+	return nil
+}
+
+// Close implements backend.Runner. A second Close does nothing.
+func (r *runner) Close() {
+	if r.closed {
+		return
+	}
+	r.closed = true
+	r.call.close()
+	for i := range r.inputs {
+		r.inputs[i].close()
+	}
+	for i := range r.outputs {
+		r.outputs[i].close()
+	}
+	r.session.destroy()
+	r.memory.close()
+}

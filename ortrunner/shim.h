@@ -1,0 +1,105 @@
+// What package ortrunner asks of ONNX Runtime beside the wrapper: see shim.go.
+// Every function that returns an OrtStatus gives it to the caller, who frees it;
+// NULL is success.
+#ifndef STATEFUL_SHIM_H
+#define STATEFUL_SHIM_H
+
+#include "ortapi.h"
+
+// ---- library and environment (library.c) -----------------------------------
+
+// Opens the library, creates the process's OrtEnv with our logger, and fills the
+// API table. After a success every other function here may be called; a second
+// call does nothing. Returns NULL, or a message that the caller frees. Not safe
+// for concurrent use.
+char *ortx_load(const char *path, unsigned log_level);
+
+// The library's version, "1.31.1". Only after ortx_load.
+const char *ortx_version(void);
+
+// Makes sink, a void (*)(int level, const char *message), the receiver of ONNX
+// Runtime's log lines; 0 is stderr. Called from any thread, also several at once.
+void ortx_set_log_sink(uintptr_t sink);
+
+// Whether the library was built with the execution provider of that name.
+OrtStatus *ortx_has_provider(const char *name, int *has);
+
+unsigned ortx_error_code(const OrtStatus *status);
+const char *ortx_error_message(const OrtStatus *status);
+void ortx_release_status(OrtStatus *status);
+
+// ---- sessions (session.c) --------------------------------------------------
+
+// ONNX Runtime's tensors have few axes; more than these are refused.
+enum { ORTX_MAX_RANK = 32 };
+
+typedef enum { ORTX_INPUTS, ORTX_OUTPUTS, ORTX_INITIALIZERS } ortx_group;
+
+// One tensor of a model. The pointers live until ortx_release_description.
+typedef struct {
+  char *name;
+  OrtTypeInfo *type_info;
+  ortx_enum onnx_type;    // ONNXType; what follows is set for tensors only
+  ortx_enum element_type; // ONNXTensorElementDataType
+  bool has_shape;         // false: not even the rank is known
+  size_t rank;
+  int64_t dims[ORTX_MAX_RANK];         // -1 where not fixed
+  const char *symbols[ORTX_MAX_RANK]; // "" where there is none
+} ortx_description;
+
+OrtStatus *ortx_set_log_id(OrtSessionOptions *options, const char *id);
+OrtStatus *ortx_count(const OrtSession *session, ortx_group group, size_t *count);
+// On failure there is nothing to release.
+OrtStatus *ortx_describe(const OrtSession *session, ortx_group group, size_t index,
+                         ortx_description *description);
+void ortx_release_description(ortx_description *description);
+// The graph's doc string, to be freed with ortx_free_string; NULL if it has none.
+OrtStatus *ortx_graph_description(const OrtSession *session, char **text);
+void ortx_free_string(char *text);
+
+// ---- values and runs (run.c) -----------------------------------------------
+
+// Replaces *value, which is NULL or released here, by a tensor over the bytes at
+// that address of host memory. On failure *value is NULL.
+OrtStatus *ortx_wrap(uintptr_t address, size_t bytes, const int64_t *dims, size_t rank,
+                     unsigned element_type, OrtValue **value);
+// Replaces *value by a new tensor of strings.
+OrtStatus *ortx_new_strings(const int64_t *dims, size_t rank, OrtValue **value);
+// Fills a tensor of count strings from Triton's form of them: each preceded by
+// its length as uint32. The caller has checked the lengths.
+OrtStatus *ortx_fill_strings(OrtValue *value, uintptr_t address, size_t count);
+void ortx_release_value(OrtValue *value);
+
+// A tensor that ONNX Runtime allocated in a run.
+typedef struct {
+  bool wanted;     // the run was to allocate this output
+  OrtValue *value; // owned; NULL when there is none
+  void *data;      // of the value, or text
+  size_t bytes;
+  size_t rank;
+  int64_t dims[ORTX_MAX_RANK];
+  char *text; // owned: the elements of a tensor of strings in Triton's form
+  size_t text_capacity;
+} ortx_result;
+
+// The arguments of one run, in memory that belongs to C and is used again and
+// again. Names and values are borrowed.
+typedef struct {
+  OrtSession *session;
+  const char **input_names;
+  OrtValue **inputs;
+  size_t input_count; // how many are given, at the front of the arrays
+  const char **output_names;
+  OrtValue **outputs; // NULL: allocate it and fill the result of this index
+  ortx_result *results;
+  size_t output_count;
+} ortx_call;
+
+// NULL when there is no memory for it. The inputs and outputs are their numbers
+// at most.
+ortx_call *ortx_new_call(OrtSession *session, size_t inputs, size_t outputs);
+void ortx_free_call(ortx_call *call);
+// OrtApi::Run. Results of the run before are gone when it returns.
+OrtStatus *ortx_run(ortx_call *call);
+
+#endif

@@ -1,0 +1,26 @@
+// What the C files of this package share.
+#ifndef STATEFUL_SHIM_INTERNAL_H
+#define STATEFUL_SHIM_INTERNAL_H
+
+#include "shim.h"
+
+// Process-wide, as ONNX Runtime's environment is: filled once by ortx_load and
+// never released (a backend is not unloaded; triton-go.md, T4).
+extern ortx_api ortx;
+extern OrtAllocator *ortx_allocator;      // ONNX Runtime's default one
+extern OrtMemoryInfo *ortx_host_memory; // says "host memory" of a tensor
+
+// Leaves the function with the status of a call that failed.
+#define ORTX_TRY(call)                 \
+  do {                                 \
+    OrtStatus *ortx_try_ = (call);     \
+    if (ortx_try_ != NULL) return ortx_try_; \
+  } while (0)
+
+// OrtErrorCode.
+enum { ORTX_FAIL = 1, ORTX_NOT_IMPLEMENTED = 9 };
+
+// ONNXTensorElementDataType.
+enum { ORTX_STRING = 8 };
+
+#endif

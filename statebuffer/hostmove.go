@@ -1,0 +1,96 @@
+package statebuffer
+
+import (
+	"encoding/binary"
+	"math"
+)
+
+// GatherHost is Memory.Gather for memory that the host can address.
+func GatherHost(transfers []Transfer) error {
+	for i := range transfers {
+		t := &transfers[i]
+		stored := t.StoredBytes()
+		for lane, row := range t.Rows {
+			t.gatherLane(lane, t.source(row, stored))
+		}
+		for lane := len(t.Rows); lane < t.Lanes; lane++ {
+			t.gatherLane(lane, t.Initial.Bytes)
+		}
+	}
+	return nil
+}
+
+// ScatterHost is Memory.Scatter for memory that the host can address.
+func ScatterHost(transfers []Transfer) error {
+	for i := range transfers {
+		t := &transfers[i]
+		stored := t.StoredBytes()
+		for lane, row := range t.Rows {
+			if row != NoRow {
+				t.scatterLane(lane, t.source(row, stored))
+			}
+		}
+	}
+	return nil
+}
+
+func (t *Transfer) source(row Row, stored int64) []byte {
+	if row == InitRow {
+		return t.Initial.Bytes
+	}
+	offset := int64(row.Index) * stored
+	return t.Chunks[row.Chunk].Bytes[offset : offset+stored]
+}
+
+func (t *Transfer) gatherLane(lane int, row []byte) {
+	piece, stride := t.RunBytes, int64(t.Lanes)*t.RunBytes
+	at := int64(lane) * piece
+	if t.Convert == Half {
+		for x := range t.Runs {
+			widen(t.Tensor.Bytes[at+x*stride:][:piece], row[x*piece/2:])
+		}
+		return
+	}
+	for x := range t.Runs {
+		copy(t.Tensor.Bytes[at+x*stride:][:piece], row[x*piece:])
+	}
+}
+
+func (t *Transfer) scatterLane(lane int, row []byte) {
+	piece, stride := t.RunBytes, int64(t.Lanes)*t.RunBytes
+	at := int64(lane) * piece
+	if t.Convert == Half {
+		clamped := uint64(0)
+		for x := range t.Runs {
+			clamped += narrow(row[x*piece/2:][:piece/2], t.Tensor.Bytes[at+x*stride:])
+		}
+		if t.Saturated != nil {
+			*t.Saturated += clamped
+		}
+		return
+	}
+	for x := range t.Runs {
+		copy(row[x*piece:(x+1)*piece], t.Tensor.Bytes[at+x*stride:])
+	}
+}
+
+// widen fills dst with FP32 from the FP16 in src.
+func widen(dst, src []byte) {
+	for i := 0; i+4 <= len(dst); i += 4 {
+		h := binary.NativeEndian.Uint16(src[i/2:])
+		binary.NativeEndian.PutUint32(dst[i:], math.Float32bits(floatFromHalf(h)))
+	}
+}
+
+// narrow fills dst with FP16 from the FP32 in src and counts what it clamped.
+func narrow(dst, src []byte) (clamped uint64) {
+	for i := 0; i+2 <= len(dst); i += 2 {
+		f := math.Float32frombits(binary.NativeEndian.Uint32(src[2*i:]))
+		h, c := halfFromFloat(f)
+		binary.NativeEndian.PutUint16(dst[i:], h)
+		if c {
+			clamped++
+		}
+	}
+	return clamped
+}

@@ -1,0 +1,104 @@
+package statebuffer
+
+// Memory is where states and batched tensors live: host memory, or a device's.
+// Nothing above it knows which. One goroutine uses a Memory at a time.
+type Memory interface {
+	// Alloc gives a block of that many bytes, all zero, aligned for any element
+	// type and vector width (64 bytes at least). An error says how much was
+	// asked for; nothing is held then.
+	Alloc(bytes int64) (Block, error)
+	// Free gives back what Alloc gave. The block's bytes must not be touched
+	// afterwards.
+	Free(Block)
+	// Gather copies rows of a store to the lanes of batched tensors.
+	Gather([]Transfer) error
+	// Scatter copies the lanes of batched tensors to rows of a store.
+	Scatter([]Transfer) error
+}
+
+// Block is a piece of a Memory, or a part of one. It is a borrowed view: the
+// Memory that gave it owns the bytes.
+type Block struct {
+	// Addr is the address in the memory's own space; the runner binds it.
+	Addr uint64
+	// Bytes is the same memory as the host sees it; nil on a device.
+	Bytes []byte
+	// Size is the length in bytes, also on a device.
+	Size int64
+}
+
+// At is the part of b of that many bytes from offset on.
+func (b Block) At(offset, size int64) Block {
+	part := Block{Addr: b.Addr + uint64(offset), Size: size}
+	if b.Bytes != nil {
+		part.Bytes = b.Bytes[offset : offset+size : offset+size]
+	}
+	return part
+}
+
+// Layout says how one lane of a tensor lies in memory. With the batch on axis
+// b of a tensor, a lane is Runs (the product of the extents before b) pieces of
+// RunBytes (the bytes behind b) each; of a batched tensor with n lanes, run x of
+// lane j starts at (x*n + j)*RunBytes. A row of a store is the same runs,
+// one behind the other. Runs is 1 when the batch is outermost.
+type Layout struct {
+	Runs     int64
+	RunBytes int64
+}
+
+// RowBytes is the size of one lane.
+func (l Layout) RowBytes() int64 { return l.Runs * l.RunBytes }
+
+// Conversion is what happens to the elements on the way.
+type Conversion uint8
+
+const (
+	// Keep copies the bytes as they are.
+	Keep Conversion = iota
+	// Half stores FP32 elements as FP16: Scatter rounds to nearest even and
+	// clamps what is too large to the largest finite FP16, Gather widens.
+	Half
+)
+
+// Row is where a store keeps one row of every state: a chunk and an index in it.
+// The zero Row is a valid one.
+type Row struct {
+	Chunk int32
+	Index int32
+}
+
+// The rows that are none.
+var (
+	// NoRow as a destination: the lane is discarded.
+	NoRow = Row{Chunk: -1}
+	// InitRow as a source: the lane gets the state's initial value.
+	InitRow = Row{Chunk: -2}
+)
+
+// Transfer is the movement of one state between its rows and a batched tensor.
+type Transfer struct {
+	// Layout is that of the batched tensor; a row holds Layout.RowBytes too,
+	// or half of them with Half.
+	Layout
+	Convert Conversion
+	// Chunks are the blocks that hold this state's rows, by Row.Chunk.
+	Chunks []Block
+	// Initial is the row that InitRow stands for.
+	Initial Block
+	// Rows names the row of each of the first len(Rows) lanes.
+	Rows []Row
+	// Tensor is the batched tensor, and Lanes the number of its lanes; lanes
+	// from len(Rows) on are padding, which Gather fills with Initial.
+	Tensor Block
+	Lanes  int
+	// Saturated, if not nil, counts elements that Half had to clamp.
+	Saturated *uint64
+}
+
+// StoredBytes is the size of a row in the store.
+func (t *Transfer) StoredBytes() int64 {
+	if t.Convert == Half {
+		return t.RowBytes() / 2
+	}
+	return t.RowBytes()
+}

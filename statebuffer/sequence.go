@@ -1,0 +1,123 @@
+package statebuffer
+
+import (
+	"strings"
+	"time"
+)
+
+// Key identifies a sequence: a number, or a text where numbers are not used.
+type Key struct {
+	Number uint64
+	Text   string
+}
+
+// Fate is why a sequence no longer has a state.
+type Fate uint8
+
+// What can have happened to a sequence.
+const (
+	Alive       Fate = iota
+	Expired          // it idled longer than the limit
+	Evicted          // it made room for another one
+	Refused          // its START found no free row
+	StartFailed      // the run of its START failed
+	Damaged          // its new state could not be stored
+)
+
+// Sequence is one client's stream of requests. It is valid until the store
+// forgets it; between a Begin or Continue and the Commit or Abort that follows
+// it stays.
+type Sequence struct {
+	key  Key
+	fate Fate
+	row  Row
+	// fresh: the next step reads the initial value, not the row.
+	fresh bool
+	// generation tells apart the owners that a row has had.
+	generation uint64
+	steps      uint64
+	lastUse    time.Duration
+	// visit is the number of the last run that took this sequence.
+	visit uint64
+
+	prev, next *Sequence // neighbours in the list that it is in
+}
+
+// Steps is how many steps have been committed since the last START.
+func (q *Sequence) Steps() uint64 { return q.steps }
+
+// Visit marks the sequence with the number of a run and tells whether it already
+// carries that number.
+func (q *Sequence) Visit(run uint64) (again bool) {
+	again = q.visit == run
+	q.visit = run
+	return again
+}
+
+// sequenceList is a list in order of last use, oldest first.
+type sequenceList struct {
+	first, last *Sequence
+	len         int
+}
+
+func (l *sequenceList) push(q *Sequence) {
+	q.prev, q.next = l.last, nil
+	if l.last != nil {
+		l.last.next = q
+	} else {
+		l.first = q
+	}
+	l.last = q
+	l.len++
+}
+
+func (l *sequenceList) remove(q *Sequence) {
+	if q.prev != nil {
+		q.prev.next = q.next
+	} else {
+		l.first = q.next
+	}
+	if q.next != nil {
+		q.next.prev = q.prev
+	} else {
+		l.last = q.prev
+	}
+	q.prev, q.next = nil, nil
+	l.len--
+}
+
+// index finds sequences by key. Numbers have a map of their own, because hashing
+// a number is cheaper than hashing a Key.
+type index struct {
+	byNumber map[uint64]*Sequence
+	byText   map[string]*Sequence
+}
+
+func newIndex() index {
+	return index{byNumber: map[uint64]*Sequence{}, byText: map[string]*Sequence{}}
+}
+
+func (x *index) find(k Key) *Sequence {
+	if k.Text != "" {
+		return x.byText[k.Text]
+	}
+	return x.byNumber[k.Number]
+}
+
+// add keeps a copy of the key's text, which may be borrowed.
+func (x *index) add(q *Sequence, k Key) {
+	q.key = Key{Number: k.Number, Text: strings.Clone(k.Text)}
+	if k.Text != "" {
+		x.byText[q.key.Text] = q
+		return
+	}
+	x.byNumber[k.Number] = q
+}
+
+func (x *index) drop(k Key) {
+	if k.Text != "" {
+		delete(x.byText, k.Text)
+		return
+	}
+	delete(x.byNumber, k.Number)
+}

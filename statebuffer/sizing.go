@@ -1,0 +1,73 @@
+package statebuffer
+
+import (
+	"errors"
+	"fmt"
+	"math"
+)
+
+// Sizing says how many rows a store may hold and when it allocates and frees
+// chunks of them.
+type Sizing struct {
+	Initial      int // rows of the first chunk, which is never freed
+	Subsequent   int // rows of every further chunk
+	MaxChunks    int // 1: everything is allocated at once
+	AllocBelow   int // fewer free rows than this: allocate one chunk
+	DeallocAbove int // more free rows than this: free the last chunk, if all of it is free
+}
+
+// Total is the number of rows with all chunks allocated.
+func (s Sizing) Total() int { return s.Initial + (s.MaxChunks-1)*s.Subsequent }
+
+// Lazy tells whether chunks come and go at run time.
+func (s Sizing) Lazy() bool { return s.MaxChunks > 1 }
+
+// LazyBuffers are the four parameters of lazy allocation, in rows.
+type LazyBuffers struct {
+	Initial, Subsequent, AllocThreshold, DeallocThreshold int
+}
+
+// NewSizing computes the rows for candidates concurrent sequences, of which
+// useRatio get one. The arithmetic is that of NVIDIA's stateful_backend, in
+// float32 as there, so that a configuration means the same number of rows. A nil
+// lazy means that all rows are allocated at once.
+//
+// The error joins everything that is wrong.
+func NewSizing(candidates, maxBatch int, useRatio float32, lazy *LazyBuffers) (Sizing, error) {
+	want := LazyBuffers{Initial: candidates, Subsequent: maxBatch, AllocThreshold: maxBatch, DeallocThreshold: candidates}
+	if lazy != nil {
+		want = *lazy
+	}
+	scaled := float32(candidates) * useRatio
+	if !(scaled >= 0 && scaled <= math.MaxInt32) {
+		return Sizing{}, fmt.Errorf("max_candidate_sequences %d times max_candidate_sequence_use_ratio %g is no usable number of sequences", candidates, useRatio)
+	}
+	rows := int(scaled)
+	initial := min(want.Initial, rows)
+
+	var faults []error
+	atLeast := func(name string, have int) {
+		if have < maxBatch {
+			faults = append(faults, fmt.Errorf("%s is %d: it must be at least max_batch_size, %d", name, have, maxBatch))
+		}
+	}
+	if initial < maxBatch {
+		faults = append(faults, fmt.Errorf("the first chunk has %d rows (the smaller of initial_buffer_size %d and max_candidate_sequences %d times max_candidate_sequence_use_ratio %g): it must be at least max_batch_size, %d; raise max_candidate_sequences or the ratio",
+			initial, want.Initial, candidates, useRatio, maxBatch))
+	}
+	atLeast("subsequent_buffer_size", want.Subsequent)
+	atLeast("buffer_alloc_threshold", want.AllocThreshold)
+	if want.AllocThreshold > initial {
+		faults = append(faults, fmt.Errorf("buffer_alloc_threshold is %d: it must not be above the first chunk, %d rows", want.AllocThreshold, initial))
+	}
+	if len(faults) > 0 {
+		return Sizing{}, errors.Join(faults...)
+	}
+	return Sizing{
+		Initial:      initial,
+		Subsequent:   want.Subsequent,
+		MaxChunks:    max(1, 1+(rows-initial)/want.Subsequent),
+		AllocBelow:   want.AllocThreshold,
+		DeallocAbove: want.DeallocThreshold,
+	}, nil
+}

@@ -1,0 +1,117 @@
+package statebuffer
+
+import "time"
+
+// Lane is one lane of a step.
+type Lane struct {
+	// Sequence is nil for a lane that belongs to none: it reads the initial
+	// values and keeps nothing.
+	Sequence *Sequence
+	// End: the sequence ends with this step, and its new states are discarded.
+	End bool
+}
+
+// Step is one run's share of a store. It is valid until the next Gather.
+type Step struct {
+	// In and Out are the batched tensors to bind, in the order of the states.
+	In, Out []Block
+
+	lanes  []Lane
+	padded int
+	rows   []Row
+	open   bool
+}
+
+// Gather lays out the states of the lanes as the inputs of a run of padded
+// lanes, of which those from len(lanes) on get the initial values. No two lanes
+// name the same sequence. Commit or Abort must follow.
+func (s *Store) Gather(lanes []Lane, padded int) (*Step, error) {
+	step := &s.step
+	if step.open {
+		return nil, errStepOpen
+	}
+	step.lanes, step.padded, step.In, step.Out = lanes, padded, s.in, s.out
+	step.rows = step.rows[:0]
+	for _, l := range lanes {
+		row := InitRow
+		if q := l.Sequence; q != nil && !q.fresh {
+			row = q.row
+		}
+		step.rows = append(step.rows, row)
+	}
+	if err := s.memory.Gather(s.plan(s.in)); err != nil {
+		return nil, err
+	}
+	step.open = true
+	return step, nil
+}
+
+// Commit keeps the outputs of a run that succeeded: they become the states of
+// the lanes' sequences. Sequences that end are forgotten. If it fails, none of
+// the lanes' sequences has a state any more.
+func (s *Store) Commit(step *Step, now time.Duration) error {
+	step.open = false
+	for i, l := range step.lanes {
+		step.rows[i] = NoRow
+		if l.Sequence != nil && !l.End {
+			step.rows[i] = l.Sequence.row
+		}
+	}
+	if err := s.memory.Scatter(s.plan(s.out)); err != nil {
+		for _, l := range step.lanes {
+			if l.Sequence != nil {
+				s.lose(l.Sequence, Damaged, now)
+			}
+		}
+		return err
+	}
+	for _, l := range step.lanes {
+		switch q := l.Sequence; {
+		case q == nil:
+		case l.End:
+			s.finish(q)
+		default:
+			q.fresh = false
+			q.steps++
+		}
+	}
+	return nil
+}
+
+// Abort gives up a step whose run failed. Every stored state is as it was
+// before; a sequence whose START it was has none, and one that ends is forgotten.
+func (s *Store) Abort(step *Step, now time.Duration) {
+	step.open = false
+	for _, l := range step.lanes {
+		s.Fail(l, now)
+	}
+}
+
+// Fail is Abort for one lane that never came to run.
+func (s *Store) Fail(l Lane, now time.Duration) {
+	switch q := l.Sequence; {
+	case q == nil:
+	case q.fresh:
+		s.lose(q, StartFailed, now)
+	case l.End:
+		s.finish(q)
+	}
+}
+
+// plan makes the transfers of the step between its rows and the tensors.
+func (s *Store) plan(tensors []Block) []Transfer {
+	for i := range s.states {
+		st := &s.states[i]
+		s.transfers[i] = Transfer{
+			Layout:    st.Layout,
+			Convert:   st.Convert,
+			Chunks:    s.chunks[i],
+			Initial:   s.initial[i],
+			Rows:      s.step.rows,
+			Tensor:    tensors[i],
+			Lanes:     s.step.padded,
+			Saturated: &s.counters.Saturated,
+		}
+	}
+	return s.transfers
+}

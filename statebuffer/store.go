@@ -1,0 +1,263 @@
+package statebuffer
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// State describes one state of a model to a store.
+type State struct {
+	Name string
+	// Layout of one lane in the batched tensors of a run.
+	Layout
+	Convert Conversion
+	// Initial is the value that a START reads, Layout.RowBytes long; nil means
+	// all zero bytes.
+	Initial []byte
+}
+
+// StoredBytes is the size of one sequence's value in the store.
+func (s *State) StoredBytes() int64 {
+	if s.Convert == Half {
+		return s.RowBytes() / 2
+	}
+	return s.RowBytes()
+}
+
+// Store keeps the states of an instance's sequences. One goroutine uses it.
+type Store struct {
+	table
+	memory Memory
+	states []State
+	sizing Sizing
+	// chunks[state][chunk] holds that state's rows.
+	chunks   [][]Block
+	initial  []Block
+	in, out  []Block // batched tensors of maxLanes lanes, per state
+	maxLanes int
+
+	step      Step
+	transfers []Transfer
+	retryAt   time.Duration // when a failed chunk allocation may be tried again
+	backoff   time.Duration
+}
+
+// Options are what a Store is made of.
+type Options struct {
+	Memory Memory
+	States []State
+	Sizing Sizing
+	Limits Limits
+	// MaxLanes is the largest batch.
+	MaxLanes int
+}
+
+// NewStore allocates the first chunk and the batched tensors. Close frees them.
+func NewStore(o Options) (*Store, error) {
+	s := &Store{
+		table:    table{index: newIndex(), limits: o.Limits, total: o.Sizing.Total()},
+		memory:   o.Memory,
+		states:   o.States,
+		sizing:   o.Sizing,
+		chunks:   make([][]Block, len(o.States)),
+		maxLanes: o.MaxLanes,
+	}
+	s.transfers = make([]Transfer, len(o.States))
+	s.step.rows = make([]Row, 0, o.MaxLanes)
+	if err := s.allocate(); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Store) allocate() error {
+	for i := range s.states {
+		st := &s.states[i]
+		initial, err := s.alloc(st, "the initial value", st.StoredBytes())
+		if err != nil {
+			return err
+		}
+		s.initial = append(s.initial, initial)
+		in, err := s.alloc(st, "the batched input", int64(s.maxLanes)*st.RowBytes())
+		if err != nil {
+			return err
+		}
+		s.in = append(s.in, in)
+		out, err := s.alloc(st, "the batched output", int64(s.maxLanes)*st.RowBytes())
+		if err != nil {
+			return err
+		}
+		s.out = append(s.out, out)
+		if err := s.writeInitial(i); err != nil {
+			return err
+		}
+	}
+	return s.grow(s.sizing.Initial)
+}
+
+func (s *Store) alloc(st *State, what string, bytes int64) (Block, error) {
+	b, err := s.memory.Alloc(bytes)
+	if err != nil {
+		return b, fmt.Errorf("state %q: %s: %w", st.Name, what, err)
+	}
+	return b, nil
+}
+
+// writeInitial puts the initial value of state i where InitRow finds it: it goes
+// through a batched tensor of one lane, so that it is converted as any row is.
+func (s *Store) writeInitial(i int) error {
+	st := &s.states[i]
+	if st.Initial == nil {
+		return nil
+	}
+	if int64(len(st.Initial)) != st.RowBytes() {
+		return fmt.Errorf("state %q: the initial value has %d bytes: want %d", st.Name, len(st.Initial), st.RowBytes())
+	}
+	copy(s.in[i].Bytes, st.Initial)
+	return s.memory.Scatter([]Transfer{{
+		Layout: st.Layout, Convert: st.Convert, Chunks: s.initial[i : i+1],
+		Rows: []Row{{}}, Tensor: s.in[i], Lanes: 1,
+	}})
+}
+
+// grow allocates one chunk of that many rows for every state, or nothing.
+func (s *Store) grow(rows int) error {
+	for i := range s.states {
+		st := &s.states[i]
+		b, err := s.alloc(st, fmt.Sprintf("a chunk of %d rows of %d bytes", rows, st.StoredBytes()), int64(rows)*st.StoredBytes())
+		if err != nil {
+			for j := range i {
+				last := len(s.chunks[j]) - 1
+				s.memory.Free(s.chunks[j][last])
+				s.chunks[j] = s.chunks[j][:last]
+			}
+			return err
+		}
+		s.chunks[i] = append(s.chunks[i], b)
+	}
+	s.rows.grow(rows)
+	return nil
+}
+
+// shrink frees the last chunk, all of whose rows must be free.
+func (s *Store) shrink() {
+	for i := range s.states {
+		last := len(s.chunks[i]) - 1
+		s.memory.Free(s.chunks[i][last])
+		s.chunks[i] = s.chunks[i][:last]
+	}
+	s.rows.shrink()
+}
+
+// Close frees all memory. The store must not be used afterwards.
+func (s *Store) Close() {
+	for _, blocks := range append(s.chunks, s.initial, s.in, s.out) {
+		for _, b := range blocks {
+			s.memory.Free(b)
+		}
+	}
+	s.chunks, s.initial, s.in, s.out = nil, nil, nil, nil
+}
+
+// Touch finds a live sequence that a request names and notes that it is in use,
+// so that it is not expired or evicted for others. It is nil when the sequence
+// has no state.
+func (s *Store) Touch(k Key, now time.Duration) *Sequence {
+	q := s.find(k)
+	if q == nil || q.fate != Alive {
+		return nil
+	}
+	s.touch(q, now)
+	return q
+}
+
+// Begin is the START of a sequence: its next step reads the initial values. A
+// live sequence of the same key begins anew in its row. The error is a
+// *FullError.
+func (s *Store) Begin(k Key, now time.Duration) (*Sequence, error) { return s.begin(k, now) }
+
+// Continue finds the sequence of a request without START. The error is a
+// *LostError.
+func (s *Store) Continue(k Key, now time.Duration) (*Sequence, error) { return s.proceed(k, now) }
+
+// End forgets a sequence, and nothing else if there is none.
+func (s *Store) End(k Key) {
+	if q := s.find(k); q != nil && q.fate == Alive {
+		s.finish(q)
+	}
+}
+
+// ExpireIdle ends sequences that nobody can want any more.
+func (s *Store) ExpireIdle(now time.Duration) int { return s.expire(now, 2*s.limits.Idle) }
+
+// Usage is what a store holds at a moment.
+type Usage struct {
+	Live, Free, Rows, Total, Chunks int
+	Bytes                           int64 // of the chunks
+}
+
+// Usage tells what the store holds now.
+func (s *Store) Usage() Usage {
+	u := Usage{Live: s.live.len, Free: s.rows.free, Rows: s.live.len + s.rows.free, Total: s.total, Chunks: len(s.rows.chunks)}
+	u.Bytes = int64(u.Rows) * s.RowBytes()
+	return u
+}
+
+// Sizing tells when chunks come and go.
+func (s *Store) Sizing() Sizing { return s.sizing }
+
+// RowBytes is what one sequence takes in the store.
+func (s *Store) RowBytes() (n int64) {
+	for i := range s.states {
+		n += s.states[i].StoredBytes()
+	}
+	return n
+}
+
+// Counters tells what has happened so far.
+func (s *Store) Counters() Counters { return s.counters }
+
+// Change is what Maintain did.
+type Change struct {
+	Grown, Shrunk bool
+	Took          time.Duration
+}
+
+// Waits between attempts to allocate a chunk.
+const (
+	firstBackoff = 100 * time.Millisecond
+	lastBackoff  = 30 * time.Second
+)
+
+// Maintain allocates a chunk when free rows run out, or frees the last one when
+// many are free; at most one chunk a call. It is called after each batch that
+// ran. After a failed allocation it waits, longer each time; sequences go on.
+func (s *Store) Maintain(now func() time.Duration) (Change, error) {
+	chunks := len(s.rows.chunks)
+	switch {
+	case !s.sizing.Lazy():
+		return Change{}, nil
+	case chunks < s.sizing.MaxChunks && s.rows.free < s.sizing.AllocBelow:
+		start := now()
+		if start < s.retryAt {
+			return Change{}, nil
+		}
+		if err := s.grow(s.sizing.Subsequent); err != nil {
+			s.backoff = min(max(2*s.backoff, firstBackoff), lastBackoff)
+			s.retryAt = start + s.backoff
+			return Change{}, err
+		}
+		s.backoff = 0
+		return Change{Grown: true, Took: now() - start}, nil
+	case chunks > 1 && s.rows.free > s.sizing.DeallocAbove && s.rows.chunks[chunks-1].free == s.sizing.Subsequent:
+		start := now()
+		s.shrink()
+		return Change{Shrunk: true, Took: now() - start}, nil
+	}
+	return Change{}, nil
+}
+
+// errStepOpen is a mistake of the caller.
+var errStepOpen = errors.New("statebuffer: a step was begun before the last one was committed or aborted")

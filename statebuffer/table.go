@@ -1,0 +1,215 @@
+package statebuffer
+
+import (
+	"fmt"
+	"time"
+)
+
+// Policy is what happens to a START when every row is taken.
+type Policy uint8
+
+const (
+	// Reject refuses the new sequence.
+	Reject Policy = iota
+	// EvictLRU ends the sequence that was used least recently.
+	EvictLRU
+)
+
+// String is the word that the parameter when_full has for it.
+func (p Policy) String() string { return [...]string{"reject", "evict_lru"}[p] }
+
+// Limits bound the life of sequences.
+type Limits struct {
+	// Idle is how long a sequence may go without a request; 0 means for ever.
+	// A sequence is ended when its row is needed and it has idled longer than
+	// Idle, or in any case after twice that time: the server counts from the
+	// arrival of a request and we from its execution, so that with long queues
+	// a sequence may still be wanted shortly after Idle.
+	Idle time.Duration
+	Full Policy
+	// Remember is how many lost sequences are remembered with their Fate.
+	Remember int
+}
+
+// LostError says that a request names a sequence that has no state.
+type LostError struct {
+	// Fate is Alive for a sequence that was never seen, or ended, or is
+	// forgotten.
+	Fate Fate
+	// Ago is how long since it was lost, Idle the limit that it exceeded.
+	Ago, Idle time.Duration
+}
+
+func (e *LostError) Error() string {
+	const remedy = "; begin it anew with a START request"
+	ago := e.Ago.Round(time.Millisecond)
+	switch e.Fate {
+	case Expired:
+		return fmt.Sprintf("its state expired %v ago, after idling longer than %v (max_sequence_idle_microseconds)%s", ago, e.Idle, remedy)
+	case Evicted:
+		return fmt.Sprintf("its state was evicted %v ago to make room for another sequence%s", ago, remedy)
+	case Refused:
+		return fmt.Sprintf("its START was refused %v ago because there was no free slot%s", ago, remedy)
+	case StartFailed:
+		return fmt.Sprintf("its START failed %v ago, so it has no state%s", ago, remedy)
+	case Damaged:
+		return fmt.Sprintf("its state could not be stored %v ago%s", ago, remedy)
+	default:
+		return "no such sequence is known" + remedy
+	}
+}
+
+// FullError says that a START found no free row.
+type FullError struct{ Live, Total int }
+
+func (e *FullError) Error() string {
+	return fmt.Sprintf("too many simultaneous sequences: %d of %d slots are taken; try again later, end sequences that are done, or raise max_candidate_sequences", e.Live, e.Total)
+}
+
+// Counters count what happened since the store was made.
+type Counters struct {
+	Started, Restarted, Ended                              uint64
+	Expired, Evicted, RejectedFull, StartFailures, Unknown uint64
+	Saturated                                              uint64
+}
+
+// table is the life of sequences: who is live, in which row, and what became
+// of the others. Each operation is O(1), whatever the number of sequences.
+type table struct {
+	index
+	rows       rowSet
+	live       sequenceList // by last use
+	lost       sequenceList // by time of loss
+	limits     Limits
+	total      int // rows with all chunks allocated, for messages
+	generation uint64
+	counters   Counters
+}
+
+// begin gives the sequence of a START its row.
+func (t *table) begin(k Key, now time.Duration) (*Sequence, error) {
+	q := t.find(k)
+	if q != nil && q.fate == Alive {
+		t.touch(q, now)
+		t.renew(q)
+		t.counters.Restarted++
+		return q, nil
+	}
+	row, ok := t.rows.take()
+	if !ok && t.makeRoom(now) {
+		row, ok = t.rows.take()
+	}
+	if !ok {
+		t.counters.RejectedFull++
+		t.bury(q, k, Refused, now)
+		return nil, &FullError{Live: t.live.len, Total: t.total}
+	}
+	if q == nil {
+		q = &Sequence{}
+		t.add(q, k)
+	} else {
+		t.lost.remove(q)
+	}
+	q.fate, q.row, q.lastUse = Alive, row, now
+	t.renew(q)
+	t.live.push(q)
+	t.counters.Started++
+	return q, nil
+}
+
+// renew makes the next step of q its first.
+func (t *table) renew(q *Sequence) {
+	t.generation++
+	q.generation, q.fresh, q.steps = t.generation, true, 0
+}
+
+// proceed finds the sequence of a request without START.
+func (t *table) proceed(k Key, now time.Duration) (*Sequence, error) {
+	q := t.find(k)
+	if q == nil {
+		t.counters.Unknown++
+		return nil, &LostError{}
+	}
+	if q.fate != Alive {
+		return nil, &LostError{Fate: q.fate, Ago: now - q.lastUse, Idle: t.limits.Idle}
+	}
+	t.touch(q, now)
+	return q, nil
+}
+
+func (t *table) touch(q *Sequence, now time.Duration) {
+	q.lastUse = now
+	t.live.remove(q)
+	t.live.push(q)
+}
+
+// finish forgets a sequence that ended.
+func (t *table) finish(q *Sequence) {
+	t.live.remove(q)
+	t.rows.put(q.row)
+	t.drop(q.key)
+	t.counters.Ended++
+}
+
+// lose takes the row of a live sequence and remembers why.
+func (t *table) lose(q *Sequence, why Fate, now time.Duration) {
+	t.live.remove(q)
+	t.rows.put(q.row)
+	switch why {
+	case Expired:
+		t.counters.Expired++
+	case Evicted:
+		t.counters.Evicted++
+	case StartFailed:
+		t.counters.StartFailures++
+	}
+	t.remember(q, why, now)
+}
+
+// bury remembers a sequence that never came to live; q may be what is already
+// remembered of it.
+func (t *table) bury(q *Sequence, k Key, why Fate, now time.Duration) {
+	if q == nil {
+		q = &Sequence{}
+		t.add(q, k)
+	} else {
+		t.lost.remove(q)
+	}
+	t.remember(q, why, now)
+}
+
+func (t *table) remember(q *Sequence, why Fate, now time.Duration) {
+	q.fate, q.row, q.lastUse = why, NoRow, now
+	t.lost.push(q)
+	for t.lost.len > t.limits.Remember {
+		oldest := t.lost.first
+		t.lost.remove(oldest)
+		t.drop(oldest.key)
+	}
+}
+
+// expire ends the sequences that have idled longer than limit.
+func (t *table) expire(now, limit time.Duration) (n int) {
+	if t.limits.Idle <= 0 {
+		return 0
+	}
+	for q := t.live.first; q != nil && now-q.lastUse > limit; q = t.live.first {
+		t.lose(q, Expired, now)
+		n++
+	}
+	return n
+}
+
+// makeRoom frees at least one row if the limits allow it. A sequence in use at
+// this very moment, which the caller has touched, stays.
+func (t *table) makeRoom(now time.Duration) bool {
+	if t.expire(now, t.limits.Idle) > 0 {
+		return true
+	}
+	q := t.live.first
+	if t.limits.Full != EvictLRU || q == nil || q.lastUse >= now {
+		return false
+	}
+	t.lose(q, Evicted, now)
+	return true
+}
