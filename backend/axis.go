@@ -2,6 +2,8 @@ package backend
 
 import (
 	"fmt"
+	"slices"
+	"strconv"
 
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
@@ -12,8 +14,7 @@ const noAxis = -1
 
 // batchSymbol is the name that the model gives to the batch: of all names of
 // dynamic axes, the one that the most tensors carry; on a tie the one that stands
-// further out in the first tensor that tells them apart. It is "" for a model
-// that names nothing.
+// further out, then the first by alphabet. It is "" for a model that names nothing.
 func batchSymbol(sig *Signature) string {
 	type vote struct{ tensors, depth int }
 	votes := map[string]vote{}
@@ -44,12 +45,23 @@ func axisOf(symbol string, info *TensorInfo) int {
 	if symbol == "" {
 		return noAxis
 	}
-	for axis, s := range info.Symbols {
-		if s == symbol {
-			return axis
-		}
+	return slices.Index(info.Symbols, symbol)
+}
+
+// withoutBatch is dims without the batch axis, if there is one.
+func withoutBatch(dims tensor.Shape, axis int) tensor.Shape {
+	if axis == noAxis {
+		return dims
 	}
-	return noAxis
+	return dims.Without(axis)
+}
+
+// batched is dims with that many lanes at the batch axis, if there is one.
+func batched(dims tensor.Shape, axis int, lanes int64) tensor.Shape {
+	if axis == noAxis {
+		return dims
+	}
+	return dims.With(axis, lanes)
 }
 
 // layoutOf says how a lane of a tensor with these extents lies in memory; the
@@ -70,24 +82,145 @@ func layoutOf(dims tensor.Shape, axis int, dtype tensor.DType) (statebuffer.Layo
 	return statebuffer.Layout{Runs: runs, RunBytes: bytes}, err
 }
 
-// stateAxis finds the batch axis of a state's input or output, and says how.
-func stateAxis(info *TensorInfo, symbol string) (axis int, how string, err error) {
-	if axis := axisOf(symbol, info); axis != noAxis {
-		return axis, fmt.Sprintf("axis %q", symbol), nil
+// givenAxis is what the parameter batch_axes says of a tensor.
+func (w *wirer) givenAxis(info *TensorInfo) (axis int, given bool) {
+	value, ok := lookup(w.params.BatchAxes, info.Name)
+	if !ok {
+		return noAxis, false
 	}
-	axis = noAxis
-	for i, d := range info.Dims {
+	if value == "none" {
+		return noAxis, true
+	}
+	axis, err := strconv.Atoi(value)
+	if err != nil || axis < 0 || axis >= len(info.Dims) {
+		w.fault("parameter batch_axes: %q has %q: want none or an axis of its shape %v, counted from 0", info.Name, value, info.Dims)
+		return noAxis, true
+	}
+	return axis, true
+}
+
+// tensorAxis finds the batch axis of a tensor that the configuration does not
+// describe, and says how. noAxis and no error is a tensor without one.
+func (w *wirer) tensorAxis(info *TensorInfo) (axis int, how string, err error) {
+	if axis, given := w.givenAxis(info); given {
+		return axis, "batch_axes", nil
+	}
+	if axis := axisOf(w.symbol, info); axis != noAxis {
+		return axis, fmt.Sprintf("axis %q", w.symbol), nil
+	}
+	dynamic := dynamicAxes(info)
+	switch {
+	case len(dynamic) == 0:
+		return noAxis, "its shape is fixed", nil
+	case len(dynamic) == 1 && (w.symbol == "" || info.Symbols[dynamic[0]] == ""):
+		return dynamic[0], "its only dynamic axis", nil
+	case w.symbol != "":
+		return noAxis, fmt.Sprintf("no axis is named %q", w.symbol), nil
+	default:
+		return noAxis, "", fmt.Errorf("tensor %q: its shape %v has several dynamic axes without names: say which is the batch by the parameter batch_axes, for example \"%s = %d\"", info.Name, info.Dims, info.Name, dynamic[0])
+	}
+}
+
+func dynamicAxes(info *TensorInfo) (axes []int) {
+	for axis, d := range info.Dims {
 		if d < 0 {
-			axis = i // the last one, as NVIDIA's backend has it
+			axes = append(axes, axis)
 		}
 	}
-	if axis == noAxis {
-		return axis, "", fmt.Errorf("its shape %v has no dynamic axis, so there is none for the batch: export the model with a dynamic batch axis", info.Dims)
+	return axes
+}
+
+// matchDims finds the batch axis of an input or output of the configuration, and
+// the shapes of requests and answers. Two ways to write dims are known. NVIDIA's
+// backend wants all axes of the model, -1 at the batch axis; requests have an axis
+// of 1 in front and answers have not. Triton's own way leaves the batch axis out,
+// wherever the model has it; requests and answers have the batch in front.
+func (w *wirer) matchDims(p *port, config tensor.Shape, info *TensorInfo) error {
+	axis, given := w.givenAxis(info)
+	if !given {
+		axis = axisOf(w.symbol, info)
 	}
-	for i, d := range info.Dims {
-		if d < 0 && i != axis {
-			return axis, "", fmt.Errorf("its shape %v has several dynamic axes and none carries the batch's name %q: fix all but the batch axis when the model is exported", info.Dims, symbol)
+	fit := func(axis int, dims tensor.Shape) bool {
+		p.axis, p.dims = axis, slices.Clone(dims)
+		return narrow(p.dims, info.Dims, axis)
+	}
+	front := func(shape tensor.Shape) tensor.Shape { return slices.Insert(slices.Clone(shape), 0, 1) }
+	switch {
+	case w.config.MaxBatchSize == 0:
+		if len(config) == len(info.Dims) && fit(noAxis, config) {
+			p.request, p.answer = config, config
+			return nil
+		}
+	case len(config) == len(info.Dims):
+		if marked := markedAxis(config, axis, given); marked != noAxis && info.Dims[marked] < 0 && fit(marked, config) {
+			p.answer = p.dims.With(marked, 1)
+			p.request = front(p.answer)
+			if w.config.Sequence == nil { // requests of several rows need the batch in the answer
+				p.answer, p.leading = p.request, true
+			}
+			return nil
+		}
+		if axis != noAxis && config[axis] != 1 {
+			axis = noAxis // fails below: the extent must be 1, -1 or left out
+		}
+		if fit(axis, config) {
+			p.request, p.leading = front(config), true
+			p.answer = p.request
+			return nil
+		}
+	case len(config) == len(info.Dims)-1:
+		p.request, p.leading = front(config), true
+		p.answer = p.request
+		for _, axis := range w.candidateAxes(info, axis, given) {
+			if fit(axis, slices.Insert(slices.Clone(config), axis, 1)) {
+				return nil
+			}
+		}
+		if len(dynamicAxes(info)) == 0 && info.Dims[0] == 1 && fit(noAxis, front(config)) {
+			return nil
 		}
 	}
-	return axis, "its only dynamic axis", nil
+	return fmt.Errorf("dims are %v and the model's shape is %v: want its extents, with -1 at the batch axis or without that axis", config, info.Dims)
+}
+
+// markedAxis is the batch axis in dims that name every axis of the model: the one
+// that is known, if it is -1 there, or else the first -1.
+func markedAxis(config tensor.Shape, axis int, given bool) int {
+	if axis != noAxis || given {
+		if axis != noAxis && config[axis] < 0 {
+			return axis
+		}
+		return noAxis
+	}
+	return slices.IndexFunc(config, func(d int64) bool { return d < 0 })
+}
+
+// candidateAxes are the axes that can be the batch's: the one that is known, or
+// any dynamic one.
+func (w *wirer) candidateAxes(info *TensorInfo, axis int, given bool) []int {
+	if axis != noAxis {
+		return []int{axis}
+	}
+	if given {
+		return nil
+	}
+	return dynamicAxes(info)
+}
+
+// narrow fixes in dims what the model fixes, and tells whether the two agree. The
+// batch axis must be dynamic in the model.
+func narrow(dims, model tensor.Shape, axis int) bool {
+	for i, d := range dims {
+		switch {
+		case i == axis:
+			if model[i] >= 0 {
+				return false
+			}
+		case d < 0:
+			dims[i] = model[i]
+		case model[i] >= 0 && model[i] != d:
+			return false
+		}
+	}
+	return true
 }

@@ -12,12 +12,14 @@ import (
 // Config is the part of Triton's model configuration that this backend reads.
 // Field names follow model_config.proto. Everything else is Triton's business.
 type Config struct {
-	Name         string           `json:"name"`
-	MaxBatchSize int              `json:"max_batch_size"`
-	Inputs       []TensorConfig   `json:"input"`
-	Outputs      []TensorConfig   `json:"output"`
-	Sequence     *SequenceConfig  `json:"sequence_batching"`
-	Parameters   map[string]Value `json:"parameters"`
+	Name         string          `json:"name"`
+	MaxBatchSize int             `json:"max_batch_size"`
+	Inputs       []TensorConfig  `json:"input"`
+	Outputs      []TensorConfig  `json:"output"`
+	Sequence     *SequenceConfig `json:"sequence_batching"`
+	// DefaultModelFilename names the model file where onnx_file_name does not.
+	DefaultModelFilename string           `json:"default_model_filename"`
+	Parameters           map[string]Value `json:"parameters"`
 }
 
 // Value is a parameter's value.
@@ -31,14 +33,50 @@ type TensorConfig struct {
 	DataType string       `json:"data_type"`
 	Dims     tensor.Shape `json:"dims"`
 	Optional bool         `json:"optional"`
+	// Reshape is what requests and answers have in place of Dims.
+	Reshape *struct {
+		Shape tensor.Shape `json:"shape"`
+	} `json:"reshape"`
+}
+
+// lane is the shape without the batch that Triton hands over and expects.
+func (t *TensorConfig) lane() tensor.Shape {
+	if t.Reshape != nil {
+		return t.Reshape.Shape
+	}
+	return t.Dims
 }
 
 // SequenceConfig is sequence_batching.
 type SequenceConfig struct {
 	MaxIdleMicroseconds uint64          `json:"max_sequence_idle_microseconds"`
 	ControlInputs       []ControlConfig `json:"control_input"`
+	States              []StateConfig   `json:"state"`
 	Oldest              *OldestConfig   `json:"oldest"`
 	Direct              json.RawMessage `json:"direct"`
+}
+
+// StateConfig is one state of Triton's implicit state management.
+type StateConfig struct {
+	InputName  string         `json:"input_name"`
+	OutputName string         `json:"output_name"`
+	DataType   string         `json:"data_type"`
+	Dims       tensor.Shape   `json:"dims"`
+	Initial    []InitialState `json:"initial_state"`
+}
+
+// InitialState is the value that a state has when a sequence starts: zeros, or
+// the bytes of a file in the model's folder initial_state.
+type InitialState struct {
+	Name     string       `json:"name"`
+	DataType string       `json:"data_type"`
+	Dims     tensor.Shape `json:"dims"`
+	ZeroData bool         `json:"zero_data"`
+	DataFile string       `json:"data_file"`
+}
+
+func (a *InitialState) equal(b *InitialState) bool {
+	return a.DataType == b.DataType && a.Dims.Equal(b.Dims) && a.DataFile == b.DataFile
 }
 
 // OldestConfig is the oldest strategy of sequence_batching.

@@ -1,10 +1,12 @@
 package backend
 
 import (
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"time"
 
+	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
 
@@ -37,12 +39,15 @@ type execution struct {
 	pending  []int // rows that still have to run, in the order to take them
 	timing   Timing
 
-	// The current run. Its lanes are the rows, then padding.
-	rows   []int
-	lanes  []statebuffer.Lane
-	stage  *stage
-	step   *statebuffer.Step // open, that is neither committed nor aborted, or nil
-	failed bool
+	// The current run. A row takes one lane, or several consecutive ones if the
+	// model has no sequences; then comes padding.
+	rows    []int
+	first   []int // of each of rows, its first lane
+	laneRow []int // of each lane, its position in rows
+	lanes   []statebuffer.Lane
+	stage   *stage
+	step    *statebuffer.Step // open, that is neither committed nor aborted, or nil
+	failed  bool
 
 	ran   int // requests that ran
 	spans spans
@@ -53,8 +58,8 @@ type execution struct {
 // shares its ID with a START belongs to the sequence before.
 func (x *execution) begin(batch Batch) {
 	in := x.in
-	*x = execution{in: in, batch: batch, requests: batch.Requests(), now: in.model.host.Clock(),
-		pending: x.pending[:0], rows: x.rows[:0], lanes: x.lanes[:0]}
+	*x = execution{in: in, batch: batch, requests: batch.Requests(), now: in.host().Clock(),
+		pending: x.pending[:0], rows: x.rows[:0], first: x.first[:0], laneRow: x.laneRow[:0], lanes: x.lanes[:0]}
 	x.spans.enter(x.now)
 	for row := range x.requests {
 		if r := &x.requests[row]; r.Err == nil && !r.Start {
@@ -65,7 +70,7 @@ func (x *execution) begin(batch Batch) {
 	for row := range x.requests {
 		switch r := &x.requests[row]; {
 		case r.Err != nil:
-			x.fail(row, r.Err)
+			x.batch.Fail(row, r.Err)
 		case r.Start:
 			in.store.Touch(key(r.Sequence), x.now)
 			x.pending = append(x.pending, row)
@@ -80,9 +85,10 @@ func key(id SequenceID) statebuffer.Key {
 }
 
 // next takes the requests of the next run out of the pending ones: at most one
-// of each sequence. It is false when none is left.
+// of each sequence, and all of the same shapes. It is false when none is left.
 func (x *execution) next() bool {
-	x.rows, x.lanes, x.failed = x.rows[:0], x.lanes[:0], false
+	x.rows, x.first, x.laneRow, x.lanes = x.rows[:0], x.first[:0], x.laneRow[:0], x.lanes[:0]
+	x.failed = false
 	for len(x.rows) == 0 && len(x.pending) > 0 {
 		x.in.runs++
 		later := x.pending[:0]
@@ -96,91 +102,199 @@ func (x *execution) next() bool {
 	return len(x.rows) > 0
 }
 
-// admit gives a request its lane, or answers it. It is false when the request
+// admit gives a request its lanes, or answers it. It is false when the request
 // must wait for a later run.
 func (x *execution) admit(row int) bool {
 	r, in := &x.requests[row], x.in
-	lane := statebuffer.Lane{End: r.End}
 	switch {
 	case r.Cancelled:
-		x.fail(row, Errorf(Cancelled, "the request was cancelled before it ran"))
+		x.batch.Fail(row, Errorf(Cancelled, "the request was cancelled before it ran"))
 		return true
-	case r.Sequence.IsZero(): // model_warmup
-	case r.End && !in.model.params.InferEnd:
+	case in.direct && r.Sequence.IsZero(): // a lane that the direct scheduler leaves idle
+		x.batch.Answer(row, in.empty, 0, 1)
+		return true
+	case r.End && !in.model.params.InferEnd && in.sequences && !r.Sequence.IsZero():
 		in.store.End(key(r.Sequence))
 		in.levels.endNotInferred(r.Sequence)
 		x.batch.Answer(row, in.empty, 0, 1)
 		return true
-	case r.Start:
-		if q := in.store.Touch(key(r.Sequence), x.now); q != nil && q.Visit(in.runs) {
-			return false
-		}
-		q, err := in.store.Begin(key(r.Sequence), x.now)
-		if err != nil {
-			x.fail(row, refusal(r.Sequence, err))
-			return true
-		}
-		q.Visit(in.runs)
-		in.levels.reset(r.Sequence)
-		lane.Sequence = q
-	default:
-		q, err := in.store.Continue(key(r.Sequence), x.now)
-		if err != nil {
-			x.fail(row, refusal(r.Sequence, err))
-			return true
-		}
-		if q.Visit(in.runs) {
-			return false
-		}
-		lane.Sequence = q
 	}
-	if err := x.check(r); err != nil {
-		in.store.Fail(lane, x.now)
-		x.fail(row, err)
+	lanes, err := in.check(r)
+	if err != nil {
+		if r.Start && in.sequences {
+			in.store.Refuse(key(r.Sequence), x.now)
+		}
+		x.batch.Fail(row, err)
 		return true
 	}
+	known := in.store.Touch(key(r.Sequence), x.now) // nil without sequences
+	if known != nil && known.Visited(in.runs) || !x.joins(r, known, lanes) {
+		return false
+	}
+	lane := statebuffer.Lane{End: r.End}
+	if in.sequences && !r.Sequence.IsZero() { // model_warmup brings no sequence
+		if lane.Sequence, err = x.sequence(r); err != nil {
+			x.batch.Fail(row, err)
+			return true
+		}
+	}
+	x.first = append(x.first, len(x.lanes))
 	x.rows = append(x.rows, row)
-	x.lanes = append(x.lanes, lane)
+	for range lanes {
+		x.laneRow = append(x.laneRow, len(x.rows)-1)
+		x.lanes = append(x.lanes, lane)
+	}
 	return true
 }
 
-// check tells why a request does not fit the model.
-func (x *execution) check(r *Request) error {
-	ports := x.in.wiring.inputs
+// sequence finds the sequence of a request, or begins it.
+func (x *execution) sequence(r *Request) (q *statebuffer.Sequence, err error) {
+	in := x.in
+	if r.Start {
+		q, err = in.store.Begin(key(r.Sequence), x.now)
+		in.levels.reset(r.Sequence)
+	} else {
+		q, err = in.store.Continue(key(r.Sequence), x.now)
+	}
+	if err != nil {
+		return nil, refusal(r.Sequence, err)
+	}
+	q.Visit(in.runs)
+	return q, nil
+}
+
+// check tells how many lanes a request takes, or why it does not fit the model.
+func (in *Instance) check(r *Request) (lanes int64, err error) {
+	ports := in.wiring.inputs
+	lanes = 1
+	if !in.sequences && in.model.config.MaxBatchSize > 0 && len(ports) > 0 && len(r.Inputs[0].Shape) > 0 {
+		lanes = max(1, r.Inputs[0].Shape[0])
+	}
 	for i := range ports {
-		if err := ports[i].check(&r.Inputs[i]); err != nil {
-			return err
+		if err := ports[i].check(&r.Inputs[i], lanes); err != nil {
+			return 0, err
 		}
 	}
-	return nil
+	if lanes > int64(in.wiring.maxLanes) {
+		return 0, Errorf(InvalidArg, "the request has %d rows: at most %d can run at once", lanes, in.wiring.maxLanes)
+	}
+	return lanes, nil
+}
+
+// joins tells whether a request can run with those that the run has already.
+func (x *execution) joins(r *Request, q *statebuffer.Sequence, lanes int64) bool {
+	in := x.in
+	if len(x.rows) == 0 {
+		return true
+	}
+	if len(x.lanes)+int(lanes) > in.wiring.maxLanes {
+		return false
+	}
+	if !in.wiring.varies && !in.wiring.shares {
+		return true
+	}
+	if r.Start {
+		q = nil
+	}
+	first := &x.requests[x.rows[0]]
+	for i := range in.wiring.inputs {
+		if !in.wiring.inputs[i].joins(&r.Inputs[i], &first.Inputs[i]) {
+			return false
+		}
+	}
+	return in.store.Alike(q, x.lanes[0].Sequence)
 }
 
 // gather fills the tensors of the run: the requests' inputs, the controls and
 // the states.
 func (x *execution) gather() {
-	in, w := x.in, x.in.wiring
-	s := in.stage(in.padded(len(x.rows)))
-	x.stage = s
-	for i := range w.inputs {
-		for lane, row := range x.rows {
-			putLane(s.in[i].Bytes, w.inputs[i].Layout, s.lanes, lane, x.requests[row].Inputs[i].Data)
-		}
-		for lane := len(x.rows); lane < s.lanes; lane++ {
-			clearLane(s.in[i].Bytes, w.inputs[i].Layout, s.lanes, lane)
-		}
+	in := x.in
+	var err error
+	x.stage, err = in.stageFor(in.padded(len(x.lanes)), &x.requests[x.rows[0]])
+	if err == nil {
+		err = x.putInputs()
 	}
-	for i := range w.controls {
-		w.controls[i].fill(s.controls[i].Bytes, x)
-	}
-	x.spans.mark(&x.spans.input, in.model.host.Clock())
-	step, err := in.store.Gather(x.lanes, s.lanes)
 	if err != nil {
+		x.failRun(err)
+		return
+	}
+	for i := range in.wiring.fills {
+		in.wiring.fills[i].fill(x.stage.fills[i].Bytes, x)
+	}
+	x.spans.mark(&x.spans.input, in.host().Clock())
+	x.step, err = in.store.Gather(x.lanes, x.stage.lanes)
+	if err != nil {
+		x.step = nil
 		x.failRun(fmt.Errorf("gathering the states: %w", err))
 		return
 	}
-	x.step = step
-	s.bindStates(w, step)
-	x.spans.mark(&x.spans.gather, in.model.host.Clock())
+	x.stage.bindStates(in.wiring, x.step)
+	x.spans.mark(&x.spans.gather, in.host().Clock())
+}
+
+// putInputs copies the requests' inputs to their lanes; padding lanes are zero.
+func (x *execution) putInputs() error {
+	s, w := x.stage, x.in.wiring
+	for i := range w.inputs {
+		p := &w.inputs[i]
+		if first := &x.requests[x.rows[0]].Inputs[i]; !first.Present {
+			s.inputs[p.at].DType = tensor.Invalid
+			continue
+		} else if p.axis == noAxis && p.DType != tensor.Bytes {
+			copy(s.in[i].Bytes, first.Data)
+			continue
+		}
+		s.inputs[p.at].DType = p.DType
+		if p.DType == tensor.Bytes {
+			if err := x.putStrings(i); err != nil {
+				return err
+			}
+			continue
+		}
+		l := s.layouts[i]
+		for at, row := range x.rows {
+			data := x.requests[row].Inputs[i].Data
+			for lane := x.first[at]; len(data) > 0; lane++ {
+				putLane(s.in[i].Bytes, l, s.lanes, lane, data)
+				data = data[l.RowBytes():]
+			}
+		}
+		for lane := len(x.lanes); lane < s.lanes; lane++ {
+			clearLane(s.in[i].Bytes, l, s.lanes, lane)
+		}
+	}
+	return nil
+}
+
+// putStrings joins the requests' strings; a padding lane gets the first one's.
+func (x *execution) putStrings(i int) error {
+	s, p := x.stage, &x.in.wiring.inputs[i]
+	rows := x.rows
+	if p.axis == noAxis {
+		rows = rows[:1]
+	}
+	first := x.requests[rows[0]].Inputs[i].Data
+	size, padding := int64(0), 0
+	for _, row := range rows {
+		size += int64(len(x.requests[row].Inputs[i].Data))
+	}
+	if p.axis != noAxis {
+		padding = s.lanes - len(x.lanes)
+	}
+	size += int64(padding * len(first))
+	buffer := &x.in.io.inputs[i]
+	if err := x.in.io.reserve(buffer, size); err != nil {
+		return err
+	}
+	to := buffer.Bytes
+	for _, row := range rows {
+		to = to[copy(to, x.requests[row].Inputs[i].Data):]
+	}
+	for range padding {
+		to = to[copy(to, first):]
+	}
+	s.inputs[p.at].Data = buffer.At(0, size)
+	return nil
 }
 
 // run runs the model.
@@ -192,7 +306,7 @@ func (x *execution) run() {
 	if err := x.in.runner.Run(x.stage.inputs, x.stage.outputs); err != nil {
 		x.failRun(fmt.Errorf("error during inference: %w", err))
 	}
-	x.spans.mark(&x.spans.run, x.in.model.host.Clock())
+	x.spans.mark(&x.spans.run, x.in.host().Clock())
 	if x.timing.ComputeStart == 0 {
 		x.timing.ComputeStart = start
 	}
@@ -204,25 +318,42 @@ func (x *execution) keep() {
 	if x.failed {
 		return
 	}
+	if err := x.stage.takeOutputs(x.in.wiring, x.step); err != nil {
+		x.failRun(Errorf(Internal, "after inference: %w", err))
+		return
+	}
+	lengths := x.in.wiring.lengths
 	step := x.step
 	x.step = nil
 	if err := x.in.store.Commit(step, x.now); err != nil {
-		x.failRun(fmt.Errorf("storing the states: %w", err))
+		x.failRun(storing(err))
+		return
 	}
-	x.spans.mark(&x.spans.scatter, x.in.model.host.Clock())
+	for i := range lengths {
+		for _, l := range x.lanes {
+			if l.Sequence != nil {
+				l.Sequence.Add(i, x.stage.length(x.in.wiring, i))
+			}
+		}
+	}
+	x.spans.mark(&x.spans.scatter, x.in.host().Clock())
 }
 
 // respond answers the requests of the run.
 func (x *execution) respond() {
 	if !x.failed {
-		for lane, row := range x.rows {
-			x.batch.Answer(row, x.stage.answers, lane, 1)
+		for at, row := range x.rows {
+			end := len(x.lanes)
+			if at+1 < len(x.rows) {
+				end = x.first[at+1]
+			}
+			x.batch.Answer(row, x.stage.answers, x.first[at], end-x.first[at])
 		}
 		x.ran += len(x.rows)
 		x.in.report.ran(len(x.rows))
 	}
 	x.batch.Send()
-	x.spans.mark(&x.spans.send, x.in.model.host.Clock())
+	x.spans.mark(&x.spans.send, x.in.host().Clock())
 }
 
 // finish leaves nothing open. It is the only place that recovers once requests
@@ -232,7 +363,7 @@ func (x *execution) finish() {
 		x.in.log.Error("panic while a batch ran", "panic", p, "stack", string(debug.Stack()))
 		x.failRun(Errorf(Internal, "internal error of the stateful backend; see the server's log"))
 		for row := range x.requests {
-			x.fail(row, Errorf(Internal, "internal error of the stateful backend; see the server's log"))
+			x.batch.Fail(row, Errorf(Internal, "internal error of the stateful backend; see the server's log"))
 		}
 	}
 	x.batch.Finish(x.timing)
@@ -248,11 +379,18 @@ func (x *execution) failRun(err error) {
 		x.step = nil
 	}
 	for _, row := range x.rows {
-		x.fail(row, err)
+		x.batch.Fail(row, err)
 	}
 }
 
-func (x *execution) fail(row int, err error) { x.batch.Fail(row, err) }
+// storing is the answer when new states could not be kept.
+func storing(err error) error {
+	var grew *statebuffer.GrewError
+	if errors.As(err, &grew) {
+		return Errorf(InvalidArg, "%w", err)
+	}
+	return Errorf(Internal, "storing the states: %w", err)
+}
 
 // refusal is the answer to a request whose sequence has no state.
 func refusal(id SequenceID, err error) error {
@@ -269,31 +407,4 @@ func (id SequenceID) String() string {
 		return fmt.Sprintf("%q", id.Text)
 	}
 	return fmt.Sprint(id.Number)
-}
-
-// fill writes the control's value for each lane; padding lanes are starts.
-func (c *controlWire) fill(bytes []byte, x *execution) {
-	size := len(c.value[0])
-	for lane := range x.stage.lanes {
-		on := lane >= len(x.rows) && c.kind == ControlStart
-		if lane < len(x.rows) {
-			r := &x.requests[x.rows[lane]]
-			switch c.kind {
-			case ControlStart:
-				on = r.Start || r.Sequence.IsZero()
-			case ControlEnd:
-				on = r.End
-			case ControlReady:
-				on = true
-			}
-		}
-		copy(bytes[lane*size:], c.value[index(on)])
-	}
-}
-
-func index(on bool) int {
-	if on {
-		return 1
-	}
-	return 0
 }

@@ -18,7 +18,7 @@ type Batch interface {
 	// Fail answers a row with an error; CodeOf(err) is the code. Further
 	// answers to the same row are ignored.
 	Fail(row int, err error)
-	// Answer answers a row with lanes of batched tensors. The outputs, in the
+	// Answer answers a row with consecutive lanes of batched tensors. The outputs, in the
 	// order of the instance's outputs, are borrowed until Send; an output that
 	// the client did not ask for is left out by the host.
 	Answer(row int, outputs []Output, lane, lanes int)
@@ -78,8 +78,14 @@ type Output struct {
 	// Layout and Lanes say where a lane lies in Tensor.
 	Layout statebuffer.Layout
 	Lanes  int
-	// Shape is that of one answer, with the extent of the lanes it takes.
+	// Shape is that of an answer of one lane.
 	Shape tensor.Shape
+	// Batched: in an answer of several lanes, which stand one behind the other,
+	// the first extent is their number.
+	Batched bool
+	// Offsets, for tensors of type Bytes only, are where each lane begins in
+	// Tensor and where the last one ends; Layout does not count then.
+	Offsets []int64
 }
 
 // Port is the name and type of an input or output as the server knows it.

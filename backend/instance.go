@@ -1,7 +1,6 @@
 package backend
 
 import (
-	"fmt"
 	"log/slog"
 	"slices"
 
@@ -19,53 +18,59 @@ type Instance struct {
 	wiring *wiring
 	store  *statebuffer.Store
 	stages []*stage // by the number of lanes, made when first needed
-	io     ioBuffers
-	work   execution
-	empty  []Output // the answer to an END that is not inferred
-	ladder []int    // the batch sizes that runs are padded to, ascending; nil for none
-	report *periodic
-	levels levels
-	runs   uint64 // number of the last run
+	io     *ioBuffers
+	// sequences: the model keeps states. direct: the scheduler is the direct one.
+	sequences, direct bool
+	work              execution
+	empty             []Output // the answer to an END that is not inferred
+	ladder            []int    // the batch sizes that runs are padded to, ascending; nil for none
+	report            *periodic
+	levels            levels
+	runs              uint64 // number of the last run
 }
 
-func newInstance(m *Model, info InstanceInfo) (in *Instance, err error) {
+func newInstance(m *Model, info InstanceInfo) (*Instance, error) {
 	provider, err := m.provider(info)
 	if err != nil {
 		return nil, err
 	}
-	in = &Instance{model: m, name: info.Name, log: m.host.Log.With("instance", info.Name)}
+	in := &Instance{model: m, name: info.Name, log: m.host.Log.With("instance", info.Name)}
 	in.levels = newLevels(in.log, m.params)
 	in.report = newPeriodic(m.params, m.host.Clock)
-	defer func() {
-		if err != nil {
-			in.Close()
-		}
-	}()
+	if err := in.load(provider, info); err != nil {
+		in.Close()
+		return nil, err
+	}
+	in.reportLoad(provider)
+	return in, nil
+}
+
+// load makes everything that Close frees.
+func (in *Instance) load(provider Provider, info InstanceInfo) (err error) {
+	m := in.model
 	in.runner, err = m.host.Open(SessionOptions{
 		Path: m.path, Provider: provider, Device: info.Device, Name: info.Name,
 		IntraOpThreads: m.params.IntraOpThreads, InterOpThreads: m.params.InterOpThreads, Optimization: m.params.Optimization,
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if in.wiring, err = wire(m.config, m.params, in.runner.Signature()); err != nil {
-		return nil, err
+	if in.wiring, err = wire(m.config, m.params, in.runner.Signature(), initialFiles(m.info.Directory)); err != nil {
+		return err
 	}
 	if in.store, err = in.newStore(); err != nil {
-		return nil, err
+		return err
 	}
-	if in.io, err = newIOBuffers(in.wiring, in.runner.Memory(), m.config.MaxBatchSize); err != nil {
-		return nil, err
+	if in.io, err = newIOBuffers(in.wiring, in.runner.Memory()); err != nil {
+		return err
 	}
-	in.stages = make([]*stage, m.config.MaxBatchSize+1)
+	in.stages = make([]*stage, in.wiring.maxLanes+1)
+	in.sequences = m.config.Sequence != nil
+	in.direct = in.sequences && m.config.Sequence.Direct != nil
 	in.ladder = m.ladder()
 	in.empty = in.emptyAnswers()
 	in.work.in = in
-	if err := in.warmUp(); err != nil {
-		return nil, err
-	}
-	in.reportLoad(provider)
-	return in, nil
+	return in.warmUp()
 }
 
 // provider is where an instance of this kind runs.
@@ -97,17 +102,25 @@ func (in *Instance) emptyAnswers() []Output {
 
 func (in *Instance) newStore() (*statebuffer.Store, error) {
 	config, params := in.model.config, in.model.params
-	sizing, err := statebuffer.NewSizing(config.candidates(), config.MaxBatchSize, params.UseRatio, params.Lazy)
-	if err != nil {
-		return nil, Errorf(InvalidArg, "the slots for sequences: %w", err)
+	sizing := statebuffer.Sizing{MaxChunks: 1}
+	if config.Sequence != nil {
+		var err error
+		if sizing, err = statebuffer.NewSizing(config.candidates(), max(config.MaxBatchSize, 1), params.ratio(config), params.Lazy); err != nil {
+			return nil, Errorf(InvalidArg, "the slots for sequences: %w", err)
+		}
 	}
 	states := make([]statebuffer.State, len(in.wiring.states))
 	for i := range states {
 		w := &in.wiring.states[i]
-		states[i] = statebuffer.State{Name: w.name, Layout: w.Layout, Convert: params.conversion(w.dtype)}
+		states[i] = statebuffer.State{Name: w.input, Layout: w.Layout, Convert: params.conversion(w.dtype), Initial: w.value}
+	}
+	varying := make([]statebuffer.Varying, len(in.wiring.varying))
+	for i := range varying {
+		w := &in.wiring.varying[i]
+		varying[i] = statebuffer.Varying{Name: w.input, DType: w.dtype, Axis: w.axis, InitialShape: w.shape, Initial: w.value, MaxBytes: params.MaxStateBytes}
 	}
 	store, err := statebuffer.NewStore(statebuffer.Options{
-		Memory: in.runner.Memory(), States: states, Sizing: sizing, MaxLanes: config.MaxBatchSize,
+		Memory: in.runner.Memory(), States: states, Varying: varying, Sizing: sizing, MaxLanes: in.wiring.maxLanes,
 		Limits: statebuffer.Limits{Idle: config.Idle(), Full: params.Full, Remember: max(1024, sizing.Total())},
 	})
 	if err != nil {
@@ -133,7 +146,7 @@ func (m *Model) ladder() []int {
 // padded is the number of lanes that a run of n requests has.
 func (in *Instance) padded(n int) int {
 	for _, size := range in.ladder {
-		if size >= n {
+		if size >= n && size <= in.wiring.maxLanes {
 			return size
 		}
 	}
@@ -141,24 +154,42 @@ func (in *Instance) padded(n int) int {
 }
 
 // warmUp runs the model once with each batch size that the configuration names,
-// so that no client waits for what ONNX Runtime does in a first run.
+// so that no client waits for what ONNX Runtime does in a first run. A model whose
+// shapes vary is left alone: nobody knows which shapes it can take.
 func (in *Instance) warmUp() error {
-	sizes := append([]int{in.model.config.MaxBatchSize, 1}, in.model.config.preferred()...)
+	if in.wiring.varies {
+		return nil
+	}
+	sizes := append([]int{in.wiring.maxLanes, 1}, in.model.config.preferred()...)
+	for i, n := range sizes {
+		sizes[i] = in.padded(min(n, in.wiring.maxLanes))
+	}
 	slices.Sort(sizes)
 	for _, n := range slices.Compact(sizes) {
-		n = in.padded(n)
-		s := in.stage(n)
-		s.clear()
-		step, err := in.store.Gather(make([]statebuffer.Lane, n), n)
-		if err != nil {
-			return fmt.Errorf("warming up with %d lanes: %w", n, err)
+		if err := in.warmUpWith(n); err != nil {
+			return Errorf(CodeOf(err), "warming up with a batch of %d: %w", n, err)
 		}
-		s.bindStates(in.wiring, step)
-		err = in.runner.Run(s.inputs, s.outputs)
-		in.store.Abort(step, 0)
-		if err != nil {
-			return Errorf(InvalidArg, "warming up: the model fails to run with a batch of %d: %w", n, err)
-		}
+	}
+	return nil
+}
+
+func (in *Instance) warmUpWith(lanes int) error {
+	s, err := in.stageFor(lanes, nil)
+	if err != nil {
+		return err
+	}
+	step, err := in.store.Gather(make([]statebuffer.Lane, lanes), lanes)
+	if err != nil {
+		return err
+	}
+	defer in.store.Abort(step, 0)
+	s.bindStates(in.wiring, step)
+	in.work.stage = s
+	for i := range in.wiring.fills {
+		in.wiring.fills[i].fill(s.fills[i].Bytes, &in.work)
+	}
+	if err := in.runner.Run(s.inputs, s.outputs); err != nil {
+		return Errorf(InvalidArg, "the model fails to run: %w", err)
 	}
 	return nil
 }
@@ -177,6 +208,8 @@ func ports(wired []port) []Port {
 	return all
 }
 
+func (in *Instance) host() *Host { return &in.model.host }
+
 // StringIDs tells whether the model's correlation IDs are texts.
 func (in *Instance) StringIDs() bool { return in.model.StringIDs() }
 
@@ -187,7 +220,9 @@ func (in *Instance) Close() {
 		in.store = nil
 	}
 	if in.runner != nil {
-		in.io.free(in.runner.Memory())
+		if in.io != nil {
+			in.io.free()
+		}
 		in.runner.Close()
 		in.runner = nil
 	}

@@ -62,14 +62,11 @@ func NewModel(info ModelInfo, host Host) (*Model, error) {
 	for _, w := range warnings {
 		m.host.Log.Warn(w)
 	}
-	if err == nil && config.MaxBatchSize < 1 {
-		err = Errorf(InvalidArg, "max_batch_size is %d: want 1 or more, because the batch is what sequences share a run by", config.MaxBatchSize)
-	}
 	if err != nil {
 		return nil, err
 	}
 	m.params = params
-	m.path = filepath.Join(info.Directory, strconv.FormatUint(info.Version, 10), params.ONNXFile)
+	m.path = filepath.Join(info.Directory, strconv.FormatUint(info.Version, 10), params.file(config))
 	m.reportParameters()
 	return m, nil
 }

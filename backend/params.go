@@ -18,7 +18,7 @@ import (
 // Parameters are the backend's own settings, from the parameters block of the
 // model configuration. docs/parameters.md describes each.
 type Parameters struct {
-	ONNXFile string
+	ONNXFile string // empty: the default
 	Pairs    []Pair
 	// PairsGiven: state_pairs was there and not empty.
 	PairsGiven bool
@@ -30,6 +30,7 @@ type Parameters struct {
 	CUDAGraph     bool
 	HalfStates    bool
 	UseRatio      float32
+	RatioGiven    bool
 	Lazy          *statebuffer.LazyBuffers
 	Padding       Padding
 	InferEnd      bool
@@ -43,6 +44,19 @@ type Parameters struct {
 	InterOpThreads int
 	Optimization   string
 	Full           statebuffer.Policy
+
+	BatchAxes     []assignment // tensor = axis, or none
+	InitialStates []assignment // state input = value
+	Constants     []assignment // input = value
+	Derived       []assignment // input = steps and the like
+	MaxStateBytes int64        // of one sequence's value of a state that varies
+}
+
+// clone is a copy whose assignments can be marked as used.
+func (p *Parameters) clone() *Parameters {
+	c := *p
+	c.BatchAxes, c.InitialStates = slices.Clone(p.BatchAxes), slices.Clone(p.InitialStates)
+	return &c
 }
 
 // Padding is which batch sizes the model is run with.
@@ -73,6 +87,8 @@ const (
 	defaultONNXFile = "model.onnx"
 	defaultUseRatio = 0.9
 	defaultCacheDir = "/tmp"
+	// defaultMaxStateBytes keeps one runaway sequence from taking the memory.
+	defaultMaxStateBytes = 64 << 20
 )
 
 // lazyNames are the four parameters of lazy allocation; the first switches it on.
@@ -86,7 +102,7 @@ var gpuParameters = []string{"ort_ep", "compute_precision", "enable_trt_caching"
 func ParseParameters(given map[string]Value) (p *Parameters, warnings []string, err error) {
 	r := &paramReader{given: given, known: map[string]bool{}}
 	p = &Parameters{
-		ONNXFile:       r.fileName("onnx_file_name", defaultONNXFile),
+		ONNXFile:       r.fileName("onnx_file_name", ""),
 		Provider:       oneOf(r, "ort_ep", TensorRT, choice("trt", TensorRT), choice("cuda", CUDA)),
 		FP16Compute:    oneOf(r, "compute_precision", true, choice("fp16", true), choice("fp32", false)),
 		TRTCache:       r.flag("enable_trt_caching", false),
@@ -106,6 +122,12 @@ func ParseParameters(given map[string]Value) (p *Parameters, warnings []string, 
 		Full: oneOf(r, "when_full", statebuffer.Reject,
 			choice("reject", statebuffer.Reject), choice("evict_lru", statebuffer.EvictLRU)),
 	}
+	_, p.RatioGiven = r.value("max_candidate_sequence_use_ratio")
+	p.BatchAxes = r.assignments("batch_axes")
+	p.InitialStates = r.assignments("initial_states")
+	p.Constants = r.assignments("constant_inputs")
+	p.Derived = r.assignments("derived_inputs")
+	p.MaxStateBytes = int64(r.count("max_state_bytes", defaultMaxStateBytes, math.MaxInt))
 	_, log := r.value("logging_level")
 	_, batchInfo := r.value("batch_info_logging_level")
 	p.LogGiven = log || batchInfo
@@ -226,6 +248,18 @@ func (r *paramReader) lazy() *statebuffer.LazyBuffers {
 	return &statebuffer.LazyBuffers{Initial: numbers[0], Subsequent: numbers[1], AllocThreshold: numbers[2], DeallocThreshold: numbers[3]}
 }
 
+func (r *paramReader) assignments(name string) []assignment {
+	text, ok := r.value(name)
+	if !ok {
+		return nil
+	}
+	all, err := parseAssignments(text)
+	if err != nil {
+		r.faults = append(r.faults, fmt.Errorf("parameter %s: %w", name, err))
+	}
+	return all
+}
+
 func (r *paramReader) pairs(p *Parameters) {
 	text, ok := r.value("state_pairs")
 	if !ok {
@@ -307,6 +341,27 @@ func edits(a, b string) int {
 		}
 	}
 	return row[len(b)]
+}
+
+// file is the name of the ONNX file in the version's folder.
+func (p *Parameters) file(c *Config) string {
+	switch {
+	case p.ONNXFile != "":
+		return p.ONNXFile
+	case c.DefaultModelFilename != "":
+		return c.DefaultModelFilename
+	default:
+		return defaultONNXFile
+	}
+}
+
+// ratio is max_candidate_sequence_use_ratio. Unless it is given, the strategy
+// direct gets all its slots: its sequences are never more than lanes.
+func (p *Parameters) ratio(c *Config) float32 {
+	if c.Sequence.Oldest == nil && !p.RatioGiven {
+		return 1
+	}
+	return p.UseRatio
 }
 
 // conversion is how states of a type are stored: only FP32 is ever narrowed.

@@ -3,8 +3,11 @@ package backend
 import (
 	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
 	"text/tabwriter"
+
+	"tritonstateful/statebuffer"
 )
 
 // reportParameters logs each setting once, when the model is loaded.
@@ -29,27 +32,50 @@ func (in *Instance) reportLoad(provider Provider) {
 	var b strings.Builder
 	t := tabwriter.NewWriter(&b, 0, 4, 2, ' ', 0)
 	w, sig := in.wiring, in.runner.Signature()
-	fmt.Fprintf(t, "instance %s is ready on %v\n  tensor\trole\ttype\tmodel\tbatch axis\tbytes each\n", in.name, provider)
+	fmt.Fprintf(t, "%s: ready on %v\n  tensor\trole\ttype\tmodel\tbatch axis\tbytes each\n", in.name, provider)
 	for _, p := range w.inputs {
-		fmt.Fprintf(t, "  %s\tinput\t%v\t%v\t%d\t%d\n", p.Name, p.DType, sig.Inputs[p.at].Dims, p.axis, p.RowBytes())
+		fmt.Fprintf(t, "  %s\tinput\t%v\t%v\t%s\t%s\n", p.Name, p.DType, sig.Inputs[p.at].Dims, axisName(p.axis), size(&p.Layout, p.varies))
 	}
-	for _, c := range w.controls {
-		fmt.Fprintf(t, "  %s\t%s\t%v\t%v\t%d\t%d\n", c.name, strings.ToLower(strings.TrimPrefix(c.kind, "CONTROL_SEQUENCE_")), c.dtype, sig.Inputs[c.at].Dims, c.axis, c.dtype.Size())
+	for _, f := range w.fills {
+		fmt.Fprintf(t, "  %s\t%s\t%v\t%v\t%s\t%s\n", f.name, fillNames[f.kind], f.dtype, sig.Inputs[f.at].Dims, axisName(f.axis), size(&f.Layout, false))
 	}
 	for _, s := range w.states {
-		fmt.Fprintf(t, "  %s -> %s\tstate\t%v\t%v\t%d (%s)\t%d\n", s.name, sig.Outputs[s.out].Name, s.dtype, sig.Inputs[s.in].Dims, s.axis[0], s.how, s.RowBytes())
+		fmt.Fprintf(t, "  %s -> %s\tstate, from %s, begins with %s\t%v\t%v\t%s, %s\t%s\n", s.input, s.output, s.source, s.begin, s.dtype, sig.Inputs[s.in].Dims, axisName(s.axis), s.how, size(&s.Layout, false))
+	}
+	for _, s := range w.varying {
+		fmt.Fprintf(t, "  %s -> %s\tvarying state, from %s, begins with %s %v\t%v\t%v\t%s, %s\t%s\n", s.input, s.output, s.source, s.begin, s.shape, s.dtype, sig.Inputs[s.in].Dims, axisName(s.axis), s.how, size(&s.Layout, true))
 	}
 	for _, p := range w.outputs {
-		fmt.Fprintf(t, "  %s\toutput\t%v\t%v\t%d\t%d\n", p.Name, p.DType, sig.Outputs[p.at].Dims, p.axis, p.RowBytes())
+		fmt.Fprintf(t, "  %s\toutput\t%v\t%v\t%s\t%s\n", p.Name, p.DType, sig.Outputs[p.at].Dims, axisName(p.axis), size(&p.Layout, p.varies || p.stateOut))
 	}
 	for _, at := range w.unused {
 		fmt.Fprintf(t, "  %s\tnot used\t%v\t%v\t\t\n", sig.Outputs[at].Name, sig.Outputs[at].DType, sig.Outputs[at].Dims)
+	}
+	if w.maxLanes == 1 && w.why != "" {
+		fmt.Fprintf(t, "  requests run one at a time: %s\n", w.why)
 	}
 	t.Flush()
 	u, sizing := in.store.Usage(), in.store.Sizing()
 	fmt.Fprintf(&b, "  states: %d bytes for each sequence; %d slots now, at most %d, in chunks of %d then %d; %d bytes now, at most %d",
 		in.store.RowBytes(), u.Rows, u.Total, sizing.Initial, sizing.Subsequent, u.Bytes, int64(u.Total)*in.store.RowBytes())
-	in.log.Info(b.String())
+	for line := range strings.Lines(b.String()) { // one message each: the server escapes line ends
+		in.model.host.Log.Info(strings.TrimRight(line, "\n"))
+	}
+}
+
+func axisName(axis int) string {
+	if axis == noAxis {
+		return "none"
+	}
+	return strconv.Itoa(axis)
+}
+
+// size is the bytes of a lane, as far as they are known.
+func size(l *statebuffer.Layout, varies bool) string {
+	if varies {
+		return "varies"
+	}
+	return strconv.FormatInt(l.RowBytes(), 10)
 }
 
 // reportIneffective names once the settings that do nothing on this instance.
@@ -70,7 +96,7 @@ func (in *Instance) reportIneffective(provider Provider) {
 
 // maintain is what is done between batches, when all answers are out.
 func (in *Instance) maintain(x *execution) {
-	now := in.model.host.Clock
+	now := in.host().Clock
 	if x.ran > 0 {
 		change, err := in.store.Maintain(now)
 		switch u := in.store.Usage(); {

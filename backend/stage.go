@@ -1,153 +1,266 @@
 package backend
 
 import (
+	"fmt"
+	"slices"
+
+	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
 
-// ioBuffers are the batched tensors of an instance's inputs, outputs and
-// controls, each with room for the largest batch.
+// ioBuffers are the batched tensors of an instance's inputs, outputs and fills,
+// each with room for the largest batch; those of varying shape grow as needed.
 type ioBuffers struct {
-	inputs, outputs, controls []statebuffer.Block
-	zero                      statebuffer.Block // one element of any type, zero
+	memory                 statebuffer.Memory
+	inputs, outputs, fills []statebuffer.Block
+	zero                   statebuffer.Block // one element of any type, zero
 }
 
 // zeroElement is the size of the largest element, in bytes.
 const zeroElement = 8
 
-func newIOBuffers(w *wiring, memory statebuffer.Memory, lanes int) (b ioBuffers, err error) {
-	defer func() {
-		if err != nil {
-			b.free(memory)
+func newIOBuffers(w *wiring, memory statebuffer.Memory) (*ioBuffers, error) {
+	b := &ioBuffers{memory: memory}
+	var failed error
+	alloc := func(name string, bytes int64) (block statebuffer.Block) {
+		if bytes == 0 || failed != nil {
+			return block
 		}
-	}()
-	alloc := func(name string, laneBytes int64) statebuffer.Block {
+		block, err := memory.Alloc(bytes)
 		if err != nil {
-			return statebuffer.Block{}
-		}
-		block, e := memory.Alloc(int64(lanes) * laneBytes)
-		if e != nil {
-			err = Errorf(Internal, "allocating tensor %q for a batch of %d: %w", name, lanes, e)
+			failed = Errorf(Internal, "allocating tensor %q for a batch of %d: %w", name, w.maxLanes, err)
 		}
 		return block
 	}
+	lanes := int64(w.maxLanes)
 	for i := range w.inputs {
-		b.inputs = append(b.inputs, alloc(w.inputs[i].Name, w.inputs[i].RowBytes()))
+		b.inputs = append(b.inputs, alloc(w.inputs[i].Name, lanes*w.inputs[i].RowBytes()))
 	}
 	for i := range w.outputs {
-		b.outputs = append(b.outputs, alloc(w.outputs[i].Name, w.outputs[i].RowBytes()))
+		bytes := lanes * w.outputs[i].RowBytes()
+		if w.outputs[i].stateOut {
+			bytes = 0
+		}
+		b.outputs = append(b.outputs, alloc(w.outputs[i].Name, bytes))
 	}
-	for i := range w.controls {
-		b.controls = append(b.controls, alloc(w.controls[i].name, int64(w.controls[i].dtype.Size())))
+	for i := range w.fills {
+		b.fills = append(b.fills, alloc(w.fills[i].name, lanes*w.fills[i].RowBytes()))
 	}
-	b.zero = alloc("(zero element)", zeroElement)
-	return b, err
+	b.zero = alloc("zero", zeroElement)
+	if failed != nil {
+		b.free()
+	}
+	return b, failed
 }
 
-func (b *ioBuffers) free(memory statebuffer.Memory) {
-	for _, blocks := range [][]statebuffer.Block{b.inputs, b.outputs, b.controls, {b.zero}} {
+func (b *ioBuffers) free() {
+	for _, blocks := range [][]statebuffer.Block{b.inputs, b.outputs, b.fills, {b.zero}} {
 		for _, block := range blocks {
 			if block.Size > 0 {
-				memory.Free(block)
+				b.memory.Free(block)
 			}
 		}
 	}
-	*b = ioBuffers{}
+	*b = ioBuffers{memory: b.memory}
 }
 
-// stage is everything about a run that depends only on its number of lanes: the
-// tensors to bind and where the answers stand. It is made once for each number.
+// reserve makes a buffer at least that large; what was in it is lost.
+func (b *ioBuffers) reserve(block *statebuffer.Block, bytes int64) error {
+	if block.Size >= bytes {
+		return nil
+	}
+	grown, err := b.memory.Alloc(bytes + bytes/2)
+	if err != nil {
+		return Errorf(Internal, "allocating a tensor of %d bytes: %w", bytes, err)
+	}
+	if block.Size > 0 {
+		b.memory.Free(*block)
+	}
+	*block = grown
+	return nil
+}
+
+// stage is everything about a run that depends only on its number of lanes and
+// its shapes: the tensors to bind and where the answers stand. It is made once
+// for each number of lanes, or for each run of a model whose shapes vary.
 type stage struct {
 	lanes           int
 	inputs, outputs []Tensor // in the order of the signature
 	answers         []Output // in the order of the instance's outputs
-	in, controls    []statebuffer.Block
+	in              []statebuffer.Block
+	layouts         []statebuffer.Layout // of a lane of each input
+	fills           []statebuffer.Block
 }
 
-// stage is the stage for that many lanes.
-func (in *Instance) stage(lanes int) *stage {
+// stageFor is the stage for a run of that many lanes, whose requests have the
+// shapes of the first.
+func (in *Instance) stageFor(lanes int, first *Request) (*stage, error) {
 	if s := in.stages[lanes]; s != nil {
-		return s
+		return s, nil
 	}
 	w, n := in.wiring, int64(lanes)
 	sig := in.runner.Signature()
-	s := &stage{lanes: lanes, inputs: make([]Tensor, len(sig.Inputs)), outputs: make([]Tensor, len(sig.Outputs))}
-	for i := range w.inputs {
-		p := &w.inputs[i]
-		block := in.io.inputs[i].At(0, n*p.RowBytes())
-		s.in = append(s.in, block)
-		s.inputs[p.at] = Tensor{Data: block, DType: p.DType, Shape: p.dims.With(p.axis, n)}
+	s := &stage{
+		lanes: lanes, inputs: make([]Tensor, len(sig.Inputs)), outputs: make([]Tensor, len(sig.Outputs)),
+		answers: make([]Output, len(w.outputs)), in: make([]statebuffer.Block, len(w.inputs)), layouts: make([]statebuffer.Layout, len(w.inputs)),
 	}
-	for i := range w.controls {
-		c := &w.controls[i]
-		block := in.io.controls[i].At(0, n*int64(c.dtype.Size()))
-		s.controls = append(s.controls, block)
-		s.inputs[c.at] = Tensor{Data: block, DType: c.dtype, Shape: c.dims.With(c.axis, n)}
+	for i := range w.inputs {
+		if err := in.stageInput(s, i, first); err != nil {
+			return nil, err
+		}
+	}
+	for i := range w.fills {
+		f := &w.fills[i]
+		block := in.io.fills[i].At(0, batchBytes(f.Layout, f.axis, n))
+		s.fills = append(s.fills, block)
+		s.inputs[f.at] = Tensor{Data: block, DType: f.dtype, Shape: batched(f.dims, f.axis, n)}
 	}
 	for i := range w.outputs {
 		p := &w.outputs[i]
-		block := in.io.outputs[i].At(0, n*p.RowBytes())
-		s.outputs[p.at] = Tensor{Data: block, DType: p.DType, Shape: p.dims.With(p.axis, n)}
-		s.answers = append(s.answers, Output{Tensor: block.Bytes, Layout: p.Layout, Lanes: lanes, Shape: p.answer})
+		if p.stateOut || p.varies {
+			s.outputs[p.at].DType = p.DType
+			continue
+		}
+		block := in.io.outputs[i].At(0, batchBytes(p.Layout, p.axis, n))
+		s.outputs[p.at] = Tensor{Data: block, DType: p.DType, Shape: batched(p.dims, p.axis, n)}
+		s.answers[i] = Output{Tensor: block.Bytes, Layout: p.Layout, Lanes: lanes, Shape: p.answer, Batched: p.leading}
 	}
 	for i := range w.states {
 		st := &w.states[i]
-		s.inputs[st.in] = Tensor{DType: st.dtype, Shape: st.dims[0].With(st.axis[0], n)}
-		s.outputs[st.out] = Tensor{DType: st.dtype, Shape: st.dims[1].With(st.axis[1], n)}
+		shape := batched(st.dims, st.axis, n)
+		s.inputs[st.in] = Tensor{DType: st.dtype, Shape: shape}
+		s.outputs[st.out] = Tensor{DType: st.dtype, Shape: shape}
 	}
-	in.stages[lanes] = s
-	return s
+	if !w.varies {
+		in.stages[lanes] = s
+	}
+	return s, nil
+}
+
+// batchBytes is the size of a tensor of n lanes; without a batch axis all lanes
+// share one.
+func batchBytes(l statebuffer.Layout, axis int, n int64) int64 {
+	if axis == noAxis {
+		return l.RowBytes()
+	}
+	return n * l.RowBytes()
+}
+
+// stageInput lays out one input. Its extents are the configuration's, or where
+// that leaves them open the request's.
+func (in *Instance) stageInput(s *stage, i int, first *Request) (err error) {
+	p, n := &in.wiring.inputs[i], int64(s.lanes)
+	dims, layout := p.dims, p.Layout
+	if p.varies && first != nil {
+		dims = p.modelDims(first.Inputs[i].Shape)
+	}
+	if p.varies && p.DType != tensor.Bytes {
+		if layout, err = layoutOf(dims, p.axis, p.DType); err != nil {
+			return Errorf(InvalidArg, "input %q: %w", p.Name, err)
+		}
+		if err := in.io.reserve(&in.io.inputs[i], batchBytes(layout, p.axis, n)); err != nil {
+			return err
+		}
+	}
+	if p.DType != tensor.Bytes { // strings are laid out when they are copied
+		s.in[i] = in.io.inputs[i].At(0, batchBytes(layout, p.axis, n))
+	}
+	s.layouts[i] = layout
+	s.inputs[p.at] = Tensor{Data: s.in[i], DType: p.DType, Shape: batched(dims, p.axis, n)}
+	return nil
+}
+
+// modelDims are the extents of the model's tensor for a request of that shape.
+func (p *port) modelDims(request tensor.Shape) tensor.Shape {
+	dims := p.dims.Clone()
+	lane := request
+	if len(request) == len(p.request) && len(p.request) > len(withoutBatch(p.dims, p.axis)) {
+		lane = request[1:] // the batch that Triton puts in front
+	}
+	at := 0
+	for i := range dims {
+		if i == p.axis && len(lane) == len(dims)-1 {
+			continue
+		}
+		if i != p.axis {
+			dims[i] = lane[at]
+		}
+		at++
+	}
+	return dims
+}
+
+// length is the extent of a length source in this run.
+func (s *stage) length(w *wiring, source int) uint64 {
+	l := &w.lengths[source]
+	return uint64(s.inputs[w.inputs[l.input].at].Shape[l.axis])
 }
 
 // bindStates binds the states where the store has put them.
 func (s *stage) bindStates(w *wiring, step *statebuffer.Step) {
 	for i := range w.states {
 		st := &w.states[i]
-		bytes := int64(s.lanes) * st.RowBytes()
+		bytes := batchBytes(st.Layout, st.axis, int64(s.lanes))
 		s.inputs[st.in].Data = step.In[i].At(0, bytes)
 		s.outputs[st.out].Data = step.Out[i].At(0, bytes)
 	}
-}
-
-// clear makes inputs and controls of all lanes what a padding lane has.
-func (s *stage) clear() {
-	for _, blocks := range [][]statebuffer.Block{s.in, s.controls} {
-		for _, b := range blocks {
-			clear(b.Bytes)
+	for i := range w.varying {
+		st, io := &w.varying[i], &step.Varying[i]
+		s.inputs[st.in] = Tensor{Data: io.In, DType: st.dtype, Shape: io.InShape}
+		s.outputs[st.out] = Tensor{DType: st.dtype}
+	}
+	for i := range w.outputs {
+		switch p := &w.outputs[i]; {
+		case p.stateOut && p.state < len(w.states):
+			st := &w.states[p.state]
+			s.answers[i] = Output{Tensor: s.outputs[st.out].Data.Bytes, Layout: st.Layout, Lanes: s.lanes, Shape: p.answer, Batched: p.leading}
+		case p.varies && !p.stateOut:
+			s.outputs[p.at] = Tensor{DType: p.DType}
 		}
 	}
 }
 
-// putLane copies one request's tensor into its lane.
-func putLane(tensor []byte, l statebuffer.Layout, lanes, lane int, data []byte) {
-	stride, at := int64(lanes)*l.RunBytes, int64(lane)*l.RunBytes
-	if l.Runs == 1 {
-		copy(tensor[at:at+l.RunBytes], data)
-		return
+// takeOutputs notes what the run has allocated by itself: states and outputs of
+// varying shape.
+func (s *stage) takeOutputs(w *wiring, step *statebuffer.Step) error {
+	for i := range w.varying {
+		out := &s.outputs[w.varying[i].out]
+		step.Varying[i].Out, step.Varying[i].OutShape = out.Data, out.Shape
 	}
-	for x := range l.Runs {
-		copy(tensor[at+x*stride:][:l.RunBytes], data[x*l.RunBytes:])
-	}
-}
-
-// clearLane zeroes one lane.
-func clearLane(tensor []byte, l statebuffer.Layout, lanes, lane int) {
-	stride, at := int64(lanes)*l.RunBytes, int64(lane)*l.RunBytes
-	for x := range l.Runs {
-		clear(tensor[at+x*stride:][:l.RunBytes])
-	}
-}
-
-// check tells why a request's tensor is not what the port takes.
-func (p *port) check(input *Input) error {
-	switch {
-	case !input.Present:
-		return Errorf(InvalidArg, "input %q is missing", p.Name)
-	case input.DType != p.DType:
-		return Errorf(InvalidArg, "input %q is of type %v: want %v", p.Name, input.DType, p.DType)
-	case !input.Shape.Equal(p.request):
-		return Errorf(InvalidArg, "input %q has shape %v: want %v, for a request of a sequence is one step of one lane", p.Name, input.Shape, p.request)
-	case int64(len(input.Data)) != p.RowBytes():
-		return Errorf(InvalidArg, "input %q has %d bytes: want %d for shape %v of %v", p.Name, len(input.Data), p.RowBytes(), input.Shape, p.DType)
+	for i := range w.outputs {
+		p := &w.outputs[i]
+		if !p.varies && !(p.stateOut && p.state >= len(w.states)) {
+			continue
+		}
+		answer, err := s.varyingAnswer(p, &s.outputs[p.at])
+		if err != nil {
+			return err
+		}
+		s.answers[i] = answer
 	}
 	return nil
+}
+
+// varyingAnswer describes an output whose shape the run has decided.
+func (s *stage) varyingAnswer(p *port, out *Tensor) (Output, error) {
+	if len(out.Shape) != len(p.dims) || p.axis != noAxis && out.Shape[p.axis] != int64(s.lanes) {
+		return Output{}, fmt.Errorf("output %q: the model wrote shape %v for %d lanes: want rank %d", p.Name, out.Shape, s.lanes, len(p.dims))
+	}
+	answer := Output{Tensor: out.Data.Bytes, Lanes: s.lanes, Batched: p.leading}
+	lane := withoutBatch(out.Shape, p.axis)
+	switch {
+	case p.leading:
+		answer.Shape = slices.Insert(lane.Clone(), 0, 1)
+	case p.axis == noAxis:
+		answer.Shape = out.Shape
+	default:
+		answer.Shape = out.Shape.With(p.axis, 1)
+	}
+	var err error
+	if p.DType == tensor.Bytes {
+		answer.Offsets, err = stringOffsets(answer.Tensor, lane, s.lanes)
+		return answer, err
+	}
+	answer.Layout, err = layoutOf(out.Shape, p.axis, p.DType)
+	return answer, err
 }

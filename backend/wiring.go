@@ -12,12 +12,22 @@ import (
 // wiring says what each tensor of the model is for. It is made once at load and
 // never changes.
 type wiring struct {
-	inputs   []port
-	outputs  []port
-	states   []stateWire
-	controls []controlWire
-	// unused are the positions of model outputs that nobody wants.
-	unused []int
+	inputs  []port
+	outputs []port
+	states  []stateWire // of fixed shape, kept in rows
+	varying []stateWire // whose shape changes
+	fills   []fillWire  // inputs that the backend fills by itself
+	unused  []int       // positions of model outputs that nobody wants
+	// maxLanes is 1 for a model that has no batch axis everywhere it needs one;
+	// why says what lacks it.
+	maxLanes int
+	why      string
+	// varies: some tensor's shape is known only when a run is put together.
+	varies bool
+	// shares: some input is taken once for all lanes, or may be absent.
+	shares bool
+	// lengths are the inputs whose lengths are summed up for each sequence.
+	lengths []lengthSource
 }
 
 func (w *wiring) hasFP32State() bool {
@@ -27,35 +37,40 @@ func (w *wiring) hasFP32State() bool {
 // port joins a tensor of the configuration and the model's tensor behind it.
 type port struct {
 	Port
-	at      int          // position in the signature
-	axis    int          // batch axis of the model's tensor
-	dims    tensor.Shape // of the model's tensor, fixed by the configuration; the extent at axis does not count
-	request tensor.Shape // of a request's tensor
-	answer  tensor.Shape // of an answer's tensor
+	at   int // position in the signature
+	axis int // batch axis of the model's tensor, or noAxis
+	// dims are the model's, fixed by the configuration where it does; the extent
+	// at axis does not count.
+	dims tensor.Shape
+	// request and answer are the shapes at the server, for one lane; an extent
+	// may be dynamic.
+	request, answer tensor.Shape
+	// leading: request and answer have the batch in front, as Triton has it.
+	leading bool
+	// varies: an extent other than the batch's is known only at run time, or
+	// the elements have no fixed size.
+	varies bool
+	// state is, for an output that is also a state's, the position of that state.
+	state    int
+	stateOut bool
+	// Layout of a lane, if the port does not vary.
 	statebuffer.Layout
 }
 
 // stateWire joins the input and the output of a state.
 type stateWire struct {
-	name    string // that of the input
-	in, out int    // positions in the signature
-	axis    [2]int // batch axis of the input and of the output
-	dims    [2]tensor.Shape
-	dtype   tensor.DType
-	how     string // how the axis was found
-	statebuffer.Layout
-}
-
-// controlWire is a model input that tells about the sequence.
-type controlWire struct {
-	kind string
-	name string
-	at   int
-	axis int
-	dims tensor.Shape
-	// value is the bytes of one lane for false and for true.
-	value [2][]byte
+	stateSpec
+	in, out int // positions in the signature
+	axis    int // batch axis of both
+	// dims are the model's; for a varying state some are dynamic.
+	dims  tensor.Shape
 	dtype tensor.DType
+	how   string // how the axis was found
+	// value and shape are the initial value of a lane; nil bytes mean zero.
+	value []byte
+	shape tensor.Shape
+	begin string // the initial value in words
+	statebuffer.Layout
 }
 
 // wirer collects everything that does not fit while a wiring is made.
@@ -63,26 +78,34 @@ type wirer struct {
 	config *Config
 	params *Parameters
 	sig    *Signature
+	files  fileReader
 	symbol string
 	wiring wiring
-	// taken names what feeds or takes each tensor of the model.
+	// takenIn and takenOut name what feeds or takes each tensor of the model.
 	takenIn, takenOut []string
 	faults            []error
 }
 
-// wire joins configuration and model. The error joins everything that is wrong.
-func wire(config *Config, params *Parameters, sig *Signature) (*wiring, error) {
+// wire joins configuration and model. files reads the files of initial states.
+// The error joins everything that is wrong.
+func wire(config *Config, params *Parameters, sig *Signature, files fileReader) (*wiring, error) {
 	w := &wirer{
-		config: config, params: params, sig: sig,
+		config: config, params: params.clone(), sig: sig, files: files,
 		symbol:   batchSymbol(sig),
 		takenIn:  make([]string, len(sig.Inputs)),
 		takenOut: make([]string, len(sig.Outputs)),
 	}
+	w.wiring.maxLanes = max(config.MaxBatchSize, 1)
+	if config.MaxBatchSize == 0 {
+		w.wiring.why = "max_batch_size is 0"
+	}
+	w.fills()
 	w.ports("input", config.Inputs, sig.Inputs, w.takenIn, &w.wiring.inputs)
-	w.ports("output", config.Outputs, sig.Outputs, w.takenOut, &w.wiring.outputs)
-	w.controls()
 	w.states()
+	w.ports("output", config.Outputs, sig.Outputs, w.takenOut, &w.wiring.outputs)
+	w.resolveLengths()
 	w.leftovers()
+	w.unusedAssignments()
 	if len(w.faults) > 0 {
 		return nil, Errorf(InvalidArg, "%w", errors.Join(w.faults...))
 	}
@@ -91,6 +114,13 @@ func wire(config *Config, params *Parameters, sig *Signature) (*wiring, error) {
 
 func (w *wirer) fault(format string, args ...any) {
 	w.faults = append(w.faults, fmt.Errorf(format, args...))
+}
+
+// unbatched notes that a tensor has no batch axis, so that a run has one lane.
+func (w *wirer) unbatched(tensorName string) {
+	if w.wiring.maxLanes > 1 {
+		w.wiring.maxLanes, w.wiring.why = 1, fmt.Sprintf("%q has no batch axis", tensorName)
+	}
 }
 
 // claim notes what a tensor of the model is for; two uses are a fault.
@@ -111,108 +141,80 @@ func (w *wirer) ports(kind string, configs []TensorConfig, infos []TensorInfo, t
 			w.fault("%s %q of the configuration is not in the model: its %ss are %s", kind, c.Name, kind, names(infos))
 			continue
 		}
-		if !w.claim(taken, at, infos[at].Name, fmt.Sprintf("%s %q", kind, c.Name)) {
+		state, isState := w.stateOutput(kind, at)
+		if !isState && !w.claim(taken, at, infos[at].Name, fmt.Sprintf("%s %q", kind, c.Name)) {
 			continue
 		}
-		p, err := w.port(c, &infos[at])
-		if err != nil {
+		p := port{Port: Port{Name: c.Name, Optional: c.Optional && infos[at].Optional}, at: at, axis: noAxis, state: state, stateOut: isState}
+		if err := w.port(&p, c, &infos[at]); err != nil {
 			w.fault("%s %q: %w", kind, c.Name, err)
 			continue
 		}
-		p.at = at
+		if c.Optional && !infos[at].Optional {
+			w.fault("%s %q is optional in the configuration, but the model has no default for it", kind, c.Name)
+		}
+		if p.axis == noAxis && kind == "output" {
+			w.unbatched(c.Name)
+		}
+		if kind == "input" && (p.axis == noAxis || p.Optional) {
+			w.wiring.shares = true
+		}
 		*ports = append(*ports, p)
 	}
 }
 
-func (w *wirer) port(c *TensorConfig, info *TensorInfo) (port, error) {
-	p := port{Port: Port{Name: c.Name, Optional: c.Optional}, axis: noAxis}
+// stateOutput tells whether an output is that of a state, which clients can then
+// ask for.
+func (w *wirer) stateOutput(kind string, at int) (state int, is bool) {
+	if kind != "output" {
+		return 0, false
+	}
+	for i := range w.wiring.states {
+		if w.wiring.states[i].out == at {
+			return i, true
+		}
+	}
+	for i := range w.wiring.varying {
+		if w.wiring.varying[i].out == at {
+			return len(w.wiring.states) + i, true
+		}
+	}
+	return 0, false
+}
+
+func (w *wirer) port(p *port, c *TensorConfig, info *TensorInfo) error {
 	dtype, err := tensor.ParseDType(c.DataType)
 	if err != nil {
-		return p, err
+		return err
 	}
 	if dtype != info.DType {
-		return p, fmt.Errorf("data_type is %s in the configuration, the model has %s: write data_type: %s", c.DataType, info.DType.ConfigName(), info.DType.ConfigName())
-	}
-	if dtype == tensor.Bytes {
-		return p, fmt.Errorf("data_type %s is not supported", c.DataType)
+		return fmt.Errorf("data_type is %s in the configuration, the model has %s: write data_type: %s", c.DataType, info.DType.ConfigName(), info.DType.ConfigName())
 	}
 	p.DType = dtype
-	if err = w.matchDims(&p, c.Dims, info); err != nil {
-		return p, err
+	if err := w.matchDims(p, c.lane(), info); err != nil {
+		return err
+	}
+	if dtype == tensor.Bytes || !withoutBatch(p.dims, p.axis).Fixed() {
+		p.varies, w.wiring.varies = true, true
+		if dtype == tensor.Bytes && p.axis > 0 {
+			return fmt.Errorf("its batch is axis %d of %v: strings need the batch at axis 0", p.axis, info.Dims)
+		}
+		return nil
 	}
 	p.Layout, err = layoutOf(p.dims, p.axis, dtype)
-	return p, err
+	return err
 }
 
-// matchDims finds the batch axis of an input or output of the configuration.
-// Two ways to write dims are known, told apart by their number: all axes of the
-// model with -1 at the batch axis, as NVIDIA's backend wants it, where requests
-// have an axis of 1 in front and answers have not; or Triton's own, without the
-// batch axis, where both have the batch in front.
-func (w *wirer) matchDims(p *port, config tensor.Shape, info *TensorInfo) error {
-	if len(config) == len(info.Dims) {
-		p.axis = w.markedAxis(config, info)
-		if p.axis == noAxis {
-			return fmt.Errorf("dims are %v and the model's shape is %v: write -1 at the batch axis, or leave the batch axis out", config, info.Dims)
-		}
-		p.dims = config.With(p.axis, 1)
-		p.answer, p.request = p.dims, slices.Insert(p.dims.Clone(), 0, 1)
-		if !fits(p.dims, info.Dims, p.axis) {
-			return fmt.Errorf("dims are %v, which the model's shape %v does not allow", config, info.Dims)
-		}
-		return fixed(p.dims)
-	}
-	if len(config) == len(info.Dims)-1 {
-		for _, p.axis = range w.candidateAxes(info) {
-			p.dims = slices.Insert(config.Clone(), p.axis, 1)
-			p.request = slices.Insert(config.Clone(), 0, 1)
-			p.answer = p.request
-			if fits(p.dims, info.Dims, p.axis) {
-				return fixed(config)
-			}
+// unusedAssignments finds names in parameters that no tensor has.
+func (w *wirer) unusedAssignments() {
+	for _, a := range []struct {
+		parameter string
+		list      []assignment
+	}{{"batch_axes", w.params.BatchAxes}, {"initial_states", w.params.InitialStates}} {
+		for _, name := range unused(a.list) {
+			w.fault("parameter %s: %q is the name of no tensor that it could hold for", a.parameter, name)
 		}
 	}
-	return fmt.Errorf("dims are %v and the model's shape is %v: want its fixed extents, with -1 at the batch axis or without that axis", config, info.Dims)
-}
-
-// markedAxis is the batch axis in dims that name every axis of the model: the -1
-// at the axis that carries the batch's name, or else the first -1.
-func (w *wirer) markedAxis(config tensor.Shape, info *TensorInfo) int {
-	if axis := axisOf(w.symbol, info); axis != noAxis && config[axis] < 0 {
-		return axis
-	}
-	return slices.IndexFunc(config, func(d int64) bool { return d < 0 })
-}
-
-// candidateAxes are the axes that can be the batch's, the likeliest first.
-func (w *wirer) candidateAxes(info *TensorInfo) (axes []int) {
-	if axis := axisOf(w.symbol, info); axis != noAxis {
-		axes = append(axes, axis)
-	}
-	for axis, d := range info.Dims {
-		if d < 0 && !slices.Contains(axes, axis) {
-			axes = append(axes, axis)
-		}
-	}
-	return axes
-}
-
-// fits tells whether the extents are possible in the model, whose batch axis is
-// dynamic.
-func fits(dims, model tensor.Shape, axis int) bool {
-	for i, d := range dims {
-		if i == axis && model[i] >= 0 || i != axis && model[i] >= 0 && d != model[i] {
-			return false
-		}
-	}
-	return true
-}
-
-func fixed(dims tensor.Shape) error {
-	if !dims.Fixed() {
-		return fmt.Errorf("dims are %v: only one axis, the batch, may be -1", dims)
-	}
-	return nil
 }
 
 // leftovers finds inputs of the model that nobody feeds, and outputs that nobody
@@ -223,9 +225,9 @@ func (w *wirer) leftovers() {
 		if w.takenIn[i] != "" || info.Optional {
 			continue
 		}
-		hint := "name it in input, in state_pairs or in control_input"
+		hint := "name it in input, state_pairs, control_input, constant_inputs or derived_inputs"
 		if info.DType == tensor.Bool {
-			hint = "if it tells the model that a sequence starts, map it by control_input { name: \"" + info.Name + "\" control [{ kind: " + ControlStart + " }] }; else " + hint
+			hint = fmt.Sprintf("if it tells the model that a sequence starts, map it by control_input { name: %q control [{ kind: %s }] }; else %s", info.Name, ControlStart, hint)
 		}
 		w.fault("input %q %v of the model is fed by nothing in the configuration: %s", info.Name, info.Dims, hint)
 	}

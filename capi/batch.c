@@ -98,15 +98,18 @@ typedef struct {
   uint64_t exec_start, compute_start, compute_end, exec_end;
 } marks;
 
+static uint64_t between(uint64_t low, uint64_t time, uint64_t high) {
+  return time < low ? low : time > high ? high : time;
+}
+
 // marks_of puts the times in order, whatever clock they were read from: Triton
 // subtracts them from each other without a look. Where nothing ran, all the
 // time counts as computing.
 static marks marks_of(const batch *b, uint64_t compute_start, uint64_t compute_end) {
-  marks m = {b->exec_start_ns, compute_start, compute_end, clock_now_ns()};
-  if (compute_end == 0) m.compute_start = m.exec_start, m.compute_end = m.exec_end;
-  if (m.compute_start < m.exec_start) m.compute_start = m.exec_start;
-  if (m.compute_end > m.exec_end) m.compute_end = m.exec_end;
-  if (m.compute_start > m.compute_end) m.compute_start = m.compute_end;
+  marks m = {.exec_start = b->exec_start_ns, .exec_end = clock_now_ns()};
+  if (compute_end == 0) compute_end = m.exec_end;
+  m.compute_start = between(m.exec_start, compute_start, m.exec_end);
+  m.compute_end = between(m.compute_start, compute_end, m.exec_end);
   return m;
 }
 

@@ -20,10 +20,13 @@ func measureOffset() (start time.Time, offset time.Duration) {
 	best := time.Duration(-1)
 	for range 16 {
 		before := time.Now()
-		system := time.Duration(C.clock_now_ns())
+		system := systemClock()
 		if took := time.Since(before); best < 0 || took < best {
 			best, start, offset = took, before, system-took/2
 		}
 	}
 	return start, offset
 }
+
+// systemClock is CLOCK_MONOTONIC.
+func systemClock() time.Duration { return time.Duration(C.clock_now_ns()) }

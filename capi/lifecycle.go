@@ -49,7 +49,10 @@ type instance struct {
 	batch *batch
 }
 
-func initialize(of *C.TRITONBACKEND_Backend, assemble func(settings, *slog.Logger) (parts, error)) error {
+// backendObject has a name because test files cannot say C.
+type backendObject = *C.TRITONBACKEND_Backend
+
+func initialize(of backendObject, assemble func(settings, *slog.Logger) (parts, error)) error {
 	if missing := C.table_fill(); missing != nil {
 		return backend.Errorf(backend.Unsupported, "this server has no function %s: want TRITONBACKEND API %d.%d or newer",
 			C.GoString(missing), apiMajor, apiMinor)
@@ -87,7 +90,7 @@ func checkVersion(major, minor int) error {
 
 // finalize leaves ONNX Runtime as it is: its environment is the process's, and
 // Triton may initialise us again.
-func finalize(of *C.TRITONBACKEND_Backend) error {
+func finalize(of backendObject) error {
 	return drop(C.backend_state(of), func(*library) {})
 }
 

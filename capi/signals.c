@@ -53,10 +53,14 @@ static uintptr_t fault_address(const ucontext_t *context) {
 
 static struct sigaction go_handler;
 
-// What handled SIGSEGV before our handler. Read in a signal handler, so it is
-// replaced as a whole and the old one is never freed: that happens once or
-// twice in the life of a process.
-static _Atomic(struct sigaction *) before_ours;
+// What handled SIGSEGV before our handler. It is read in a signal handler, so it
+// is replaced as a whole, and the old one is kept in case it is being read: that
+// happens once or twice in the life of a process.
+typedef struct replaced {
+  struct sigaction action;
+  struct replaced *older;
+} replaced;
+static _Atomic(replaced *) before_ours;
 
 static void call_handler(const struct sigaction *action, int number, siginfo_t *info,
                          void *context) {
@@ -72,7 +76,7 @@ static void call_handler(const struct sigaction *action, int number, siginfo_t *
 static void on_fault(int number, siginfo_t *info, void *context) {
   bool by_kernel = info->si_code > 0; // and not by kill(2)
   bool ours = by_kernel && is_own_code(fault_address(context));
-  call_handler(ours ? &go_handler : before_ours, number, info, context);
+  call_handler(ours ? &go_handler : &before_ours->action, number, info, context);
 }
 
 // reaches_go tells whether a fault of Go code gets to Go's handler when this
@@ -81,7 +85,8 @@ static void on_fault(int number, siginfo_t *info, void *context) {
 // on what it does not know, as another Go library's does; to go in front of it
 // again would make two such libraries call each other for ever.
 static bool reaches_go(const struct sigaction *action) {
-  if (is_own_code((uintptr_t)action->sa_handler)) return true;
+  if (action->sa_sigaction == go_handler.sa_sigaction || action->sa_sigaction == on_fault)
+    return true;
   int well_behaved = SA_ONSTACK | SA_SIGINFO;
   return before_ours != NULL && (action->sa_flags & well_behaved) == well_behaved;
 }
@@ -90,9 +95,9 @@ static void take_over_faults(void) {
   struct sigaction now;
   sigaction(SIGSEGV, NULL, &now);
   if (reaches_go(&now)) return; // another thread was faster
-  struct sigaction *before = malloc(sizeof *before);
+  replaced *before = malloc(sizeof *before);
   if (before == NULL) return; // the next batch tries again
-  *before = now;
+  *before = (replaced){now, before_ours};
   before_ours = before;
   struct sigaction ours = {.sa_sigaction = on_fault,
                            .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART};

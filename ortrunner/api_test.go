@@ -50,13 +50,3 @@ func TestAPI(t *testing.T) {
 		"-I"+strings.TrimSpace(string(module)), source).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 }
-
-// TestWrapped reads the wrapper's private pointers by the names that we count on.
-func TestWrapped(t *testing.T) {
-	r := open(t, accumulate(2))
-	address, err := wrapped(r.session.wrapper, "s", "ortSession")
-	require.NoError(t, err)
-	require.NotNil(t, address)
-	_, err = wrapped(r.session.wrapper, "s", "renamed")
-	require.ErrorContains(t, err, "onnxruntime_go: *onnxruntime_go.DynamicAdvancedSession has no pointer [s renamed]")
-}

@@ -55,12 +55,14 @@ func BenchmarkBinding(b *testing.B) {
 	for _, count := range []int{1, 100} {
 		for _, n := range places[:2] {
 			b.Run(fmt.Sprintf("tensors=%d/places=%d", 2*count, n), func(b *testing.B) {
-				r := open(b, states(count))
+				model := states(count)
+				r := open(b, model)
+				session := wrapperSession(b, model)
 				sets := make([][]ort.Value, 0, 2*n)
 				for _, set := range tensorSets(b, r, 2*n) {
 					sets = append(sets, wrapperValues(b, set))
 				}
-				binding, err := r.session.wrapper.CreateIoBinding()
+				binding, err := session.CreateIoBinding()
 				require.NoError(b, err)
 				defer binding.Destroy() //nolint:errcheck // never fails
 				bind(b, r, binding, sets[0], sets[1])
@@ -69,7 +71,7 @@ func BenchmarkBinding(b *testing.B) {
 					if n > 1 {
 						bind(b, r, binding, sets[2*i%len(sets)], sets[(2*i+1)%len(sets)])
 					}
-					if err := r.session.wrapper.RunWithBinding(binding); err != nil {
+					if err := session.RunWithBinding(binding); err != nil {
 						b.Fatal(err)
 					}
 				}
@@ -88,6 +90,18 @@ func tensorSets(b *testing.B, r *runner, n int) [][]backend.Tensor {
 		}
 	}
 	return sets
+}
+
+// wrapperSession is the model as the wrapper loads it.
+func wrapperSession(b *testing.B, model onnxtest.Model) *ort.DynamicAdvancedSession {
+	b.Helper()
+	options, err := newOptions(backend.SessionOptions{IntraOpThreads: 1})
+	require.NoError(b, err)
+	session, err := ort.NewDynamicAdvancedSession(model.Write(b), nil, nil, options)
+	require.NoError(b, err)
+	b.Cleanup(func() { require.NoError(b, session.Destroy()) })
+	require.NoError(b, options.Destroy())
+	return session
 }
 
 // wrapperValues is tensors as the wrapper takes them.

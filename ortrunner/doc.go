@@ -13,11 +13,11 @@
 //     model keeps the values of the addresses and shapes seen last, so that a
 //     run with tensors seen before builds nothing and is one crossing to C.
 //
-// The library is opened by path, with github.com/yalue/onnxruntime_go for the
-// environment, the options and the sessions. What the wrapper lacks is asked of
-// the same library in C: an environment with a logger of ours, dimension names,
-// initializers that can be overridden, values over any memory, and runs that
-// allocate nothing in Go (shim.h; the functions are listed in ortapi.h).
+// github.com/yalue/onnxruntime_go opens the library by its path and makes the
+// options of sessions. What it lacks is asked of the same library in C (shim.h;
+// the functions are listed in ortapi.h): an environment with a logger of ours,
+// sessions whose errors keep their code, names of axes, initializers that can be
+// overridden, values over any memory, and runs that allocate nothing in Go.
 //
 // C keeps no Go pointer: tensors lie in memory of C, and what a run points to
 // does too. An OrtStatus becomes an error in one place, statusError.

@@ -10,6 +10,7 @@
 #include "shim_internal.h"
 
 ortx_api ortx;
+OrtEnv *ortx_environment;
 OrtAllocator *ortx_allocator;
 OrtMemoryInfo *ortx_host_memory;
 
@@ -21,7 +22,6 @@ typedef struct {
 typedef void (*log_sink_function)(int level, const char *message);
 
 static const ortx_api_base *base; // set at the end of a successful ortx_load
-static OrtEnv *environment;
 static _Atomic uintptr_t log_sink;
 
 // The receiver of ONNX Runtime's log. log_id is the model's name.
@@ -78,8 +78,9 @@ static char *find_api(void *library, const ortx_api_base **found) {
 
 static OrtStatus *create_environment(unsigned log_level) {
   const ortx_signed_enum device_allocator = 0, default_memory = 0;
-  if (environment == NULL)
-    ORTX_TRY(ortx.CreateEnvWithCustomLogger(on_log, NULL, log_level, "stateful", &environment));
+  if (ortx_environment == NULL)
+    ORTX_TRY(ortx.CreateEnvWithCustomLogger(on_log, NULL, log_level, "stateful",
+                                            &ortx_environment));
   ORTX_TRY(ortx.GetAllocatorWithDefaultOptions(&ortx_allocator));
   return ortx.CreateCpuMemoryInfo(device_allocator, default_memory, &ortx_host_memory);
 }

@@ -39,12 +39,18 @@ const (
 // hostMemory implements statebuffer.Memory outside Go's heap. Blocks have both an
 // address and bytes.
 type hostMemory struct {
-	blocks    map[uint64]int64 // address -> size as asked for
+	held      map[uint64]allocation // by address
 	allocated atomic.Int64
 }
 
+// allocation is memory of C that is in use, and its size as it was asked for.
+type allocation struct {
+	at    unsafe.Pointer
+	bytes int64
+}
+
 func newHostMemory() *hostMemory {
-	return &hostMemory{blocks: make(map[uint64]int64)}
+	return &hostMemory{held: make(map[uint64]allocation)}
 }
 
 // Alloc implements statebuffer.Memory. A block of size 0 has an address too.
@@ -52,12 +58,12 @@ func (m *hostMemory) Alloc(bytes int64) (statebuffer.Block, error) {
 	if bytes < 0 || bytes > math.MaxInt64-alignment {
 		return statebuffer.Block{}, backend.Errorf(backend.InvalidArg, "allocating %d bytes of host memory: impossible size", bytes)
 	}
-	address := allocate(bytes)
-	if address == nil {
+	at := allocate(bytes)
+	if at == nil {
 		return statebuffer.Block{}, backend.Errorf(backend.Unavailable, "allocating %d bytes of host memory: not enough memory", bytes)
 	}
-	block := hostBlock(address, bytes)
-	m.blocks[block.Addr] = bytes
+	block := hostBlock(at, bytes)
+	m.held[block.Addr] = allocation{at, bytes}
 	m.allocated.Add(bytes)
 	return block, nil
 }
@@ -65,13 +71,13 @@ func (m *hostMemory) Alloc(bytes int64) (statebuffer.Block, error) {
 // Free implements statebuffer.Memory. It panics for a block that Alloc did not
 // give or that was freed before: going on would corrupt C's heap.
 func (m *hostMemory) Free(b statebuffer.Block) {
-	bytes, owned := m.blocks[b.Addr]
-	if !owned || bytes != b.Size {
+	a, owned := m.held[b.Addr]
+	if !owned || a.bytes != b.Size {
 		panic(fmt.Sprintf("ortrunner: free of %d bytes at %#x, which is no block", b.Size, b.Addr))
 	}
-	delete(m.blocks, b.Addr)
-	m.allocated.Add(-bytes)
-	release(b.Addr, bytes)
+	delete(m.held, b.Addr)
+	m.allocated.Add(-a.bytes)
+	a.release()
 }
 
 // Gather implements statebuffer.Memory.
@@ -86,10 +92,10 @@ func (m *hostMemory) Allocated() int64 { return m.allocated.Load() }
 
 // close frees every block.
 func (m *hostMemory) close() {
-	for address, bytes := range m.blocks {
-		release(address, bytes)
+	for _, a := range m.held {
+		a.release()
 	}
-	clear(m.blocks)
+	clear(m.held)
 	m.allocated.Store(0)
 }
 
@@ -102,26 +108,19 @@ func allocate(bytes int64) unsafe.Pointer {
 	return C.allocate_zeros(alignment, C.size_t(rounded))
 }
 
-func release(address uint64, bytes int64) {
-	p := pointer(address)
-	if bytes >= mapFrom {
-		C.munmap(p, C.size_t(bytes))
+func (a allocation) release() {
+	if a.bytes >= mapFrom {
+		C.munmap(a.at, C.size_t(a.bytes))
 		return
 	}
-	C.free(p)
+	C.free(a.at)
 }
 
 // hostBlock is the block over memory of C.
-func hostBlock(address unsafe.Pointer, bytes int64) statebuffer.Block {
+func hostBlock(at unsafe.Pointer, bytes int64) statebuffer.Block {
 	return statebuffer.Block{
-		Addr:  uint64(uintptr(address)),
-		Bytes: unsafe.Slice((*byte)(address), bytes),
+		Addr:  uint64(uintptr(at)),
+		Bytes: unsafe.Slice((*byte)(at), bytes),
 		Size:  bytes,
 	}
-}
-
-// pointer is an address of C memory as C wants it. The conversion goes through
-// memory because vet takes uintptr for a Go pointer in hiding.
-func pointer(address uint64) unsafe.Pointer {
-	return *(*unsafe.Pointer)(unsafe.Pointer(&address))
 }

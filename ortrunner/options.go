@@ -5,6 +5,7 @@ package ortrunner
 import "C"
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"unsafe"
@@ -70,13 +71,13 @@ func setLogID(options *ort.SessionOptions, name string) error {
 	if name == "" {
 		return nil
 	}
-	address, err := wrapped(options, "o")
+	c, err := optionsOf(options)
 	if err != nil {
 		return err
 	}
 	id := C.CString(name)
 	defer C.free(unsafe.Pointer(id))
-	return statusError(C.ortx_set_log_id((*C.OrtSessionOptions)(address), id))
+	return statusError(C.ortx_set_log_id(c, id))
 }
 
 // setProvider adds the execution provider. The CPU's is always there.
@@ -105,18 +106,13 @@ var providerNames = map[backend.Provider]string{
 	backend.TensorRT: "TensorrtExecutionProvider",
 }
 
-// wrapped reads the C pointer that an object of the wrapper holds in the field at
-// the end of the path. The wrapper has no method for it; a version of it that
-// names its fields otherwise gives an error here, and a test says so first.
-func wrapped(object any, path ...string) (unsafe.Pointer, error) {
-	v := reflect.ValueOf(object)
-	for _, field := range path {
-		if v.Kind() == reflect.Pointer {
-			v = v.Elem()
-		}
-		if v = v.FieldByName(field); !v.IsValid() || v.Kind() != reflect.Pointer {
-			return nil, fmt.Errorf("onnxruntime_go: %T has no pointer %v", object, path)
-		}
+// optionsOf is the OrtSessionOptions in the wrapper's, for what the wrapper cannot
+// do with it. A version of the wrapper that names its field otherwise gives an
+// error.
+func optionsOf(options *ort.SessionOptions) (*C.OrtSessionOptions, error) {
+	field := reflect.ValueOf(options).Elem().FieldByName("o")
+	if !field.IsValid() || field.Kind() != reflect.Pointer {
+		return nil, errors.New("this version of onnxruntime_go keeps its session options elsewhere")
 	}
-	return v.UnsafePointer(), nil
+	return (*C.OrtSessionOptions)(field.UnsafePointer()), nil
 }

@@ -52,6 +52,9 @@ enum { ORTX_API_VERSION = 29 };
   X(126, OrtStatus *, ReleaseAvailableProviders, (char **, int))                                   \
   X(20, OrtStatus *, SetSessionLogId, (OrtSessionOptions *, const char *))                         \
                                                                                                    \
+  X(7, OrtStatus *, CreateSession,                                                                 \
+    (const OrtEnv *, const char *, const OrtSessionOptions *, OrtSession **))                      \
+  X(95, void, ReleaseSession, (OrtSession *))                                                      \
   X(30, OrtStatus *, SessionGetInputCount, (const OrtSession *, size_t *))                         \
   X(31, OrtStatus *, SessionGetOutputCount, (const OrtSession *, size_t *))                        \
   X(32, OrtStatus *, SessionGetOverridableInitializerCount, (const OrtSession *, size_t *))        \

@@ -56,16 +56,12 @@ func (p *port) value(t *backend.Tensor) (*C.OrtValue, error) {
 		return nil, backend.Errorf(backend.InvalidArg, "it is %v, the model has %v", t.DType, p.info.DType)
 	}
 	if v := p.values.find(t.Data, t.Shape); v != nil {
-		return v.c, nil
+		return v, nil
 	}
 	if err := checkSize(t); err != nil {
 		return nil, err
 	}
-	v, err := p.values.add(t.Data, t.Shape, p.element)
-	if err != nil {
-		return nil, err
-	}
-	return v.c, nil
+	return p.values.add(t.Data, t.Shape, p.element)
 }
 
 // checkSize makes sure that a tensor's block is as long as its shape says: ONNX

@@ -37,8 +37,7 @@ type Options struct {
 // in a process and it is never released: ONNX Runtime does not start again
 // cleanly, and a backend is not unloaded. A Runtime is safe for concurrent use.
 type Runtime struct {
-	library string
-	log     *slog.Logger
+	log *slog.Logger
 }
 
 // process is what the C side holds for the whole process: the path of the library
@@ -58,7 +57,7 @@ func New(o Options) (*Runtime, error) {
 	if log == nil {
 		log = slog.Default()
 	}
-	library, err := filepath.EvalSymlinks(o.Library)
+	library, err := realPath(o.Library)
 	if err != nil {
 		return nil, backend.Errorf(backend.NotFound, "onnxruntime library: %w", err)
 	}
@@ -77,7 +76,20 @@ func New(o Options) (*Runtime, error) {
 		return nil, backend.Errorf(backend.AlreadyExists,
 			"onnxruntime library %s: this process already uses %s", library, process.library)
 	}
-	return &Runtime{library: library, log: log}, nil
+	return &Runtime{log: log}, nil
+}
+
+// realPath is the absolute path of a file without symbolic links: two names of one
+// library are the same library.
+func realPath(path string) (string, error) {
+	if path == "" {
+		return "", errors.New("no path is given")
+	}
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	return filepath.EvalSymlinks(path)
 }
 
 // Version is the library's version, "1.31.1".

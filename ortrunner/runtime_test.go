@@ -69,6 +69,8 @@ func TestFirstLoad(t *testing.T) {
 		runFirstLoad(t)
 		return
 	}
+	_, err := New(Options{})
+	require.ErrorContains(t, err, "onnxruntime library: no path is given")
 	for _, c := range []struct{ library, want string }{
 		{"missing.so", "no such file"},
 		{"text.so", "file too short"},

@@ -1,4 +1,4 @@
-// What a session says of its model.
+// Sessions, and what they say of their model.
 #include <string.h>
 
 #include "shim_internal.h"
@@ -27,6 +27,13 @@ static group_functions functions_of(ortx_group group) {
 OrtStatus *ortx_set_log_id(OrtSessionOptions *options, const char *id) {
   return ortx.SetSessionLogId(options, id);
 }
+
+OrtStatus *ortx_new_session(const char *path, const OrtSessionOptions *options,
+                            OrtSession **session) {
+  return ortx.CreateSession(ortx_environment, path, options, session);
+}
+
+void ortx_release_session(OrtSession *session) { ortx.ReleaseSession(session); }
 
 OrtStatus *ortx_count(const OrtSession *session, ortx_group group, size_t *count) {
   return functions_of(group).count(session, count);

@@ -48,6 +48,10 @@ typedef struct {
 } ortx_description;
 
 OrtStatus *ortx_set_log_id(OrtSessionOptions *options, const char *id);
+OrtStatus *ortx_new_session(const char *path, const OrtSessionOptions *options,
+                            OrtSession **session);
+void ortx_release_session(OrtSession *session);
+
 OrtStatus *ortx_count(const OrtSession *session, ortx_group group, size_t *count);
 // On failure there is nothing to release.
 OrtStatus *ortx_describe(const OrtSession *session, ortx_group group, size_t index,

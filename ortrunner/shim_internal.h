@@ -7,6 +7,7 @@
 // Process-wide, as ONNX Runtime's environment is: filled once by ortx_load and
 // never released (a backend is not unloaded; triton-go.md, T4).
 extern ortx_api ortx;
+extern OrtEnv *ortx_environment;
 extern OrtAllocator *ortx_allocator;      // ONNX Runtime's default one
 extern OrtMemoryInfo *ortx_host_memory; // says "host memory" of a tensor
 

@@ -18,8 +18,7 @@ const maxValues = 64
 // value is an OrtValue over borrowed memory. ONNX Runtime only stores the
 // address, so that a value outlives the block it was made for without harm.
 type value struct {
-	c     *C.OrtValue
-	key   uint64
+	c     *C.OrtValue // nil where none could be made
 	addr  uint64
 	size  int64
 	shape tensor.Shape
@@ -32,81 +31,67 @@ func (v *value) is(b statebuffer.Block, shape tensor.Shape) bool {
 // valueCache keeps the values of one tensor of a model by address and shape, the
 // latest maxValues of them. Its zero value is ready.
 type valueCache struct {
-	last  *value // the one found last: mostly it is asked for again
-	byKey map[uint64]*value
-	order []*value // in the order in which they were made, from oldest on, round
-	next  int      // the oldest of order, once that is full
+	values []value
+	keys   []uint64 // of the values: few enough to be searched one by one
+	last   int      // the value found last: mostly it is asked for again
+	oldest int      // the one to be made over when all are taken
 }
 
 // find is the value over that block, or nil.
-func (c *valueCache) find(b statebuffer.Block, shape tensor.Shape) *value {
-	if c.last != nil && c.last.is(b, shape) {
-		return c.last
+func (c *valueCache) find(b statebuffer.Block, shape tensor.Shape) *C.OrtValue {
+	if c.last < len(c.values) && c.values[c.last].is(b, shape) {
+		return c.values[c.last].c
 	}
-	if v := c.byKey[valueKey(b.Addr, shape)]; v != nil && v.is(b, shape) {
-		c.last = v
-		return v
+	key := valueKey(b.Addr, shape)
+	for i := range c.keys {
+		if c.keys[i] == key && c.values[i].is(b, shape) {
+			c.last = i
+			return c.values[i].c
+		}
 	}
 	return nil
 }
 
-// add makes a value over a block. The oldest value gives way when there are too
-// many, and so does one of the same key.
-func (c *valueCache) add(b statebuffer.Block, shape tensor.Shape, t elementType) (*value, error) {
-	key := valueKey(b.Addr, shape)
-	v := c.take(key)
+// add makes a value over a block that has none. The oldest value gives way when
+// there are too many.
+func (c *valueCache) add(b statebuffer.Block, shape tensor.Shape, t elementType) (*C.OrtValue, error) {
+	c.last = c.room()
+	v := &c.values[c.last]
+	c.keys[c.last] = valueKey(b.Addr, shape)
+	v.addr, v.size, v.shape = b.Addr, b.Size, append(v.shape[:0], shape...)
 	err := statusError(C.ortx_wrap(C.uintptr_t(b.Addr), C.size_t(b.Size), dimsOf(shape),
 		C.size_t(len(shape)), C.uint(t), &v.c))
-	if err != nil {
-		return nil, err // v stays in order, with no OrtValue and no key, to be taken again
-	}
-	v.key, v.addr, v.size, v.shape = key, b.Addr, b.Size, append(v.shape[:0], shape...)
-	c.byKey[key] = v
-	c.last = v
-	return v, nil
+	return v.c, err
 }
 
-// take is the value to be made over: one of that key, a new one, or the oldest.
-// The cache no longer finds it.
-func (c *valueCache) take(key uint64) *value {
-	if c.byKey == nil {
-		c.byKey = make(map[uint64]*value)
+// room is the index of a new value, or of the oldest.
+func (c *valueCache) room() int {
+	if len(c.values) < maxValues {
+		c.values = append(c.values, value{})
+		c.keys = append(c.keys, 0)
+		return len(c.values) - 1
 	}
-	c.last = nil
-	if v := c.byKey[key]; v != nil {
-		delete(c.byKey, key)
-		return v
-	}
-	if len(c.order) < maxValues {
-		v := new(value)
-		c.order = append(c.order, v)
-		return v
-	}
-	v := c.order[c.next]
-	c.next = (c.next + 1) % maxValues
-	if c.byKey[v.key] == v {
-		delete(c.byKey, v.key)
-	}
-	return v
+	index := c.oldest
+	c.oldest = (c.oldest + 1) % maxValues
+	return index
 }
 
 // close releases every value.
 func (c *valueCache) close() {
-	for _, v := range c.order {
-		C.ortx_release_value(v.c)
+	for i := range c.values {
+		C.ortx_release_value(c.values[i].c)
 	}
 	*c = valueCache{}
 }
 
-// valueKey mixes address and shape into one number; FNV-1a over words, and the
-// high half folded down.
+// valueKey mixes address and shape into one number: FNV-1a over words.
 func valueKey(addr uint64, shape tensor.Shape) uint64 {
 	const prime = 1099511628211
 	key := (14695981039346656037 ^ addr) * prime
 	for _, extent := range shape {
 		key = (key ^ uint64(extent)) * prime
 	}
-	return key ^ key>>32
+	return key
 }
 
 // dimsOf is the extents as C wants them; NULL for a scalar. C reads them during

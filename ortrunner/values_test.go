@@ -53,15 +53,13 @@ func TestEviction(t *testing.T) {
 			row := backend.Tensor{Data: x.Data.At(int64(i)*4, 4), DType: tensor.FP32, Shape: shape}
 			require.NoError(t, r.Run([]backend.Tensor{row, old}, []backend.Tensor{y, fresh}))
 			require.Equal(t, []float32{float32(i)}, elements[float32](t, fresh))
-			cache := &r.inputs[0].values
-			require.Len(t, cache.byKey, min(round*rows+i+1, maxValues))
-			require.LessOrEqual(t, len(cache.order), maxValues)
+			require.Len(t, r.inputs[0].values.values, min(round*rows+i+1, maxValues))
 		}
 	}
 	cache := &r.inputs[0].values
 	require.NotNil(t, cache.find(x.Data.At((rows-maxValues)*4, 4), shape), "the oldest that is kept")
 	require.Nil(t, cache.find(x.Data.At((rows-maxValues-1)*4, 4), shape), "evicted")
-	require.Len(t, r.inputs[1].values.order, 1)
+	require.Len(t, r.inputs[1].values.values, 1)
 }
 
 // TestValueOfOtherShape uses one block in several shapes: none may be taken for
@@ -77,22 +75,4 @@ func TestValueOfOtherShape(t *testing.T) {
 		require.NoError(t, r.Run([]backend.Tensor{view(x), view(old)}, out))
 		require.Equal(t, elements[float32](t, view(x)), elements[float32](t, out[1]))
 	}
-}
-
-// TestSameKey gives one key to values that differ: the later one takes the place.
-func TestSameKey(t *testing.T) {
-	r := open(t, accumulate(2))
-	block := blockOf(t, r, make([]byte, 16))
-	cache := new(valueCache)
-	defer cache.close()
-	first, err := cache.add(block, tensor.Shape{1, 4}, elementTypeOf(tensor.FP32))
-	require.NoError(t, err)
-	require.Same(t, first, cache.find(block, tensor.Shape{1, 4}))
-	cache.byKey[valueKey(block.Addr, tensor.Shape{2, 2})] = first // as if the keys were the same
-	require.Nil(t, cache.find(block, tensor.Shape{2, 2}))
-	second, err := cache.add(block, tensor.Shape{2, 2}, elementTypeOf(tensor.FP32))
-	require.NoError(t, err)
-	require.Same(t, first, second)
-	require.Nil(t, cache.find(block, tensor.Shape{1, 4}))
-	require.Same(t, second, cache.find(block, tensor.Shape{2, 2}))
 }

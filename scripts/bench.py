@@ -22,12 +22,10 @@ from pathlib import Path
 from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
-from tritonserver import TritonServer
+from tritonserver import BACKENDS, MODELS, ServerError, TritonServer, exit_on_sigterm
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "bench"
-MODELS = ROOT / "models"
-INSTALLED = ROOT / "build" / "install" / "backends"
 LOADGEN = BUILD / "loadgen"
 NOTHING = BUILD / "backends"
 
@@ -50,6 +48,7 @@ class Workload:
         for group in config.instance_group:
             group.count = 1
         config.sequence_batching.oldest.max_queue_delay_microseconds = 0
+        config.parameters["buffer_alloc_threshold"].string_value = str(max_batch)  # it must not be below
         return config
 
 
@@ -86,7 +85,7 @@ WORKLOADS = {
 CONTENDERS = {
     contender.name: contender
     for contender in [
-        Contender("stateful", INSTALLED, prepare_stateful),
+        Contender("stateful", BACKENDS, prepare_stateful),
         Contender("nothing", NOTHING, prepare_nothing, computes=False),
     ]
 }
@@ -158,7 +157,7 @@ class Target:
             command += ["-verify", self.workload.verify, "-end-answer", self.end_answer()]
         finished = subprocess.run(command, capture_output=True, text=True)
         if not finished.stdout:
-            sys.exit(f"bench: {self.contender.name}: {finished.stderr.strip()}")
+            raise ServerError(f"{self.contender.name}: {finished.stderr}\n{self.server.log_tail()}")
         return json.loads(finished.stdout)
 
     def inputs(self) -> str:
@@ -176,8 +175,6 @@ class Target:
 @contextlib.contextmanager
 def serve(contender: Contender, workload: Workload, max_batch: int) -> Iterator[Target]:
     """Starts a server of the contender for one model; it ends with the context."""
-    if not contender.backends.is_dir():
-        sys.exit(f"bench: {contender.backends} does not exist; run: go run build.go")
     with tempfile.TemporaryDirectory(prefix="bench-") as temporary:
         folder = Path(temporary) / workload.model
         folder.mkdir()
@@ -282,8 +279,12 @@ def positive(text: str) -> int:
 
 def main() -> int:
     options = parse_options()
+    exit_on_sigterm()
     build()
-    results = {name: measure(WORKLOADS[name], options) for name in options.model}
+    try:
+        results = {name: measure(WORKLOADS[name], options) for name in options.model}
+    except ServerError as failure:
+        sys.exit(f"bench: {failure}")
     for name, samples in results.items():
         print(
             f"\n{name}: max batch {options.max_batch}, medians of {options.rounds} rounds of {options.seconds:g} s; "

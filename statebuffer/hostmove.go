@@ -3,6 +3,8 @@ package statebuffer
 import (
 	"encoding/binary"
 	"math"
+
+	"tritonstateful/internal/tensor"
 )
 
 // GatherHost is Memory.Gather for memory that the host can address.
@@ -78,7 +80,7 @@ func (t *Transfer) scatterLane(lane int, row []byte) {
 func widen(dst, src []byte) {
 	for i := 0; i+4 <= len(dst); i += 4 {
 		h := binary.NativeEndian.Uint16(src[i/2:])
-		binary.NativeEndian.PutUint32(dst[i:], math.Float32bits(floatFromHalf(h)))
+		binary.NativeEndian.PutUint32(dst[i:], math.Float32bits(tensor.Widen(h)))
 	}
 }
 
@@ -86,7 +88,7 @@ func widen(dst, src []byte) {
 func narrow(dst, src []byte) (clamped uint64) {
 	for i := 0; i+2 <= len(dst); i += 2 {
 		f := math.Float32frombits(binary.NativeEndian.Uint32(src[2*i:]))
-		h, c := halfFromFloat(f)
+		h, c := tensor.Half(f)
 		binary.NativeEndian.PutUint16(dst[i:], h)
 		if c {
 			clamped++

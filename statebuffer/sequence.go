@@ -36,6 +36,8 @@ type Sequence struct {
 	// generation tells apart the owners that a row has had.
 	generation uint64
 	steps      uint64
+	totals     []uint64 // see Add
+	values     []value  // of the varying states, from the first step on
 	lastUse    time.Duration
 	// visit is the number of the last run that took this sequence.
 	visit uint64
@@ -46,13 +48,32 @@ type Sequence struct {
 // Steps is how many steps have been committed since the last START.
 func (q *Sequence) Steps() uint64 { return q.steps }
 
-// Visit marks the sequence with the number of a run and tells whether it already
-// carries that number.
+// Total is the sum of what Add was called with for a counter since the last START.
+func (q *Sequence) Total(counter int) uint64 {
+	if q.fresh || counter >= len(q.totals) {
+		return 0
+	}
+	return q.totals[counter]
+}
+
+// Add adds to a counter, after a step was committed.
+func (q *Sequence) Add(counter int, n uint64) {
+	for len(q.totals) <= counter {
+		q.totals = append(q.totals, 0)
+	}
+	q.totals[counter] += n
+}
+
+// Visit marks the sequence with the number of the run that takes it, and tells
+// whether it carried that number already.
 func (q *Sequence) Visit(run uint64) (again bool) {
 	again = q.visit == run
 	q.visit = run
 	return again
 }
+
+// Visited tells whether the sequence carries the number of a run.
+func (q *Sequence) Visited(run uint64) bool { return q.visit == run }
 
 // sequenceList is a list in order of last use, oldest first.
 type sequenceList struct {

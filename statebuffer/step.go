@@ -15,6 +15,8 @@ type Lane struct {
 type Step struct {
 	// In and Out are the batched tensors to bind, in the order of the states.
 	In, Out []Block
+	// Varying are the states of varying shape, in the order of Options.Varying.
+	Varying []VaryingIO
 
 	lanes  []Lane
 	padded int
@@ -24,7 +26,7 @@ type Step struct {
 
 // Gather lays out the states of the lanes as the inputs of a run of padded
 // lanes, of which those from len(lanes) on get the initial values. No two lanes
-// name the same sequence. Commit or Abort must follow.
+// name the same sequence, and all are Alike. Commit or Abort must follow.
 func (s *Store) Gather(lanes []Lane, padded int) (*Step, error) {
 	step := &s.step
 	if step.open {
@@ -42,14 +44,23 @@ func (s *Store) Gather(lanes []Lane, padded int) (*Step, error) {
 	if err := s.memory.Gather(s.plan(s.in)); err != nil {
 		return nil, err
 	}
+	if err := s.varying.gather(lanes, padded); err != nil {
+		return nil, err
+	}
+	step.Varying = s.varying.io
 	step.open = true
 	return step, nil
 }
 
 // Commit keeps the outputs of a run that succeeded: they become the states of
-// the lanes' sequences. Sequences that end are forgotten. If it fails, none of
-// the lanes' sequences has a state any more.
+// the lanes' sequences. Sequences that end are forgotten. If a varying state has
+// grown too large or finds no memory, the step is aborted; if storing fails
+// otherwise, none of the lanes' sequences has a state any more.
 func (s *Store) Commit(step *Step, now time.Duration) error {
+	if err := s.varying.prepare(step.lanes, step.padded); err != nil {
+		s.Abort(step, now)
+		return err
+	}
 	step.open = false
 	for i, l := range step.lanes {
 		step.rows[i] = NoRow
@@ -57,7 +68,11 @@ func (s *Store) Commit(step *Step, now time.Duration) error {
 			step.rows[i] = l.Sequence.row
 		}
 	}
-	if err := s.memory.Scatter(s.plan(s.out)); err != nil {
+	err := s.memory.Scatter(s.plan(s.out))
+	if err == nil {
+		err = s.varying.keep(step.lanes, step.padded)
+	}
+	if err != nil {
 		for _, l := range step.lanes {
 			if l.Sequence != nil {
 				s.lose(l.Sequence, Damaged, now)

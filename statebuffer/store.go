@@ -28,9 +28,10 @@ func (s *State) StoredBytes() int64 {
 // Store keeps the states of an instance's sequences. One goroutine uses it.
 type Store struct {
 	table
-	memory Memory
-	states []State
-	sizing Sizing
+	varying varyingStore
+	memory  Memory
+	states  []State
+	sizing  Sizing
 	// chunks[state][chunk] holds that state's rows.
 	chunks   [][]Block
 	initial  []Block
@@ -47,8 +48,10 @@ type Store struct {
 type Options struct {
 	Memory Memory
 	States []State
-	Sizing Sizing
-	Limits Limits
+	// Varying are the states that no row can hold.
+	Varying []Varying
+	Sizing  Sizing
+	Limits  Limits
 	// MaxLanes is the largest batch.
 	MaxLanes int
 }
@@ -65,6 +68,8 @@ func NewStore(o Options) (*Store, error) {
 	}
 	s.transfers = make([]Transfer, len(o.States))
 	s.step.rows = make([]Row, 0, o.MaxLanes)
+	s.varying = varyingStore{memory: o.Memory, states: o.Varying}
+	s.release = s.varying.release
 	if err := s.allocate(); err != nil {
 		s.Close()
 		return nil, err
@@ -93,6 +98,9 @@ func (s *Store) allocate() error {
 		if err := s.writeInitial(i); err != nil {
 			return err
 		}
+	}
+	if err := s.varying.allocate(); err != nil {
+		return err
 	}
 	return s.grow(s.sizing.Initial)
 }
@@ -153,6 +161,10 @@ func (s *Store) shrink() {
 
 // Close frees all memory. The store must not be used afterwards.
 func (s *Store) Close() {
+	for q := s.live.first; q != nil; q = q.next {
+		s.varying.release(q)
+	}
+	s.varying.close()
 	for _, blocks := range append(s.chunks, s.initial, s.in, s.out) {
 		for _, b := range blocks {
 			s.memory.Free(b)
@@ -182,6 +194,13 @@ func (s *Store) Begin(k Key, now time.Duration) (*Sequence, error) { return s.be
 // *LostError.
 func (s *Store) Continue(k Key, now time.Duration) (*Sequence, error) { return s.proceed(k, now) }
 
+// Refuse is a START that cannot be served, for a reason of the caller's.
+func (s *Store) Refuse(k Key, now time.Duration) { s.refuse(k, now) }
+
+// Alike tells whether two sequences can share a run: their varying states have
+// equal shapes. A nil sequence is one that starts.
+func (s *Store) Alike(a, b *Sequence) bool { return s.varying.alike(a, b) }
+
 // End forgets a sequence, and nothing else if there is none.
 func (s *Store) End(k Key) {
 	if q := s.find(k); q != nil && q.fate == Alive {
@@ -195,13 +214,13 @@ func (s *Store) ExpireIdle(now time.Duration) int { return s.expire(now, 2*s.lim
 // Usage is what a store holds at a moment.
 type Usage struct {
 	Live, Free, Rows, Total, Chunks int
-	Bytes                           int64 // of the chunks
+	Bytes                           int64 // of the chunks and of varying states
 }
 
 // Usage tells what the store holds now.
 func (s *Store) Usage() Usage {
 	u := Usage{Live: s.live.len, Free: s.rows.free, Rows: s.live.len + s.rows.free, Total: s.total, Chunks: len(s.rows.chunks)}
-	u.Bytes = int64(u.Rows) * s.RowBytes()
+	u.Bytes = int64(u.Rows)*s.RowBytes() + s.varying.bytes
 	return u
 }
 

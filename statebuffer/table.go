@@ -84,6 +84,8 @@ type table struct {
 	total      int // rows with all chunks allocated, for messages
 	generation uint64
 	counters   Counters
+	// release gives back what a sequence holds besides its row.
+	release func(*Sequence)
 }
 
 // begin gives the sequence of a START its row.
@@ -95,20 +97,15 @@ func (t *table) begin(k Key, now time.Duration) (*Sequence, error) {
 		t.counters.Restarted++
 		return q, nil
 	}
+	q = t.recall(q, k)
 	row, ok := t.rows.take()
 	if !ok && t.makeRoom(now) {
 		row, ok = t.rows.take()
 	}
 	if !ok {
 		t.counters.RejectedFull++
-		t.bury(q, k, Refused, now)
+		t.remember(q, Refused, now)
 		return nil, &FullError{Live: t.live.len, Total: t.total}
-	}
-	if q == nil {
-		q = &Sequence{}
-		t.add(q, k)
-	} else {
-		t.lost.remove(q)
 	}
 	q.fate, q.row, q.lastUse = Alive, row, now
 	t.renew(q)
@@ -117,10 +114,21 @@ func (t *table) begin(k Key, now time.Duration) (*Sequence, error) {
 	return q, nil
 }
 
+// unburied is a sequence in no list: what is remembered of the key, or a new one.
+func (t *table) unburied(q *Sequence, k Key) *Sequence {
+	if q == nil {
+		q = &Sequence{}
+		t.add(q, k)
+		return q
+	}
+	t.lost.remove(q)
+	return q
+}
+
 // renew makes the next step of q its first.
 func (t *table) renew(q *Sequence) {
 	t.generation++
-	q.generation, q.fresh, q.steps = t.generation, true, 0
+	q.generation, q.fresh, q.steps, q.totals = t.generation, true, 0, q.totals[:0]
 }
 
 // proceed finds the sequence of a request without START.
@@ -147,6 +155,7 @@ func (t *table) touch(q *Sequence, now time.Duration) {
 func (t *table) finish(q *Sequence) {
 	t.live.remove(q)
 	t.rows.put(q.row)
+	t.release(q)
 	t.drop(q.key)
 	t.counters.Ended++
 }
@@ -155,6 +164,7 @@ func (t *table) finish(q *Sequence) {
 func (t *table) lose(q *Sequence, why Fate, now time.Duration) {
 	t.live.remove(q)
 	t.rows.put(q.row)
+	t.release(q)
 	switch why {
 	case Expired:
 		t.counters.Expired++
@@ -166,18 +176,8 @@ func (t *table) lose(q *Sequence, why Fate, now time.Duration) {
 	t.remember(q, why, now)
 }
 
-// bury remembers a sequence that never came to live; q may be what is already
-// remembered of it.
-func (t *table) bury(q *Sequence, k Key, why Fate, now time.Duration) {
-	if q == nil {
-		q = &Sequence{}
-		t.add(q, k)
-	} else {
-		t.lost.remove(q)
-	}
-	t.remember(q, why, now)
-}
-
+// remember keeps a sequence that has no row any more, or never had one, for
+// messages.
 func (t *table) remember(q *Sequence, why Fate, now time.Duration) {
 	q.fate, q.row, q.lastUse = why, NoRow, now
 	t.lost.push(q)
@@ -198,6 +198,29 @@ func (t *table) expire(now, limit time.Duration) (n int) {
 		n++
 	}
 	return n
+}
+
+// refuse takes whatever a sequence has, because its START cannot be served.
+func (t *table) refuse(k Key, now time.Duration) {
+	q := t.find(k)
+	if q != nil && q.fate == Alive {
+		t.lose(q, StartFailed, now)
+		return
+	}
+	t.counters.StartFailures++
+	t.remember(t.recall(q, k), StartFailed, now)
+}
+
+// recall is what is remembered of a sequence that is not live, or a new one. It
+// is in no list then: while others get lost, it cannot be forgotten for them.
+func (t *table) recall(q *Sequence, k Key) *Sequence {
+	if q == nil {
+		q = &Sequence{}
+		t.add(q, k)
+		return q
+	}
+	t.lost.remove(q)
+	return q
 }
 
 // makeRoom frees at least one row if the limits allow it. A sequence in use at

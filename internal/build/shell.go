@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -20,7 +22,7 @@ type shell struct {
 
 // with returns a shell whose commands also get the given variables, "NAME=value".
 func (s shell) with(env ...string) shell {
-	s.env = append(s.env[:len(s.env):len(s.env)], env...)
+	s.env = slices.Concat(s.env, env)
 	return s
 }
 
@@ -48,28 +50,31 @@ func (s shell) command(name string, args []string) *exec.Cmd {
 	return cmd
 }
 
-// show prints a command as it could be typed in the root of the repository.
+// show prints a command, its paths relative to the root of the repository.
 func (s shell) show(name string, args []string) {
-	words := append(s.env[:len(s.env):len(s.env)], name)
-	for _, word := range append(words, args...) {
+	fmt.Print("+")
+	for _, word := range slices.Concat(s.env, []string{name}, args) {
 		word = strings.ReplaceAll(word, s.dir+"/", "")
-		if strings.ContainsAny(word, " '\"") {
-			word = fmt.Sprintf("%q", word)
+		if word == "" || strings.ContainsAny(word, " '\"") {
+			word = strconv.Quote(word)
 		}
-		words = append(words, word)
+		fmt.Print(" ", word)
 	}
-	fmt.Println("+", strings.Join(words[len(s.env)+1:], " "))
+	fmt.Println()
 }
 
-// explain says in an error which command failed, and how.
+// explain says in an error which command failed, and how; with what it printed
+// as errors, if that was not shown.
 func explain(name string, err error) error {
 	var exit *exec.ExitError
 	switch {
 	case err == nil:
 		return nil
-	case errors.As(err, &exit):
-		return fmt.Errorf("%s failed: %v", name, exit)
-	default:
+	case !errors.As(err, &exit):
 		return fmt.Errorf("%s cannot be run: %w", name, err)
+	case len(exit.Stderr) > 0:
+		return fmt.Errorf("%s failed: %v\n%s", name, exit, exit.Stderr)
+	default:
+		return fmt.Errorf("%s failed: %v", name, exit)
 	}
 }

@@ -1,112 +1,117 @@
 package build
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
-	"time"
+	"syscall"
 )
 
-// Tree is the repository and what is made in it.
-type Tree struct {
-	root string
+// A tree is the repository and what is built in it. Its shell runs in the root.
+type tree struct {
+	shell
 }
 
-// NewTree is the repository at root, an absolute path.
-func NewTree(root string) *Tree { return &Tree{root: root} }
-
-func (t *Tree) path(elements ...string) string {
-	return filepath.Join(append([]string{t.root}, elements...)...)
+func newTree(ctx context.Context, root string) *tree {
+	return &tree{shell{ctx: ctx, dir: root}}
 }
 
-// Serve runs tritonserver on the example models.
-func (t *Tree) Serve(args []string) error {
-	if err := t.Build(); err != nil {
-		return err
-	}
-	return t.command(t.python(), append([]string{"scripts/tritonserver.py"}, args...)...).run()
+// path returns the absolute path of something in the repository.
+func (t *tree) path(elements ...string) string {
+	return filepath.Join(append([]string{t.dir}, elements...)...)
 }
 
-// Bench measures.
-func (t *Tree) Bench(args []string) error {
-	if err := t.Build(); err != nil {
-		return err
-	}
-	return t.command(t.python(), append([]string{"scripts/bench.py"}, args...)...).run()
+func (t *tree) cook(r recipe) error {
+	return r.cook(t.path("build", "stamps"))
 }
 
-// Clean removes all that was made.
-func (t *Tree) Clean() error { return os.RemoveAll(t.path("build")) }
-
-// command is a program to run in the repository's folder.
-type command struct {
-	*exec.Cmd
-	shown string
-}
-
-func (t *Tree) command(name string, args ...string) *command {
-	c := &command{Cmd: exec.Command(name, args...)}
-	c.Dir, c.Stdout, c.Stderr = t.root, os.Stdout, os.Stderr
-	c.shown = strings.ReplaceAll(strings.Join(append([]string{name}, args...), " "), t.root+string(filepath.Separator), "")
-	return c
-}
-
-// env adds variables to the program's environment.
-func (c *command) env(pairs ...string) *command {
-	c.Env = append(c.Environ(), pairs...)
-	c.shown = strings.Join(pairs, " ") + " " + c.shown
-	return c
-}
-
-// in sets the folder to run in.
-func (c *command) in(dir string) *command {
-	c.Dir = dir
-	return c
-}
-
-func (c *command) run() error {
-	fmt.Println("+", c.shown)
-	err := c.Run()
-	var exit *exec.ExitError
-	switch {
-	case errors.Is(err, exec.ErrNotFound):
-		return fmt.Errorf("%s is not installed: install it and try again (needed are Go, gcc and Python 3.11 or later with its venv module)", c.Args[0])
-	case errors.As(err, &exit):
-		return fmt.Errorf("%s: %w", c.shown, err)
-	}
-	return err
-}
-
-// newer tells whether target exists and is newer than every file of the sources,
-// which are files or folders.
-func newer(target string, sources ...string) bool {
-	made, err := os.Stat(target)
+// one returns the only file that matches the pattern, which is relative to the
+// root.
+func (t *tree) one(pattern string) (string, error) {
+	found, err := filepath.Glob(t.path(pattern))
 	if err != nil {
-		return false
+		return "", err
 	}
-	for _, source := range sources {
-		latest, err := latestChange(source)
-		if err != nil || latest.After(made.ModTime()) {
-			return false
-		}
+	if len(found) != 1 {
+		return "", fmt.Errorf("%d files match %s: want one; run go run build.go clean and build again", len(found), pattern)
 	}
-	return true
+	return found[0], nil
 }
 
-func latestChange(source string) (latest time.Time, err error) {
-	err = filepath.WalkDir(source, func(_ string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
+// build makes everything that users need, each part only when it must.
+func (t *tree) build() error {
+	if err := t.alone(t.compiler, t.environment, t.models, t.library); err != nil {
+		return err
+	}
+	fmt.Println("built", filepath.Join("build", "install", "backends", "stateful"))
+	return nil
+}
+
+// buildForTests also makes what only tests use.
+func (t *tree) buildForTests() error {
+	if err := t.build(); err != nil {
+		return err
+	}
+	return t.alone(t.faultyLibrary)
+}
+
+// alone makes the parts one after the other while no other process builds in
+// this tree. The lock goes with the process, however it ends.
+func (t *tree) alone(parts ...func() error) error {
+	if err := os.MkdirAll(t.path("build"), 0o755); err != nil {
+		return err
+	}
+	lock, err := os.Create(t.path("build", "lock"))
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		fmt.Println("waiting for another build in this folder")
+		err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX)
+	}
+	if err != nil {
+		return fmt.Errorf("lock %s: %w", lock.Name(), err)
+	}
+	for _, part := range parts {
+		if err := part(); err != nil {
 			return err
 		}
-		info, err := d.Info()
-		if err == nil && info.ModTime().After(latest) {
-			latest = info.ModTime()
-		}
+	}
+	return nil
+}
+
+// serve runs tritonserver on the example models until it is interrupted.
+func (t *tree) serve(args []string) error {
+	return t.script("tritonserver.py", args)
+}
+
+// bench measures the built library.
+func (t *tree) bench(args []string) error {
+	return t.script("bench.py", args)
+}
+
+// script builds, then runs a script in the Python environment.
+func (t *tree) script(name string, args []string) error {
+	if err := t.build(); err != nil {
 		return err
-	})
-	return latest, err
+	}
+	return t.run(t.python(), append([]string{t.path("scripts", name)}, args...)...)
+}
+
+// clean removes everything that build makes.
+func (t *tree) clean() error {
+	models, err := filepath.Glob(t.path("models", "*", "1"))
+	if err != nil {
+		return err
+	}
+	for _, path := range append(models, t.path("build")) {
+		if err := os.RemoveAll(path); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -26,6 +26,16 @@ TRITONSERVER_Error *host_initialize(TRITONBACKEND_Backend *backend) {
   return CALL_ENTRY(TRITONBACKEND_Initialize, backend);
 }
 
+TRITONSERVER_Error *host_initialize_through(const char *library, TRITONBACKEND_Backend *backend) {
+  void *opened = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+  if (opened == NULL) return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_NOT_FOUND, dlerror());
+  __typeof__(&TRITONBACKEND_Initialize) call =
+      (__typeof__(call))dlsym(opened, "TRITONBACKEND_Initialize");
+  TRITONSERVER_Error *error = call(backend);
+  dlclose(opened);
+  return error;
+}
+
 TRITONSERVER_Error *host_finalize(TRITONBACKEND_Backend *backend) {
   return CALL_ENTRY(TRITONBACKEND_Finalize, backend);
 }

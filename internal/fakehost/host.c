@@ -53,7 +53,7 @@ static unsigned violations;
 static char last_violation[256];
 static char last_log[1024];
 static int last_log_level = -1;
-static atomic_int verbose;
+static atomic_bool verbose;
 
 void host_violation(const char *what) {
   pthread_mutex_lock(&lock);
@@ -66,7 +66,7 @@ unsigned host_violations(void) { return violations; }
 
 const char *host_last_violation(void) { return last_violation; }
 
-void host_set_log_level(int on) { verbose = on; }
+void host_set_verbose(bool on) { verbose = on; }
 
 const char *host_last_log(void) { return last_log; }
 
@@ -75,7 +75,7 @@ int host_last_log_level(void) { return last_log_level; }
 void host_reset(void) {
   for (host_counter *c = counters; c != NULL; c = c->next) c->calls = 0;
   host_fail_at(0);
-  host_set_log_level(0);
+  host_set_verbose(false);
   violations = 0;
   last_violation[0] = last_log[0] = 0;
   last_log_level = -1;

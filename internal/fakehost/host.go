@@ -46,13 +46,7 @@ func Violations() (count int, last string) {
 }
 
 // SetVerbose makes the log want verbose lines too.
-func SetVerbose(on bool) {
-	level := 0
-	if on {
-		level = 1
-	}
-	C.host_set_log_level(C.int(level))
-}
+func SetVerbose(on bool) { C.host_set_verbose(C.bool(on)) }
 
 // LastLog is the last line of the log, "file:line] text", and its level as
 // TRITONSERVER_LogLevel.

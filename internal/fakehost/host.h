@@ -39,7 +39,7 @@ void host_violation(const char *what);
 unsigned host_violations(void);
 const char *host_last_violation(void);
 
-void host_set_log_level(int verbose); // 1: verbose lines are wanted too
+void host_set_verbose(bool on); // verbose lines are wanted too
 const char *host_last_log(void);
 int host_last_log_level(void);
 
@@ -144,6 +144,8 @@ void host_forget_answer(TRITONBACKEND_Request *request);
 // ---- the library's entry points (entry.c) ----
 
 TRITONSERVER_Error *host_initialize(TRITONBACKEND_Backend *backend);
+// host_initialize_through calls the function of a library, as Triton opens it.
+TRITONSERVER_Error *host_initialize_through(const char *library, TRITONBACKEND_Backend *backend);
 TRITONSERVER_Error *host_finalize(TRITONBACKEND_Backend *backend);
 TRITONSERVER_Error *host_get_attribute(TRITONBACKEND_Backend *backend,
                                        TRITONBACKEND_BackendAttribute *attribute);

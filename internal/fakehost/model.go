@@ -24,6 +24,14 @@ func (b Backend) Pointer() unsafe.Pointer { return unsafe.Pointer(b.c) }
 // Initialize is TRITONBACKEND_Initialize.
 func (b Backend) Initialize() error { return take(C.host_initialize(b.c)) }
 
+// InitializeThrough is TRITONBACKEND_Initialize of the library at that path,
+// which is opened as Triton opens a backend.
+func (b Backend) InitializeThrough(library string) error {
+	path := C.CString(library)
+	defer C.free(unsafe.Pointer(path))
+	return take(C.host_initialize_through(path, b.c))
+}
+
 // Finalize is TRITONBACKEND_Finalize.
 func (b Backend) Finalize() error { return take(C.host_finalize(b.c)) }
 

@@ -1,14 +1,11 @@
-package statebuffer
+package tensor
 
 import "math"
 
-// maxHalf is the largest finite FP16 value.
-const maxHalf = 65504
-
-// halfFromFloat rounds to the nearest FP16, ties to even. A finite value beyond
+// Half rounds to the nearest FP16, ties to even. A finite value beyond
 // the range becomes the largest finite one and is reported; infinities and NaN
 // stay what they are.
-func halfFromFloat(f float32) (h uint16, clamped bool) {
+func Half(f float32) (h uint16, clamped bool) {
 	bits := math.Float32bits(f)
 	sign := uint16(bits>>16) & 0x8000
 	exp := int(bits>>23) & 0xff
@@ -45,8 +42,8 @@ func roundUp(frac uint32, shift uint, h uint32) uint32 {
 	return 0
 }
 
-// floatFromHalf widens exactly.
-func floatFromHalf(h uint16) float32 {
+// Widen is the value of an FP16, exactly.
+func Widen(h uint16) float32 {
 	sign := uint32(h&0x8000) << 16
 	exp := uint32(h>>10) & 0x1f
 	frac := uint32(h) & 0x3ff
@@ -59,4 +56,13 @@ func floatFromHalf(h uint16) float32 {
 		f := float32(frac) / (1 << 24)
 		return math.Float32frombits(sign | math.Float32bits(f))
 	}
+}
+
+// BFloat16 rounds to the nearest BF16, ties to even.
+func BFloat16(f float32) uint16 {
+	bits := math.Float32bits(f)
+	if f != f {
+		return uint16(bits>>16) | 0x40
+	}
+	return uint16((bits + 0x7fff + bits>>16&1) >> 16)
 }

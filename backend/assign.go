@@ -1,0 +1,105 @@
+package backend
+
+import (
+	"fmt"
+	"strings"
+)
+
+// assignment is one "name = value" of a parameter that says something of
+// several tensors. A * in the name stands for any text.
+type assignment struct {
+	name, value string
+	used        bool
+}
+
+// parseAssignments splits "name = value; name = value"; a line end also parts.
+func parseAssignments(text string) ([]assignment, error) {
+	var all []assignment
+	for part := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == ';' || r == '\n' }) {
+		if strings.TrimSpace(part) == "" {
+			continue
+		}
+		name, value, ok := strings.Cut(part, "=")
+		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
+		if !ok || name == "" || value == "" {
+			return nil, fmt.Errorf("%q is not of the form NAME = VALUE", strings.TrimSpace(part))
+		}
+		all = append(all, assignment{name: name, value: value})
+	}
+	return all, nil
+}
+
+// lookup finds the value for a tensor: that of its own name, or else that of the
+// first pattern that matches.
+func lookup(all []assignment, name string) (value string, ok bool) {
+	found := -1
+	for i := range all {
+		if all[i].name == name {
+			found = i
+			break
+		}
+		if _, match := matchPattern(all[i].name, name); match && found < 0 {
+			found = i
+		}
+	}
+	if found < 0 {
+		return "", false
+	}
+	all[found].used = true
+	return all[found].value, true
+}
+
+// unused lists the names that lookup never gave a value for.
+func unused(all []assignment) (names []string) {
+	for i := range all {
+		if !all[i].used {
+			names = append(names, all[i].name)
+		}
+	}
+	return names
+}
+
+// wildcards are the ways to write "any text" in a pattern.
+var wildcards = strings.NewReplacer("{i}", "*")
+
+// isPattern tells whether a name holds a wildcard.
+func isPattern(name string) bool { return strings.Contains(wildcards.Replace(name), "*") }
+
+// matchPattern tells whether name is pattern with a text in place of each *, and
+// which texts. The shortest possible texts are taken first.
+func matchPattern(pattern, name string) (texts []string, ok bool) {
+	parts := strings.Split(wildcards.Replace(pattern), "*")
+	if len(parts) == 1 {
+		return nil, pattern == name
+	}
+	rest, ok := strings.CutPrefix(name, parts[0])
+	if !ok {
+		return nil, false
+	}
+	for i, part := range parts[1:] {
+		if i == len(parts)-2 { // the last part ends the name
+			text, ok := strings.CutSuffix(rest, part)
+			return append(texts, text), ok
+		}
+		at := strings.Index(rest, part)
+		if at < 0 {
+			return nil, false
+		}
+		texts = append(texts, rest[:at])
+		rest = rest[at+len(part):]
+	}
+	return texts, true
+}
+
+// fillPattern puts texts in place of the wildcards.
+func fillPattern(pattern string, texts []string) string {
+	parts := strings.Split(wildcards.Replace(pattern), "*")
+	var b strings.Builder
+	for i, part := range parts {
+		b.WriteString(part)
+		if i < len(parts)-1 && i < len(texts) {
+			b.WriteString(texts[i])
+		}
+	}
+	return b.String()
+}

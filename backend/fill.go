@@ -1,0 +1,332 @@
+package backend
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"tritonstateful/internal/tensor"
+	"tritonstateful/statebuffer"
+)
+
+// fillKind is what the backend fills an input of the model with.
+type fillKind uint8
+
+const (
+	fillStart    fillKind = iota // whether the sequence starts
+	fillEnd                      // whether it ends
+	fillReady                    // whether the lane is in use
+	fillID                       // the correlation ID
+	fillConstant                 // the same value always
+	fillSteps                    // steps of the sequence before this one
+	fillBefore                   // summed lengths of an input before this step
+	fillAfter                    // the same with this step
+)
+
+var fillNames = map[fillKind]string{
+	fillStart: "start", fillEnd: "end", fillReady: "ready", fillID: "correlation ID",
+	fillConstant: "constant", fillSteps: "steps", fillBefore: "length before", fillAfter: "length after",
+}
+
+// fillWire is a model input that the backend fills by itself.
+type fillWire struct {
+	kind  fillKind
+	name  string
+	at    int
+	axis  int
+	dims  tensor.Shape // one element for each lane, except for a constant
+	dtype tensor.DType
+	// value holds the bytes of a lane for false and true; a constant has one.
+	value [2][]byte
+	// source counts in wiring.lengths.
+	source int
+	statebuffer.Layout
+}
+
+// lengthSource is an input whose extent at an axis is summed up per sequence.
+type lengthSource struct {
+	input, axis int // position in wiring.inputs, axis of the model's tensor
+	name        string
+}
+
+// fills wires the controls, the constants and the derived inputs. Controls that
+// the model has no input for are Triton's business only.
+func (w *wirer) fills() {
+	if w.config.Sequence != nil {
+		for i := range w.config.Sequence.ControlInputs {
+			c := &w.config.Sequence.ControlInputs[i]
+			at := tensorName(c.Name, w.sig.Inputs)
+			for j := range c.Controls {
+				if at >= 0 && w.claim(w.takenIn, at, c.Name, "the control "+c.Controls[j].Kind) {
+					w.control(c.Name, &c.Controls[j], at)
+				}
+			}
+		}
+	}
+	for _, a := range w.params.Constants {
+		w.filled("constant_inputs", a, w.constant)
+	}
+	for _, a := range w.params.Derived {
+		w.filled("derived_inputs", a, w.derived)
+	}
+}
+
+// filled wires one assignment of a parameter.
+func (w *wirer) filled(parameter string, a assignment, fill func(*fillWire, *TensorInfo, string) error) {
+	at := exactName(a.name, w.sig.Inputs)
+	if at < 0 {
+		w.fault("parameter %s: %q is not an input of the model: its inputs are %s", parameter, a.name, names(w.sig.Inputs))
+		return
+	}
+	if !w.claim(w.takenIn, at, a.name, "given by "+parameter) {
+		return
+	}
+	info := &w.sig.Inputs[at]
+	f := fillWire{name: a.name, at: at, dtype: info.DType}
+	if err := fill(&f, info, a.value); err != nil {
+		w.fault("parameter %s: input %q: %w", parameter, a.name, err)
+		return
+	}
+	w.wiring.fills = append(w.wiring.fills, f)
+}
+
+// constant is VALUE, repeated for every element. Dynamic axes that are not the
+// batch get the extent 1.
+func (w *wirer) constant(f *fillWire, info *TensorInfo, text string) (err error) {
+	f.kind = fillConstant
+	if f.axis, _, err = w.tensorAxis(info); err != nil {
+		return err
+	}
+	f.dims = info.Dims.Clone()
+	for i, d := range f.dims {
+		if d < 0 {
+			f.dims[i] = 1
+		}
+	}
+	element, err := parseElement(text, f.dtype)
+	if err != nil {
+		return err
+	}
+	if f.Layout, err = layoutOf(f.dims, f.axis, f.dtype); err != nil {
+		return err
+	}
+	f.value[0] = slices.Repeat(element, int(f.RowBytes())/len(element))
+	return nil
+}
+
+// derived is steps, length_before(INPUT) or length_after(INPUT); the input may be
+// followed by a colon and an axis.
+func (w *wirer) derived(f *fillWire, info *TensorInfo, text string) error {
+	if w.config.Sequence == nil {
+		return fmt.Errorf("it is counted for each sequence: sequence_batching is missing")
+	}
+	if err := w.perLane(f, info); err != nil {
+		return err
+	}
+	if _, err := parseElement("0", f.dtype); err != nil || f.dtype == tensor.Bool {
+		return fmt.Errorf("it is of type %v: want a number", f.dtype)
+	}
+	function, argument, call := strings.Cut(text, "(")
+	switch {
+	case text == "steps":
+		f.kind = fillSteps
+		return nil
+	case function == "length_before" && call:
+		f.kind = fillBefore
+	case function == "length_after" && call:
+		f.kind = fillAfter
+	default:
+		return fmt.Errorf("%q: want steps, length_before(INPUT) or length_after(INPUT)", text)
+	}
+	argument, ok := strings.CutSuffix(strings.TrimSpace(argument), ")")
+	if !ok {
+		return fmt.Errorf("%q has no closing parenthesis", text)
+	}
+	name, axisText, hasAxis := strings.Cut(argument, ":")
+	source := lengthSource{name: strings.TrimSpace(name), axis: noAxis}
+	if hasAxis {
+		axis, err := strconv.Atoi(strings.TrimSpace(axisText))
+		if err != nil || axis < 0 {
+			return fmt.Errorf("%q: want an axis counted from 0 behind the colon", text)
+		}
+		source.axis = axis
+	}
+	f.source = slices.Index(w.wiring.lengths, source)
+	if f.source < 0 {
+		f.source = len(w.wiring.lengths)
+		w.wiring.lengths = append(w.wiring.lengths, source)
+	}
+	return nil
+}
+
+// resolveLengths finds the inputs that lengths are taken from, once all are wired.
+func (w *wirer) resolveLengths() {
+	for i := range w.wiring.lengths {
+		l := &w.wiring.lengths[i]
+		l.input = slices.IndexFunc(w.wiring.inputs, func(p port) bool { return p.Name == l.name })
+		if l.input < 0 {
+			w.fault("parameter derived_inputs: %q is not an input of the configuration", l.name)
+			continue
+		}
+		p := &w.wiring.inputs[l.input]
+		if l.axis == noAxis {
+			l.axis = slices.IndexFunc(p.dims, func(d int64) bool { return d < 0 })
+		}
+		if l.axis == noAxis || l.axis >= len(p.dims) || l.axis == p.axis {
+			w.fault("parameter derived_inputs: say which axis of input %q %v is its length, for example length_before(%s:1)", l.name, p.dims, l.name)
+		}
+	}
+}
+
+func (w *wirer) control(name string, c *Control, at int) {
+	info := &w.sig.Inputs[at]
+	f := fillWire{name: name, at: at, dtype: info.DType}
+	if err := w.perLane(&f, info); err != nil {
+		w.fault("control input %q: %w", name, err)
+		return
+	}
+	if err := controlValues(&f, c); err != nil {
+		w.fault("control input %q (%s): %w", name, c.Kind, err)
+		return
+	}
+	w.wiring.fills = append(w.wiring.fills, f)
+}
+
+// perLane checks that a tensor has one element for each lane.
+func (w *wirer) perLane(f *fillWire, info *TensorInfo) (err error) {
+	if f.axis, _, err = w.tensorAxis(info); err != nil {
+		return err
+	}
+	f.dims = info.Dims.Clone()
+	for i, d := range f.dims {
+		if i != f.axis && d > 1 {
+			return fmt.Errorf("its shape in the model is %v: want one element for each request, such as [-1] or [-1,1]", info.Dims)
+		}
+		f.dims[i] = 1
+	}
+	if f.axis == noAxis {
+		w.unbatched(info.Name)
+	}
+	f.Layout = statebuffer.Layout{Runs: 1, RunBytes: int64(info.DType.Size())}
+	return nil
+}
+
+var controlKinds = map[string]fillKind{ControlStart: fillStart, ControlEnd: fillEnd, ControlReady: fillReady, ControlCorrID: fillID}
+
+// controlValues are the bytes that stand for false and true. The model's type
+// rules: a model made for NVIDIA's backend has a BOOL input where its
+// configuration says int32_false_true.
+func controlValues(f *fillWire, c *Control) error {
+	kind, ok := controlKinds[c.Kind]
+	if !ok {
+		return fmt.Errorf("the kind is unknown")
+	}
+	f.kind = kind
+	if kind == fillID {
+		switch f.dtype {
+		case tensor.Uint64, tensor.Int64, tensor.Uint32, tensor.Int32, tensor.Bytes:
+			return nil
+		}
+		return fmt.Errorf("the model's input is %v: want UINT64, INT64, UINT32, INT32 or STRING", f.dtype)
+	}
+	for i := range f.value {
+		switch {
+		case f.dtype == tensor.Bool && len(c.BoolFalseTrue) == 2 && !c.BoolFalseTrue[i]:
+			f.value[i] = []byte{0}
+		case f.dtype == tensor.Bool && len(c.BoolFalseTrue) == 2:
+			f.value[i] = []byte{1}
+		case f.dtype == tensor.Bool:
+			f.value[i] = []byte{byte(i)}
+		case f.dtype == tensor.Int32 && len(c.Int32FalseTrue) == 2:
+			f.value[i] = binary.NativeEndian.AppendUint32(nil, uint32(c.Int32FalseTrue[i]))
+		case f.dtype == tensor.FP32 && len(c.FP32FalseTrue) == 2:
+			f.value[i] = binary.NativeEndian.AppendUint32(nil, math.Float32bits(c.FP32FalseTrue[i]))
+		default:
+			return fmt.Errorf("the model's input is %v: want BOOL, or INT32 with int32_false_true, or FP32 with fp32_false_true", f.dtype)
+		}
+	}
+	return nil
+}
+
+// fill writes the values of all lanes. Padding lanes are starts.
+func (f *fillWire) fill(to []byte, x *execution) {
+	if f.kind == fillConstant {
+		if f.axis == noAxis {
+			copy(to, f.value[0])
+			return
+		}
+		for lane := range x.stage.lanes {
+			putLane(to, f.Layout, x.stage.lanes, lane, f.value[0])
+		}
+		return
+	}
+	for lane := range x.stage.lanes {
+		var r *Request
+		var q *statebuffer.Sequence
+		if lane < len(x.lanes) {
+			r, q = &x.requests[x.rows[x.laneRow[lane]]], x.lanes[lane].Sequence
+		}
+		f.put(to[lane*int(f.RunBytes):], x, r, q)
+	}
+}
+
+// put writes the value of one lane; r is nil for padding, q for no sequence.
+func (f *fillWire) put(to []byte, x *execution, r *Request, q *statebuffer.Sequence) {
+	on := false
+	switch f.kind {
+	case fillStart:
+		on = r == nil || q == nil || r.Start
+	case fillEnd:
+		on = r != nil && r.End
+	case fillReady:
+		on = r != nil
+	case fillID:
+		if r != nil {
+			putInt(to, f.dtype, r.Sequence.Number)
+		} else {
+			putInt(to, f.dtype, 0)
+		}
+		return
+	default:
+		putInt(to, f.dtype, f.count(x, q))
+		return
+	}
+	copy(to, f.value[index(on)])
+}
+
+// count is the derived value of a lane.
+func (f *fillWire) count(x *execution, q *statebuffer.Sequence) (n uint64) {
+	if f.kind == fillAfter {
+		n = x.stage.length(x.in.wiring, f.source)
+	}
+	switch {
+	case q == nil:
+		return n
+	case f.kind == fillSteps:
+		return q.Steps()
+	default:
+		return n + q.Total(f.source)
+	}
+}
+
+// putInt writes a number as an element of a type.
+func putInt(to []byte, dtype tensor.DType, n uint64) {
+	switch dtype {
+	case tensor.FP16, tensor.FP32, tensor.FP64, tensor.BF16:
+		copy(to, floatElement(float64(n), dtype))
+	default:
+		var buffer [8]byte
+		binary.LittleEndian.PutUint64(buffer[:], n)
+		copy(to[:dtype.Size()], buffer[:])
+	}
+}
+
+func index(on bool) int {
+	if on {
+		return 1
+	}
+	return 0
+}

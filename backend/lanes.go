@@ -1,0 +1,127 @@
+package backend
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+
+	"tritonstateful/internal/tensor"
+	"tritonstateful/statebuffer"
+)
+
+// putLane copies one lane, given as a row, into a batched tensor.
+func putLane(to []byte, l statebuffer.Layout, lanes, lane int, row []byte) {
+	stride, at := int64(lanes)*l.RunBytes, int64(lane)*l.RunBytes
+	if l.Runs == 1 {
+		copy(to[at:at+l.RunBytes], row)
+		return
+	}
+	for x := range l.Runs {
+		copy(to[at+x*stride:][:l.RunBytes], row[x*l.RunBytes:])
+	}
+}
+
+// clearLane zeroes one lane.
+func clearLane(to []byte, l statebuffer.Layout, lanes, lane int) {
+	stride, at := int64(lanes)*l.RunBytes, int64(lane)*l.RunBytes
+	for x := range l.Runs {
+		clear(to[at+x*stride:][:l.RunBytes])
+	}
+}
+
+// stringOffsets finds where each lane begins in a tensor of strings whose batch
+// is outermost, and where the last one ends. Each string is preceded by its
+// length.
+func stringOffsets(data []byte, lane tensor.Shape, lanes int) ([]int64, error) {
+	elements, err := lane.Elements()
+	if err != nil {
+		return nil, err
+	}
+	offsets := make([]int64, 1, lanes+1)
+	at := int64(0)
+	for range lanes {
+		for range elements {
+			if int64(len(data))-at < 4 {
+				return nil, fmt.Errorf("a tensor of strings ends within a length")
+			}
+			at += 4 + int64(binary.NativeEndian.Uint32(data[at:]))
+			if at > int64(len(data)) {
+				return nil, fmt.Errorf("a tensor of strings ends within a string")
+			}
+		}
+		offsets = append(offsets, at)
+	}
+	return offsets, nil
+}
+
+// check tells why a request's tensor is not what the port takes, for a request
+// of that many lanes.
+func (p *port) check(input *Input, lanes int64) error {
+	switch {
+	case !input.Present && p.Optional:
+		return nil
+	case !input.Present:
+		return Errorf(InvalidArg, "input %q is missing", p.Name)
+	case input.DType != p.DType:
+		return Errorf(InvalidArg, "input %q is of type %v: want %v", p.Name, input.DType, p.DType)
+	case !p.takes(input.Shape, lanes):
+		return Errorf(InvalidArg, "input %q has shape %v: want %v, with %d in front for the requests' rows (a sequence takes one row a request)", p.Name, input.Shape, p.request, lanes)
+	}
+	want := lanes * p.RowBytes()
+	if p.axis == noAxis {
+		want = p.RowBytes()
+	}
+	if p.DType == tensor.Bytes {
+		elements, err := input.Shape.Elements()
+		if err != nil {
+			return Errorf(InvalidArg, "input %q: %w", p.Name, err)
+		}
+		if _, err := stringOffsets(input.Data, tensor.Shape{elements}, 1); err != nil {
+			return Errorf(InvalidArg, "input %q: %w", p.Name, err)
+		}
+		return nil
+	}
+	if p.varies {
+		var err error
+		if want, err = input.Shape.Bytes(p.DType); err != nil {
+			return Errorf(InvalidArg, "input %q: %w", p.Name, err)
+		}
+	}
+	if int64(len(input.Data)) != want {
+		return Errorf(InvalidArg, "input %q has %d bytes: want %d for shape %v of %v", p.Name, len(input.Data), want, input.Shape, p.DType)
+	}
+	return nil
+}
+
+// takes tells whether a request of that many lanes may have this shape.
+func (p *port) takes(shape tensor.Shape, lanes int64) bool {
+	if len(shape) != len(p.request) {
+		return false
+	}
+	for i, want := range p.request {
+		if i == 0 && want == 1 && lanes != 1 {
+			want = lanes
+		}
+		if want >= 0 && shape[i] != want {
+			return false
+		}
+	}
+	return true
+}
+
+// joins tells whether two requests can share a run, as far as this input goes:
+// its shape must be the same where it is open, and so must its content where the
+// model takes it once for all lanes.
+func (p *port) joins(a, b *Input) bool {
+	if a.Present != b.Present {
+		return false
+	}
+	if p.axis == noAxis && !bytes.Equal(a.Data, b.Data) {
+		return false
+	}
+	if !p.varies {
+		return true
+	}
+	skip := index(p.leading || len(p.request) > len(p.dims)) // the rows of the request
+	return len(a.Shape) == len(b.Shape) && len(a.Shape) >= skip && a.Shape[skip:].Equal(b.Shape[skip:])
+}

@@ -1,0 +1,164 @@
+package backend
+
+import (
+	"fmt"
+	"strings"
+
+	"tritonstateful/internal/tensor"
+)
+
+// stateSpec describes a state before the model's tensors are looked at: the one
+// form that every way of describing a state is brought to.
+type stateSpec struct {
+	input, output string
+	source        string // where the description comes from, for reports and errors
+	// dtype and dims are what the configuration says, Invalid and nil if it
+	// says nothing. dims are without the batch axis.
+	dtype tensor.DType
+	dims  tensor.Shape
+	// initial is how sequence_batching.state[].initial_state gives the initial value.
+	initial *InitialState
+}
+
+// specs collects the descriptions of all states. state_pairs and
+// sequence_batching.state may both name a state: the pair joins, the other
+// describes. Without any, the model's doc string is asked, and then the names.
+func (w *wirer) specs() []stateSpec {
+	specs := w.pairSpecs(w.params.Pairs, "state_pairs")
+	specs = append(specs, w.configSpecs(specs)...)
+	if len(specs) > 0 || w.params.PairsGiven {
+		return specs
+	}
+	fromDoc, err := PairsFromDescription(w.sig.Description)
+	if err != nil {
+		w.faults = append(w.faults, err)
+		return nil
+	}
+	if specs = w.pairSpecs(fromDoc, "the model's doc string"); len(specs) > 0 {
+		return specs
+	}
+	return w.namedAlike()
+}
+
+// pairSpecs makes specs of pairs; a pair with wildcards stands for every input
+// that it matches.
+func (w *wirer) pairSpecs(pairs []Pair, source string) (specs []stateSpec) {
+	for _, p := range pairs {
+		if !isPattern(p.Input) {
+			specs = append(specs, stateSpec{input: p.Input, output: p.Output, source: source})
+			continue
+		}
+		matches := 0
+		for i := range w.sig.Inputs {
+			name := w.sig.Inputs[i].Name
+			if texts, ok := matchPattern(p.Input, name); ok {
+				matches++
+				specs = append(specs, stateSpec{input: name, output: fillPattern(p.Output, texts), source: source})
+			}
+		}
+		if matches == 0 {
+			w.fault("%s: the pattern %q matches no input of the model: its inputs are %s", source, p.Input, names(w.sig.Inputs))
+		}
+	}
+	return specs
+}
+
+// configSpecs makes specs of sequence_batching.state, except for those that only
+// add to a pair, which it changes in place.
+func (w *wirer) configSpecs(pairs []stateSpec) (specs []stateSpec) {
+	if w.config.Sequence == nil {
+		return nil
+	}
+	const source = "sequence_batching.state"
+	for i := range w.config.Sequence.States {
+		c := &w.config.Sequence.States[i]
+		s := stateSpec{input: c.InputName, output: c.OutputName, source: source, dims: c.Dims}
+		var err error
+		if s.dtype, err = tensor.ParseDType(c.DataType); err != nil {
+			w.fault("%s %q: %w", source, c.InputName, err)
+			continue
+		}
+		if len(c.Initial) > 0 {
+			s.initial = &c.Initial[0]
+			w.sameInitial(c)
+		}
+		if at := specOf(s.input, pairs); at >= 0 {
+			if pairs[at].output != s.output {
+				w.fault("state %q: %s joins it to %q and %s to %q: say it once", s.input, pairs[at].source, pairs[at].output, source, s.output)
+				continue
+			}
+			pairs[at] = s
+			continue
+		}
+		specs = append(specs, s)
+	}
+	return specs
+}
+
+// sameInitial refuses a state with several different initial values: nothing in
+// a request could choose one.
+func (w *wirer) sameInitial(c *StateConfig) {
+	for _, other := range c.Initial[1:] {
+		if !other.equal(&c.Initial[0]) {
+			w.fault("sequence_batching.state %q: initial_state %q and %q differ: a state has one initial value", c.InputName, c.Initial[0].Name, other.Name)
+			return
+		}
+	}
+}
+
+func specOf(input string, specs []stateSpec) int {
+	for i := range specs {
+		if specs[i].input == input {
+			return i
+		}
+	}
+	return -1
+}
+
+// alike are the ways in which models name a state's output after its input. An
+// input that matches the first pattern belongs to the output that the second
+// gives.
+var alike = []Pair{
+	{"*", "new_*"}, {"*", "*_out"}, {"*", "out_*"}, {"*", "next_*"}, {"*", "*_next"}, {"*", "*_new"}, {"*", "*N"}, {"*", "*n"},
+	{"*", "updated_*"}, {"*", "*_updated"}, {"*", "*_output"}, {"*", "output_*"},
+	{"*_in", "*_out"}, {"in_*", "out_*"}, {"*_in_*", "*_out_*"}, {"*_In", "*_Out"}, {"*_In_*", "*_Out_*"}, {"*In", "*Out"},
+	{"*_input", "*_output"}, {"input_*", "output_*"}, {"*i", "*o"},
+	{"past_key_values*", "present*"}, {"past_*", "present_*"}, {"past*", "present*"}, {"prev_*", "next_*"}, {"prev_*", "new_*"}, {"prev_*", "*"},
+	{"old_*", "new_*"}, {"cache_*", "new_cache_*"}, {"*_prev", "*_next"}, {"*_prev", "*"},
+}
+
+// namedAlike pairs inputs and outputs that nothing else claims by their names. A
+// pair must agree in type and rank; an input with two possible outputs is left
+// alone and named, for nothing is guessed.
+func (w *wirer) namedAlike() (specs []stateSpec) {
+	for i := range w.sig.Inputs {
+		in := &w.sig.Inputs[i]
+		if w.takenIn[i] != "" || in.Optional {
+			continue
+		}
+		var outputs []string
+		for _, pattern := range alike {
+			texts, ok := matchPattern(pattern.Input, in.Name)
+			if !ok {
+				continue
+			}
+			out := exactName(fillPattern(pattern.Output, texts), w.sig.Outputs)
+			if out < 0 || in.DType != w.sig.Outputs[out].DType || len(in.Dims) != len(w.sig.Outputs[out].Dims) {
+				continue
+			}
+			if name := w.sig.Outputs[out].Name; !strings.Contains(strings.Join(outputs, "\n")+"\n", name+"\n") {
+				outputs = append(outputs, name)
+			}
+		}
+		switch len(outputs) {
+		case 1:
+			specs = append(specs, stateSpec{input: in.Name, output: outputs[0], source: "the names in the model"})
+		case 0:
+		default:
+			w.fault("input %q could be a state that is written to any of %s: name it in state_pairs", in.Name, strings.Join(outputs, ", "))
+		}
+	}
+	return specs
+}
+
+func (s *stateSpec) String() string { return fmt.Sprintf("state <<<%s, %s>>>", s.input, s.output) }

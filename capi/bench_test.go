@@ -1,0 +1,34 @@
+package main
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tritonstateful/internal/fakehost"
+)
+
+func batchOf(tb testing.TB, size int) []*fakehost.Request {
+	calls := make([]fakehost.Call, size)
+	for i := range calls {
+		calls[i] = echoCall(uint64(i+1), int32(i), 1)
+	}
+	return requests(tb, calls...)
+}
+
+// BenchmarkSeam is what a batch costs beside Triton and the model: the fake
+// host's functions and an echo are in it, too.
+func BenchmarkSeam(b *testing.B) {
+	for _, size := range []int{1, 8, 64} {
+		b.Run(fmt.Sprintf("batch=%d", size), func(b *testing.B) {
+			s := serve(b, newEcho())
+			rs := batchOf(b, size)
+			ns, err := s.instance.ExecuteTimes(b.N, rs...)
+			require.NoError(b, err)
+			b.ReportMetric(float64(ns)/float64(b.N)/float64(size), "ns/request")
+			b.ReportMetric(float64(fakehost.Calls())/float64(b.N)/float64(size), "calls/request")
+			b.ReportAllocs()
+		})
+	}
+}

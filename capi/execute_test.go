@@ -1,0 +1,249 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tritonstateful/backend"
+	"tritonstateful/internal/fakehost"
+	"tritonstateful/internal/tensor"
+	"tritonstateful/statebuffer"
+)
+
+func TestBatchIsAnswered(t *testing.T) {
+	s := serve(t, newEcho())
+	rs := requests(t, echoCall(1, 10, 11), echoCall(2, 20, 21), echoCall(3, 30, 31))
+	require.NoError(t, s.instance.Execute(rs...))
+	settled(t, rs)
+	for i, r := range rs {
+		n := int32(10 * (i + 1))
+		answered(t, r, y(n, n+1), z(7))
+	}
+}
+
+func TestEmptyBatch(t *testing.T) {
+	s := serve(t, newEcho())
+	require.NoError(t, s.instance.Execute())
+}
+
+func TestBatchesGrowAndShrink(t *testing.T) {
+	s := serve(t, newEcho())
+	for _, size := range []int{1, 64, 3, 65, 0, 2} {
+		calls := make([]fakehost.Call, size)
+		for i := range calls {
+			calls[i] = echoCall(uint64(i+1), int32(i), -int32(i))
+		}
+		rs := requests(t, calls...)
+		require.NoError(t, s.instance.Execute(rs...))
+		settled(t, rs)
+		for i, r := range rs {
+			answered(t, r, y(int32(i), -int32(i)), z(7))
+		}
+	}
+}
+
+// read executes one call and returns the request as the model saw it.
+func read(t *testing.T, stringIDs bool, call fakehost.Call) backend.Request {
+	var seen backend.Request
+	in := newEcho()
+	in.stringIDs = stringIDs
+	in.execute = func(b backend.Batch) {
+		seen = b.Requests()[0]
+		seen.Sequence.Text = string([]byte(seen.Sequence.Text)) // borrowed until Finish
+	}
+	s := serve(t, in)
+	rs := requests(t, call)
+	require.NoError(t, s.instance.Execute(rs...))
+	settled(t, rs)
+	return seen
+}
+
+func TestSequenceID(t *testing.T) {
+	number := fakehost.Call{Number: 1 << 63}
+	text := fakehost.Call{Text: "séquence", HasText: true}
+	for _, stringIDs := range []bool{false, true} { // what the client sends counts
+		require.Equal(t, backend.SequenceID{Number: 1 << 63}, read(t, stringIDs, number).Sequence)
+		require.Equal(t, backend.SequenceID{Text: "séquence"}, read(t, stringIDs, text).Sequence)
+		require.True(t, read(t, stringIDs, fakehost.Call{}).Sequence.IsZero())
+		require.True(t, read(t, stringIDs, fakehost.Call{HasText: true}).Sequence.IsZero())
+	}
+}
+
+func TestRequestFlags(t *testing.T) {
+	for flags := range 4 {
+		r := read(t, false, fakehost.Call{Flags: flags})
+		require.Equal(t, flags&fakehost.Start != 0, r.Start)
+		require.Equal(t, flags&fakehost.End != 0, r.End)
+		require.False(t, r.Cancelled)
+	}
+	require.True(t, read(t, false, fakehost.Call{Cancelled: true}).Cancelled)
+}
+
+func TestInputAsItCame(t *testing.T) {
+	var seen []backend.Input
+	in := newEcho()
+	in.execute = func(b backend.Batch) {
+		r := b.Requests()[0]
+		require.NoError(t, r.Err)
+		for _, input := range r.Inputs {
+			input.Shape, input.Data = input.Shape.Clone(), append([]byte{}, input.Data...)
+			seen = append(seen, input)
+		}
+	}
+	s := serve(t, in)
+	odd := fakehost.Input{Name: "X", Type: int(tensor.FP16), Shape: tensor.Shape{1, 0, 3}}
+	require.NoError(t, s.instance.Execute(requests(t, fakehost.Call{Inputs: []fakehost.Input{odd}})...))
+	require.Equal(t, []backend.Input{
+		{Present: true, DType: tensor.FP16, Shape: tensor.Shape{1, 0, 3}, Data: []byte{}},
+		{Data: []byte{}},
+	}, seen)
+}
+
+func TestBuffersAreJoined(t *testing.T) {
+	s := serve(t, newEcho())
+	split := func(a, b int32) fakehost.Call {
+		call := echoCall(1, 0, 0)
+		call.Inputs[0] = x(i32(a)[:1], i32(a)[1:], nil, i32(b))
+		return call
+	}
+	rs := requests(t, split(1, 2), echoCall(2, 3, 4), split(5, 6))
+	require.NoError(t, s.instance.Execute(rs...))
+	answered(t, rs[0], y(1, 2), z(7))
+	answered(t, rs[1], y(3, 4), z(7))
+	answered(t, rs[2], y(5, 6), z(7))
+}
+
+func TestLargeJoinedInputIsGivenBack(t *testing.T) {
+	var size int
+	in := newEcho()
+	in.execute = func(b backend.Batch) { size = len(b.Requests()[0].Inputs[0].Data) }
+	s := serve(t, in)
+	half := make([]byte, 12<<20)
+	for range 2 {
+		rs := requests(t, fakehost.Call{Inputs: []fakehost.Input{x(half, half)}})
+		require.NoError(t, s.instance.Execute(rs...))
+		require.Equal(t, 2*len(half), size)
+	}
+}
+
+func TestUnreadableRequestsAreTheirOwnFault(t *testing.T) {
+	s := serve(t, newEcho())
+	onDevice := echoCall(2, 1, 2)
+	onDevice.Inputs[0].Memory = fakehost.GPU
+	pinned := echoCall(3, 3, 4)
+	pinned.Inputs[0].Memory = fakehost.Pinned
+	missing := echoCall(4, 0, 0)
+	missing.Inputs = missing.Inputs[1:]
+	optional := echoCall(5, 5, 6)
+	optional.Inputs = optional.Inputs[:1]
+	rs := requests(t, echoCall(1, 1, 1), onDevice, pinned, missing, optional)
+	require.NoError(t, s.instance.Execute(rs...))
+	settled(t, rs)
+	answered(t, rs[0], y(1, 1), z(7))
+	refused(t, rs[1], backend.Unsupported, `input "X": its data is in GPU memory`)
+	answered(t, rs[2], y(3, 4), z(7))
+	refused(t, rs[3], backend.InvalidArg, `input "X" is missing`)
+	answered(t, rs[4], y(5, 6), z(0))
+}
+
+func TestUnreadableRequestStillHasItsEnd(t *testing.T) {
+	r := read(t, false, fakehost.Call{Number: 5, Flags: fakehost.End})
+	require.ErrorContains(t, r.Err, `input "X" is missing`)
+	require.True(t, r.End)
+	require.Equal(t, uint64(5), r.Sequence.Number)
+}
+
+func TestOnlyWantedOutputsAreMade(t *testing.T) {
+	s := serve(t, newEcho())
+	only, none := echoCall(1, 1, 2), echoCall(2, 3, 4)
+	only.Outputs = []string{"Z", "UNKNOWN"}
+	none.Outputs = nil
+	rs := requests(t, only, none)
+	require.NoError(t, s.instance.Execute(rs...))
+	answered(t, rs[0], z(7))
+	got, err := rs[1].Answer()
+	require.NoError(t, err)
+	require.Empty(t, got)
+	require.Equal(t, 1, fakehost.CallsOf("TRITONBACKEND_ResponseOutput"))
+}
+
+func TestOutputBufferOnDevice(t *testing.T) {
+	s := serve(t, newEcho())
+	onDevice, pinned := echoCall(1, 1, 2), echoCall(2, 3, 4)
+	onDevice.OutputMemory, pinned.OutputMemory = fakehost.GPU, fakehost.Pinned
+	rs := requests(t, onDevice, pinned)
+	require.NoError(t, s.instance.Execute(rs...))
+	settled(t, rs)
+	refused(t, rs[0], backend.Unsupported, `output "Y": the client's buffer is in GPU memory`)
+	answered(t, rs[1], y(3, 4), z(7))
+}
+
+// TestLanesOfAnyLayout answers from a tensor [2, batch, 2] of which each request
+// has one lane or two.
+func TestLanesOfAnyLayout(t *testing.T) {
+	in := newEcho()
+	in.outputs = in.outputs[:1]
+	batched := i32(
+		0, 1, 10, 11, 20, 21,
+		100, 101, 110, 111, 120, 121,
+	)
+	output := func(lanes int64) []backend.Output {
+		return []backend.Output{{
+			Tensor: batched, Layout: statebuffer.Layout{Runs: 2, RunBytes: 8}, Lanes: 3,
+			Shape: tensor.Shape{2, lanes, 2},
+		}}
+	}
+	in.execute = func(b backend.Batch) {
+		b.Answer(0, output(2), 1, 2)
+		b.Answer(1, output(1), 0, 1)
+	}
+	s := serve(t, in)
+	rs := requests(t, echoCall(1, 0, 0), echoCall(2, 0, 0))
+	require.NoError(t, s.instance.Execute(rs...))
+	settled(t, rs)
+	answered(t, rs[0], fakehost.Output{Name: "Y", Type: int(tensor.Int32), Shape: tensor.Shape{2, 2, 2},
+		Data: i32(10, 11, 20, 21, 110, 111, 120, 121)})
+	answered(t, rs[1], fakehost.Output{Name: "Y", Type: int(tensor.Int32), Shape: tensor.Shape{2, 1, 2},
+		Data: i32(0, 1, 100, 101)})
+}
+
+// TestAnswersInSeveralSends answers rows with different tensors, in one Send and
+// in another.
+func TestAnswersInSeveralSends(t *testing.T) {
+	in := newEcho()
+	in.outputs = in.outputs[:1]
+	output := func(a, b int32) []backend.Output {
+		return []backend.Output{{Tensor: i32(a, b), Layout: statebuffer.Layout{Runs: 1, RunBytes: 8}, Lanes: 1, Shape: pair}}
+	}
+	in.execute = func(b backend.Batch) {
+		b.Answer(2, output(1, 2), 0, 1)
+		b.Answer(0, output(3, 4), 0, 1)
+		b.Send()
+		b.Answer(1, output(5, 6), 0, 1)
+		b.Answer(0, output(8, 8), 0, 1) // has its answer
+		b.Fail(2, backend.Errorf(backend.Internal, "late"))
+		b.Finish(computed)
+		b.Finish(computed) // does nothing
+	}
+	s := serve(t, in)
+	rs := requests(t, echoCall(1, 0, 0), echoCall(2, 0, 0), echoCall(3, 0, 0))
+	require.NoError(t, s.instance.Execute(rs...))
+	settled(t, rs)
+	answered(t, rs[0], y(3, 4))
+	answered(t, rs[1], y(5, 6))
+	answered(t, rs[2], y(1, 2))
+}
+
+func TestEveryCodeReachesTheClient(t *testing.T) {
+	var code backend.Code
+	in := newEcho()
+	in.execute = func(b backend.Batch) { b.Fail(0, backend.Errorf(code, "because %s", "100%s")) }
+	s := serve(t, in)
+	for code = backend.Unknown; code <= backend.Cancelled; code++ {
+		rs := requests(t, echoCall(1, 1, 1))
+		require.NoError(t, s.instance.Execute(rs...))
+		settled(t, rs)
+		refused(t, rs[0], code, "because 100%s")
+	}
+}

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"debug/elf"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tritonstateful/backend"
+	"tritonstateful/internal/fakehost"
+)
+
+var entryPoints = []string{
+	"TRITONBACKEND_Finalize",
+	"TRITONBACKEND_GetBackendAttribute",
+	"TRITONBACKEND_Initialize",
+	"TRITONBACKEND_ModelFinalize",
+	"TRITONBACKEND_ModelInitialize",
+	"TRITONBACKEND_ModelInstanceExecute",
+	"TRITONBACKEND_ModelInstanceFinalize",
+	"TRITONBACKEND_ModelInstanceInitialize",
+}
+
+// libcFamily is all that may be needed at run time: a backend is copied to
+// machines that have nothing else.
+var libcFamily = []string{"libc.so.6", "libdl.so.2", "libpthread.so.0", "libm.so.6", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
+
+// run runs a compiler.
+func run(t *testing.T, command string, arguments ...string) {
+	t.Helper()
+	output, err := exec.Command(command, arguments...).CombinedOutput()
+	require.NoError(t, err, string(output))
+}
+
+// buildLoader makes the library that Triton opens, alone in a folder.
+func buildLoader(t *testing.T) (path string) {
+	path = filepath.Join(t.TempDir(), "libtriton_stateful.so")
+	run(t, "gcc", "-Wall", "-Werror", "-shared", "-fPIC", "-o", path, "loader/loader.c", "-ldl")
+	return path
+}
+
+func TestLibrariesAsTheyAreShipped(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the library")
+	}
+	script, err := filepath.Abs("exports.map")
+	require.NoError(t, err)
+	library := filepath.Join(t.TempDir(), "libtriton_stateful_go.so")
+	run(t, "go", "build", "-buildmode=c-shared", "-buildvcs=false", "-o", library,
+		"-ldflags", "-s -w -extldflags '-Wl,--version-script="+script+" -Wl,-z,lazy'", ".")
+	for _, path := range []string{library, buildLoader(t)} {
+		file, err := elf.Open(path)
+		require.NoError(t, err)
+		defer file.Close()
+		require.Equal(t, entryPoints, defined(t, file), path)
+		needed, err := file.ImportedLibraries()
+		require.NoError(t, err)
+		for _, name := range needed {
+			require.Contains(t, libcFamily, name, path)
+		}
+	}
+}
+
+// defined are the functions that a library exports.
+func defined(t *testing.T, file *elf.File) []string {
+	symbols, err := file.DynamicSymbols()
+	require.NoError(t, err)
+	var names []string
+	for _, s := range symbols {
+		if s.Section != elf.SHN_UNDEF && elf.ST_TYPE(s.Info) == elf.STT_FUNC {
+			names = append(names, s.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// names finds the functions of Triton that a header names.
+func names(t *testing.T, header, pattern string) []string {
+	text, err := os.ReadFile(header)
+	require.NoError(t, err)
+	var found []string
+	for _, match := range regexp.MustCompile(pattern).FindAllStringSubmatch(string(text), -1) {
+		if !slices.Contains(entryPoints, match[1]) {
+			found = append(found, match[1])
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+func TestTableHasAllDeclaredFunctions(t *testing.T) {
+	declared := names(t, "triton.h", `(?m)^[A-Za-z][^/\n]*?\*?\b(TRITON(?:SERVER|BACKEND)_\w+)\(`)
+	require.Equal(t, declared, names(t, "table.h", `(?:REQUIRED|OPTIONAL)\((TRITON\w+)\)`))
+}
+
+// TestRealTritonHasAllFunctions proves that every name in the table is one of a
+// real server's.
+func TestRealTritonHasAllFunctions(t *testing.T) {
+	const variable = "STATEFUL_TRITON_LIB_DIR"
+	folder := os.Getenv(variable)
+	if folder == "" {
+		t.Skipf("%s is not set: want the folder of libtritonserver*.so", variable)
+	}
+	found, err := filepath.Glob(filepath.Join(folder, "libtritonserver*.so"))
+	require.NoError(t, err)
+	require.Len(t, found, 1)
+	file, err := elf.Open(found[0])
+	require.NoError(t, err)
+	defer file.Close()
+	require.Subset(t, defined(t, file), names(t, "table.h", `(?:REQUIRED|OPTIONAL)\((TRITON\w+)\)`))
+}
+
+func TestLoaderTellsWhatIsWrongWithTheGoLibrary(t *testing.T) {
+	fakehost.Reset()
+	b := fakehost.NewBackend("{}")
+	defer b.Delete()
+	loader := buildLoader(t)
+	beside := filepath.Join(filepath.Dir(loader), "libtriton_stateful_go.so")
+	initialize := func() error { return b.InitializeThrough(loader) }
+
+	failed(t, initialize(), backend.Unavailable, beside+": cannot open shared object file")
+	require.NoError(t, os.WriteFile(beside, []byte("text"), 0o644))
+	failed(t, initialize(), backend.Unavailable, beside+": file too short")
+	run(t, "gcc", "-shared", "-o", beside, "-xc", "/dev/null")
+	failed(t, initialize(), backend.Unavailable, beside+" has no function TRITONBACKEND_")
+}
+
+// TestLoaderHandsOn opens the loader over a library in C whose functions return
+// their names.
+func TestLoaderHandsOn(t *testing.T) {
+	fakehost.Reset()
+	b := fakehost.NewBackend("{}")
+	defer b.Delete()
+	loader := buildLoader(t)
+	source := "extern void *TRITONSERVER_ErrorNew(int, const char *);\n"
+	for _, name := range entryPoints {
+		source += "void *" + name + `(void) { return TRITONSERVER_ErrorNew(3, "this is ` + name + `"); }` + "\n"
+	}
+	file := filepath.Join(t.TempDir(), "names.c")
+	require.NoError(t, os.WriteFile(file, []byte(source), 0o644))
+	run(t, "gcc", "-shared", "-fPIC", "-o", filepath.Join(filepath.Dir(loader), "libtriton_stateful_go.so"), file)
+	failed(t, b.InitializeThrough(loader), backend.InvalidArg, "this is TRITONBACKEND_Initialize")
+}

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tritonstateful/backend"
+	"tritonstateful/internal/fakehost"
+)
+
+func TestLifeOfABackend(t *testing.T) {
+	fakehost.Reset()
+	in := newEcho()
+	var info backend.ModelInfo
+	var host backend.Host
+	var of backend.InstanceInfo
+	b := fakehost.NewBackend(`{"cmdline":{"ort-logging-level":"0","backend-directory":"/b"}}`)
+	defer b.Delete()
+	m := fakehost.NewModel(b, "streaming", "/models/streaming", `{"name":"streaming"}`)
+	defer m.Delete()
+	i := fakehost.NewInstance(m, "streaming_0_1", 2, 3)
+	defer i.Delete()
+	s := server{b, m, i}
+
+	require.NoError(t, s.initialize(func(config settings, log *slog.Logger) (parts, error) {
+		require.Equal(t, settings{ortLogging: 0}, config)
+		require.NotNil(t, log)
+		return parts{
+			open: func(backend.SessionOptions) (backend.Runner, error) { return nil, errors.New("opened") },
+			load: func(mi backend.ModelInfo, h backend.Host) (model, error) {
+				info, host = mi, h
+				return fakeModel{func(ii backend.InstanceInfo) (executor, error) { of = ii; return in, nil }}, nil
+			},
+		}, nil
+	}))
+	require.NoError(t, m.Initialize())
+	require.Equal(t, backend.ModelInfo{
+		Name: "streaming", Version: 1, Directory: "/models/streaming", Config: []byte(`{"name":"streaming"}`),
+	}, info)
+	_, err := host.Open(backend.SessionOptions{})
+	require.EqualError(t, err, "opened")
+	require.InDelta(t, systemClock(), host.Clock(), float64(time.Second))
+
+	require.NoError(t, i.Initialize())
+	require.Equal(t, backend.InstanceInfo{Name: "streaming_0_1", Kind: "gpu", Device: 3}, of)
+	require.NoError(t, i.Execute(requests(t, echoCall(1, 2, 3))...))
+
+	require.NoError(t, i.Finalize())
+	require.Equal(t, 1, in.closed)
+	require.NoError(t, m.Finalize())
+	require.NoError(t, b.Finalize())
+}
+
+func TestAttributes(t *testing.T) {
+	s := serve(t, newEcho())
+	parallel, kind, err := s.backend.Attributes()
+	require.NoError(t, err)
+	require.True(t, parallel)
+	require.Equal(t, 1, kind, "TRITONSERVER_INSTANCEGROUPKIND_CPU")
+}
+
+func TestInitializeAgain(t *testing.T) {
+	for range 3 { // Triton may: in one process, after Finalize
+		s := newServer(t, fakeModel{})
+		require.NoError(t, s.backend.Finalize())
+	}
+}
+
+func TestInitializeRefuses(t *testing.T) {
+	fakehost.Reset()
+	never := func(settings, *slog.Logger) (parts, error) { panic("assembled") }
+	try := func(config string) error {
+		b := fakehost.NewBackend(config)
+		defer b.Delete()
+		defer func() { require.NoError(t, b.Finalize()) }()
+		return server{backend: b}.initialize(never)
+	}
+	require.ErrorContains(t, try(`{`), "backend configuration")
+	require.ErrorContains(t, try(`{"cmdline":{"ort-logging-level":"loud"}}`), "want 0 (verbose)")
+
+	defer fakehost.SetAPIVersion(1, 19)
+	fakehost.SetAPIVersion(2, 0)
+	require.EqualError(t, try(""), "this server has TRITONBACKEND API 2.0: want 1.8, or a newer 1.x")
+	fakehost.SetAPIVersion(1, 7)
+	require.ErrorContains(t, try(""), "want 1.8")
+}
+
+// TestInitializeWithoutONNXRuntime goes through the exported function, with the
+// parts that the library is really made of.
+func TestInitializeWithoutONNXRuntime(t *testing.T) {
+	fakehost.Reset()
+	b := fakehost.NewBackend("{}")
+	defer b.Delete()
+	t.Setenv(ortLibraryVariable, "")
+	failed(t, b.Initialize(), backend.NotFound, ortLibrary+" is missing")
+	t.Setenv(ortLibraryVariable, "/nowhere/libonnxruntime.so")
+	failed(t, b.Initialize(), backend.NotFound, "/nowhere")
+	require.NoError(t, b.Finalize())
+}
+
+func TestModelThatDoesNotLoad(t *testing.T) {
+	fakehost.Reset()
+	b := fakehost.NewBackend("{}")
+	defer b.Delete()
+	m := fakehost.NewModel(b, "m", "/m", "{}")
+	defer m.Delete()
+	s := server{backend: b, model: m}
+	var load func(backend.ModelInfo, backend.Host) (model, error)
+	require.NoError(t, s.initialize(func(settings, *slog.Logger) (parts, error) {
+		return parts{load: func(i backend.ModelInfo, h backend.Host) (model, error) { return load(i, h) }}, nil
+	}))
+	load = func(backend.ModelInfo, backend.Host) (model, error) {
+		return nil, backend.Errorf(backend.InvalidArg, "state_pairs: want one")
+	}
+	failed(t, m.Initialize(), backend.InvalidArg, "state_pairs: want one")
+	require.NoError(t, m.Finalize())
+	load = func(backend.ModelInfo, backend.Host) (model, error) { panic("because") }
+	failed(t, m.Initialize(), backend.Internal, "because")
+	require.NoError(t, m.Finalize())
+	require.NoError(t, b.Finalize())
+}
+
+func TestInstanceThatDoesNotLoad(t *testing.T) {
+	fakehost.Reset()
+	s := newServer(t, fakeModel{func(backend.InstanceInfo) (executor, error) {
+		return nil, errors.New("corrupt file")
+	}})
+	require.NoError(t, s.model.Initialize())
+	failed(t, s.instance.Initialize(), backend.Internal, "corrupt file")
+	failed(t, s.instance.Execute(), backend.Internal, "used before it was initialised")
+	require.NoError(t, s.instance.Finalize())
+	require.NoError(t, s.model.Finalize())
+	require.NoError(t, s.backend.Finalize())
+}

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tritonstateful/backend"
+)
+
+func TestSettings(t *testing.T) {
+	var log strings.Builder
+	parse := func(config string) (settings, error) {
+		log.Reset()
+		return parseSettings([]byte(config), slog.New(slog.NewTextHandler(&log, nil)))
+	}
+	for config, want := range map[string]int{
+		``:                                      2,
+		`{}`:                                    2,
+		`{"cmdline":{}}`:                        2,
+		`{"cmdline":{"ort-logging-level":"0"}}`: 0,
+		`{"cmdline":{"ort-logging-level":"4","default-max-batch-size":"4"}}`: 4,
+	} {
+		got, err := parse(config)
+		require.NoError(t, err, config)
+		require.Equal(t, settings{ortLogging: want}, got, config)
+		require.Empty(t, log.String(), config)
+	}
+	for _, level := range []string{"", "-1", "5", "1.0", " 1", "warning", "99999999999999999999"} {
+		_, err := parse(fmt.Sprintf(`{"cmdline":{"ort-logging-level":%q}}`, level))
+		require.ErrorContains(t, err, "--backend-config=stateful,ort-logging-level="+level)
+		require.Equal(t, backend.InvalidArg, backend.CodeOf(err))
+	}
+	_, err := parse(`{"cmdline":{"ort-loging-level":"1"}}`)
+	require.NoError(t, err)
+	require.Contains(t, log.String(), "ort-loging-level")
+}

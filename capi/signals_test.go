@@ -1,0 +1,121 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tritonstateful/backend"
+	"tritonstateful/internal/fakehost"
+)
+
+// Signal handlers belong to the process, and what a server does to them cannot
+// be undone: each story of signalStories runs in a process of its own.
+var signalStories = map[string]struct {
+	story func(t *testing.T, execute func() *fakehost.Request)
+	// handled: the server's own handler ends the story.
+	handled bool
+}{
+	"nil dereference after the server took the handlers": {
+		story: func(t *testing.T, execute func() *fakehost.Request) {
+			fakehost.TakeSignals()
+			for range 10 {
+				refused(t, execute(), backend.Internal, "nil pointer dereference")
+			}
+		},
+	},
+	"warm-up before the server took the handlers": {
+		story: func(t *testing.T, execute func() *fakehost.Request) {
+			refused(t, execute(), backend.Internal, "nil pointer dereference")
+			fakehost.TakeSignals()
+			refused(t, execute(), backend.Internal, "nil pointer dereference")
+			fakehost.TakeSignals() // and once more, by whomever
+			refused(t, execute(), backend.Internal, "nil pointer dereference")
+		},
+	},
+	"handlers run on the alternate stack": {
+		story: func(t *testing.T, execute func() *fakehost.Request) {
+			fakehost.TakeSignals()
+			taken := []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGABRT, syscall.SIGSEGV}
+			for _, signal := range taken {
+				require.False(t, fakehost.OnStack(signal))
+			}
+			for range 7 { // one batch looks at one of seven
+				execute()
+			}
+			for _, signal := range taken {
+				require.True(t, fakehost.OnStack(signal), signal)
+			}
+		},
+	},
+	"another library in front": {
+		story: func(t *testing.T, execute func() *fakehost.Request) {
+			fakehost.TakeSignals()
+			execute()
+			fakehost.PutForwarder()
+			refused(t, execute(), backend.Internal, "nil pointer dereference")
+			require.True(t, fakehost.ForwarderIsFirst(), "two such libraries must not overtake each other for ever")
+			require.Equal(t, 1, fakehost.Forwarded())
+		},
+	},
+	"another library in front of Go, before any batch": {
+		story: func(t *testing.T, execute func() *fakehost.Request) {
+			fakehost.PutForwarder()
+			refused(t, execute(), backend.Internal, "nil pointer dereference")
+		},
+	},
+	"fault elsewhere": {
+		handled: true,
+		story: func(t *testing.T, execute func() *fakehost.Request) {
+			fakehost.TakeSignals()
+			execute()
+			fakehost.FaultElsewhere()
+		},
+	},
+	"signal from outside": {
+		handled: true,
+		story: func(t *testing.T, execute func() *fakehost.Request) {
+			fakehost.TakeSignals()
+			execute()
+			require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGSEGV))
+			select {}
+		},
+	},
+}
+
+const storyVariable = "STATEFUL_SIGNAL_STORY"
+
+func TestSignals(t *testing.T) {
+	if name := os.Getenv(storyVariable); name != "" {
+		tellStory(t, name)
+		return
+	}
+	for name, story := range signalStories {
+		t.Run(name, func(t *testing.T) {
+			child := exec.Command(os.Args[0], "-test.run=^TestSignals$")
+			child.Env = append(os.Environ(), storyVariable+"="+name)
+			output, err := child.CombinedOutput()
+			if story.handled {
+				require.Equal(t, fakehost.Handled, child.ProcessState.ExitCode(), string(output))
+			} else {
+				require.NoError(t, err, string(output))
+			}
+		})
+	}
+}
+
+// tellStory plays a story with an instance that dereferences nil in every batch.
+func tellStory(t *testing.T, name string) {
+	in := newEcho()
+	in.execute = func(backend.Batch) { mistakes["nil dereference"]() }
+	s := serve(t, in)
+	signalStories[name].story(t, func() *fakehost.Request {
+		rs := requests(t, echoCall(1, 1, 1))
+		require.NoError(t, s.instance.Execute(rs...))
+		settled(t, rs)
+		return rs[0]
+	})
+}

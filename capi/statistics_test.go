@@ -1,0 +1,110 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tritonstateful/backend"
+	"tritonstateful/internal/fakehost"
+	"tritonstateful/statebuffer"
+)
+
+func inOrder(t *testing.T, s fakehost.Statistics) {
+	t.Helper()
+	require.Positive(t, s.ExecStart)
+	require.LessOrEqual(t, s.ExecStart, s.ComputeStart)
+	require.LessOrEqual(t, s.ComputeStart, s.ComputeEnd)
+	require.LessOrEqual(t, s.ComputeEnd, s.ExecEnd)
+}
+
+// timed is an echo of one request per call, which tells those times.
+func timed(timing func() backend.Timing) *fakeInstance {
+	in := newEcho()
+	good := in.execute
+	in.execute = func(b backend.Batch) { good(finisher{b, timing}) }
+	return in
+}
+
+type finisher struct {
+	backend.Batch
+	timing func() backend.Timing
+}
+
+func (f finisher) Finish(backend.Timing) { f.Batch.Finish(f.timing()) }
+
+func TestStatisticsOfARun(t *testing.T) {
+	clock := newClock()
+	var told backend.Timing
+	s := serve(t, timed(func() backend.Timing {
+		told.ComputeEnd = clock()
+		told.ComputeStart = told.ComputeEnd - time.Microsecond
+		return told
+	}))
+	unreadable := echoCall(3, 0, 0)
+	unreadable.Inputs = nil
+	rs := requests(t, echoCall(1, 1, 2), unreadable, echoCall(2, 3, 4))
+	require.NoError(t, s.instance.Execute(rs...))
+	for i, success := range []bool{true, false, true} {
+		got := rs[i].Statistics()
+		require.Equal(t, success, got.Success)
+		require.Equal(t, uint64(told.ComputeEnd), got.ComputeEnd)
+		inOrder(t, got)
+	}
+	got := s.instance.BatchStatistics()
+	require.Equal(t, 1, got.Reports)
+	require.Equal(t, 2, got.BatchSize, "requests that ran")
+	inOrder(t, got)
+}
+
+func TestStatisticsOfStrangeTimes(t *testing.T) {
+	for _, told := range []backend.Timing{
+		{ComputeStart: 1, ComputeEnd: 2},
+		{ComputeStart: 1 << 62, ComputeEnd: 1 << 62},
+		{ComputeStart: 1 << 62, ComputeEnd: 1},
+	} {
+		s := serve(t, timed(func() backend.Timing { return told }))
+		rs := requests(t, echoCall(1, 1, 2))
+		require.NoError(t, s.instance.Execute(rs...))
+		inOrder(t, rs[0].Statistics())
+		inOrder(t, s.instance.BatchStatistics())
+	}
+}
+
+func TestStatisticsWhereNothingRan(t *testing.T) {
+	s := serve(t, timed(func() backend.Timing { return backend.Timing{} }))
+	rs := requests(t, echoCall(1, 1, 2))
+	require.NoError(t, s.instance.Execute(rs...))
+	got := rs[0].Statistics()
+	require.True(t, got.Success)
+	require.Equal(t, got.ExecStart, got.ComputeStart)
+	require.Equal(t, got.ExecEnd, got.ComputeEnd)
+	require.Zero(t, s.instance.BatchStatistics().Reports)
+}
+
+func TestStatisticsCountLanes(t *testing.T) {
+	in := newEcho()
+	in.outputs = in.outputs[:1]
+	in.execute = func(b backend.Batch) {
+		b.Answer(0, []backend.Output{{
+			Tensor: i32(1, 2), Layout: statebuffer.Layout{Runs: 1, RunBytes: 4}, Lanes: 2, Shape: pair,
+		}}, 0, 2)
+		b.Finish(computed)
+	}
+	s := serve(t, in)
+	require.NoError(t, s.instance.Execute(requests(t, echoCall(1, 0, 0))...))
+	require.Equal(t, 2, s.instance.BatchStatistics().BatchSize)
+}
+
+func TestClockIsTheSystemsOne(t *testing.T) {
+	clock := newClock()
+	for range 100 {
+		before := systemClock()
+		now := clock()
+		after := systemClock()
+		const slack = 50 * time.Microsecond
+		require.GreaterOrEqual(t, now, before-slack)
+		require.LessOrEqual(t, now, after+slack)
+	}
+}

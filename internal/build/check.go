@@ -1,0 +1,108 @@
+package build
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// test checks and tests everything. A failed step does not keep the others from
+// running, so that one run shows all that is wrong.
+func (t *tree) test() error {
+	return t.steps(append(t.style(),
+		step{name: "build", run: t.buildForTests},
+		step{name: "pure Go", run: t.testPure},
+		step{name: "go test -race", needsBuild: true, run: t.testRace},
+		step{name: "load generator", run: t.testLoadGenerator},
+		step{name: "end to end", needsBuild: true, run: t.testEndToEnd},
+		step{name: "main job", needsBuild: true, run: t.testMainJob},
+	))
+}
+
+// lint checks the style alone, with golangci-lint where it is installed.
+func (t *tree) lint() error {
+	steps := t.style()
+	if _, err := exec.LookPath("golangci-lint"); err == nil {
+		steps = append(steps, step{name: "golangci-lint", run: func() error { return t.run("golangci-lint", "run") }})
+	} else {
+		fmt.Println("golangci-lint is not installed: .golangci.yaml is not checked")
+	}
+	return t.steps(steps)
+}
+
+func (t *tree) style() []step {
+	return []step{
+		{name: "format", run: t.checkFormat},
+		{name: "vet", run: t.vet},
+		{name: "staticcheck", run: t.staticcheck},
+	}
+}
+
+// checkFormat fails if gofmt would change a file.
+func (t *tree) checkFormat() error {
+	entries, err := os.ReadDir(t.dir)
+	if err != nil {
+		return err
+	}
+	args := []string{"-l", "build.go"}
+	for _, entry := range entries {
+		if entry.IsDir() && entry.Name() != "build" && !strings.HasPrefix(entry.Name(), ".") {
+			args = append(args, entry.Name())
+		}
+	}
+	t.show("gofmt", args)
+	unformatted, err := t.output("gofmt", args...)
+	if err == nil && unformatted != "" {
+		err = fmt.Errorf("gofmt would change %s: run gofmt -w on it", strings.Join(strings.Fields(unformatted), ", "))
+	}
+	return err
+}
+
+func (t *tree) vet() error {
+	return errors.Join(
+		t.run("go", "vet", "build.go"),
+		t.run("go", "vet", "./..."),
+		t.run("go", "vet", "-tags", "faults", "./capi/..."),
+		t.run("go", "-C", "internal/bench", "vet", "./..."),
+	)
+}
+
+// staticcheck runs the version that internal/tools pins.
+func (t *tree) staticcheck() error {
+	return errors.Join(
+		t.run("go", "tool", "-modfile=internal/tools/go.mod", "staticcheck", "./..."),
+		t.run("go", "-C", "internal/bench", "tool", "-modfile=../tools/go.mod", "staticcheck", "./..."),
+	)
+}
+
+// testPure shows that the core needs no C, not even to be compiled.
+func (t *tree) testPure() error {
+	return t.with("CGO_ENABLED=0").run("go", "test",
+		"./backend/...", "./statebuffer/...", "./internal/tensor/...", "./internal/build/...")
+}
+
+// testRace tests all packages, those with C against the real libraries.
+func (t *tree) testRace() error {
+	triton, err := t.one("build/venv/lib/python3*/site-packages/nvidia_pytriton.libs")
+	if err != nil {
+		return err
+	}
+	libraries := t.with("STATEFUL_ORT_LIB="+filepath.Join(t.installed(), ortFile), "STATEFUL_TRITON_LIB_DIR="+triton)
+	return libraries.run("go", "test", "-race", "./...")
+}
+
+func (t *tree) testLoadGenerator() error {
+	return t.run("go", "-C", "internal/bench", "test", "-race", "./...")
+}
+
+// testEndToEnd runs the tests that start a real tritonserver.
+func (t *tree) testEndToEnd() error {
+	return t.run(t.python(), "-m", "pytest", "-q", "scripts/e2e")
+}
+
+func (t *tree) testMainJob() error {
+	return t.run(t.python(), "scripts/test.py", "--no-build")
+}

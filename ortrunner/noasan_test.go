@@ -1,0 +1,5 @@
+//go:build !asan
+
+package ortrunner
+
+const addressSanitizer = false

@@ -1,0 +1,71 @@
+"""Fixtures for tests that start the real tritonserver."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import tritonserver
+from onnx import ModelProto
+from tritonserver import TritonServer
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A model's folder in a repository: its configuration and its ONNX model; None leaves one out."""
+
+    config: str | None
+    onnx: ModelProto | bytes | Callable[[], ModelProto] | None = None
+
+    def write(self, path: Path) -> None:
+        version = path / "1"
+        version.mkdir(parents=True)
+        if self.config is not None:
+            (path / "config.pbtxt").write_text(self.config)
+        content = self.onnx() if callable(self.onnx) else self.onnx
+        if isinstance(content, ModelProto):
+            content = content.SerializeToString()
+        if content is not None:
+            (version / "model.onnx").write_bytes(content)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _stopped_by_sigterm() -> None:
+    """Lets the fixtures stop their servers when the tests are told to end."""
+    tritonserver.exit_on_sigterm()
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[TritonServer]:
+    """One server with the example models, for all tests that leave it as it is."""
+    with TritonServer() as server:
+        yield server
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Callable[..., TritonServer]]:
+    """Starts servers of the test's own: serve({"name": Folder(config, onnx)}, explicit=True).
+
+    Further arguments are those of TritonServer. The servers end with the test.
+    """
+    with ExitStack() as stack:
+
+        def start(models: dict[str, Folder], **arguments) -> TritonServer:
+            repository = tmp_path / f"repository-{len(list(tmp_path.glob('repository-*')))}"
+            repository.mkdir()
+            for name, folder in models.items():
+                folder.write(repository / name)
+            return stack.enter_context(TritonServer(repository, **arguments))
+
+        yield start
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo):
+    """Shows, with a failed test, the end of the log of every server that still runs."""
+    report = yield
+    if report.failed:
+        for running in tritonserver.running():
+            report.sections.append((f"end of {running.log}", running.log_tail()))
+    return report

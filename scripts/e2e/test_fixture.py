@@ -1,0 +1,142 @@
+"""Tests of scripts/tritonserver.py itself, on servers without models, so without our backend."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import tritonserver
+from tritonserver import ServerError, TritonServer
+
+EMPTY_SERVER = """
+import signal, sys, time
+from pathlib import Path
+import tritonserver
+{before}
+server = tritonserver.TritonServer(Path(sys.argv[1]), Path(sys.argv[1])).start()
+print(server.pid, flush=True)
+time.sleep(60)
+"""
+
+
+def empty(folder: Path, **arguments) -> TritonServer:
+    return TritonServer(folder, folder, **arguments)
+
+
+def exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def wait_until_gone(pid: int) -> None:
+    deadline = time.monotonic() + 10
+    while exists(pid):
+        assert time.monotonic() < deadline, f"process {pid} still exists"
+        time.sleep(0.02)
+
+
+def test_starts_and_stops(tmp_path):
+    with empty(tmp_path) as server:
+        assert server.is_running()
+        assert server.is_ready()
+        assert server.request("v2")["name"] == server.id
+        assert "Started GRPCInferenceService" in server.log_tail()
+        pid = server.pid
+    assert server.exit_code == 0
+    assert not exists(pid)
+    assert not server.is_running()
+    assert not server.is_ready()
+
+
+def test_stops_once(tmp_path):
+    server = empty(tmp_path)
+    assert server.stop() is None
+    server.start()
+    assert server.stop() == 0
+    assert server.stop() == 0
+
+
+def test_listens_on_the_loopback_interface_alone(tmp_path):
+    with empty(tmp_path) as server:
+        listening = subprocess.run(["cat", f"/proc/{server.pid}/net/tcp"], capture_output=True, text=True).stdout
+        for url in (server.http_url, server.grpc_url, server.metrics_url):
+            port = int(url.rpartition(":")[2])
+            assert f"0100007F:{port:04X} 00000000:0000 0A" in listening
+            assert f"00000000:{port:04X} 00000000:0000 0A" not in listening
+
+
+def test_servers_do_not_disturb_each_other(tmp_path):
+    with empty(tmp_path) as one, empty(tmp_path) as other:
+        assert one.is_ready() and other.is_ready()
+        assert one.log != other.log
+
+
+@pytest.mark.parametrize("taken", range(3), ids=["http", "grpc", "metrics"])
+def test_tries_other_ports_when_one_was_taken(tmp_path, monkeypatch, taken):
+    choose = tritonserver._free_ports
+    with socket.create_server(("127.0.0.1", 0)) as busy:
+        first = list(choose())
+        first[taken] = busy.getsockname()[1]
+        choices = [tuple(first)]
+        monkeypatch.setattr(tritonserver, "_free_ports", lambda: choices.pop() if choices else choose())
+        with empty(tmp_path) as server:
+            assert server.is_ready()
+            assert not choices
+
+
+def test_says_why_the_server_does_not_start(tmp_path):
+    with pytest.raises(ServerError, match="(?s)ended with code 1 before it was ready.*no-such-mode"):
+        empty(tmp_path, options=["--model-control-mode=no-such-mode"]).start()
+
+
+def test_names_a_missing_folder(tmp_path):
+    with pytest.raises(ServerError, match="there is no folder .*nowhere: run go run build.go"):
+        TritonServer(tmp_path / "nowhere").start()
+
+
+def test_passes_the_servers_message_on(tmp_path):
+    with empty(tmp_path, explicit=True) as server:
+        with pytest.raises(ServerError, match="failed to load 'nothing'"):
+            server.load("nothing")
+
+
+def test_reports_a_crash(tmp_path):
+    with empty(tmp_path) as server:
+        os.kill(server.pid, signal.SIGKILL)
+        assert server.wait() == -signal.SIGKILL
+        assert not server.is_running()
+    assert server.exit_code == -signal.SIGKILL
+
+
+def test_kills_a_server_that_does_not_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(tritonserver, "KILL_AFTER", 0.2)
+    with empty(tmp_path) as server:
+        os.kill(server.pid, signal.SIGSTOP)
+    assert server.exit_code == -signal.SIGKILL
+
+
+@pytest.mark.parametrize(
+    ("before", "number", "code"),
+    [
+        ("tritonserver.exit_on_sigterm()", signal.SIGTERM, 128 + signal.SIGTERM),
+        ("", signal.SIGTERM, -signal.SIGTERM),
+        ("", signal.SIGINT, -signal.SIGINT),
+        ("", signal.SIGKILL, -signal.SIGKILL),
+    ],
+    ids=["SIGTERM, handled", "SIGTERM", "SIGINT", "SIGKILL"],
+)
+def test_does_not_outlive_its_program(tmp_path, before, number, code):
+    scripts = Path(tritonserver.__file__).parent
+    program = [sys.executable, "-c", EMPTY_SERVER.format(before=before), str(tmp_path)]
+    with subprocess.Popen(program, cwd=scripts, stdout=subprocess.PIPE, text=True, stderr=subprocess.DEVNULL) as process:
+        pid = int(process.stdout.readline())
+        process.send_signal(number)
+        assert process.wait() == code
+    wait_until_gone(pid)

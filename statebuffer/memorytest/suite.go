@@ -1,0 +1,171 @@
+package memorytest
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tritonstateful/statebuffer"
+)
+
+// Access is implemented by a Memory whose blocks the host cannot address, so
+// that the suite can fill and read them.
+type Access interface {
+	// Upload fills the block.
+	Upload(to statebuffer.Block, from []byte) error
+	// Download reads the block.
+	Download(to []byte, from statebuffer.Block) error
+}
+
+// MemorySuite tests a Memory. newMemory makes a fresh one for each test; what it
+// needs to close it, the caller does.
+func MemorySuite(t *testing.T, newMemory func() statebuffer.Memory) {
+	tests := []struct {
+		name string
+		test func(*testing.T, *bench)
+	}{
+		{"Blocks", testBlocks},
+		{"BlocksAreZero", testBlocksAreZero},
+		{"AllocRefusesNonsense", testAllocRefusesNonsense},
+		{"At", testAt},
+		{"Moves", testMoves},
+		{"MovesNothing", testMovesNothing},
+		{"HalfGathersEveryValue", testHalfGathersEveryValue},
+		{"HalfScatters", testHalfScatters},
+		{"HalfCountsNothingWithoutCounter", testHalfWithoutCounter},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			b := &bench{t: t, memory: newMemory()}
+			tt.test(t, b)
+			b.freeAll()
+		})
+	}
+}
+
+// bench is a Memory on the test bench.
+type bench struct {
+	t      *testing.T
+	memory statebuffer.Memory
+	blocks []statebuffer.Block
+}
+
+func (b *bench) alloc(bytes int64) statebuffer.Block {
+	b.t.Helper()
+	block, err := b.memory.Alloc(bytes)
+	require.NoError(b.t, err)
+	b.blocks = append(b.blocks, block)
+	return block
+}
+
+// filled allocates a block and fills it.
+func (b *bench) filled(content []byte) statebuffer.Block {
+	b.t.Helper()
+	block := b.alloc(int64(len(content)))
+	b.write(block, content)
+	return block
+}
+
+func (b *bench) freeAll() {
+	for _, block := range b.blocks {
+		b.memory.Free(block)
+	}
+	b.blocks = nil
+}
+
+func (b *bench) write(block statebuffer.Block, content []byte) {
+	b.t.Helper()
+	if block.Bytes != nil || block.Size == 0 {
+		copy(block.Bytes, content)
+		return
+	}
+	require.NoError(b.t, b.memory.(Access).Upload(block, content))
+}
+
+func (b *bench) read(block statebuffer.Block) []byte {
+	b.t.Helper()
+	content := make([]byte, block.Size)
+	if block.Bytes != nil || block.Size == 0 {
+		copy(content, block.Bytes)
+		return content
+	}
+	require.NoError(b.t, b.memory.(Access).Download(content, block))
+	return content
+}
+
+// testBlocks: blocks have their size, are aligned and do not overlap.
+func testBlocks(t *testing.T, b *bench) {
+	sizes := []int64{1, 2, 63, 64, 65, 1000, 4096, 4097, 1 << 20}
+	var contents [][]byte
+	for i, size := range sizes {
+		content := make([]byte, size)
+		for k := range content {
+			content[k] = byte(i + 1)
+		}
+		contents = append(contents, content)
+		block := b.filled(content)
+		require.Equal(t, size, block.Size)
+		if block.Bytes != nil {
+			require.Len(t, block.Bytes, int(size))
+		}
+		if _, isHeap := b.memory.(*statebuffer.Heap); !isHeap { // whose addresses are made up
+			require.Zero(t, block.Addr%64, "alignment of %d bytes at %#x", size, block.Addr)
+		}
+		for _, other := range b.blocks[:i] {
+			apart := block.Addr+uint64(block.Size) <= other.Addr || other.Addr+uint64(other.Size) <= block.Addr
+			require.True(t, apart, "blocks %#x+%d and %#x+%d overlap", block.Addr, block.Size, other.Addr, other.Size)
+		}
+	}
+	for i, block := range b.blocks {
+		require.Equal(t, contents[i], b.read(block), "block %d was overwritten", i)
+	}
+}
+
+// testBlocksAreZero: also where the memory was used before.
+func testBlocksAreZero(t *testing.T, b *bench) {
+	for _, size := range []int64{0, 1, 100, 4096, 1 << 20} {
+		for range 3 {
+			block, err := b.memory.Alloc(size)
+			require.NoError(t, err)
+			require.Equal(t, make([]byte, size), b.read(block))
+			dirt := make([]byte, size)
+			for i := range dirt {
+				dirt[i] = 0xFF
+			}
+			b.write(block, dirt)
+			b.memory.Free(block)
+		}
+	}
+}
+
+func testAllocRefusesNonsense(t *testing.T, b *bench) {
+	_, err := b.memory.Alloc(-17)
+	require.ErrorContains(t, err, "-17")
+}
+
+// testAt: a part of a block is the same memory.
+func testAt(t *testing.T, b *bench) {
+	whole := b.filled([]byte("abcdefgh"))
+	part := whole.At(2, 3)
+	require.Equal(t, whole.Addr+2, part.Addr)
+	require.Equal(t, int64(3), part.Size)
+	require.Equal(t, "cde", string(b.read(part)))
+	b.write(part, []byte("XYZ"))
+	require.Equal(t, "abXYZfgh", string(b.read(whole)))
+	if part.Bytes != nil {
+		require.Equal(t, 3, cap(part.Bytes), "the part must not grow into its neighbour")
+	}
+	require.Zero(t, whole.At(8, 0).Size)
+}
+
+// random bytes for a test, the same in every run.
+func random(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 1)) }
+
+func noise(rng *rand.Rand, bytes int64) []byte {
+	b := make([]byte, bytes)
+	for i := range b {
+		b[i] = byte(rng.Uint32())
+	}
+	return b
+}

@@ -1,0 +1,176 @@
+package statebuffer
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"tritonstateful/internal/tensor"
+)
+
+// plainStore is what a Store is to do, written without any thought of speed:
+// every question is answered by looking at everything.
+type plainStore struct {
+	sizing   Sizing
+	limits   Limits
+	rows     plainRows
+	live     map[Key]*plainSequence
+	lost     []plainLoss // oldest first
+	touches  int
+	counters Counters
+}
+
+type plainSequence struct {
+	row     Row
+	fresh   bool
+	steps   uint64
+	lastUse time.Duration
+	touched int      // order of use
+	values  [][]byte // of each state, as the model sees it
+	varying []plainVarying
+}
+
+type plainVarying struct {
+	shape tensor.Shape
+	value []byte
+}
+
+type plainLoss struct {
+	key  Key
+	fate Fate
+	at   time.Duration
+}
+
+func newPlainStore(sizing Sizing, limits Limits) *plainStore {
+	p := &plainStore{sizing: sizing, limits: limits, live: map[Key]*plainSequence{}}
+	p.rows.grow(sizing.Initial)
+	return p
+}
+
+func (p *plainStore) touch(k Key, now time.Duration) bool {
+	q, ok := p.live[k]
+	if ok {
+		p.touches++
+		q.lastUse, q.touched = now, p.touches
+	}
+	return ok
+}
+
+// begin tells whether the START got a row.
+func (p *plainStore) begin(k Key, now time.Duration) bool {
+	if p.touch(k, now) {
+		q := p.live[k]
+		q.fresh, q.steps = true, 0
+		p.counters.Restarted++
+		return true
+	}
+	p.forgetLoss(k)
+	if p.rows.allFree() == 0 && p.expire(now, p.limits.Idle) == 0 && p.limits.Full == EvictLRU {
+		if oldest := p.byUse()[0]; p.live[oldest].lastUse < now {
+			p.lose(oldest, Evicted, now)
+			p.counters.Evicted++
+		}
+	}
+	row, ok := p.rows.take()
+	if !ok {
+		p.counters.RejectedFull++
+		p.remember(k, Refused, now)
+		return false
+	}
+	p.live[k] = &plainSequence{row: row, fresh: true}
+	p.touch(k, now)
+	p.counters.Started++
+	return true
+}
+
+// proceed is the fate of a sequence: Alive with false if it is not known.
+func (p *plainStore) proceed(k Key, now time.Duration) (Fate, bool) {
+	if p.touch(k, now) {
+		return Alive, true
+	}
+	for _, l := range p.lost {
+		if l.key == k {
+			return l.fate, false
+		}
+	}
+	p.counters.Unknown++
+	return Alive, false
+}
+
+func (p *plainStore) end(k Key) {
+	if q, ok := p.live[k]; ok {
+		p.rows[q.row.Chunk][q.row.Index] = false
+		delete(p.live, k)
+		p.counters.Ended++
+	}
+}
+
+func (p *plainStore) lose(k Key, why Fate, now time.Duration) {
+	q := p.live[k]
+	p.rows[q.row.Chunk][q.row.Index] = false
+	delete(p.live, k)
+	p.remember(k, why, now)
+}
+
+func (p *plainStore) remember(k Key, why Fate, now time.Duration) {
+	p.forgetLoss(k)
+	p.lost = append(p.lost, plainLoss{k, why, now})
+	if extra := len(p.lost) - p.limits.Remember; extra > 0 {
+		p.lost = p.lost[extra:]
+	}
+}
+
+func (p *plainStore) forgetLoss(k Key) {
+	p.lost = slices.DeleteFunc(p.lost, func(l plainLoss) bool { return l.key == k })
+}
+
+func (p *plainStore) expire(now, limit time.Duration) (n int) {
+	for _, k := range p.byUse() {
+		if p.limits.Idle > 0 && now-p.live[k].lastUse > limit {
+			p.lose(k, Expired, now)
+			p.counters.Expired++
+			n++
+		}
+	}
+	return n
+}
+
+// byUse are the live sequences, the one that was used least recently first.
+func (p *plainStore) byUse() []Key {
+	return slices.SortedFunc(maps.Keys(p.live), func(a, b Key) int { return cmp.Compare(p.live[a].touched, p.live[b].touched) })
+}
+
+// fail is what becomes of a lane whose run failed.
+func (p *plainStore) fail(k Key, end bool, now time.Duration) {
+	switch {
+	case p.live[k].fresh:
+		p.lose(k, StartFailed, now)
+		p.counters.StartFailures++
+	case end:
+		p.end(k)
+	}
+}
+
+func (p *plainStore) refuse(k Key, now time.Duration) {
+	p.counters.StartFailures++
+	if _, live := p.live[k]; live {
+		p.lose(k, StartFailed, now)
+		return
+	}
+	p.remember(k, StartFailed, now)
+}
+
+// maintain tells what Maintain will do: +1 a chunk more, -1 a chunk fewer.
+func (p *plainStore) maintain() int {
+	free, last := p.rows.allFree(), len(p.rows)-1
+	switch {
+	case !p.sizing.Lazy():
+		return 0
+	case len(p.rows) < p.sizing.MaxChunks && free < p.sizing.AllocBelow:
+		return 1
+	case last > 0 && free > p.sizing.DeallocAbove && p.rows.free(last) == len(p.rows[last]):
+		return -1
+	}
+	return 0
+}

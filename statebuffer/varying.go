@@ -1,0 +1,281 @@
+package statebuffer
+
+import (
+	"fmt"
+	"slices"
+
+	"tritonstateful/internal/tensor"
+)
+
+// Varying describes a state whose extents differ from sequence to sequence and
+// from step to step, such as a cache that grows. Each sequence has memory of its
+// own for it, which it gives back when it ends.
+type Varying struct {
+	Name  string
+	DType tensor.DType
+	// Axis is the batch axis.
+	Axis int
+	// InitialShape and Initial are the value that a START reads: the shape of
+	// one lane, so with extent 1 at Axis, and its bytes; nil means zero bytes.
+	InitialShape tensor.Shape
+	Initial      []byte
+	// MaxBytes bounds the value of one sequence.
+	MaxBytes int64
+}
+
+// layout is that of a lane of the given shape.
+func (v *Varying) layout(shape tensor.Shape) (Layout, error) {
+	if _, err := shape.Bytes(v.DType); err != nil {
+		return Layout{}, err
+	}
+	runs, err := shape[:v.Axis].Elements()
+	if err != nil {
+		return Layout{}, err
+	}
+	bytes, err := shape[v.Axis+1:].Bytes(v.DType)
+	return Layout{Runs: runs, RunBytes: bytes}, err
+}
+
+// value is what one sequence holds of a varying state.
+type value struct {
+	block Block // its capacity, at least as much as the shape needs
+	shape tensor.Shape
+}
+
+// VaryingIO is a varying state in a step.
+type VaryingIO struct {
+	// In and InShape are the batched tensor to bind.
+	In      Block
+	InShape tensor.Shape
+	// Out and OutShape are set by the caller after the run, before Commit: the
+	// batched tensor that the model wrote.
+	Out      Block
+	OutShape tensor.Shape
+}
+
+// varyingStore is the part of a Store that keeps varying states.
+type varyingStore struct {
+	memory  Memory
+	states  []Varying
+	initial []Block
+	stage   []Block // batched inputs, grown as needed
+	io      []VaryingIO
+	rows    []Row
+	chunks  []Block
+	bytes   int64 // held by sequences
+}
+
+func (s *varyingStore) allocate() error {
+	s.io = make([]VaryingIO, len(s.states))
+	s.stage = make([]Block, len(s.states))
+	for i := range s.states {
+		v := &s.states[i]
+		layout, err := v.layout(v.InitialShape)
+		if err != nil {
+			return fmt.Errorf("state %q: the initial value: %w", v.Name, err)
+		}
+		if v.Initial != nil && int64(len(v.Initial)) != layout.RowBytes() {
+			return fmt.Errorf("state %q: the initial value has %d bytes: want %d for shape %v", v.Name, len(v.Initial), layout.RowBytes(), v.InitialShape)
+		}
+		b, err := s.memory.Alloc(layout.RowBytes())
+		if err != nil {
+			return fmt.Errorf("state %q: the initial value: %w", v.Name, err)
+		}
+		copy(b.Bytes, v.Initial)
+		s.initial = append(s.initial, b)
+	}
+	return nil
+}
+
+func (s *varyingStore) close() {
+	for _, blocks := range [][]Block{s.initial, s.stage} {
+		for _, b := range blocks {
+			s.free(b)
+		}
+	}
+	s.initial, s.stage = nil, nil
+}
+
+func (s *varyingStore) free(b Block) {
+	if b.Size > 0 {
+		s.memory.Free(b)
+	}
+}
+
+// release gives back what a sequence holds.
+func (s *varyingStore) release(q *Sequence) {
+	for i := range q.values {
+		s.bytes -= q.values[i].block.Size
+		s.free(q.values[i].block)
+	}
+	clear(q.values)
+	q.values = q.values[:0]
+}
+
+// shape is that of the value which the next step of q reads.
+func (s *varyingStore) shape(i int, q *Sequence) tensor.Shape {
+	if q == nil || q.fresh {
+		return s.states[i].InitialShape
+	}
+	return q.values[i].shape
+}
+
+// alike tells whether two sequences can share a run.
+func (s *varyingStore) alike(a, b *Sequence) bool {
+	for i := range s.states {
+		if !s.shape(i, a).Equal(s.shape(i, b)) {
+			return false
+		}
+	}
+	return true
+}
+
+// gather lays out the states of lanes that are alike.
+func (s *varyingStore) gather(lanes []Lane, padded int) error {
+	for i := range s.states {
+		v, io := &s.states[i], &s.io[i]
+		shape := s.shape(i, lanes[0].Sequence)
+		layout, err := v.layout(shape)
+		if err != nil {
+			return err
+		}
+		*io = VaryingIO{InShape: append(io.InShape[:0], shape...)}
+		io.InShape[v.Axis] = int64(padded)
+		if err := s.reserve(&s.stage[i], int64(padded)*layout.RowBytes()); err != nil {
+			return fmt.Errorf("state %q: the batched input: %w", v.Name, err)
+		}
+		io.In = s.stage[i].At(0, int64(padded)*layout.RowBytes())
+		s.chunks, s.rows = s.chunks[:0], s.rows[:0]
+		for lane, l := range lanes {
+			row, block := Row{Chunk: int32(lane)}, s.initial[i]
+			if q := l.Sequence; q != nil && !q.fresh {
+				block = q.values[i].block
+			}
+			s.rows, s.chunks = append(s.rows, row), append(s.chunks, block)
+		}
+		pad := s.initial[i]
+		if padded > len(lanes) && !shape.Equal(v.InitialShape) {
+			pad = s.chunks[0] // what a padding lane computes is discarded; only its shape matters
+		}
+		t := Transfer{Layout: layout, Chunks: s.chunks, Initial: pad, Rows: s.rows, Tensor: io.In, Lanes: padded}
+		if err := s.memory.Gather([]Transfer{t}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reserve makes a block at least that large. What was in it is lost.
+func (s *varyingStore) reserve(b *Block, bytes int64) error {
+	if b.Size >= bytes {
+		return nil
+	}
+	grown, err := s.memory.Alloc(capacity(bytes))
+	if err != nil {
+		return err
+	}
+	s.free(*b)
+	*b = grown
+	return nil
+}
+
+// capacity is the next power of two, so that a value that grows by a little each
+// step is seldom moved.
+func capacity(bytes int64) int64 {
+	c := int64(256)
+	for c < bytes && c < 1<<62 {
+		c *= 2
+	}
+	return c
+}
+
+// GrewError says that a state of a sequence would exceed its bound.
+type GrewError struct {
+	State       string
+	Shape       tensor.Shape
+	Bytes, Most int64
+}
+
+func (e *GrewError) Error() string {
+	return fmt.Sprintf("state %q would grow to %d bytes with shape %v: at most %d bytes are allowed (max_state_bytes); end the sequence, or raise the limit", e.State, e.Bytes, e.Shape, e.Most)
+}
+
+// prepare checks the outputs of a run and makes room for them, so that keeping
+// them cannot fail. Nothing that is stored changes.
+func (s *varyingStore) prepare(lanes []Lane, padded int) error {
+	for i := range s.states {
+		v, io := &s.states[i], &s.io[i]
+		if len(io.OutShape) != len(v.InitialShape) || io.OutShape[v.Axis] != int64(padded) {
+			return fmt.Errorf("state %q: the model wrote shape %v for %d lanes: want rank %d with the batch at axis %d", v.Name, io.OutShape, padded, len(v.InitialShape), v.Axis)
+		}
+		shape := io.OutShape.With(v.Axis, 1)
+		layout, err := v.layout(shape)
+		if err != nil {
+			return fmt.Errorf("state %q: %w", v.Name, err)
+		}
+		if v.MaxBytes > 0 && layout.RowBytes() > v.MaxBytes {
+			return &GrewError{State: v.Name, Shape: shape, Bytes: layout.RowBytes(), Most: v.MaxBytes}
+		}
+		for _, l := range lanes {
+			if err := s.room(l, i, layout.RowBytes()); err != nil {
+				return fmt.Errorf("state %q: %w", v.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// room makes sure that the sequence of a lane can take a value of that size,
+// beside the old one, which stays until keep.
+func (s *varyingStore) room(l Lane, i int, bytes int64) error {
+	q := l.Sequence
+	if q == nil || l.End {
+		return nil
+	}
+	if q.values == nil {
+		q.values = make([]value, 0, len(s.states))
+	}
+	for len(q.values) <= i {
+		q.values = append(q.values, value{})
+	}
+	old := &q.values[i].block
+	if old.Size >= bytes {
+		return nil
+	}
+	grown, err := s.memory.Alloc(capacity(bytes))
+	if err != nil {
+		return err
+	}
+	s.bytes += grown.Size - old.Size
+	copy(grown.Bytes, old.Bytes)
+	s.free(*old)
+	*old = grown
+	return nil
+}
+
+// keep stores the outputs that prepare has made room for.
+func (s *varyingStore) keep(lanes []Lane, padded int) error {
+	for i := range s.states {
+		v, io := &s.states[i], &s.io[i]
+		shape := slices.Clone(io.OutShape)
+		shape[v.Axis] = 1
+		layout, err := v.layout(shape)
+		if err != nil {
+			return err
+		}
+		s.chunks, s.rows = s.chunks[:0], s.rows[:0]
+		for lane, l := range lanes {
+			row, block := NoRow, Block{}
+			if q := l.Sequence; q != nil && !l.End {
+				row, block = Row{Chunk: int32(lane)}, q.values[i].block
+				q.values[i].shape = shape
+			}
+			s.rows, s.chunks = append(s.rows, row), append(s.chunks, block)
+		}
+		t := Transfer{Layout: layout, Chunks: s.chunks, Rows: s.rows, Tensor: io.Out, Lanes: padded}
+		if err := s.memory.Scatter([]Transfer{t}); err != nil {
+			return err
+		}
+	}
+	return nil
+}

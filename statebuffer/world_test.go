@@ -1,0 +1,180 @@
+package statebuffer
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// flaky is a Memory that fails when told to.
+type flaky struct {
+	Heap
+	alloc, gather, scatter error
+}
+
+func (f *flaky) Alloc(bytes int64) (Block, error) {
+	if f.alloc != nil {
+		return Block{}, f.alloc
+	}
+	return f.Heap.Alloc(bytes)
+}
+
+func (f *flaky) Gather(t []Transfer) error {
+	if f.gather != nil {
+		return f.gather
+	}
+	return f.Heap.Gather(t)
+}
+
+// Scatter leaves half a work when it fails.
+func (f *flaky) Scatter(t []Transfer) error {
+	if f.scatter != nil {
+		return errors.Join(f.Heap.Scatter(t[:len(t)/2]), f.scatter)
+	}
+	return f.Heap.Scatter(t)
+}
+
+var errInjected = errors.New("injected")
+
+// world is a Store, its plain twin and the dice.
+type world struct {
+	t      *testing.T
+	rng    *rand.Rand
+	memory *flaky
+	store  *Store
+	plain  *plainStore
+	states []State
+	vary   []Varying
+	lanes  int // largest batch
+	now    time.Duration
+	retry  time.Duration // no chunk is allocated before
+	waits  time.Duration
+	keys   []Key
+}
+
+const idle = time.Second
+
+func newWorld(t *testing.T, seed uint64) *world {
+	w := &world{t: t, rng: rand.New(rand.NewPCG(seed, 7)), memory: &flaky{}, now: time.Hour}
+	w.lanes = 1 + w.rng.IntN(6)
+	for i := range 1 + w.rng.IntN(3) {
+		w.states = append(w.states, w.randomState(i))
+	}
+	if seed%3 == 1 {
+		w.vary = []Varying{w.randomVarying(0), w.randomVarying(1)}[:1+w.rng.IntN(2)]
+	}
+	sizing, err := NewSizing(20+w.rng.IntN(60), w.lanes, 0.9, &LazyBuffers{
+		Initial: w.lanes + w.rng.IntN(6), Subsequent: w.lanes + w.rng.IntN(4), AllocThreshold: w.lanes, DeallocThreshold: w.lanes + w.rng.IntN(12),
+	})
+	require.NoError(t, err)
+	if seed%4 == 0 {
+		sizing.MaxChunks = 1
+	}
+	limits := Limits{Idle: idle, Full: Policy(seed % 2), Remember: w.rng.IntN(30)}
+	w.plain = newPlainStore(sizing, limits)
+	w.store, err = NewStore(Options{Memory: w.memory, States: w.states, Varying: w.vary, Sizing: sizing, Limits: limits, MaxLanes: w.lanes})
+	require.NoError(t, err)
+	for i := range uint64(2 * sizing.Total()) {
+		k := Key{Number: i}
+		if i%3 == 0 {
+			k = Key{Text: fmt.Sprint("sequence ", i)}
+		}
+		w.keys = append(w.keys, k)
+	}
+	return w
+}
+
+func (w *world) randomState(i int) State {
+	s := State{Name: fmt.Sprint("state ", i), Layout: Layout{Runs: 1 + w.rng.Int64N(4), RunBytes: 1 + w.rng.Int64N(21)}}
+	if w.rng.IntN(3) == 0 {
+		s.Convert, s.RunBytes = Half, 4*(1+w.rng.Int64N(5))
+	}
+	if w.rng.IntN(2) == 0 {
+		s.Initial = w.values(&s)
+	}
+	return s
+}
+
+// values are random contents of a state, as a model would write them.
+func (w *world) values(s *State) []byte {
+	b := make([]byte, s.RowBytes())
+	for i := range b {
+		b[i] = byte(w.rng.Uint32())
+	}
+	if s.Convert == Half {
+		for i := 0; i < len(b); i += 4 {
+			binary.NativeEndian.PutUint32(b[i:], math.Float32bits(float32(w.rng.NormFloat64()*50_000)))
+		}
+	}
+	return b
+}
+
+// kept is what a state becomes by being stored.
+func (w *world) kept(s *State, value []byte) (kept []byte, clamped uint64) {
+	switch {
+	case value == nil:
+		return make([]byte, s.RowBytes()), 0
+	case s.Convert == Keep:
+		return value, 0
+	}
+	half, kept := make([]byte, len(value)/2), make([]byte, len(value))
+	clamped = narrow(half, value)
+	widen(kept, half)
+	return kept, clamped
+}
+
+// check compares everything.
+func (w *world) check() {
+	w.t.Helper()
+	s, p := w.store, w.plain
+	p.rows.requireEqual(w.t, &s.rows)
+	u := s.Usage()
+	require.Equal(w.t, p.counters, s.Counters())
+	require.Equal(w.t, len(p.live), u.Live)
+	require.Equal(w.t, len(p.rows), u.Chunks)
+	require.Equal(w.t, s.rows.free+s.live.len, u.Rows)
+	require.Equal(w.t, int64(u.Rows)*s.RowBytes()+w.varyingBytes(), u.Bytes)
+	require.Equal(w.t, len(p.live)+len(p.lost), len(s.byNumber)+len(s.byText), "the index holds the live and the lost, no more")
+	require.Equal(w.t, len(p.lost), s.lost.len)
+	owners := map[Row]Key{}
+	n := 0
+	for q := s.live.first; q != nil; q = q.next {
+		n++
+		want, ok := p.live[q.key]
+		require.True(w.t, ok, "%v is not live", q.key)
+		require.Same(w.t, q, s.find(q.key))
+		require.Equal(w.t, want.row, q.row)
+		require.NotContains(w.t, owners, q.row, "two owners of a row")
+		owners[q.row] = q.key
+		if want.fresh != q.fresh || want.steps != q.Steps() || want.lastUse != q.lastUse {
+			w.t.Fatalf("%v is %+v: want %+v", q.key, q, want)
+		}
+		w.checkStored(q, want)
+	}
+	require.Equal(w.t, s.live.len, n)
+}
+
+func (w *world) checkStored(q *Sequence, want *plainSequence) {
+	if q.fresh {
+		return
+	}
+	for k := range w.states {
+		s := &w.states[k]
+		got := w.store.chunks[k][q.row.Chunk].At(int64(q.row.Index)*s.StoredBytes(), s.StoredBytes()).Bytes
+		if s.Convert == Half {
+			wide := make([]byte, s.RowBytes())
+			widen(wide, got)
+			got = wide
+		}
+		if !bytes.Equal(want.values[k], got) {
+			require.Equal(w.t, want.values[k], got, "%s of %v", s.Name, q.key)
+		}
+	}
+}
