@@ -75,6 +75,7 @@ typedef struct {
   TRITONSERVER_DataType type;
   int64_t shape[BATCH_MAX_RANK]; // of one answer
   uint32_t rank;
+  bool whole; // data is all of one answer, not lanes of a batched tensor
 } batch_output;
 
 typedef struct {

@@ -180,32 +180,58 @@ func TestOutputBufferOnDevice(t *testing.T) {
 }
 
 // TestLanesOfAnyLayout answers from a tensor [2, batch, 2] of which each request
-// has one lane or two.
+// has one lane or two, one behind the other.
 func TestLanesOfAnyLayout(t *testing.T) {
 	in := newEcho()
 	in.outputs = in.outputs[:1]
-	batched := i32(
-		0, 1, 10, 11, 20, 21,
-		100, 101, 110, 111, 120, 121,
-	)
-	output := func(lanes int64) []backend.Output {
-		return []backend.Output{{
-			Tensor: batched, Layout: statebuffer.Layout{Runs: 2, RunBytes: 8}, Lanes: 3,
-			Shape: tensor.Shape{2, lanes, 2},
-		}}
-	}
+	batched := []backend.Output{{
+		Tensor: i32(
+			0, 1, 10, 11, 20, 21,
+			100, 101, 110, 111, 120, 121,
+		),
+		Layout: statebuffer.Layout{Runs: 2, RunBytes: 8}, Lanes: 3,
+		Shape: tensor.Shape{1, 2, 2}, Batched: true,
+	}}
 	in.execute = func(b backend.Batch) {
-		b.Answer(0, output(2), 1, 2)
-		b.Answer(1, output(1), 0, 1)
+		b.Answer(0, batched, 1, 2)
+		b.Answer(1, batched, 0, 1)
+		b.Answer(2, batched, 2, 1)
 	}
 	s := serve(t, in)
-	rs := requests(t, echoCall(1, 0, 0), echoCall(2, 0, 0))
+	rs := requests(t, echoCall(1, 0, 0), echoCall(2, 0, 0), echoCall(3, 0, 0))
 	require.NoError(t, s.instance.Execute(rs...))
 	settled(t, rs)
-	answered(t, rs[0], fakehost.Output{Name: "Y", Type: int(tensor.Int32), Shape: tensor.Shape{2, 2, 2},
-		Data: i32(10, 11, 20, 21, 110, 111, 120, 121)})
-	answered(t, rs[1], fakehost.Output{Name: "Y", Type: int(tensor.Int32), Shape: tensor.Shape{2, 1, 2},
-		Data: i32(0, 1, 100, 101)})
+	want := func(lanes int64, numbers ...int32) fakehost.Output {
+		return fakehost.Output{Name: "Y", Type: int(tensor.Int32), Shape: tensor.Shape{lanes, 2, 2}, Data: i32(numbers...)}
+	}
+	answered(t, rs[0], want(2, 10, 11, 110, 111, 20, 21, 120, 121))
+	answered(t, rs[1], want(1, 0, 1, 100, 101))
+	answered(t, rs[2], want(1, 20, 21, 120, 121))
+}
+
+// TestLanesOfTexts answers from lanes of different sizes.
+func TestLanesOfTexts(t *testing.T) {
+	in := newEcho()
+	in.outputs = []backend.Port{{Name: "Y", DType: tensor.Bytes}}
+	texts := []backend.Output{{
+		Tensor: []byte("onethreesix"), Offsets: []int64{0, 3, 8, 8, 11}, Lanes: 4,
+		Shape: tensor.Shape{1, 1}, Batched: true,
+	}}
+	in.execute = func(b backend.Batch) {
+		b.Answer(0, texts, 0, 1)
+		b.Answer(1, texts, 1, 3)
+		b.Answer(2, texts, 2, 1)
+	}
+	s := serve(t, in)
+	rs := requests(t, echoCall(1, 0, 0), echoCall(2, 0, 0), echoCall(3, 0, 0))
+	require.NoError(t, s.instance.Execute(rs...))
+	settled(t, rs)
+	want := func(lanes int64, text string) fakehost.Output {
+		return fakehost.Output{Name: "Y", Type: int(tensor.Bytes), Shape: tensor.Shape{lanes, 1}, Data: []byte(text)}
+	}
+	answered(t, rs[0], want(1, "one"))
+	answered(t, rs[1], want(3, "threesix"))
+	answered(t, rs[2], want(1, ""))
 }
 
 // TestAnswersInSeveralSends answers rows with different tensors, in one Send and

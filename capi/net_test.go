@@ -122,8 +122,27 @@ func TestAnswerThatCannotBeCopied(t *testing.T) {
 	bad("rank of at most 32", func(o *backend.Output) { o.Shape = make(tensor.Shape, 33) })
 	bad("want 8", func(o *backend.Output) { o.Shape = pair })
 	bad("not fixed", func(o *backend.Output) { o.Shape = tensor.Shape{2, -1, 2} })
+	bad("cannot hold 2 lanes", func(*backend.Output) { lanes = 2 })
+	bad("cannot hold 1 lanes", func(o *backend.Output) { o.Shape, o.Batched = nil, true })
 
 	outputs, lane, lanes = []backend.Output{good}, 2, 1
 	_, err := execute().Answer()
 	require.NoError(t, err)
+}
+
+// TestTextsThatCannotBeCopied does so with the offsets of texts.
+func TestTextsThatCannotBeCopied(t *testing.T) {
+	in := newEcho()
+	in.outputs = []backend.Port{{Name: "Y", DType: tensor.Bytes}}
+	var offsets []int64
+	in.execute = func(b backend.Batch) {
+		b.Answer(0, []backend.Output{{Tensor: []byte("four"), Offsets: offsets, Lanes: 2, Shape: single, Batched: true}}, 0, 1)
+	}
+	s := serve(t, in)
+	for _, offsets = range [][]int64{{}, {0, 4}, {0, 2, 5}, {-1, 2, 4}, {0, 3, 2}, {0, 1, 2, 3}} {
+		rs := requests(t, echoCall(1, 0, 0))
+		require.NoError(t, s.instance.Execute(rs...))
+		settled(t, rs)
+		refused(t, rs[0], backend.Internal, "do not part a tensor of 4 bytes into 2 lanes")
+	}
 }

@@ -4,6 +4,7 @@ package main
 import "C"
 
 import (
+	"slices"
 	"unsafe"
 
 	"tritonstateful/backend"
@@ -62,7 +63,7 @@ func (b *batch) note(row int, outputs []backend.Output, lane, lanes int) (C.uint
 	if err := b.checkLanes(outputs, lane, lanes); err != nil {
 		return 0, err
 	}
-	if last := len(b.answers) - 1; last >= 0 {
+	if last := len(b.answers) - 1; last >= 0 && !hasTexts(outputs) {
 		if a := b.answers[last]; unsafe.SliceData(a.outputs) == unsafe.SliceData(outputs) && a.lanes == lanes {
 			return a.row, nil
 		}
@@ -73,19 +74,33 @@ func (b *batch) note(row int, outputs []backend.Output, lane, lanes int) (C.uint
 		if err := b.checkOutput(k, &outputs[k], lanes); err != nil {
 			return 0, err
 		}
-		noteOutput(&slots[k], &outputs[k], b.outputs[k].DType)
+		noteOutput(&slots[k], &outputs[k], b.outputs[k].DType, lane, lanes)
 	}
 	b.answers = append(b.answers, noted{outputs, lanes, C.uint32_t(row)})
 	return C.uint32_t(row), nil
 }
 
-func noteOutput(to *C.batch_output, from *backend.Output, dtype tensor.DType) {
-	to.data = C.uintptr_t(uintptr(unsafe.Pointer(unsafe.SliceData(from.Tensor))))
-	to.runs, to.run_bytes = C.uint64_t(from.Layout.Runs), C.uint64_t(from.Layout.RunBytes)
+// hasTexts tells whether an output's lanes differ in size; then each row needs a
+// copy of its own.
+func hasTexts(outputs []backend.Output) bool {
+	return slices.ContainsFunc(outputs, func(o backend.Output) bool { return o.Offsets != nil })
+}
+
+func noteOutput(to *C.batch_output, from *backend.Output, dtype tensor.DType, lane, lanes int) {
+	data, layout := from.Tensor, from.Layout
+	if to.whole = C.bool(from.Offsets != nil); to.whole {
+		data = data[from.Offsets[lane]:from.Offsets[lane+lanes]]
+		layout.Runs, layout.RunBytes = 1, int64(len(data))
+	}
+	to.data = C.uintptr_t(uintptr(unsafe.Pointer(unsafe.SliceData(data))))
+	to.runs, to.run_bytes = C.uint64_t(layout.Runs), C.uint64_t(layout.RunBytes)
 	to.lanes = C.uint64_t(from.Lanes)
 	to._type = C.TRITONSERVER_DataType(dtype)
 	for i, extent := range from.Shape {
 		to.shape[i] = C.int64_t(extent)
+	}
+	if from.Batched {
+		to.shape[0] = C.int64_t(lanes)
 	}
 	to.rank = C.uint32_t(len(from.Shape))
 }
@@ -115,15 +130,30 @@ func (b *batch) checkOutput(k int, o *backend.Output, lanes int) error {
 		return backend.Errorf(backend.Internal, "output %q: its tensor has %d bytes: want %d runs of %d lanes of %d bytes",
 			port.Name, len(o.Tensor), runs, o.Lanes, runBytes)
 	}
+	if o.Batched && len(o.Shape) == 0 || !o.Batched && lanes != 1 {
+		return backend.Errorf(backend.Internal, "output %q: shape %v cannot hold %d lanes", port.Name, o.Shape, lanes)
+	}
 	if port.DType.Size() == 0 {
-		return nil // the size of texts does not follow from their shape
+		return checkOffsets(port.Name, o)
 	}
 	want, err := o.Shape.Bytes(port.DType)
 	if err != nil {
 		return backend.Errorf(backend.Internal, "output %q: %w", port.Name, err)
 	}
+	want *= int64(lanes)
 	if got := o.Layout.RowBytes() * int64(lanes); got != want {
 		return backend.Errorf(backend.Internal, "output %q: %d bytes for shape %v of %v: want %d", port.Name, got, o.Shape, port.DType, want)
+	}
+	return nil
+}
+
+// checkOffsets makes sure that the lanes of texts lie within their tensor.
+func checkOffsets(name string, o *backend.Output) error {
+	if o.Offsets == nil {
+		return nil // one lane of fixed size, such as an empty text
+	}
+	if len(o.Offsets) != o.Lanes+1 || !slices.IsSorted(o.Offsets) || o.Offsets[0] < 0 || o.Offsets[o.Lanes] > int64(len(o.Tensor)) {
+		return backend.Errorf(backend.Internal, "output %q: the offsets %v do not part a tensor of %d bytes into %d lanes", name, o.Offsets, len(o.Tensor), o.Lanes)
 	}
 	return nil
 }

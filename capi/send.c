@@ -3,15 +3,28 @@
 
 #include <string.h>
 
-// copy_lanes picks the lanes of one answer out of a batched tensor.
+// answer_bytes is the size of an answer of that many lanes.
+static uint64_t answer_bytes(const batch_output *from, uint64_t lanes) {
+  return from->whole ? from->run_bytes : from->runs * lanes * from->run_bytes;
+}
+
+// copy_lanes picks the lanes of one answer out of a batched tensor and puts them
+// one behind the other.
 static void copy_lanes(char *to, const batch_output *from, uint64_t lane, uint64_t lanes) {
-  uint64_t bytes = lanes * from->run_bytes;
-  if (bytes == 0) return; // the buffer may be NULL then
-  const char *run = (const char *)from->data + lane * from->run_bytes;
-  for (uint64_t x = 0; x < from->runs; x++) {
-    memcpy(to + x * bytes, run, bytes);
-    run += from->lanes * from->run_bytes;
+  const char *data = (const char *)from->data;
+  uint64_t piece = from->run_bytes;
+  if (answer_bytes(from, lanes) == 0) return; // the buffer may be NULL then
+  if (from->whole) {
+    memcpy(to, data, piece);
+    return;
   }
+  if (from->runs == 1) {
+    memcpy(to, data + lane * piece, lanes * piece);
+    return;
+  }
+  for (uint64_t end = lane + lanes; lane < end; lane++)
+    for (uint64_t x = 0; x < from->runs; x++, to += piece)
+      memcpy(to, data + (x * from->lanes + lane) * piece, piece);
 }
 
 static TRITONSERVER_Error *fill_output(const batch_row *row, const char *name,
@@ -24,7 +37,7 @@ static TRITONSERVER_Error *fill_output(const batch_row *row, const char *name,
   TRITONSERVER_MemoryType memory = TRITONSERVER_MEMORY_CPU;
   int64_t memory_id = 0;
   failed = triton.TRITONBACKEND_OutputBuffer(
-      output, &buffer, from->runs * row->lanes * from->run_bytes, &memory, &memory_id);
+      output, &buffer, answer_bytes(from, row->lanes), &memory, &memory_id);
   if (failed != NULL) return failed;
   if (memory == TRITONSERVER_MEMORY_GPU)
     return error_format(TRITONSERVER_ERROR_UNSUPPORTED,

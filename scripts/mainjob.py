@@ -1,5 +1,6 @@
 """The part of test.py that runs with the packages of build/venv."""
 
+import contextlib
 import sys
 import time
 from dataclasses import dataclass, field
@@ -57,7 +58,8 @@ def run(models: list[str], sequences: int, steps: int, keep_serving: bool) -> in
             print("\nPASSED" if passed else "\nFAILED", flush=True)
             if keep_serving:
                 show(server)
-                server.wait()
+                with contextlib.suppress(KeyboardInterrupt):
+                    server.wait()
     except ServerError as failure:
         print(f"{failure}\n\nFAILED")
         return 1
@@ -151,9 +153,11 @@ def difference(tensor: Tensor, answer: Answer, expected: dict[str, np.ndarray] |
     if not expected:
         return ""
     values, want = answer.result.as_numpy(tensor.name), expected[tensor.name]
-    if np.array_equal(values, want):
+    wrong = np.argwhere(values != want)
+    if not len(wrong):
         return ""
-    return f"is {values.ravel().tolist()}, want {want.ravel().tolist()}"
+    at = tuple(wrong[0])
+    return f"is {values[at]} at {list(map(int, at))}, want {want[at]}; {len(wrong)} of {want.size} elements are wrong"
 
 
 def conclude(result: Result) -> Result:

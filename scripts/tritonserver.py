@@ -34,6 +34,9 @@ LOGS = ROOT / "build" / "logs"
 EXIT_TIMEOUT = 3
 KILL_AFTER = EXIT_TIMEOUT + 10
 
+# How long an answer about readiness may take; whoever has taken our port may never give one.
+POLL_TIMEOUT = 2
+
 # Run by a fresh interpreter, which then becomes the server: the kernel kills it when we die, even by SIGKILL.
 # Not a preexec_fn, which is not safe beside the threads of gRPC.
 LAUNCH = """
@@ -63,7 +66,7 @@ class TritonServer:
     explicit    load no model but those that load() names
     env         environment variables on top of ours
     log         file for what the server prints; None chooses one in build/logs
-    timeout     seconds that it may take to become ready
+    timeout     seconds that it may take to become ready, and to load a model
     """
 
     def __init__(
@@ -161,10 +164,10 @@ class TritonServer:
     def is_ready(self) -> bool:
         """Whether the server is ready for inference. Another server that has our port does not count."""
         try:
-            self.request("v2/health/ready")
-            self._get(self.metrics_url, "metrics")  # opened last; if its port is taken, the server ends
-            return self.request("v2")["name"] == self.id
-        except (OSError, ServerError, http.client.HTTPException, ValueError, KeyError):
+            _get(self.http_url, "v2/health/ready", timeout=POLL_TIMEOUT)
+            _get(self.metrics_url, "metrics", timeout=POLL_TIMEOUT)  # opened last; if its port is taken, the server ends
+            return json.loads(_get(self.http_url, "v2", timeout=POLL_TIMEOUT))["name"] == self.id
+        except (OSError, http.client.HTTPException, ValueError, KeyError):
             return False
 
     def load(self, model: str, config: dict | None = None) -> None:
@@ -180,7 +183,7 @@ class TritonServer:
         """Sends a GET, or a POST of the body, to the HTTP endpoint and returns the answer."""
         data = None if body is None else json.dumps(body).encode()
         try:
-            answer = self._get(self.http_url, path, data)
+            answer = _get(self.http_url, path, data, timeout=self.timeout)
         except urllib.error.HTTPError as failure:
             raise ServerError(_message(failure)) from None
         return json.loads(answer) if answer else {}
@@ -246,10 +249,6 @@ class TritonServer:
             raise ServerError("the server is not running")
         return self._process
 
-    def _get(self, url: str, path: str, data: bytes | None = None) -> bytes:
-        with _direct.open(f"http://{url}/{path}", data, timeout=self.timeout) as answer:
-            return answer.read()
-
 
 def running() -> list[TritonServer]:
     """The servers that were started and not yet stopped."""
@@ -268,6 +267,11 @@ class PortTaken(ServerError):
 
 # The loopback interface is not reached through a proxy.
 _direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+def _get(url: str, path: str, data: bytes | None = None, *, timeout: float) -> bytes:
+    with _direct.open(f"http://{url}/{path}", data, timeout=timeout) as answer:
+        return answer.read()
 
 
 def _message(failure: urllib.error.HTTPError) -> str:

@@ -228,6 +228,26 @@ func TestLostErrors(t *testing.T) {
 	require.NoError(t, err, "a START that succeeds ends the matter")
 }
 
+// TestDamaged: if storing fails, nobody knows what is in the rows.
+func TestDamaged(t *testing.T) {
+	memory := &flaky{}
+	s := newTestStore(t, Options{Memory: memory, Limits: Limits{Remember: 4}})
+	q := begin(t, s, number(1), 1)
+	doStep(t, s, Lane{Sequence: q}, "original")
+	step, err := s.Gather([]Lane{{Sequence: q}, {}}, 2)
+	require.NoError(t, err)
+	memory.scatter = errInjected
+	require.ErrorIs(t, s.Commit(step, 2), errInjected)
+	_, err = s.Continue(number(1), 2)
+	require.EqualError(t, err, "its state could not be stored 0s ago; begin it anew with a START request")
+	require.Equal(t, 0, s.Usage().Live)
+}
+
+func TestPolicy(t *testing.T) {
+	require.Equal(t, "reject", Reject.String())
+	require.Equal(t, "evict_lru", EvictLRU.String())
+}
+
 // TestEvictionSparesTheBatch: a sequence that is used at this moment is not
 // evicted for another one of the same batch.
 func TestEvictionSparesTheBatch(t *testing.T) {

@@ -114,17 +114,6 @@ func (t *table) begin(k Key, now time.Duration) (*Sequence, error) {
 	return q, nil
 }
 
-// unburied is a sequence in no list: what is remembered of the key, or a new one.
-func (t *table) unburied(q *Sequence, k Key) *Sequence {
-	if q == nil {
-		q = &Sequence{}
-		t.add(q, k)
-		return q
-	}
-	t.lost.remove(q)
-	return q
-}
-
 // renew makes the next step of q its first.
 func (t *table) renew(q *Sequence) {
 	t.generation++

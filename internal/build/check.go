@@ -16,7 +16,9 @@ func (t *tree) test() error {
 		step{name: "build", run: t.buildForTests},
 		step{name: "pure Go", run: t.testPure},
 		step{name: "go test -race", needsBuild: true, run: t.testRace},
+		step{name: "go test -asan", needsBuild: true, run: t.testAsan},
 		step{name: "load generator", run: t.testLoadGenerator},
+		step{name: "cmake", needsBuild: true, run: t.testCMake},
 		step{name: "end to end", needsBuild: true, run: t.testEndToEnd},
 		step{name: "main job", needsBuild: true, run: t.testMainJob},
 	))
@@ -86,16 +88,52 @@ func (t *tree) testPure() error {
 
 // testRace tests all packages, those with C against the real libraries.
 func (t *tree) testRace() error {
+	return t.goTest("-race", "./...")
+}
+
+// testAsan tests again what has C in it: memory misused, or never freed.
+func (t *tree) testAsan() error {
+	return t.goTest("-asan", "./capi/...", "./ortrunner/...")
+}
+
+// goTest runs go test with the libraries of the build at hand.
+func (t *tree) goTest(args ...string) error {
 	triton, err := t.one("build/venv/lib/python3*/site-packages/nvidia_pytriton.libs")
 	if err != nil {
 		return err
 	}
 	libraries := t.with("STATEFUL_ORT_LIB="+filepath.Join(t.installed(), ortFile), "STATEFUL_TRITON_LIB_DIR="+triton)
-	return libraries.run("go", "test", "-race", "./...")
+	return libraries.run("go", append([]string{"test"}, args...)...)
 }
 
 func (t *tree) testLoadGenerator() error {
 	return t.run("go", "-C", "internal/bench", "test", "-race", "./...")
+}
+
+// testCMake installs the way of those who build Triton backends with CMake.
+func (t *tree) testCMake() error {
+	if _, err := exec.LookPath("cmake"); err != nil {
+		fmt.Println("cmake is not installed: CMakeLists.txt is not tested")
+		return nil
+	}
+	folder, prefix := t.path("build", "cmake"), t.path("build", "cmake", "prefix")
+	return errors.Join(
+		os.RemoveAll(folder),
+		t.run("cmake", "-B", folder),
+		t.run("cmake", "--build", folder),
+		t.run("cmake", "--install", folder, "--prefix", prefix),
+		exist(prefix, loaderFile, goFile, ortFile),
+	)
+}
+
+// exist checks that a prefix has the backend's files.
+func exist(prefix string, files ...string) error {
+	for _, name := range files {
+		if _, err := os.Stat(filepath.Join(prefix, "backends", "stateful", name)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // testEndToEnd runs the tests that start a real tritonserver.

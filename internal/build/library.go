@@ -53,34 +53,46 @@ func (t *tree) exports() string {
 	return "-Wl,--version-script=" + t.path("capi", "exports.map")
 }
 
-// goLibrary compiles the backend into a folder. The go command would link it
-// anew every time, so it is only asked when a package has changed: the IDs that
-// it gives them cover sources, flags and tools.
+// goLibrary compiles the backend into a folder. The go command knows what to
+// compile, but links anew every time, so it is asked only after a change.
 func (t *tree) goLibrary(folder string, tags ...string) error {
+	library := filepath.Join(folder, goFile)
+	args := []string{
+		"build", "-buildmode=c-shared", "-trimpath", "-buildvcs=false", "-tags", strings.Join(tags, ","),
+		// -z lazy: the library may contain go-nvml, which leaves symbols open; see capi/loader.
+		"-ldflags", fmt.Sprintf(`-s -w -extldflags "'%s' -Wl,-z,lazy"`, t.exports()),
+		"-o", library, "./capi",
+	}
 	cgo := t.with("CGO_ENABLED=1")
-	flags := []string{"-buildmode=c-shared", "-trimpath", "-buildvcs=false", "-tags", strings.Join(tags, ",")}
-	list := append([]string{"list", "-deps", "-export", "-f", "{{.ImportPath}} {{.BuildID}}"}, flags...)
-	packages, err := cgo.output("go", append(list, "./capi")...)
+	sources, err := cgo.output("go", "list", "-deps", "-f", sourcesTemplate, "-tags", strings.Join(tags, ","), "./capi")
 	if err != nil {
 		return err
 	}
-	// -z lazy: the library may contain go-nvml, which leaves symbols open; see capi/loader.
-	link := fmt.Sprintf(`-s -w -extldflags "'%s' -Wl,-z,lazy"`, t.exports())
-	library := filepath.Join(folder, goFile)
+	settings, err := cgo.output("go", "env", "GOVERSION", "GOFLAGS", "GOAMD64", "CC", "CGO_CFLAGS", "CGO_LDFLAGS")
+	if err != nil {
+		return err
+	}
 	return t.cook(recipe{
 		name:    strings.Join(append([]string{"go-library"}, tags...), "-"),
-		inputs:  []string{t.path("capi", "exports.map")},
-		words:   []string{packages, link},
+		inputs:  append(strings.Split(sources, "\n"), t.path("capi", "exports.map")),
+		words:   append(args, settings),
 		outputs: []string{library},
 		make: func() error {
-			build := append([]string{"build"}, flags...)
-			if err := cgo.run("go", append(build, "-ldflags", link, "-o", library, "./capi")...); err != nil {
+			if err := cgo.run("go", args...); err != nil {
 				return err
 			}
 			return os.Remove(strings.TrimSuffix(library, ".so") + ".h") // declares what nobody calls by name
 		},
 	})
 }
+
+// sourcesTemplate makes go list print the files of all packages that are not
+// Go's own, one on a line.
+const sourcesTemplate = `{{if not .Standard}}{{$dir := .Dir}}` +
+	`{{range .GoFiles}}{{$dir}}/{{.}}{{"\n"}}{{end}}` +
+	`{{range .CgoFiles}}{{$dir}}/{{.}}{{"\n"}}{{end}}` +
+	`{{range .CFiles}}{{$dir}}/{{.}}{{"\n"}}{{end}}` +
+	`{{range .HFiles}}{{$dir}}/{{.}}{{"\n"}}{{end}}{{end}}`
 
 // loader compiles the library that Triton opens.
 func (t *tree) loader() error {

@@ -70,6 +70,8 @@ func explain(name string, err error) error {
 	switch {
 	case err == nil:
 		return nil
+	case errors.Is(err, context.Canceled):
+		return fmt.Errorf("%s was interrupted: %w", name, err)
 	case !errors.As(err, &exit):
 		return fmt.Errorf("%s cannot be run: %w", name, err)
 	case len(exit.Stderr) > 0:

@@ -1,6 +1,7 @@
 package tensor
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"math/bits"
@@ -85,4 +86,22 @@ func (s Shape) String() string {
 	}
 	b.WriteByte(']')
 	return b.String()
+}
+
+// UnmarshalJSON reads a list of extents, numbers or texts: Triton's JSON has
+// 64-bit numbers as texts wherever it has not been taught otherwise.
+func (s *Shape) UnmarshalJSON(text []byte) error {
+	var numbers []json.Number
+	if err := json.Unmarshal(text, &numbers); err != nil {
+		return err
+	}
+	*s = make(Shape, len(numbers))
+	for i, n := range numbers {
+		d, err := n.Int64()
+		if err != nil {
+			return err
+		}
+		(*s)[i] = d
+	}
+	return nil
 }

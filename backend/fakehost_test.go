@@ -1,0 +1,198 @@
+package backend
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"unsafe" //nolint:depguard // only to lend a string that is overwritten later, as the server does
+
+	"github.com/stretchr/testify/require"
+
+	"tritonstateful/internal/tensor"
+)
+
+// ask is a request as a test writes it.
+type ask struct {
+	id         string // a number, or a text for models with string ids
+	start, end bool
+	cancelled  bool
+	value      float64 // 0: one that no other request has
+	err        error
+	mangle     func(*Request)
+}
+
+func startOf(id any) ask { return ask{id: fmt.Sprint(id), start: true} }
+func nextOf(id any) ask  { return ask{id: fmt.Sprint(id)} }
+func endOf(id any) ask   { return ask{id: fmt.Sprint(id), end: true} }
+func wholeOf(id any) ask { return ask{id: fmt.Sprint(id), start: true, end: true} }
+
+func (a ask) cancel() ask               { a.cancelled = true; return a }
+func (a ask) unreadable(err error) ask  { a.err = err; return a }
+func (a ask) with(f func(*Request)) ask { a.mangle = f; return a }
+func (a ask) inputOf(value float64) ask { a.value = value; return a }
+
+// wrongInput makes the first input one that the model does not take.
+func (a ask) wrongInput() ask { return a.with(func(r *Request) { r.Inputs[0].DType = tensor.Uint8 }) }
+
+// fakeBatch is a host that notes answers, and lends what it gives as the server
+// does: after Finish the memory is something else.
+type fakeBatch struct {
+	t        testing.TB
+	requests []Request
+	lent     [][]byte
+	answers  []answer
+	pending  []pendingAnswer
+	sends    int
+	finished bool
+	timing   Timing
+	// call, if not nil, is called at the start of each method.
+	call func()
+	// faulty: rows that nobody answered are not a mistake.
+	faulty bool
+}
+
+// answer is what a client got.
+type answer struct {
+	err     error
+	shapes  []tensor.Shape
+	outputs [][]byte
+	times   int
+}
+
+type pendingAnswer struct {
+	row, lane, lanes int
+	outputs          []Output
+}
+
+func (b *fakeBatch) enter() {
+	require.False(b.t, b.finished, "the batch was used after Finish")
+	if b.call != nil {
+		b.call()
+	}
+}
+
+func (b *fakeBatch) Requests() []Request {
+	b.enter()
+	return b.requests
+}
+
+func (b *fakeBatch) Fail(row int, err error) {
+	b.enter()
+	require.Error(b.t, err)
+	if b.answers[row].times == 0 {
+		b.answers[row] = answer{err: err, times: 1}
+	}
+}
+
+func (b *fakeBatch) Answer(row int, outputs []Output, lane, lanes int) {
+	b.enter()
+	b.answers[row].times++
+	require.Equal(b.t, 1, b.answers[row].times, "row %d was answered twice", row)
+	b.pending = append(b.pending, pendingAnswer{row, lane, lanes, outputs})
+}
+
+func (b *fakeBatch) Send() {
+	b.enter()
+	b.sends++
+	b.send()
+}
+
+// send copies the answers out; until here the outputs were borrowed.
+func (b *fakeBatch) send() {
+	for _, p := range b.pending {
+		a := &b.answers[p.row]
+		for i := range p.outputs {
+			o := &p.outputs[i]
+			shape := o.Shape.Clone()
+			if o.Batched {
+				shape[0] = int64(p.lanes)
+			}
+			a.shapes = append(a.shapes, shape)
+			a.outputs = append(a.outputs, lanesOf(o, p.lane, p.lanes))
+		}
+	}
+	b.pending = nil
+}
+
+// lanesOf is the bytes that a client gets of some lanes.
+func lanesOf(o *Output, lane, lanes int) (bytes []byte) {
+	if o.Offsets != nil {
+		return append(bytes, o.Tensor[o.Offsets[lane]:o.Offsets[lane+lanes]]...)
+	}
+	for j := lane; j < lane+lanes; j++ {
+		for x := range o.Layout.Runs {
+			at := (x*int64(o.Lanes) + int64(j)) * o.Layout.RunBytes
+			bytes = append(bytes, o.Tensor[at:at+o.Layout.RunBytes]...)
+		}
+	}
+	return bytes
+}
+
+func (b *fakeBatch) Finish(timing Timing) {
+	b.enter()
+	b.send()
+	b.finished, b.timing = true, timing
+	for row := range b.answers {
+		if b.answers[row].times == 0 {
+			require.True(b.t, b.faulty, "nobody answered row %d", row)
+			b.answers[row].err = Errorf(Internal, "nobody answered")
+		}
+	}
+	clear(b.requests)
+	for _, bytes := range b.lent {
+		for i := range bytes {
+			bytes[i] = 0xDB
+		}
+	}
+}
+
+// lend is a string in memory that Finish overwrites.
+func (b *fakeBatch) lend(text string) string {
+	if text == "" {
+		return ""
+	}
+	bytes := []byte(text)
+	b.lent = append(b.lent, bytes)
+	return unsafe.String(&bytes[0], len(bytes))
+}
+
+// recorder is a log that a test can read.
+type recorder struct {
+	least   slog.Level
+	lines   *[]string
+	context string
+}
+
+func newRecorder(least slog.Level) *recorder { return &recorder{least: least, lines: &[]string{}} }
+
+func (r *recorder) Enabled(_ context.Context, l slog.Level) bool { return l >= r.least }
+func (r *recorder) WithGroup(string) slog.Handler                { return r }
+
+func (r *recorder) WithAttrs(attrs []slog.Attr) slog.Handler {
+	c := *r
+	for _, a := range attrs {
+		c.context += " " + a.String()
+	}
+	return &c
+}
+
+func (r *recorder) Handle(_ context.Context, record slog.Record) error {
+	line := record.Level.String() + " " + record.Message + r.context
+	record.Attrs(func(a slog.Attr) bool { line += " " + a.String(); return true })
+	*r.lines = append(*r.lines, line)
+	return nil
+}
+
+// having are the lines that hold a text.
+func (r *recorder) having(text string) (found []string) {
+	for _, line := range *r.lines {
+		if strings.Contains(line, text) {
+			found = append(found, line)
+		}
+	}
+	return found
+}
+
+func (r *recorder) clear() { *r.lines = nil }

@@ -1,0 +1,352 @@
+package backend
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tritonstateful/internal/tensor"
+	"tritonstateful/statebuffer"
+)
+
+// setup is what a test can change before a model is loaded.
+type setup struct {
+	config  *Config
+	streams []stream
+	memory  statebuffer.Memory
+	model   *accumulator // made of streams if nil
+	kind    string
+	level   slog.Level
+}
+
+// param sets a parameter.
+func param(name, value string) func(*setup) {
+	return func(s *setup) { s.config.Parameters[name] = Value{value} }
+}
+
+// streamsOf sets what the model accumulates, and the configuration with it.
+func streamsOf(streams ...stream) func(*setup) {
+	return func(s *setup) {
+		s.streams = streams
+		s.config.Inputs, s.config.Outputs = nil, nil
+		pairs := ""
+		for i := range streams {
+			t := &streams[i]
+			s.config.Inputs = append(s.config.Inputs, TensorConfig{Name: t.input, DataType: t.dtype.ConfigName(), Dims: t.dims(t.order, -1)})
+			s.config.Outputs = append(s.config.Outputs, TensorConfig{Name: t.output, DataType: t.dtype.ConfigName(), Dims: t.dims(t.order, -1)})
+			pairs += fmt.Sprintf("<<<%s, %s>>> ", t.stateIn, t.stateOut)
+		}
+		s.config.Parameters["state_pairs"] = Value{pairs}
+	}
+}
+
+func stringIDs(s *setup) {
+	s.config.Sequence.ControlInputs = append(s.config.Sequence.ControlInputs,
+		ControlConfig{Name: "CORRID", Controls: []Control{{Kind: ControlCorrID, DataType: "TYPE_STRING"}}})
+}
+
+// slots gives the instance that many rows at once, and batches of at most batch.
+func slots(rows, batch int) func(*setup) {
+	return func(s *setup) {
+		s.config.MaxBatchSize = batch
+		s.config.Sequence.Oldest.MaxCandidateSequences = rows
+		s.config.Parameters["max_candidate_sequence_use_ratio"] = Value{"1"}
+	}
+}
+
+func newSetup(edits ...func(*setup)) *setup {
+	s := &setup{kind: "cpu", level: slog.LevelInfo, memory: &statebuffer.Heap{}}
+	s.config = &Config{
+		Name: "model", MaxBatchSize: 8, Parameters: map[string]Value{},
+		Sequence: &SequenceConfig{
+			MaxIdleMicroseconds: 1_000_000, Oldest: &OldestConfig{MaxCandidateSequences: 64},
+			ControlInputs: []ControlConfig{
+				{Name: resetName, Controls: []Control{{Kind: ControlStart, Int32FalseTrue: []int32{0, 1}}}},
+				{Name: "EndSequence", Controls: []Control{{Kind: ControlEnd, Int32FalseTrue: []int32{0, 1}}}},
+			},
+		},
+	}
+	streamsOf(accumulate())(s)
+	for _, edit := range edits {
+		edit(s)
+	}
+	if s.model == nil {
+		s.model = newAccumulator(s.memory, s.streams...)
+	}
+	return s
+}
+
+// json is the configuration as the server gives it: strategies that are not
+// chosen do not appear.
+func (s *setup) json() []byte {
+	text, err := json.Marshal(s.config)
+	if err != nil {
+		panic(err)
+	}
+	return []byte(strings.NewReplacer(`"direct":null`, `"-":0`, `"oldest":null`, `"-":0`).Replace(string(text)))
+}
+
+// server is a loaded model with a plain twin that knows what it must answer.
+type server struct {
+	t      testing.TB
+	in     *Instance
+	runner *accumulator
+	memory statebuffer.Memory
+	config *Config
+	log    *recorder
+	now    time.Duration
+	plain  map[string]*plainSequence
+	count  float64 // values given to requests so far
+	last   *fakeBatch
+	// onCall is called for each call of the host.
+	onCall func()
+	// faulty: things may fail after a state was kept and before it was answered.
+	faulty bool
+}
+
+// plainSequence is a sequence as its client sees it. After faults there may be
+// several states that it can have; [stream][feature].
+type plainSequence struct{ states [][][]float64 }
+
+// load makes a server, or says why it cannot.
+func load(t testing.TB, edits ...func(*setup)) (*server, error) {
+	set := newSetup(edits...)
+	s := &server{t: t, config: set.config, memory: set.memory, runner: set.model, now: time.Hour, plain: map[string]*plainSequence{}, log: newRecorder(set.level)}
+	model, err := NewModel(ModelInfo{Name: "model", Version: 3, Directory: "/models/model", Config: set.json()}, Host{
+		Log: slog.New(s.log), Clock: func() time.Duration { return s.now },
+		Open: func(o SessionOptions) (Runner, error) {
+			require.Equal(t, "model_0", o.Name)
+			return s.runner, nil
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.in, err = model.NewInstance(InstanceInfo{Name: "model_0", Kind: set.kind})
+	if heap, ok := set.memory.(*statebuffer.Heap); ok && err != nil {
+		require.Zero(t, heap.Used(), "a failed load holds memory")
+		require.True(t, s.runner.closed, "a failed load holds the session")
+	}
+	return s, err
+}
+
+func newServer(t testing.TB, edits ...func(*setup)) *server {
+	t.Helper()
+	s, err := load(t, edits...)
+	require.NoError(t, err)
+	s.runner.runs, s.runner.resets = nil, nil // those of the warm-up
+	t.Cleanup(func() {
+		s.in.Close()
+		require.True(t, s.runner.closed)
+		if heap, ok := s.memory.(*statebuffer.Heap); ok {
+			require.Zero(t, heap.Used(), "bytes after Close")
+		}
+	})
+	return s
+}
+
+// batch executes requests and checks every answer that is no error against the
+// plain twin.
+func (s *server) batch(asks ...ask) *outcome {
+	s.t.Helper()
+	s.now += time.Microsecond
+	b := &fakeBatch{t: s.t, answers: make([]answer, len(asks)), call: s.onCall, faulty: s.faulty}
+	for i := range asks {
+		if asks[i].value == 0 {
+			s.count++
+			asks[i].value = s.count
+		}
+		b.requests = append(b.requests, s.request(b, &asks[i]))
+	}
+	s.last = b
+	s.in.Execute(b)
+	require.True(s.t, b.finished)
+	for _, starts := range []bool{false, true} { // the order in which they run
+		for i := range asks {
+			if asks[i].start == starts {
+				s.settle(&asks[i], &b.answers[i])
+			}
+		}
+	}
+	return &outcome{s, asks, b.answers}
+}
+
+func (s *server) request(b *fakeBatch, a *ask) Request {
+	r := Request{Start: a.start, End: a.end, Cancelled: a.cancelled, Err: a.err}
+	if number, err := strconv.ParseUint(a.id, 10, 64); err == nil && !s.in.StringIDs() {
+		r.Sequence.Number = number
+	} else {
+		r.Sequence.Text = b.lend(a.id)
+	}
+	for i := range s.runner.streams {
+		t := &s.runner.streams[i]
+		data := make([]byte, t.rows*t.features*int64(t.dtype.Size()))
+		for row := range t.rows {
+			for k := range t.features {
+				setElement(data, t.dtype, t.at(t.order, 1, row, 0, k), t.input1(a, row, k))
+			}
+		}
+		b.lent = append(b.lent, data)
+		shape := s.in.wiring.inputs[i].request.Clone()
+		r.Inputs = append(r.Inputs, Input{Present: true, DType: t.dtype, Shape: shape, Data: data})
+	}
+	if a.mangle != nil {
+		a.mangle(&r)
+	}
+	return r
+}
+
+// input1 is an element of a request's input, before its type is considered.
+func (t *stream) input1(a *ask, row, feature int64) float64 {
+	return a.value + float64(row) + float64(feature)/4*float64(index(t.dtype == tensor.FP32 || t.dtype == tensor.FP64))
+}
+
+// step is the plain twin's step: the new state, and what the outputs must be.
+func (s *server) step(a *ask, state [][]float64) (next [][]float64, outputs [][]byte) {
+	for i := range s.runner.streams {
+		t := &s.runner.streams[i]
+		size := int64(t.dtype.Size())
+		out, cell := make([]byte, t.rows*t.features*size), make([]byte, 8)
+		round := func(f float64) float64 {
+			setElement(cell, t.dtype, 0, f)
+			return element(cell, t.dtype, 0)
+		}
+		sums := make([]float64, t.features)
+		for k := range t.features {
+			sum := state[i][k]
+			for row := range t.rows {
+				sum += round(t.input1(a, row, k))
+			}
+			sums[k] = round(sum)
+			for row := range t.rows {
+				setElement(out, t.dtype, t.at(t.order, 1, row, 0, k), sums[k]+round(t.input1(a, row, k)))
+			}
+			if s.in.model.params.HalfStates && t.dtype == tensor.FP32 {
+				h, _ := tensor.Half(float32(sums[k]))
+				sums[k] = float64(tensor.Widen(h))
+			}
+		}
+		next, outputs = append(next, sums), append(outputs, out)
+	}
+	return next, outputs
+}
+
+func (s *server) zero() (state [][]float64) {
+	for i := range s.runner.streams {
+		state = append(state, make([]float64, s.runner.streams[i].features))
+	}
+	return state
+}
+
+// settle brings the plain twin up to date with an answer, and checks it.
+func (s *server) settle(a *ask, got *answer) {
+	s.t.Helper()
+	q := s.plain[a.id]
+	if q == nil || a.start {
+		q = &plainSequence{states: [][][]float64{s.zero()}}
+	}
+	switch {
+	case got.err != nil:
+		s.settleError(a, q)
+		return
+	case a.end && !s.in.model.params.InferEnd:
+		s.requireEmpty(got)
+		delete(s.plain, a.id)
+		return
+	}
+	require.True(s.t, a.start || a.id == "" || s.plain[a.id] != nil, "%q was answered, but has no state", a.id)
+	for _, state := range q.states {
+		if next, outputs := s.step(a, state); slices.EqualFunc(outputs, got.outputs[:len(outputs)], slices.Equal) {
+			s.plain[a.id] = &plainSequence{states: [][][]float64{next}}
+			if a.end || a.id == "" {
+				delete(s.plain, a.id)
+			}
+			return
+		}
+	}
+	_, want := s.step(a, q.states[0])
+	require.Equal(s.t, want, got.outputs, "%+v", *a)
+}
+
+// settleError: an error changes nothing, but a START or an END that fails leaves
+// no sequence. In faulty times the step may have been kept all the same.
+func (s *server) settleError(a *ask, q *plainSequence) {
+	switch {
+	case !s.faulty && (a.start || a.end):
+		delete(s.plain, a.id)
+	case s.faulty && s.plain[a.id] != nil || a.start && s.faulty:
+		for _, state := range slices.Clone(q.states) {
+			next, _ := s.step(a, state)
+			q.states = append(q.states, next)
+		}
+		if old := s.plain[a.id]; old != nil && a.start {
+			q.states = append(q.states, old.states...)
+		}
+		s.plain[a.id] = q
+	}
+}
+
+// requireEmpty: every output has the shape of ones, and one element, zero.
+func (s *server) requireEmpty(got *answer) {
+	s.t.Helper()
+	for i, port := range s.in.Outputs() {
+		require.Equal(s.t, make([]byte, port.DType.Size()), got.outputs[i])
+		for _, extent := range got.shapes[i] {
+			require.EqualValues(s.t, 1, extent)
+		}
+	}
+}
+
+// forget says that a sequence has lost its state by other ways than a request.
+func (s *server) forget(ids ...any) {
+	for _, id := range ids {
+		delete(s.plain, fmt.Sprint(id))
+	}
+}
+
+// outcome is the answers to a batch.
+type outcome struct {
+	s       *server
+	asks    []ask
+	answers []answer
+}
+
+// want compares the errors: "" is none. Exactly the plain twin's sequences must
+// be live afterwards.
+func (o *outcome) want(errors ...string) *outcome {
+	o.s.t.Helper()
+	require.Len(o.s.t, o.answers, len(errors))
+	for i, want := range errors {
+		if want == "" {
+			require.NoError(o.s.t, o.answers[i].err, "request %d, %+v", i, o.asks[i])
+			continue
+		}
+		require.ErrorContains(o.s.t, o.answers[i].err, want, "request %d, %+v", i, o.asks[i])
+	}
+	require.Equal(o.s.t, len(o.s.plain), o.s.in.store.Usage().Live, "live sequences")
+	return o
+}
+
+func (o *outcome) ok() *outcome {
+	o.s.t.Helper()
+	return o.want(make([]string, len(o.answers))...)
+}
+
+// code checks that all requests got an error of this code.
+func (o *outcome) code(want Code) {
+	o.s.t.Helper()
+	for _, a := range o.answers {
+		require.Error(o.s.t, a.err)
+		require.Equal(o.s.t, want, CodeOf(a.err), "%v", a.err)
+	}
+}
+
+// all is the same error for each of n requests.
+func all(n int, want string) []string { return slices.Repeat([]string{want}, n) }
