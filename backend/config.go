@@ -52,8 +52,7 @@ type SequenceConfig struct {
 	MaxIdleMicroseconds uint64          `json:"max_sequence_idle_microseconds"`
 	ControlInputs       []ControlConfig `json:"control_input"`
 	States              []StateConfig   `json:"state"`
-	Oldest              *OldestConfig   `json:"oldest"`
-	Direct              json.RawMessage `json:"direct"`
+	Oldest              *OldestConfig   `json:"oldest"` // nil: the direct strategy
 }
 
 // StateConfig is one state of Triton's implicit state management.

@@ -20,8 +20,9 @@ import (
 // a new START of the same ID can come with the old sequence's last request.
 func (in *Instance) Execute(batch Batch) {
 	x := &in.work
-	x.begin(batch)
+	x.take(batch)
 	defer x.finish()
+	x.begin()
 	for x.next() {
 		x.gather()
 		x.run()
@@ -47,33 +48,32 @@ type execution struct {
 	lanes   []statebuffer.Lane
 	stage   *stage
 	step    *statebuffer.Step // open, that is neither committed nor aborted, or nil
+	settled bool              // the store knows how the run of the lanes ended
 	failed  bool
 
 	ran   int // requests that ran
 	spans spans
 }
 
+// take makes x the work on a batch.
+func (x *execution) take(batch Batch) {
+	*x = execution{in: x.in, batch: batch, now: x.in.host().Clock(),
+		pending: x.pending[:0], rows: x.rows[:0], first: x.first[:0], laneRow: x.laneRow[:0], lanes: x.lanes[:0]}
+}
+
 // begin notes who is in the batch, before anybody can be expired or evicted for
 // somebody else's sake. Requests without START come first, because one that
 // shares its ID with a START belongs to the sequence before.
-func (x *execution) begin(batch Batch) {
+func (x *execution) begin() {
 	in := x.in
-	*x = execution{in: in, batch: batch, requests: batch.Requests(), now: in.host().Clock(),
-		pending: x.pending[:0], rows: x.rows[:0], first: x.first[:0], laneRow: x.laneRow[:0], lanes: x.lanes[:0]}
+	x.requests = x.batch.Requests()
 	x.spans.enter(x.now)
-	for row := range x.requests {
-		if r := &x.requests[row]; r.Err == nil && !r.Start {
-			in.store.Touch(key(r.Sequence), x.now)
-			x.pending = append(x.pending, row)
-		}
-	}
-	for row := range x.requests {
-		switch r := &x.requests[row]; {
-		case r.Err != nil:
-			x.batch.Fail(row, r.Err)
-		case r.Start:
-			in.store.Touch(key(r.Sequence), x.now)
-			x.pending = append(x.pending, row)
+	for _, starts := range []bool{false, true} {
+		for row := range x.requests {
+			if r := &x.requests[row]; r.Start == starts {
+				in.store.Touch(key(r.Sequence), x.now)
+				x.pending = append(x.pending, row)
+			}
 		}
 	}
 	in.store.ExpireIdle(x.now)
@@ -88,7 +88,7 @@ func key(id SequenceID) statebuffer.Key {
 // of each sequence, and all of the same shapes. It is false when none is left.
 func (x *execution) next() bool {
 	x.rows, x.first, x.laneRow, x.lanes = x.rows[:0], x.first[:0], x.laneRow[:0], x.lanes[:0]
-	x.failed = false
+	x.settled, x.failed = false, false
 	for len(x.rows) == 0 && len(x.pending) > 0 {
 		x.in.runs++
 		later := x.pending[:0]
@@ -106,9 +106,16 @@ func (x *execution) next() bool {
 // must wait for a later run.
 func (x *execution) admit(row int) bool {
 	r, in := &x.requests[row], x.in
+	known := in.store.Touch(key(r.Sequence), x.now) // nil without sequences
+	if known != nil && known.Visited(in.runs) {
+		return false // the run has this sequence: nothing may happen to it meanwhile
+	}
 	switch {
+	case r.Err != nil:
+		x.refuse(row, r.Err)
+		return true
 	case r.Cancelled:
-		x.batch.Fail(row, Errorf(Cancelled, "the request was cancelled before it ran"))
+		x.refuse(row, Errorf(Cancelled, "the request was cancelled before it ran"))
 		return true
 	case in.direct && r.Sequence.IsZero(): // a lane that the direct scheduler leaves idle
 		x.batch.Answer(row, in.empty, 0, 1)
@@ -121,14 +128,10 @@ func (x *execution) admit(row int) bool {
 	}
 	lanes, err := in.check(r)
 	if err != nil {
-		if r.Start && in.sequences {
-			in.store.Refuse(key(r.Sequence), x.now)
-		}
-		x.batch.Fail(row, err)
+		x.refuse(row, err)
 		return true
 	}
-	known := in.store.Touch(key(r.Sequence), x.now) // nil without sequences
-	if known != nil && known.Visited(in.runs) || !x.joins(r, known, lanes) {
+	if !x.joins(r, known, lanes) {
 		return false
 	}
 	lane := statebuffer.Lane{End: r.End}
@@ -323,12 +326,11 @@ func (x *execution) keep() {
 		return
 	}
 	lengths := x.in.wiring.lengths
-	step := x.step
-	x.step = nil
-	if err := x.in.store.Commit(step, x.now); err != nil {
+	if err := x.in.store.Commit(x.step, x.now); err != nil {
 		x.failRun(storing(err))
 		return
 	}
+	x.step, x.settled = nil, true
 	for i := range lengths {
 		for _, l := range x.lanes {
 			if l.Sequence != nil {
@@ -337,74 +339,4 @@ func (x *execution) keep() {
 		}
 	}
 	x.spans.mark(&x.spans.scatter, x.in.host().Clock())
-}
-
-// respond answers the requests of the run.
-func (x *execution) respond() {
-	if !x.failed {
-		for at, row := range x.rows {
-			end := len(x.lanes)
-			if at+1 < len(x.rows) {
-				end = x.first[at+1]
-			}
-			x.batch.Answer(row, x.stage.answers, x.first[at], end-x.first[at])
-		}
-		x.ran += len(x.rows)
-		x.in.report.ran(len(x.rows))
-	}
-	x.batch.Send()
-	x.spans.mark(&x.spans.send, x.in.host().Clock())
-}
-
-// finish leaves nothing open. It is the only place that recovers once requests
-// are taken: the instance goes on with the next batch.
-func (x *execution) finish() {
-	if p := recover(); p != nil {
-		x.in.log.Error("panic while a batch ran", "panic", p, "stack", string(debug.Stack()))
-		x.failRun(Errorf(Internal, "internal error of the stateful backend; see the server's log"))
-		for row := range x.requests {
-			x.batch.Fail(row, Errorf(Internal, "internal error of the stateful backend; see the server's log"))
-		}
-	}
-	x.batch.Finish(x.timing)
-	x.batch, x.requests = nil, nil
-	x.in.maintain(x)
-}
-
-// failRun answers every row of the run and gives up its step.
-func (x *execution) failRun(err error) {
-	x.failed = true
-	if x.step != nil {
-		x.in.store.Abort(x.step, x.now)
-		x.step = nil
-	}
-	for _, row := range x.rows {
-		x.batch.Fail(row, err)
-	}
-}
-
-// storing is the answer when new states could not be kept.
-func storing(err error) error {
-	var grew *statebuffer.GrewError
-	if errors.As(err, &grew) {
-		return Errorf(InvalidArg, "%w", err)
-	}
-	return Errorf(Internal, "storing the states: %w", err)
-}
-
-// refusal is the answer to a request whose sequence has no state.
-func refusal(id SequenceID, err error) error {
-	code := InvalidArg
-	if _, full := err.(*statebuffer.FullError); full {
-		code = Internal // as NVIDIA's backend answers
-	}
-	return Errorf(code, "sequence %v: %w", id, err)
-}
-
-// String is the ID as a client wrote it.
-func (id SequenceID) String() string {
-	if id.Text != "" {
-		return fmt.Sprintf("%q", id.Text)
-	}
-	return fmt.Sprint(id.Number)
 }

@@ -66,7 +66,7 @@ func (in *Instance) load(provider Provider, info InstanceInfo) (err error) {
 	}
 	in.stages = make([]*stage, in.wiring.maxLanes+1)
 	in.sequences = m.config.Sequence != nil
-	in.direct = in.sequences && m.config.Sequence.Direct != nil
+	in.direct = in.sequences && m.config.Sequence.Oldest == nil // Triton's default is direct
 	in.ladder = m.ladder()
 	in.empty = in.emptyAnswers()
 	in.work.in = in

@@ -83,14 +83,14 @@ func newSetup(edits ...func(*setup)) *setup {
 	return s
 }
 
-// json is the configuration as the server gives it: strategies that are not
-// chosen do not appear.
+// json is the configuration as the server gives it: a strategy that is not chosen
+// does not appear.
 func (s *setup) json() []byte {
 	text, err := json.Marshal(s.config)
 	if err != nil {
 		panic(err)
 	}
-	return []byte(strings.NewReplacer(`"direct":null`, `"-":0`, `"oldest":null`, `"-":0`).Replace(string(text)))
+	return []byte(strings.Replace(string(text), `"direct":null`, `"-":0`, 1))
 }
 
 // server is a loaded model with a plain twin that knows what it must answer.

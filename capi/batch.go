@@ -50,12 +50,9 @@ func (b *batch) free() {
 
 // open takes the requests. After an error Triton still owns them.
 func (b *batch) open(requests **C.TRITONBACKEND_Request, count C.uint32_t) error {
-	if err := takeError(C.batch_open(b.c, requests, count)); err != nil {
-		return err
-	}
-	b.isOpen = true
-	b.readRequests()
-	return nil
+	err := takeError(C.batch_open(b.c, requests, count))
+	b.isOpen = err == nil
+	return err
 }
 
 // Finish is part of backend.Batch.
@@ -73,7 +70,7 @@ func (b *batch) Finish(timing backend.Timing) {
 func (b *batch) settle() {
 	if cause := recover(); cause != nil {
 		err := panicked(cause)
-		for row := range b.requests {
+		for row := range b.rows() {
 			b.Fail(row, err)
 		}
 	}

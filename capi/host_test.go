@@ -129,17 +129,17 @@ func newServer(t testing.TB, m model) server {
 		s.model.Delete()
 		s.backend.Delete()
 	})
-	require.NoError(t, s.initialize(assembler(m)))
+	require.NoError(t, s.initialize(partsOf(m)))
 	return s
 }
 
 // initialize is TRITONBACKEND_Initialize with other parts.
-func (s server) initialize(a func(settings, *slog.Logger) (parts, error)) error {
+func (s server) initialize(a assembler) error {
 	return initialize(backendObject(s.backend.Pointer()), a)
 }
 
-// assembler makes a backend of which every model is m.
-func assembler(m model) func(settings, *slog.Logger) (parts, error) {
+// partsOf makes a backend of which every model is m.
+func partsOf(m model) assembler {
 	return func(settings, *slog.Logger) (parts, error) {
 		return parts{load: func(backend.ModelInfo, backend.Host) (model, error) { return m, nil }}, nil
 	}

@@ -37,6 +37,9 @@ type parts struct {
 	load func(backend.ModelInfo, backend.Host) (model, error)
 }
 
+// assembler puts a backend together as the server's command line asks.
+type assembler func(settings, *slog.Logger) (parts, error)
+
 // library is what stands behind a TRITONBACKEND_Backend.
 type library struct {
 	host backend.Host
@@ -52,21 +55,14 @@ type instance struct {
 // backendObject has a name because test files cannot say C.
 type backendObject = *C.TRITONBACKEND_Backend
 
-func initialize(of backendObject, assemble func(settings, *slog.Logger) (parts, error)) error {
+func initialize(of backendObject, assemble assembler) error {
 	if missing := C.table_fill(); missing != nil {
 		return backend.Errorf(backend.Unsupported, "this server has no function %s: want TRITONBACKEND API %d.%d or newer",
 			C.GoString(missing), apiMajor, apiMinor)
 	}
 	C.signals_adopt()
-	var d C.backend_description
-	if err := takeError(C.describe_backend(of, &d)); err != nil {
-		return err
-	}
-	if err := checkVersion(int(d.major), int(d.minor)); err != nil {
-		return err
-	}
 	log := newLog()
-	config, err := parseSettings(goBytes(d.config, d.config_bytes), log)
+	config, err := readSettings(of, log)
 	if err != nil {
 		return err
 	}
@@ -78,6 +74,18 @@ func initialize(of backendObject, assemble func(settings, *slog.Logger) (parts, 
 	return keep(&library{host, made.load}, func(handle C.uintptr_t) *C.TRITONSERVER_Error {
 		return C.set_backend_state(of, handle)
 	})
+}
+
+// readSettings reads what Triton tells of the backend, after its version.
+func readSettings(of backendObject, log *slog.Logger) (settings, error) {
+	var d C.backend_description
+	if err := takeError(C.describe_backend(of, &d)); err != nil {
+		return settings{}, err
+	}
+	if err := checkVersion(int(d.major), int(d.minor)); err != nil {
+		return settings{}, err
+	}
+	return parseSettings(goBytes(d.config, d.config_bytes), log)
 }
 
 func checkVersion(major, minor int) error {
@@ -205,6 +213,7 @@ func execute(of *C.TRITONBACKEND_ModelInstance, requests **C.TRITONBACKEND_Reque
 		return err
 	}
 	defer in.batch.settle()
+	in.batch.readRequests()
 	in.Execute(in.batch)
 	return nil
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"log/slog"
+	"sync"
 	"testing"
 	"time"
 
@@ -133,6 +134,37 @@ func TestInstanceThatDoesNotLoad(t *testing.T) {
 	failed(t, s.instance.Initialize(), backend.Internal, "corrupt file")
 	failed(t, s.instance.Execute(), backend.Internal, "used before it was initialised")
 	require.NoError(t, s.instance.Finalize())
+	require.NoError(t, s.model.Finalize())
+	require.NoError(t, s.backend.Finalize())
+}
+
+// TestInstancesInParallel loads and runs instances at once, as Triton does at
+// its start.
+func TestInstancesInParallel(t *testing.T) {
+	fakehost.Reset()
+	s := newServer(t, fakeModel{func(backend.InstanceInfo) (executor, error) { return newEcho(), nil }})
+	require.NoError(t, s.model.Initialize())
+	var all sync.WaitGroup
+	errs := make([]error, 8)
+	rs := make([][]*fakehost.Request, len(errs))
+	for n := range errs {
+		rs[n] = requests(t, echoCall(1, int32(n), 1), echoCall(2, int32(n), 2))
+		all.Go(func() {
+			i := fakehost.NewInstance(s.model, "m", 1, 0)
+			defer i.Delete()
+			err := i.Initialize()
+			if err == nil {
+				err = i.Execute(rs[n]...)
+			}
+			errs[n] = errors.Join(err, i.Finalize())
+		})
+	}
+	all.Wait()
+	for n, err := range errs {
+		require.NoError(t, err)
+		settled(t, rs[n])
+		answered(t, rs[n][1], y(int32(n), 2), z(7))
+	}
 	require.NoError(t, s.model.Finalize())
 	require.NoError(t, s.backend.Finalize())
 }

@@ -120,7 +120,7 @@ func (s server) live(m model) (errs []error) {
 		}
 		return err == nil
 	}
-	if note(s.initialize(assembler(m))) {
+	if note(s.initialize(partsOf(m))) {
 		if note(s.model.Initialize()) {
 			note(s.instance.Initialize())
 			note(s.instance.Finalize())

@@ -153,6 +153,10 @@ class TritonServer:
             _running.remove(self)
         return self.exit_code
 
+    def signal(self, number: int) -> None:
+        """Sends a signal to the server process."""
+        self._started().send_signal(number)
+
     def wait(self) -> int:
         """Waits until the server ends by itself, and returns its exit code."""
         return self._started().wait()

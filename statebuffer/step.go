@@ -68,16 +68,7 @@ func (s *Store) Commit(step *Step, now time.Duration) error {
 			step.rows[i] = l.Sequence.row
 		}
 	}
-	err := s.memory.Scatter(s.plan(s.out))
-	if err == nil {
-		err = s.varying.keep(step.lanes, step.padded)
-	}
-	if err != nil {
-		for _, l := range step.lanes {
-			if l.Sequence != nil {
-				s.lose(l.Sequence, Damaged, now)
-			}
-		}
+	if err := s.scatter(step, now); err != nil {
 		return err
 	}
 	for _, l := range step.lanes {
@@ -93,9 +84,35 @@ func (s *Store) Commit(step *Step, now time.Duration) error {
 	return nil
 }
 
+// scatter stores the outputs. Unless it succeeds, also when it panics, nobody
+// knows what the rows hold, and their sequences are lost.
+func (s *Store) scatter(step *Step, now time.Duration) error {
+	stored := false
+	defer func() {
+		if stored {
+			return
+		}
+		for _, l := range step.lanes {
+			if l.Sequence != nil {
+				s.lose(l.Sequence, Damaged, now)
+			}
+		}
+	}()
+	err := s.memory.Scatter(s.plan(s.out))
+	if err == nil {
+		err = s.varying.keep(step.lanes, step.padded)
+	}
+	stored = err == nil
+	return err
+}
+
 // Abort gives up a step whose run failed. Every stored state is as it was
 // before; a sequence whose START it was has none, and one that ends is forgotten.
+// After Commit it does nothing.
 func (s *Store) Abort(step *Step, now time.Duration) {
+	if !step.open {
+		return
+	}
 	step.open = false
 	for _, l := range step.lanes {
 		s.Fail(l, now)

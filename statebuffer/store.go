@@ -132,31 +132,39 @@ func (s *Store) writeInitial(i int) error {
 
 // grow allocates one chunk of that many rows for every state, or nothing.
 func (s *Store) grow(rows int) error {
+	whole := false
+	defer func() {
+		if !whole {
+			s.trim(len(s.rows.chunks))
+		}
+	}()
 	for i := range s.states {
 		st := &s.states[i]
 		b, err := s.alloc(st, fmt.Sprintf("a chunk of %d rows of %d bytes", rows, st.StoredBytes()), int64(rows)*st.StoredBytes())
 		if err != nil {
-			for j := range i {
-				last := len(s.chunks[j]) - 1
-				s.memory.Free(s.chunks[j][last])
-				s.chunks[j] = s.chunks[j][:last]
-			}
 			return err
 		}
 		s.chunks[i] = append(s.chunks[i], b)
 	}
 	s.rows.grow(rows)
+	whole = true
 	return nil
+}
+
+// trim frees the chunks behind the first so many.
+func (s *Store) trim(chunks int) {
+	for i := range s.chunks {
+		for last := len(s.chunks[i]) - 1; last >= chunks; last-- {
+			s.memory.Free(s.chunks[i][last])
+			s.chunks[i] = s.chunks[i][:last]
+		}
+	}
 }
 
 // shrink frees the last chunk, all of whose rows must be free.
 func (s *Store) shrink() {
-	for i := range s.states {
-		last := len(s.chunks[i]) - 1
-		s.memory.Free(s.chunks[i][last])
-		s.chunks[i] = s.chunks[i][:last]
-	}
 	s.rows.shrink()
+	s.trim(len(s.rows.chunks))
 }
 
 // Close frees all memory. The store must not be used afterwards.

@@ -1,0 +1,115 @@
+package backend
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+
+	"tritonstateful/statebuffer"
+)
+
+// respond answers the requests of the run.
+func (x *execution) respond() {
+	if !x.failed {
+		for at, row := range x.rows {
+			end := len(x.lanes)
+			if at+1 < len(x.rows) {
+				end = x.first[at+1]
+			}
+			x.batch.Answer(row, x.stage.answers, x.first[at], end-x.first[at])
+		}
+		x.ran += len(x.rows)
+		x.in.report.ran(len(x.rows))
+	}
+	x.batch.Send()
+	x.spans.mark(&x.spans.send, x.in.host().Clock())
+}
+
+// finish leaves nothing open. It is the only place that recovers once requests
+// are taken: the instance goes on with the next batch.
+func (x *execution) finish() {
+	defer x.survive()
+	if p := recover(); p != nil {
+		x.reportPanic(p)
+		err := Errorf(Internal, "internal error of the stateful backend; see the server's log")
+		x.failRun(err)
+		for _, row := range x.pending {
+			x.refuse(row, err)
+		}
+		for row := range x.requests {
+			x.batch.Fail(row, err)
+		}
+	}
+	x.batch.Finish(x.timing)
+	x.batch, x.requests = nil, nil
+	x.in.maintain(x)
+}
+
+// survive is for what is done when the requests are gone, or cannot be answered.
+func (x *execution) survive() {
+	if p := recover(); p != nil {
+		x.reportPanic(p)
+	}
+}
+
+func (x *execution) reportPanic(p any) {
+	x.in.log.Error("panic while a batch ran", "panic", p, "stack", string(debug.Stack()))
+}
+
+// failRun answers every row of the run and gives up its step.
+func (x *execution) failRun(err error) {
+	step, settled := x.step, x.settled
+	x.failed, x.step, x.settled = true, nil, true
+	switch {
+	case step != nil:
+		x.in.store.Abort(step, x.now)
+	case !settled:
+		for _, l := range x.lanes {
+			x.in.store.Fail(l, x.now)
+		}
+	}
+	for _, row := range x.rows {
+		x.batch.Fail(row, err)
+	}
+}
+
+// refuse answers a request that cannot run with its error. What it says of its
+// sequence counts all the same: after an END the server has forgotten the ID, and
+// after a START that failed nobody may go on with what was there before.
+func (x *execution) refuse(row int, err error) {
+	r, in := &x.requests[row], x.in
+	switch {
+	case !in.sequences || r.Sequence.IsZero():
+	case r.End:
+		in.store.End(key(r.Sequence))
+	case r.Start:
+		in.store.Refuse(key(r.Sequence), x.now)
+	}
+	x.batch.Fail(row, err)
+}
+
+// storing is the answer when new states could not be kept.
+func storing(err error) error {
+	var grew *statebuffer.GrewError
+	if errors.As(err, &grew) {
+		return Errorf(InvalidArg, "%w", err)
+	}
+	return Errorf(Internal, "storing the states: %w", err)
+}
+
+// refusal is the answer to a request whose sequence has no state.
+func refusal(id SequenceID, err error) error {
+	code := InvalidArg
+	if _, full := err.(*statebuffer.FullError); full {
+		code = Internal // as NVIDIA's backend answers
+	}
+	return Errorf(code, "sequence %v: %w", id, err)
+}
+
+// String is the ID as a client wrote it.
+func (id SequenceID) String() string {
+	if id.Text != "" {
+		return fmt.Sprintf("%q", id.Text)
+	}
+	return fmt.Sprint(id.Number)
+}

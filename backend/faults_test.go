@@ -1,0 +1,270 @@
+package backend
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tritonstateful/statebuffer"
+)
+
+var errInjected = errors.New("injected")
+
+// testMemory is a Heap that asks before each call.
+type testMemory struct {
+	statebuffer.Heap
+	before func(operation string) error
+}
+
+func (m *testMemory) ask(operation string) error {
+	if m.before == nil {
+		return nil
+	}
+	return m.before(operation)
+}
+
+func (m *testMemory) Alloc(bytes int64) (statebuffer.Block, error) {
+	if err := m.ask("alloc"); err != nil {
+		return statebuffer.Block{}, err
+	}
+	return m.Heap.Alloc(bytes)
+}
+
+func (m *testMemory) Gather(t []statebuffer.Transfer) error {
+	return errors.Join(m.Heap.Gather(t), m.ask("gather"))
+}
+
+// Scatter has done its work when it fails: nobody may believe that it had not.
+func (m *testMemory) Scatter(t []statebuffer.Transfer) error {
+	return errors.Join(m.Heap.Scatter(t), m.ask("scatter"))
+}
+
+func withMemory(m *testMemory) func(*setup) { return func(s *setup) { s.memory = m } }
+
+// failing fails one call of an operation, the next one.
+func failing(m *testMemory, operation string, fail func() error) {
+	m.before = func(op string) error {
+		if op != operation {
+			return nil
+		}
+		m.before = nil
+		return fail()
+	}
+}
+
+// TestFailedRun: an error or a panic of the model is the answer to the requests
+// of the run, the states stay, and clients can try again.
+func TestFailedRun(t *testing.T) {
+	tests := []struct {
+		name string
+		fail func() error
+		want string
+	}{
+		{"error", func() error { return errInjected }, "error during inference: injected"},
+		{"error with a code", func() error { return Errorf(Unavailable, "busy") }, "error during inference: busy"},
+		{"panic", func() error { panic("injected") }, "internal error of the stateful backend; see the server's log"},
+		{"nil pointer", func() error { var r *Request; return r.Err }, "internal error of the stateful backend; see the server's log"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newServer(t)
+			s.batch(startOf(1), startOf(2), startOf(3)).ok()
+			fails := func(asks ...ask) {
+				t.Helper()
+				s.runner.before = func() error { s.runner.before = nil; return tt.fail() }
+				s.batch(asks...).want(all(len(asks), tt.want)...)
+			}
+			fails(nextOf(1), nextOf(2))
+			s.batch(nextOf(1), nextOf(2)).ok()
+			fails(startOf(4), nextOf(1), startOf(2), endOf(3))
+			s.batch(nextOf(4), nextOf(2), nextOf(3), nextOf(1)).want("its START failed", "its START failed", "no such sequence", "")
+			s.batch(startOf(4), startOf(2), startOf(3)).ok()
+			require.Len(t, s.log.having("panic while a batch ran"), 2*index(s.log.having("panic") != nil))
+		})
+	}
+}
+
+// TestSecondRunFails: of a batch that takes two runs, the first one counts.
+func TestSecondRunFails(t *testing.T) {
+	for _, fail := range []func() error{func() error { return errInjected }, func() error { panic(errInjected) }} {
+		s := newServer(t)
+		s.batch(startOf(7), startOf(8)).ok()
+		runs := 0
+		s.runner.before = func() error {
+			if runs++; runs == 2 {
+				return fail()
+			}
+			return nil
+		}
+		o := s.batch(startOf(7), endOf(7), nextOf(8))
+		require.Error(t, o.answers[0].err)
+		require.NoError(t, o.answers[1].err)
+		require.NoError(t, o.answers[2].err)
+		s.batch(nextOf(7), nextOf(8)).want("its START failed", "")
+	}
+}
+
+// TestFailedMemory: a failed gather changes nothing; after a failed scatter
+// nobody knows what the rows hold, so their sequences are lost.
+func TestFailedMemory(t *testing.T) {
+	for _, how := range []struct {
+		name string
+		fail func() error
+		code Code
+	}{
+		{"error", func() error { return errInjected }, Internal},
+		{"panic", func() error { panic(errInjected) }, Internal},
+	} {
+		t.Run("gather "+how.name, func(t *testing.T) {
+			m := &testMemory{}
+			s := newServer(t, withMemory(m))
+			s.batch(startOf(1), startOf(3), startOf(5)).ok()
+			failing(m, "gather", how.fail)
+			s.batch(nextOf(1), startOf(2), endOf(3)).code(how.code)
+			s.batch(nextOf(1), nextOf(2), nextOf(3), nextOf(5)).want("", "its START failed", "no such sequence", "")
+		})
+		t.Run("scatter "+how.name, func(t *testing.T) {
+			m := &testMemory{}
+			s := newServer(t, withMemory(m))
+			s.batch(startOf(1), startOf(3), startOf(5)).ok()
+			failing(m, "scatter", how.fail)
+			s.batch(nextOf(1), startOf(2), endOf(3)).code(how.code)
+			s.forget(1)
+			s.batch(nextOf(1), nextOf(2), nextOf(5)).want("its state could not be stored", "its state could not be stored", "")
+			s.batch(startOf(1), startOf(2), startOf(3)).ok()
+		})
+	}
+}
+
+// TestFailedChunk: that no memory is found for more slots is a warning, after
+// all answers are out; the next attempts wait.
+func TestFailedChunk(t *testing.T) {
+	m := &testMemory{}
+	s := newServer(t, withMemory(m), param("initial_buffer_size", "8"), param("subsequent_buffer_size", "8"),
+		param("buffer_alloc_threshold", "8"), param("buffer_dealloc_threshold", "16"))
+	fails := 0
+	m.before = func(string) error { return nil }
+	s.batch(startOf(1)).ok() // 7 free: fewer than 8
+	require.Equal(t, 2, s.in.store.Usage().Chunks)
+	m.before = func(op string) error {
+		if op == "alloc" {
+			fails++
+			require.True(t, s.last.finished, "requests wait for an allocation")
+			return errInjected
+		}
+		return nil
+	}
+	for id := range 8 {
+		s.batch(startOf(10 + id)).ok()
+	}
+	require.Equal(t, 1, fails, "the next attempt waits")
+	require.Len(t, s.log.having("WARN could not allocate more slots, trying again later"), 1)
+	s.now += time.Second
+	s.batch(nextOf(1)).ok()
+	require.Equal(t, 2, fails)
+	m.before = func(string) error { panic(errInjected) }
+	s.now += time.Minute
+	s.forget(1, 10, 11, 12, 13, 14, 15, 16, 17)
+	m.before = nil
+	s.batch(startOf(1)).ok()
+}
+
+// TestPanicBetweenBatches: when all answers are out, nothing may reach the server
+// any more.
+func TestPanicBetweenBatches(t *testing.T) {
+	m := &testMemory{}
+	s := newServer(t, withMemory(m), param("initial_buffer_size", "8"), param("subsequent_buffer_size", "8"),
+		param("buffer_alloc_threshold", "8"), param("buffer_dealloc_threshold", "16"))
+	failing(m, "alloc", func() error { panic(errInjected) })
+	require.NotPanics(t, func() { s.batch(startOf(1)).ok() })
+	s.batch(nextOf(1)).ok()
+}
+
+// sweep is a fault at the n-th call of anything.
+type sweep struct {
+	at, calls int
+	panics    bool
+}
+
+func (s *sweep) call(string) error {
+	s.calls++
+	if s.calls != s.at {
+		return nil
+	}
+	if s.panics {
+		panic(errInjected)
+	}
+	return errInjected
+}
+
+// TestFaultSweep makes the n-th call of memory, model or host fail, for every n
+// of a story. After each: all was answered once, no sequence has a state that is
+// not its own, all slots are accounted for, and the server works.
+func TestFaultSweep(t *testing.T) {
+	for _, panics := range []bool{false, true} {
+		for _, inferred := range []string{"0", "1"} {
+			t.Run(fmt.Sprintf("panics=%v/inferred=%s", panics, inferred), func(t *testing.T) {
+				for n := 1; ; n++ {
+					fault := &sweep{at: n, panics: panics}
+					sweepOnce(t, fault, inferred)
+					if fault.calls < n {
+						require.Greater(t, n, 15, "the story is too short to mean much")
+						return
+					}
+				}
+			})
+		}
+	}
+}
+
+func sweepOnce(t *testing.T, fault *sweep, inferred string) {
+	m := &testMemory{}
+	s := newServer(t, withMemory(m), param("infer_end_requests", inferred), param("initial_buffer_size", "8"),
+		param("subsequent_buffer_size", "8"), param("buffer_alloc_threshold", "8"), param("buffer_dealloc_threshold", "9"))
+	s.faulty = true
+	m.before = fault.call
+	s.runner.before = func() error { return fault.call("run") }
+	if fault.panics {
+		s.onCall = func() { _ = fault.call("host") }
+	}
+	story := [][]ask{
+		{startOf(1), startOf(2), startOf(3), wholeOf(4)},
+		{nextOf(1), nextOf(2).wrongInput(), startOf(5), endOf(3)},
+		{startOf(3), nextOf(1), endOf(5), startOf(5)},
+		{nextOf(9), nextOf(3), startOf(2), startOf(6), startOf(7), startOf(8)},
+		{nextOf(1), nextOf(2), nextOf(3), nextOf(5), nextOf(6).cancel(), endOf(7), endOf(8).unreadable(errInjected)},
+	}
+	for _, asks := range story {
+		require.NotPanics(t, func() { s.batch(asks...) }, "fault at call %d", fault.at)
+		s.checkSlots(fault.at)
+	}
+	m.before, s.runner.before, s.onCall = nil, nil, nil
+	s.faulty = false
+	for id := 1; id < 10; id++ {
+		if q, err := s.in.store.Continue(statebuffer.Key{Number: uint64(id)}, s.now); err == nil && q != nil {
+			s.batch(nextOf(id)) // checks that the state is one that the client can have
+			require.NoError(t, s.last.answers[0].err)
+		}
+	}
+	s.plain = map[string]*plainSequence{}
+	for id := 1; id < 10; id++ {
+		s.in.store.End(statebuffer.Key{Number: uint64(id)})
+	}
+	require.Zero(t, s.in.store.Usage().Live, "fault at call %d", fault.at)
+	rng := rand.New(rand.NewPCG(1, 1))
+	for id := range 20 {
+		s.batch(startOf(100+id), nextOf(100+rng.IntN(id+1)))
+		s.checkSlots(fault.at)
+	}
+}
+
+// checkSlots: the rows of the chunks are those that are free and those in use.
+func (s *server) checkSlots(at int) {
+	s.t.Helper()
+	u, sizing := s.in.store.Usage(), s.in.store.Sizing()
+	require.Equal(s.t, sizing.Initial+(u.Chunks-1)*sizing.Subsequent, u.Rows, "fault at call %d", at)
+}

@@ -1,0 +1,136 @@
+"""The library as a guest in the server's process: where it lies, what it needs, how it comes and goes."""
+
+import ctypes
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+from conftest import Folder
+from tritonclient.grpc import InferenceServerClient
+from tritonclient.utils import InferenceServerException
+from tritonserver import BACKENDS, MODELS, TritonServer
+from unary import infer
+
+MODEL = "accumulate_fp32"
+STEP = {"Input": np.ones((1, 4, 1, 5), np.float32)}
+LIBRARY = BACKENDS / "stateful" / "libtriton_stateful.so"
+
+
+def example(name: str = MODEL) -> Folder:
+    return Folder((MODELS / name / "config.pbtxt").read_text(), (MODELS / name / "1" / "model.onnx").read_bytes())
+
+
+def resident(server: TritonServer) -> int:
+    """The server's memory in KiB."""
+    status = open(f"/proc/{server.pid}/status").read()
+    return int(status.split("VmRSS:")[1].split()[0])
+
+
+def threads(server: TritonServer) -> int:
+    status = open(f"/proc/{server.pid}/status").read()
+    return int(status.split("Threads:")[1].split()[0])
+
+
+def test_the_folder_alone_is_enough(serve, tmp_path):
+    """The install folder, copied anywhere, works with no environment variable and without the repository."""
+    shutil.copytree(BACKENDS / "stateful", tmp_path / "elsewhere" / "stateful")
+    server = serve({MODEL: example()}, backends=tmp_path / "elsewhere")
+    with InferenceServerClient(server.grpc_url) as client:
+        assert infer(client, MODEL, 1, STEP, start=True)["Output"].flat[0] == 5
+
+
+def test_it_loads_as_triton_opens_it():
+    """dlopen(RTLD_NOW | RTLD_LOCAL) in a process without Triton and without a GPU driver."""
+    code = f"import ctypes, os; ctypes.CDLL({str(LIBRARY)!r}, mode=os.RTLD_NOW | os.RTLD_LOCAL)"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+@pytest.mark.parametrize("first", ["ours", "theirs"])
+def test_it_lives_beside_another_onnx_runtime(first: str):
+    """Our ONNX Runtime has a name of its own, so that another library of the usual name is loaded as well."""
+    ours = f"ctypes.CDLL({str(BACKENDS / 'stateful' / 'libonnxruntime_stateful.so')!r})"
+    theirs = (
+        "import onnxruntime, glob, os; "
+        "ctypes.CDLL(glob.glob(os.path.dirname(onnxruntime.__file__) + '/capi/libonnxruntime.so.*')[0])"
+    )
+    order = [ours, theirs] if first == "ours" else [theirs, ours]
+    count = "len({l.split()[-1] for l in open('/proc/self/maps') if 'libonnxruntime' in l and 'providers' not in l})"
+    code = f"import ctypes; {order[0]}; {order[1]}; assert {count} >= 2"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_many_models_load_at_once(serve):
+    """Models and instances load in parallel threads when the server starts."""
+    names = [f"model_{i}" for i in range(6)]
+    server = serve({name: example() for name in names}, options=["--model-load-thread-count=6"])
+    with InferenceServerClient(server.grpc_url) as client:
+        for i, name in enumerate(names, 1):
+            assert infer(client, name, i, STEP, start=True)["Output"].flat[0] == 5
+
+
+def test_loading_and_unloading_leaves_nothing(serve):
+    """100 rounds of load, use and unload keep memory and threads flat."""
+    server = serve({MODEL: example()}, explicit=True)
+
+    def rounds(n: int) -> None:
+        for i in range(n):
+            server.load(MODEL)
+            with InferenceServerClient(server.grpc_url) as client:
+                infer(client, MODEL, i + 1, STEP, start=True)
+                infer(client, MODEL, i + 1, STEP, end=True)
+            server.unload(MODEL)
+            deadline = time.monotonic() + 20
+            while server.request("v2/repository/index", {})[0].get("state") != "UNAVAILABLE":
+                assert time.monotonic() < deadline, "the model is not unloaded"
+                time.sleep(0.005)
+
+    rounds(30)  # the allocator's pools fill
+    memory, running = resident(server), threads(server)
+    rounds(70)
+    grown = resident(server) - memory
+    assert grown < 8 * 1024, f"70 rounds took {grown} KiB"
+    assert threads(server) <= running + 2
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+def test_a_signal_under_load_ends_the_server_in_order(serve, name: str):
+    """The server ends with 0 within its exit timeout while clients send as fast as they can."""
+    server = serve({MODEL: example()})
+    stop, done = threading.Event(), []
+
+    def load(sequence: int) -> None:
+        steps = 0
+        try:
+            with InferenceServerClient(server.grpc_url) as client:
+                while not stop.is_set():
+                    infer(client, MODEL, sequence, STEP, start=True)
+                    infer(client, MODEL, sequence, STEP, end=True)
+                    steps += 1
+        except InferenceServerException:
+            pass  # the server refuses or is gone
+        done.append(steps)
+
+    clients = [threading.Thread(target=load, args=(i + 1,)) for i in range(8)]
+    for client in clients:
+        client.start()
+    time.sleep(1)
+    server.signal(getattr(signal, name))
+    code = server.wait()
+    stop.set()
+    for client in clients:
+        client.join(20)
+    assert code == 0, server.log_tail()
+    assert len(done) == 8 and min(done) > 5
+
+
+def test_our_runtime_is_named_apart():
+    """Triton's onnxruntime backend asks for libonnxruntime.so.1 by name and must not get ours."""
+    library = ctypes.CDLL(str(BACKENDS / "stateful" / "libonnxruntime_stateful.so"))
+    assert library.OrtGetApiBase
+    text = (BACKENDS / "stateful" / "libonnxruntime_stateful.so").read_bytes()
+    assert b"libonnxruntime_stateful.so" in text
