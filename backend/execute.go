@@ -1,9 +1,7 @@
 package backend
 
 import (
-	"errors"
 	"fmt"
-	"runtime/debug"
 	"time"
 
 	"tritonstateful/internal/tensor"

@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"errors"
 	"log/slog"
 	"slices"
 
@@ -30,14 +31,11 @@ type Instance struct {
 }
 
 func newInstance(m *Model, info InstanceInfo) (*Instance, error) {
-	provider, err := m.provider(info)
-	if err != nil {
-		return nil, err
-	}
-	in := &Instance{model: m, name: info.Name, log: m.host.Log.With("instance", info.Name)}
+	in := &Instance{model: m, name: info.Name, log: m.log.With("instance", info.Name)}
 	in.levels = newLevels(in.log, m.params)
 	in.report = newPeriodic(m.params, m.host.Clock)
-	if err := in.load(provider, info); err != nil {
+	provider, err := m.provider(info)
+	if err := in.load(provider, info, errors.Join(m.faults, err)); err != nil {
 		in.Close()
 		return nil, err
 	}
@@ -45,17 +43,20 @@ func newInstance(m *Model, info InstanceInfo) (*Instance, error) {
 	return in, nil
 }
 
-// load makes everything that Close frees.
-func (in *Instance) load(provider Provider, info InstanceInfo) (err error) {
+// load makes everything that Close frees. With faults it fails, but not before it
+// has looked at the model: one attempt to load shows everything that is wrong.
+func (in *Instance) load(provider Provider, info InstanceInfo, faults error) (err error) {
 	m := in.model
-	in.runner, err = m.host.Open(SessionOptions{
-		Path: m.path, Provider: provider, Device: info.Device, Name: info.Name,
-		IntraOpThreads: m.params.IntraOpThreads, InterOpThreads: m.params.InterOpThreads, Optimization: m.params.Optimization,
-	})
-	if err != nil {
-		return err
+	if m.params.sound("onnx_file_name") {
+		in.runner, err = m.host.Open(SessionOptions{
+			Path: m.path, Provider: provider, Device: info.Device, Name: info.Name,
+			IntraOpThreads: m.params.IntraOpThreads, InterOpThreads: m.params.InterOpThreads, Optimization: m.params.Optimization,
+		})
 	}
-	if in.wiring, err = wire(m.config, m.params, in.runner.Signature(), initialFiles(m.info.Directory)); err != nil {
+	if in.runner != nil && m.params.sound(wiringNames...) {
+		in.wiring, err = wire(m.config, m.params, in.runner.Signature(), initialFiles(m.info.Directory))
+	}
+	if err := errors.Join(faults, err); err != nil {
 		return err
 	}
 	if in.store, err = in.newStore(); err != nil {
@@ -101,14 +102,7 @@ func (in *Instance) emptyAnswers() []Output {
 }
 
 func (in *Instance) newStore() (*statebuffer.Store, error) {
-	config, params := in.model.config, in.model.params
-	sizing := statebuffer.Sizing{MaxChunks: 1}
-	if config.Sequence != nil {
-		var err error
-		if sizing, err = statebuffer.NewSizing(config.candidates(), max(config.MaxBatchSize, 1), params.ratio(config), params.Lazy); err != nil {
-			return nil, Errorf(InvalidArg, "the slots for sequences: %w", err)
-		}
-	}
+	config, params, sizing := in.model.config, in.model.params, in.model.sizing
 	states := make([]statebuffer.State, len(in.wiring.states))
 	for i := range states {
 		w := &in.wiring.states[i]

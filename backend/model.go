@@ -1,11 +1,15 @@
 package backend
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
+
+	"tritonstateful/statebuffer"
 )
 
 // ModelInfo is what the server tells of a model when it loads it.
@@ -44,31 +48,49 @@ type Host struct {
 type Model struct {
 	info   ModelInfo
 	host   Host
+	log    *slog.Logger // names the model
 	config *Config
 	params *Parameters
+	sizing statebuffer.Sizing
 	path   string // of the ONNX file
+	// faults is what is wrong with the configuration by itself. NewInstance
+	// reports it, together with what does not fit the model file.
+	faults error
 }
 
-// NewModel reads the configuration. Everything that is wrong with it is in the
-// error; the model file itself is opened by the instances.
+// NewModel reads the configuration. The error is that it cannot be read at all;
+// whatever else is wrong with it, NewInstance reports.
 func NewModel(info ModelInfo, host Host) (*Model, error) {
 	config, err := ParseConfig(info.Config)
 	if err != nil {
 		return nil, err
 	}
-	m := &Model{info: info, host: host, config: config}
-	m.host.Log = host.Log.With("model", info.Name)
-	params, warnings, err := ParseParameters(config.Parameters)
+	m := &Model{info: info, host: host, log: host.Log.With("model", info.Name), config: config}
+	var warnings []string
+	m.params, warnings, m.faults = ParseParameters(config.Parameters)
 	for _, w := range warnings {
-		m.host.Log.Warn(w)
+		m.log.Warn(w)
 	}
-	if err != nil {
-		return nil, err
+	if m.sizing, err = m.size(); err != nil {
+		m.faults = errors.Join(m.faults, err)
 	}
-	m.params = params
-	m.path = filepath.Join(info.Directory, strconv.FormatUint(info.Version, 10), params.file(config))
+	m.path = filepath.Join(info.Directory, strconv.FormatUint(info.Version, 10), m.params.file(config))
 	m.reportParameters()
 	return m, nil
+}
+
+// size computes how many sequences each instance has room for. A model without
+// sequences has none.
+func (m *Model) size() (statebuffer.Sizing, error) {
+	c, p := m.config, m.params
+	if c.Sequence == nil || !p.sound(slices.Concat(lazyNames[:], []string{"max_candidate_sequence_use_ratio"})...) {
+		return statebuffer.Sizing{MaxChunks: 1}, nil
+	}
+	sizing, err := statebuffer.NewSizing(c.candidates(), max(c.MaxBatchSize, 1), p.ratio(c), p.Lazy)
+	if err != nil {
+		return sizing, Errorf(InvalidArg, "the slots for sequences: %w", err)
+	}
+	return sizing, nil
 }
 
 // StringIDs tells whether the model's correlation IDs are texts.

@@ -3,6 +3,7 @@ package backend
 import (
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -10,57 +11,101 @@ import (
 	"tritonstateful/statebuffer"
 )
 
-// reportParameters logs each setting once, when the model is loaded.
+// reportParameters logs once, when the model is loaded, what each setting has
+// come to be.
 func (m *Model) reportParameters() {
 	p, c := m.params, m.config
-	m.host.Log.Info("settings",
-		"file", m.path, "max_batch_size", c.MaxBatchSize, "preferred_batch_size", c.preferred(),
-		"max_candidate_sequences", c.candidates(), "use_ratio", p.UseRatio, "lazy_buffers", p.Lazy, "idle", c.Idle(),
+	lazy := "off"
+	if p.Lazy != nil {
+		lazy = fmt.Sprintf("%d+%d,%d..%d", p.Lazy.Initial, p.Lazy.Subsequent, p.Lazy.AllocThreshold, p.Lazy.DeallocThreshold)
+	}
+	m.log.Info("settings",
+		"file", m.path, "max_batch_size", c.MaxBatchSize, "preferred_batch_size", c.preferred(), "batch_padding", p.Padding,
+		"max_candidate_sequences", c.candidates(), "use_ratio", strconv.FormatFloat(float64(p.ratio(c)), 'g', -1, 32),
+		"lazy_buffers", lazy, "idle", c.Idle(), "when_full", p.Full,
 		"string_ids", c.StringIDs(), "infer_end_requests", p.InferEnd, "store_states_as_fp16", p.HalfStates,
-		"batch_padding", p.Padding, "when_full", p.Full, "intra_op_threads", p.IntraOpThreads, "inter_op_threads", p.InterOpThreads,
-		"graph_optimization", p.Optimization)
-	m.host.Log.Debug("model configuration", "json", string(m.info.Config))
+		"ort_ep", p.Provider, "intra_op_threads", p.IntraOpThreads, "inter_op_threads", p.InterOpThreads, "graph_optimization", p.Optimization,
+		"logging_level", p.Log, "batch_info_logging_level", p.BatchInfo, "metrics_every", p.MetricsPeriod)
+	m.log.Debug("model configuration", "json", string(m.info.Config))
 }
 
 // reportLoad logs what an instance has made of the configuration: each tensor
-// and what it is for, and the memory it takes.
+// and what it is for, and the memory it takes. Models load side by side, so every
+// line begins with the instance's name, and is a message of its own: the server
+// escapes line ends.
 func (in *Instance) reportLoad(provider Provider) {
 	in.reportIneffective(provider)
 	if !in.levels.on(in.levels.info, slog.LevelInfo) {
 		return
 	}
 	var b strings.Builder
-	t := tabwriter.NewWriter(&b, 0, 4, 2, ' ', 0)
+	fmt.Fprintf(&b, "ready on %v\n", provider)
+	in.describeTensors(&b)
+	in.describeMemory(&b)
+	for line := range strings.Lines(b.String()) {
+		in.model.host.Log.Info(in.name + ": " + strings.TrimSpace(line))
+	}
+}
+
+// describeTensors writes a table of the model's tensors.
+func (in *Instance) describeTensors(b *strings.Builder) {
+	t := tabwriter.NewWriter(b, 0, 4, 2, ' ', 0)
 	w, sig := in.wiring, in.runner.Signature()
-	fmt.Fprintf(t, "%s: ready on %v\n  tensor\trole\ttype\tmodel\tbatch axis\tbytes each\n", in.name, provider)
-	for _, p := range w.inputs {
-		fmt.Fprintf(t, "  %s\tinput\t%v\t%v\t%s\t%s\n", p.Name, p.DType, sig.Inputs[p.at].Dims, axisName(p.axis), size(&p.Layout, p.varies))
+	row := func(cells ...any) {
+		for _, cell := range cells {
+			fmt.Fprintf(t, "%v\t", cell)
+		}
+		fmt.Fprintln(t)
 	}
-	for _, f := range w.fills {
-		fmt.Fprintf(t, "  %s\t%s\t%v\t%v\t%s\t%s\n", f.name, fillNames[f.kind], f.dtype, sig.Inputs[f.at].Dims, axisName(f.axis), size(&f.Layout, false))
+	row("tensor", "role", "type", "shape", "batch axis", "bytes each")
+	for i := range w.inputs {
+		p := &w.inputs[i]
+		row(p.Name, "input", p.DType, sig.Inputs[p.at].Dims, axisName(p.axis), size(&p.Layout, p.varies))
 	}
-	for _, s := range w.states {
-		fmt.Fprintf(t, "  %s -> %s\tstate, from %s, begins with %s\t%v\t%v\t%s, %s\t%s\n", s.input, s.output, s.source, s.begin, s.dtype, sig.Inputs[s.in].Dims, axisName(s.axis), s.how, size(&s.Layout, false))
+	for i := range w.fills {
+		f := &w.fills[i]
+		row(f.name, fillNames[f.kind], f.dtype, sig.Inputs[f.at].Dims, axisName(f.axis), size(&f.Layout, false))
 	}
-	for _, s := range w.varying {
-		fmt.Fprintf(t, "  %s -> %s\tvarying state, from %s, begins with %s %v\t%v\t%v\t%s, %s\t%s\n", s.input, s.output, s.source, s.begin, s.shape, s.dtype, sig.Inputs[s.in].Dims, axisName(s.axis), s.how, size(&s.Layout, true))
+	for i := range w.states {
+		s := &w.states[i]
+		row(s.input+" -> "+s.output, "state from "+s.source+", begins with "+s.begin, s.dtype, sig.Inputs[s.in].Dims, axisName(s.axis)+", "+s.how, size(&s.Layout, false))
 	}
-	for _, p := range w.outputs {
-		fmt.Fprintf(t, "  %s\toutput\t%v\t%v\t%s\t%s\n", p.Name, p.DType, sig.Outputs[p.at].Dims, axisName(p.axis), size(&p.Layout, p.varies || p.stateOut))
+	for i := range w.varying {
+		s := &w.varying[i]
+		row(s.input+" -> "+s.output, fmt.Sprintf("varying state from %s, begins with %s %v", s.source, s.begin, s.shape), s.dtype, sig.Inputs[s.in].Dims, axisName(s.axis)+", "+s.how, size(&s.Layout, true))
+	}
+	for i := range w.outputs {
+		p := &w.outputs[i]
+		row(p.Name, "output", p.DType, sig.Outputs[p.at].Dims, axisName(p.axis), size(&p.Layout, p.varies || p.stateOut))
 	}
 	for _, at := range w.unused {
-		fmt.Fprintf(t, "  %s\tnot used\t%v\t%v\t\t\n", sig.Outputs[at].Name, sig.Outputs[at].DType, sig.Outputs[at].Dims)
-	}
-	if w.maxLanes == 1 && w.why != "" {
-		fmt.Fprintf(t, "  requests run one at a time: %s\n", w.why)
+		row(sig.Outputs[at].Name, "not used", sig.Outputs[at].DType, sig.Outputs[at].Dims)
 	}
 	t.Flush()
-	u, sizing := in.store.Usage(), in.store.Sizing()
-	fmt.Fprintf(&b, "  states: %d bytes for each sequence; %d slots now, at most %d, in chunks of %d then %d; %d bytes now, at most %d",
-		in.store.RowBytes(), u.Rows, u.Total, sizing.Initial, sizing.Subsequent, u.Bytes, int64(u.Total)*in.store.RowBytes())
-	for line := range strings.Lines(b.String()) { // one message each: the server escapes line ends
-		in.model.host.Log.Info(strings.TrimRight(line, "\n"))
+}
+
+// describeMemory writes what the states take.
+func (in *Instance) describeMemory(b *strings.Builder) {
+	if w := in.wiring; w.maxLanes == 1 && w.why != "" {
+		fmt.Fprintf(b, "requests run one at a time: %s\n", w.why)
 	}
+	batches := in.store.BatchBytes() + in.io.bytes()
+	if !in.sequences {
+		fmt.Fprintf(b, "no states; %d bytes for a batch of %d\n", batches, in.wiring.maxLanes)
+		return
+	}
+	c, p, sizing := in.model.config, in.model.params, in.store.Sizing()
+	fmt.Fprintf(b, "slots: %d now, at most %d", sizing.Initial, sizing.Total())
+	if sizing.Lazy() {
+		fmt.Fprintf(b, " in chunks of %d", sizing.Subsequent)
+	}
+	fmt.Fprintf(b, "; max_candidate_sequences %d times max_candidate_sequence_use_ratio %v is %d", c.candidates(), p.ratio(c), int(float32(c.candidates())*p.ratio(c)))
+	if sizing.Lazy() {
+		fmt.Fprint(b, ", less what fills no whole chunk")
+	}
+	bytes := in.store.RowBytes()
+	fmt.Fprintf(b, "\nstates: %d bytes for each sequence, %d bytes now, at most %d; %d bytes for a batch of %d\n",
+		bytes, int64(sizing.Initial)*bytes, int64(sizing.Total())*bytes, batches, in.wiring.maxLanes)
 }
 
 func axisName(axis int) string {
@@ -80,17 +125,32 @@ func size(l *statebuffer.Layout, varies bool) string {
 
 // reportIneffective names once the settings that do nothing on this instance.
 func (in *Instance) reportIneffective(provider Provider) {
-	var idle []string
-	for _, name := range gpuParameters {
-		if in.model.config.Parameters[name].String != "" && (provider == CPU || provider == CUDA && strings.Contains(name, "trt")) {
-			idle = append(idle, name)
+	c, p, w := in.model.config, in.model.params, in.wiring
+	idle := map[string]bool{
+		"ort_ep":                           provider == CPU,
+		"compute_precision":                provider != TensorRT,
+		"enable_trt_caching":               provider != TensorRT,
+		"trt_cache_dir":                    provider != TensorRT || !p.TRTCache,
+		"enable_cuda_graph":                provider == CPU,
+		"store_states_as_fp16":             !w.hasFP32State(),
+		"max_state_bytes":                  len(w.varying) == 0,
+		"detailed_metrics_logging_level":   p.MetricsPeriod == 0 || p.Log == LogNone,
+		"infer_end_requests":               !in.sequences,
+		"max_candidate_sequence_use_ratio": !in.sequences,
+		"when_full":                        !in.sequences,
+	}
+	for _, name := range lazyNames {
+		idle[name] = !in.sequences
+	}
+	var given []string
+	for name, is := range idle {
+		if is && strings.TrimSpace(c.Parameters[name].String) != "" {
+			given = append(given, name)
 		}
 	}
-	if in.model.params.HalfStates && !in.wiring.hasFP32State() {
-		idle = append(idle, "store_states_as_fp16")
-	}
-	if len(idle) > 0 {
-		in.log.Info(fmt.Sprintf("without effect on this instance (%v): %s", provider, strings.Join(idle, ", ")))
+	if len(given) > 0 {
+		slices.Sort(given)
+		in.log.Info(fmt.Sprintf("without effect on this instance (%v): %s", provider, strings.Join(given, ", ")))
 	}
 }
 

@@ -64,6 +64,16 @@ func (b *ioBuffers) free() {
 	*b = ioBuffers{memory: b.memory}
 }
 
+// bytes is what the buffers take.
+func (b *ioBuffers) bytes() (n int64) {
+	for _, blocks := range [][]statebuffer.Block{b.inputs, b.outputs, b.fills, {b.zero}} {
+		for _, block := range blocks {
+			n += block.Size
+		}
+	}
+	return n
+}
+
 // reserve makes a buffer at least that large; what was in it is lost.
 func (b *ioBuffers) reserve(block *statebuffer.Block, bytes int64) error {
 	if block.Size >= bytes {

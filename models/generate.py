@@ -1,7 +1,7 @@
-"""Makes the ONNX files of the example models: python models/generate.py [FOLDER]
+"""Makes the files of the example models: python models/generate.py [FOLDER]
 
-Every model sums up what a sequence sends. A request brings 4 rows of K features; for each of its tracks (an input, a
-running sum kept as a state, and an output) the model computes
+Those of models/generate_streaming.py are made along. Every model here sums up what a sequence sends. A request brings 4
+rows of K features; for each of its tracks (an input, a running sum kept as a state, and an output) the model computes
 
     sum' = sum of the rows + (0 at the start of a sequence, else sum)
     output[row] = input[row] + sum'
@@ -14,9 +14,11 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import onnx
+from generate_streaming import ENSEMBLES, STREAMING, Streaming
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 # Old enough for every ONNX Runtime that a user of these models may have. ReduceSum takes its axes as an attribute.
@@ -49,6 +51,7 @@ class Example:
     features: int
     tracks: tuple[Track, ...]
     shape_of: str  # the input whose shape tells the size of the batch
+    files: ClassVar[dict[str, bytes]] = {}  # besides the model there are none
 
     def model(self) -> ModelProto:
         """The whole model, checked."""
@@ -134,11 +137,15 @@ EXAMPLES = {
 }
 
 
-def write(example: Example, repository: Path) -> Path:
-    """Writes the example's file into a model repository and returns its path."""
-    path = repository / example.name / "1" / "model.onnx"
+def write(example: Example | Streaming, repository: Path) -> Path:
+    """Writes the example's files into a model repository and returns the path of the ONNX file."""
+    folder = repository / example.name
+    path = folder / "1" / "model.onnx"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(example.model().SerializeToString(deterministic=True))
+    for name, content in example.files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(content)
     return path
 
 
@@ -147,8 +154,10 @@ def main() -> int:
         print(__doc__)
         return 0 if sys.argv[1:] in (["-h"], ["--help"]) else 2
     repository = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parent
-    for example in EXAMPLES.values():
+    for example in (EXAMPLES | STREAMING).values():
         print("wrote", write(example, repository))
+    for name in ENSEMBLES:
+        (repository / name / "1").mkdir(parents=True, exist_ok=True)
     return 0
 
 

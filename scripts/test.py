@@ -14,7 +14,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PYTHON = ROOT / "build" / "venv" / "bin" / "python"
-MODELS = sorted(path.parent.name for path in ROOT.glob("models/*/config.pbtxt"))
+# The example models that sum up, whose answers scripts/accumulate.py knows.
+MODELS = ["accumulate_fp32", "accumulate_int32", "mixed_io_bool_int8", "mixed_io_int32_fp16"]
 
 
 def main() -> int:

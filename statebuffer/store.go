@@ -3,6 +3,7 @@ package statebuffer
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -239,6 +240,15 @@ func (s *Store) Sizing() Sizing { return s.sizing }
 func (s *Store) RowBytes() (n int64) {
 	for i := range s.states {
 		n += s.states[i].StoredBytes()
+	}
+	return n
+}
+
+// BatchBytes is the memory that the batched tensors take, whatever the number of
+// sequences.
+func (s *Store) BatchBytes() (n int64) {
+	for _, b := range slices.Concat(s.in, s.out) {
+		n += b.Size
 	}
 	return n
 }

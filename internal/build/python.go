@@ -85,7 +85,7 @@ func (t *tree) pythonFault(name string) string {
 	return ""
 }
 
-// models makes the ONNX files of the example models.
+// models makes the files of the example models.
 func (t *tree) models() error {
 	configs, err := filepath.Glob(t.path("models", "*", "config.pbtxt"))
 	if err != nil {
@@ -93,13 +93,31 @@ func (t *tree) models() error {
 	}
 	var files []string
 	for _, config := range configs {
-		files = append(files, filepath.Join(filepath.Dir(config), "1", "model.onnx"))
+		file, err := modelFile(config)
+		if err != nil {
+			return err
+		}
+		files = append(files, file)
 	}
 	generator := t.path("models", "generate.py")
 	return t.cook(recipe{
 		name:    "models",
-		inputs:  []string{generator, t.path("scripts", "requirements.txt")},
+		inputs:  []string{generator, t.path("models", "generate_streaming.py"), t.path("scripts", "requirements.txt")},
 		outputs: files,
 		make:    func() error { return t.run(t.python(), generator) },
 	})
+}
+
+// modelFile is what belongs to a configuration: the ONNX file, or for an
+// ensemble, which has none, the version's folder that Triton wants.
+func modelFile(config string) (string, error) {
+	text, err := os.ReadFile(config)
+	if err != nil {
+		return "", err
+	}
+	version := filepath.Join(filepath.Dir(config), "1")
+	if strings.Contains(string(text), `platform: "ensemble"`) {
+		return version, nil
+	}
+	return filepath.Join(version, "model.onnx"), nil
 }

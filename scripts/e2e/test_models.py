@@ -14,6 +14,7 @@ from google.protobuf import text_format
 from tritonserver import MODELS
 
 SEQUENCES, STEPS = 5, 12
+ALL = generate.EXAMPLES | generate.STREAMING
 
 
 class Session:
@@ -84,11 +85,11 @@ def test_old_enough_for_every_runtime(name):
     assert [(opset.domain, opset.version) for opset in model.opset_import] == [("", 11)]
 
 
-@pytest.mark.parametrize("example", generate.EXAMPLES.values(), ids=lambda example: example.name)
+@pytest.mark.parametrize("example", ALL.values(), ids=lambda example: example.name)
 def test_made_the_same_every_time(example, tmp_path):
     made = generate.write(example, tmp_path)
     assert made.read_bytes() == (MODELS / made.relative_to(tmp_path)).read_bytes()
 
 
 def test_every_configuration_has_its_model():
-    assert {path.parent.name for path in Path(MODELS).glob("*/config.pbtxt")} == set(generate.EXAMPLES)
+    assert {path.parent.name for path in Path(MODELS).glob("*/config.pbtxt")} == {*ALL, *generate.ENSEMBLES}

@@ -1,0 +1,32 @@
+package backend
+
+// nearest is the candidate that takes the fewest edits, or "" if none is close.
+func nearest(name string, candidates []string) string {
+	best, distance := "", 1+len(name)/3
+	for _, c := range candidates {
+		if d := edits(name, c); d <= distance && (best == "" || d < distance) {
+			best, distance = c, d
+		}
+	}
+	return best
+}
+
+// edits is the Levenshtein distance.
+func edits(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost = 1 + min(diagonal, row[j], row[j+1])
+			}
+			diagonal, row[j+1] = row[j+1], cost
+		}
+	}
+	return row[len(b)]
+}

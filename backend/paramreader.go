@@ -1,0 +1,206 @@
+package backend
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"tritonstateful/statebuffer"
+)
+
+// paramReader collects what is wrong while parameters are read one by one.
+type paramReader struct {
+	given    map[string]Value
+	known    map[string]bool
+	faulty   map[string]bool
+	faults   []error
+	warnings []string
+}
+
+// value is the text of a parameter without surrounding blanks. An empty text
+// counts as not given, as it does for NVIDIA's backend.
+func (r *paramReader) value(name string) (string, bool) {
+	r.known[name] = true
+	text := strings.TrimSpace(r.given[name].String)
+	return text, text != ""
+}
+
+func (r *paramReader) fault(name, value, want string) {
+	r.reject(name, fmt.Errorf("parameter %s is %q: want %s", name, value, want))
+}
+
+func (r *paramReader) reject(name string, err error) {
+	r.faulty[name] = true
+	r.faults = append(r.faults, err)
+}
+
+func (r *paramReader) text(name, fallback string) string {
+	if text, ok := r.value(name); ok {
+		return text
+	}
+	return fallback
+}
+
+func (r *paramReader) flag(name string, fallback bool) bool {
+	return oneOf(r, name, fallback, choice("0", false), choice("1", true), choice("false", false), choice("true", true))
+}
+
+func (r *paramReader) verbosity(name string, fallback Verbosity) Verbosity {
+	return oneOf(r, name, fallback, choice("NONE", LogNone), choice("INFO", LogInfo), choice("VERBOSE", LogVerbose))
+}
+
+func (r *paramReader) count(name string, fallback, most int) int {
+	text, ok := r.value(name)
+	if !ok {
+		return fallback
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 || n > int64(most) {
+		r.fault(name, text, fmt.Sprintf("a whole number from 0 to %d", most))
+		return fallback
+	}
+	return int(n)
+}
+
+// period is a number of seconds; like 0, a negative one means never, as it does
+// for NVIDIA's backend.
+func (r *paramReader) period(name string) time.Duration {
+	text, ok := r.value(name)
+	if !ok {
+		return 0
+	}
+	seconds, err := strconv.ParseInt(text, 10, 32)
+	if err != nil {
+		r.fault(name, text, "a whole number of seconds, 0 for never")
+		return 0
+	}
+	return time.Duration(max(seconds, 0)) * time.Second
+}
+
+func (r *paramReader) ratio(name string, fallback float32) float32 {
+	text, ok := r.value(name)
+	if !ok {
+		return fallback
+	}
+	f, err := strconv.ParseFloat(text, 32)
+	if err != nil || !(f > 0) || math.IsInf(f, 0) {
+		r.fault(name, text, "a number above 0, such as 0.9")
+		return fallback
+	}
+	return float32(f)
+}
+
+// fileName keeps the path inside the version's folder.
+func (r *paramReader) fileName(name, fallback string) string {
+	text, ok := r.value(name)
+	if !ok {
+		return fallback
+	}
+	if !filepath.IsLocal(text) {
+		r.fault(name, text, "the name of a file inside the model's version folder")
+		return fallback
+	}
+	return text
+}
+
+func (r *paramReader) padding() Padding {
+	padding := PadNone
+	if r.flag("always_pad_to_max_batch", false) {
+		padding = PadPreferred // what NVIDIA's backend does, whatever the name says
+	}
+	return oneOf(r, "batch_padding", padding, choice("none", PadNone), choice("preferred", PadPreferred), choice("max", PadMax))
+}
+
+func (r *paramReader) lazy() *statebuffer.LazyBuffers {
+	var numbers [4]int
+	var missing []string
+	given := 0
+	for i, name := range lazyNames {
+		if _, ok := r.value(name); !ok {
+			missing = append(missing, name)
+			continue
+		}
+		given++
+		numbers[i] = r.count(name, 0, math.MaxInt32)
+	}
+	switch {
+	case given == 0:
+		return nil
+	case slices.Contains(missing, lazyNames[0]):
+		r.warnings = append(r.warnings, fmt.Sprintf("parameter %s is not given, so all slots are allocated at once and the other parameters of lazy allocation have no effect", lazyNames[0]))
+		return nil
+	case len(missing) > 0:
+		r.reject(lazyNames[0], fmt.Errorf("parameter %s is given: %s must be given with it", lazyNames[0], strings.Join(missing, " and ")))
+		return nil
+	}
+	return &statebuffer.LazyBuffers{Initial: numbers[0], Subsequent: numbers[1], AllocThreshold: numbers[2], DeallocThreshold: numbers[3]}
+}
+
+func (r *paramReader) assignments(name string) []assignment {
+	text, ok := r.value(name)
+	if !ok {
+		return nil
+	}
+	all, err := parseAssignments(text)
+	if err != nil {
+		r.reject(name, fmt.Errorf("parameter %s: %w", name, err))
+	}
+	return all
+}
+
+func (r *paramReader) pairs(p *Parameters) {
+	text, ok := r.value("state_pairs")
+	if !ok {
+		return
+	}
+	pairs, err := ParsePairs(text)
+	switch {
+	case err != nil:
+		r.reject("state_pairs", err)
+	case len(pairs) == 0:
+		r.fault("state_pairs", text, "<<<input, output>>> for each state")
+	}
+	p.Pairs, p.PairsGiven = pairs, true
+}
+
+func (r *paramReader) reportUnknown() {
+	for _, name := range slices.Sorted(maps.Keys(r.given)) {
+		if r.known[name] {
+			continue
+		}
+		warning := fmt.Sprintf("parameter %q is unknown and has no effect", name)
+		if near := nearest(name, slices.Sorted(maps.Keys(r.known))); near != "" {
+			warning += fmt.Sprintf("; did you mean %q?", near)
+		}
+		r.warnings = append(r.warnings, warning)
+	}
+}
+
+type option[T any] struct {
+	word  string
+	value T
+}
+
+func choice[T any](word string, value T) option[T] { return option[T]{word, value} }
+
+// oneOf reads a parameter that is one of some words.
+func oneOf[T any](r *paramReader, name string, fallback T, options ...option[T]) T {
+	text, ok := r.value(name)
+	if !ok {
+		return fallback
+	}
+	words := make([]string, len(options))
+	for i, o := range options {
+		if o.word == text {
+			return o.value
+		}
+		words[i] = o.word
+	}
+	r.fault(name, text, "one of "+strings.Join(words, ", "))
+	return fallback
+}

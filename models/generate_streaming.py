@@ -1,0 +1,236 @@
+"""The streaming example models: small ones of the kinds that people serve, with random weights.
+
+models/generate.py writes them beside the others. Weights come from a fixed seed, so the files are the same bytes every
+time. States have the batch where the model wants it, and begin as it wants; only implicit_state is told of a start.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import onnx
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
+
+OPSET = 17
+IR_VERSION = 8
+
+FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
+
+
+@dataclass(frozen=True)
+class Streaming:
+    """One example model, and the files that stand beside it by their path in the model's folder."""
+
+    name: str
+    build: Callable[[], GraphProto]
+    files: dict[str, bytes] = field(default_factory=dict)
+
+    def model(self) -> ModelProto:
+        """The whole model, checked."""
+        model = helper.make_model(
+            self.build(), ir_version=IR_VERSION, opset_imports=[helper.make_opsetid("", OPSET)]
+        )
+        onnx.checker.check_model(model, full_check=True)
+        return model
+
+
+class Graph:
+    """A graph while it is put together. Names of values in between are made up here."""
+
+    def __init__(self, name: str):
+        self.name = name
+        self.inputs, self.outputs = [], []
+        self.nodes: list[NodeProto] = []
+        self.initializers: list[TensorProto] = []
+        self.random = np.random.default_rng(sum(map(ord, name)))
+
+    def input(self, name: str, onnx_type: int, *dims: int | str) -> str:
+        self.inputs.append(helper.make_tensor_value_info(name, onnx_type, dims))
+        return name
+
+    def output(self, value: str, name: str, onnx_type: int, *dims: int | str) -> None:
+        self.nodes.append(helper.make_node("Identity", [value], [name]))
+        self.outputs.append(helper.make_tensor_value_info(name, onnx_type, dims))
+
+    def constant(self, value, dtype=np.int64) -> str:
+        name = f"constant_{len(self.initializers)}"
+        self.initializers.append(numpy_helper.from_array(np.array(value, dtype), name))
+        return name
+
+    def weight(self, *shape: int) -> str:
+        """Random numbers that keep what is multiplied by them at about its size."""
+        return self.constant(self.random.standard_normal(shape) / np.sqrt(shape[0]), np.float32)
+
+    def op(self, kind: str, *values: str, outputs: int = 1, **attributes):
+        """A node; returns the name of its output, or a list of them."""
+        names = [f"{kind}_{len(self.nodes)}_{i}" for i in range(outputs)]
+        self.nodes.append(helper.make_node(kind, values, names, **attributes))
+        return names[0] if outputs == 1 else names
+
+    def slice(self, value: str, start: int, end: int, axis: int) -> str:
+        return self.op("Slice", value, *(self.constant([number]) for number in (start, end, axis)))
+
+    def reshape(self, value: str, *shape: int) -> str:
+        return self.op("Reshape", value, self.constant(shape))
+
+    def attend(self, query: str, key: str, value: str, visible: str, width: int) -> str:
+        """Attention: what each query sees of the values. The key is transposed already; visible is a mask."""
+        scores = self.op("Mul", self.op("MatMul", query, key), self.constant(width**-0.5, np.float32))
+        scores = self.op("Where", visible, scores, self.constant(-1e9, np.float32))
+        return self.op("MatMul", self.op("Softmax", scores, axis=-1), value)
+
+    def proto(self) -> GraphProto:
+        return helper.make_graph(self.nodes, self.name, self.inputs, self.outputs, self.initializers)
+
+
+def streaming_lstm() -> GraphProto:
+    """Two LSTM layers over the frames of a chunk, and a linear layer. States have the batch in the middle."""
+    features, hidden, layers, classes = 8, 16, 2, 4
+    g = Graph("streaming_lstm")
+    x = g.op("Transpose", g.input("x", FLOAT, "batch", "frames", features), perm=[1, 0, 2])
+    before = {name: g.input(name, FLOAT, layers, "batch", hidden) for name in ("h", "c")}
+    after: dict[str, list[str]] = {"h": [], "c": []}
+    for layer in range(layers):
+        h, c = (g.slice(before[name], layer, layer + 1, axis=0) for name in ("h", "c"))
+        reads = features if layer == 0 else hidden
+        gates = [g.op("Transpose", g.weight(rows, 4 * hidden), perm=[1, 0]) for rows in (reads, hidden)]
+        gates = [g.op("Unsqueeze", gate, g.constant([0])) for gate in gates]
+        y, h, c = g.op("LSTM", x, *gates, "", "", h, c, outputs=3, hidden_size=hidden)
+        x = g.op("Squeeze", y, g.constant([1]))  # the direction
+        after["h"].append(h)
+        after["c"].append(c)
+    y = g.op("MatMul", g.op("Transpose", x, perm=[1, 0, 2]), g.weight(hidden, classes))
+    g.output(y, "y", FLOAT, "batch", "frames", classes)
+    for name, parts in after.items():
+        g.output(g.op("Concat", *parts, axis=0), f"{name}_out", FLOAT, layers, "batch", hidden)
+    return g.proto()
+
+
+def kv_decoder() -> GraphProto:
+    """A decoder of two attention layers whose caches of keys and values begin empty and grow with every token."""
+    vocabulary, positions, heads, width, layers = 32, 64, 2, 8, 2
+    model = heads * width
+    g = Graph("kv_decoder")
+    tokens = g.input("input_ids", INT64, "batch", "sequence")
+    position = g.input("position", INT64, "batch", 1)
+    count = g.op("Gather", g.op("Shape", tokens), g.constant(1))
+    steps = g.op("Range", g.constant(0), count, g.constant(1))
+    places = g.op("Add", position, steps)  # [batch, sequence]
+    embedded = (g.op("Gather", g.weight(rows, model), at) for rows, at in ((vocabulary, tokens), (positions, places)))
+    x = g.op("Add", *embedded)
+    present = {}
+    for layer in range(layers):
+        q, k, v = (g.reshape(g.op("MatMul", x, g.weight(model, model)), 0, 0, heads, width) for _ in range(3))
+        q, k, v = (g.op("Transpose", each, perm=[0, 2, 1, 3]) for each in (q, k, v))
+        for name, new in (("key", k), ("value", v)):
+            past = g.input(f"past_key_values.{layer}.{name}", FLOAT, "batch", heads, "past", width)
+            present[f"present.{layer}.{name}"] = g.op("Concat", past, new, axis=2)
+        k, v = present[f"present.{layer}.key"], present[f"present.{layer}.value"]
+        total = g.op("Gather", g.op("Shape", k), g.constant(2))
+        all_places = g.op("Range", g.constant(0), total, g.constant(1))
+        earlier = g.op("LessOrEqual", all_places, g.reshape(places, 0, 1, -1, 1))
+        seen = g.attend(q, g.op("Transpose", k, perm=[0, 1, 3, 2]), v, earlier, width)
+        seen = g.reshape(g.op("Transpose", seen, perm=[0, 2, 1, 3]), 0, 0, model)
+        x = g.op("Add", x, g.op("MatMul", seen, g.weight(model, model)))
+    g.output(g.op("MatMul", x, g.weight(model, vocabulary)), "logits", FLOAT, "batch", "sequence", vocabulary)
+    for name, value in present.items():
+        g.output(value, name, FLOAT, "batch", heads, "total", width)
+    return g.proto()
+
+
+def conformer_like() -> GraphProto:
+    """Attention over a cache of frames, then a causal convolution over another, twice; cached tensors keep the batch on
+    axis 1 (keys), 2 (values) and 0 (convolution, and the number of frames seen so far, which masks the empty cache)."""
+    frames, features, heads, left, kernel, layers = 4, 8, 2, 6, 3, 2
+    width = features // heads
+    g = Graph("conformer_like")
+    x = g.input("x", FLOAT, "batch", frames, features)
+    lengths = g.input("x_lens", INT64, "batch")
+    seen_before = g.input("processed_lens", INT64, "batch")
+    # A place of the cache holds a frame if it is among the last ones seen; those of the chunk always do.
+    filled = g.op("Less", g.constant(list(range(left - 1, -1, -1))), g.reshape(seen_before, -1, 1))
+    chunk = g.op("Less", g.constant(list(range(frames))), g.reshape(lengths, -1, 1))
+    visible = g.reshape(g.op("Concat", filled, chunk, axis=1), 0, 1, 1, left + frames)
+    outputs = []
+    for layer in range(layers):
+        q, k, v = (g.op("MatMul", x, g.weight(features, features)) for _ in range(3))
+        cached_key = g.input(f"cached_key_{layer}", FLOAT, left, "batch", features)
+        keys = g.op("Concat", cached_key, g.op("Transpose", k, perm=[1, 0, 2]), axis=0)
+        cached_val = g.input(f"cached_val_{layer}", FLOAT, heads, left, "batch", width)
+        split = g.op("Transpose", g.reshape(v, 0, 0, heads, width), perm=[2, 1, 0, 3])
+        values = g.op("Concat", cached_val, split, axis=1)
+        q = g.op("Transpose", g.reshape(q, 0, 0, heads, width), perm=[0, 2, 1, 3])
+        per_head = g.op("Transpose", g.reshape(keys, 0, 0, heads, width), perm=[1, 2, 3, 0])
+        seen = g.attend(q, per_head, g.op("Transpose", values, perm=[2, 0, 1, 3]), visible, width)
+        x = g.op("Add", x, g.reshape(g.op("Transpose", seen, perm=[0, 2, 1, 3]), 0, 0, features))
+
+        cached_conv = g.input(f"cached_conv_{layer}", FLOAT, "batch", features, kernel - 1)
+        rows = g.op("Concat", cached_conv, g.op("Transpose", x, perm=[0, 2, 1]), axis=2)
+        filters = g.constant(g.random.standard_normal((features, 1, kernel)) / kernel, np.float32)
+        mixed = g.op("Conv", rows, filters, group=features)
+        x = g.op("Add", x, g.op("Transpose", g.op("Tanh", mixed), perm=[0, 2, 1]))
+        last = np.iinfo(np.int64).max
+        outputs += [
+            (g.slice(keys, -left, last, axis=0), f"new_cached_key_{layer}", FLOAT, left, "batch", features),
+            (g.slice(values, -left, last, axis=1), f"new_cached_val_{layer}", FLOAT, heads, left, "batch", width),
+            (g.slice(rows, 1 - kernel, last, axis=2), f"new_cached_conv_{layer}", FLOAT, "batch", features, kernel - 1),
+        ]
+    g.output(x, "encoder_out", FLOAT, "batch", frames, features)
+    g.output(g.op("Min", lengths, g.constant(frames)), "encoder_out_lens", INT64, "batch")
+    g.output(g.op("Add", seen_before, lengths), "new_processed_lens", INT64, "batch")
+    for output in outputs:
+        g.output(*output)
+    return g.proto()
+
+
+IMPLICIT_MEAN = np.array([0.5, -0.5, 2, 0], np.float32)
+
+
+def implicit_state() -> GraphProto:
+    """A moving average, and a sum that the START flag sets back, as implicit state's users write models."""
+    g = Graph("implicit_state")
+    x = g.input("INPUT", FLOAT, "batch", 4)
+    start = g.input("START", FLOAT, "batch", 1)
+    mean_before = g.input("MEAN_IN", FLOAT, "batch", 4)
+    sum_before = g.input("SUM_IN", FLOAT, "batch", 4)
+    quarter = g.op("Mul", g.op("Sub", x, mean_before), g.constant(0.25, np.float32))
+    mean = g.op("Add", mean_before, quarter)
+    keep = g.op("Sub", g.constant(1, np.float32), start)
+    total = g.op("Add", g.op("Mul", sum_before, keep), x)
+    g.output(g.op("Add", mean, total), "OUTPUT", FLOAT, "batch", 4)
+    g.output(mean, "MEAN_OUT", FLOAT, "batch", 4)
+    g.output(total, "SUM_OUT", FLOAT, "batch", 4)
+    return g.proto()
+
+
+def ensemble_first() -> GraphProto:
+    """Takes the mean off every frame; keeps no state."""
+    g = Graph("ensemble_first")
+    frames = g.input("frames", FLOAT, "batch", "count", 8)
+    centred = g.op("Sub", frames, g.op("ReduceMean", frames, axes=[2], keepdims=1))
+    g.output(centred, "centred", FLOAT, "batch", "count", 8)
+    return g.proto()
+
+
+def ensemble_last() -> GraphProto:
+    """Makes probabilities of what an LSTM says of every frame; keeps no state."""
+    g = Graph("ensemble_last")
+    values = g.input("values", FLOAT, "batch", "count", 4)
+    g.output(g.op("Softmax", values, axis=-1), "probabilities", FLOAT, "batch", "count", 4)
+    return g.proto()
+
+
+STREAMING = {
+    example.name: example
+    for example in [
+        Streaming("streaming_lstm", streaming_lstm),
+        Streaming("kv_decoder", kv_decoder),
+        Streaming("conformer_like", conformer_like),
+        Streaming("implicit_state", implicit_state, {"initial_state/mean.bin": IMPLICIT_MEAN.tobytes()}),
+        Streaming("ensemble_first", ensemble_first),
+        Streaming("ensemble_last", ensemble_last),
+    ]
+}
+
+# Ensembles have a configuration and no model; Triton wants their version's folder all the same.
+ENSEMBLES = ["ensemble"]

@@ -1,0 +1,48 @@
+"""Model configurations of tests: what matters in a test is said there, the rest here."""
+
+CPU = "instance_group [{ kind: KIND_CPU }]"
+
+
+def oldest(batch: int = 3, more: str = "", *, candidates: int = 32, delay: int = 20_000) -> str:
+    """The oldest scheduler. It waits for batches of that size, at most delay microseconds."""
+    return (
+        f"sequence_batching {{ max_sequence_idle_microseconds: 60000000 oldest {{ "
+        f"max_candidate_sequences: {candidates} preferred_batch_size: [{batch}] max_queue_delay_microseconds: {delay} }} "
+        f"{more} }}"
+    )
+
+
+def direct(more: str = "", *, delay: int = 20_000, utilization: float = 1) -> str:
+    """The direct scheduler. It waits until that share of the sequences has a request, at most delay microseconds."""
+    return (
+        f"sequence_batching {{ max_sequence_idle_microseconds: 60000000 direct {{ "
+        f"max_queue_delay_microseconds: {delay} minimum_slot_utilization: {utilization} }} {more} }}"
+    )
+
+
+def io(name: str, datatype: str, *dims: int, more: str = "") -> str:
+    """An input or output. Without dims it is one element, which the model has no axis for."""
+    shape = f"dims: [{', '.join(map(str, dims))}]" if dims else "dims: [1] reshape: { shape: [] }"
+    return f'{{ name: "{name}" data_type: TYPE_{datatype} {shape} {more} }}'
+
+
+def config(
+    inputs: list[str],
+    outputs: list[str],
+    scheduler: str | None = None,
+    *,
+    batch: int = 8,
+    group: str = CPU,
+    **parameters: str,
+) -> str:
+    """A config.pbtxt. The scheduler is oldest() unless another one, or none by "", is given."""
+    lines = [
+        'backend: "stateful"',
+        f"max_batch_size: {batch}",
+        f"input [{', '.join(inputs)}]",
+        f"output [{', '.join(outputs)}]",
+        oldest() if scheduler is None else scheduler,
+        group,
+        *(f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}' for key, value in parameters.items()),
+    ]
+    return "\n".join(lines) + "\n"
