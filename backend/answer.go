@@ -94,6 +94,10 @@ func storing(err error) error {
 	if errors.As(err, &grew) {
 		return Errorf(InvalidArg, "%w", err)
 	}
+	var budget *statebuffer.BudgetError
+	if errors.As(err, &budget) {
+		return Errorf(Unavailable, "%w", err)
+	}
 	return Errorf(Internal, "storing the states: %w", err)
 }
 

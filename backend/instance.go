@@ -27,6 +27,7 @@ type Instance struct {
 	ladder            []int    // the batch sizes that runs are padded to, ascending; nil for none
 	report            *periodic
 	levels            levels
+	saturated         bool // it was told that states had to be clamped
 	runs              uint64 // number of the last run
 }
 
@@ -93,6 +94,9 @@ func (in *Instance) emptyAnswers() []Output {
 	answers := make([]Output, len(outputs))
 	for i := range outputs {
 		size := int64(outputs[i].DType.Size())
+		if outputs[i].DType == tensor.Bytes {
+			size = 4 // an empty string is its length
+		}
 		answers[i] = Output{
 			Tensor: in.io.zero.Bytes[:size], Layout: statebuffer.Layout{Runs: 1, RunBytes: size}, Lanes: 1,
 			Shape: slices.Repeat(tensor.Shape{1}, len(outputs[i].answer)),
@@ -115,7 +119,7 @@ func (in *Instance) newStore() (*statebuffer.Store, error) {
 	}
 	store, err := statebuffer.NewStore(statebuffer.Options{
 		Memory: in.runner.Memory(), States: states, Varying: varying, Sizing: sizing, MaxLanes: in.wiring.maxLanes,
-		Limits: statebuffer.Limits{Idle: config.Idle(), Full: params.Full, Remember: max(1024, sizing.Total())},
+		Limits: statebuffer.Limits{Idle: config.Idle(), Full: params.Full, Remember: max(1024, sizing.Total()), Bytes: params.MaxStateMemory},
 	})
 	if err != nil {
 		return nil, Errorf(Internal, "allocating the states of %d sequences: %w; use fewer instances or a smaller max_candidate_sequences", sizing.Initial, err)

@@ -167,6 +167,17 @@ func (in *Instance) maintain(x *execution) {
 		case change.Shrunk && in.levels.on(in.levels.info, slog.LevelInfo):
 			in.log.Info("released a chunk of slots", "chunks", u.Chunks, "slots", u.Rows, "free", u.Free, "took", change.Took)
 		}
+		in.reportSaturation()
 		in.report.batch(&x.spans, change.Took, now(), in.log)
 	}
+}
+
+// reportSaturation warns once that store_states_as_fp16 does not suit the model.
+func (in *Instance) reportSaturation() {
+	n := in.store.Counters().Saturated
+	if n == 0 || in.saturated {
+		return
+	}
+	in.saturated = true
+	in.log.Warn("states are too large for store_states_as_fp16 and were clamped to 65504; this is said once", "elements", n)
 }

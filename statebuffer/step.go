@@ -11,6 +11,9 @@ type Lane struct {
 	End bool
 }
 
+// keeps tells whether the lane's new states are kept.
+func (l *Lane) keeps() bool { return l.Sequence != nil && !l.End }
+
 // Step is one run's share of a store. It is valid until the next Gather.
 type Step struct {
 	// In and Out are the batched tensors to bind, in the order of the states.
@@ -57,7 +60,7 @@ func (s *Store) Gather(lanes []Lane, padded int) (*Step, error) {
 // grown too large or finds no memory, the step is aborted; if storing fails
 // otherwise, none of the lanes' sequences has a state any more.
 func (s *Store) Commit(step *Step, now time.Duration) error {
-	if err := s.varying.prepare(step.lanes, step.padded); err != nil {
+	if err := s.prepare(step, now); err != nil {
 		s.Abort(step, now)
 		return err
 	}

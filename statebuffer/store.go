@@ -70,7 +70,10 @@ func NewStore(o Options) (*Store, error) {
 	s.transfers = make([]Transfer, len(o.States))
 	s.step.rows = make([]Row, 0, o.MaxLanes)
 	s.varying = varyingStore{memory: o.Memory, states: o.Varying}
-	s.release = s.varying.release
+	s.release = s.vacate
+	if err := s.checkBudget(); err != nil {
+		return nil, err
+	}
 	if err := s.allocate(); err != nil {
 		s.Close()
 		return nil, err
@@ -197,7 +200,13 @@ func (s *Store) Touch(k Key, now time.Duration) *Sequence {
 // Begin is the START of a sequence: its next step reads the initial values. A
 // live sequence of the same key begins anew in its row. The error is a
 // *FullError.
-func (s *Store) Begin(k Key, now time.Duration) (*Sequence, error) { return s.begin(k, now) }
+func (s *Store) Begin(k Key, now time.Duration) (*Sequence, error) {
+	q, err := s.begin(k, now)
+	if err != nil {
+		return nil, s.fullFor(err)
+	}
+	return q, nil
+}
 
 // Continue finds the sequence of a request without START. The error is a
 // *LostError.
@@ -276,7 +285,7 @@ func (s *Store) Maintain(now func() time.Duration) (Change, error) {
 	switch {
 	case !s.sizing.Lazy():
 		return Change{}, nil
-	case chunks < s.sizing.MaxChunks && s.rows.free < s.sizing.AllocBelow:
+	case chunks < s.sizing.MaxChunks && s.rows.free < s.sizing.AllocBelow && s.fits(s.nextChunk()):
 		start := now()
 		if start < s.retryAt {
 			return Change{}, nil

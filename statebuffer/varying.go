@@ -200,25 +200,68 @@ func (e *GrewError) Error() string {
 	return fmt.Sprintf("state %q would grow to %d bytes with shape %v: at most %d bytes are allowed (max_state_bytes); end the sequence, or raise the limit", e.State, e.Bytes, e.Shape, e.Most)
 }
 
-// prepare checks the outputs of a run and makes room for them, so that keeping
-// them cannot fail. Nothing that is stored changes.
-func (s *varyingStore) prepare(lanes []Lane, padded int) error {
+// growth checks the outputs of a run and tells how much more memory the lanes'
+// sequences need for them.
+func (s *varyingStore) growth(lanes []Lane, padded int) (more int64, err error) {
 	for i := range s.states {
-		v, io := &s.states[i], &s.io[i]
-		if len(io.OutShape) != len(v.InitialShape) || io.OutShape[v.Axis] != int64(padded) {
-			return fmt.Errorf("state %q: the model wrote shape %v for %d lanes: want rank %d with the batch at axis %d", v.Name, io.OutShape, padded, len(v.InitialShape), v.Axis)
-		}
-		shape := io.OutShape.With(v.Axis, 1)
-		layout, err := v.layout(shape)
+		bytes, err := s.written(i, padded)
 		if err != nil {
-			return fmt.Errorf("state %q: %w", v.Name, err)
-		}
-		if v.MaxBytes > 0 && layout.RowBytes() > v.MaxBytes {
-			return &GrewError{State: v.Name, Shape: shape, Bytes: layout.RowBytes(), Most: v.MaxBytes}
+			return 0, err
 		}
 		for _, l := range lanes {
-			if err := s.room(l, i, layout.RowBytes()); err != nil {
-				return fmt.Errorf("state %q: %w", v.Name, err)
+			if has := s.capacity(i, l.Sequence); l.keeps() && has < bytes {
+				more += capacity(bytes) - has
+			}
+		}
+	}
+	return more, nil
+}
+
+// written is the size of a lane of what the model wrote.
+func (s *varyingStore) written(i, padded int) (int64, error) {
+	v, io := &s.states[i], &s.io[i]
+	if len(io.OutShape) != len(v.InitialShape) || io.OutShape[v.Axis] != int64(padded) {
+		return 0, fmt.Errorf("state %q: the model wrote shape %v for %d lanes: want rank %d with the batch at axis %d", v.Name, io.OutShape, padded, len(v.InitialShape), v.Axis)
+	}
+	shape := io.OutShape.With(v.Axis, 1)
+	layout, err := v.layout(shape)
+	if err != nil {
+		return 0, fmt.Errorf("state %q: %w", v.Name, err)
+	}
+	if v.MaxBytes > 0 && layout.RowBytes() > v.MaxBytes {
+		return 0, &GrewError{State: v.Name, Shape: shape, Bytes: layout.RowBytes(), Most: v.MaxBytes}
+	}
+	return layout.RowBytes(), nil
+}
+
+// capacity is how much a sequence has for a state.
+func (s *varyingStore) capacity(i int, q *Sequence) int64 {
+	if q == nil || i >= len(q.values) {
+		return 0
+	}
+	return q.values[i].block.Size
+}
+
+// heldBy is what a run's sequences have for all states.
+func (s *varyingStore) heldBy(lanes []Lane) (bytes int64) {
+	for _, l := range lanes {
+		for i := range s.states {
+			bytes += s.capacity(i, l.Sequence)
+		}
+	}
+	return bytes
+}
+
+// prepare makes room for the outputs of a run, which growth has checked.
+func (s *varyingStore) prepare(lanes []Lane, padded int) error {
+	for i := range s.states {
+		bytes, err := s.written(i, padded)
+		if err != nil {
+			return err
+		}
+		for _, l := range lanes {
+			if err := s.room(l, i, bytes); err != nil {
+				return fmt.Errorf("state %q: %w", s.states[i].Name, err)
 			}
 		}
 	}
@@ -229,7 +272,7 @@ func (s *varyingStore) prepare(lanes []Lane, padded int) error {
 // beside the old one, which stays until keep.
 func (s *varyingStore) room(l Lane, i int, bytes int64) error {
 	q := l.Sequence
-	if q == nil || l.End {
+	if !l.keeps() {
 		return nil
 	}
 	if q.values == nil {

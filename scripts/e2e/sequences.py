@@ -26,6 +26,7 @@ class Reference:
     states    the output that each state's input is read from in the next step
     initial   what states are at first, with the batch axis; the others are zeros, empty along dynamic axes
     axes      where the batch stands in inputs and outputs that have it elsewhere than in front; None: nowhere
+    rows      requests and answers have the batch in front; False for max_batch_size 0
     given     further inputs by the number of the step and the inputs before it
     """
 
@@ -33,6 +34,7 @@ class Reference:
     states: dict[str, str] = field(default_factory=dict)
     initial: Tensors = field(default_factory=dict)
     axes: dict[str, int | None] = field(default_factory=dict)
+    rows: bool = True
     given: Callable[[int, list[Tensors]], Tensors] = lambda step, before: {}
 
     def answers(self, steps: list[Tensors]) -> list[Tensors]:
@@ -49,11 +51,20 @@ class Reference:
 
     def from_request(self, name: str, value: np.ndarray) -> np.ndarray:
         axis = self.axes.get(name, 0)
-        return value[0] if axis is None else np.moveaxis(value, 0, axis)
+        rank = self.rank(name)
+        if not self.rows:
+            return value.reshape(value.shape[:rank])
+        lane = value[0] if axis is None else np.moveaxis(value, 0, axis)
+        return lane.reshape(lane.shape[:rank])  # [1] stands for no axis at all
 
     def to_answer(self, name: str, value: np.ndarray) -> np.ndarray:
         axis = self.axes.get(name, 0)
-        return value[np.newaxis] if axis is None else np.moveaxis(value, axis, 0)
+        if self.rows:
+            value = value[np.newaxis] if axis is None else np.moveaxis(value, axis, 0)
+        return value.reshape(*value.shape, *(1 + self.rows - value.ndim) * [1])
+
+    def rank(self, name: str) -> int:
+        return next(len(each.type.tensor_type.shape.dim) for each in self.model.graph.input if each.name == name)
 
 
 class Session:
@@ -129,12 +140,12 @@ def check(
     sequences: Sequence[list[Tensors]],
     *,
     tolerance: float = 0,
-    batched: bool = True,
+    batched: bool | None = True,
 ) -> None:
     """Plays the sequences and compares every answer, bit by bit unless there is a tolerance.
 
     batched: several of them must have run together, or the test has not tested what it is for. If it is False, none
-    may have.
+    may have; None leaves it to chance.
     """
     before = largest_batches(client, model)
     answers = play(client, model, sequences)
@@ -147,7 +158,7 @@ def check(
                 assert value.shape == want[name].shape, where
                 same(value, want[name], tolerance, where)
     sizes = {size for size, count in after.items() if count > before.get(size, 0)}
-    if len(sequences) > 1:
+    if len(sequences) > 1 and batched is not None:
         assert (max(sizes) > 1) == batched, f"batches of {sizes} requests ran"
 
 
