@@ -27,7 +27,7 @@ type Instance struct {
 	ladder            []int    // the batch sizes that runs are padded to, ascending; nil for none
 	report            *periodic
 	levels            levels
-	saturated         bool // it was told that states had to be clamped
+	saturated         bool   // it was told that states had to be clamped
 	runs              uint64 // number of the last run
 }
 
@@ -121,6 +121,9 @@ func (in *Instance) newStore() (*statebuffer.Store, error) {
 		Memory: in.runner.Memory(), States: states, Varying: varying, Sizing: sizing, MaxLanes: in.wiring.maxLanes,
 		Limits: statebuffer.Limits{Idle: config.Idle(), Full: params.Full, Remember: max(1024, sizing.Total()), Bytes: params.MaxStateMemory},
 	})
+	if first := (*statebuffer.FirstChunkError)(nil); errors.As(err, &first) {
+		return nil, Errorf(InvalidArg, "the slots for sequences: %w", err)
+	}
 	if err != nil {
 		return nil, Errorf(Internal, "allocating the states of %d sequences: %w; use fewer instances or a smaller max_candidate_sequences", sizing.Initial, err)
 	}

@@ -169,9 +169,10 @@ func (p *Parameters) file(c *Config) string {
 }
 
 // ratio is max_candidate_sequence_use_ratio. Unless it is given, the strategy
-// direct gets all its slots: its sequences are never more than lanes.
+// direct gets all its slots, and so does oldest without max_candidate_sequences:
+// their sequences are never more than lanes.
 func (p *Parameters) ratio(c *Config) float32 {
-	if c.Sequence.Oldest == nil && !p.RatioGiven {
+	if !p.RatioGiven && (c.Sequence == nil || c.Sequence.Oldest == nil || c.Sequence.Oldest.MaxCandidateSequences == 0) {
 		return 1
 	}
 	return p.UseRatio

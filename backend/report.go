@@ -134,6 +134,7 @@ func (in *Instance) reportIneffective(provider Provider) {
 		"enable_cuda_graph":                provider == CPU,
 		"store_states_as_fp16":             !w.hasFP32State(),
 		"max_state_bytes":                  len(w.varying) == 0,
+		"max_state_memory_bytes":           !in.sequences,
 		"detailed_metrics_logging_level":   p.MetricsPeriod == 0 || p.Log == LogNone,
 		"infer_end_requests":               !in.sequences,
 		"max_candidate_sequence_use_ratio": !in.sequences,

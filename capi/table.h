@@ -16,6 +16,7 @@
   REQUIRED(TRITONSERVER_LogMessage)                                 \
   REQUIRED(TRITONSERVER_MessageSerializeToJson)                     \
   REQUIRED(TRITONSERVER_MessageDelete)                              \
+  REQUIRED(TRITONSERVER_MessageNewFromSerializedJson)               \
   REQUIRED(TRITONBACKEND_ApiVersion)                                \
   REQUIRED(TRITONBACKEND_BackendConfig)                             \
   REQUIRED(TRITONBACKEND_BackendState)                              \
@@ -26,6 +27,8 @@
   REQUIRED(TRITONBACKEND_ModelVersion)                              \
   REQUIRED(TRITONBACKEND_ModelRepository)                           \
   REQUIRED(TRITONBACKEND_ModelConfig)                               \
+  REQUIRED(TRITONBACKEND_ModelAutoCompleteConfig)                   \
+  REQUIRED(TRITONBACKEND_ModelSetConfig)                            \
   REQUIRED(TRITONBACKEND_ModelBackend)                              \
   REQUIRED(TRITONBACKEND_ModelState)                                \
   REQUIRED(TRITONBACKEND_ModelSetState)                             \

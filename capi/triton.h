@@ -63,6 +63,9 @@ TRITONSERVER_Error *TRITONSERVER_LogMessage(TRITONSERVER_LogLevel level, const c
 TRITONSERVER_Error *TRITONSERVER_MessageSerializeToJson(TRITONSERVER_Message *message,
                                                         const char **json, size_t *bytes);
 TRITONSERVER_Error *TRITONSERVER_MessageDelete(TRITONSERVER_Message *message);
+// Copies the JSON; the caller owns the message.
+TRITONSERVER_Error *TRITONSERVER_MessageNewFromSerializedJson(TRITONSERVER_Message **message,
+                                                              const char *json, size_t bytes);
 
 // ---- words (tritonserver.h) ----
 
@@ -139,6 +142,15 @@ TRITONSERVER_Error *TRITONBACKEND_ModelRepository(TRITONBACKEND_Model *model,
 // The caller owns the message. The only config_version is 1.
 TRITONSERVER_Error *TRITONBACKEND_ModelConfig(TRITONBACKEND_Model *model, uint32_t config_version,
                                               TRITONSERVER_Message **config);
+// Whether the backend is to fill in what the configuration leaves out.
+TRITONSERVER_Error *TRITONBACKEND_ModelAutoCompleteConfig(TRITONBACKEND_Model *model,
+                                                          bool *auto_complete);
+// Only from TRITONBACKEND_ModelInitialize. Of the configuration, which stays the
+// caller's, Triton takes max_batch_size, input and output, the scheduler where none
+// was chosen, and model_transaction_policy; then it fills in its own defaults.
+TRITONSERVER_Error *TRITONBACKEND_ModelSetConfig(TRITONBACKEND_Model *model,
+                                                 uint32_t config_version,
+                                                 TRITONSERVER_Message *config);
 TRITONSERVER_Error *TRITONBACKEND_ModelBackend(TRITONBACKEND_Model *model,
                                                TRITONBACKEND_Backend **backend);
 TRITONSERVER_Error *TRITONBACKEND_ModelState(TRITONBACKEND_Model *model, void **state);

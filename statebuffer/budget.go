@@ -16,6 +16,16 @@ func (e *BudgetError) Error() string {
 	return fmt.Sprintf("the states take %d bytes and would grow by %d: at most %d bytes are allowed (max_state_memory_bytes); try again later, end sequences that are done, or raise the limit", e.Held, e.More, e.Most)
 }
 
+// FirstChunkError says that not even the first chunk is within the limit.
+type FirstChunkError struct {
+	Rows       int
+	Each, Most int64 // bytes of a row, and of all
+}
+
+func (e *FirstChunkError) Error() string {
+	return fmt.Sprintf("the first %d slots of %d bytes each are more than %d bytes (max_state_memory_bytes): lower initial_buffer_size or max_candidate_sequences, or raise the limit", e.Rows, e.Each, e.Most)
+}
+
 // held is what the sequences' states take, or could take in free rows.
 func (s *Store) held() int64 {
 	return int64(s.live.len+s.rows.free)*s.RowBytes() + s.varying.bytes
@@ -33,9 +43,9 @@ func (s *Store) nextChunk() int64 { return int64(s.sizing.Subsequent) * s.RowByt
 // checkBudget makes sure that the first chunk, which is never freed, is within
 // the limit.
 func (s *Store) checkBudget() error {
-	rows, each := int64(s.sizing.Initial), s.RowBytes()
-	if most := s.limits.Bytes; most > 0 && each > 0 && rows > most/each {
-		return fmt.Errorf("the first %d slots of %d bytes each are more than %d bytes (max_state_memory_bytes): lower initial_buffer_size or max_candidate_sequences, or raise the limit", rows, each, most)
+	most, each := s.limits.Bytes, s.RowBytes()
+	if most > 0 && each > 0 && int64(s.sizing.Initial) > most/each {
+		return &FirstChunkError{Rows: s.sizing.Initial, Each: each, Most: most}
 	}
 	return nil
 }

@@ -159,6 +159,26 @@ func (w *world) check() {
 		w.checkStored(q, want)
 	}
 	require.Equal(w.t, s.live.len, n)
+	w.checkWiped(owners)
+}
+
+// checkWiped: no byte of anybody is left in a row that has no owner.
+func (w *world) checkWiped(owners map[Row]Key) {
+	for k := range w.states {
+		bytes := w.states[k].StoredBytes()
+		for chunk, block := range w.store.chunks[k] {
+			for index := range block.Size / bytes {
+				if _, owned := owners[Row{int32(chunk), int32(index)}]; owned {
+					continue
+				}
+				for _, b := range block.Bytes[index*bytes : (index+1)*bytes] {
+					if b != 0 {
+						w.t.Fatalf("row %d of chunk %d is free and not zero", index, chunk)
+					}
+				}
+			}
+		}
+	}
 }
 
 func (w *world) checkStored(q *Sequence, want *plainSequence) {

@@ -9,7 +9,7 @@ import pytest
 import tritonserver
 from onnx import ModelProto
 from tritonclient.grpc import InferenceServerClient
-from tritonserver import TritonServer
+from tritonserver import ServerError, TritonServer
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,21 @@ def own_client(own_server: TritonServer) -> Iterator[InferenceServerClient]:
     """A client of the module's server."""
     with InferenceServerClient(own_server.grpc_url) as client:
         yield client
+
+
+@pytest.fixture(scope="session")
+def refusal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, Folder], str]]:
+    """Has a server load a model that it must refuse: refusal("name", Folder(config, onnx)) is what it says."""
+    repository = tmp_path_factory.mktemp("refused")
+    with TritonServer(repository, explicit=True) as server:
+
+        def load(name: str, folder: Folder) -> str:
+            folder.write(repository / name)
+            with pytest.raises(ServerError) as refused:
+                server.load(name)
+            return str(refused.value)
+
+        yield load
 
 
 @pytest.fixture

@@ -45,7 +45,7 @@ def test_streaming_lstm_with_chunks_of_all_sizes(client):
     """Triton itself puts only requests of equal shapes into a batch."""
     random = np.random.default_rng(2)
     sequences = [[{"x": frames(random, 1 + (at + step) % 4, 8)} for step in range(6)] for at in range(8)]
-    check(client, "streaming_lstm", lstm(), sequences, tolerance=TOLERANCE, batched=None)
+    check(client, "streaming_lstm", lstm(), sequences, tolerance=TOLERANCE, batched=False)
 
 
 def test_one_lane_is_equal_to_the_bit(client):

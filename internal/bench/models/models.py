@@ -199,7 +199,10 @@ def as_triton(message) -> str:
             return [numbers(element) for element in value]
         return int(value) if isinstance(value, str) and value.lstrip("-").isdigit() else value
 
-    return json.dumps(numbers(json_format.MessageToDict(message, preserving_proto_field_name=True)), indent=1)
+    everything = json_format.MessageToDict(
+        message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
+    )
+    return json.dumps(numbers(everything), indent=1)
 
 
 def write(folder: Path, config: model_config_pb2.ModelConfig, put_model: Callable[[Path], None]) -> None:
