@@ -60,7 +60,7 @@ func readSignature(path string, host Host) (*Signature, error) {
 		return nil, fmt.Errorf("reading the inputs and outputs that the configuration leaves out: %w", err)
 	}
 	defer runner.Close()
-	return runner.Signature(), nil
+	return nameBatch(runner), nil
 }
 
 // completion is a configuration on its way to being complete.
@@ -78,11 +78,13 @@ type completion struct {
 }
 
 func (c *completion) complete(given []byte) ([]byte, error) {
-	c.fields = map[string]json.RawMessage{}
 	if len(given) > 0 {
 		if err := json.Unmarshal(given, &c.fields); err != nil {
 			return nil, err
 		}
+	}
+	if c.fields == nil { // no text, or null
+		c.fields = map[string]json.RawMessage{}
 	}
 	chosen := c.schedulerChosen()
 	if err := c.findStates(chosen); err != nil {

@@ -55,7 +55,7 @@ func (in *Instance) load(provider Provider, info InstanceInfo, faults error) (er
 		})
 	}
 	if in.runner != nil && m.params.sound(wiringNames...) {
-		in.wiring, err = wire(m.config, m.params, in.runner.Signature(), initialFiles(m.info.Directory))
+		in.wiring, err = wire(m.config, m.params, nameBatch(in.runner), initialFiles(m.info.Directory))
 	}
 	if err := errors.Join(faults, err); err != nil {
 		return err

@@ -47,6 +47,7 @@ func TestSoak(t *testing.T) {
 		{"reject, lazy, padded", false, false, with(lazy, "batch_padding", "max")},
 		{"evict, lazy, END not inferred", false, false, with(lazy, "when_full", "evict_lru", "infer_end_requests", "0")},
 		{"reject, varying", true, false, with(lazy)},
+		{"reject, varying, budget", true, false, with(lazy, "max_state_memory_bytes", "12000")},
 		{"evict, varying, budget", true, false, with(lazy, "when_full", "evict_lru", "max_state_memory_bytes", "12000")},
 		{"reject, faults", false, true, with(lazy)},
 		{"evict, varying, budget, faults", true, true, with(lazy, "when_full", "evict_lru", "max_state_memory_bytes", "12000")},
@@ -149,12 +150,16 @@ func (s *soak) batch() {
 		moves[i] = s.move()
 	}
 	s.armFault()
+	s.run(moves)
+	s.disarm()
+}
+
+func (s *soak) run(moves []move) []answer {
 	b := &fakeBatch{t: s.t, answers: make([]answer, len(moves))}
 	for i := range moves {
 		b.requests = append(b.requests, s.request(b, &moves[i]))
 	}
 	s.in.Execute(b)
-	s.disarm()
 	s.requests += len(moves)
 	for _, starts := range []bool{false, true} {
 		for i := range moves {
@@ -163,6 +168,7 @@ func (s *soak) batch() {
 			}
 		}
 	}
+	return b.answers
 }
 
 func (s *soak) move() move {
@@ -277,6 +283,33 @@ func (s *soak) mayLose(c *client, fate statebuffer.Fate) bool {
 		return s.params.Full == statebuffer.EvictLRU
 	}
 	return false
+}
+
+// TestOrderWithinASequence: a request that must wait for another run, because its
+// state has another shape, is not overtaken by a later one of its sequence, even
+// if that one does not run at all.
+func TestOrderWithinASequence(t *testing.T) {
+	next := move{client: 1, name: 9}
+	tests := map[string]move{
+		"END not inferred": {client: 1, name: 9, end: true},
+		"cancelled END":    {client: 1, name: 9, end: true, cancelled: true},
+		"cancelled START":  {client: 1, name: 9, start: true, cancelled: true},
+		"nonsense START":   {client: 1, name: 9, start: true, nonsense: true},
+		"new START":        {client: 1, name: 9, start: true},
+	}
+	for name, last := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := newSoak(t, 1, true, map[string]string{"infer_end_requests": "0"})
+			s.run([]move{{client: 1, name: 1, start: true}})
+			s.run([]move{next, {client: 2, name: 2, start: true}})
+			runs := s.model.runs
+			answers := s.run([]move{{client: 2, name: 9}, next, last})
+			require.NoError(t, answers[0].err)
+			require.NoError(t, answers[1].err, "the request before the last one of its sequence")
+			require.Equal(t, runs+2+index(name == "new START"), s.model.runs)
+			s.finish()
+		})
+	}
 }
 
 func pick(allowed bool, kind string) string {

@@ -2,7 +2,6 @@ package statebuffer
 
 import (
 	"fmt"
-	"slices"
 
 	"tritonstateful/internal/tensor"
 )
@@ -13,7 +12,8 @@ import (
 type Varying struct {
 	Name  string
 	DType tensor.DType
-	// Axis is the batch axis.
+	// Axis is the batch axis, or negative for a state that has none; every run
+	// has one lane then.
 	Axis int
 	// InitialShape and Initial are the value that a START reads: the shape of
 	// one lane, so with extent 1 at Axis, and its bytes; nil means zero bytes.
@@ -28,12 +28,26 @@ func (v *Varying) layout(shape tensor.Shape) (Layout, error) {
 	if _, err := shape.Bytes(v.DType); err != nil {
 		return Layout{}, err
 	}
-	runs, err := shape[:v.Axis].Elements()
+	runs, err := shape[:max(v.Axis, 0)].Elements()
 	if err != nil {
 		return Layout{}, err
 	}
 	bytes, err := shape[v.Axis+1:].Bytes(v.DType)
 	return Layout{Runs: runs, RunBytes: bytes}, err
+}
+
+// batched is the shape of that many lanes.
+func (v *Varying) batched(shape tensor.Shape, lanes int) tensor.Shape {
+	if v.Axis < 0 {
+		return shape.Clone()
+	}
+	return shape.With(v.Axis, int64(lanes))
+}
+
+// fits tells whether a run of that many lanes can have written a tensor of this
+// shape.
+func (v *Varying) fits(shape tensor.Shape, lanes int) bool {
+	return len(shape) == len(v.InitialShape) && (v.Axis < 0 || shape[v.Axis] == int64(lanes))
 }
 
 // value is what one sequence holds of a varying state.
@@ -139,8 +153,7 @@ func (s *varyingStore) gather(lanes []Lane, padded int) error {
 		if err != nil {
 			return err
 		}
-		*io = VaryingIO{InShape: append(io.InShape[:0], shape...)}
-		io.InShape[v.Axis] = int64(padded)
+		*io = VaryingIO{InShape: v.batched(shape, padded)}
 		if err := s.reserve(&s.stage[i], int64(padded)*layout.RowBytes()); err != nil {
 			return fmt.Errorf("state %q: the batched input: %w", v.Name, err)
 		}
@@ -220,10 +233,10 @@ func (s *varyingStore) growth(lanes []Lane, padded int) (more int64, err error) 
 // written is the size of a lane of what the model wrote.
 func (s *varyingStore) written(i, padded int) (int64, error) {
 	v, io := &s.states[i], &s.io[i]
-	if len(io.OutShape) != len(v.InitialShape) || io.OutShape[v.Axis] != int64(padded) {
+	if !v.fits(io.OutShape, padded) {
 		return 0, fmt.Errorf("state %q: the model wrote shape %v for %d lanes: want rank %d with the batch at axis %d", v.Name, io.OutShape, padded, len(v.InitialShape), v.Axis)
 	}
-	shape := io.OutShape.With(v.Axis, 1)
+	shape := v.batched(io.OutShape, 1)
 	layout, err := v.layout(shape)
 	if err != nil {
 		return 0, fmt.Errorf("state %q: %w", v.Name, err)
@@ -300,8 +313,7 @@ func (s *varyingStore) room(l Lane, i int, bytes int64) error {
 func (s *varyingStore) keep(lanes []Lane, padded int) error {
 	for i := range s.states {
 		v, io := &s.states[i], &s.io[i]
-		shape := slices.Clone(io.OutShape)
-		shape[v.Axis] = 1
+		shape := v.batched(io.OutShape, 1)
 		layout, err := v.layout(shape)
 		if err != nil {
 			return err

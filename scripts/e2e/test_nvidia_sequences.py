@@ -10,7 +10,7 @@ import pytest
 from nvidia import FP32, PLAIN, Change, ModelConfig, fours, outcome, slots, statistics, variant
 from tritonclient.utils import InferenceServerException
 
-IDLE = 0.6  # seconds that a sequence of the model "idle" may idle
+IDLE = 1.2  # seconds that a sequence of the model "idle" may idle
 BATCH = 8
 
 
@@ -181,7 +181,7 @@ def test_idle_sequences_give_their_slots_back(own_client):
     """Nobody waits for them: neither Triton, which has forgotten them, nor the backend."""
     for i in range(1, 10):
         fours(own_client, "idle", i, start=True)
-    time.sleep(1.5 * IDLE)
+    time.sleep(1.4 * IDLE)
     for i in range(11, 20):
         assert fours(own_client, "idle", i, start=True) == 4
     with pytest.raises(InferenceServerException, match="must specify the START flag"):
@@ -192,9 +192,9 @@ def test_idle_sequences_give_their_slots_back(own_client):
 def test_a_sequence_in_use_does_not_idle(own_client):
     """Longer than the limit, but never that long without a request; and slots that others need do not change that."""
     assert fours(own_client, "idle", 30, start=True) == 4
-    for count in range(2, 7):
-        time.sleep(0.4 * IDLE)
-        for other in range(40, 48):
+    for count in range(2, 6):
+        time.sleep(0.3 * IDLE)
+        for other in range(40, 44):
             fours(own_client, "idle", other, start=True, end=True)
         assert fours(own_client, "idle", 30) == 4 * count
     end(own_client, "idle", 30)
