@@ -60,6 +60,9 @@ func (x *execution) reportPanic(p any) {
 func (x *execution) failRun(err error) {
 	step, settled := x.step, x.settled
 	x.failed, x.step, x.settled = true, nil, true
+	if len(x.rows) > 0 {
+		x.in.meter.failedRuns++
+	}
 	switch {
 	case step != nil:
 		x.in.store.Abort(step, x.now)

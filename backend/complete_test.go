@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tritonstateful/internal/tensor"
+	"tritonstateful/statebuffer"
 )
 
 // tensors reads "x:FP32[B,3] h:INT64[2,?]": a word is the name of a dynamic axis,
@@ -39,15 +40,16 @@ func tensors(t testing.TB, text string) (infos []TensorInfo) {
 	return infos
 }
 
-// fileOnly is a runner that tells of its model and does nothing else.
+// fileOnly is a runner that tells of its model and cannot run it.
 type fileOnly struct {
-	Runner
 	sig    Signature
 	closed bool
 }
 
-func (f *fileOnly) Signature() *Signature { return &f.sig }
-func (f *fileOnly) Close()                { f.closed = true }
+func (f *fileOnly) Signature() *Signature      { return &f.sig }
+func (f *fileOnly) Memory() statebuffer.Memory { return &statebuffer.Heap{} }
+func (f *fileOnly) Run(_, _ []Tensor) error    { return errors.New("it cannot run") }
+func (f *fileOnly) Close()                     { f.closed = true }
 
 // completing calls Complete for a model with these tensors. The model file must be
 // closed again.

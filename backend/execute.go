@@ -172,6 +172,8 @@ func (x *execution) sequence(r *Request) (q *statebuffer.Sequence, err error) {
 	}
 	if r.Start {
 		in.levels.reset(r.Sequence)
+	} else {
+		in.meter.observe(MetricGap, q.Idled().Seconds())
 	}
 	q.Visit(in.runs)
 	return q, nil
@@ -228,12 +230,12 @@ func (x *execution) gather() {
 	if err == nil {
 		err = x.putInputs()
 	}
+	if err == nil {
+		err = x.putFills()
+	}
 	if err != nil {
 		x.failRun(err)
 		return
-	}
-	for i := range in.wiring.fills {
-		in.wiring.fills[i].fill(x.stage.fills[i].Bytes, x)
 	}
 	x.spans.mark(&x.spans.input, in.host().Clock())
 	x.step, err = in.store.Gather(x.lanes, x.stage.lanes)
@@ -317,6 +319,7 @@ func (x *execution) run() {
 		return
 	}
 	start := x.spans.at
+	x.in.meter.ran(len(x.lanes), x.stage.lanes)
 	if err := x.in.runner.Run(x.stage.inputs, x.stage.outputs); err != nil {
 		x.failRun(fmt.Errorf("error during inference: %w", err))
 	}

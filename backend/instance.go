@@ -27,6 +27,7 @@ type Instance struct {
 	ladder            []int    // the batch sizes that runs are padded to, ascending; nil for none
 	report            *periodic
 	levels            levels
+	meter             meter
 	saturated         bool   // it was told that states had to be clamped
 	runs              uint64 // number of the last run
 }
@@ -40,6 +41,7 @@ func newInstance(m *Model, info InstanceInfo) (*Instance, error) {
 		in.Close()
 		return nil, err
 	}
+	in.openMeter()
 	in.reportLoad(provider)
 	return in, nil
 }
@@ -186,8 +188,8 @@ func (in *Instance) warmUpWith(lanes int) error {
 	defer in.store.Abort(step, 0)
 	s.bindStates(in.wiring, step)
 	in.work.stage = s
-	for i := range in.wiring.fills {
-		in.wiring.fills[i].fill(s.fills[i].Bytes, &in.work)
+	if err := in.work.putFills(); err != nil {
+		return err
 	}
 	if err := in.runner.Run(s.inputs, s.outputs); err != nil {
 		return Errorf(InvalidArg, "the model fails to run: %w", err)
@@ -216,6 +218,7 @@ func (in *Instance) StringIDs() bool { return in.model.StringIDs() }
 
 // Close frees the instance's memory and session. No batch may be running.
 func (in *Instance) Close() {
+	in.meter.close()
 	if in.store != nil {
 		in.store.Close()
 		in.store = nil

@@ -44,6 +44,9 @@ type Host struct {
 	// DefaultBatch is the max_batch_size that the server's operator wants filled
 	// in where a configuration has none: default-max-batch-size.
 	DefaultBatch int
+	// Metrics begins to report the metrics of an instance. It is nil, or returns
+	// nil, where the server takes none.
+	Metrics func(MetricLabels) MetricSink
 }
 
 // Model is a model that the server has loaded: its configuration, understood.

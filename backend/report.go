@@ -171,6 +171,7 @@ func (in *Instance) maintain(x *execution) {
 		in.reportSaturation()
 		in.report.batch(&x.spans, change.Took, now(), in.log)
 	}
+	in.measure(x)
 }
 
 // reportSaturation warns once that store_states_as_fp16 does not suit the model.

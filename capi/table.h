@@ -17,6 +17,19 @@
   REQUIRED(TRITONSERVER_MessageSerializeToJson)                     \
   REQUIRED(TRITONSERVER_MessageDelete)                              \
   REQUIRED(TRITONSERVER_MessageNewFromSerializedJson)               \
+  OPTIONAL(TRITONSERVER_ParameterNew)                               \
+  OPTIONAL(TRITONSERVER_ParameterDelete)                            \
+  OPTIONAL(TRITONSERVER_MetricFamilyNew)                            \
+  OPTIONAL(TRITONSERVER_MetricFamilyDelete)                         \
+  OPTIONAL(TRITONSERVER_MetricArgsNew)                              \
+  OPTIONAL(TRITONSERVER_MetricArgsSetHistogram)                     \
+  OPTIONAL(TRITONSERVER_MetricArgsDelete)                           \
+  OPTIONAL(TRITONSERVER_MetricNew)                                  \
+  OPTIONAL(TRITONSERVER_MetricNewWithArgs)                          \
+  OPTIONAL(TRITONSERVER_MetricDelete)                               \
+  OPTIONAL(TRITONSERVER_MetricIncrement)                            \
+  OPTIONAL(TRITONSERVER_MetricSet)                                  \
+  OPTIONAL(TRITONSERVER_MetricObserve)                              \
   REQUIRED(TRITONBACKEND_ApiVersion)                                \
   REQUIRED(TRITONBACKEND_BackendConfig)                             \
   REQUIRED(TRITONBACKEND_BackendState)                              \

@@ -96,9 +96,13 @@ func (s *Store) prepare(step *Step, now time.Duration) error {
 // byte of it is there when the row is given to another, and frees its varying
 // states. Memory that is allocated anew is zero.
 func (s *Store) vacate(q *Sequence) {
+	s.varying.release(q)
+	if s.roamer != nil {
+		q.leave(true)
+		return
+	}
 	for i := range s.states {
 		bytes := s.states[i].StoredBytes()
 		s.memory.Clear(s.chunks[i][q.row.Chunk].At(int64(q.row.Index)*bytes, bytes))
 	}
-	s.varying.release(q)
 }

@@ -35,24 +35,48 @@ func (s *Store) Gather(lanes []Lane, padded int) (*Step, error) {
 	if step.open {
 		return nil, errStepOpen
 	}
-	step.lanes, step.padded, step.In, step.Out = lanes, padded, s.in, s.out
+	step.lanes, step.padded = lanes, padded
+	if err := s.varying.gather(lanes, padded); err != nil {
+		return nil, err
+	}
+	step.Varying = s.varying.io
+	if err := s.gather(step); err != nil {
+		return nil, err
+	}
+	step.open = true
+	return step, nil
+}
+
+// gather lays out the states of fixed shape.
+func (s *Store) gather(step *Step) error {
+	if s.roamer != nil {
+		s.roamer.gather(step.lanes, step.padded)
+		for i := range s.states {
+			step.In[i], step.Out[i] = s.roamer.in.tensor(i), s.roamer.out.tensor(i)
+		}
+		return nil
+	}
+	copy(step.In, s.in)
+	copy(step.Out, s.out)
 	step.rows = step.rows[:0]
-	for _, l := range lanes {
+	for _, l := range step.lanes {
 		row := InitRow
 		if q := l.Sequence; q != nil && !q.fresh {
 			row = q.row
 		}
 		step.rows = append(step.rows, row)
 	}
-	if err := s.memory.Gather(s.plan(s.in)); err != nil {
-		return nil, err
+	return s.memory.Gather(s.plan(s.in))
+}
+
+// Arrange tells in which order the lanes of the next Gather copy least: element
+// i is the lane to be the i-th. The order is valid until the next call; nil means
+// that all are equal.
+func (s *Store) Arrange(lanes []Lane) (order []int) {
+	if s.roamer == nil {
+		return nil
 	}
-	if err := s.varying.gather(lanes, padded); err != nil {
-		return nil, err
-	}
-	step.Varying = s.varying.io
-	step.open = true
-	return step, nil
+	return s.roamer.arrange(lanes)
 }
 
 // Commit keeps the outputs of a run that succeeded: they become the states of
@@ -65,12 +89,6 @@ func (s *Store) Commit(step *Step, now time.Duration) error {
 		return err
 	}
 	step.open = false
-	for i, l := range step.lanes {
-		step.rows[i] = NoRow
-		if l.Sequence != nil && !l.End {
-			step.rows[i] = l.Sequence.row
-		}
-	}
 	if err := s.scatter(step, now); err != nil {
 		return err
 	}
@@ -101,12 +119,27 @@ func (s *Store) scatter(step *Step, now time.Duration) error {
 			}
 		}
 	}()
-	err := s.memory.Scatter(s.plan(s.out))
+	err := s.keep(step)
 	if err == nil {
 		err = s.varying.keep(step.lanes, step.padded)
 	}
 	stored = err == nil
 	return err
+}
+
+// keep makes the outputs of a run the states of fixed shape.
+func (s *Store) keep(step *Step) error {
+	if s.roamer != nil {
+		s.roamer.commit(step.lanes)
+		return nil
+	}
+	for i := range step.lanes {
+		step.rows[i] = NoRow
+		if l := &step.lanes[i]; l.keeps() {
+			step.rows[i] = l.Sequence.row
+		}
+	}
+	return s.memory.Scatter(s.plan(s.out))
 }
 
 // Abort gives up a step whose run failed. Every stored state is as it was
@@ -117,6 +150,9 @@ func (s *Store) Abort(step *Step, now time.Duration) {
 		return
 	}
 	step.open = false
+	if s.roamer != nil {
+		s.roamer.abort()
+	}
 	for _, l := range step.lanes {
 		s.Fail(l, now)
 	}

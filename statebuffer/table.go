@@ -146,7 +146,9 @@ func (t *table) proceed(k Key, now time.Duration) (*Sequence, error) {
 }
 
 func (t *table) touch(q *Sequence, now time.Duration) {
-	q.lastUse = now
+	if now != q.lastUse { // it may be touched several times a batch
+		q.idled, q.lastUse = now-q.lastUse, now
+	}
 	t.live.remove(q)
 	t.live.push(q)
 }

@@ -43,6 +43,18 @@ def misleading() -> ModelProto:
     )
 
 
+def nameless() -> ModelProto:
+    """No axis has a name, and the input has two dynamic ones; only with the first as the batch it can run."""
+    return model(
+        op("ReduceSum", "x one -> sum", keepdims=0),
+        op("Add", "s sum -> s_out"),
+        op("Gather", "s_out last -> y"),
+        inputs=[tensor("x", F32, None, None, 3), tensor("s", F32, 2, None, 3)],
+        outputs=[tensor("y", F32, None, 3), tensor("s_out", F32, 2, None, 3)],
+        constants={"one": np.array([1]), "last": np.array(1)},
+    )
+
+
 def rate(*dims: int | str) -> ModelProto:
     """Like Silero VAD, it is told the sampling rate: y = s' = s + x * rate."""
     return model(
@@ -92,8 +104,13 @@ CASES = {
         {"states": STATES, "axes": {"x": 1, "y": 1}, "initial": {"s": np.zeros((2, 1, 3), F32)}},
         True,
     ),
+    "probed": (
+        Folder(config([io("x", "FP32", -1, 3)], [io("y", "FP32", 3)]), nameless()),
+        {"states": STATES, "initial": {"s": np.zeros((2, 1, 3), F32)}},
+        True,
+    ),
     "fixed": (
-        Folder(config([io("x", "FP32", 3)], [io("y", "FP32", 3)]), running_sum(1, 3)),
+        Folder(config([ROW], [ROW_OUT]), running_sum(1, 3)),
         {"states": STATES},
         False,
     ),
@@ -103,7 +120,7 @@ CASES = {
         False,
     ),
     "no_batching": (
-        Folder(config([io("x", "FP32", 1, 3)], [io("y", "FP32", 1, 3)], oldest(0), batch=0), running_sum("batch", 3)),
+        Folder(config([io("x", "FP32", 1, 2, 3)], [io("y", "FP32", 1, 2, 3)], oldest(0), batch=0), running_sum("batch", 2, 3)),
         {"states": STATES, "rows": False},
         False,
     ),
@@ -134,7 +151,7 @@ MODELS = {name: folder for name, (folder, _, _) in CASES.items()}
 
 def request(name: str, sequence: int, random: np.random.Generator) -> dict[str, np.ndarray]:
     """Whole numbers in the shapes of the configuration."""
-    shape = (1, 2, 3) if X in MODELS[name].config else (1, 3)
+    shape = (1, 3) if '"x" data_type: TYPE_FP32 dims: [3]' in MODELS[name].config else (1, 2, 3)
     values = {"x": random.integers(-9, 10, shape).astype(F32)}
     if name == "shared_input":
         values["sr"] = np.array([[8000 if sequence % 2 else 16000]])
@@ -154,6 +171,7 @@ def test_axis(own_client, name):
     [
         ("axis_2", 's -> s_out state from the names in the model, begins with zeros FP32 [2,3,-1] 2, axis "batch" 24'),
         ("only_dynamic_axis", "FP32 [2,-1,3] 1, its only dynamic axis 24"),
+        ("probed", 'FP32 [2,-1,3] 1, axis "batch (by probe runs)" 24'),
         ("overridden", "FP32 [-1,-1,3] 1, batch_axes"),
         ("fixed", 'requests run one at a time: "s" has no batch axis'),
         ("no_axis", 'requests run one at a time: "s" has no batch axis'),

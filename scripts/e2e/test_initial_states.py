@@ -7,7 +7,7 @@ import pytest
 from configs import config, io, oldest
 from conftest import Folder
 from graphs import BF16, delay, model, op, tensor
-from onnx import ModelProto
+from onnx import ModelProto, helper
 from report import load_report
 from sequences import Reference, check, play
 
@@ -75,10 +75,6 @@ CASES = {
         Folder(config([X], [Y], listed(described("d", 'data_file: "array.npy"'))), delay(F32, 2, 3), NPY),
         ARRAY,
     ),
-    "several_equal": (
-        Folder(config([X], [Y], listed(described("d", DATA_FILE), described("e", DATA_FILE))), delay(F32, 2, 3), RAW),
-        ARRAY,
-    ),
     "int8": (Folder(config([io("x", "INT8", 2)], [io("y", "INT8", 2)], initial_states="s = -128"), delay(np.int8, 2)), np.full(2, -128)),
     "uint64": (
         Folder(config([io("x", "UINT64", 2)], [io("y", "UINT64", 2)], initial_states=f"s = {2**64 - 1}"), delay(np.uint64, 2)),
@@ -111,8 +107,6 @@ def test_first_answer(own_client, name):
 
 
 def reference_type(of: ModelProto) -> np.dtype:
-    from onnx import helper
-
     return helper.tensor_dtype_to_np_dtype(of.graph.input[0].type.tensor_type.elem_type)
 
 

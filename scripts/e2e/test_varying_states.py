@@ -1,10 +1,12 @@
 """States whose shapes change: caches that grow from nothing, and models that choose their states' shapes."""
 
-import urllib.request
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
-from configs import config, io, oldest
+from configs import config, io
 from conftest import Folder
 from graphs import model, op, tensor
 from onnx import ModelProto
@@ -96,7 +98,7 @@ LIMIT = 10 * 2 * 4  # bytes of ten rows
 MODELS = {
     "grows": Folder(config([ROWS], [SUM], state_pairs="<<<past, present>>>"), cache()),
     "grows_inside": Folder(config([ROWS], [SUM], state_pairs="<<<past, present>>>"), cache(1)),
-    "grows_alone": Folder(config([ROWS], [SUM], state_pairs="<<<past, present>>>"), cache(None)),
+    "grows_alone": Folder(config([ROWS], [SUM], state_pairs="<<<past, present>>>", batch_axes="* = none"), cache(None)),
     "shown": Folder(config([ROWS], [SUM, io("present", "FP32", -1, 2)], state_pairs="<<<past, present>>>"), cache()),
     "begins_long": Folder(
         config([ROWS], [SUM], state_pairs="<<<past, present>>>", initial_states="past = 0.5[3,2]"), cache()
@@ -122,15 +124,11 @@ MODELS = {
 
 def rows(*counts: int, first: int = 0) -> list[Tensors]:
     """Requests of so many rows each, of whole numbers that tell which they are."""
-    return [{"x": np.full((1, count, 2), 1 + first + step, F32) * [1, 100]} for step, count in enumerate(counts)]
+    return [{"x": np.full((1, count, 2), [1 + first + step, 100], F32)} for step, count in enumerate(counts)]
 
 
-def as_f32(steps: list[Tensors]) -> list[Tensors]:
-    return [{name: value.astype(F32) for name, value in step.items()} for step in steps]
-
-
-# Sequences of equal rows per request, so that Triton batches them, but of lengths that part on the way.
-UNEQUAL = [as_f32(rows(1, 1, 1, 1)), as_f32(rows(2, 1, 1, 1, first=10)), as_f32(rows(1, 1, 1, first=20)), as_f32(rows(3, 1, 1, 1, 1, first=30))]
+# Mostly one row in a request, so that Triton puts them into one batch, of sequences that are of different length.
+UNEQUAL = [rows(1, 1, 1, 1), rows(2, 1, 1, 1, first=10), rows(1, 1, 1, first=20), rows(3, 1, 1, 1, 1, first=30)]
 
 
 @pytest.mark.parametrize(
@@ -144,5 +142,125 @@ def test_sequences_of_unequal_length(own_client, name, axis):
         initial = {"past": np.zeros((0, 2), F32)}
     elif axis == 1:
         initial = {"past": np.zeros((0, 1, 2), F32)}
-    axes = {"x": axis, "y": 0 if axis == 1 else axis, "present": axis, "length": None}
+    axes = {"x": axis, "y": axis and 0, "length": None}
     check(own_client, name, Reference(MODELS[name].onnx, states, initial, axes=axes), UNEQUAL)
+
+
+def test_state_in_the_answer(own_client):
+    """A state that output lists is sent, whatever its size is by now."""
+    check(own_client, "shown", Reference(MODELS["shown"].onnx, GROWING, axes={"length": None}), UNEQUAL)
+
+
+def test_shape_changes_after_the_first_step(own_client):
+    """The state is [1, 1, 1] at first; then as large as the picture says, which may change on the way."""
+    random = np.random.default_rng(0)
+    sizes = [[(4, 6)] * 4, [(4, 6)] * 4, [(8, 2)] * 3, [(4, 6), (2, 2), (6, 6)]]
+    sequences = [
+        [{"src": random.integers(0, 256, (1, 1, *size)).astype(F32)} for size in sequence] for sequence in sizes
+    ]
+    reference = Reference(MODELS["matting"].onnx, {"r1i": "r1o"}, {"r1i": np.zeros((1, 1, 1, 1), F32)})
+    check(own_client, "matting", reference, sequences, tolerance=1e-5)
+
+
+def test_limit(own_client):
+    """A request beyond the limit is refused; the sequence stays as it was, and can go on with less."""
+    steps = rows(6, 4, 1)
+    (want,) = [Reference(MODELS["limited"].onnx, GROWING, axes={"length": None}).answers([steps[0], steps[2]])]
+    ((first,),) = play(own_client, "limited", [steps[:1]], end=False, ids=[9])
+    np.testing.assert_array_equal(first["y"], want[0]["y"])
+    message = (
+        r'state "past" would grow to 88 bytes with shape \[1,11,2\]: at most 80 bytes are allowed \(max_state_bytes\); '
+        "end the sequence, or raise the limit"
+    )
+    with pytest.raises(InferenceServerException, match=message):
+        infer(own_client, "limited", 9, *rows(5))
+    last = infer(own_client, "limited", 9, steps[2], end=True)
+    np.testing.assert_array_equal(last["y"], want[1]["y"])
+
+
+def test_limit_of_one_leaves_others_alone(own_client):
+    """One sequence of a batch is refused, and those of other lengths in the same batch are answered."""
+    ids = [21, 22, 23]
+    play(own_client, "limited", [rows(10), rows(1), rows(1)], end=False, ids=ids)
+    with ThreadPoolExecutor(3) as pool:
+        results = [pool.submit(infer, own_client, "limited", sequence, *rows(1), end=True) for sequence in ids]
+    with pytest.raises(InferenceServerException, match="would grow to 88 bytes"):
+        results[0].result()
+    for result in results[1:]:
+        np.testing.assert_array_equal(result.result()["y"], [[2, 200]])
+
+
+def test_limit_of_the_first_request(own_client):
+    """A sequence whose START is refused does not exist."""
+    with pytest.raises(InferenceServerException, match="would grow to 88 bytes"):
+        infer(own_client, "limited", 31, *rows(11), start=True)
+    with pytest.raises(InferenceServerException, match="sequence 31: its START failed"):
+        infer(own_client, "limited", 31, *rows(1), end=True)
+
+
+MIB = 2**20
+
+
+def resident(pid: int) -> int:
+    """Bytes of memory that a process has."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_memory_is_given_back(own_server, own_client):
+    """Sequences of 8 MiB each come and go; together they would be 200 MiB."""
+    large = {"x": np.ones((1, MIB, 2), F32)}
+
+    def live() -> None:
+        infer(own_client, "grows", 41, large, start=True)
+        infer(own_client, "grows", 41, *rows(1), end=True)
+
+    for _ in range(3):
+        live()
+    before = resident(own_server.pid)
+    for _ in range(25):
+        live()
+    assert resident(own_server.pid) - before < 64 * MIB
+
+
+def test_derived_inputs(own_client):
+    """The number of steps, and the summed lengths of an input, in the types and shapes that the model has."""
+    counts = [[1, 1, 1], [3, 1, 2], [2, 1, 1, 1], [1, 1]]
+    answers = play(own_client, "counters", [rows(*each) for each in counts])
+    for lengths, answered in zip(counts, answers, strict=True):
+        for step, answer in enumerate(answered):
+            before, after = sum(lengths[:step]), sum(lengths[: step + 1])
+            np.testing.assert_array_equal(answer["steps_y"], np.array([[step]]), strict=True)
+            np.testing.assert_array_equal(answer["before_y"], np.array([[before]], np.int32), strict=True)
+            np.testing.assert_array_equal(answer["after_y"], np.array([[[after]]], F32), strict=True)
+
+
+def test_derived_inputs_begin_anew(own_client):
+    play(own_client, "counters", [rows(2, 3)], end=False, ids=[51])
+    (answers,) = play(own_client, "counters", [rows(1, 1)], ids=[51])
+    assert [int(answer["steps_y"][0, 0]) for answer in answers] == [0, 1]
+    assert [int(answer["before_y"][0, 0]) for answer in answers] == [0, 1]
+
+
+def derived(value: str) -> Folder:
+    return Folder(config([ROWS], [io("steps_y", "INT64")], derived_inputs=value), counters())
+
+
+ALL_BUT_STEPS = "before = steps; after = steps; steps = "
+
+REFUSED = {
+    "unknown_function": (derived(f"{ALL_BUT_STEPS}time"), ('input "steps"', '"time": want steps, length_before(INPUT)')),
+    "unknown_source": (derived(f"{ALL_BUT_STEPS}length_before(y)"), ('"y" is not an input of the configuration',)),
+    "batch_as_length": (derived(f"{ALL_BUT_STEPS}length_before(x:0)"), ("which axis of input", "length_before(x:1)")),
+    "without_sequences": (
+        Folder(config([ROWS], [io("steps_y", "INT64")], "", derived_inputs=f"{ALL_BUT_STEPS}steps"), counters()),
+        ("sequence_batching is missing",),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(refusal, name):
+    folder, words = REFUSED[name]
+    message = refusal(name, folder)
+    for word in words:
+        assert word in message
