@@ -113,8 +113,8 @@ func (w *wirer) constant(f *fillWire, info *TensorInfo, text string) (err error)
 	if f.Layout, err = layoutOf(f.dims, f.axis, f.dtype); err != nil {
 		return err
 	}
-	f.value[0] = slices.Repeat(element, int(f.RowBytes())/len(element))
-	return nil
+	f.value[0], err = repeated(element, withoutBatch(f.dims, f.axis), f.dtype)
+	return err
 }
 
 // derived is steps, length_before(INPUT) or length_after(INPUT); the input may be

@@ -23,6 +23,7 @@ type Instance struct {
 	// sequences: the model keeps states. direct: the scheduler is the direct one.
 	sequences, direct bool
 	work              execution
+	arranger          arranger
 	empty             []Output // the answer to an END that is not inferred
 	ladder            []int    // the batch sizes that runs are padded to, ascending; nil for none
 	report            *periodic
@@ -50,7 +51,7 @@ func newInstance(m *Model, info InstanceInfo) (*Instance, error) {
 // has looked at the model: one attempt to load shows everything that is wrong.
 func (in *Instance) load(provider Provider, info InstanceInfo, faults error) (err error) {
 	m := in.model
-	if m.params.sound("onnx_file_name") {
+	if m.path != "" {
 		in.runner, err = m.host.Open(SessionOptions{
 			Path: m.path, Provider: provider, Device: info.Device, Name: info.Name,
 			IntraOpThreads: m.params.IntraOpThreads, InterOpThreads: m.params.InterOpThreads, Optimization: m.params.Optimization,

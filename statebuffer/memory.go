@@ -1,5 +1,10 @@
 package statebuffer
 
+import (
+	"math"
+	"math/bits"
+)
+
 // Memory is where states and batched tensors live: host memory, or a device's.
 // Nothing above it knows which. One goroutine uses a Memory at a time.
 type Memory interface {
@@ -51,6 +56,19 @@ type Layout struct {
 
 // RowBytes is the size of one lane.
 func (l Layout) RowBytes() int64 { return l.Runs * l.RunBytes }
+
+// BatchBytes is the size of that many lanes.
+func (l Layout) BatchBytes(lanes int) int64 { return times(lanes, l.RowBytes()) }
+
+// times is n pieces of that many bytes. A product that 63 bits cannot count is the
+// greatest number, of which no Memory has as many bytes.
+func times(n int, bytes int64) int64 {
+	hi, lo := bits.Mul64(uint64(n), uint64(bytes))
+	if hi != 0 || lo > math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return int64(lo)
+}
 
 // Conversion is what happens to the elements on the way.
 type Conversion uint8

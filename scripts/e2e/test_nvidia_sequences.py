@@ -1,13 +1,11 @@
 """The life of sequences: START and END in every order, ends that are not run, too many sequences, idle ones."""
 
-import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from nvidia import FP32, PLAIN, Change, ModelConfig, fours, outcome, slots, statistics, variant
+from nvidia import FP32, PLAIN, Change, ModelConfig, fours, outcome, slots, statistics, together, variant
 from streaming import Model, Stream
 from tritonclient.utils import InferenceServerException
 
@@ -56,21 +54,6 @@ def either(request: pytest.FixtureRequest) -> Iterator[str]:
 def end(client, model: str, *sequences: int) -> None:
     for sequence in sequences:
         fours(client, model, sequence, end=True)
-
-
-def together(*calls) -> list:
-    """The results of calls that are made at the same time; an exception is a result too."""
-    barrier = threading.Barrier(len(calls))
-
-    def at_once(call):
-        barrier.wait()
-        try:
-            return call()
-        except InferenceServerException as failure:
-            return failure
-
-    with ThreadPoolExecutor(len(calls)) as pool:
-        return list(pool.map(at_once, calls))
 
 
 def test_whole_sequence_in_one_request(own_client, either):
