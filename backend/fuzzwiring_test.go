@@ -94,7 +94,7 @@ func (c *choices) config(sig *Signature) *Config {
 	if c.below(4) > 0 {
 		config.Sequence = &SequenceConfig{MaxIdleMicroseconds: choose[uint64](c, 1_000_000, 0, 1<<64-1)}
 		if c.yes() {
-			config.Sequence.Oldest = &OldestConfig{MaxCandidateSequences: choose(c, 8, 0, 1, 1<<31-1, -1), PreferredBatchSizes: []int{choose(c, 2, -1, 99)}}
+			config.Sequence.Oldest = &OldestConfig{MaxCandidateSequences: choose(c, 8, 0, 1, 1<<16, -1), PreferredBatchSizes: []int{choose(c, 2, -1, 99)}}
 		}
 		for range c.below(3) {
 			control := Control{Kind: choose(c, ControlStart, ControlEnd, ControlReady, ControlCorrID, "OTHER"), Int32FalseTrue: []int32{0, 1}[:c.below(3)], DataType: choose(c, "TYPE_UINT64", "TYPE_STRING", "")}
@@ -218,7 +218,7 @@ func FuzzModel(f *testing.F) {
 		text, err := json.Marshal(c.config(&model.sig))
 		require.NoError(t, err)
 		log, now := newRecorder(slog.LevelInfo), time.Hour
-		m, err := NewModel(ModelInfo{Name: "fuzz", Directory: t.TempDir(), Config: text}, Host{
+		m, err := NewModel(ModelInfo{Name: "fuzz", Directory: "/none", Config: text}, Host{
 			Log: slog.New(log), Clock: func() time.Duration { now += time.Microsecond; return now },
 			Open: func(SessionOptions) (Runner, error) { return model, nil },
 		})

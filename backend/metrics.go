@@ -83,7 +83,7 @@ var metrics = [metricCount]MetricInfo{
 	MetricEvicted:             {Name: "stateful_sequences_evicted_total", Help: "Sequences that lost their state to make room for others"},
 	MetricRejectedFull:        {Name: "stateful_sequences_rejected_total", Help: rejectedHelp, Reason: "full"},
 	MetricRejectedStartFailed: {Name: "stateful_sequences_rejected_total", Help: rejectedHelp, Reason: "start_failed"},
-	MetricUnknown:             {Name: "stateful_requests_unknown_total", Help: "Requests without START of a sequence that this instance does not know"},
+	MetricUnknown:             {Name: "stateful_requests_unknown_total", Help: "Requests without START of a sequence that has no state: expired, evicted, rejected or never seen"},
 	MetricPaddedRows:          {Name: "stateful_padded_rows_total", Help: "Rows that were added to runs to reach a batch size"},
 	MetricFailedRuns:          {Name: "stateful_failed_runs_total", Help: "Runs of the model that failed, or whose states could not be read or kept"},
 	MetricSaturated:           {Name: "stateful_saturated_elements_total", Help: "Elements of states that were clamped by store_states_as_fp16"},
