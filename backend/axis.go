@@ -67,19 +67,7 @@ func batched(dims tensor.Shape, axis int, lanes int64) tensor.Shape {
 // layoutOf says how a lane of a tensor with these extents lies in memory; the
 // extent at the batch axis does not count.
 func layoutOf(dims tensor.Shape, axis int, dtype tensor.DType) (statebuffer.Layout, error) {
-	if axis == noAxis {
-		bytes, err := dims.Bytes(dtype)
-		return statebuffer.Layout{Runs: 1, RunBytes: bytes}, err
-	}
-	if _, err := dims.With(axis, 1).Bytes(dtype); err != nil { // the whole must fit, not only its parts
-		return statebuffer.Layout{}, err
-	}
-	runs, err := dims[:axis].Elements()
-	if err != nil {
-		return statebuffer.Layout{}, err
-	}
-	bytes, err := dims[axis+1:].Bytes(dtype)
-	return statebuffer.Layout{Runs: runs, RunBytes: bytes}, err
+	return statebuffer.LayoutOf(dims, axis, dtype)
 }
 
 // givenAxis is what the parameter batch_axes says of a tensor.

@@ -47,6 +47,7 @@ type execution struct {
 	lanes   []statebuffer.Lane
 	stage   *stage
 	step    *statebuffer.Step // open, that is neither committed nor aborted, or nil
+	alone   bool              // runs have one row from now on, see part
 	settled bool              // the store knows how the run of the lanes ended
 	failed  bool
 
@@ -205,7 +206,7 @@ func (x *execution) joins(r *Request, q *statebuffer.Sequence, lanes int64) bool
 	if len(x.rows) == 0 {
 		return true
 	}
-	if len(x.lanes)+int(lanes) > in.wiring.maxLanes {
+	if x.alone || len(x.lanes)+int(lanes) > in.wiring.maxLanes {
 		return false
 	}
 	if !in.wiring.varies && !in.wiring.shares {
@@ -342,6 +343,9 @@ func (x *execution) keep() {
 	}
 	if err := x.stage.takeOutputs(x.in.wiring, x.step); err != nil {
 		x.failRun(Errorf(Internal, "after inference: %w", err))
+		return
+	}
+	if x.part() {
 		return
 	}
 	lengths := x.in.wiring.lengths

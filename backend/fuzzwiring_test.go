@@ -186,16 +186,20 @@ func (m *anyModel) allocate(info *TensorInfo, t *Tensor, lanes int64) error {
 			t.Shape[i] = choose[int64](&m.choices, lanes, lanes, 1, 0, 2)
 		}
 	}
-	size, err := t.Shape.Bytes(info.DType)
-	if info.DType == tensor.Bytes {
-		elements, failed := t.Shape.Elements()
-		size, err = 4*elements, failed
-	}
+	size, err := emptyBytes(t.Shape, info.DType)
 	if err != nil || size > 1<<20 {
 		return errors.New("an output is too large")
 	}
 	t.Data = statebuffer.Block{Bytes: make([]byte, size), Size: size}
 	return nil
+}
+
+// emptyBytes is the size of a tensor of zeros; a text is its length, of four bytes.
+func emptyBytes(shape tensor.Shape, dtype tensor.DType) (int64, error) {
+	if dtype == tensor.Bytes {
+		dtype = tensor.Uint32
+	}
+	return shape.Bytes(dtype)
 }
 
 // FuzzModel loads random configurations with random models and sends them random
@@ -272,11 +276,7 @@ func (c *choices) input(p *port) Input {
 	case 2:
 		input.DType = choose(c, fuzzDTypes...)
 	}
-	bytes, err := input.Shape.Bytes(input.DType)
-	if input.DType == tensor.Bytes {
-		elements, failed := input.Shape.Elements()
-		bytes, err = 4*elements, failed
-	}
+	bytes, err := emptyBytes(input.Shape, input.DType)
 	if err != nil || bytes < 0 || bytes > 1<<16 {
 		bytes = int64(c.below(64))
 	}

@@ -3,6 +3,8 @@ package statebuffer
 import (
 	"math"
 	"math/bits"
+
+	"tritonstateful/internal/tensor"
 )
 
 // Memory is where states and batched tensors live: host memory, or a device's.
@@ -52,6 +54,25 @@ func (b Block) At(offset, size int64) Block {
 type Layout struct {
 	Runs     int64
 	RunBytes int64
+}
+
+// LayoutOf is the layout of a tensor with these extents, whose batch is at axis;
+// the extent there does not count. A negative axis is a tensor without a batch. It
+// fails when the extents are not fixed, or are too large for 63 bits.
+func LayoutOf(dims tensor.Shape, axis int, dtype tensor.DType) (Layout, error) {
+	if axis < 0 {
+		bytes, err := dims.Bytes(dtype)
+		return Layout{Runs: 1, RunBytes: bytes}, err
+	}
+	whole, err := dims.With(axis, 1).Bytes(dtype)
+	if err != nil {
+		return Layout{}, err
+	}
+	if whole == 0 { // there may be very many runs of nothing
+		return Layout{Runs: 1}, nil
+	}
+	runs, err := dims[:axis].Elements()
+	return Layout{Runs: runs, RunBytes: whole / max(runs, 1)}, err
 }
 
 // RowBytes is the size of one lane.

@@ -15,6 +15,7 @@ func (t *tree) test() error {
 	return t.steps(append(t.style(),
 		step{name: "build", run: t.buildForTests},
 		step{name: "pure Go", run: t.testPure},
+		step{name: "fuzz", run: t.fuzz},
 		step{name: "go test -race", needsBuild: true, run: t.testRace},
 		step{name: "go test -asan", needsBuild: true, run: t.testAsan},
 		step{name: "load generator", run: t.testLoadGenerator},

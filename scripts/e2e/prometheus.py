@@ -32,8 +32,8 @@ class Scrape:
         return found
 
 
-def scrape(metrics_url: str, prefix: str) -> Scrape:
-    with _direct.open(f"http://{metrics_url}/metrics", timeout=10) as answer:
+def scrape(metrics_url: str, prefix: str, path: str = "/metrics") -> Scrape:
+    with _direct.open(f"http://{metrics_url}{path}", timeout=10) as answer:
         lines = answer.read().decode().splitlines()
     result = Scrape()
     for line in lines:

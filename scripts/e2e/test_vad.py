@@ -104,13 +104,18 @@ def read_png(path: Path) -> np.ndarray:
         pytest.param(b"", "it ends too soon: want a WAV file", id="empty"),
     ],
 )
-def test_says_what_is_wrong_with_a_recording(tmp_path, content, message):
+def test_recording_that_cannot_be_read(tmp_path, content, message):
     path = tmp_path / "recording.wav"
     if content is not None:
         path.write_bytes(content)
-    done = vad_script(path)
+    with pytest.raises(audio.AudioError, match=message):
+        audio.read_wav(path)
+
+
+def test_script_says_what_is_wrong(tmp_path):
+    done = vad_script(tmp_path / "recording.wav")
     assert done.returncode == 1
-    assert message in done.stderr and "Traceback" not in done.stderr
+    assert done.stderr.startswith("vad.py: ") and "No such file" in done.stderr and "Traceback" not in done.stderr
 
 
 def test_help():
