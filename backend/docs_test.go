@@ -85,6 +85,21 @@ func TestDocumentedWords(t *testing.T) {
 	}
 }
 
+// TestDocumentedPairs: what the page says is refused is, in these words.
+func TestDocumentedPairs(t *testing.T) {
+	refused := 0
+	for _, cells := range documentedTable(t, "| Text |") {
+		_, message, found := strings.Cut(cells[1], "refused: ")
+		if !found {
+			continue
+		}
+		refused++
+		_, err := ParsePairs(cells[0])
+		require.ErrorContains(t, err, strings.TrimPrefix(message, "... "))
+	}
+	require.Equal(t, 3, refused)
+}
+
 // TestDocumentedSlots computes the examples of the page.
 func TestDocumentedSlots(t *testing.T) {
 	rows := documentedTable(t, "| `max_candidate_sequences` |")

@@ -9,7 +9,9 @@ import numpy as np
 Color = tuple[int, int, int]
 
 # Digits of 3 by 5 dots, a row of each in an octal digit.
-DIGITS = dict(zip("0123456789", ("75557", "26227", "71747", "71717", "55711", "74717", "74757", "71111", "75757", "75717")))
+DIGITS = dict(
+    zip("0123456789", ("75557", "26227", "71747", "71717", "55711", "74717", "74757", "71111", "75757", "75717"))
+)
 
 
 class Picture:
@@ -25,7 +27,7 @@ class Picture:
     def columns(self, left: int, low: np.ndarray, high: np.ndarray, color: Color) -> None:
         """Draws, from left on, a column of pixels from high down to low for each of their elements."""
         for x, (bottom, top) in enumerate(zip(low, high, strict=True), start=left):
-            self.box(x, int(round(top)), x + 1, int(round(bottom)) + 1, color)
+            self.box(x, round(top), x + 1, round(bottom) + 1, color)
 
     def number(self, left: int, top: int, value: int, color: Color, size: int = 2) -> None:
         """Writes a whole number; a dot of a digit is size pixels wide and high."""

@@ -2,10 +2,10 @@
 
     python3 scripts/vad.py [recording.wav] [--picture speech.png]
 
-Silero VAD comes from the PyPI package silero-vad, its ONNX file as it is. A tritonserver is started with it; the recording
-is sent as one sequence, in requests of 32 ms, and each is answered with the probability that somebody speaks. The picture
-shows the sound above and the probability below, a number every second. Without a recording, espeak-ng says a sentence;
-where it is not installed, a sound like speech is made up. Run go run build.go first.
+Silero VAD comes from the PyPI package silero-vad, its ONNX file as it is. A tritonserver is started with it; the
+recording is sent as one sequence, in requests of 32 ms, and each is answered with the probability that somebody speaks.
+The picture shows the sound above and the probability below, with a number at every second. Without a recording,
+espeak-ng says a sentence; where it is not installed, a sound like speech is made up. Run go run build.go first.
 """
 
 import argparse
@@ -65,7 +65,9 @@ def model_file() -> Path:
         raise VADError("the package silero-vad is not installed: run go run build.go")
     path = Path(found.origin).parent / "data" / "silero_vad.onnx"
     if not path.exists():
-        raise VADError(f"the package silero-vad has no file {path}: want the version of scripts/requirements-nodeps.txt")
+        raise VADError(
+            f"the package silero-vad has no file {path}: want the version of scripts/requirements-nodeps.txt"
+        )
     return path
 
 
@@ -87,7 +89,9 @@ def windows(samples: np.ndarray) -> np.ndarray:
     return np.stack([padded[np.newaxis, at * WINDOW :][:, : CONTEXT + WINDOW] for at in range(count)])
 
 
-def probabilities(client: grpc.InferenceServerClient, samples: np.ndarray, sequence: int = 1) -> tuple[np.ndarray, float]:
+def probabilities(
+    client: grpc.InferenceServerClient, samples: np.ndarray, sequence: int = 1
+) -> tuple[np.ndarray, float]:
     """The probability of speech in each window, and how long a request took, in seconds."""
     requests = windows(samples)
     answers = []
@@ -152,7 +156,9 @@ def sound(recording: Path | None) -> np.ndarray:
         print(f"{len(samples) / audio.RATE:.1f} s of espeak-ng: {audio.TEXT}")
         return samples
     samples = audio.made_up()
-    print(f"{len(samples) / audio.RATE:.1f} s of made-up sound like speech: espeak-ng is not installed, no WAV file given")
+    print(
+        f"{len(samples) / audio.RATE:.1f} s of made-up sound like speech: espeak-ng is not installed, no WAV file given"
+    )
     return samples
 
 

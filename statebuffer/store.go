@@ -66,7 +66,7 @@ type Options struct {
 }
 
 // defaultRoamFrom is where BenchmarkRoam sees the two ways cost the same.
-const defaultRoamFrom = 2 << 10
+const defaultRoamFrom = 4 << 10
 
 // NewStore allocates the first chunk and the batched tensors. Close frees them.
 func NewStore(o Options) (*Store, error) {

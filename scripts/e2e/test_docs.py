@@ -14,6 +14,7 @@ from generate_streaming import STREAMING
 from graphs import model, op, running_sum, tensor
 from onnx import ModelProto
 from report import load_report
+from test_masks import attention
 from tritonserver import MODELS as EXAMPLES
 from tritonserver import ROOT
 
@@ -78,27 +79,14 @@ def matting() -> ModelProto:
         op("ReduceMean", "r1i -> before", axes=[2, 3], keepdims=1),
         op("Add", "src before -> r1o"),
         op("Identity", "r1o -> pha"),
-        inputs=[tensor("src", F32, "batch", 3, "height", "width"), tensor("r1i", F32, "batch", "channels", "rows", "columns")],
+        inputs=[
+            tensor("src", F32, "batch", 3, "height", "width"),
+            tensor("r1i", F32, "batch", "channels", "rows", "columns"),
+        ],
         outputs=[
             tensor("pha", F32, "batch", 3, "height", "width"),
             tensor("r1o", F32, "batch", 3, "new_rows", "new_columns"),
         ],
-    )
-
-
-def masked() -> ModelProto:
-    return model(
-        op("Concat", "past x -> present", axis=1),
-        op("Unsqueeze", "mask two -> shown"),
-        op("Mul", "present shown -> counted"),
-        op("ReduceSum", "counted one -> y", keepdims=0),
-        inputs=[
-            tensor("x", F32, "batch", "rows", 2),
-            tensor("past", F32, "batch", "past", 2),
-            tensor("mask", F32, "batch", "total"),
-        ],
-        outputs=[tensor("y", F32, "batch", 2), tensor("present", F32, "batch", "total", 2)],
-        constants={"one": np.array([1]), "two": np.array([2])},
     )
 
 
@@ -121,10 +109,12 @@ DOCUMENTED = {
     "nameless": plain(nameless()),
     "derived": plain(derived()),
     "matting": plain(matting()),
-    "masked": plain(masked()),
-    "double": plain(model(op("Add", "x x -> y"), inputs=[tensor("x", F32, "batch", 3)], outputs=[tensor("y", F32, "batch", 3)])),
+    "masked": plain(attention()),
+    "double": plain(
+        model(op("Add", "x x -> y"), inputs=[tensor("x", F32, "batch", 3)], outputs=[tensor("y", F32, "batch", 3)])
+    ),
     **{name: Documented(example.model(), example.files) for name, example in STREAMING.items()},
-}  # fmt: skip
+}
 
 
 def blocks(page: str) -> list[tuple[str | None, str]]:
@@ -135,7 +125,9 @@ def blocks(page: str) -> list[tuple[str | None, str]]:
 FOUND = {f"{page.removesuffix('.md')}_{number}": block for page in PAGES for number, block in enumerate(blocks(page))}
 
 MODELS = {
-    name: Folder(config, DOCUMENTED[of].onnx, DOCUMENTED[of].files) for name, (of, config) in FOUND.items() if of in DOCUMENTED
+    name: Folder(config, DOCUMENTED[of].onnx, DOCUMENTED[of].files)
+    for name, (of, config) in FOUND.items()
+    if of in DOCUMENTED
 }
 
 

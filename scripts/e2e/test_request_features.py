@@ -143,14 +143,22 @@ def test_http_sequences_by_text_and_parameters(http, own_client, sequence):
     """Parameters that nobody knows are ignored."""
     given = tritonclient.http.InferInput("x", [1, 3], "FP32").set_data_from_numpy(ones()["x"])
     answer = http.infer(
-        "sums", [given], sequence_id=sequence, sequence_start=True, sequence_end=True,
+        "sums",
+        [given],
+        sequence_id=sequence,
+        sequence_start=True,
+        sequence_end=True,
         parameters={"temperature": 0.5, "note": "nobody reads this", "fast": True},
-    )  # fmt: skip
+    )
     np.testing.assert_array_equal(answer.as_numpy("y"), ones()["x"])
     answer = own_client.infer(
-        "sums", [grpc_input("x", ones()["x"])], sequence_id=sequence, sequence_start=True, sequence_end=True,
+        "sums",
+        [grpc_input("x", ones()["x"])],
+        sequence_id=sequence,
+        sequence_start=True,
+        sequence_end=True,
         parameters={"beams": 4},
-    )  # fmt: skip
+    )
     np.testing.assert_array_equal(answer.as_numpy("y"), ones()["x"])
 
 
@@ -250,7 +258,11 @@ def test_cancelled_stream(own_server):
         client.start_stream(lambda result, error: answers.append(error or result))
         for sequence in range(71, 76):
             client.async_stream_infer(
-                "slow", [grpc_input("x", np.ones((1, 1), F32))], sequence_id=sequence, sequence_start=True, sequence_end=True
+                "slow",
+                [grpc_input("x", np.ones((1, 1), F32))],
+                sequence_id=sequence,
+                sequence_start=True,
+                sequence_end=True,
             )
         time.sleep(0.1)
         client.stop_stream(cancel_requests=True)
@@ -269,7 +281,9 @@ def test_optional_input(own_client, sequence):
 
 def test_optional_input_of_a_stateless_model(own_client):
     for request, want in ((ones(3), 6), (ones(3) | {"gain": np.array([[10]], F32)}, 30)):
-        np.testing.assert_array_equal(infer(own_client, "stateless_default", 0, request)["y"], np.full((1, 3), want, F32))
+        np.testing.assert_array_equal(
+            infer(own_client, "stateless_default", 0, request)["y"], np.full((1, 3), want, F32)
+        )
 
 
 def test_input_without_a_batch_axis_in_a_request_of_several_rows(own_client):

@@ -32,32 +32,12 @@ def cache(axis: int | None = 0) -> ModelProto:
         op("Shape", "present -> shape"),
         op("Gather", "shape time -> length"),
         inputs=[tensor("x", F32, *rows), tensor("past", F32, *past)],
-        outputs=[tensor("y", F32, *lane, 2), tensor("present", F32, *(f"new_{d}" if d == "past" else d for d in past)), tensor("length", np.int64, 1)],
-        constants={"time": np.array([time])},
-    )
-
-
-def masked_cache() -> ModelProto:
-    """Sums up the rows that its mask shows, and tells how many it was given."""
-    return model(
-        op("Concat", "past x -> present", axis=1),
-        op("Unsqueeze", "mask two -> shown"),
-        op("Mul", "present shown -> counted"),
-        op("ReduceSum", "counted one -> y", keepdims=0),
-        op("Mul", "mask zero -> none"),
-        op("Add", "none unit -> all"),
-        op("ReduceSum", "all one -> width", keepdims=0),
-        inputs=[
-            tensor("x", F32, "batch", "rows", 2),
-            tensor("past", F32, "batch", "past", 2),
-            tensor("mask", F32, "batch", "total"),
-        ],
         outputs=[
-            tensor("y", F32, "batch", 2),
-            tensor("width", F32, "batch"),
-            tensor("present", F32, "batch", "total", 2),
+            tensor("y", F32, *lane, 2),
+            tensor("present", F32, *(f"new_{d}" if d == "past" else d for d in past)),
+            tensor("length", np.int64, 1),
         ],
-        constants={"one": np.array([1]), "two": np.array([2]), "zero": F32(0), "unit": F32(1)},
+        constants={"time": np.array([time])},
     )
 
 
@@ -73,7 +53,11 @@ def two_caches() -> ModelProto:
         op("Add", "slow_sum fast_sum -> sums"),
         op("Add", "sums s -> y"),
         op("Identity", "y -> s_out"),
-        inputs=[tensor("x", F32, "batch", "rows", 2), tensor("s", F32, "batch", 2), *(tensor(n, F32, *d) for n, d in shapes.items())],
+        inputs=[
+            tensor("x", F32, "batch", "rows", 2),
+            tensor("s", F32, "batch", 2),
+            *(tensor(n, F32, *d) for n, d in shapes.items()),
+        ],
         outputs=[
             tensor("y", F32, "batch", 2),
             tensor("s_out", F32, "batch", 2),
@@ -131,31 +115,30 @@ MODELS = {
     "grows": Folder(config([ROWS], [SUM], state_pairs="<<<past, present>>>"), cache()),
     "grows_inside": Folder(config([ROWS], [SUM], state_pairs="<<<past, present>>>"), cache(1)),
     "grows_alone": Folder(config([ROWS], [SUM], state_pairs="<<<past, present>>>", batch_axes="* = none"), cache(None)),
-    "masked": Folder(
-        config([ROWS], [SUM, io("width", "FP32")], state_pairs="<<<past, present>>>", derived_inputs="mask = mask(past, x)"),
-        masked_cache(),
-    ),
     "shown": Folder(config([ROWS], [SUM, io("present", "FP32", -1, 2)], state_pairs="<<<past, present>>>"), cache()),
     "begins_long": Folder(
         config([ROWS], [SUM], state_pairs="<<<past, present>>>", initial_states="past = 0.5[3,2]"), cache()
     ),
-    "limited": Folder(
-        config([ROWS], [SUM], state_pairs="<<<past, present>>>", max_state_bytes=str(LIMIT)), cache()
-    ),
+    "limited": Folder(config([ROWS], [SUM], state_pairs="<<<past, present>>>", max_state_bytes=str(LIMIT)), cache()),
     "two_caches": Folder(config([ROWS], [SUM, io("s_out", "FP32", 2)]), two_caches()),
     "matting": Folder(
-        config([io("src", "FP32", 1, -1, -1)], [io("pha", "FP32", 1, -1, -1)], initial_states="r1i = 0[1,1,1]",
-               state_pairs="<<<r1i, r1o>>>"),
+        config(
+            [io("src", "FP32", 1, -1, -1)],
+            [io("pha", "FP32", 1, -1, -1)],
+            initial_states="r1i = 0[1,1,1]",
+            state_pairs="<<<r1i, r1o>>>",
+        ),
         matting(),
     ),
     "counters": Folder(
         config(
-            [ROWS], [io("steps_y", "INT64"), io("before_y", "INT32", 1), io("after_y", "FP32", 1, 1)],
+            [ROWS],
+            [io("steps_y", "INT64"), io("before_y", "INT32", 1), io("after_y", "FP32", 1, 1)],
             derived_inputs="steps = steps; before = length_before(x); after = length_after(x:1)",
         ),
         counters(),
     ),
-}  # fmt: skip
+}
 
 
 def rows(*counts: int, first: int = 0) -> list[Tensors]:
@@ -180,29 +163,6 @@ def test_sequences_of_unequal_length(own_client, name, axis):
         initial = {"past": np.zeros((0, 1, 2), F32)}
     axes = {"x": axis, "y": axis and 0, "length": None}
     check(own_client, name, Reference(MODELS[name].onnx, states, initial, axes=axes), UNEQUAL)
-
-
-def test_sequences_of_unequal_length_share_a_run(own_client):
-    """With a mask in the model, shorter caches are padded. The mask alone sees the padding, and none of it is kept."""
-    ids, had, sums = [61, 62, 63], [3, 1, 0], []
-    for sequence, count in zip(ids, had, strict=True):
-        before = rows(*[1] * count)
-        if before:
-            play(own_client, "masked", [before], end=False, ids=[sequence])
-        sums.append(sum((step["x"][:, 0] for step in before), np.zeros((1, 2), F32)))
-    padded = False
-    with ThreadPoolExecutor(3) as pool:
-        for turn in range(4):
-            requests = [{"x": np.full((1, 1, 2), 10 * sequence + turn, F32)} for sequence in ids]
-            flags = [{"start": had[at] + turn == 0, "end": turn == 3} for at in range(3)]
-            sent = [pool.submit(infer, own_client, "masked", *each, **f) for *each, f in zip(ids, requests, flags)]
-            for at, answer in enumerate(sent):
-                sums[at] = sums[at] + requests[at]["x"][:, 0]
-                np.testing.assert_array_equal(answer.result()["y"], sums[at])
-                length = had[at] + turn + 1
-                assert answer.result()["width"].item() in {length, max(had) + turn + 1, had[1] + turn + 1}
-                padded |= answer.result()["width"].item() > length
-    assert padded, "every sequence ran alone"
 
 
 def test_state_in_the_answer(own_client):
@@ -307,7 +267,10 @@ def derived(value: str) -> Folder:
 ALL_BUT_STEPS = "before = steps; after = steps; steps = "
 
 REFUSED = {
-    "unknown_function": (derived(f"{ALL_BUT_STEPS}time"), ('input "steps"', '"time": want steps, length_before(INPUT)')),
+    "unknown_function": (
+        derived(f"{ALL_BUT_STEPS}time"),
+        ('input "steps"', '"time": want steps, length_before(INPUT)'),
+    ),
     "unknown_source": (derived(f"{ALL_BUT_STEPS}length_before(y)"), ('"y" is not an input of the configuration',)),
     "batch_as_length": (derived(f"{ALL_BUT_STEPS}length_before(x:0)"), ("which axis of input", "length_before(x:1)")),
     "without_sequences": (
