@@ -8,7 +8,7 @@ import pytest
 from configs import config, io, oldest
 from conftest import Folder
 from graphs import model, op, tensor
-from nvidia import BOOL_INT8, FP32, INT32, MIXED, PLAIN, ModelConfig, await_lines, fours, lines, slots, together, variant
+from nvidia import BOOL_INT8, FP32, INT32, MIXED, PLAIN, ModelConfig, fours, lines, slots, together, variant
 from onnx import ModelProto
 from unary import infer
 
@@ -107,33 +107,38 @@ def test_instances_have_equal_slots(own_server):
         assert "is 1152" in line
 
 
-def chunks(server, name: str, expected: list[str]) -> list[str]:
-    """What has become of chunks: "+" and "-" with the number of slots then. Chunks come after the answers."""
-    found = await_lines(server, len(expected), f"model={name} ", "a chunk of slots")
+def chunks(server, client, name: str) -> list[str]:
+    """What has become of chunks: "+" and "-" with the number of slots then.
+
+    Chunks come and go after the answers, but before the next request of the instance, which is sent for that.
+    """
+    fours(client, name, 99, 0)
+    found = lines(server, f"model={name} ", "a chunk of slots")
     return [("+" if "allocated" in line else "-") + re.search(r"slots=(\d+)", line)[1] for line in found]
 
 
-def test_chunks_come_and_go(own_server, own_client):
+@pytest.mark.parametrize("name", ["lazy", "half_lazy"])
+def test_chunks_come_and_go(own_server, own_client, name):
     """A chunk comes when fewer than 4 slots are free, not at 4; the last goes when more than 8 are free, not at 8.
 
     Sequences keep their sums while chunks come and go.
     """
-    for name in ("lazy", "half_lazy"):
-        expected: list[str] = []
-        live = []
-        for i in range(1, 21):
-            assert fours(own_client, name, i, i, start=True) == 4 * i
-            live.append(i)
-            if len(live) in (5, 9, 13):  # of 8, 12, 16 slots, 3 are free
-                expected.append(f"+{len(live) + 7}")
-            assert chunks(own_server, name, expected) == expected
-        for i in range(20, 0, -1):  # the last slots get free first
-            assert fours(own_client, name, i, i, end=True) == 8 * i
-            free = int(expected[-1][1:]) - (i - 1)
-            if free == 9:
-                expected.append(f"-{int(expected[-1][1:]) - 4}")
-            assert chunks(own_server, name, expected) == expected
-        assert expected == ["+12", "+16", "+20", "-16", "-12", "-8"]
+    expected: list[str] = []
+    fours(own_client, name, 99, start=True)
+    for i in range(1, 20):
+        assert fours(own_client, name, i, i, start=True) == 4 * i
+        if i in (4, 8, 12):  # with 99, of 8, 12 and 16 slots 3 are free
+            expected.append(f"+{i + 8}")
+        assert chunks(own_server, own_client, name) == expected
+    total = 20
+    for i in range(19, 0, -1):  # the last slots get free first
+        assert fours(own_client, name, i, i, end=True) == 8 * i
+        if total - i == 9 and total > 8:
+            total -= 4
+            expected.append(f"-{total}")
+        assert chunks(own_server, own_client, name) == expected
+    assert expected == ["+12", "+16", "+20", "-16", "-12", "-8"]
+    assert fours(own_client, name, 99, 0, end=True) == 4
 
 
 def test_half_storage_takes_half_the_memory(own_server):
