@@ -18,7 +18,7 @@ from unary import tensor as grpc_input
 
 F32 = np.float32
 WIDE = 50_000  # elements: more than one network buffer
-SLOW, PRODUCTS = 1024, 16  # half a second on one core
+SLOW, PRODUCTS = 1024, 8  # a quarter of a second on one core
 
 
 def two_outputs() -> ModelProto:
@@ -245,9 +245,9 @@ def test_cancelled_while_queued(own_client, name):
     ids = [0, 0] if name == "slow_stateless" else [61, 62]
     before = executions(own_client, name)
     first = Waiting(own_client, name, ids[0], **flags)
-    time.sleep(0.05)  # until it runs
+    time.sleep(0.03)  # until it runs
     second = Waiting(own_client, name, ids[1], **flags)
-    time.sleep(0.05)
+    time.sleep(0.02)
     second.call.cancel()
     assert first.value() == 1
     assert "cancel" in str(second.outcome()).lower()
