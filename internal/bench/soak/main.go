@@ -61,8 +61,8 @@ func parseConfig(args []string) (c config, err error) {
 		return c, errors.New("-models, -clients, -streams, -every and -breaks must be given and positive")
 	}
 	for _, m := range c.models {
-		if m.Model == "" || m.Idle < 2*margin {
-			return c, fmt.Errorf("-models: %+v needs a name and an idle limit of %v at least", m, 2*margin)
+		if m.Model == "" || m.Idle < time.Second {
+			return c, fmt.Errorf("-models: %+v needs a name and an idle limit of a second at least", m)
 		}
 	}
 	return c, nil
