@@ -24,7 +24,7 @@ type ledger struct {
 	out    []byte // of the tape, which the runner allocates
 	// outer and inner are the extents of who before and behind the batch.
 	outer, inner int
-	runs   int
+	runs         int
 }
 
 const longestTape = 3
@@ -35,14 +35,14 @@ func newLedger(memory statebuffer.Memory, tape bool, outer, inner int) *ledger {
 		t.Symbols[axis] = "batch"
 		return t
 	}
-	const any = tensor.Dynamic
+	const free = tensor.Dynamic
 	l := &ledger{memory: memory, tape: tape, outer: outer, inner: inner, sig: Signature{
-		Inputs:  []TensorInfo{info("X", 0, any, 1), info("who", 1, int64(outer), any, int64(inner)), info("count", 0, any, 1)},
-		Outputs: []TensorInfo{info("Y", 0, any, 3), info("new_who", 1, int64(outer), any, int64(inner)), info("new_count", 0, any, 1)},
+		Inputs:  []TensorInfo{info("X", 0, free, 1), info("who", 1, int64(outer), free, int64(inner)), info("count", 0, free, 1)},
+		Outputs: []TensorInfo{info("Y", 0, free, 3), info("new_who", 1, int64(outer), free, int64(inner)), info("new_count", 0, free, 1)},
 	}}
 	if tape {
-		l.sig.Inputs = append(l.sig.Inputs, info("tape", 0, any, any))
-		l.sig.Outputs = append(l.sig.Outputs, info("new_tape", 0, any, any))
+		l.sig.Inputs = append(l.sig.Inputs, info("tape", 0, free, free))
+		l.sig.Outputs = append(l.sig.Outputs, info("new_tape", 0, free, free))
 	}
 	return l
 }

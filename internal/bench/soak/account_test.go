@@ -101,6 +101,7 @@ func TestVerdict(t *testing.T) {
 		{"memory", func(r *report) { grow(r, func(s *procstat.Status) { s.RSSBytes += 20 << 20 }) }, "MiB of memory grew from 100 to 120"},
 		{"threads", func(r *report) { grow(r, func(s *procstat.Status) { s.Threads += 3 }) }, "threads grew from 50 to 53"},
 		{"files", func(r *report) { grow(r, func(s *procstat.Status) { s.Files += 9 }) }, "open files grew from 70 to 79"},
+		{"memory of cancelled requests", func(r *report) { r.breaks = true; grow(r, func(s *procstat.Status) { s.RSSBytes += 20 << 20 }) }, ""},
 		{"a little", func(r *report) { grow(r, func(s *procstat.Status) { s.RSSBytes += 10 << 20; s.Threads++ }) }, ""},
 	}
 	for _, tt := range tests {
