@@ -12,8 +12,11 @@
 //   - A [Sequence] is a client's stream of requests; it owns one row from its
 //     START on. The [Store] finds it by its [Key] and forgets it when it ends,
 //     idles too long or has to make room.
-//   - A step is Gather (rows to the model's input tensors), the run, and then
-//     either Commit (output tensors to rows) or Abort. Until Commit nothing that
+//   - A cell is room for one value of every state in memory that the host can
+//     address. Large values stay in the cells that a run wrote, and a later run
+//     reads them there (roam.go); small ones lie in their rows and are copied.
+//   - A step is Gather (states to the model's input tensors), the run, and then
+//     either Commit (output tensors to states) or Abort. Until Commit nothing that
 //     is stored changes, so a failed run leaves every state as it was.
 //
 // A START reads the state's initial value and never the row it was given, so

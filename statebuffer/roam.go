@@ -168,6 +168,7 @@ func (r *roamer) worthwhile() bool {
 
 // gather makes the input of a step and finds cells for its output.
 func (r *roamer) gather(lanes []Lane, padded int) {
+	r.abort() // what a panic may have left open
 	r.note(lanes)
 	if r.window.n == len(lanes) && padded == len(lanes) {
 		r.in = r.window
