@@ -60,6 +60,9 @@ func (x *execution) reportPanic(p any) {
 func (x *execution) failRun(err error) {
 	step, settled := x.step, x.settled
 	x.failed, x.step, x.settled = true, nil, true
+	if len(x.rows) > 0 {
+		x.in.meter.failedRuns++
+	}
 	switch {
 	case step != nil:
 		x.in.store.Abort(step, x.now)
@@ -93,6 +96,10 @@ func storing(err error) error {
 	var grew *statebuffer.GrewError
 	if errors.As(err, &grew) {
 		return Errorf(InvalidArg, "%w", err)
+	}
+	var budget *statebuffer.BudgetError
+	if errors.As(err, &budget) {
+		return Errorf(Unavailable, "%w", err)
 	}
 	return Errorf(Internal, "storing the states: %w", err)
 }

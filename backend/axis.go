@@ -160,10 +160,7 @@ func (w *wirer) matchDims(p *port, config tensor.Shape, info *TensorInfo) error 
 			}
 			return nil
 		}
-		if axis != noAxis && config[axis] != 1 {
-			axis = noAxis // fails below: the extent must be 1, -1 or left out
-		}
-		if fit(axis, config) {
+		if (axis == noAxis || config[axis] == 1) && fit(axis, config) {
 			p.request, p.leading = front(config), true
 			p.answer = p.request
 			return nil

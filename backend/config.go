@@ -32,11 +32,14 @@ type TensorConfig struct {
 	Name     string       `json:"name"`
 	DataType string       `json:"data_type"`
 	Dims     tensor.Shape `json:"dims"`
-	Optional bool         `json:"optional"`
+	Optional bool         `json:"optional,omitempty"`
 	// Reshape is what requests and answers have in place of Dims.
-	Reshape *struct {
-		Shape tensor.Shape `json:"shape"`
-	} `json:"reshape"`
+	Reshape *Reshape `json:"reshape,omitempty"`
+}
+
+// Reshape is the shape of a tensor at the backend, where it differs from dims.
+type Reshape struct {
+	Shape tensor.Shape `json:"shape"`
 }
 
 // lane is the shape without the batch that Triton hands over and expects.

@@ -2,6 +2,7 @@ package backend
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"tritonstateful/internal/tensor"
@@ -91,13 +92,23 @@ func (x *execution) next() bool {
 		x.in.runs++
 		later := x.pending[:0]
 		for _, row := range x.pending {
-			if !x.admit(row) {
+			if x.follows(later, row) || !x.admit(row) {
 				later = append(later, row)
 			}
 		}
 		x.pending = later
 	}
 	return len(x.rows) > 0
+}
+
+// follows tells whether an earlier request of the same sequence is among those
+// that wait: then this one waits too, whatever it is.
+func (x *execution) follows(waiting []int, row int) bool {
+	id := x.requests[row].Sequence
+	if id.IsZero() {
+		return false
+	}
+	return slices.ContainsFunc(waiting, func(w int) bool { return x.requests[w].Sequence == id })
 }
 
 // admit gives a request its lanes, or answers it. It is false when the request
@@ -153,12 +164,16 @@ func (x *execution) sequence(r *Request) (q *statebuffer.Sequence, err error) {
 	in := x.in
 	if r.Start {
 		q, err = in.store.Begin(key(r.Sequence), x.now)
-		in.levels.reset(r.Sequence)
 	} else {
 		q, err = in.store.Continue(key(r.Sequence), x.now)
 	}
 	if err != nil {
 		return nil, refusal(r.Sequence, err)
+	}
+	if r.Start {
+		in.levels.reset(r.Sequence)
+	} else {
+		in.meter.observe(MetricGap, q.Idled().Seconds())
 	}
 	q.Visit(in.runs)
 	return q, nil
@@ -215,12 +230,12 @@ func (x *execution) gather() {
 	if err == nil {
 		err = x.putInputs()
 	}
+	if err == nil {
+		err = x.putFills()
+	}
 	if err != nil {
 		x.failRun(err)
 		return
-	}
-	for i := range in.wiring.fills {
-		in.wiring.fills[i].fill(x.stage.fills[i].Bytes, x)
 	}
 	x.spans.mark(&x.spans.input, in.host().Clock())
 	x.step, err = in.store.Gather(x.lanes, x.stage.lanes)
@@ -304,6 +319,7 @@ func (x *execution) run() {
 		return
 	}
 	start := x.spans.at
+	x.in.meter.ran(len(x.lanes), x.stage.lanes)
 	if err := x.in.runner.Run(x.stage.inputs, x.stage.outputs); err != nil {
 		x.failRun(fmt.Errorf("error during inference: %w", err))
 	}

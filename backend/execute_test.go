@@ -70,7 +70,7 @@ func TestEveryModel(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newServer(t, edits...)
 			rng := rand.New(rand.NewPCG(uint64(len(name)), 5))
-			for range 150 {
+			for range 80 {
 				var asks []ask
 				for _, id := range rng.Perm(20)[:1+rng.IntN(8)] {
 					a := ask{id: fmt.Sprint(id + 1), start: rng.IntN(4) == 0, end: rng.IntN(5) == 0}

@@ -31,7 +31,6 @@ func wholeOf(id any) ask { return ask{id: fmt.Sprint(id), start: true, end: true
 func (a ask) cancel() ask               { a.cancelled = true; return a }
 func (a ask) unreadable(err error) ask  { a.err = err; return a }
 func (a ask) with(f func(*Request)) ask { a.mangle = f; return a }
-func (a ask) inputOf(value float64) ask { a.value = value; return a }
 
 // wrongInput makes the first input one that the model does not take.
 func (a ask) wrongInput() ask { return a.with(func(r *Request) { r.Inputs[0].DType = tensor.Uint8 }) }

@@ -123,8 +123,9 @@ func (a *accumulator) Run(inputs, outputs []Tensor) error {
 	a.runs = append(a.runs, int(lanes))
 	reset := make([]bool, lanes)
 	if a.hasReset() {
-		for lane, b := range inputs[len(inputs)-1].Data.Bytes {
-			reset[lane] = b != 0
+		control := &inputs[len(inputs)-1]
+		for lane := range lanes {
+			reset[lane] = element(control.Data.Bytes, control.DType, lane) != 0
 		}
 	}
 	a.resets = append(a.resets, reset)

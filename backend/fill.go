@@ -251,6 +251,46 @@ func controlValues(f *fillWire, c *Control) error {
 	return nil
 }
 
+// putFills fills the inputs that the backend fills by itself.
+func (x *execution) putFills() error {
+	for i := range x.in.wiring.fills {
+		f := &x.in.wiring.fills[i]
+		if f.dtype != tensor.Bytes {
+			f.fill(x.stage.fills[i].Bytes, x)
+			continue
+		}
+		if err := x.putTextIDs(i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// putTextIDs fills a control of strings, which is the correlation ID. A padding
+// lane has an empty one.
+func (x *execution) putTextIDs(i int) error {
+	const prefix = 4 // the length in front of each string
+	size := int64(prefix * x.stage.lanes)
+	for _, at := range x.laneRow {
+		size += int64(len(x.requests[x.rows[at]].Sequence.Text))
+	}
+	buffer := &x.in.io.fills[i]
+	if err := x.in.io.reserve(buffer, size); err != nil {
+		return err
+	}
+	to := buffer.Bytes
+	for lane := range x.stage.lanes {
+		text := ""
+		if lane < len(x.laneRow) {
+			text = x.requests[x.rows[x.laneRow[lane]]].Sequence.Text
+		}
+		binary.NativeEndian.PutUint32(to, uint32(len(text)))
+		to = to[prefix+copy(to[prefix:], text):]
+	}
+	x.stage.inputs[x.in.wiring.fills[i].at].Data = buffer.At(0, size)
+	return nil
+}
+
 // fill writes the values of all lanes. Padding lanes are starts.
 func (f *fillWire) fill(to []byte, x *execution) {
 	if f.kind == fillConstant {

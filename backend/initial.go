@@ -97,15 +97,23 @@ func (w *wirer) initialFromText(s *stateWire, text string) error {
 	if err != nil {
 		return err
 	}
-	n, err := s.shape.Elements()
-	if err != nil {
+	if s.value, err = repeated(element, s.shape, s.dtype); err != nil {
 		return err
 	}
-	if n > maxInitialFile {
-		return fmt.Errorf("shape %v is too large", s.shape)
-	}
-	s.value, s.begin = slices.Repeat(element, int(n)), text
+	s.begin = text
 	return nil
+}
+
+// repeated is a tensor whose elements are all the same.
+func repeated(element []byte, shape tensor.Shape, dtype tensor.DType) ([]byte, error) {
+	bytes, err := shape.Bytes(dtype)
+	if err != nil {
+		return nil, err
+	}
+	if bytes > maxInitialFile {
+		return nil, fmt.Errorf("shape %v of %v takes %d bytes: at most %d can be filled with a value", shape, dtype, bytes, maxInitialFile)
+	}
+	return slices.Repeat(element, int(bytes)/len(element)), nil
 }
 
 // initialFromFile reads a .npy file, or plain bytes.

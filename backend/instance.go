@@ -27,6 +27,8 @@ type Instance struct {
 	ladder            []int    // the batch sizes that runs are padded to, ascending; nil for none
 	report            *periodic
 	levels            levels
+	meter             meter
+	saturated         bool   // it was told that states had to be clamped
 	runs              uint64 // number of the last run
 }
 
@@ -39,6 +41,7 @@ func newInstance(m *Model, info InstanceInfo) (*Instance, error) {
 		in.Close()
 		return nil, err
 	}
+	in.openMeter()
 	in.reportLoad(provider)
 	return in, nil
 }
@@ -54,7 +57,7 @@ func (in *Instance) load(provider Provider, info InstanceInfo, faults error) (er
 		})
 	}
 	if in.runner != nil && m.params.sound(wiringNames...) {
-		in.wiring, err = wire(m.config, m.params, in.runner.Signature(), initialFiles(m.info.Directory))
+		in.wiring, err = wire(m.config, m.params, nameBatch(in.runner), initialFiles(m.info.Directory))
 	}
 	if err := errors.Join(faults, err); err != nil {
 		return err
@@ -93,6 +96,9 @@ func (in *Instance) emptyAnswers() []Output {
 	answers := make([]Output, len(outputs))
 	for i := range outputs {
 		size := int64(outputs[i].DType.Size())
+		if outputs[i].DType == tensor.Bytes {
+			size = 4 // an empty string is its length
+		}
 		answers[i] = Output{
 			Tensor: in.io.zero.Bytes[:size], Layout: statebuffer.Layout{Runs: 1, RunBytes: size}, Lanes: 1,
 			Shape: slices.Repeat(tensor.Shape{1}, len(outputs[i].answer)),
@@ -115,8 +121,11 @@ func (in *Instance) newStore() (*statebuffer.Store, error) {
 	}
 	store, err := statebuffer.NewStore(statebuffer.Options{
 		Memory: in.runner.Memory(), States: states, Varying: varying, Sizing: sizing, MaxLanes: in.wiring.maxLanes,
-		Limits: statebuffer.Limits{Idle: config.Idle(), Full: params.Full, Remember: max(1024, sizing.Total())},
+		Limits: statebuffer.Limits{Idle: config.Idle(), Full: params.Full, Remember: max(1024, sizing.Total()), Bytes: params.MaxStateMemory},
 	})
+	if first := (*statebuffer.FirstChunkError)(nil); errors.As(err, &first) {
+		return nil, Errorf(InvalidArg, "the slots for sequences: %w", err)
+	}
 	if err != nil {
 		return nil, Errorf(Internal, "allocating the states of %d sequences: %w; use fewer instances or a smaller max_candidate_sequences", sizing.Initial, err)
 	}
@@ -179,8 +188,8 @@ func (in *Instance) warmUpWith(lanes int) error {
 	defer in.store.Abort(step, 0)
 	s.bindStates(in.wiring, step)
 	in.work.stage = s
-	for i := range in.wiring.fills {
-		in.wiring.fills[i].fill(s.fills[i].Bytes, &in.work)
+	if err := in.work.putFills(); err != nil {
+		return err
 	}
 	if err := in.runner.Run(s.inputs, s.outputs); err != nil {
 		return Errorf(InvalidArg, "the model fails to run: %w", err)
@@ -209,6 +218,7 @@ func (in *Instance) StringIDs() bool { return in.model.StringIDs() }
 
 // Close frees the instance's memory and session. No batch may be running.
 func (in *Instance) Close() {
+	in.meter.close()
 	if in.store != nil {
 		in.store.Close()
 		in.store = nil

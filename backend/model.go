@@ -41,6 +41,12 @@ type Host struct {
 	Clock func() time.Duration
 	// Open loads a model file.
 	Open OpenRunner
+	// DefaultBatch is the max_batch_size that the server's operator wants filled
+	// in where a configuration has none: default-max-batch-size.
+	DefaultBatch int
+	// Metrics begins to report the metrics of an instance. It is nil, or returns
+	// nil, where the server takes none.
+	Metrics func(MetricLabels) MetricSink
 }
 
 // Model is a model that the server has loaded: its configuration, understood.
@@ -74,9 +80,14 @@ func NewModel(info ModelInfo, host Host) (*Model, error) {
 	if m.sizing, err = m.size(); err != nil {
 		m.faults = errors.Join(m.faults, err)
 	}
-	m.path = filepath.Join(info.Directory, strconv.FormatUint(info.Version, 10), m.params.file(config))
+	m.path = modelFile(info, config, m.params)
 	m.reportParameters()
 	return m, nil
+}
+
+// modelFile is the path of the ONNX file.
+func modelFile(info ModelInfo, config *Config, params *Parameters) string {
+	return filepath.Join(info.Directory, strconv.FormatUint(info.Version, 10), params.file(config))
 }
 
 // size computes how many sequences each instance has room for. A model without

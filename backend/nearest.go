@@ -1,8 +1,12 @@
 package backend
 
-// nearest is the candidate that takes the fewest edits, or "" if none is close.
+import "strings"
+
+// nearest is the candidate that takes the fewest edits, whatever the case of the
+// letters, or "" if none is close. Candidates are in lower case.
 func nearest(name string, candidates []string) string {
 	best, distance := "", 1+len(name)/3
+	name = strings.ToLower(name)
 	for _, c := range candidates {
 		if d := edits(name, c); d <= distance && (best == "" || d < distance) {
 			best, distance = c, d

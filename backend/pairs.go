@@ -17,7 +17,10 @@ func ParsePairs(text string) ([]Pair, error) {
 	for at := 0; ; {
 		start := strings.Index(text[at:], open)
 		if start < 0 {
-			return pairs, strayBracket(text, at, len(text))
+			if err := strayBracket(text, at, len(text)); err != nil {
+				return nil, err
+			}
+			return pairs, nil
 		}
 		start += at
 		if err := strayBracket(text, at, start); err != nil {

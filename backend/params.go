@@ -48,6 +48,9 @@ type Parameters struct {
 	Constants     []assignment // input = value
 	Derived       []assignment // input = steps and the like
 	MaxStateBytes int64        // of one sequence's value of a state that varies
+	// MaxStateMemory bounds the states of all sequences of an instance, in bytes;
+	// 0 means no bound.
+	MaxStateMemory int64
 }
 
 // sound tells whether the parameters of these names were understood.
@@ -137,6 +140,7 @@ func ParseParameters(given map[string]Value) (p *Parameters, warnings []string, 
 	p.Constants = r.assignments("constant_inputs")
 	p.Derived = r.assignments("derived_inputs")
 	p.MaxStateBytes = int64(r.count("max_state_bytes", defaultMaxStateBytes, math.MaxInt))
+	p.MaxStateMemory = int64(r.count("max_state_memory_bytes", 0, math.MaxInt))
 	_, log := r.value("logging_level")
 	_, batchInfo := r.value("batch_info_logging_level")
 	p.LogGiven = log || batchInfo
@@ -165,9 +169,10 @@ func (p *Parameters) file(c *Config) string {
 }
 
 // ratio is max_candidate_sequence_use_ratio. Unless it is given, the strategy
-// direct gets all its slots: its sequences are never more than lanes.
+// direct gets all its slots, and so does oldest without max_candidate_sequences:
+// their sequences are never more than lanes.
 func (p *Parameters) ratio(c *Config) float32 {
-	if c.Sequence.Oldest == nil && !p.RatioGiven {
+	if !p.RatioGiven && (c.Sequence == nil || c.Sequence.Oldest == nil || c.Sequence.Oldest.MaxCandidateSequences == 0) {
 		return 1
 	}
 	return p.UseRatio

@@ -134,6 +134,7 @@ func (in *Instance) reportIneffective(provider Provider) {
 		"enable_cuda_graph":                provider == CPU,
 		"store_states_as_fp16":             !w.hasFP32State(),
 		"max_state_bytes":                  len(w.varying) == 0,
+		"max_state_memory_bytes":           !in.sequences,
 		"detailed_metrics_logging_level":   p.MetricsPeriod == 0 || p.Log == LogNone,
 		"infer_end_requests":               !in.sequences,
 		"max_candidate_sequence_use_ratio": !in.sequences,
@@ -167,6 +168,18 @@ func (in *Instance) maintain(x *execution) {
 		case change.Shrunk && in.levels.on(in.levels.info, slog.LevelInfo):
 			in.log.Info("released a chunk of slots", "chunks", u.Chunks, "slots", u.Rows, "free", u.Free, "took", change.Took)
 		}
+		in.reportSaturation()
 		in.report.batch(&x.spans, change.Took, now(), in.log)
 	}
+	in.measure(x)
+}
+
+// reportSaturation warns once that store_states_as_fp16 does not suit the model.
+func (in *Instance) reportSaturation() {
+	n := in.store.Counters().Saturated
+	if n == 0 || in.saturated {
+		return
+	}
+	in.saturated = true
+	in.log.Warn("states are too large for store_states_as_fp16 and were clamped to 65504; this is said once", "elements", n)
 }

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -83,14 +82,13 @@ func newSetup(edits ...func(*setup)) *setup {
 	return s
 }
 
-// json is the configuration as the server gives it: a strategy that is not chosen
-// does not appear.
+// json is the configuration as the server gives it.
 func (s *setup) json() []byte {
 	text, err := json.Marshal(s.config)
 	if err != nil {
 		panic(err)
 	}
-	return []byte(strings.Replace(string(text), `"direct":null`, `"-":0`, 1))
+	return text
 }
 
 // server is a loaded model with a plain twin that knows what it must answer.

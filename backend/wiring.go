@@ -86,9 +86,7 @@ type wirer struct {
 	faults            []error
 }
 
-// wire joins configuration and model. files reads the files of initial states.
-// The error joins everything that is wrong.
-func wire(config *Config, params *Parameters, sig *Signature, files fileReader) (*wiring, error) {
+func newWirer(config *Config, params *Parameters, sig *Signature, files fileReader) *wirer {
 	w := &wirer{
 		config: config, params: params.clone(), sig: sig, files: files,
 		symbol:   batchSymbol(sig),
@@ -99,6 +97,13 @@ func wire(config *Config, params *Parameters, sig *Signature, files fileReader) 
 	if config.MaxBatchSize == 0 {
 		w.wiring.why = "max_batch_size is 0"
 	}
+	return w
+}
+
+// wire joins configuration and model. files reads the files of initial states.
+// The error joins everything that is wrong.
+func wire(config *Config, params *Parameters, sig *Signature, files fileReader) (*wiring, error) {
+	w := newWirer(config, params, sig, files)
 	w.fills()
 	w.ports("input", config.Inputs, sig.Inputs, w.takenIn, &w.wiring.inputs)
 	w.states()

@@ -20,6 +20,7 @@ TRITONSERVER_Error *describe_model(TRITONBACKEND_Model *of, model_description *d
   TRY(TRITONBACKEND_ModelVersion(of, &d->version));
   TRY(TRITONBACKEND_ModelRepository(of, &d->artifact, &d->directory));
   TRY(TRITONBACKEND_ModelBackend(of, &d->backend));
+  TRY(TRITONBACKEND_ModelAutoCompleteConfig(of, &d->auto_complete));
   TRY(TRITONBACKEND_ModelConfig(of, 1, &d->message));
   TRITONSERVER_Error *failed =
       triton.TRITONSERVER_MessageSerializeToJson(d->message, &d->config, &d->config_bytes);
@@ -43,6 +44,14 @@ TRITONSERVER_Error *set_attributes(TRITONBACKEND_BackendAttribute *attributes) {
     TRY(TRITONBACKEND_BackendAttributeAddPreferredInstanceGroup(
         attributes, TRITONSERVER_INSTANCEGROUPKIND_CPU, 0, NULL, 0));
   return NULL;
+}
+
+TRITONSERVER_Error *set_model_config(TRITONBACKEND_Model *of, const char *json, size_t bytes) {
+  TRITONSERVER_Message *message = NULL;
+  TRY(TRITONSERVER_MessageNewFromSerializedJson(&message, json, bytes));
+  TRITONSERVER_Error *failed = triton.TRITONBACKEND_ModelSetConfig(of, 1, message);
+  error_log("deleting a message", triton.TRITONSERVER_MessageDelete(message));
+  return failed;
 }
 
 TRITONSERVER_Error *delete_message(TRITONSERVER_Message *message) {

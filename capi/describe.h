@@ -19,6 +19,7 @@ typedef struct {
   TRITONSERVER_Message *message; // TRITONBACKEND_ModelConfig; the caller's
   const char *config;            // it as JSON; valid until message is deleted
   size_t config_bytes;
+  bool auto_complete; // TRITONBACKEND_ModelAutoCompleteConfig
   TRITONBACKEND_Backend *backend;
 } model_description;
 
@@ -33,6 +34,9 @@ TRITONSERVER_Error *describe_backend(TRITONBACKEND_Backend *of, backend_descript
 // describe_model leaves no message to delete when it fails.
 TRITONSERVER_Error *describe_model(TRITONBACKEND_Model *of, model_description *d);
 TRITONSERVER_Error *describe_instance(TRITONBACKEND_ModelInstance *of, instance_description *d);
+
+// set_model_config is TRITONBACKEND_ModelSetConfig with a message made of JSON.
+TRITONSERVER_Error *set_model_config(TRITONBACKEND_Model *of, const char *json, size_t bytes);
 
 TRITONSERVER_Error *delete_message(TRITONSERVER_Message *message);
 

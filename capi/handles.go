@@ -35,9 +35,9 @@ func kept[T any](state C.state_result) (T, error) {
 	return cgo.Handle(state.handle).Value().(T), nil
 }
 
-// drop forgets the value behind a Triton object and hands it to close. There is
+// drop forgets the value behind a Triton object and hands it to end. There is
 // none where Initialize failed: Triton calls Finalize all the same.
-func drop[T any](state C.state_result, close func(T)) error {
+func drop[T any](state C.state_result, end func(T)) error {
 	if state.error == nil && state.handle == 0 {
 		return nil
 	}
@@ -46,7 +46,7 @@ func drop[T any](state C.state_result, close func(T)) error {
 		return err
 	}
 	cgo.Handle(state.handle).Delete()
-	close(value)
+	end(value)
 	return nil
 }
 

@@ -70,7 +70,7 @@ func initialize(of backendObject, assemble assembler) error {
 	if err != nil {
 		return err
 	}
-	host := backend.Host{Log: log, Clock: newClock(), Open: made.open}
+	host := backend.Host{Log: log, Clock: newClock(), Open: made.open, DefaultBatch: config.defaultBatch}
 	return keep(&library{host, made.load}, func(handle C.uintptr_t) *C.TRITONSERVER_Error {
 		return C.set_backend_state(of, handle)
 	})
@@ -118,6 +118,11 @@ func initializeModel(of *C.TRITONBACKEND_Model) error {
 	lib, err := kept[*library](C.backend_state(d.backend))
 	if err != nil {
 		return err
+	}
+	if d.auto_complete {
+		if info, err = completeModel(of, info, lib.host); err != nil {
+			return err
+		}
 	}
 	loaded, err := lib.load(info, lib.host)
 	if err != nil {

@@ -81,7 +81,7 @@ func TestMistakeAfterFinish(t *testing.T) {
 
 func TestUnansweredRequest(t *testing.T) {
 	in := newEcho()
-	in.execute = func(b backend.Batch) {}
+	in.execute = func(backend.Batch) {}
 	s := serve(t, in)
 	rs := requests(t, echoCall(1, 1, 2))
 	require.NoError(t, s.instance.Execute(rs...))

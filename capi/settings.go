@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"log/slog"
+	"math"
 	"strconv"
 
 	"tritonstateful/backend"
@@ -13,25 +14,29 @@ import (
 type settings struct {
 	// ortLogging is ONNX Runtime's log level: 0 verbose to 4 fatal.
 	ortLogging int
+	// defaultBatch is Triton's own default-max-batch-size, which it gives to
+	// every backend.
+	defaultBatch int
 }
 
 const (
 	ortLoggingSetting = "ort-logging-level"
 	ortLoggingDefault = 2 // warnings
+
+	defaultBatchSetting = "default-max-batch-size"
 )
 
 // tritonSettings are those that Triton adds to every backend's.
 var tritonSettings = map[string]bool{
 	"auto-complete-config":   true,
 	"backend-directory":      true,
-	"default-max-batch-size": true,
 	"min-compute-capability": true,
 }
 
 // parseSettings reads the JSON of TRITONBACKEND_BackendConfig, which is empty
 // where nothing was set.
 func parseSettings(config []byte, log *slog.Logger) (settings, error) {
-	s := settings{ortLogging: ortLoggingDefault}
+	s := settings{ortLogging: ortLoggingDefault, defaultBatch: backend.ServerBatch}
 	if len(config) == 0 {
 		return s, nil
 	}
@@ -51,6 +56,12 @@ func parseSettings(config []byte, log *slog.Logger) (settings, error) {
 					name, value)
 			}
 			s.ortLogging = level
+		case name == defaultBatchSetting:
+			size, err := strconv.Atoi(value)
+			if err != nil || size < 0 || size > math.MaxInt32 {
+				return s, backend.Errorf(backend.InvalidArg, "--backend-config=%s=%s: want a whole number from 0 to %d", name, value, math.MaxInt32)
+			}
+			s.defaultBatch = size
 		case !tritonSettings[name]:
 			log.Warn("unknown --backend-config setting is ignored", "setting", name, "known", ortLoggingSetting)
 		}

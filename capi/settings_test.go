@@ -17,16 +17,16 @@ func TestSettings(t *testing.T) {
 		log.Reset()
 		return parseSettings([]byte(config), slog.New(slog.NewTextHandler(&log, nil)))
 	}
-	for config, want := range map[string]int{
-		``:                                      2,
-		`{}`:                                    2,
-		`{"cmdline":{}}`:                        2,
-		`{"cmdline":{"ort-logging-level":"0"}}`: 0,
-		`{"cmdline":{"ort-logging-level":"4","default-max-batch-size":"4"}}`: 4,
+	for config, want := range map[string]settings{
+		``:                                      {ortLogging: 2, defaultBatch: 4},
+		`{}`:                                    {ortLogging: 2, defaultBatch: 4},
+		`{"cmdline":{}}`:                        {ortLogging: 2, defaultBatch: 4},
+		`{"cmdline":{"ort-logging-level":"0"}}`: {ortLogging: 0, defaultBatch: 4},
+		`{"cmdline":{"ort-logging-level":"4","default-max-batch-size":"16"}}`: {ortLogging: 4, defaultBatch: 16},
 	} {
 		got, err := parse(config)
 		require.NoError(t, err, config)
-		require.Equal(t, settings{ortLogging: want}, got, config)
+		require.Equal(t, want, got, config)
 		require.Empty(t, log.String(), config)
 	}
 	for _, level := range []string{"", "-1", "5", "1.0", " 1", "warning", "99999999999999999999"} {
@@ -34,7 +34,9 @@ func TestSettings(t *testing.T) {
 		require.ErrorContains(t, err, "--backend-config=stateful,ort-logging-level="+level)
 		require.Equal(t, backend.InvalidArg, backend.CodeOf(err))
 	}
-	_, err := parse(`{"cmdline":{"ort-loging-level":"1"}}`)
+	_, err := parse(`{"cmdline":{"default-max-batch-size":"-1"}}`)
+	require.ErrorContains(t, err, "--backend-config=default-max-batch-size=-1: want a whole number")
+	_, err = parse(`{"cmdline":{"ort-loging-level":"1"}}`)
 	require.NoError(t, err)
 	require.Contains(t, log.String(), "ort-loging-level")
 }

@@ -69,7 +69,7 @@ var signalStories = map[string]struct {
 	},
 	"fault elsewhere": {
 		handled: true,
-		story: func(t *testing.T, execute func() *fakehost.Request) {
+		story: func(_ *testing.T, execute func() *fakehost.Request) {
 			fakehost.TakeSignals()
 			execute()
 			fakehost.FaultElsewhere()

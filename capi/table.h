@@ -16,6 +16,20 @@
   REQUIRED(TRITONSERVER_LogMessage)                                 \
   REQUIRED(TRITONSERVER_MessageSerializeToJson)                     \
   REQUIRED(TRITONSERVER_MessageDelete)                              \
+  REQUIRED(TRITONSERVER_MessageNewFromSerializedJson)               \
+  OPTIONAL(TRITONSERVER_ParameterNew)                               \
+  OPTIONAL(TRITONSERVER_ParameterDelete)                            \
+  OPTIONAL(TRITONSERVER_MetricFamilyNew)                            \
+  OPTIONAL(TRITONSERVER_MetricFamilyDelete)                         \
+  OPTIONAL(TRITONSERVER_MetricArgsNew)                              \
+  OPTIONAL(TRITONSERVER_MetricArgsSetHistogram)                     \
+  OPTIONAL(TRITONSERVER_MetricArgsDelete)                           \
+  OPTIONAL(TRITONSERVER_MetricNew)                                  \
+  OPTIONAL(TRITONSERVER_MetricNewWithArgs)                          \
+  OPTIONAL(TRITONSERVER_MetricDelete)                               \
+  OPTIONAL(TRITONSERVER_MetricIncrement)                            \
+  OPTIONAL(TRITONSERVER_MetricSet)                                  \
+  OPTIONAL(TRITONSERVER_MetricObserve)                              \
   REQUIRED(TRITONBACKEND_ApiVersion)                                \
   REQUIRED(TRITONBACKEND_BackendConfig)                             \
   REQUIRED(TRITONBACKEND_BackendState)                              \
@@ -26,6 +40,8 @@
   REQUIRED(TRITONBACKEND_ModelVersion)                              \
   REQUIRED(TRITONBACKEND_ModelRepository)                           \
   REQUIRED(TRITONBACKEND_ModelConfig)                               \
+  REQUIRED(TRITONBACKEND_ModelAutoCompleteConfig)                   \
+  REQUIRED(TRITONBACKEND_ModelSetConfig)                            \
   REQUIRED(TRITONBACKEND_ModelBackend)                              \
   REQUIRED(TRITONBACKEND_ModelState)                                \
   REQUIRED(TRITONBACKEND_ModelSetState)                             \

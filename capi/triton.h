@@ -63,6 +63,63 @@ TRITONSERVER_Error *TRITONSERVER_LogMessage(TRITONSERVER_LogLevel level, const c
 TRITONSERVER_Error *TRITONSERVER_MessageSerializeToJson(TRITONSERVER_Message *message,
                                                         const char **json, size_t *bytes);
 TRITONSERVER_Error *TRITONSERVER_MessageDelete(TRITONSERVER_Message *message);
+// Copies the JSON; the caller owns the message.
+TRITONSERVER_Error *TRITONSERVER_MessageNewFromSerializedJson(TRITONSERVER_Message **message,
+                                                              const char *json, size_t bytes);
+
+// ---- metrics (tritonserver.h) ----
+
+typedef struct TRITONSERVER_Parameter TRITONSERVER_Parameter;
+typedef struct TRITONSERVER_MetricFamily TRITONSERVER_MetricFamily;
+typedef struct TRITONSERVER_Metric TRITONSERVER_Metric;
+typedef struct TRITONSERVER_MetricArgs TRITONSERVER_MetricArgs;
+
+// The numbers are those of backend.MetricKind.
+typedef enum {
+  TRITONSERVER_METRIC_KIND_COUNTER,
+  TRITONSERVER_METRIC_KIND_GAUGE,
+  TRITONSERVER_METRIC_KIND_HISTOGRAM
+} TRITONSERVER_MetricKind;
+
+typedef enum { TRITONSERVER_PARAMETER_STRING } TRITONSERVER_ParameterType;
+
+// Copies name and value, which is a text for the only type we use. Labels of
+// metrics are such parameters.
+TRITONSERVER_Parameter *TRITONSERVER_ParameterNew(const char *name,
+                                                  TRITONSERVER_ParameterType type,
+                                                  const void *value);
+void TRITONSERVER_ParameterDelete(TRITONSERVER_Parameter *parameter);
+
+// UNSUPPORTED in a server that was built without metrics. Prometheus keeps the
+// name for ever, so a second family of it must be of the same kind. To be deleted
+// after its metrics.
+TRITONSERVER_Error *TRITONSERVER_MetricFamilyNew(TRITONSERVER_MetricFamily **family,
+                                                 TRITONSERVER_MetricKind kind, const char *name,
+                                                 const char *description);
+TRITONSERVER_Error *TRITONSERVER_MetricFamilyDelete(TRITONSERVER_MetricFamily *family);
+
+// The upper bounds of a histogram's buckets, ascending and without infinity.
+TRITONSERVER_Error *TRITONSERVER_MetricArgsNew(TRITONSERVER_MetricArgs **args);
+TRITONSERVER_Error *TRITONSERVER_MetricArgsSetHistogram(TRITONSERVER_MetricArgs *args,
+                                                        const double *bounds, uint64_t count);
+TRITONSERVER_Error *TRITONSERVER_MetricArgsDelete(TRITONSERVER_MetricArgs *args);
+
+// A second metric of one family with the same labels is the same one, and is
+// counted; but another family object does not know of it, and deleting there takes
+// it from here.
+TRITONSERVER_Error *TRITONSERVER_MetricNew(TRITONSERVER_Metric **metric,
+                                           TRITONSERVER_MetricFamily *family,
+                                           const TRITONSERVER_Parameter **labels, uint64_t count);
+// For histograms; args stay the caller's.
+TRITONSERVER_Error *TRITONSERVER_MetricNewWithArgs(TRITONSERVER_Metric **metric,
+                                                   TRITONSERVER_MetricFamily *family,
+                                                   const TRITONSERVER_Parameter **labels,
+                                                   uint64_t count,
+                                                   const TRITONSERVER_MetricArgs *args);
+TRITONSERVER_Error *TRITONSERVER_MetricDelete(TRITONSERVER_Metric *metric);
+TRITONSERVER_Error *TRITONSERVER_MetricIncrement(TRITONSERVER_Metric *metric, double value);
+TRITONSERVER_Error *TRITONSERVER_MetricSet(TRITONSERVER_Metric *metric, double value);
+TRITONSERVER_Error *TRITONSERVER_MetricObserve(TRITONSERVER_Metric *metric, double value);
 
 // ---- words (tritonserver.h) ----
 
@@ -139,6 +196,15 @@ TRITONSERVER_Error *TRITONBACKEND_ModelRepository(TRITONBACKEND_Model *model,
 // The caller owns the message. The only config_version is 1.
 TRITONSERVER_Error *TRITONBACKEND_ModelConfig(TRITONBACKEND_Model *model, uint32_t config_version,
                                               TRITONSERVER_Message **config);
+// Whether the backend is to fill in what the configuration leaves out.
+TRITONSERVER_Error *TRITONBACKEND_ModelAutoCompleteConfig(TRITONBACKEND_Model *model,
+                                                          bool *auto_complete);
+// Only from TRITONBACKEND_ModelInitialize. Of the configuration, which stays the
+// caller's, Triton takes max_batch_size, input and output, the scheduler where none
+// was chosen, and model_transaction_policy; then it fills in its own defaults.
+TRITONSERVER_Error *TRITONBACKEND_ModelSetConfig(TRITONBACKEND_Model *model,
+                                                 uint32_t config_version,
+                                                 TRITONSERVER_Message *config);
 TRITONSERVER_Error *TRITONBACKEND_ModelBackend(TRITONBACKEND_Model *model,
                                                TRITONBACKEND_Backend **backend);
 TRITONSERVER_Error *TRITONBACKEND_ModelState(TRITONBACKEND_Model *model, void **state);

@@ -108,7 +108,7 @@ def streaming_lstm() -> GraphProto:
 
 def kv_decoder() -> GraphProto:
     """A decoder of two attention layers whose caches of keys and values begin empty and grow with every token."""
-    vocabulary, positions, heads, width, layers = 32, 64, 2, 8, 2
+    vocabulary, positions, heads, width, layers = 32, 128, 2, 8, 2
     model = heads * width
     g = Graph("kv_decoder")
     tokens = g.input("input_ids", INT64, "batch", "sequence")

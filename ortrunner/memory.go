@@ -80,6 +80,9 @@ func (m *hostMemory) Free(b statebuffer.Block) {
 	a.release()
 }
 
+// Clear implements statebuffer.Memory.
+func (m *hostMemory) Clear(b statebuffer.Block) { clear(b.Bytes) }
+
 // Gather implements statebuffer.Memory.
 func (m *hostMemory) Gather(t []statebuffer.Transfer) error { return statebuffer.GatherHost(t) }
 

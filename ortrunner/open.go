@@ -43,7 +43,7 @@ func checkFile(path string) error {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return backend.Errorf(backend.NotFound, "does not exist")
+		return backend.Errorf(backend.NotFound, "does not exist: copy it there, or name another by the parameter onnx_file_name")
 	case err != nil:
 		return backend.Errorf(backend.Unavailable, "cannot be read: %w", errors.Unwrap(err))
 	case info.IsDir():
@@ -84,7 +84,8 @@ func newSession(path string, options *ort.SessionOptions) (*C.OrtSession, error)
 	var session *C.OrtSession
 	err = statusError(C.ortx_new_session(cPath, c, &session))
 	if err != nil && backend.CodeOf(err) == backend.Internal {
-		return nil, backend.Errorf(backend.InvalidArg, "%w", err) // it is the file that is refused
+		// It is the file that is refused.
+		return nil, backend.Errorf(backend.InvalidArg, "%w: copy the whole file again, or export it for an opset that ONNX Runtime %s knows", err, ort.GetVersion())
 	}
 	return session, err
 }

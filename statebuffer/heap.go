@@ -32,6 +32,9 @@ func (h *Heap) Free(b Block) {
 	h.used.Add(-b.Size)
 }
 
+// Clear implements Memory.
+func (h *Heap) Clear(b Block) { clear(b.Bytes) }
+
 // Used is the number of bytes that were allocated and not freed.
 func (h *Heap) Used() int64 { return h.used.Load() }
 

@@ -17,15 +17,18 @@ import (
 // plain model of it, and compares them after each.
 func TestStoreAgainstAPlainMap(t *testing.T) {
 	for seed := range uint64(40) {
-		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
-			w := newWorld(t, seed)
-			for range 600 {
-				w.step()
-				w.check()
-			}
-			w.store.Close()
-			require.Zero(t, w.memory.Used(), "bytes after Close")
-		})
+		for _, roams := range []bool{false, true} {
+			t.Run(fmt.Sprintf("seed %d, roams %v", seed, roams), func(t *testing.T) {
+				w := newWorld(t, seed, roams)
+				require.Equal(t, roams, w.store.roamer != nil)
+				for range 600 {
+					w.step()
+					w.check()
+				}
+				w.store.Close()
+				require.Zero(t, w.memory.Used(), "bytes after Close")
+			})
+		}
 	}
 }
 
@@ -85,8 +88,22 @@ func (w *world) batch() {
 		names = append(names, k)
 	}
 	if len(lanes) > 0 {
+		lanes, names = w.arrange(lanes, names)
 		w.run(lanes, names)
 	}
+}
+
+// arrange does as the store likes, mostly.
+func (w *world) arrange(lanes []Lane, names []Key) (inOrder []Lane, keys []Key) {
+	order := w.store.Arrange(lanes)
+	if order == nil || w.rng.IntN(8) == 0 {
+		return lanes, names
+	}
+	require.Len(w.t, order, len(lanes))
+	for _, lane := range order {
+		inOrder, keys = append(inOrder, lanes[lane]), append(keys, names[lane])
+	}
+	return inOrder, keys
 }
 
 func (w *world) admit(k Key) *Sequence {
@@ -116,6 +133,9 @@ func (w *world) admit(k Key) *Sequence {
 func (w *world) run(lanes []Lane, names []Key) {
 	padded := len(lanes) + w.rng.IntN(w.lanes-len(lanes)+1)
 	dice := w.rng.IntN(20)
+	if w.roams && (dice == 0 || dice == 3) { // what roams does not use the memory's copies
+		dice = 4
+	}
 	if dice == 0 {
 		w.memory.gather = errInjected
 	}

@@ -39,8 +39,13 @@ type Sequence struct {
 	totals     []uint64 // see Add
 	values     []value  // of the varying states, from the first step on
 	lastUse    time.Duration
+	idled      time.Duration // see Idled
 	// visit is the number of the last run that took this sequence.
 	visit uint64
+
+	// home and cell are where a roamer keeps the values.
+	home *area
+	cell int
 
 	prev, next *Sequence // neighbours in the list that it is in
 }
@@ -63,6 +68,9 @@ func (q *Sequence) Add(counter int, n uint64) {
 	}
 	q.totals[counter] += n
 }
+
+// Idled is how long the sequence went without a request before the present one.
+func (q *Sequence) Idled() time.Duration { return q.idled }
 
 // Visit marks the sequence with the number of the run that takes it, and tells
 // whether it carried that number already.

@@ -11,6 +11,9 @@ type Lane struct {
 	End bool
 }
 
+// keeps tells whether the lane's new states are kept.
+func (l *Lane) keeps() bool { return l.Sequence != nil && !l.End }
+
 // Step is one run's share of a store. It is valid until the next Gather.
 type Step struct {
 	// In and Out are the batched tensors to bind, in the order of the states.
@@ -32,24 +35,48 @@ func (s *Store) Gather(lanes []Lane, padded int) (*Step, error) {
 	if step.open {
 		return nil, errStepOpen
 	}
-	step.lanes, step.padded, step.In, step.Out = lanes, padded, s.in, s.out
+	step.lanes, step.padded = lanes, padded
+	if err := s.varying.gather(lanes, padded); err != nil {
+		return nil, err
+	}
+	step.Varying = s.varying.io
+	if err := s.gather(step); err != nil {
+		return nil, err
+	}
+	step.open = true
+	return step, nil
+}
+
+// gather lays out the states of fixed shape.
+func (s *Store) gather(step *Step) error {
+	if s.roamer != nil {
+		s.roamer.gather(step.lanes, step.padded)
+		for i := range s.states {
+			step.In[i], step.Out[i] = s.roamer.in.tensor(i), s.roamer.out.tensor(i)
+		}
+		return nil
+	}
+	copy(step.In, s.in)
+	copy(step.Out, s.out)
 	step.rows = step.rows[:0]
-	for _, l := range lanes {
+	for _, l := range step.lanes {
 		row := InitRow
 		if q := l.Sequence; q != nil && !q.fresh {
 			row = q.row
 		}
 		step.rows = append(step.rows, row)
 	}
-	if err := s.memory.Gather(s.plan(s.in)); err != nil {
-		return nil, err
+	return s.memory.Gather(s.plan(s.in))
+}
+
+// Arrange tells in which order the lanes of the next Gather copy least: element
+// i is the lane to be the i-th. The order is valid until the next call; nil means
+// that all are equal.
+func (s *Store) Arrange(lanes []Lane) (order []int) {
+	if s.roamer == nil {
+		return nil
 	}
-	if err := s.varying.gather(lanes, padded); err != nil {
-		return nil, err
-	}
-	step.Varying = s.varying.io
-	step.open = true
-	return step, nil
+	return s.roamer.arrange(lanes)
 }
 
 // Commit keeps the outputs of a run that succeeded: they become the states of
@@ -57,17 +84,11 @@ func (s *Store) Gather(lanes []Lane, padded int) (*Step, error) {
 // grown too large or finds no memory, the step is aborted; if storing fails
 // otherwise, none of the lanes' sequences has a state any more.
 func (s *Store) Commit(step *Step, now time.Duration) error {
-	if err := s.varying.prepare(step.lanes, step.padded); err != nil {
+	if err := s.prepare(step, now); err != nil {
 		s.Abort(step, now)
 		return err
 	}
 	step.open = false
-	for i, l := range step.lanes {
-		step.rows[i] = NoRow
-		if l.Sequence != nil && !l.End {
-			step.rows[i] = l.Sequence.row
-		}
-	}
 	if err := s.scatter(step, now); err != nil {
 		return err
 	}
@@ -98,12 +119,27 @@ func (s *Store) scatter(step *Step, now time.Duration) error {
 			}
 		}
 	}()
-	err := s.memory.Scatter(s.plan(s.out))
+	err := s.keep(step)
 	if err == nil {
 		err = s.varying.keep(step.lanes, step.padded)
 	}
 	stored = err == nil
 	return err
+}
+
+// keep makes the outputs of a run the states of fixed shape.
+func (s *Store) keep(step *Step) error {
+	if s.roamer != nil {
+		s.roamer.commit(step.lanes)
+		return nil
+	}
+	for i := range step.lanes {
+		step.rows[i] = NoRow
+		if l := &step.lanes[i]; l.keeps() {
+			step.rows[i] = l.Sequence.row
+		}
+	}
+	return s.memory.Scatter(s.plan(s.out))
 }
 
 // Abort gives up a step whose run failed. Every stored state is as it was
@@ -114,6 +150,9 @@ func (s *Store) Abort(step *Step, now time.Duration) {
 		return
 	}
 	step.open = false
+	if s.roamer != nil {
+		s.roamer.abort()
+	}
 	for _, l := range step.lanes {
 		s.Fail(l, now)
 	}

@@ -1,6 +1,7 @@
 package statebuffer
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -39,6 +40,8 @@ type Store struct {
 	in, out  []Block // batched tensors of maxLanes lanes, per state
 	maxLanes int
 
+	roamer *roamer // nil: values lie in their rows
+
 	step      Step
 	transfers []Transfer
 	retryAt   time.Duration // when a failed chunk allocation may be tried again
@@ -55,7 +58,15 @@ type Options struct {
 	Limits  Limits
 	// MaxLanes is the largest batch.
 	MaxLanes int
+	// RoamFrom is the size of a row, in bytes, from which values stay where runs
+	// wrote them, so that a step copies each of them once or not at all. Smaller
+	// ones are copied from their rows and back, which costs less than knowing
+	// where they are. 0 is the default; what is negative never roams.
+	RoamFrom int64
 }
+
+// defaultRoamFrom is where BenchmarkRoam sees the two ways cost the same.
+const defaultRoamFrom = 2 << 10
 
 // NewStore allocates the first chunk and the batched tensors. Close frees them.
 func NewStore(o Options) (*Store, error) {
@@ -69,16 +80,20 @@ func NewStore(o Options) (*Store, error) {
 	}
 	s.transfers = make([]Transfer, len(o.States))
 	s.step.rows = make([]Row, 0, o.MaxLanes)
+	s.step.In, s.step.Out = make([]Block, len(o.States)), make([]Block, len(o.States))
 	s.varying = varyingStore{memory: o.Memory, states: o.Varying}
-	s.release = s.varying.release
-	if err := s.allocate(); err != nil {
+	s.release = s.vacate
+	if err := s.checkBudget(); err != nil {
+		return nil, err
+	}
+	if err := s.allocate(cmp.Or(o.RoamFrom, defaultRoamFrom)); err != nil {
 		s.Close()
 		return nil, err
 	}
 	return s, nil
 }
 
-func (s *Store) allocate() error {
+func (s *Store) allocate(roamFrom int64) error {
 	for i := range s.states {
 		st := &s.states[i]
 		initial, err := s.alloc(st, "the initial value", st.StoredBytes())
@@ -103,7 +118,21 @@ func (s *Store) allocate() error {
 	if err := s.varying.allocate(); err != nil {
 		return err
 	}
+	if roamFrom > 0 && s.RowBytes() >= roamFrom && s.canRoam() {
+		s.roamer = newRoamer(s.states, s.initial, [2][]Block{s.in, s.out}, s.maxLanes)
+	}
 	return s.grow(s.sizing.Initial)
+}
+
+// canRoam tells whether values may stay where runs wrote them: in memory that
+// the host can copy, where nothing is converted.
+func (s *Store) canRoam() bool {
+	for i := range s.states {
+		if s.states[i].Convert != Keep || s.in[i].Size > 0 && s.in[i].Bytes == nil {
+			return false
+		}
+	}
+	return true
 }
 
 func (s *Store) alloc(st *State, what string, bytes int64) (Block, error) {
@@ -164,6 +193,9 @@ func (s *Store) trim(chunks int) {
 
 // shrink frees the last chunk, all of whose rows must be free.
 func (s *Store) shrink() {
+	if s.roamer != nil {
+		s.roamer.shrink()
+	}
 	s.rows.shrink()
 	s.trim(len(s.rows.chunks))
 }
@@ -197,7 +229,13 @@ func (s *Store) Touch(k Key, now time.Duration) *Sequence {
 // Begin is the START of a sequence: its next step reads the initial values. A
 // live sequence of the same key begins anew in its row. The error is a
 // *FullError.
-func (s *Store) Begin(k Key, now time.Duration) (*Sequence, error) { return s.begin(k, now) }
+func (s *Store) Begin(k Key, now time.Duration) (*Sequence, error) {
+	q, err := s.begin(k, now)
+	if err != nil {
+		return nil, s.fullFor(err)
+	}
+	return q, nil
+}
 
 // Continue finds the sequence of a request without START. The error is a
 // *LostError.
@@ -276,7 +314,7 @@ func (s *Store) Maintain(now func() time.Duration) (Change, error) {
 	switch {
 	case !s.sizing.Lazy():
 		return Change{}, nil
-	case chunks < s.sizing.MaxChunks && s.rows.free < s.sizing.AllocBelow:
+	case chunks < s.sizing.MaxChunks && s.rows.free < s.sizing.AllocBelow && s.fits(s.nextChunk()):
 		start := now()
 		if start < s.retryAt {
 			return Change{}, nil

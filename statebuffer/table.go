@@ -29,6 +29,9 @@ type Limits struct {
 	Full Policy
 	// Remember is how many lost sequences are remembered with their Fate.
 	Remember int
+	// Bytes bounds what the rows and the varying states of all sequences take
+	// together; 0 means no bound.
+	Bytes int64
 }
 
 // LostError says that a request names a sequence that has no state.
@@ -60,9 +63,16 @@ func (e *LostError) Error() string {
 }
 
 // FullError says that a START found no free row.
-type FullError struct{ Live, Total int }
+type FullError struct {
+	Live, Total int
+	// Bytes is the limit that keeps the store from allocating more rows, or 0.
+	Bytes int64
+}
 
 func (e *FullError) Error() string {
+	if e.Bytes > 0 {
+		return fmt.Sprintf("too many simultaneous sequences: %d slots are taken, and more would exceed %d bytes (max_state_memory_bytes); try again later, end sequences that are done, or raise the limit", e.Live, e.Bytes)
+	}
 	return fmt.Sprintf("too many simultaneous sequences: %d of %d slots are taken; try again later, end sequences that are done, or raise max_candidate_sequences", e.Live, e.Total)
 }
 
@@ -84,7 +94,8 @@ type table struct {
 	total      int // rows with all chunks allocated, for messages
 	generation uint64
 	counters   Counters
-	// release gives back what a sequence holds besides its row.
+	// release overwrites the row of a sequence that is about to lose it, and
+	// gives back what it holds besides.
 	release func(*Sequence)
 }
 
@@ -135,7 +146,9 @@ func (t *table) proceed(k Key, now time.Duration) (*Sequence, error) {
 }
 
 func (t *table) touch(q *Sequence, now time.Duration) {
-	q.lastUse = now
+	if now != q.lastUse { // it may be touched several times a batch
+		q.idled, q.lastUse = now-q.lastUse, now
+	}
 	t.live.remove(q)
 	t.live.push(q)
 }
@@ -143,8 +156,8 @@ func (t *table) touch(q *Sequence, now time.Duration) {
 // finish forgets a sequence that ended.
 func (t *table) finish(q *Sequence) {
 	t.live.remove(q)
-	t.rows.put(q.row)
 	t.release(q)
+	t.rows.put(q.row)
 	t.drop(q.key)
 	t.counters.Ended++
 }
@@ -152,8 +165,8 @@ func (t *table) finish(q *Sequence) {
 // lose takes the row of a live sequence and remembers why.
 func (t *table) lose(q *Sequence, why Fate, now time.Duration) {
 	t.live.remove(q)
-	t.rows.put(q.row)
 	t.release(q)
+	t.rows.put(q.row)
 	switch why {
 	case Expired:
 		t.counters.Expired++

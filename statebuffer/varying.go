@@ -2,7 +2,6 @@ package statebuffer
 
 import (
 	"fmt"
-	"slices"
 
 	"tritonstateful/internal/tensor"
 )
@@ -13,7 +12,8 @@ import (
 type Varying struct {
 	Name  string
 	DType tensor.DType
-	// Axis is the batch axis.
+	// Axis is the batch axis, or negative for a state that has none; every run
+	// has one lane then.
 	Axis int
 	// InitialShape and Initial are the value that a START reads: the shape of
 	// one lane, so with extent 1 at Axis, and its bytes; nil means zero bytes.
@@ -28,12 +28,26 @@ func (v *Varying) layout(shape tensor.Shape) (Layout, error) {
 	if _, err := shape.Bytes(v.DType); err != nil {
 		return Layout{}, err
 	}
-	runs, err := shape[:v.Axis].Elements()
+	runs, err := shape[:max(v.Axis, 0)].Elements()
 	if err != nil {
 		return Layout{}, err
 	}
 	bytes, err := shape[v.Axis+1:].Bytes(v.DType)
 	return Layout{Runs: runs, RunBytes: bytes}, err
+}
+
+// batched is the shape of that many lanes.
+func (v *Varying) batched(shape tensor.Shape, lanes int) tensor.Shape {
+	if v.Axis < 0 {
+		return shape.Clone()
+	}
+	return shape.With(v.Axis, int64(lanes))
+}
+
+// fits tells whether a run of that many lanes can have written a tensor of this
+// shape.
+func (v *Varying) fits(shape tensor.Shape, lanes int) bool {
+	return len(shape) == len(v.InitialShape) && (v.Axis < 0 || shape[v.Axis] == int64(lanes))
 }
 
 // value is what one sequence holds of a varying state.
@@ -139,8 +153,7 @@ func (s *varyingStore) gather(lanes []Lane, padded int) error {
 		if err != nil {
 			return err
 		}
-		*io = VaryingIO{InShape: append(io.InShape[:0], shape...)}
-		io.InShape[v.Axis] = int64(padded)
+		*io = VaryingIO{InShape: v.batched(shape, padded)}
 		if err := s.reserve(&s.stage[i], int64(padded)*layout.RowBytes()); err != nil {
 			return fmt.Errorf("state %q: the batched input: %w", v.Name, err)
 		}
@@ -200,25 +213,68 @@ func (e *GrewError) Error() string {
 	return fmt.Sprintf("state %q would grow to %d bytes with shape %v: at most %d bytes are allowed (max_state_bytes); end the sequence, or raise the limit", e.State, e.Bytes, e.Shape, e.Most)
 }
 
-// prepare checks the outputs of a run and makes room for them, so that keeping
-// them cannot fail. Nothing that is stored changes.
-func (s *varyingStore) prepare(lanes []Lane, padded int) error {
+// growth checks the outputs of a run and tells how much more memory the lanes'
+// sequences need for them.
+func (s *varyingStore) growth(lanes []Lane, padded int) (more int64, err error) {
 	for i := range s.states {
-		v, io := &s.states[i], &s.io[i]
-		if len(io.OutShape) != len(v.InitialShape) || io.OutShape[v.Axis] != int64(padded) {
-			return fmt.Errorf("state %q: the model wrote shape %v for %d lanes: want rank %d with the batch at axis %d", v.Name, io.OutShape, padded, len(v.InitialShape), v.Axis)
-		}
-		shape := io.OutShape.With(v.Axis, 1)
-		layout, err := v.layout(shape)
+		bytes, err := s.written(i, padded)
 		if err != nil {
-			return fmt.Errorf("state %q: %w", v.Name, err)
-		}
-		if v.MaxBytes > 0 && layout.RowBytes() > v.MaxBytes {
-			return &GrewError{State: v.Name, Shape: shape, Bytes: layout.RowBytes(), Most: v.MaxBytes}
+			return 0, err
 		}
 		for _, l := range lanes {
-			if err := s.room(l, i, layout.RowBytes()); err != nil {
-				return fmt.Errorf("state %q: %w", v.Name, err)
+			if has := s.capacity(i, l.Sequence); l.keeps() && has < bytes {
+				more += capacity(bytes) - has
+			}
+		}
+	}
+	return more, nil
+}
+
+// written is the size of a lane of what the model wrote.
+func (s *varyingStore) written(i, padded int) (int64, error) {
+	v, io := &s.states[i], &s.io[i]
+	if !v.fits(io.OutShape, padded) {
+		return 0, fmt.Errorf("state %q: the model wrote shape %v for %d lanes: want rank %d with the batch at axis %d", v.Name, io.OutShape, padded, len(v.InitialShape), v.Axis)
+	}
+	shape := v.batched(io.OutShape, 1)
+	layout, err := v.layout(shape)
+	if err != nil {
+		return 0, fmt.Errorf("state %q: %w", v.Name, err)
+	}
+	if v.MaxBytes > 0 && layout.RowBytes() > v.MaxBytes {
+		return 0, &GrewError{State: v.Name, Shape: shape, Bytes: layout.RowBytes(), Most: v.MaxBytes}
+	}
+	return layout.RowBytes(), nil
+}
+
+// capacity is how much a sequence has for a state.
+func (s *varyingStore) capacity(i int, q *Sequence) int64 {
+	if q == nil || i >= len(q.values) {
+		return 0
+	}
+	return q.values[i].block.Size
+}
+
+// heldBy is what a run's sequences have for all states.
+func (s *varyingStore) heldBy(lanes []Lane) (bytes int64) {
+	for _, l := range lanes {
+		for i := range s.states {
+			bytes += s.capacity(i, l.Sequence)
+		}
+	}
+	return bytes
+}
+
+// prepare makes room for the outputs of a run, which growth has checked.
+func (s *varyingStore) prepare(lanes []Lane, padded int) error {
+	for i := range s.states {
+		bytes, err := s.written(i, padded)
+		if err != nil {
+			return err
+		}
+		for _, l := range lanes {
+			if err := s.room(l, i, bytes); err != nil {
+				return fmt.Errorf("state %q: %w", s.states[i].Name, err)
 			}
 		}
 	}
@@ -229,7 +285,7 @@ func (s *varyingStore) prepare(lanes []Lane, padded int) error {
 // beside the old one, which stays until keep.
 func (s *varyingStore) room(l Lane, i int, bytes int64) error {
 	q := l.Sequence
-	if q == nil || l.End {
+	if !l.keeps() {
 		return nil
 	}
 	if q.values == nil {
@@ -257,8 +313,7 @@ func (s *varyingStore) room(l Lane, i int, bytes int64) error {
 func (s *varyingStore) keep(lanes []Lane, padded int) error {
 	for i := range s.states {
 		v, io := &s.states[i], &s.io[i]
-		shape := slices.Clone(io.OutShape)
-		shape[v.Axis] = 1
+		shape := v.batched(io.OutShape, 1)
 		layout, err := v.layout(shape)
 		if err != nil {
 			return err

@@ -57,15 +57,24 @@ type world struct {
 	retry  time.Duration // no chunk is allocated before
 	waits  time.Duration
 	keys   []Key
+	roams  bool // values stay where runs wrote them
 }
 
 const idle = time.Second
 
-func newWorld(t *testing.T, seed uint64) *world {
-	w := &world{t: t, rng: rand.New(rand.NewPCG(seed, 7)), memory: &flaky{}, now: time.Hour}
+func newWorld(t *testing.T, seed uint64, roams bool) *world {
+	w := &world{t: t, rng: rand.New(rand.NewPCG(seed, 7)), memory: &flaky{}, now: time.Hour, roams: roams}
 	w.lanes = 1 + w.rng.IntN(6)
 	for i := range 1 + w.rng.IntN(3) {
 		w.states = append(w.states, w.randomState(i))
+		if roams {
+			w.states[i].Convert = Keep
+			w.states[i].Runs = max(1, w.states[i].Runs*int64(seed%2))
+			w.states[i].Initial = nil
+			if w.rng.IntN(2) == 0 {
+				w.states[i].Initial = w.values(&w.states[i])
+			}
+		}
 	}
 	if seed%3 == 1 {
 		w.vary = []Varying{w.randomVarying(0), w.randomVarying(1)}[:1+w.rng.IntN(2)]
@@ -79,7 +88,11 @@ func newWorld(t *testing.T, seed uint64) *world {
 	}
 	limits := Limits{Idle: idle, Full: Policy(seed % 2), Remember: w.rng.IntN(30)}
 	w.plain = newPlainStore(sizing, limits)
-	w.store, err = NewStore(Options{Memory: w.memory, States: w.states, Varying: w.vary, Sizing: sizing, Limits: limits, MaxLanes: w.lanes})
+	roamFrom := int64(-1)
+	if roams {
+		roamFrom = 1
+	}
+	w.store, err = NewStore(Options{Memory: w.memory, States: w.states, Varying: w.vary, Sizing: sizing, Limits: limits, MaxLanes: w.lanes, RoamFrom: roamFrom})
 	require.NoError(t, err)
 	for i := range uint64(2 * sizing.Total()) {
 		k := Key{Number: i}
@@ -159,6 +172,42 @@ func (w *world) check() {
 		w.checkStored(q, want)
 	}
 	require.Equal(w.t, s.live.len, n)
+	if w.roams {
+		w.checkAreas()
+		return
+	}
+	w.checkWiped(owners)
+}
+
+// checkWiped: no byte of anybody is left in a row that has no owner.
+func (w *world) checkWiped(owners map[Row]Key) {
+	for k := range w.states {
+		bytes := w.states[k].StoredBytes()
+		for chunk, block := range w.store.chunks[k] {
+			for index := range block.Size / bytes {
+				if _, owned := owners[Row{int32(chunk), int32(index)}]; owned {
+					continue
+				}
+				for _, b := range block.Bytes[index*bytes : (index+1)*bytes] {
+					if b != 0 {
+						w.t.Fatalf("row %d of chunk %d is free and not zero", index, chunk)
+					}
+				}
+			}
+		}
+	}
+}
+
+// stored is the value of state k as it lies in the store.
+func (w *world) stored(q *Sequence, k int) []byte {
+	s := &w.states[k]
+	if !w.roams {
+		return w.store.chunks[k][q.row.Chunk].At(int64(q.row.Index)*s.StoredBytes(), s.StoredBytes()).Bytes
+	}
+	row := make([]byte, s.RowBytes())
+	data, stride := q.home.lane(k, q.cell)
+	copyRuns(&s.Layout, row, s.RunBytes, data, stride)
+	return row
 }
 
 func (w *world) checkStored(q *Sequence, want *plainSequence) {
@@ -167,7 +216,7 @@ func (w *world) checkStored(q *Sequence, want *plainSequence) {
 	}
 	for k := range w.states {
 		s := &w.states[k]
-		got := w.store.chunks[k][q.row.Chunk].At(int64(q.row.Index)*s.StoredBytes(), s.StoredBytes()).Bytes
+		got := w.stored(q, k)
 		if s.Convert == Half {
 			wide := make([]byte, s.RowBytes())
 			widen(wide, got)

@@ -22,6 +22,7 @@ var verbs = []verb{
 	{"test", "check and test everything", noArguments((*tree).test)},
 	{"serve", "start tritonserver on the example models; serve -h lists its options", (*tree).serve},
 	{"bench", "measure requests/s and latencies on a real tritonserver; bench -h lists its options", (*tree).bench},
+	{"soak", "load a real tritonserver with clients that do as they please; soak -h lists its options", (*tree).soak},
 	{"lint", "check the style of the Go code", noArguments((*tree).lint)},
 	{"clean", "remove what was built", noArguments((*tree).clean)},
 }

@@ -75,8 +75,8 @@ func explain(name string, err error) error {
 	case !errors.As(err, &exit):
 		return fmt.Errorf("%s cannot be run: %w", name, err)
 	case len(exit.Stderr) > 0:
-		return fmt.Errorf("%s failed: %v\n%s", name, exit, exit.Stderr)
+		return fmt.Errorf("%s failed: %w\n%s", name, exit, exit.Stderr)
 	default:
-		return fmt.Errorf("%s failed: %v", name, exit)
+		return fmt.Errorf("%s failed: %w", name, exit)
 	}
 }

@@ -98,6 +98,11 @@ func (t *tree) bench(args []string) error {
 	return t.script("bench.py", args)
 }
 
+// soak lets clients do as they please with the built library.
+func (t *tree) soak(args []string) error {
+	return t.script("soak.py", args)
+}
+
 // script builds, then runs a script in the Python environment.
 func (t *tree) script(name string, args []string) error {
 	if err := t.build(); err != nil {

@@ -65,6 +65,7 @@ typedef struct {
   TRITONBACKEND_ModelInstance *instance;
   TRITONBACKEND_Request **requests;
   uint32_t count;
+  uint32_t stride; // from one time to the next
   unsigned times;
   uint64_t ns;
   TRITONSERVER_Error *error;
@@ -81,21 +82,31 @@ static void *execute(void *argument) {
   __typeof__(&TRITONBACKEND_ModelInstanceExecute) call =
       entry("TRITONBACKEND_ModelInstanceExecute");
   for (unsigned i = 0; i < x->times && x->error == NULL; i++) {
-    for (uint32_t r = 0; r < x->count; r++) host_forget_answer(x->requests[r]);
+    TRITONBACKEND_Request **requests = x->requests + (size_t)i * x->stride;
+    for (uint32_t r = 0; r < x->count; r++) host_forget_answer(requests[r]);
     uint64_t start = now_ns();
-    x->error = call(x->instance, x->requests, x->count);
+    x->error = call(x->instance, requests, x->count);
     x->ns += now_ns() - start;
   }
   return NULL;
 }
 
-TRITONSERVER_Error *host_execute(TRITONBACKEND_ModelInstance *instance,
-                                 TRITONBACKEND_Request **requests, uint32_t count, unsigned times,
-                                 uint64_t *ns) {
-  execution x = {.instance = instance, .requests = requests, .count = count, .times = times};
+static TRITONSERVER_Error *on_new_thread(execution x, uint64_t *ns) {
   pthread_t thread;
   if (pthread_create(&thread, NULL, execute, &x) != 0) abort();
   pthread_join(thread, NULL);
   if (ns != NULL) *ns = x.ns;
   return x.error;
+}
+
+TRITONSERVER_Error *host_execute(TRITONBACKEND_ModelInstance *instance,
+                                 TRITONBACKEND_Request **requests, uint32_t count, unsigned times,
+                                 uint64_t *ns) {
+  return on_new_thread((execution){instance, requests, count, 0, times, 0, NULL}, ns);
+}
+
+TRITONSERVER_Error *host_execute_each(TRITONBACKEND_ModelInstance *instance,
+                                      TRITONBACKEND_Request **requests, uint32_t count,
+                                      unsigned batches, uint64_t *ns) {
+  return on_new_thread((execution){instance, requests, count, count, batches, 0, NULL}, ns);
 }

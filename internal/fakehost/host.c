@@ -53,7 +53,7 @@ static unsigned violations;
 static char last_violation[256];
 static char last_log[1024];
 static int last_log_level = -1;
-static atomic_bool verbose;
+static atomic_bool verbose, keep_data;
 
 void host_violation(const char *what) {
   pthread_mutex_lock(&lock);
@@ -68,6 +68,10 @@ const char *host_last_violation(void) { return last_violation; }
 
 void host_set_verbose(bool on) { verbose = on; }
 
+void host_keep_data(bool on) { keep_data = on; }
+
+bool host_keeps_data(void) { return keep_data; }
+
 const char *host_last_log(void) { return last_log; }
 
 int host_last_log_level(void) { return last_log_level; }
@@ -76,6 +80,7 @@ void host_reset(void) {
   for (host_counter *c = counters; c != NULL; c = c->next) c->calls = 0;
   host_fail_at(0);
   host_set_verbose(false);
+  host_keep_data(false);
   violations = 0;
   last_violation[0] = last_log[0] = 0;
   last_log_level = -1;
@@ -133,6 +138,17 @@ TRITONSERVER_Message *host_message(const char *json) {
   *message = (TRITONSERVER_Message){strdup(json)};
   host_live(LIVE_MESSAGES, 1);
   return message;
+}
+
+const char *host_message_text(const TRITONSERVER_Message *message) { return message->json; }
+
+TRITONSERVER_Error *TRITONSERVER_MessageNewFromSerializedJson(TRITONSERVER_Message **message,
+                                                              const char *json, size_t bytes) {
+  CALL();
+  char *text = strndup(json, bytes);
+  *message = host_message(text);
+  free(text);
+  return NULL;
 }
 
 TRITONSERVER_Error *TRITONSERVER_MessageSerializeToJson(TRITONSERVER_Message *message,

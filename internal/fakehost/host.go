@@ -48,6 +48,10 @@ func Violations() (count int, last string) {
 // SetVerbose makes the log want verbose lines too.
 func SetVerbose(on bool) { C.host_set_verbose(C.bool(on)) }
 
+// KeepData leaves the data of released requests as it is, so that they can be
+// executed again with it.
+func KeepData() { C.host_keep_data(true) }
+
 // LastLog is the last line of the log, "file:line] text", and its level as
 // TRITONSERVER_LogLevel.
 func LastLog() (line string, level int) {

@@ -40,10 +40,13 @@ unsigned host_violations(void);
 const char *host_last_violation(void);
 
 void host_set_verbose(bool on); // verbose lines are wanted too
+void host_keep_data(bool on);   // a released request's data is not overwritten
+bool host_keeps_data(void);
 const char *host_last_log(void);
 int host_last_log_level(void);
 
 TRITONSERVER_Message *host_message(const char *json);
+const char *host_message_text(const TRITONSERVER_Message *message);
 
 // host_set_api_version changes what TRITONBACKEND_ApiVersion tells.
 void host_set_api_version(uint32_t major, uint32_t minor);
@@ -66,6 +69,7 @@ struct TRITONBACKEND_Model {
   TRITONBACKEND_Backend *backend;
   char *name, *directory, *config;
   uint64_t version;
+  bool auto_complete;
   void *state;
 };
 
@@ -159,3 +163,9 @@ TRITONSERVER_Error *host_instance_finalize(TRITONBACKEND_ModelInstance *instance
 TRITONSERVER_Error *host_execute(TRITONBACKEND_ModelInstance *instance,
                                  TRITONBACKEND_Request **requests, uint32_t count, unsigned times,
                                  uint64_t *ns);
+
+// host_execute_each executes several batches of that many requests, which stand
+// one behind the other, on one new thread, as host_execute does.
+TRITONSERVER_Error *host_execute_each(TRITONBACKEND_ModelInstance *instance,
+                                      TRITONBACKEND_Request **requests, uint32_t count,
+                                      unsigned batches, uint64_t *ns);

@@ -1,4 +1,7 @@
 // Backends, models and instances.
+#include <stdlib.h>
+#include <string.h>
+
 #include "host.h"
 
 // The version that TRITONBACKEND_ApiVersion tells; the function has no backend
@@ -69,6 +72,19 @@ TRITONSERVER_Error *TRITONBACKEND_ModelConfig(TRITONBACKEND_Model *model, uint32
   CALL();
   if (config_version != 1) host_violation("a model's configuration of a version other than 1");
   *config = host_message(model->config);
+  return NULL;
+}
+
+GET(TRITONBACKEND_ModelAutoCompleteConfig, TRITONBACKEND_Model, bool, auto_complete)
+
+// Triton would merge some fields only; here the whole is taken.
+TRITONSERVER_Error *TRITONBACKEND_ModelSetConfig(TRITONBACKEND_Model *model,
+                                                 uint32_t config_version,
+                                                 TRITONSERVER_Message *config) {
+  CALL();
+  if (config_version != 1) host_violation("a model's configuration of a version other than 1");
+  free(model->config);
+  model->config = strdup(host_message_text(config));
   return NULL;
 }
 

@@ -64,6 +64,12 @@ func NewModel(of Backend, name, directory, config string) Model {
 	return Model{c}
 }
 
+// AutoComplete is what TRITONBACKEND_ModelAutoCompleteConfig tells from now on.
+func (m Model) AutoComplete(on bool) { m.c.auto_complete = C.bool(on) }
+
+// Config is the configuration, as last set.
+func (m Model) Config() string { return C.GoString(m.c.config) }
+
 // Initialize is TRITONBACKEND_ModelInitialize.
 func (m Model) Initialize() error { return take(C.host_model_initialize(m.c)) }
 
@@ -135,14 +141,30 @@ func (i Instance) Execute(requests ...*Request) error {
 // returns the nanoseconds that the library took; the requests keep the answers
 // of the last time.
 func (i Instance) ExecuteTimes(times int, requests ...*Request) (ns uint64, err error) {
-	array := (**C.TRITONBACKEND_Request)(C.malloc(C.size_t(len(requests)+1) * C.size_t(unsafe.Sizeof(uintptr(0)))))
+	array := requestArray(requests)
 	defer C.free(unsafe.Pointer(array))
-	for r, slots := 0, unsafe.Slice(array, len(requests)); r < len(slots); r++ {
-		slots[r] = requests[r].c
-	}
 	var took C.uint64_t
 	err = take(C.host_execute(i.c, array, C.uint32_t(len(requests)), C.uint(times), &took))
 	return uint64(took), err
+}
+
+// ExecuteEach executes the requests in batches of that size on one new thread
+// and returns the nanoseconds that the library took.
+func (i Instance) ExecuteEach(size int, requests []*Request) (ns uint64, err error) {
+	array := requestArray(requests)
+	defer C.free(unsafe.Pointer(array))
+	var took C.uint64_t
+	err = take(C.host_execute_each(i.c, array, C.uint32_t(size), C.uint(len(requests)/size), &took))
+	return uint64(took), err
+}
+
+// requestArray is the requests as an array of C, to be freed.
+func requestArray(requests []*Request) **C.TRITONBACKEND_Request {
+	array := (**C.TRITONBACKEND_Request)(C.malloc(C.size_t(len(requests)+1) * C.size_t(unsafe.Sizeof(uintptr(0)))))
+	for r, slots := 0, unsafe.Slice(array, len(requests)); r < len(slots); r++ {
+		slots[r] = requests[r].c
+	}
+	return array
 }
 
 // newObject is zeroed C memory: what lies in it outlives the call that made it.

@@ -75,7 +75,7 @@ TRITONSERVER_Error *TRITONBACKEND_RequestOutputName(TRITONBACKEND_Request *reque
 TRITONSERVER_Error *TRITONBACKEND_RequestRelease(TRITONBACKEND_Request *request, uint32_t flags) {
   if (flags != TRITONSERVER_REQUEST_RELEASE_ALL) host_violation("a request is not wholly released");
   if (request->released++ > 0) host_violation("a request is released twice");
-  for (uint32_t i = 0; i < request->input_count; i++)
+  for (uint32_t i = 0; i < request->input_count && !host_keeps_data(); i++)
     for (uint32_t k = 0; k < request->inputs[i].buffer_count; k++)
       memset(request->inputs[i].buffers[k].data, 0xDD, request->inputs[i].buffers[k].bytes);
   CALL();

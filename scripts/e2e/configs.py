@@ -4,19 +4,19 @@ CPU = "instance_group [{ kind: KIND_CPU }]"
 
 
 def oldest(batch: int = 3, more: str = "", *, candidates: int = 32, delay: int = 20_000) -> str:
-    """The oldest scheduler. It waits for batches of that size, at most delay microseconds."""
+    """The oldest scheduler. It waits for batches of that size, at most delay microseconds; 0 is for no batching."""
+    wait = f"preferred_batch_size: [{batch}] max_queue_delay_microseconds: {delay}" if batch else ""
     return (
-        f"sequence_batching {{ max_sequence_idle_microseconds: 60000000 oldest {{ "
-        f"max_candidate_sequences: {candidates} preferred_batch_size: [{batch}] max_queue_delay_microseconds: {delay} }} "
-        f"{more} }}"
+        "sequence_batching { max_sequence_idle_microseconds: 60000000 "
+        f"oldest {{ max_candidate_sequences: {candidates} {wait} }} {more} }}"
     )
 
 
 def direct(more: str = "", *, delay: int = 20_000, utilization: float = 1) -> str:
     """The direct scheduler. It waits until that share of the sequences has a request, at most delay microseconds."""
     return (
-        f"sequence_batching {{ max_sequence_idle_microseconds: 60000000 direct {{ "
-        f"max_queue_delay_microseconds: {delay} minimum_slot_utilization: {utilization} }} {more} }}"
+        "sequence_batching { max_sequence_idle_microseconds: 60000000 "
+        f"direct {{ max_queue_delay_microseconds: {delay} minimum_slot_utilization: {utilization} }} {more} }}"
     )
 
 

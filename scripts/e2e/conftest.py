@@ -2,21 +2,24 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 import tritonserver
 from onnx import ModelProto
-from tritonserver import TritonServer
+from tritonclient.grpc import InferenceServerClient
+from tritonserver import ServerError, TritonServer
 
 
 @dataclass(frozen=True)
 class Folder:
-    """A model's folder in a repository: its configuration and its ONNX model; None leaves one out."""
+    """A model's folder in a repository: its configuration and its ONNX model, of which None leaves one out, and further
+    files by their path in it."""
 
     config: str | None
     onnx: ModelProto | bytes | Callable[[], ModelProto] | None = None
+    files: dict[str, bytes] = field(default_factory=dict)
 
     def write(self, path: Path) -> None:
         version = path / "1"
@@ -28,6 +31,9 @@ class Folder:
             content = content.SerializeToString()
         if content is not None:
             (version / "model.onnx").write_bytes(content)
+        for name, data in self.files.items():
+            (path / name).parent.mkdir(parents=True, exist_ok=True)
+            (path / name).write_bytes(data)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -41,6 +47,38 @@ def server() -> Iterator[TritonServer]:
     """One server with the example models, for all tests that leave it as it is."""
     with TritonServer() as server:
         yield server
+
+
+@pytest.fixture(scope="module")
+def own_server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TritonServer]:
+    """One server with the models of the test's module, its MODELS. A model that does not load fails its tests alone."""
+    repository = tmp_path_factory.mktemp("repository")
+    for name, folder in request.module.MODELS.items():
+        folder.write(repository / name)
+    with TritonServer(repository, options=["--exit-on-error=false", "--strict-readiness=false"]) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def own_client(own_server: TritonServer) -> Iterator[InferenceServerClient]:
+    """A client of the module's server."""
+    with InferenceServerClient(own_server.grpc_url) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def refusal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, Folder], str]]:
+    """Has a server load a model that it must refuse: refusal("name", Folder(config, onnx)) is what it says."""
+    repository = tmp_path_factory.mktemp("refused")
+    with TritonServer(repository, explicit=True) as server:
+
+        def load(name: str, folder: Folder) -> str:
+            folder.write(repository / name)
+            with pytest.raises(ServerError) as refused:
+                server.load(name)
+            return str(refused.value)
+
+        yield load
 
 
 @pytest.fixture

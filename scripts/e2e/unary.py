@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-import ml_dtypes
 import numpy as np
 from tritonclient.grpc import InferenceServerClient, InferInput, InferRequestedOutput
 from tritonclient.utils import np_to_triton_dtype
@@ -35,7 +34,5 @@ def infer(
 
 
 def tensor(name: str, value: np.ndarray) -> InferInput:
-    """An input of a request. The client takes bfloat16 as the float32 of the same numbers."""
-    if value.dtype == ml_dtypes.bfloat16:
-        return InferInput(name, list(value.shape), "BF16").set_data_from_numpy(value.astype(np.float32))
+    """An input of a request."""
     return InferInput(name, list(value.shape), np_to_triton_dtype(value.dtype)).set_data_from_numpy(value)

@@ -1,0 +1,97 @@
+package backend
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// idleRunner computes nothing.
+type idleRunner struct{ Runner }
+
+func (idleRunner) Run(_, _ []Tensor) error { return nil }
+
+// idleBatch is a host that does nothing.
+type idleBatch struct{ requests []Request }
+
+func (b *idleBatch) Requests() []Request            { return b.requests }
+func (b *idleBatch) Fail(_ int, err error)          { panic(err) }
+func (b *idleBatch) Answer(int, []Output, int, int) {}
+func (b *idleBatch) Send()                          {}
+func (b *idleBatch) Finish(Timing)                  {}
+
+// idleServer is an instance of which only our own work takes time, with live
+// sequences of which the batch has some.
+func idleServer(t testing.TB, live, batch int, edits ...func(*setup)) (*server, *idleBatch) {
+	s := newServer(t, append([]func(*setup){slots(max(live, batch), batch)}, edits...)...)
+	s.in.runner = idleRunner{s.in.runner}
+	s.in.model.host.Clock = func() time.Duration { s.now++; return s.now }
+	b := &idleBatch{}
+	one := &idleBatch{}
+	for id := range live {
+		r := s.request(&fakeBatch{}, &ask{id: fmt.Sprint(id + 1), start: true})
+		one.requests = []Request{r}
+		s.in.Execute(one)
+		if id%(live/batch) == 0 && len(b.requests) < batch {
+			r.Start = false
+			b.requests = append(b.requests, r)
+		}
+	}
+	require.Len(t, b.requests, batch)
+	require.Equal(t, live, s.in.store.Usage().Live)
+	return s, b
+}
+
+// TestNoAllocations: a batch of known sequences allocates nothing, whatever the
+// settings.
+func TestNoAllocations(t *testing.T) {
+	tests := map[string][]func(*setup){
+		"default":      nil,
+		"string ids":   {stringIDs},
+		"padded":       {param("batch_padding", "max")},
+		"fp16 states":  {param("store_states_as_fp16", "1")},
+		"with metrics": {param("metric_logging_frequency_seconds", "3600"), param("logging_level", "VERBOSE"), param("batch_info_logging_level", "NONE")},
+	}
+	for name, edits := range tests {
+		for _, batch := range []int{1, 8} {
+			t.Run(fmt.Sprintf("%s/batch=%d", name, batch), func(t *testing.T) {
+				s, b := idleServer(t, 32, batch, edits...)
+				require.Zero(t, testing.AllocsPerRun(100, func() { s.in.Execute(b) }))
+			})
+		}
+	}
+}
+
+// TestAllocationsOfASequence: beginning and ending one costs one, the sequence.
+func TestAllocationsOfASequence(t *testing.T) {
+	s, b := idleServer(t, 1, 1, slots(4, 1))
+	b.requests[0].Start, b.requests[0].End = true, true
+	require.LessOrEqual(t, testing.AllocsPerRun(100, func() { s.in.Execute(b) }), 1.0)
+}
+
+// BenchmarkExecute is a whole batch without the model and the server.
+func BenchmarkExecute(b *testing.B) {
+	for _, batch := range []int{1, 8, 64} {
+		for _, live := range []int{batch, 100_000} {
+			b.Run(fmt.Sprintf("batch=%d/live=%d", batch, live), func(b *testing.B) {
+				s, work := idleServer(b, live, batch)
+				b.ReportAllocs()
+				for b.Loop() {
+					s.in.Execute(work)
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*batch), "ns/request")
+			})
+		}
+	}
+}
+
+// BenchmarkExecuteTextIDs is the same with string ids.
+func BenchmarkExecuteTextIDs(b *testing.B) {
+	s, work := idleServer(b, 1000, 8, stringIDs)
+	for b.Loop() {
+		s.in.Execute(work)
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*8), "ns/request")
+}

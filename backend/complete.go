@@ -1,0 +1,337 @@
+package backend
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+
+	"tritonstateful/internal/tensor"
+	"tritonstateful/statebuffer"
+)
+
+// ServerBatch is the default-max-batch-size of a server that was told nothing.
+const ServerBatch = 4
+
+const (
+	// sequenceBatch is filled in for models with states instead: a batch of 4
+	// would waste what batching sequences is for.
+	sequenceBatch = 64
+	// sequenceCandidates is how many sequences an instance then takes.
+	sequenceCandidates = 256
+)
+
+// Complete fills in what a configuration leaves out and the model file tells:
+// inputs, outputs, and where neither was given max_batch_size; where no scheduler
+// was chosen, that too. It is what the server's auto-completion asks of a backend,
+// and fills in only what the server lets a backend change. The result is the whole
+// configuration as JSON, or nil where nothing is missing; then the model file is
+// not opened.
+func Complete(info ModelInfo, host Host) ([]byte, error) {
+	config, err := ParseConfig(info.Config)
+	if err != nil {
+		return nil, err
+	}
+	if len(config.Inputs) > 0 && len(config.Outputs) > 0 {
+		return nil, nil
+	}
+	params, _, err := ParseParameters(config.Parameters) // NewModel logs the warnings
+	if err != nil {
+		return nil, err
+	}
+	c := &completion{config: config, params: params, log: host.Log.With("model", info.Name), batch: host.DefaultBatch}
+	if c.sig, err = readSignature(modelFile(info, config, params), host); err != nil {
+		return nil, err
+	}
+	text, err := c.complete(info.Config)
+	if err != nil {
+		return nil, Errorf(InvalidArg, "filling in the configuration from the model: %w", err)
+	}
+	return text, nil
+}
+
+// readSignature opens a model only to see its tensors.
+func readSignature(path string, host Host) (*Signature, error) {
+	runner, err := host.Open(SessionOptions{
+		Path: path, Provider: CPU, Name: "auto-complete", IntraOpThreads: 1, InterOpThreads: 1, Optimization: "disabled",
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading the inputs and outputs that the configuration leaves out: %w", err)
+	}
+	defer runner.Close()
+	return nameBatch(runner), nil
+}
+
+// completion is a configuration on its way to being complete.
+type completion struct {
+	config *Config
+	fields map[string]json.RawMessage // the whole configuration, by field
+	params *Parameters
+	sig    *Signature
+	log    *slog.Logger
+	batch  int // the server's default-max-batch-size
+	// w knows what the configuration uses each tensor of the model for, states
+	// are those of the model.
+	w      *wirer
+	states []stateSpec
+}
+
+func (c *completion) complete(given []byte) ([]byte, error) {
+	if len(given) > 0 {
+		if err := json.Unmarshal(given, &c.fields); err != nil {
+			return nil, err
+		}
+	}
+	if c.fields == nil { // no text, or null
+		c.fields = map[string]json.RawMessage{}
+	}
+	chosen := c.schedulerChosen()
+	if err := c.findStates(chosen); err != nil {
+		return nil, err
+	}
+	filled := c.fillBatch()
+	if err := c.fillTensors(); err != nil {
+		return nil, err
+	}
+	switch {
+	case chosen:
+	case c.config.Sequence != nil:
+		c.fillSequences()
+	case filled && c.config.MaxBatchSize > 1: // as Triton's backend for ONNX does
+		c.fill("dynamic_batching", struct{}{}, "dynamic_batching { }, for max_batch_size is filled in")
+	}
+	return json.Marshal(c.fields)
+}
+
+// fill sets a field of the configuration and tells so.
+func (c *completion) fill(field string, value any, words ...string) {
+	text, err := json.Marshal(value)
+	if err != nil {
+		panic(err) // plain data of ours
+	}
+	c.fields[field] = text
+	for _, w := range words {
+		c.log.Info("filled in " + w)
+	}
+}
+
+func (c *completion) schedulerChosen() bool {
+	for _, scheduler := range []string{"sequence_batching", "dynamic_batching", "ensemble_scheduling"} {
+		if text, ok := c.fields[scheduler]; ok && string(text) != "null" {
+			return true
+		}
+	}
+	return false
+}
+
+// findStates decides whether the model keeps states. Where no scheduler was
+// chosen, it does if the parameters say something of sequences, or if states can
+// be found that leave an input and an output for clients.
+func (c *completion) findStates(chosen bool) error {
+	if chosen {
+		c.look()
+		return nil
+	}
+	c.config.Sequence = &SequenceConfig{Oldest: &OldestConfig{MaxCandidateSequences: sequenceCandidates}}
+	c.look()
+	if len(c.w.faults) > 0 {
+		return fmt.Errorf("%w; write sequence_batching { oldest { } } for a model with states, dynamic_batching { } for one without", errors.Join(c.w.faults...))
+	}
+	said := c.params.PairsGiven || len(c.params.Derived) > 0 || len(c.params.InitialStates) > 0
+	free := slices.Contains(c.w.takenOut, "") && len(c.freeInputs()) > 0
+	if !said && (len(c.states) == 0 || !free) {
+		c.config.Sequence = nil
+		c.look()
+	}
+	return nil
+}
+
+// look finds what each tensor of the model is for, as loading the model will.
+func (c *completion) look() {
+	c.w = newWirer(c.config, c.params, c.sig, nil)
+	c.w.fills()
+	c.w.ports("input", c.config.Inputs, c.sig.Inputs, c.w.takenIn, &c.w.wiring.inputs)
+	c.states = nil
+	if c.config.Sequence == nil {
+		return
+	}
+	for _, s := range c.w.specs() {
+		in, out := exactName(s.input, c.sig.Inputs), exactName(s.output, c.sig.Outputs)
+		if in < 0 || out < 0 {
+			continue // loading the model will say so
+		}
+		c.w.takenIn[in], c.w.takenOut[out] = s.String(), s.String()
+		c.states = append(c.states, s)
+	}
+}
+
+// freeInputs are the inputs of the model that requests must bring.
+func (c *completion) freeInputs() (inputs []TensorInfo) {
+	for i := range c.sig.Inputs {
+		if c.w.takenIn[i] == "" && !c.sig.Inputs[i].Optional {
+			inputs = append(inputs, c.sig.Inputs[i])
+		}
+	}
+	return inputs
+}
+
+// freeOutputs are the outputs that clients can want: those of no state, or all if
+// there are no others.
+func (c *completion) freeOutputs() (outputs []TensorInfo) {
+	for i := range c.sig.Outputs {
+		if c.w.takenOut[i] == "" {
+			outputs = append(outputs, c.sig.Outputs[i])
+		}
+	}
+	if len(outputs) == 0 {
+		return c.sig.Outputs
+	}
+	return outputs
+}
+
+// fillBatch fills in max_batch_size. A configuration with inputs or outputs has
+// dims that mean what they mean without it.
+func (c *completion) fillBatch() (filled bool) {
+	if c.config.MaxBatchSize > 0 || len(c.config.Inputs)+len(c.config.Outputs) > 0 {
+		return false
+	}
+	if why := c.unbatched(); why != "" {
+		c.log.Info("max_batch_size stays 0: " + why)
+		return false
+	}
+	size := c.batch
+	if c.config.Sequence != nil && size == ServerBatch {
+		size = sequenceBatch
+	}
+	if size <= 0 {
+		return false
+	}
+	for size > 1 && !c.hasSlots(size) {
+		size--
+	}
+	c.config.MaxBatchSize = size
+	c.fill("max_batch_size", size, fmt.Sprintf("max_batch_size: %d from the model, which has a batch axis", size))
+	return true
+}
+
+// hasSlots tells whether sequence_batching as given has sequences enough for a
+// batch of that size.
+func (c *completion) hasSlots(batch int) bool {
+	trial := *c.config
+	trial.MaxBatchSize = batch
+	_, err := statebuffer.NewSizing(trial.candidates(), batch, c.params.ratio(&trial), c.params.Lazy)
+	return trial.Sequence == nil || err == nil
+}
+
+// unbatched is why requests cannot run together, or empty. Without states the
+// batch is the outermost axis of every tensor, as Triton's backend for ONNX has it;
+// with states it may be any axis, and an input of fixed shape may lack it.
+func (c *completion) unbatched() string {
+	tensors := slices.Concat(c.freeInputs(), c.freeOutputs())
+	for _, s := range c.states {
+		tensors = append(tensors, c.sig.Inputs[exactName(s.input, c.sig.Inputs)])
+	}
+	for _, f := range c.w.wiring.fills {
+		if f.kind != fillConstant {
+			tensors = append(tensors, c.sig.Inputs[f.at])
+		}
+	}
+	inputs := len(c.freeInputs())
+	for i := range tensors {
+		t := &tensors[i]
+		axis := c.axis(t)
+		switch {
+		case axis == noAxis && c.config.Sequence != nil && i < inputs && t.Dims.Fixed():
+		case axis == noAxis:
+			return fmt.Sprintf("%q %v of the model has no batch axis", t.Name, t.Dims)
+		case axis > 0 && c.config.Sequence == nil:
+			return fmt.Sprintf("the outermost axis of %q %v is not the batch", t.Name, t.Dims)
+		}
+	}
+	return ""
+}
+
+// axis is the batch axis of a tensor, or noAxis. Without states, dynamic axes that
+// have no names are told apart by the outermost one being the batch.
+func (c *completion) axis(t *TensorInfo) int {
+	axis, _, err := c.w.tensorAxis(t)
+	if err != nil && c.config.Sequence == nil && t.Dims[0] < 0 {
+		return 0
+	}
+	return axis
+}
+
+// fillTensors fills in the inputs and the outputs, each where none was given.
+func (c *completion) fillTensors() error {
+	for _, part := range []struct {
+		field string
+		given *[]TensorConfig
+		model []TensorInfo
+	}{{"input", &c.config.Inputs, c.freeInputs()}, {"output", &c.config.Outputs, c.freeOutputs()}} {
+		if len(*part.given) > 0 {
+			continue
+		}
+		if len(part.model) == 0 {
+			return fmt.Errorf("the model leaves no %s for requests: each of its inputs %s is a state or filled by the backend", part.field, names(c.sig.Inputs))
+		}
+		var words []string
+		for i := range part.model {
+			t, err := c.describe(&part.model[i])
+			if err != nil {
+				return fmt.Errorf("%s %q: %w", part.field, part.model[i].Name, err)
+			}
+			*part.given = append(*part.given, t)
+			words = append(words, fmt.Sprintf("%s %q %s %v from the model", part.field, t.Name, t.DataType, t.Dims))
+		}
+		c.fill(part.field, *part.given, words...)
+	}
+	return nil
+}
+
+// describe writes a tensor of the model as a configuration has it: without the
+// batch axis. Triton wants at least one axis; what has none is reshaped.
+func (c *completion) describe(info *TensorInfo) (TensorConfig, error) {
+	t := TensorConfig{Name: info.Name, DataType: info.DType.ConfigName(), Dims: info.Dims.Clone()}
+	if info.DType == tensor.Invalid {
+		return t, fmt.Errorf("its element type has no counterpart in Triton")
+	}
+	if c.config.MaxBatchSize > 0 {
+		axis := c.axis(info)
+		if _, given := lookup(c.w.params.BatchAxes, info.Name); axis == noAxis && !given && !info.Dims.Fixed() {
+			return t, fmt.Errorf("which axis of %v is the batch is not known: say it in the parameter batch_axes, \"%s = none\" if none is", info.Dims, info.Name)
+		}
+		t.Dims = withoutBatch(t.Dims, axis)
+	}
+	if len(t.Dims) == 0 {
+		t.Dims, t.Reshape = tensor.Shape{1}, &Reshape{Shape: tensor.Shape{}}
+	}
+	return t, nil
+}
+
+// fillSequences fills in sequence_batching. The states are listed in it for
+// people to see; the server has no other field for them.
+func (c *completion) fillSequences() {
+	type state struct {
+		Input  string       `json:"input_name"`
+		Output string       `json:"output_name"`
+		Type   string       `json:"data_type"`
+		Dims   tensor.Shape `json:"dims"`
+	}
+	sequences := struct {
+		Oldest map[string]int `json:"oldest"`
+		States []state        `json:"state,omitempty"`
+	}{Oldest: map[string]int{"max_candidate_sequences": sequenceCandidates}}
+	words := []string{fmt.Sprintf("sequence_batching { oldest { max_candidate_sequences: %d } }, for the model has states", sequenceCandidates)}
+	for _, s := range c.states {
+		t, err := c.describe(&c.sig.Inputs[exactName(s.input, c.sig.Inputs)])
+		words = append(words, fmt.Sprintf("state %q -> %q from the model, joined by %s", s.input, s.output, s.source))
+		if err == nil && t.Reshape == nil { // state has no reshape
+			sequences.States = append(sequences.States, state{s.input, s.output, t.DataType, t.Dims})
+		}
+	}
+	if len(sequences.States) < len(c.states) {
+		sequences.States = nil // those listed would count as all there are
+	}
+	c.fill("sequence_batching", sequences, words...)
+}

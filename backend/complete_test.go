@@ -1,0 +1,224 @@
+package backend
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tritonstateful/internal/tensor"
+	"tritonstateful/statebuffer"
+)
+
+// tensors reads "x:FP32[B,3] h:INT64[2,?]": a word is the name of a dynamic axis,
+// ? one without a name.
+func tensors(t testing.TB, text string) (infos []TensorInfo) {
+	for _, field := range strings.Fields(text) {
+		name, rest, _ := strings.Cut(field, ":")
+		typeName, extents, _ := strings.Cut(rest, "[")
+		dtype, err := tensor.ParseDType("TYPE_" + typeName)
+		require.NoError(t, err)
+		one := TensorInfo{Name: name, DType: dtype, Dims: tensor.Shape{}, Symbols: []string{}}
+		for extent := range strings.SplitSeq(strings.TrimSuffix(extents, "]"), ",") {
+			if extent == "" {
+				continue
+			}
+			n, err := strconv.ParseInt(extent, 10, 64)
+			if err != nil {
+				n = tensor.Dynamic
+			}
+			one.Dims = append(one.Dims, n)
+			one.Symbols = append(one.Symbols, map[bool]string{true: strings.Trim(extent, "?"), false: ""}[err != nil])
+		}
+		infos = append(infos, one)
+	}
+	return infos
+}
+
+// fileOnly is a runner that tells of its model and cannot run it.
+type fileOnly struct {
+	sig    Signature
+	closed bool
+}
+
+func (f *fileOnly) Signature() *Signature      { return &f.sig }
+func (f *fileOnly) Memory() statebuffer.Memory { return &statebuffer.Heap{} }
+func (f *fileOnly) Run(_, _ []Tensor) error    { return errors.New("it cannot run") }
+func (f *fileOnly) Close()                     { f.closed = true }
+
+// completing calls Complete for a model with these tensors. The model file must be
+// closed again.
+func completing(t testing.TB, config, inputs, outputs string) (text []byte, opened *SessionOptions, log *recorder, err error) {
+	file := &fileOnly{sig: Signature{Inputs: tensors(t, inputs), Outputs: tensors(t, outputs)}}
+	log = newRecorder(slog.LevelInfo)
+	host := Host{Log: slog.New(log), DefaultBatch: ServerBatch, Open: func(o SessionOptions) (Runner, error) {
+		opened = &o
+		return file, nil
+	}}
+	text, err = Complete(ModelInfo{Name: "m", Version: 3, Directory: "/models/m", Config: []byte(config)}, host)
+	require.Equal(t, opened != nil, file.closed)
+	if err == nil && text != nil {
+		wires(t, text, &file.sig)
+	}
+	return text, opened, log, err
+}
+
+// wires checks that a model loads with its completed configuration.
+func wires(t testing.TB, text []byte, sig *Signature) {
+	t.Helper()
+	config, err := ParseConfig(text)
+	require.NoError(t, err)
+	params, _, err := ParseParameters(config.Parameters)
+	require.NoError(t, err)
+	_, err = wire(config, params, sig, nil)
+	require.NoError(t, err, string(text))
+}
+
+const (
+	lstmInputs  = "x:FP32[B,T,80] h:FP32[2,B,16] c:FP32[2,B,16]"
+	lstmOutputs = "y:FP32[B,T,4] h_out:FP32[2,B,16] c_out:FP32[2,B,16]"
+)
+
+// TestComplete: what is filled in, and what is left as it was.
+func TestComplete(t *testing.T) {
+	const x, y = `{"name":"x","data_type":"TYPE_FP32","dims":[-1,80]}`, `{"name":"y","data_type":"TYPE_FP32","dims":[-1,4]}`
+	tests := []struct {
+		name, config, inputs, outputs string
+		want                          string // "..." stands for the given configuration
+	}{
+		{"three lines", `{"backend":"stateful","sequence_batching":{"oldest":{"max_candidate_sequences":100}}}`, lstmInputs, lstmOutputs,
+			`{...,"max_batch_size":64,"input":[` + x + `],"output":[` + y + `]}`},
+		{"nothing at all", ``, lstmInputs, lstmOutputs,
+			`{"max_batch_size":64,"input":[` + x + `],"output":[` + y + `],"sequence_batching":{"oldest":{"max_candidate_sequences":256},"state":[
+			{"input_name":"h","output_name":"h_out","data_type":"TYPE_FP32","dims":[2,16]},{"input_name":"c","output_name":"c_out","data_type":"TYPE_FP32","dims":[2,16]}]}}`},
+		{"a given max_batch_size", `{"max_batch_size":7,"sequence_batching":{}}`, lstmInputs, lstmOutputs, `{...,"input":[` + x + `],"output":[` + y + `]}`},
+		{"given inputs", `{"max_batch_size":7,"sequence_batching":{},"input":[` + x + `]}`, lstmInputs, lstmOutputs, `{...,"output":[` + y + `]}`},
+		{"given outputs keep max_batch_size 0", `{"sequence_batching":{},"output":[{"name":"y","data_type":"TYPE_FP32","dims":[1,-1,4]}]}`, lstmInputs, lstmOutputs,
+			`{...,"input":[{"name":"x","data_type":"TYPE_FP32","dims":[-1,-1,80]}]}`},
+		{"few slots", `{"sequence_batching":{"oldest":{"max_candidate_sequences":32}}}`, lstmInputs, lstmOutputs, `{...,"max_batch_size":28,"input":[` + x + `],"output":[` + y + `]}`},
+		{"oldest without a number", `{"sequence_batching":{"oldest":{}}}`, lstmInputs, lstmOutputs, `{...,"max_batch_size":64,"input":[` + x + `],"output":[` + y + `]}`},
+		{"one axis: the batch", `{"sequence_batching":{}}`, "n:INT64[B] s:FP32[B,1]", "m:INT64[B] s_out:FP32[B,1]",
+			`{...,"max_batch_size":64,"input":[{"name":"n","data_type":"TYPE_INT64","dims":[1],"reshape":{"shape":[]}}],"output":[{"name":"m","data_type":"TYPE_INT64","dims":[1],"reshape":{"shape":[]}}]}`},
+		{"controls, constants, derived inputs", `{"sequence_batching":{"control_input":[{"name":"START","control":[{"kind":"CONTROL_SEQUENCE_START","fp32_false_true":[0,1]}]}]},
+			"parameters":{"constant_inputs":{"string_value":"sr = 16000"},"derived_inputs":{"string_value":"pos = steps"}}}`,
+			"x:FP32[B,80] START:FP32[B,1] sr:INT64[] pos:INT64[B] s:FP32[B,1]", "y:FP32[B,4] s_out:FP32[B,1]",
+			`{...,"max_batch_size":64,"input":[{"name":"x","data_type":"TYPE_FP32","dims":[80]}],"output":[{"name":"y","data_type":"TYPE_FP32","dims":[4]}]}`},
+		{"an input without the batch", `{"sequence_batching":{}}`, "x:FP32[B,80] rate:INT64[] s:FP32[B,1]", "y:FP32[B,4] s_out:FP32[B,1]",
+			`{...,"max_batch_size":64,"input":[{"name":"x","data_type":"TYPE_FP32","dims":[80]},{"name":"rate","data_type":"TYPE_INT64","dims":[1],"reshape":{"shape":[]}}],"output":[{"name":"y","data_type":"TYPE_FP32","dims":[4]}]}`},
+		{"no batch axis", `{"sequence_batching":{}}`, "x:FP32[1,T,80] s:FP32[1,16]", "y:FP32[1,T,4] s_out:FP32[1,16]",
+			`{...,"input":[{"name":"x","data_type":"TYPE_FP32","dims":[1,-1,80]}],"output":[{"name":"y","data_type":"TYPE_FP32","dims":[1,-1,4]}]}`},
+		{"only states come out", `{"sequence_batching":{}}`, "x:FP32[B,8] h:FP32[B,16]", "h_out:FP32[B,16]",
+			`{...,"max_batch_size":64,"input":[{"name":"x","data_type":"TYPE_FP32","dims":[8]}],"output":[{"name":"h_out","data_type":"TYPE_FP32","dims":[16]}]}`},
+		{"state of one number", `{}`, "x:FP32[B,8] h:FP32[B] g:FP32[B,2]", "y:FP32[B,8] h_out:FP32[B] g_out:FP32[B,2]",
+			`{"max_batch_size":64,"input":[{"name":"x","data_type":"TYPE_FP32","dims":[8]}],"output":[{"name":"y","data_type":"TYPE_FP32","dims":[8]}],"sequence_batching":{"oldest":{"max_candidate_sequences":256}}}`},
+		{"pairs in the parameters", `{"parameters":{"state_pairs":{"string_value":"<<<a, z>>>"}}}`, "x:FP32[B,8] a:FP32[B,2]", "y:FP32[B,8] z:FP32[B,2]",
+			`{...,"max_batch_size":64,"input":[{"name":"x","data_type":"TYPE_FP32","dims":[8]}],"output":[{"name":"y","data_type":"TYPE_FP32","dims":[8]}],
+			"sequence_batching":{"oldest":{"max_candidate_sequences":256},"state":[{"input_name":"a","output_name":"z","data_type":"TYPE_FP32","dims":[2]}]}}`},
+		{"no states", `{}`, "x:FP32[?,?,8] text:STRING[?,2]", "y:FP32[?,8]",
+			`{"max_batch_size":4,"dynamic_batching":{},"input":[{"name":"x","data_type":"TYPE_FP32","dims":[-1,8]},{"name":"text","data_type":"TYPE_STRING","dims":[2]}],"output":[{"name":"y","data_type":"TYPE_FP32","dims":[8]}]}`},
+		{"no states, though the names are alike", `{}`, "x:FP32[B,8]", "x_out:FP32[B,8]",
+			`{"max_batch_size":4,"dynamic_batching":{},"input":[{"name":"x","data_type":"TYPE_FP32","dims":[8]}],"output":[{"name":"x_out","data_type":"TYPE_FP32","dims":[8]}]}`},
+		{"no states, by the scheduler", `{"dynamic_batching":{}}`, "x:FP32[B,8] h:FP32[B,1]", "y:FP32[B,8] h_out:FP32[B,1]",
+			`{...,"max_batch_size":4,"input":[{"name":"x","data_type":"TYPE_FP32","dims":[8]},{"name":"h","data_type":"TYPE_FP32","dims":[1]}],
+			"output":[{"name":"y","data_type":"TYPE_FP32","dims":[8]},{"name":"h_out","data_type":"TYPE_FP32","dims":[1]}]}`},
+		{"no states, the batch inside", `{}`, "x:FP32[8,B]", "y:FP32[8,B]",
+			`{"input":[{"name":"x","data_type":"TYPE_FP32","dims":[8,-1]}],"output":[{"name":"y","data_type":"TYPE_FP32","dims":[8,-1]}]}`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, opened, log, err := completing(t, tt.config, tt.inputs, tt.outputs)
+			require.NoError(t, err)
+			require.Equal(t, "/models/m/3/model.onnx", opened.Path)
+			given := strings.TrimSuffix(strings.TrimPrefix(tt.config, "{"), "}")
+			require.JSONEq(t, strings.Replace(tt.want, "...", given, 1), string(got))
+			filled := len(log.having("filled in "))
+			require.GreaterOrEqual(t, filled, 1)
+			require.Len(t, log.having("model=m"), len(*log.lines))
+			again, opened, _, err := completing(t, string(got), tt.inputs, tt.outputs)
+			require.NoError(t, err)
+			require.Nil(t, again, "a completed configuration is complete")
+			require.Nil(t, opened, "and needs no look at the model")
+		})
+	}
+}
+
+// TestCompleteOptionalInputs: an input with a default is nobody's to bring.
+func TestCompleteOptionalInputs(t *testing.T) {
+	file := &fileOnly{sig: Signature{Inputs: tensors(t, "x:FP32[B,8] w:FP32[8,8]"), Outputs: tensors(t, "y:FP32[B,8]")}}
+	file.sig.Inputs[1].Optional = true
+	host := Host{Log: slog.New(newRecorder(slog.LevelInfo)), DefaultBatch: 1, Open: func(SessionOptions) (Runner, error) { return file, nil }}
+	text, err := Complete(ModelInfo{Config: []byte(`{}`)}, host)
+	require.NoError(t, err)
+	require.JSONEq(t, `{"max_batch_size":1,"input":[{"name":"x","data_type":"TYPE_FP32","dims":[8]}],"output":[{"name":"y","data_type":"TYPE_FP32","dims":[8]}]}`, string(text))
+}
+
+// TestCompleteDefaultBatch: the operator's default-max-batch-size rules.
+func TestCompleteDefaultBatch(t *testing.T) {
+	for given, want := range map[int]int{0: 0, 1: 1, 4: 64, 16: 16} {
+		file := &fileOnly{sig: Signature{Inputs: tensors(t, lstmInputs), Outputs: tensors(t, lstmOutputs)}}
+		host := Host{Log: slog.New(newRecorder(slog.LevelInfo)), DefaultBatch: given, Open: func(SessionOptions) (Runner, error) { return file, nil }}
+		text, err := Complete(ModelInfo{}, host)
+		require.NoError(t, err)
+		config, err := ParseConfig(text)
+		require.NoError(t, err)
+		require.Equal(t, want, config.MaxBatchSize, "for %d", given)
+	}
+}
+
+func TestCompleteRefuses(t *testing.T) {
+	tests := []struct{ name, config, inputs, outputs, want string }{
+		{"no JSON", `{`, "", "", "reading the model configuration"},
+		{"parameters", `{"parameters":{"logging_level":{"string_value":"loud"}}}`, "", "", `parameter logging_level is "loud"`},
+		{"two ways to read the names", `{}`, "x:FP32[B,8] h:FP32[B,2]", "y:FP32[B,8] h_out:FP32[B,2] new_h:FP32[B,2]",
+			`input "h" could be a state that is written to any of new_h, h_out: name it in state_pairs; write sequence_batching { oldest { } } for a model with states, dynamic_batching { } for one without`},
+		{"only states go in", `{"sequence_batching":{}}`, "h:FP32[B,16]", "y:FP32[B,2] h_out:FP32[B,16]", `the model leaves no input for requests: each of its inputs "h" is a state or filled by the backend`},
+		{"several axes without names", `{"max_batch_size":8,"sequence_batching":{}}`, "x:FP32[?,?,8] h:FP32[?,2]", "y:FP32[?,8] h_out:FP32[?,2]",
+			`input "x": which axis of [-1,-1,8] is the batch is not known: say it in the parameter batch_axes, "x = none" if none is`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, _, _, err := completing(t, tt.config, tt.inputs, tt.outputs)
+			require.ErrorContains(t, err, tt.want)
+			require.Equal(t, InvalidArg, CodeOf(err))
+		})
+	}
+	host := Host{Log: slog.New(newRecorder(slog.LevelInfo)), Open: func(SessionOptions) (Runner, error) {
+		return nil, Errorf(NotFound, "no such file")
+	}}
+	_, err := Complete(ModelInfo{}, host)
+	require.EqualError(t, err, "reading the inputs and outputs that the configuration leaves out: no such file")
+	require.Equal(t, NotFound, CodeOf(err))
+}
+
+// FuzzComplete: whatever the configuration says, it is completed to one that is
+// complete, or refused.
+func FuzzComplete(f *testing.F) {
+	for _, seed := range []string{"", "{}", `{"sequence_batching":{"oldest":{}}}`, `{"max_batch_size":-3}`, `{"parameters":{"batch_axes":{"string_value":"* = none"}}}`,
+		`{"parameters":{"state_pairs":{"string_value":"<<<x, y>>>"}}}`, `{"input":[{"name":"x","dims":null}]}`, `{"parameters":{"derived_inputs":{"string_value":"x = steps"}}}`, "null"} {
+		f.Add(seed, true)
+		f.Add(seed, false)
+	}
+	f.Fuzz(func(t *testing.T, config string, states bool) {
+		inputs, outputs := "x:FP32[B,T,80] n:INT64[B]", "y:FP32[B,T,4]"
+		if states {
+			inputs, outputs = inputs+" h:FP32[2,B,16] k:FP32[B,L,2]", outputs+" h_out:FP32[2,B,16] k_out:FP32[B,L,2]"
+		}
+		file := &fileOnly{sig: Signature{Inputs: tensors(t, inputs), Outputs: tensors(t, outputs)}}
+		host := Host{Log: slog.New(newRecorder(slog.LevelError)), DefaultBatch: 4, Open: func(SessionOptions) (Runner, error) { return file, nil }}
+		text, err := Complete(ModelInfo{Config: []byte(config)}, host)
+		if err != nil || text == nil {
+			return
+		}
+		require.True(t, json.Valid(text))
+		again, err := Complete(ModelInfo{Config: text}, Host{Log: host.Log, Open: func(SessionOptions) (Runner, error) {
+			return nil, errors.New("opened again")
+		}})
+		require.NoError(t, err, fmt.Sprintf("%s became %s", config, text))
+		require.Nil(t, again)
+	})
+}

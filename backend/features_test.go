@@ -1,0 +1,356 @@
+package backend
+
+import (
+	"encoding/binary"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tritonstateful/internal/tensor"
+	"tritonstateful/statebuffer"
+)
+
+// scripted is a Runner whose model is a function.
+type scripted struct {
+	sig    Signature
+	memory statebuffer.Heap
+	run    func(inputs, outputs []Tensor) error
+}
+
+func (s *scripted) Signature() *Signature              { return &s.sig }
+func (s *scripted) Memory() statebuffer.Memory         { return &s.memory }
+func (s *scripted) Run(inputs, outputs []Tensor) error { return s.run(inputs, outputs) }
+func (s *scripted) Close()                             {}
+
+// instance loads a scripted model for a configuration.
+func (s *scripted) instance(t *testing.T, c *Config, directory string) (*Instance, error) {
+	set := &setup{config: c}
+	now := time.Hour
+	model, err := NewModel(ModelInfo{Name: "model", Version: 1, Directory: directory, Config: set.json()}, Host{
+		Log: newServer(t).in.log, Clock: func() time.Duration { now++; return now },
+		Open: func(SessionOptions) (Runner, error) { return s, nil },
+	})
+	require.NoError(t, err)
+	in, err := model.NewInstance(InstanceInfo{Name: "model_0", Kind: "cpu"})
+	t.Cleanup(func() {
+		if in != nil {
+			in.Close()
+		}
+		require.Zero(t, s.memory.Used())
+	})
+	return in, err
+}
+
+// send executes requests as they are.
+func send(t *testing.T, in *Instance, requests ...Request) []answer {
+	t.Helper()
+	b := &fakeBatch{t: t, requests: requests, answers: make([]answer, len(requests))}
+	in.Execute(b)
+	return b.answers
+}
+
+// int32s is a tensor of numbers.
+func int32s(numbers ...int32) (data []byte) {
+	for _, n := range numbers {
+		data = binary.NativeEndian.AppendUint32(data, uint32(n))
+	}
+	return data
+}
+
+func numbers(data []byte) (all []int32) {
+	for i := 0; i+4 <= len(data); i += 4 {
+		all = append(all, int32(binary.NativeEndian.Uint32(data[i:])))
+	}
+	return all
+}
+
+func intInput(shape tensor.Shape, values ...int32) []Input {
+	return []Input{{Present: true, DType: tensor.Int32, Shape: shape, Data: int32s(values...)}}
+}
+
+// cacheModel has one state that grows by the input: Output is all that was sent.
+func cacheModel() *scripted {
+	s := &scripted{sig: Signature{
+		Inputs:  []TensorInfo{info("Input", tensor.Int32, -1, -1), info("Cache", tensor.Int32, -1, -1)},
+		Outputs: []TensorInfo{info("Output", tensor.Int32, -1, -1), info("NewCache", tensor.Int32, -1, -1)},
+	}}
+	for _, infos := range [][]TensorInfo{s.sig.Inputs, s.sig.Outputs} {
+		for i := range infos {
+			infos[i].Symbols = []string{"batch", "length" + infos[i].Name}
+		}
+	}
+	s.run = func(inputs, outputs []Tensor) error {
+		lanes, old, added := inputs[0].Shape[0], inputs[1].Shape[1], inputs[0].Shape[1]
+		var all []byte
+		for lane := range lanes {
+			all = append(all, inputs[1].Data.Bytes[4*lane*old:4*(lane+1)*old]...)
+			all = append(all, inputs[0].Data.Bytes[4*lane*added:4*(lane+1)*added]...)
+		}
+		for i := range outputs {
+			outputs[i].Data = statebuffer.Block{Bytes: all, Size: int64(len(all))}
+			outputs[i].Shape = tensor.Shape{lanes, old + added}
+		}
+		return nil
+	}
+	return s
+}
+
+func cacheConfig() *Config {
+	return &Config{
+		Name: "model", MaxBatchSize: 4,
+		Inputs:   []TensorConfig{{Name: "Input", DataType: "TYPE_INT32", Dims: tensor.Shape{-1}}},
+		Outputs:  []TensorConfig{{Name: "Output", DataType: "TYPE_INT32", Dims: tensor.Shape{-1}}},
+		Sequence: &SequenceConfig{Oldest: &OldestConfig{MaxCandidateSequences: 16}},
+		Parameters: map[string]Value{
+			"state_pairs": {"<<<Cache, NewCache>>>"}, "max_state_bytes": {"24"},
+		},
+	}
+}
+
+// TestVaryingState: requests whose shapes agree share a run, the others have one
+// of their own; each sequence keeps its own length.
+func TestVaryingState(t *testing.T) {
+	model := cacheModel()
+	runs := 0
+	inner := model.run
+	model.run = func(inputs, outputs []Tensor) error { runs++; return inner(inputs, outputs) }
+	in, err := model.instance(t, cacheConfig(), "")
+	require.NoError(t, err)
+	request := func(id uint64, start bool, values ...int32) Request {
+		return Request{Sequence: SequenceID{Number: id}, Start: start, Inputs: intInput(tensor.Shape{1, int64(len(values))}, values...)}
+	}
+	runs = 0
+	got := send(t, in, request(1, true, 10), request(2, true, 20), request(3, true, 30, 31))
+	require.Equal(t, 2, runs)
+	require.Equal(t, []int32{20}, numbers(got[1].outputs[0]))
+	require.Equal(t, tensor.Shape{1, 2}, got[2].shapes[0])
+	got = send(t, in, request(3, false, 32), request(2, false, 21), request(1, false, 11))
+	require.Equal(t, 4, runs)
+	require.Equal(t, []int32{30, 31, 32}, numbers(got[0].outputs[0]))
+	require.Equal(t, []int32{20, 21}, numbers(got[1].outputs[0]))
+	require.Equal(t, []int32{10, 11}, numbers(got[2].outputs[0]))
+
+	got = send(t, in, request(1, false, 1, 2, 3, 4, 5))
+	require.ErrorContains(t, got[0].err, `state "Cache" would grow to 28 bytes with shape [1,7]: at most 24 bytes are allowed (max_state_bytes)`)
+	require.Equal(t, InvalidArg, CodeOf(got[0].err))
+	got = send(t, in, request(1, false, 12), request(2, true, 22))
+	require.Equal(t, []int32{10, 11, 12}, numbers(got[0].outputs[0]), "the state was kept")
+	require.Equal(t, []int32{22}, numbers(got[1].outputs[0]), "a START begins with an empty one")
+}
+
+// TestFilledInputs: what the backend tells the model by itself.
+func TestFilledInputs(t *testing.T) {
+	model := cacheModel()
+	for _, extra := range []struct {
+		name  string
+		dtype tensor.DType
+	}{{"steps", tensor.Int64}, {"before", tensor.Int32}, {"after", tensor.FP32}, {"scale", tensor.FP16}, {"id", tensor.Uint64}, {"end", tensor.Int32}, {"ready", tensor.Bool}} {
+		i := info(extra.name, extra.dtype, -1, 1)
+		i.Symbols[0] = "batch"
+		model.sig.Inputs = append(model.sig.Inputs, i)
+	}
+	var seen [][]float64
+	inner := model.run
+	model.run = func(inputs, outputs []Tensor) error {
+		for lane := range inputs[0].Shape[0] {
+			var all []float64
+			for i := 2; i < len(inputs); i++ {
+				dtype := inputs[i].DType
+				if dtype == tensor.Uint64 {
+					dtype = tensor.Int64
+				}
+				all = append(all, element(inputs[i].Data.Bytes, dtype, lane))
+			}
+			seen = append(seen, all)
+		}
+		return inner(inputs, outputs)
+	}
+	c := cacheConfig()
+	c.Parameters["derived_inputs"] = Value{"steps = steps; before = length_before(Input); after = length_after(Input)"}
+	c.Parameters["constant_inputs"] = Value{"scale = 1.5"}
+	c.Parameters["max_state_bytes"] = Value{"0"}
+	c.Sequence.ControlInputs = []ControlConfig{
+		{Name: "id", Controls: []Control{{Kind: ControlCorrID, DataType: "TYPE_UINT64"}}},
+		{Name: "end", Controls: []Control{{Kind: ControlEnd, Int32FalseTrue: []int32{3, 4}}}},
+		{Name: "ready", Controls: []Control{{Kind: ControlReady}}},
+	}
+	in, err := model.instance(t, c, "")
+	require.NoError(t, err)
+	seen = nil
+	request := func(id uint64, start, end bool, values ...int32) Request {
+		return Request{Sequence: SequenceID{Number: id}, Start: start, End: end, Inputs: intInput(tensor.Shape{1, int64(len(values))}, values...)}
+	}
+	for _, r := range []Request{request(7, true, false, 1, 2), request(7, false, false, 3), request(7, false, true, 4), request(7, true, true, 5)} {
+		require.NoError(t, send(t, in, r)[0].err)
+	}
+	require.Equal(t, [][]float64{ // steps, before, after, scale, id, end, ready
+		{0, 0, 2, 1.5, 7, 3, 1},
+		{1, 2, 3, 1.5, 7, 3, 1},
+		{2, 3, 4, 1.5, 7, 4, 1},
+		{0, 0, 1, 1.5, 7, 4, 1},
+	}, seen)
+}
+
+func TestFilledInputsReject(t *testing.T) {
+	tests := []struct{ name, parameter, value, want string }{
+		{"unknown input", "constant_inputs", "nothing = 1", `parameter constant_inputs: "nothing" is not an input of the model`},
+		{"no number", "constant_inputs", "extra = many", `parameter constant_inputs: input "extra": "many" is no value of type INT32`},
+		{"out of range", "constant_inputs", "extra = 3000000000", `is no value of type INT32`},
+		{"unknown function", "derived_inputs", "extra = length(Input)", `want steps, length_before(INPUT) or length_after(INPUT)`},
+		{"not closed", "derived_inputs", "extra = length_before(Input", `has no closing parenthesis`},
+		{"length of nothing", "derived_inputs", "extra = length_before(Nothing)", `"Nothing" is not an input of the configuration`},
+		{"no axis", "derived_inputs", "extra = length_before(Input:x)", `want an axis counted from 0 behind the colon`},
+		{"batch axis", "derived_inputs", "extra = length_before(Input:0)", `say which axis of input "Input"`},
+		{"a name of nothing", "batch_axes", "Nothing = 0", `Nothing`},
+		{"no such axis", "batch_axes", "Cache = 2", `parameter batch_axes: "Cache" has "2": want none or an axis of its shape [-1,-1]`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			model := cacheModel()
+			extra := info("extra", tensor.Int32, -1)
+			extra.Symbols[0] = "batch"
+			model.sig.Inputs = append(model.sig.Inputs, extra)
+			c := cacheConfig()
+			c.Parameters["constant_inputs"] = Value{"extra = 1"}
+			if tt.parameter == "derived_inputs" {
+				delete(c.Parameters, "constant_inputs")
+			}
+			c.Parameters[tt.parameter] = Value{tt.value}
+			_, err := model.instance(t, c, "")
+			require.ErrorContains(t, err, tt.want)
+			require.Equal(t, InvalidArg, CodeOf(err))
+		})
+	}
+}
+
+// sumModel is one of fixed shapes: Output and the new state are state + input.
+func sumModel() *scripted {
+	s := &scripted{sig: Signature{
+		Inputs:  []TensorInfo{info("Input", tensor.Int32, -1, 2), info("Sum", tensor.Int32, -1, 2)},
+		Outputs: []TensorInfo{info("Output", tensor.Int32, -1, 2), info("NewSum", tensor.Int32, -1, 2)},
+	}}
+	s.run = func(inputs, outputs []Tensor) error {
+		for i := range inputs[0].Data.Size / 4 {
+			sum := element(inputs[0].Data.Bytes, tensor.Int32, i)
+			if len(inputs) > 1 && inputs[1].DType != tensor.Invalid {
+				sum += element(inputs[1].Data.Bytes, tensor.Int32, i)
+			}
+			for k := range outputs {
+				if outputs[k].DType != tensor.Invalid {
+					setElement(outputs[k].Data.Bytes, tensor.Int32, i, sum)
+				}
+			}
+		}
+		return nil
+	}
+	return s
+}
+
+func sumConfig() *Config {
+	c := cacheConfig()
+	c.Inputs[0].Dims, c.Outputs[0].Dims = tensor.Shape{2}, tensor.Shape{2}
+	c.Parameters = map[string]Value{"state_pairs": {"<<<Sum, NewSum>>>"}}
+	return c
+}
+
+// TestImplicitState: states that the configuration describes as Triton has it,
+// with an output that clients see.
+func TestImplicitState(t *testing.T) {
+	model, c := sumModel(), sumConfig()
+	delete(c.Parameters, "state_pairs")
+	c.Outputs = append(c.Outputs, TensorConfig{Name: "NewSum", DataType: "TYPE_INT32", Dims: tensor.Shape{2}})
+	c.Sequence.States = []StateConfig{{InputName: "Sum", OutputName: "NewSum", DataType: "TYPE_INT32", Dims: tensor.Shape{2}, Initial: []InitialState{{DataType: "TYPE_INT32", Dims: tensor.Shape{2}, ZeroData: true}}}}
+	in, err := model.instance(t, c, "")
+	require.NoError(t, err)
+	ask := func(start bool) []answer {
+		return send(t, in, Request{Sequence: SequenceID{Number: 1}, Start: start, Inputs: intInput(tensor.Shape{1, 2}, 1, 2)})
+	}
+	ask(true)
+	got := ask(false)
+	require.Equal(t, []int32{2, 4}, numbers(got[0].outputs[0]))
+	require.Equal(t, []int32{2, 4}, numbers(got[0].outputs[1]))
+	require.Equal(t, tensor.Shape{1, 2}, got[0].shapes[1])
+
+	for want, spoil := range map[string]func(*StateConfig){
+		"data_type is TYPE_FP32 in the configuration, the model has TYPE_INT32": func(s *StateConfig) { s.DataType = "TYPE_FP32" },
+		"dims are [3] in the configuration":                                     func(s *StateConfig) { s.Dims = tensor.Shape{3} },
+		`data type "FLOAT" is unknown`:                                          func(s *StateConfig) { s.DataType = "FLOAT" },
+		"a state has one initial value": func(s *StateConfig) {
+			s.Initial = append(s.Initial, InitialState{DataType: "TYPE_INT32", Dims: tensor.Shape{2}, DataFile: "x"})
+		},
+		`"Sim" is not an input of the model`: func(s *StateConfig) { s.InputName = "Sim" },
+	} {
+		states := []StateConfig{c.Sequence.States[0]}
+		spoil(&states[0])
+		spoiled, sequence := *c, *c.Sequence
+		sequence.States, spoiled.Sequence = states, &sequence
+		_, err := sumModel().instance(t, &spoiled, "")
+		require.ErrorContains(t, err, want)
+	}
+}
+
+// TestDirect: idle lanes of the direct strategy are answered and nothing else.
+func TestDirect(t *testing.T) {
+	model, c := sumModel(), sumConfig()
+	c.Sequence.Oldest = nil
+	in, err := model.instance(t, c, "")
+	require.NoError(t, err)
+	require.Equal(t, 4, in.store.Usage().Total, "a slot for each lane, whatever the ratio")
+	got := send(t, in,
+		Request{Sequence: SequenceID{Number: 1}, Start: true, Inputs: intInput(tensor.Shape{1, 2}, 1, 2)},
+		Request{Inputs: intInput(tensor.Shape{1, 2}, 9, 9)})
+	require.NoError(t, got[0].err)
+	require.NoError(t, got[1].err)
+	require.Equal(t, []int32{1, 2}, numbers(got[0].outputs[0]))
+	require.Equal(t, 1, in.store.Usage().Live)
+}
+
+// TestWithoutSequences: a model that keeps no states takes requests of several
+// rows, up to its batch.
+func TestWithoutSequences(t *testing.T) {
+	model, c := sumModel(), sumConfig()
+	model.sig.Inputs, model.sig.Outputs = model.sig.Inputs[:1], model.sig.Outputs[:1]
+	c.Sequence, c.Parameters = nil, nil
+	in, err := model.instance(t, c, "")
+	require.NoError(t, err)
+	got := send(t, in,
+		Request{Inputs: intInput(tensor.Shape{3, 2}, 1, 2, 3, 4, 5, 6)}, Request{Inputs: intInput(tensor.Shape{1, 2}, 7, 8)},
+		Request{Inputs: intInput(tensor.Shape{2, 2}, 9, 10, 11, 12)}, Request{Inputs: intInput(tensor.Shape{5, 2}, make([]int32, 10)...)})
+	require.Equal(t, []int32{1, 2, 3, 4, 5, 6}, numbers(got[0].outputs[0]))
+	require.Equal(t, tensor.Shape{3, 2}, got[0].shapes[0])
+	require.Equal(t, []int32{7, 8}, numbers(got[1].outputs[0]))
+	require.Equal(t, []int32{9, 10, 11, 12}, numbers(got[2].outputs[0]))
+	require.ErrorContains(t, got[3].err, "the request has 5 rows: at most 4 can run at once")
+}
+
+// TestNamedAlike: without any description states are found by their names.
+func TestNamedAlike(t *testing.T) {
+	for _, names := range [][2]string{{"h", "new_h"}, {"h", "h_out"}, {"state_in", "state_out"}, {"past_key_values.0.key", "present.0.key"}, {"hi", "ho"}, {"prev_h", "h"}, {"Accumulate_In_x", "Accumulate_Out_x"}} {
+		model, c := sumModel(), sumConfig()
+		model.sig.Inputs[1].Name, model.sig.Outputs[1].Name = names[0], names[1]
+		delete(c.Parameters, "state_pairs")
+		_, err := model.instance(t, c, "")
+		require.NoError(t, err, "%v", names)
+	}
+	model, c := sumModel(), sumConfig()
+	model.sig.Inputs[1].Name = "h"
+	model.sig.Outputs = []TensorInfo{model.sig.Outputs[0], info("new_h", tensor.Int32, -1, 2), info("h_out", tensor.Int32, -1, 2)}
+	delete(c.Parameters, "state_pairs")
+	_, err := model.instance(t, c, "")
+	require.ErrorContains(t, err, `input "h" could be a state that is written to any of new_h, h_out: name it in state_pairs`)
+}
+
+// TestPatternPairs: one pair stands for many states.
+func TestPatternPairs(t *testing.T) {
+	for _, pairs := range []string{"<<<S*, NewS*>>>", "<<<S{i}, NewS{i}>>>"} {
+		model, c := sumModel(), sumConfig()
+		c.Parameters["state_pairs"] = Value{pairs}
+		_, err := model.instance(t, c, "")
+		require.NoError(t, err)
+	}
+	model, c := sumModel(), sumConfig()
+	c.Parameters["state_pairs"] = Value{"<<<X*, NewX*>>>"}
+	_, err := model.instance(t, c, "")
+	require.ErrorContains(t, err, `the pattern "X*" matches no input of the model`)
+}

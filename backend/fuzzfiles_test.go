@@ -1,0 +1,99 @@
+package backend
+
+import (
+	"encoding/binary"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tritonstateful/internal/tensor"
+)
+
+// npyFile is a file of format version 1.
+func npyFile(header string, data []byte) []byte {
+	file := append([]byte(npyMagic), 1, 0)
+	file = binary.LittleEndian.AppendUint16(file, uint16(len(header)))
+	return append(append(file, header...), data...)
+}
+
+// FuzzNPY: whatever a file holds, an array that is accepted has the bytes that
+// its shape says.
+func FuzzNPY(f *testing.F) {
+	f.Add([]byte(nil))
+	f.Add([]byte(npyMagic))
+	f.Add(npyFile("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 1), }", make([]byte, 8)))
+	f.Add(npyFile("{'descr': '|b1', 'fortran_order': True, 'shape': (3,), }", make([]byte, 3)))
+	f.Add(npyFile("{'descr': '<i8', 'fortran_order': False, 'shape': (9223372036854775807, 2), }", nil))
+	f.Add(npyFile("{'descr': '<f8', 'fortran_order': False, 'shape': (), }", make([]byte, 8)))
+	f.Add(append([]byte(npyMagic), 2, 0, 0xff, 0xff, 0xff, 0xff))
+	f.Fuzz(func(t *testing.T, file []byte) {
+		dtype, shape, data, err := parseNPY(file)
+		if err != nil {
+			return
+		}
+		want, err := shape.Bytes(dtype)
+		require.NoError(t, err)
+		require.EqualValues(t, want, len(data))
+	})
+}
+
+// FuzzAssignments: what is read has names and values, patterns match what they
+// are filled to, and exact names go before patterns.
+func FuzzAssignments(f *testing.F) {
+	f.Add("h = 1; c = 0", "h")
+	f.Add("past_key_values.{i}.key = 0[1,2]\nrest* = none", "past_key_values.7.key")
+	f.Add("* = 1; **a*=2;=;x=", "aaa")
+	f.Add(strings.Repeat("*a", 20)+"=1", strings.Repeat("a", 60))
+	f.Fuzz(func(t *testing.T, text, name string) {
+		all, err := parseAssignments(text)
+		if err != nil {
+			return
+		}
+		value, found := lookup(all, name)
+		matches := 0
+		for _, a := range all {
+			require.NotEmpty(t, a.name)
+			require.NotEmpty(t, a.value)
+			texts, match := matchPattern(a.name, name)
+			if !match {
+				continue
+			}
+			matches++
+			require.Equal(t, name, fillPattern(a.name, texts))
+			if a.name == name {
+				require.Equal(t, value, firstOf(all, name))
+			}
+		}
+		require.Equal(t, matches > 0, found)
+	})
+}
+
+func firstOf(all []assignment, name string) string {
+	for _, a := range all {
+		if a.name == name {
+			return a.value
+		}
+	}
+	return ""
+}
+
+// FuzzInitialValue: shapes and numbers of the parameter initial_states.
+func FuzzInitialValue(f *testing.F) {
+	f.Add("1.5[2,3]", uint8(tensor.FP32), uint8(1))
+	f.Add("-7", uint8(tensor.Int8), uint8(0))
+	f.Add("ones[9223372036854775807,2]", uint8(tensor.FP16), uint8(0))
+	f.Add("file:../../etc/passwd", uint8(tensor.Uint8), uint8(2))
+	f.Add("nan[]", uint8(tensor.BF16), uint8(3))
+	f.Fuzz(func(t *testing.T, text string, dtype, rank uint8) {
+		s := &stateWire{dtype: tensor.DType(dtype % 15), axis: 0, dims: tensor.Shape{1, -1, 3, -1}[:1+rank%4]}
+		s.shape = s.dims.Clone()
+		w := &wirer{params: &Parameters{}, files: func(string) ([]byte, error) { return []byte(text), nil }}
+		if err := w.initialFromText(s, text); err != nil {
+			return
+		}
+		want, err := s.shape.Bytes(s.dtype)
+		require.NoError(t, err)
+		require.EqualValues(t, want, len(s.value))
+	})
+}

@@ -1,0 +1,88 @@
+package backend
+
+import (
+	"encoding/binary"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tritonstateful/internal/tensor"
+)
+
+// npy is an array file.
+func npy(descr, shape, fortran string, data []byte) []byte {
+	header := "{'descr': '" + descr + "', 'fortran_order': " + fortran + ", 'shape': " + shape + ", }\n"
+	file := append([]byte(npyMagic), 1, 0)
+	file = binary.LittleEndian.AppendUint16(file, uint16(len(header)))
+	return append(append(file, header...), data...)
+}
+
+// TestInitialStates: what a state is when a sequence starts.
+func TestInitialStates(t *testing.T) {
+	directory := t.TempDir()
+	folder := filepath.Join(directory, "initial_state")
+	require.NoError(t, os.Mkdir(folder, 0o755))
+	for name, data := range map[string][]byte{
+		"plain": int32s(5, 6), "short": int32s(5), "array.npy": npy("<i4", "(2,)", "False", int32s(7, 8)), "lane.npy": npy("<i4", "(1, 2)", "False", int32s(7, 8)),
+		"float.npy": npy("<f4", "(2,)", "False", int32s(7, 8)), "wide.npy": npy("<i4", "(3,)", "False", int32s(1, 2, 3)), "cut.npy": npy("<i4", "(2,)", "False", int32s(7)),
+		"fortran.npy": npy("<i4", "(1, 2)", "True", int32s(7, 8)), "text.npy": npy("<U4", "(2,)", "False", nil), "broken.npy": []byte(npyMagic + "\x01\x00\xff\xff{"), "version.npy": []byte(npyMagic + "\x09\x00\x00\x00"),
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(folder, name), data, 0o600))
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(directory, "secret"), int32s(1, 2), 0o600))
+	tests := []struct {
+		value, want string
+		begin       []int32
+	}{
+		{"", "", []int32{0, 0}}, {"3", "", []int32{3, 3}}, {"-1[2]", "", []int32{-1, -1}}, {"ones[1,2]", "", []int32{1, 1}}, {"zeros", "", []int32{0, 0}}, {"0x10", "", []int32{16, 16}},
+		{"file:plain", "", []int32{5, 6}}, {"file: array.npy", "", []int32{7, 8}}, {"file:lane.npy", "", []int32{7, 8}},
+		{"1.5", `"1.5" is no value of type INT32`, nil}, {"1[3]", "shape [3] does not fit the state's", nil}, {"1[2", `want a form like [2,128]`, nil}, {"1[-2]", "does not fit", nil},
+		{"file:absent", `file "absent" in the model's folder initial_state`, nil}, {"file:../secret", `file "../secret" in the model's folder initial_state`, nil},
+		{"file:short", `file "short" has 4 bytes: want 8 for shape [1,2] of INT32`, nil}, {"file:float.npy", `file "float.npy" holds FP32: want INT32`, nil},
+		{"file:wide.npy", "shape [3] does not fit", nil}, {"file:cut.npy", "it has 4 bytes behind its .npy header: want 8", nil}, {"file:fortran.npy", "Fortran order", nil},
+		{"file:text.npy", `its .npy type "<U4" has no tensor type`, nil}, {"file:broken.npy", "its .npy header is cut off", nil}, {"file:version.npy", "its .npy version 9 is unknown", nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.value, func(t *testing.T) {
+			model, c := sumModel(), sumConfig()
+			if tt.value != "" {
+				c.Parameters["initial_states"] = Value{"Sum = " + tt.value}
+			}
+			in, err := model.instance(t, c, directory)
+			if tt.want != "" {
+				require.ErrorContains(t, err, `state <<<Sum, NewSum>>>: its initial value: `)
+				require.ErrorContains(t, err, tt.want)
+				return
+			}
+			require.NoError(t, err)
+			for range 2 { // a START goes back to the initial value
+				for step := int32(1); step <= 2; step++ {
+					got := send(t, in, Request{Sequence: SequenceID{Number: 1}, Start: step == 1, Inputs: intInput(tensor.Shape{1, 2}, 100, 1000)})
+					require.NoError(t, got[0].err)
+					require.Equal(t, []int32{tt.begin[0] + 100*step, tt.begin[1] + 1000*step}, numbers(got[0].outputs[0]))
+				}
+			}
+		})
+	}
+}
+
+func TestParseElement(t *testing.T) {
+	tests := []struct {
+		word  string
+		dtype tensor.DType
+		want  []byte
+	}{
+		{"true", tensor.Bool, []byte{1}}, {"false", tensor.Bool, []byte{0}}, {"2", tensor.Bool, nil}, {"255", tensor.Uint8, []byte{255}}, {"256", tensor.Uint8, nil}, {"-1", tensor.Uint8, nil},
+		{"-128", tensor.Int8, []byte{0x80}}, {"-129", tensor.Int8, nil}, {"1", tensor.Uint16, []byte{1, 0}}, {"1.5", tensor.FP16, []byte{0, 0x3e}}, {"1.5", tensor.BF16, []byte{0xc0, 0x3f}},
+		{"-inf", tensor.FP32, binary.LittleEndian.AppendUint32(nil, math.Float32bits(float32(math.Inf(-1))))}, {"2", tensor.FP64, binary.LittleEndian.AppendUint64(nil, math.Float64bits(2))},
+		{"9223372036854775807", tensor.Int64, binary.LittleEndian.AppendUint64(nil, math.MaxInt64)}, {"x", tensor.FP32, nil}, {"1", tensor.Bytes, nil}, {"empty", tensor.Int32, []byte{0, 0, 0, 0}},
+	}
+	for _, tt := range tests {
+		got, err := parseElement(tt.word, tt.dtype)
+		require.Equal(t, tt.want == nil, err != nil, "%q of %v: %v", tt.word, tt.dtype, err)
+		require.Equal(t, tt.want, got, "%q of %v", tt.word, tt.dtype)
+	}
+}

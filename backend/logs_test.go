@@ -1,0 +1,155 @@
+package backend
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tritonstateful/internal/tensor"
+)
+
+func verbose(s *setup) { s.level = slog.LevelDebug }
+
+// TestBatchInfoLevels is NVIDIA's matrix of logging_level and
+// batch_info_logging_level. Only where nothing at all is said of logging does the
+// line stay at verbose.
+func TestBatchInfoLevels(t *testing.T) {
+	const info, debug = "INFO", "DEBUG"
+	tests := []struct{ logging, batchInfo, want string }{
+		{"NONE", "", debug}, {"NONE", "INFO", debug}, {"NONE", "VERBOSE", debug}, {"NONE", "NONE", info},
+		{"INFO", "", info}, {"INFO", "INFO", info}, {"INFO", "VERBOSE", debug}, {"INFO", "NONE", info},
+		{"VERBOSE", "", info}, {"VERBOSE", "INFO", info}, {"VERBOSE", "VERBOSE", info}, {"VERBOSE", "NONE", debug},
+		{"", "", debug}, {"", "INFO", info}, {"", "VERBOSE", debug}, {"", "NONE", info},
+	}
+	for _, tt := range tests {
+		t.Run(fmt.Sprintf("logging=%s/batch_info=%s", tt.logging, tt.batchInfo), func(t *testing.T) {
+			s := newServer(t, verbose, param("logging_level", tt.logging), param("batch_info_logging_level", tt.batchInfo))
+			s.batch(startOf(7), startOf(8)).ok()
+			require.Equal(t, []string{tt.want + " running inference model=model instance=model_0 requests=2"}, s.log.having("running inference"))
+		})
+	}
+}
+
+func TestRunTimeLines(t *testing.T) {
+	for level, want := range map[string]int{"NONE": 0, "INFO": 1, "VERBOSE": 1} {
+		s := newServer(t, verbose, param("logging_level", level), param("infer_end_requests", "0"))
+		s.batch(startOf(7), nextOf(9)).want("", "no such sequence")
+		s.batch(endOf(7)).ok()
+		require.Len(t, s.log.having("resetting the states of a sequence"), want, level)
+		require.Len(t, s.log.having("ending a sequence without inference"), want, level)
+	}
+	quiet := newServer(t)
+	quiet.log.clear()
+	quiet.batch(startOf(7)).ok()
+	require.Empty(t, *quiet.log.lines, "nothing is written for requests by default")
+}
+
+// TestRefusedStartIsNoReset: the line is about what happens.
+func TestRefusedStartIsNoReset(t *testing.T) {
+	s := newServer(t, verbose, slots(1, 1))
+	s.batch(startOf(7)).ok()
+	s.log.clear()
+	s.batch(startOf(8)).want("slots are taken")
+	require.Empty(t, s.log.having("resetting"))
+}
+
+// TestMetrics: every so often, what the batches since the last time took. Failed
+// ones do not count (B31).
+func TestMetrics(t *testing.T) {
+	tests := []struct {
+		logging, details string
+		want             []string // levels of the two lines
+	}{
+		{"INFO", "", []string{"DEBUG", "INFO"}}, {"INFO", "INFO", []string{"INFO", "INFO"}}, {"INFO", "NONE", []string{"DEBUG", "INFO"}},
+		{"VERBOSE", "VERBOSE", []string{"DEBUG", "INFO"}}, {"NONE", "INFO", nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.logging+"/"+tt.details, func(t *testing.T) {
+			s := newServer(t, verbose, configEdit(func(c *Config) { c.Sequence.MaxIdleMicroseconds = 1e9 }), param("metric_logging_frequency_seconds", "2"), param("logging_level", tt.logging), param("detailed_metrics_logging_level", tt.details))
+			s.batch(startOf(1), startOf(2), startOf(3)).ok()
+			s.runner.before = func() error { return errInjected }
+			s.batch(nextOf(1), nextOf(2), nextOf(3)).code(Internal)
+			s.runner.before = nil
+			require.Empty(t, s.log.having("since the last report"))
+			s.now += 2*time.Second - 10*time.Microsecond
+			s.batch(nextOf(1)).ok()
+			require.Empty(t, s.log.having("since the last report"))
+			s.now += 10 * time.Microsecond
+			s.batch(nextOf(1), nextOf(2)).ok()
+			var got []string
+			for _, line := range s.log.having("since the last report") {
+				got = append(got, strings.Fields(line)[0])
+			}
+			require.Equal(t, tt.want, got)
+			if tt.want == nil {
+				return
+			}
+			require.Len(t, s.log.having("requests=6 runs=3"), 1)
+			require.Len(t, s.log.having("average=2 largest=3"), 1)
+			s.log.clear()
+			s.now += 2 * time.Second
+			s.batch(startOf(1)).ok()
+			require.Len(t, s.log.having("average=1 largest=1"), 1, "the counters began anew")
+		})
+	}
+}
+
+func TestNoMetricsByDefault(t *testing.T) {
+	s := newServer(t, verbose)
+	s.batch(startOf(1)).ok()
+	s.now += time.Hour
+	s.batch(startOf(1)).ok()
+	require.Empty(t, s.log.having("since the last report"))
+}
+
+// TestLoadReport names every tensor, what it is for, and the memory (B25).
+func TestLoadReport(t *testing.T) {
+	s := accumulate()
+	server := newServer(t, streamsOf(s, s.of(tensor.Int32)), func(s *setup) { s.config.Parameters["initial_buffer_size"] = Value{} })
+	text := strings.Join(*server.log.lines, "\n")
+	for _, name := range []string{"Input", "Input_int32", "Output", "Output_int32", "Accumulate_In", "Accumulate_Out", "Accumulate_In_int32", "Accumulate_Out_int32", resetName} {
+		require.Contains(t, text, name)
+	}
+	for _, line := range *server.log.lines {
+		require.NotContains(t, line, "\n", "one message for each line")
+	}
+	require.Contains(t, text, "slots: 57 now, at most 57")
+	require.Contains(t, text, "/models/model/3/model.onnx")
+	silent := newServer(t, param("logging_level", "NONE"))
+	require.NotContains(t, strings.Join(*silent.log.lines, "\n"), "Accumulate_In")
+}
+
+// TestWithoutEffect: settings for a GPU say once that they do nothing here.
+func TestWithoutEffect(t *testing.T) {
+	s := newServer(t, param("ort_ep", "trt"), param("enable_cuda_graph", "1"), param("compute_precision", "fp32"))
+	lines := s.log.having("without effect on this instance (CPU)")
+	require.Len(t, lines, 1)
+	for _, name := range []string{"ort_ep", "enable_cuda_graph", "compute_precision"} {
+		require.Contains(t, lines[0], name)
+	}
+	require.Empty(t, newServer(t).log.having("without effect"))
+	ints := accumulate()
+	s = newServer(t, param("store_states_as_fp16", "1"), streamsOf(ints.of(tensor.Int32)))
+	require.Len(t, s.log.having("store_states_as_fp16"), 2, "among the settings, and as without effect")
+}
+
+func TestUnknownParameterWarnsOnce(t *testing.T) {
+	s := newServer(t, param("infer_end_request", "0"))
+	require.Len(t, s.log.having(`WARN parameter "infer_end_request" is unknown and has no effect; did you mean "infer_end_requests"?`), 1)
+	s.batch(wholeOf(1)).ok()
+	require.Len(t, s.log.having("infer_end_request"), 2, "the warning, and the settings")
+}
+
+func TestLazyLines(t *testing.T) {
+	s := newServer(t, param("initial_buffer_size", "8"), param("subsequent_buffer_size", "8"), param("buffer_alloc_threshold", "8"), param("buffer_dealloc_threshold", "9"))
+	s.batch(startOf(1)).ok()
+	require.Len(t, s.log.having("INFO allocated a chunk of slots"), 1)
+	require.Len(t, s.log.having("chunks=2 slots=16 free=15"), 1)
+	s.batch(nextOf(1)).ok()
+	require.Len(t, s.log.having("INFO released a chunk of slots"), 1)
+	require.Len(t, s.log.having("chunks=1 slots=8 free=7"), 1)
+}

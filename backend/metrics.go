@@ -1,0 +1,218 @@
+package backend
+
+// Metric is a number that an instance reports to the server, and the place of its
+// description in [Metrics].
+type Metric uint32
+
+// The metrics of an instance. Reasons of one name stand side by side.
+const (
+	MetricActive Metric = iota
+	MetricCapacity
+	MetricFree
+	MetricStateBytes
+	MetricChunks
+
+	MetricStarted
+	MetricRestarted
+	MetricEnded
+	MetricExpired
+	MetricEvicted
+	MetricRejectedFull
+	MetricRejectedStartFailed
+	MetricUnknown
+	MetricPaddedRows
+	MetricFailedRuns
+	MetricSaturated
+
+	MetricBatchSize
+	MetricGather
+	MetricRun
+	MetricScatter
+	MetricStep
+	MetricGap
+
+	metricCount
+)
+
+// MetricKind is what an update of a metric does.
+type MetricKind uint8
+
+// The kinds of metrics, with the numbers of TRITONSERVER_MetricKind.
+const (
+	Counter   MetricKind = iota // an update adds its value
+	Gauge                       // an update is the new value
+	Histogram                   // an update is one more observation
+)
+
+// MetricInfo describes a metric as Prometheus has it.
+type MetricInfo struct {
+	// Name of the family, with the unit at its end; several metrics share one
+	// and differ in Reason.
+	Name string
+	Kind MetricKind
+	Help string
+	// Reason is the value of the label reason; empty: it has no such label.
+	Reason string
+	// Buckets are the upper bounds of a histogram's, ascending.
+	Buckets []float64
+}
+
+var (
+	// sizeBuckets count rows.
+	sizeBuckets = []float64{1, 2, 4, 8, 16, 32, 64, 128, 256, 512}
+	// workBuckets are seconds of work, from 5 µs to 2.5 s.
+	workBuckets = []float64{5e-6, 1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 1e-1, 2.5e-1, 5e-1, 1, 2.5}
+	// gapBuckets are seconds between two requests of a client, from 5 ms to 10 minutes.
+	gapBuckets = []float64{5e-3, 1e-2, 2e-2, 4e-2, 8e-2, 0.16, 0.32, 0.64, 1.25, 2.5, 5, 10, 30, 60, 300, 600}
+)
+
+const rejectedHelp = "STARTs that were refused. Reason full: no slot was free; start_failed: the request could not be run"
+
+// metrics is what Metrics returns; it is never changed.
+var metrics = [metricCount]MetricInfo{
+	MetricActive:     {Name: "stateful_sequences_active", Kind: Gauge, Help: "Sequences that have a state"},
+	MetricCapacity:   {Name: "stateful_slots_capacity", Kind: Gauge, Help: "Sequences that can have a state at the same time"},
+	MetricFree:       {Name: "stateful_slots_free", Kind: Gauge, Help: "Slots that are allocated and not in use"},
+	MetricStateBytes: {Name: "stateful_state_bytes", Kind: Gauge, Help: "Memory held for the states of sequences, used or not, in bytes"},
+	MetricChunks:     {Name: "stateful_chunks", Kind: Gauge, Help: "Chunks of slots that are allocated"},
+
+	MetricStarted:             {Name: "stateful_sequences_started_total", Help: "STARTs of sequences that had no state"},
+	MetricRestarted:           {Name: "stateful_sequences_restarted_total", Help: "STARTs of sequences that had a state, which they lost"},
+	MetricEnded:               {Name: "stateful_sequences_ended_total", Help: "Sequences that their client ended"},
+	MetricExpired:             {Name: "stateful_sequences_expired_total", Help: "Sequences that lost their state because no request came for too long"},
+	MetricEvicted:             {Name: "stateful_sequences_evicted_total", Help: "Sequences that lost their state to make room for others"},
+	MetricRejectedFull:        {Name: "stateful_sequences_rejected_total", Help: rejectedHelp, Reason: "full"},
+	MetricRejectedStartFailed: {Name: "stateful_sequences_rejected_total", Help: rejectedHelp, Reason: "start_failed"},
+	MetricUnknown:             {Name: "stateful_requests_unknown_total", Help: "Requests without START of a sequence that this instance does not know"},
+	MetricPaddedRows:          {Name: "stateful_padded_rows_total", Help: "Rows that were added to runs to reach a batch size"},
+	MetricFailedRuns:          {Name: "stateful_failed_runs_total", Help: "Runs of the model that failed, or whose states could not be read or kept"},
+	MetricSaturated:           {Name: "stateful_saturated_elements_total", Help: "Elements of states that were clamped by store_states_as_fp16"},
+
+	MetricBatchSize: {Name: "stateful_batch_size", Kind: Histogram, Help: "Rows of a run of the model, without padding", Buckets: sizeBuckets},
+	MetricGather:    {Name: "stateful_gather_seconds", Kind: Histogram, Help: "Time in which the states of a batch were put together", Buckets: workBuckets},
+	MetricRun:       {Name: "stateful_run_seconds", Kind: Histogram, Help: "Time in which the model ran for a batch", Buckets: workBuckets},
+	MetricScatter:   {Name: "stateful_scatter_seconds", Kind: Histogram, Help: "Time in which the new states of a batch were kept", Buckets: workBuckets},
+	MetricStep:      {Name: "stateful_step_seconds", Kind: Histogram, Help: "Time from the beginning of a batch until all its answers were sent", Buckets: workBuckets},
+	MetricGap:       {Name: "stateful_sequence_gap_seconds", Kind: Histogram, Help: "Time since the last request of the same sequence", Buckets: gapBuckets},
+}
+
+// Metrics describes every metric, in the order of their numbers. The caller must
+// not change it.
+func Metrics() []MetricInfo { return metrics[:] }
+
+// MetricLabels tell the instances of a server apart.
+type MetricLabels struct {
+	Model    string
+	Version  uint64
+	Instance string
+}
+
+// MetricSink takes the metrics of one instance to the server.
+type MetricSink interface {
+	// Record takes what changed, borrowed until it returns. One goroutine calls
+	// it, once a batch.
+	Record([]MetricUpdate)
+	// Close takes the metrics from the server, unless another instance has the
+	// same labels.
+	Close()
+}
+
+// MetricUpdate is a new number for a metric; what it means depends on its kind.
+type MetricUpdate struct {
+	Metric Metric
+	Value  float64
+}
+
+// meter collects what changes while a batch is worked on, and reports it when all
+// answers are out. Without a sink it does nothing.
+type meter struct {
+	sink    MetricSink // nil: metrics are off
+	updates []MetricUpdate
+	// sent is what the server has: the values of gauges, the totals of counters.
+	sent               [metricCount]float64
+	padded, failedRuns uint64
+}
+
+func (m *meter) observe(metric Metric, value float64) {
+	if m.sink != nil {
+		m.updates = append(m.updates, MetricUpdate{metric, value})
+	}
+}
+
+// ran notes a run of that many rows, which padding made lanes.
+func (m *meter) ran(rows, lanes int) {
+	m.padded += uint64(lanes - rows)
+	m.observe(MetricBatchSize, float64(rows))
+}
+
+// gauge notes a value, if it changed.
+func (m *meter) gauge(metric Metric, value float64) {
+	if m.sent[metric] != value {
+		m.sent[metric] = value
+		m.observe(metric, value)
+	}
+}
+
+// count notes what was added to a total since it was last noted.
+func (m *meter) count(metric Metric, total uint64) {
+	if added := float64(total) - m.sent[metric]; added > 0 {
+		m.sent[metric] = float64(total)
+		m.observe(metric, added)
+	}
+}
+
+// measure adds the metrics of the store, and of the batch if it ran, and hands all
+// of them over.
+func (in *Instance) measure(x *execution) {
+	m := &in.meter
+	if m.sink == nil {
+		return
+	}
+	if x.timing.ComputeEnd != 0 {
+		m.observe(MetricGather, x.spans.gather.Seconds())
+		m.observe(MetricRun, x.spans.run.Seconds())
+		m.observe(MetricScatter, x.spans.scatter.Seconds())
+		m.observe(MetricStep, (x.spans.at - x.spans.began).Seconds())
+	}
+	in.measureStore()
+	if len(m.updates) > 0 {
+		m.sink.Record(m.updates)
+		m.updates = m.updates[:0]
+	}
+}
+
+func (in *Instance) measureStore() {
+	m, u, c := &in.meter, in.store.Usage(), in.store.Counters()
+	m.gauge(MetricActive, float64(u.Live))
+	m.gauge(MetricCapacity, float64(u.Total))
+	m.gauge(MetricFree, float64(u.Free))
+	m.gauge(MetricStateBytes, float64(u.Bytes))
+	m.gauge(MetricChunks, float64(u.Chunks))
+	m.count(MetricStarted, c.Started)
+	m.count(MetricRestarted, c.Restarted)
+	m.count(MetricEnded, c.Ended)
+	m.count(MetricExpired, c.Expired)
+	m.count(MetricEvicted, c.Evicted)
+	m.count(MetricRejectedFull, c.RejectedFull)
+	m.count(MetricRejectedStartFailed, c.StartFailures)
+	m.count(MetricUnknown, c.Unknown)
+	m.count(MetricPaddedRows, m.padded)
+	m.count(MetricFailedRuns, m.failedRuns)
+	m.count(MetricSaturated, c.Saturated)
+}
+
+// openMeter begins to report, if the server takes metrics.
+func (in *Instance) openMeter() {
+	if open := in.host().Metrics; open != nil {
+		in.meter.sink = open(MetricLabels{Model: in.model.info.Name, Version: in.model.info.Version, Instance: in.name})
+		in.measure(&in.work) // what there is before the first batch
+	}
+}
+
+// close takes the instance's metrics from the server.
+func (m *meter) close() {
+	if m.sink != nil {
+		m.sink.Close()
+		m.sink = nil
+	}
+}

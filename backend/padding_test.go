@@ -1,0 +1,110 @@
+package backend
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func preferred(sizes ...int) func(*setup) {
+	return func(s *setup) { s.config.Sequence.Oldest.PreferredBatchSizes = sizes }
+}
+
+// TestPadding: how many lanes the model runs with for 1 to 8 requests.
+func TestPadding(t *testing.T) {
+	exact, most := []int{1, 2, 3, 4, 5, 6, 7, 8}, []int{8, 8, 8, 8, 8, 8, 8, 8}
+	tests := []struct {
+		name  string
+		edits []func(*setup)
+		lanes []int
+	}{
+		{"default", nil, exact},
+		{"default with preferred sizes", []func(*setup){preferred(2, 5)}, exact},
+		{"none", []func(*setup){preferred(2, 5), param("batch_padding", "none")}, exact},
+		{"preferred", []func(*setup){preferred(5, 2), param("batch_padding", "preferred")}, []int{2, 2, 5, 5, 5, 8, 8, 8}},
+		{"preferred without sizes", []func(*setup){param("batch_padding", "preferred")}, most},
+		{"max", []func(*setup){preferred(2, 5), param("batch_padding", "max")}, most},
+		{"always_pad_to_max_batch", []func(*setup){preferred(2, 5), param("always_pad_to_max_batch", "1")}, []int{2, 2, 5, 5, 5, 8, 8, 8}},
+		{"always_pad_to_max_batch off", []func(*setup){preferred(2, 5), param("always_pad_to_max_batch", "0")}, exact},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newServer(t, tt.edits...)
+			for n := 1; n <= 8; n++ {
+				var asks []ask
+				for id := range n {
+					asks = append(asks, startOf(id+1))
+				}
+				s.batch(asks...).ok()
+				for lane := n; lane < tt.lanes[n-1]; lane++ {
+					require.True(t, s.runner.resets[n-1][lane], "a padding lane is a start")
+				}
+			}
+			require.Equal(t, tt.lanes, s.runner.runs)
+		})
+	}
+}
+
+// TestWarmUp: the model runs once with each size that batches will have.
+func TestWarmUp(t *testing.T) {
+	tests := []struct {
+		name  string
+		edits []func(*setup)
+		want  []int
+	}{
+		{"default", nil, []int{1, 8}},
+		{"preferred sizes", []func(*setup){preferred(4, 2, 8)}, []int{1, 2, 4, 8}},
+		{"padded to them", []func(*setup){preferred(4, 2), param("batch_padding", "preferred")}, []int{2, 4, 8}},
+		{"padded to the largest", []func(*setup){preferred(4, 2), param("batch_padding", "max")}, []int{8}},
+		{"a batch of one", []func(*setup){slots(2, 1)}, []int{1}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s, err := load(t, tt.edits...)
+			require.NoError(t, err)
+			defer s.in.Close()
+			require.Equal(t, tt.want, s.runner.runs)
+			require.Zero(t, s.in.store.Usage().Live)
+		})
+	}
+}
+
+// TestFailedLoads: the error says what failed, and nothing stays behind; load
+// looks after that.
+func TestFailedLoads(t *testing.T) {
+	_, err := load(t, func(s *setup) {
+		s.model = newAccumulator(s.memory, s.streams...)
+		s.model.before = func() error { return errInjected }
+	})
+	require.ErrorContains(t, err, `loading instance "model_0": warming up with a batch of 1: the model fails to run: injected`)
+	require.Equal(t, InvalidArg, CodeOf(err))
+	for _, kind := range []string{"auto", "model", ""} {
+		_, err = load(t, func(s *setup) { s.kind = kind })
+		require.ErrorContains(t, err, "the instance's kind is "+kind+": want instance_group [{ kind: KIND_CPU }]")
+	}
+	allocations := 0
+	probe := &testMemory{before: func(operation string) error { allocations += index(operation == "alloc"); return nil }}
+	s, err := load(t, withMemory(probe))
+	require.NoError(t, err)
+	s.in.Close()
+	require.Zero(t, probe.Used())
+	for n := range allocations {
+		t.Run(fmt.Sprintf("allocation %d", n), func(t *testing.T) {
+			m, calls := &testMemory{}, 0
+			m.before = func(operation string) error {
+				if operation != "alloc" {
+					return nil
+				}
+				if calls++; calls == n+1 {
+					return errInjected
+				}
+				return nil
+			}
+			_, err := load(t, withMemory(m))
+			require.ErrorIs(t, err, errInjected)
+			require.Equal(t, Internal, CodeOf(err))
+			require.Zero(t, m.Used())
+		})
+	}
+}

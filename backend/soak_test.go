@@ -1,0 +1,320 @@
+package backend
+
+import (
+	"encoding/binary"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tritonstateful/internal/tensor"
+	"tritonstateful/statebuffer"
+)
+
+// soakSteps is how many requests each of TestSoak's cases makes.
+var soakSteps = flag.Int("soak-steps", 20_000, "requests of each case of TestSoak")
+
+// TestSoak lets many clients do as they please with few slots: begin, go on, end,
+// begin anew, come back after they were forgotten, cancel, send nonsense, twice in
+// a batch, while the model, the memory and the budget fail. Every answer must come
+// from the state of the sequence that asked, or be an error that its client's own
+// account allows. It takes 10^6 requests by go test -run TestSoak -soak-steps.
+func TestSoak(t *testing.T) {
+	lazy := map[string]string{"initial_buffer_size": "16", "subsequent_buffer_size": "16", "buffer_alloc_threshold": "16", "buffer_dealloc_threshold": "24"}
+	with := func(parameters map[string]string, more ...string) map[string]string {
+		all := map[string]string{}
+		for name, value := range parameters {
+			all[name] = value
+		}
+		for i := 0; i < len(more); i += 2 {
+			all[more[i]] = more[i+1]
+		}
+		return all
+	}
+	tests := []struct {
+		name       string
+		tape       bool
+		faults     bool
+		parameters map[string]string
+	}{
+		{"reject", false, false, with(nil)},
+		{"evict", false, false, with(nil, "when_full", "evict_lru")},
+		{"reject, lazy, padded", false, false, with(lazy, "batch_padding", "max")},
+		{"evict, lazy, END not inferred", false, false, with(lazy, "when_full", "evict_lru", "infer_end_requests", "0")},
+		{"reject, varying", true, false, with(lazy)},
+		{"reject, varying, budget", true, false, with(lazy, "max_state_memory_bytes", "12000")},
+		{"evict, varying, budget", true, false, with(lazy, "when_full", "evict_lru", "max_state_memory_bytes", "12000")},
+		{"reject, faults", false, true, with(lazy)},
+		{"evict, varying, budget, faults", true, true, with(lazy, "when_full", "evict_lru", "max_state_memory_bytes", "12000")},
+	}
+	for i, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newSoak(t, uint64(i), tt.tape, tt.parameters)
+			s.faults = tt.faults
+			for s.requests < *soakSteps {
+				s.batch()
+			}
+			s.finish()
+		})
+	}
+}
+
+// The size of a soak: clients for each slot, so that slots are short.
+const (
+	soakSlots   = 48
+	soakClients = 200
+	soakBatch   = 16
+	soakIdle    = 50 * time.Millisecond
+)
+
+// soak is an instance and the accounts of its clients.
+type soak struct {
+	t      *testing.T
+	rng    *rand.Rand
+	in     *Instance
+	model  *ledger
+	memory *testMemory
+	params *Parameters
+	now    time.Duration
+
+	faults   bool
+	fault    string // the operation that fails in this batch
+	clients  [soakClients]client
+	names    int64
+	requests int
+	told     map[string]int // answers by kind
+}
+
+// client is one correlation ID's own account of its sequence.
+type client struct {
+	alive   bool
+	name    int64
+	steps   int64
+	lastUse time.Duration
+}
+
+func newSoak(t *testing.T, seed uint64, tape bool, parameters map[string]string) *soak {
+	s := &soak{t: t, rng: rand.New(rand.NewPCG(seed, 11)), now: time.Hour, memory: &testMemory{}, told: map[string]int{}}
+	s.model = newLedger(s.memory, tape)
+	set := newSetup(slots(soakSlots, soakBatch), func(set *setup) {
+		set.config.Sequence.MaxIdleMicroseconds = uint64(soakIdle / time.Microsecond)
+		set.config.Sequence.ControlInputs = nil
+		set.config.Inputs = []TensorConfig{{Name: "X", DataType: "TYPE_INT64", Dims: tensor.Shape{1}}}
+		set.config.Outputs = []TensorConfig{{Name: "Y", DataType: "TYPE_INT64", Dims: tensor.Shape{3}}}
+		delete(set.config.Parameters, "state_pairs")
+		for name, value := range parameters {
+			set.config.Parameters[name] = Value{value}
+		}
+	})
+	model, err := NewModel(ModelInfo{Name: "ledger", Config: set.json()}, Host{
+		Log: slog.New(newRecorder(slog.LevelError)), Clock: func() time.Duration { return s.now },
+		Open: func(SessionOptions) (Runner, error) { return s.model, nil },
+	})
+	require.NoError(t, err)
+	s.in, err = model.NewInstance(InstanceInfo{Name: "ledger_0", Kind: "cpu"})
+	require.NoError(t, err)
+	s.params = model.params
+	return s
+}
+
+func (s *soak) finish() {
+	s.t.Logf("%d requests: %v; %+v", s.requests, s.told, s.in.store.Counters())
+	require.Positive(s.t, s.told["answer"], "nobody was served")
+	s.in.Close()
+	require.Zero(s.t, s.memory.Used(), "bytes after Close")
+}
+
+// move is a request of a client, and what kind of nonsense it is.
+type move struct {
+	client     int
+	start, end bool
+	name       int64
+	cancelled  bool
+	nonsense   bool
+}
+
+// batch lets some clients move, and settles the answers in the order in which
+// requests run: those without START first.
+func (s *soak) batch() {
+	s.now += time.Duration(s.rng.Int64N(int64(2 * time.Millisecond)))
+	if s.rng.IntN(200) == 0 {
+		s.now += 3 * soakIdle
+	}
+	moves := make([]move, 1+s.rng.IntN(soakBatch))
+	for i := range moves {
+		moves[i] = s.move()
+	}
+	s.armFault()
+	s.run(moves)
+	s.disarm()
+}
+
+func (s *soak) run(moves []move) []answer {
+	b := &fakeBatch{t: s.t, answers: make([]answer, len(moves))}
+	for i := range moves {
+		b.requests = append(b.requests, s.request(b, &moves[i]))
+	}
+	s.in.Execute(b)
+	s.requests += len(moves)
+	for _, starts := range []bool{false, true} {
+		for i := range moves {
+			if moves[i].start == starts {
+				s.settle(&moves[i], &b.answers[i])
+			}
+		}
+	}
+	return b.answers
+}
+
+func (s *soak) move() move {
+	m := move{client: s.rng.IntN(soakClients), cancelled: s.rng.IntN(50) == 0, nonsense: s.rng.IntN(50) == 0, end: s.rng.IntN(10) == 0}
+	c := &s.clients[m.client]
+	m.start = s.rng.IntN(12) == 0 || !c.alive && s.rng.IntN(3) > 0
+	s.names++
+	m.name = s.names // what a request brings without START must not show
+	return m
+}
+
+func (s *soak) request(b *fakeBatch, m *move) Request {
+	data := binary.NativeEndian.AppendUint64(nil, uint64(m.name))
+	b.lent = append(b.lent, data)
+	shape := tensor.Shape{1, 1}
+	if m.nonsense {
+		shape = [...]tensor.Shape{{2, 1}, {1}, {1, 0}, {1, -1}, {1 << 62, 1 << 62}}[s.rng.IntN(5)]
+	}
+	return Request{
+		Sequence: SequenceID{Number: uint64(m.client + 1)}, Start: m.start, End: m.end, Cancelled: m.cancelled,
+		Inputs: []Input{{Present: true, DType: tensor.Int64, Shape: shape, Data: data}},
+	}
+}
+
+// armFault makes one operation of some batches fail.
+func (s *soak) armFault() {
+	if s.fault = ""; !s.faults || s.rng.IntN(10) > 0 {
+		return
+	}
+	s.fault = [...]string{"run", "run", "alloc", "gather", "scatter"}[s.rng.IntN(5)]
+	if s.fault == "run" {
+		s.model.before = func() error { s.model.before = nil; return errInjected }
+		return
+	}
+	failing(s.memory, s.fault, func() error { return errInjected })
+}
+
+func (s *soak) disarm() { s.model.before, s.memory.before = nil, nil }
+
+// settle compares an answer with its client's account, and brings that up to date.
+func (s *soak) settle(m *move, got *answer) {
+	c := &s.clients[m.client]
+	if got.err == nil {
+		s.settleAnswer(m, c, got)
+		return
+	}
+	before := *c
+	kind, lost := s.errorKind(m, c, got.err)
+	s.told[kind]++
+	require.NotEqual(s.t, "", kind, "request %d: %+v of %+v got %v", s.requests, *m, before, got.err)
+	if lost || m.start || m.end {
+		c.alive = false
+	}
+	if s.now-c.lastUse <= soakIdle { // else it may have been gone already
+		c.lastUse = s.now
+	}
+}
+
+func (s *soak) settleAnswer(m *move, c *client, got *answer) {
+	s.told["answer"]++
+	skipped := m.end && !s.params.InferEnd
+	if m.start {
+		*c = client{alive: true, name: m.name}
+	}
+	if !skipped {
+		require.True(s.t, c.alive, "request %d: %+v of %+v was answered, but its sequence has no state", s.requests, *m, *c)
+		c.steps++
+		var want []byte
+		for _, v := range []int64{c.name, c.name, c.steps} {
+			want = binary.NativeEndian.AppendUint64(want, uint64(v))
+		}
+		if string(want) != string(got.outputs[0]) {
+			require.Equal(s.t, want, got.outputs[0], "request %d: %+v of %+v", s.requests, *m, *c)
+		}
+	}
+	c.lastUse = s.now
+	c.alive = c.alive && !m.end
+}
+
+// errorKind names an error that the client's account allows, or is "". lost is
+// whether the client has no sequence any more.
+func (s *soak) errorKind(m *move, c *client, err error) (kind string, lost bool) {
+	if lostErr, is := errors.AsType[*statebuffer.LostError](err); is {
+		allowed := !m.start && CodeOf(err) == InvalidArg && (!c.alive || s.mayLose(c, lostErr.Fate))
+		return pick(allowed, fmt.Sprint("lost, fate ", lostErr.Fate)), true
+	}
+	if _, is := errors.AsType[*statebuffer.FullError](err); is {
+		u := s.in.store.Usage()
+		return pick(m.start && s.params.Full == statebuffer.Reject && u.Live > 0, "full"), true
+	}
+	if _, is := errors.AsType[*statebuffer.BudgetError](err); is {
+		return pick(s.params.MaxStateMemory > 0 && CodeOf(err) == Unavailable, "budget"), false
+	}
+	switch {
+	case errors.Is(err, errInjected):
+		return pick(s.fault != "", "injected "+s.fault), s.fault == "scatter"
+	case m.cancelled:
+		return pick(CodeOf(err) == Cancelled, "cancelled"), false
+	case m.nonsense:
+		return pick(CodeOf(err) == InvalidArg, "nonsense"), false
+	}
+	return "", false
+}
+
+// mayLose tells whether a sequence that its client believes alive can have met
+// that fate.
+func (s *soak) mayLose(c *client, fate statebuffer.Fate) bool {
+	switch fate {
+	case statebuffer.Expired:
+		return s.now-c.lastUse > soakIdle
+	case statebuffer.Evicted:
+		return s.params.Full == statebuffer.EvictLRU
+	}
+	return false
+}
+
+// TestOrderWithinASequence: a request that must wait for another run, because its
+// state has another shape, is not overtaken by a later one of its sequence, even
+// if that one does not run at all.
+func TestOrderWithinASequence(t *testing.T) {
+	next := move{client: 1, name: 9}
+	tests := map[string]move{
+		"END not inferred": {client: 1, name: 9, end: true},
+		"cancelled END":    {client: 1, name: 9, end: true, cancelled: true},
+		"cancelled START":  {client: 1, name: 9, start: true, cancelled: true},
+		"nonsense START":   {client: 1, name: 9, start: true, nonsense: true},
+		"new START":        {client: 1, name: 9, start: true},
+	}
+	for name, last := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := newSoak(t, 1, true, map[string]string{"infer_end_requests": "0"})
+			s.run([]move{{client: 1, name: 1, start: true}})
+			s.run([]move{next, {client: 2, name: 2, start: true}})
+			runs := s.model.runs
+			answers := s.run([]move{{client: 2, name: 9}, next, last})
+			require.NoError(t, answers[0].err)
+			require.NoError(t, answers[1].err, "the request before the last one of its sequence")
+			require.Equal(t, runs+2+index(name == "new START"), s.model.runs)
+			s.finish()
+		})
+	}
+}
+
+func pick(allowed bool, kind string) string {
+	if allowed {
+		return kind
+	}
+	return ""
+}

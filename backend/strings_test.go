@@ -1,0 +1,101 @@
+package backend
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tritonstateful/internal/tensor"
+	"tritonstateful/statebuffer"
+)
+
+// texts is a tensor of strings as the server has it.
+func texts(all ...string) (data []byte) {
+	for _, text := range all {
+		data = append(binary.NativeEndian.AppendUint32(data, uint32(len(text))), text...)
+	}
+	return data
+}
+
+// echoModel has strings of one input as its output, and a state that counts runs.
+func echoModel() (*scripted, *Config) {
+	s, c := sumModel(), sumConfig()
+	s.sig.Inputs[0] = info("Input", tensor.Bytes, -1, 2)
+	s.sig.Outputs[0] = info("Output", tensor.Bytes, -1, 2)
+	s.run = func(inputs, outputs []Tensor) error {
+		outputs[0].Data = statebuffer.Block{Bytes: []byte(string(inputs[0].Data.Bytes)), Size: inputs[0].Data.Size}
+		outputs[0].Shape = inputs[0].Shape
+		return nil
+	}
+	c.Inputs[0].DataType, c.Outputs[0].DataType = "TYPE_STRING", "TYPE_STRING"
+	return s, c
+}
+
+// TestStrings: strings of any length find their way through a batch.
+func TestStrings(t *testing.T) {
+	for _, padding := range []string{"none", "max"} {
+		model, c := echoModel()
+		c.Parameters["batch_padding"] = Value{padding}
+		in, err := model.instance(t, c, "")
+		require.NoError(t, err)
+		request := func(id uint64, data []byte) Request {
+			return Request{Sequence: SequenceID{Number: id}, Start: true, Inputs: []Input{{Present: true, DType: tensor.Bytes, Shape: tensor.Shape{1, 2}, Data: data}}}
+		}
+		all := [][]byte{texts("one", ""), texts("", "a long text of many words"), texts("größe", "\x00")}
+		got := send(t, in, request(1, all[0]), request(2, all[1]), request(3, all[2]))
+		for i, a := range got {
+			require.NoError(t, a.err)
+			require.Equal(t, all[i], a.outputs[0])
+			require.Equal(t, tensor.Shape{1, 2}, a.shapes[0])
+		}
+		for _, bad := range [][]byte{texts("one"), texts("one", "two", "three"), texts("one", "two")[:10], {255, 255, 255, 255}, nil} {
+			got := send(t, in, request(1, append([]byte(nil), bad...)), request(2, all[1]))
+			require.ErrorContains(t, got[0].err, `input "Input"`, "%q", bad)
+			require.Equal(t, InvalidArg, CodeOf(got[0].err))
+			require.Equal(t, all[1], got[1].outputs[0])
+		}
+	}
+}
+
+func TestStringsNotInferred(t *testing.T) {
+	model, c := echoModel()
+	c.Parameters["infer_end_requests"] = Value{"0"}
+	in, err := model.instance(t, c, "")
+	require.NoError(t, err)
+	got := send(t, in, Request{Sequence: SequenceID{Number: 1}, End: true, Inputs: []Input{{}}})
+	require.NoError(t, got[0].err)
+	require.Equal(t, tensor.Shape{1, 1}, got[0].shapes[0])
+	require.Equal(t, texts(""), got[0].outputs[0], "one string, empty")
+}
+
+// TestOptionalInput: one that the model has a default for may be left out;
+// requests with and without it do not share a run.
+func TestOptionalInput(t *testing.T) {
+	model, c := sumModel(), sumConfig()
+	bias := info("Bias", tensor.Int32, -1, 2)
+	bias.Optional = true
+	model.sig.Inputs = append(model.sig.Inputs, bias)
+	var present []bool
+	model.run = func(inputs, _ []Tensor) error {
+		present = append(present, inputs[2].DType != tensor.Invalid)
+		return nil
+	}
+	c.Inputs = append(c.Inputs, TensorConfig{Name: "Bias", DataType: "TYPE_INT32", Dims: tensor.Shape{2}, Optional: true})
+	in, err := model.instance(t, c, "")
+	require.NoError(t, err)
+	require.True(t, in.Inputs()[1].Optional)
+	present = nil
+	one := intInput(tensor.Shape{1, 2}, 1, 2)
+	request := func(id uint64, with bool) Request {
+		r := Request{Sequence: SequenceID{Number: id}, Start: true, Inputs: append(append([]Input(nil), one...), Input{})}
+		if with {
+			r.Inputs[1] = one[0]
+		}
+		return r
+	}
+	for _, a := range send(t, in, request(1, true), request(2, false), request(3, true)) {
+		require.NoError(t, a.err)
+	}
+	require.Equal(t, []bool{true, false}, present)
+}

@@ -1,0 +1,209 @@
+package backend
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tritonstateful/internal/tensor"
+)
+
+// sig changes what the model file says. The default model has the inputs Input
+// [4,batch,5], Accumulate_In [batch,5] and ResetSequence [batch,1], the outputs
+// Output [4,batch,5] and Accumulate_Out [batch,5].
+func sig(edit func(*Signature)) func(*setup) {
+	return func(s *setup) {
+		s.model = newAccumulator(s.memory, s.streams...)
+		edit(&s.model.sig)
+	}
+}
+
+func info(name string, dtype tensor.DType, dims ...int64) TensorInfo {
+	return TensorInfo{Name: name, DType: dtype, Dims: dims, Symbols: make([]string, len(dims))}
+}
+
+// withoutSymbols is a model whose axes have no names.
+func withoutSymbols(s *Signature) {
+	for _, infos := range [][]TensorInfo{s.Inputs, s.Outputs} {
+		for i := range infos {
+			clear(infos[i].Symbols)
+		}
+	}
+}
+
+func configEdit(edit func(*Config)) func(*setup) { return func(s *setup) { edit(s.config) } }
+
+// TestWiring: what loads, and runs.
+func TestWiring(t *testing.T) {
+	tests := []struct {
+		name  string
+		edits []func(*setup)
+	}{
+		{"axes without names", []func(*setup){sig(withoutSymbols)}},
+		{"names of config tensors in another case", []func(*setup){configEdit(func(c *Config) { c.Inputs[0].Name, c.Outputs[0].Name = "INPUT", "output" })}},
+		{"open extents that the configuration fixes", []func(*setup){sig(func(s *Signature) {
+			s.Inputs[0].Dims[0], s.Outputs[0].Dims[0] = -1, -1
+			s.Inputs[0].Symbols[0], s.Outputs[0].Symbols[0] = "seq", "seq"
+		})}},
+		{"state extent that only the output knows", []func(*setup){sig(func(s *Signature) { s.Inputs[1].Dims[1], s.Inputs[1].Symbols[1] = -1, "k" })}},
+		{"an output that nobody wants", []func(*setup){sig(func(s *Signature) {
+			s.Outputs = append(s.Outputs, info("Extra", tensor.Int64, -1))
+		})}},
+		{"an input with a default that nobody feeds", []func(*setup){sig(func(s *Signature) {
+			extra := info("Extra", tensor.Int64, -1)
+			extra.Optional = true
+			s.Inputs = append(s.Inputs, extra)
+			s.Inputs[2], s.Inputs[3] = s.Inputs[3], s.Inputs[2]
+		})}},
+		{"pairs in the model's doc string", []func(*setup){param("state_pairs", ""), sig(func(s *Signature) {
+			s.Description = "InputState OutputState <<<Accumulate_In, Accumulate_Out>>>"
+		})}},
+		{"controls that the model has no input for", []func(*setup){configEdit(func(c *Config) {
+			c.Sequence.ControlInputs = append(c.Sequence.ControlInputs, ControlConfig{Name: "READY", Controls: []Control{{Kind: ControlReady}}})
+		})}},
+		{"reset of rank 1", []func(*setup){sig(func(s *Signature) {
+			s.Inputs[2].Dims, s.Inputs[2].Symbols = tensor.Shape{-1}, []string{"batch"}
+		})}},
+		{"both controls in one entry", []func(*setup){configEdit(func(c *Config) {
+			c.Sequence.ControlInputs[1].Controls = append(c.Sequence.ControlInputs[1].Controls, Control{Kind: ControlReady})
+		})}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s, err := load(t, tt.edits...)
+			require.NoError(t, err)
+			defer s.in.Close()
+			if len(s.runner.sig.Inputs) > 3 {
+				return // the accumulator cannot run this one
+			}
+			s.batch(startOf(1), startOf(2)).ok()
+			s.batch(nextOf(2), nextOf(1)).ok()
+		})
+	}
+}
+
+// TestWiringRejects: each error names the tensor and says what to do.
+func TestWiringRejects(t *testing.T) {
+	none := func(*Signature) {}
+	tests := []struct {
+		name string
+		edit func(*Config)
+		sig  func(*Signature)
+		want string
+	}{
+		{"input that the model lacks", func(c *Config) { c.Inputs[0].Name = "Inptu" }, none, `input "Inptu" of the configuration is not in the model: its inputs are "Input", "Accumulate_In", "ResetSequence"`},
+		{"output that the model lacks", func(c *Config) { c.Outputs[0].Name = "Out" }, none, `output "Out" of the configuration is not in the model: its outputs are "Output", "Accumulate_Out"`},
+		{"type", func(c *Config) { c.Inputs[0].DataType = "TYPE_FP16" }, none, `input "Input": data_type is TYPE_FP16 in the configuration, the model has TYPE_FP32: write data_type: TYPE_FP32`},
+		{"type of an output", func(c *Config) { c.Outputs[0].DataType = "TYPE_INT32" }, none, `output "Output": data_type is TYPE_INT32 in the configuration, the model has TYPE_FP32`},
+		{"no type", func(c *Config) { c.Inputs[0].DataType = "TYPE_FP33" }, none, `data type "TYPE_FP33" is unknown`},
+		{"rank", func(c *Config) { c.Inputs[0].Dims = tensor.Shape{4, -1, 5, 1} }, none, `input "Input": dims are [4,-1,5,1] and the model's shape is [4,-1,5]`},
+		{"scalar", func(c *Config) { c.Inputs[0].Dims = tensor.Shape{} }, none, `input "Input": dims are [] and the model's shape is [4,-1,5]`},
+		{"extent", func(c *Config) { c.Inputs[0].Dims = tensor.Shape{4, -1, 6} }, none, `input "Input": dims are [4,-1,6] and the model's shape is [4,-1,5]`},
+		{"extent, without the batch axis", func(c *Config) { c.Outputs[0].Dims = tensor.Shape{3, 5} }, none, `output "Output": dims are [3,5]`},
+		{"fixed batch axis", func(c *Config) { c.Inputs[0].Dims = tensor.Shape{4, 3, 5} }, none, `input "Input": dims are [4,3,5]`},
+		{"two inputs of one tensor", func(c *Config) {
+			c.Inputs = append(c.Inputs, TensorConfig{Name: "INPUT", DataType: "TYPE_FP32", Dims: tensor.Shape{4, -1, 5}})
+		}, none, `tensor "Input" of the model is input "Input" and also input "INPUT": name it once`},
+		{"a state that is an input", func(c *Config) {
+			c.Inputs = append(c.Inputs, TensorConfig{Name: "Accumulate_In", DataType: "TYPE_FP32", Dims: tensor.Shape{-1, 5}})
+		}, none, `tensor "Accumulate_In" of the model is input "Accumulate_In" and also state <<<Accumulate_In, Accumulate_Out>>>`},
+		{"a control that is an input", func(c *Config) { c.Sequence.ControlInputs[0].Name = "Input" }, none, `tensor "Input" of the model is`},
+		{"two controls of one tensor", func(c *Config) {
+			c.Sequence.ControlInputs = append(c.Sequence.ControlInputs, ControlConfig{Name: resetName, Controls: []Control{{Kind: ControlReady}}})
+		}, none, `tensor "ResetSequence" of the model is the control CONTROL_SEQUENCE_START and also the control CONTROL_SEQUENCE_READY`},
+		{"unmapped reset", func(c *Config) { c.Sequence.ControlInputs = nil }, none, `input "ResetSequence" [-1,1] of the model is fed by nothing in the configuration: if it tells the model that a sequence starts, map it by control_input { name: "ResetSequence" control [{ kind: CONTROL_SEQUENCE_START }] }`},
+		{"unfed input", func(*Config) {}, func(s *Signature) { s.Inputs = append(s.Inputs, info("Extra", tensor.FP32, -1, 2)) }, `input "Extra" [-1,2] of the model is fed by nothing in the configuration: name it in input`},
+		{"pair without an input", func(c *Config) { c.Parameters["state_pairs"] = Value{"<<<Accumulate, Accumulate_Out>>>"} }, none, `state_pairs: "Accumulate" is not an input of the model: its inputs are "Input"`},
+		{"pair without an output", func(c *Config) { c.Parameters["state_pairs"] = Value{"<<<Accumulate_In, Accumulate>>>"} }, none, `state_pairs: "Accumulate" is not an output of the model: its outputs are "Output"`},
+		{"pair in another case", func(c *Config) { c.Parameters["state_pairs"] = Value{"<<<accumulate_in, Accumulate_Out>>>"} }, none, `state_pairs: "accumulate_in" is not an input of the model`},
+		{"state types", func(*Config) {}, func(s *Signature) { s.Outputs[1].DType = tensor.FP16 }, `state <<<Accumulate_In, Accumulate_Out>>>: the input is FP32, the output FP16: they must be the same`},
+		{"state ranks", func(*Config) {}, func(s *Signature) { s.Outputs[1] = info("Accumulate_Out", tensor.FP32, -1, 1, 5) }, `the input's shape [-1,5] and the output's [-1,1,5] differ in rank`},
+		{"state extents", func(*Config) {}, func(s *Signature) { s.Outputs[1].Dims[1] = 6 }, `the input's shape [-1,5] and the output's [-1,6] differ`},
+		{"state axes", func(*Config) {}, func(s *Signature) {
+			s.Inputs[1].Dims, s.Outputs[1].Dims = tensor.Shape{-1, -1}, tensor.Shape{-1, -1}
+			s.Outputs[1].Symbols = []string{"", "batch"}
+		}, `the batch is axis 0 of the input's shape [-1,-1] and axis 1 of the output's shape [-1,-1]: they must be the same`},
+		{"state with a batch that the output fixes", func(*Config) {}, func(s *Signature) { s.Outputs[1].Dims[0], s.Outputs[1].Symbols[0] = 1, "" }, `that axis is fixed in the output's shape [1,5]`},
+		{"state of strings", func(*Config) {}, func(s *Signature) { s.Inputs[1].DType, s.Outputs[1].DType = tensor.Bytes, tensor.Bytes }, `it is of strings: states need elements of a fixed size`},
+		{"no state at all", func(c *Config) { delete(c.Parameters, "state_pairs") }, func(s *Signature) { s.Outputs[1].Name = "Sum" }, `could not find any state tensors: name them by the parameter state_pairs`},
+		{"states without sequences", func(c *Config) { c.Sequence = nil }, none, `sequence_batching is missing`},
+		{"reset of the wrong type", func(*Config) {}, func(s *Signature) { s.Inputs[2].DType = tensor.Int8 }, `control input "ResetSequence" (CONTROL_SEQUENCE_START): the model's input is INT8: want BOOL, or INT32 with int32_false_true`},
+		{"reset of several elements", func(*Config) {}, func(s *Signature) { s.Inputs[2].Dims[1] = 5 }, `control input "ResetSequence": its shape in the model is [-1,5]: want one element for each request`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := load(t, configEdit(tt.edit), sig(tt.sig))
+			require.ErrorContains(t, err, tt.want)
+			require.ErrorContains(t, err, `loading instance "model_0": `)
+			require.Equal(t, InvalidArg, CodeOf(err))
+		})
+	}
+}
+
+// TestAllWiringFaultsAtOnce: one load shows everything that does not fit.
+func TestAllWiringFaultsAtOnce(t *testing.T) {
+	_, err := load(t, configEdit(func(c *Config) {
+		c.Inputs[0].DataType, c.Outputs[0].Name = "TYPE_INT8", "Out"
+		c.Sequence.ControlInputs = nil
+		c.Parameters["state_pairs"] = Value{"<<<a, b>>> <<<c, Accumulate_Out>>>"}
+	}))
+	for _, want := range []string{`input "Input": data_type`, `output "Out" of`, `"a" is not an input`, `"b" is not an output`, `"c" is not an input`, `input "ResetSequence"`} {
+		require.ErrorContains(t, err, want)
+	}
+}
+
+// TestConfigAndModelFaultsAtOnce: also what is wrong before the model is opened.
+func TestConfigAndModelFaultsAtOnce(t *testing.T) {
+	_, err := load(t, param("ort_ep", "gpu"), slots(4, 8), configEdit(func(c *Config) { c.Inputs[0].DataType = "TYPE_INT8" }))
+	require.ErrorContains(t, err, "parameter ort_ep")
+	require.ErrorContains(t, err, "the first chunk has 4 rows")
+	require.ErrorContains(t, err, `input "Input": data_type`)
+}
+
+// TestControlsOfEveryType: the model's type rules, the configuration's values
+// are used where it has that type (B16, B18).
+func TestControlsOfEveryType(t *testing.T) {
+	tests := []struct {
+		name    string
+		dtype   tensor.DType
+		control Control
+		want    []float64 // of a continuing lane, a starting one
+	}{
+		{"BOOL by int32_false_true", tensor.Bool, Control{Int32FalseTrue: []int32{0, 1}}, []float64{0, 1}},
+		{"BOOL by bool_false_true", tensor.Bool, Control{BoolFalseTrue: []bool{false, true}}, []float64{0, 1}},
+		{"BOOL turned round", tensor.Bool, Control{BoolFalseTrue: []bool{true, false}}, []float64{1, 0}},
+		{"BOOL by nothing", tensor.Bool, Control{}, []float64{0, 1}},
+		{"INT32", tensor.Int32, Control{Int32FalseTrue: []int32{-3, 70_000}}, []float64{-3, 70_000}},
+		{"FP32", tensor.FP32, Control{FP32FalseTrue: []float32{0.5, 2}}, []float64{0.5, 2}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.control.Kind = ControlStart
+			s := newServer(t, configEdit(func(c *Config) { c.Sequence.ControlInputs[0].Controls[0] = tt.control }), sig(func(s *Signature) { s.Inputs[2].DType = tt.dtype }))
+			capture := &capturing{Runner: s.runner}
+			s.in.runner = capture
+			s.in.Execute(&fakeBatch{t: t, answers: make([]answer, 1), requests: []Request{s.request(&fakeBatch{}, &ask{id: "1", start: true})}})
+			s.in.Execute(&fakeBatch{t: t, answers: make([]answer, 2), requests: []Request{
+				s.request(&fakeBatch{}, &ask{id: "1"}), s.request(&fakeBatch{}, &ask{id: "2", start: true}),
+			}})
+			require.Equal(t, tt.want[1], element(capture.runs[0][2], tt.dtype, 0))
+			require.Equal(t, tt.want, []float64{element(capture.runs[1][2], tt.dtype, 0), element(capture.runs[1][2], tt.dtype, 1)})
+		})
+	}
+}
+
+// capturing keeps a copy of the inputs of each run, and computes nothing.
+type capturing struct {
+	Runner
+	runs [][][]byte
+}
+
+func (c *capturing) Run(inputs, _ []Tensor) error {
+	var copies [][]byte
+	for _, in := range inputs {
+		copies = append(copies, []byte(strings.Clone(string(in.Data.Bytes))))
+	}
+	c.runs = append(c.runs, copies)
+	return nil
+}

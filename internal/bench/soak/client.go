@@ -1,0 +1,108 @@
+package main
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"tritonstateful/internal/bench/kserve"
+)
+
+// client is a correlation ID and somebody who uses it as he pleases: one sequence after the other, with breaks, with
+// requests that come too late, and at times with two requests on the way at once.
+type client struct {
+	account
+	rules    *rules
+	id       kserve.SequenceID
+	requests [2]*kserve.Request
+	pending  []exchange // in the order in which they were sent; at most two
+	names    int64      // the last name that was used
+}
+
+// newClient makes client number id, the local-th of its stream.
+func newClient(r *rules, id uint64, local int) *client {
+	c := &client{rules: r, id: kserve.SequenceID{Number: id}, names: int64(id) << 32}
+	for i := range c.requests {
+		c.requests[i] = kserve.NewRequest(kserve.Call{
+			Model: r.Model, ID: strconv.Itoa(2*local + i), Outputs: []string{"Y"},
+			Inputs: []kserve.Tensor{{Name: "X", Datatype: "INT64", Shape: []int64{1, 1}, Data: make([]byte, 8)}},
+		})
+	}
+	return c
+}
+
+// decide fills pending with what the client sends next.
+func (c *client) decide(rng *rand.Rand) {
+	c.pending = c.pending[:0]
+	add := func(start, end bool) {
+		c.names++ // a request without START carries a name too, which must not show
+		c.pending = append(c.pending, exchange{start: start, end: end, name: c.names})
+	}
+	dice := rng.IntN(100)
+	switch {
+	case c.lost:
+		add(true, false)
+	case !c.alive && dice < 70:
+		add(true, dice < 5)
+	case !c.alive && dice < 75:
+		add(true, false)
+		add(false, false)
+	case !c.alive:
+		add(false, dice < 80)
+	case dice < 80:
+		add(false, false)
+	case dice < 85:
+		add(false, true)
+	case dice < 88:
+		add(true, false)
+	case dice < 91:
+		add(false, false)
+		add(false, false)
+	case dice < 98: // the new sequence can meet the old one's last request in one batch
+		add(false, true)
+		add(true, false)
+	default:
+		add(false, true)
+		add(false, false)
+	}
+	c.lost = false
+}
+
+// prepare is the request of pending exchange i.
+func (c *client) prepare(i int, now time.Time) *kserve.Request {
+	x := &c.pending[i]
+	x.sent = now
+	var flags kserve.Flags
+	if x.start {
+		flags |= kserve.Start
+	}
+	if x.end {
+		flags |= kserve.End
+	}
+	r := c.requests[i]
+	binary.LittleEndian.PutUint64(r.Input(0), uint64(x.name))
+	r.SetStep(c.id, flags)
+	return r
+}
+
+// note keeps an answer; it tells whether all that were sent have come.
+func (c *client) note(i int, a *answer) (all bool) {
+	x := &c.pending[i]
+	x.done, x.err, x.values, x.empty = true, a.err, a.values, a.empty
+	for i := range c.pending {
+		if !c.pending[i].done {
+			return false
+		}
+	}
+	return true
+}
+
+// pause is how long the client waits before it decides again: mostly not at all, at times about as long as a sequence
+// may idle, so that some come back in time and some too late.
+func (c *client) pause(rng *rand.Rand) time.Duration {
+	if rng.IntN(100) > 0 {
+		return 0
+	}
+	return time.Duration(rng.Int64N(int64(2 * c.rules.Idle)))
+}

@@ -1,0 +1,228 @@
+package main
+
+import (
+	"container/heap"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"tritonstateful/internal/bench/kserve"
+)
+
+// answer is an answer as the goroutine that receives it hands it over.
+type answer struct {
+	generation int // of the connection that it came by
+	request    int // number of the request on its stream
+	at         time.Time
+	err        string
+	values     [3]int64
+	empty      bool
+	broken     error // the connection is over
+}
+
+// stream drives some of the clients over one gRPC stream, which it breaks off at times: then nobody knows what became
+// of the requests on the way.
+type stream struct {
+	soak     *soak
+	conn     *grpc.ClientConn
+	clients  []*client
+	rng      *rand.Rand
+	rpc      grpc.ClientStream
+	cancel   context.CancelFunc
+	answers  chan answer // room for every request that can be on the way
+	sleepers sleepers
+	breakAt  time.Time
+	open     int // clients that wait for answers
+
+	generation int
+	counter    counter
+}
+
+// afterBreak is how long clients wait after their stream was broken off, so that the server has seen it.
+const afterBreak = 500 * time.Millisecond
+
+func (s *stream) run(ctx context.Context) error {
+	s.answers = make(chan answer, 4*len(s.clients)+1)
+	if err := s.connect(ctx); err != nil {
+		return err
+	}
+	defer func() { s.cancel() }()
+	for _, c := range s.clients {
+		if err := s.act(c); err != nil {
+			return err
+		}
+	}
+	for s.open > 0 || !s.soak.over() {
+		select {
+		case a := <-s.answers:
+			if err := s.take(&a); err != nil {
+				return err
+			}
+		case <-time.After(s.untilWake()):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		if err := s.wake(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *stream) connect(ctx context.Context) (err error) {
+	ctx, s.cancel = context.WithCancel(ctx)
+	if s.rpc, err = kserve.StreamInfer(ctx, s.conn); err != nil {
+		return fmt.Errorf("open a stream: %w", err)
+	}
+	s.generation++
+	s.breakAt = time.Now().Add(s.soak.config.breaks/2 + time.Duration(s.rng.Int64N(int64(s.soak.config.breaks))))
+	go receive(s.rpc, s.generation, s.answers)
+	return nil
+}
+
+// receive hands answers over until the stream is over. The channel has room for all that can come.
+func receive(rpc grpc.ClientStream, generation int, answers chan<- answer) {
+	var r kserve.Response
+	for {
+		a := answer{generation: generation}
+		if err := rpc.RecvMsg(&r); err != nil {
+			a.broken = err
+			answers <- a
+			return
+		}
+		a.at, a.err, a.empty = time.Now(), string(r.Error), true
+		if a.request, a.broken = strconv.Atoi(string(r.ID)); a.broken != nil {
+			a.broken = fmt.Errorf("an answer to no request of ours: ID %q, error %q", r.ID, r.Error)
+		}
+		if data, found := r.Output("Y"); found && len(data) == 8*len(a.values) {
+			a.empty = false
+			for i := range a.values {
+				a.values[i] = int64(binary.LittleEndian.Uint64(data[8*i:]))
+			}
+		}
+		answers <- a
+	}
+}
+
+// act lets a client send what it decides to.
+func (s *stream) act(c *client) error {
+	if s.soak.over() {
+		return nil
+	}
+	c.decide(s.rng)
+	for i := range c.pending {
+		if err := s.rpc.SendMsg(c.prepare(i, time.Now())); err != nil {
+			return fmt.Errorf("send: %w", err)
+		}
+	}
+	s.soak.steps.Add(int64(len(c.pending)))
+	s.open++
+	return nil
+}
+
+// take settles an answer, and when it was the client's last one lets it go on.
+func (s *stream) take(a *answer) error {
+	switch {
+	case a.generation != s.generation:
+		return nil // of a stream that we broke off
+	case a.broken != nil:
+		return fmt.Errorf("receive: %w", a.broken)
+	case a.request < 0 || a.request >= 2*len(s.clients) || a.request%2 >= len(s.clients[a.request/2].pending):
+		return fmt.Errorf("an answer to request %d, which was not sent", a.request)
+	}
+	c := s.clients[a.request/2]
+	x := &c.pending[a.request%2]
+	if x.done {
+		return errors.New("a request was answered twice")
+	}
+	s.counter.took(a.at.Sub(x.sent))
+	if !c.note(a.request%2, a) {
+		return nil
+	}
+	s.open--
+	for i := range c.pending {
+		k, text := c.settle(&c.pending[i], c.rules)
+		s.counter.count(k, c.rules.Model, c.id.Number, text)
+	}
+	c.pending = c.pending[:0]
+	if pause := c.pause(s.rng); pause > 0 {
+		s.sleep(c, pause)
+		return nil
+	}
+	return s.act(c)
+}
+
+// wake lets those act whose pause is over, and breaks the stream off when it is time.
+func (s *stream) wake(ctx context.Context) error {
+	now := time.Now()
+	if now.After(s.breakAt) && !s.soak.over() {
+		return s.breakOff(ctx)
+	}
+	for len(s.sleepers) > 0 && now.After(s.sleepers[0].until) {
+		if err := s.act(heap.Pop(&s.sleepers).(sleeper).client); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// breakOff cancels everything that is on the way.
+func (s *stream) breakOff(ctx context.Context) error {
+	s.cancel()
+	for _, c := range s.clients {
+		if len(c.pending) == 0 {
+			continue
+		}
+		for i := range c.pending { // answers that came in part are settled in the order of their requests
+			x := &c.pending[i]
+			k, text := cancelled, ""
+			if x.done {
+				k, text = c.settle(x, c.rules)
+			} else {
+				c.abandon(x)
+			}
+			s.counter.count(k, c.rules.Model, c.id.Number, text)
+		}
+		c.pending = c.pending[:0]
+		s.open--
+		s.sleep(c, afterBreak)
+	}
+	return s.connect(ctx)
+}
+
+func (s *stream) sleep(c *client, pause time.Duration) {
+	heap.Push(&s.sleepers, sleeper{c, time.Now().Add(pause)})
+}
+
+// untilWake is how long the stream may wait for an answer.
+func (s *stream) untilWake() time.Duration {
+	const longest = 100 * time.Millisecond
+	if len(s.sleepers) == 0 {
+		return longest
+	}
+	return min(longest, max(0, time.Until(s.sleepers[0].until)))
+}
+
+// sleepers are clients that pause, those to wake next first.
+type sleepers []sleeper
+
+type sleeper struct {
+	client *client
+	until  time.Time
+}
+
+func (s sleepers) Len() int           { return len(s) }
+func (s sleepers) Less(i, j int) bool { return s[i].until.Before(s[j].until) }
+func (s sleepers) Swap(i, j int)      { s[i], s[j] = s[j], s[i] }
+func (s *sleepers) Push(x any)        { *s = append(*s, x.(sleeper)) }
+func (s *sleepers) Pop() any {
+	last := (*s)[len(*s)-1]
+	*s = (*s)[:len(*s)-1]
+	return last
+}

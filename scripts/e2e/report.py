@@ -1,0 +1,11 @@
+"""What the backend logs when it loads a model."""
+
+import re
+
+from tritonserver import TritonServer
+
+
+def load_report(server: TritonServer, model: str) -> str:
+    """The lines about the model's first instance, with single blanks between the columns of the table."""
+    lines = re.findall(rf'"{model}_0_0: (.*?)"?(?: model=.*)?$', server.log_text(), re.MULTILINE)
+    return "\n".join(" ".join(line.split()) for line in lines).replace('\\"', '"')

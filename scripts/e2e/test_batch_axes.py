@@ -1,0 +1,208 @@
+"""The batch stands on any axis of any tensor, or on none."""
+
+import numpy as np
+import pytest
+from configs import config, io, oldest
+from conftest import Folder
+from graphs import delay, model, op, running_sum, tensor
+from onnx import ModelProto
+from report import load_report
+from sequences import Reference, check
+
+F32 = np.float32
+STATES = {"s": "s_out"}
+
+
+def mixed() -> ModelProto:
+    """States with the batch on axes 0, 1 and 2, an input with it on axis 1 and an output with it on axis 2."""
+    shapes = {"a": ["batch", 2, 3], "b": [2, "batch", 3], "c": [2, 3, "batch"]}
+    return model(
+        op("Transpose", "x -> xa", perm=[1, 0, 2]),
+        op("Add", "a xa -> a_out"),
+        op("Add", "b x -> b2"),
+        op("Mul", "b2 two -> b_out"),
+        op("Transpose", "x -> xc", perm=[0, 2, 1]),
+        op("Sub", "xc c -> c_out"),
+        op("Transpose", "a_out -> at", perm=[1, 2, 0]),
+        op("Transpose", "b_out -> bt", perm=[0, 2, 1]),
+        op("Add", "at bt -> sum"),
+        op("Add", "sum c_out -> y"),
+        inputs=[tensor("x", F32, 2, "batch", 3), *(tensor(name, F32, *dims) for name, dims in shapes.items())],
+        outputs=[tensor("y", F32, 2, 3, "batch"), *(tensor(f"{name}_out", F32, *dims) for name, dims in shapes.items())],
+        constants={"two": F32(2)},
+    )
+
+
+def misleading() -> ModelProto:
+    """More tensors have an axis named time than one named batch; and states whose axes have no names at all."""
+    return model(
+        op("Add", "s x -> s_out"),
+        op("Identity", "s_out -> y"),
+        inputs=[tensor("x", F32, "time", "batch", 3), tensor("s", F32, None, None, 3)],
+        outputs=[tensor("y", F32, "time", "rows", 3), tensor("s_out", F32, None, None, 3)],
+    )
+
+
+def nameless() -> ModelProto:
+    """No axis has a name, and the input has two dynamic ones; only with the first as the batch it can run."""
+    return model(
+        op("ReduceSum", "x one -> sum", keepdims=0),
+        op("Add", "s sum -> s_out"),
+        op("Gather", "s_out last -> y"),
+        inputs=[tensor("x", F32, None, None, 3), tensor("s", F32, 2, None, 3)],
+        outputs=[tensor("y", F32, None, 3), tensor("s_out", F32, 2, None, 3)],
+        constants={"one": np.array([1]), "last": np.array(1)},
+    )
+
+
+def rate(*dims: int | str) -> ModelProto:
+    """Like Silero VAD, it is told the sampling rate: y = s' = s + x * rate."""
+    return model(
+        op("Cast", "sr -> rate", to=1),
+        op("Mul", "x rate -> scaled"),
+        op("Add", "s scaled -> s_out"),
+        op("Identity", "s_out -> y"),
+        inputs=[tensor("x", F32, "batch", 3), tensor("s", F32, "batch", 3), tensor("sr", np.int64, *dims)],
+        outputs=[tensor("y", F32, "batch", 3), tensor("s_out", F32, "batch", 3)],
+    )
+
+
+X, Y = io("x", "FP32", 2, 3), io("y", "FP32", 2, 3)
+ROW, ROW_OUT = io("x", "FP32", 3), io("y", "FP32", 3)
+SR = np.array(16000)
+
+
+def given_rate(step, before):
+    return {"sr": SR}
+
+
+# By name: the model's folder, its reference, and whether several sequences run together; False where they cannot.
+CASES = {
+    **{
+        f"axis_{axis}": (
+            Folder(config([X], [Y]), delay(F32, 2, 3, axis=axis)),
+            {"states": STATES, "axes": {"x": axis, "y": axis}},
+            True,
+        )
+        for axis in (0, 1, 2)
+    },
+    "mixed": (
+        Folder(config([X], [io("y", "FP32", 2, 3)]), mixed()),
+        {"states": {name: f"{name}_out" for name in "abc"}, "axes": {"x": 1, "y": 2}},
+        True,
+    ),
+    "only_dynamic_axis": (
+        Folder(config([X], [Y]), running_sum(2, None, 3)),
+        {"states": STATES, "axes": {"x": 1, "y": 1}, "initial": {"s": np.zeros((2, 1, 3), F32)}},
+        True,
+    ),
+    "overridden": (
+        Folder(
+            config([X], [Y], batch_axes="x = 1; y = 1; s* = 1", initial_states="s = 0[2,3]"),
+            misleading(),
+        ),
+        {"states": STATES, "axes": {"x": 1, "y": 1}, "initial": {"s": np.zeros((2, 1, 3), F32)}},
+        True,
+    ),
+    "probed": (
+        Folder(config([io("x", "FP32", -1, 3)], [io("y", "FP32", 3)]), nameless()),
+        {"states": STATES, "initial": {"s": np.zeros((2, 1, 3), F32)}},
+        True,
+    ),
+    "fixed": (
+        Folder(config([ROW], [ROW_OUT]), running_sum(1, 3)),
+        {"states": STATES},
+        False,
+    ),
+    "no_axis": (
+        Folder(config([X], [Y], batch_axes="* = none"), running_sum(2, 3)),
+        {"states": STATES, "axes": {"x": None, "y": None}},
+        False,
+    ),
+    "no_batching": (
+        Folder(config([io("x", "FP32", 1, 2, 3)], [io("y", "FP32", 1, 2, 3)], oldest(0), batch=0), running_sum("batch", 2, 3)),
+        {"states": STATES, "rows": False},
+        False,
+    ),
+    "constant_scalar": (
+        Folder(config([ROW], [ROW_OUT], constant_inputs="sr = 16000"), rate()),
+        {"states": STATES, "given": given_rate},
+        True,
+    ),
+    "constant_element": (
+        Folder(config([ROW], [ROW_OUT], constant_inputs="sr = 16000"), rate(1)),
+        {"states": STATES, "given": lambda step, before: {"sr": SR.reshape(1)}},
+        True,
+    ),
+    "constant_for_each_lane": (
+        Folder(config([ROW], [ROW_OUT], constant_inputs="sr = 16000"), rate("batch", 1)),
+        {"states": STATES, "given": lambda step, before: {"sr": SR.reshape(1, 1)}},
+        True,
+    ),
+    "shared_input": (
+        Folder(config([ROW, io("sr", "INT64")], [ROW_OUT]), rate()),
+        {"states": STATES, "axes": {"sr": None}},
+        True,
+    ),
+}
+
+MODELS = {name: folder for name, (folder, _, _) in CASES.items()}
+
+
+def request(name: str, sequence: int, random: np.random.Generator) -> dict[str, np.ndarray]:
+    """Whole numbers in the shapes of the configuration."""
+    shape = (1, 3) if '"x" data_type: TYPE_FP32 dims: [3]' in MODELS[name].config else (1, 2, 3)
+    values = {"x": random.integers(-9, 10, shape).astype(F32)}
+    if name == "shared_input":
+        values["sr"] = np.array([[8000 if sequence % 2 else 16000]])
+    return values
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_axis(own_client, name):
+    folder, reference, batched = CASES[name]
+    random = np.random.default_rng(0)
+    sequences = [[request(name, at, random) for _ in range(4)] for at in range(3)]
+    check(own_client, name, Reference(folder.onnx, **reference), sequences, batched=batched)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("axis_2", 's -> s_out state from the names in the model, begins with zeros FP32 [2,3,-1] 2, axis "batch" 24'),
+        ("only_dynamic_axis", "FP32 [2,-1,3] 1, its only dynamic axis 24"),
+        ("probed", 'FP32 [2,-1,3] 1, axis "batch (by probe runs)" 24'),
+        ("overridden", "FP32 [-1,-1,3] 1, batch_axes"),
+        ("fixed", 'requests run one at a time: "s" has no batch axis'),
+        ("no_axis", 'requests run one at a time: "s" has no batch axis'),
+        ("no_batching", "requests run one at a time: max_batch_size is 0"),
+        ("shared_input", "sr input INT64 [] none 8"),
+        ("constant_scalar", "sr constant INT64 [] none 8"),
+    ],
+)
+def test_report_tells_the_axis(own_server, name, words):
+    assert words in load_report(own_server, name)
+
+
+REFUSED = {
+    "several_axes": (Folder(config([X], [Y]), running_sum(None, None, 3)), ("several dynamic axes", "batch_axes", '"s = 0"')),
+    "no_such_axis": (Folder(config([X], [Y], batch_axes="s = 3"), delay(F32, 2, 3)), ('"s" has "3"', "none or an axis of its shape")),
+    "fixed_axis": (Folder(config([X], [Y], batch_axes="s = 1"), delay(F32, 2, 3)), ("axis 1 of [-1,2,3], which is fixed",)),
+    "unknown_tensor": (Folder(config([X], [Y], batch_axes="t = 1"), delay(F32, 2, 3)), ("batch_axes", '"t"')),
+    "bad_constant": (
+        Folder(config([ROW], [ROW_OUT], constant_inputs="sr = fast"), rate()),
+        ("constant_inputs", 'input "sr"', '"fast" is no value of type INT64'),
+    ),
+    "constant_of_nothing": (
+        Folder(config([ROW], [ROW_OUT], constant_inputs="rate = 1"), rate()),
+        ("constant_inputs", '"rate" is not an input of the model', '"sr"'),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(refusal, name):
+    folder, words = REFUSED[name]
+    message = refusal(name, folder)
+    for word in words:
+        assert word in message

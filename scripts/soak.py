@@ -1,0 +1,181 @@
+"""Soaks the stateful backend in a real tritonserver: full load, with clients that do as they please.
+
+Every model keeps states that say whose they are, and has fewer slots than there are clients. Clients begin sequences,
+go on, end, begin anew without an end, come back too late, send two requests at once, and break their streams off; every
+answer is held against the client's own account of its sequence (internal/bench/soak). An answer from a state that is
+not the sequence's, an error that the account does not allow, or memory that grows fails the soak.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from onnx import ModelProto, TensorProto, checker, helper
+
+from tritonserver import TritonServer, exit_on_sigterm
+
+ROOT = Path(__file__).resolve().parent.parent
+SOAK = ROOT / "build" / "bench" / "soak"
+
+IDLE_SECONDS = 2.0  # max_sequence_idle_microseconds of the models
+BATCH = 32
+CANDIDATES = 2048  # of Triton, more than there are clients, so that none waits in its backlog
+LONGEST_TAPE = 3
+
+CONFIG = """
+backend: "stateful"
+max_batch_size: {batch}
+input [{{ name: "X" data_type: TYPE_INT64 dims: [1] }}]
+output [{{ name: "Y" data_type: TYPE_INT64 dims: [3] }}]
+instance_group [{{ kind: KIND_CPU count: {instances} }}]
+sequence_batching {{
+  max_sequence_idle_microseconds: {idle}
+  oldest {{ max_candidate_sequences: {candidates} max_queue_delay_microseconds: 500 }}
+}}
+"""
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model and its parameters. Lazy slots: they come and go in chunks."""
+
+    name: str
+    slots: int
+    tape: bool = False  # it has a state of varying shape, too
+    instances: int = 1
+    parameters: dict[str, str] = field(default_factory=dict)
+
+    def config(self) -> str:
+        parameters = {
+            "max_candidate_sequence_use_ratio": str((self.slots + 0.5) / CANDIDATES),
+            "initial_buffer_size": str(2 * BATCH),
+            "subsequent_buffer_size": str(BATCH),
+            "buffer_alloc_threshold": str(BATCH),
+            "buffer_dealloc_threshold": str(3 * BATCH),
+        } | self.parameters
+        text = CONFIG.format(
+            batch=BATCH, idle=round(IDLE_SECONDS * 1e6), candidates=CANDIDATES, instances=self.instances
+        )
+        lines = [f'parameters {{ key: "{k}" value {{ string_value: "{v}" }} }}' for k, v in parameters.items()]
+        return text + "\n".join(lines) + "\n"
+
+    def rules(self) -> dict:
+        """What the model may do with its clients, as internal/bench/soak takes it."""
+        return {
+            "model": self.name,
+            "evicts": self.parameters.get("when_full") == "evict_lru",
+            "budget": "max_state_memory_bytes" in self.parameters,
+            "end_silent": self.parameters.get("infer_end_requests") == "0",
+            "idle": round(IDLE_SECONDS * 1e9),
+        }
+
+
+# Triton warns of every START without an END before, of which there are thousands, and waits at its exit until the open
+# sequences have idled.
+OPTIONS = ["--log-warning=false", "--exit-timeout-secs=10"]
+
+MODELS = [
+    Model("reject", slots=320),
+    Model("evict", slots=320, parameters={"when_full": "evict_lru", "infer_end_requests": "0"}),
+    Model("tape", slots=320, tape=True,
+          parameters={"when_full": "evict_lru", "max_state_memory_bytes": str(96 * 1024)}),  # fmt: skip
+]
+
+
+def ledger(tape: bool) -> ModelProto:
+    """A model whose state says whose it is.
+
+    The first request of a sequence brings its name, X, which goes to every element of the states; Y is the least and
+    the greatest element that was found, and the number of steps. A state of zeros is one that begins. There is a state
+    with the batch at axis 0 and one with it at axis 1, and the tape, which grows to its longest and is all names.
+    """
+    node, value = helper.make_node, helper.make_tensor_value_info
+    int64 = TensorProto.INT64
+    constants = {"zero": [0], "one": [1], "axis1": [1], "names": [-1, 6], "keep": [1 - LONGEST_TAPE], "end": [2**31]}
+    nodes = [
+        node("Equal", ["who", "zero"], ["begins"]),
+        node("Where", ["begins", "X", "who"], ["new_who"]),  # [2, batch, 3] of [batch, 1]
+        node("Add", ["count", "one"], ["new_count"]),
+        node("Transpose", ["new_who"], ["lanes"], perm=[1, 0, 2]),
+        node("Reshape", ["lanes", "names"], ["flat"]),
+    ]
+    inputs = [value("X", int64, ["batch", 1]), value("who", int64, [2, "batch", 3]), value("count", int64, ["batch", 1])]
+    outputs = [value("Y", int64, ["batch", 3]), value("new_who", int64, [2, "batch", 3])]
+    outputs += [value("new_count", int64, ["batch", 1])]
+    found = "flat"
+    if tape:
+        nodes += [
+            node("ReduceMin", ["flat"], ["name"], axes=[1], keepdims=1),
+            node("Slice", ["tape", "keep", "end", "axis1"], ["kept"]),
+            node("Concat", ["kept", "name"], ["new_tape"], axis=1),
+            node("Concat", ["flat", "new_tape"], ["found"], axis=1),
+        ]
+        inputs += [value("tape", int64, ["batch", "length"])]
+        outputs += [value("new_tape", int64, ["batch", "new_length"])]
+        found = "found"
+    nodes += [
+        node("ReduceMin", [found], ["least"], axes=[1], keepdims=1),
+        node("ReduceMax", [found], ["greatest"], axes=[1], keepdims=1),
+        node("Concat", ["least", "greatest", "new_count"], ["Y"], axis=1),
+    ]
+    initializers = [helper.make_tensor(name, int64, [len(v)], v) for name, v in constants.items()]
+    graph = helper.make_graph(nodes, "ledger", inputs, outputs, initializers)
+    model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
+    checker.check_model(model, full_check=True)
+    return model
+
+
+def write(models: list[Model], repository: Path) -> None:
+    for model in models:
+        folder = repository / model.name / "1"
+        folder.mkdir(parents=True)
+        (folder.parent / "config.pbtxt").write_text(model.config())
+        (folder / "model.onnx").write_bytes(ledger(model.tape).SerializeToString())
+
+
+def build() -> None:
+    """Builds the program that soaks; Go caches it."""
+    subprocess.run(["go", "-C", str(ROOT / "internal" / "bench"), "build", "-o", str(SOAK), "./soak"], check=True)
+
+
+def soak(server: TritonServer, options: list[str]) -> int:
+    """Soaks a server of the models; returns the exit code."""
+    rules = json.dumps([model.rules() for model in MODELS])
+    command = [str(SOAK), "-url", server.grpc_url, "-server-pid", str(server.pid), "-models", rules, *options]
+    return subprocess.run(command).returncode
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, prog="go run build.go soak"
+    )
+    add = parser.add_argument
+    add("--minutes", type=float, default=10, metavar="N", help="how long to soak (default: 10)")
+    add("--steps", type=int, default=0, metavar="N", help="end earlier, after so many requests")
+    add("--clients", type=int, default=500, metavar="N", help="clients of each of the models (default: 500)")
+    add("--streams", type=int, default=4, metavar="N", help="gRPC streams for the clients (default: 4)")
+    add("--every", type=float, default=5, metavar="S", help="seconds between lines of the report (default: 5)")
+    add("--seed", type=int, default=1, metavar="N", help="seed of the clients' dice (default: 1)")
+    arguments = parser.parse_args()
+    exit_on_sigterm()
+    build()
+    with tempfile.TemporaryDirectory(prefix="soak-") as repository:
+        write(MODELS, Path(repository))
+        with TritonServer(Path(repository), options=OPTIONS) as server:
+            print(f"{len(MODELS)} models, {arguments.clients} clients each; the server's log is {server.log}", flush=True)
+            code = soak(server, [
+                f"-duration={arguments.minutes * 60}s", f"-steps={arguments.steps}", f"-clients={arguments.clients}",
+                f"-streams={arguments.streams}", f"-every={arguments.every}s", f"-seed={arguments.seed}",
+            ])  # fmt: skip
+        if server.exit_code != 0:
+            print(f"FAILED: the server ended with code {server.exit_code}\n{server.log_tail()}")
+            return 1
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

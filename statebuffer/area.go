@@ -1,0 +1,220 @@
+package statebuffer
+
+import "math/bits"
+
+// area is a piece of memory in cells, each as large as one sequence's value of
+// every state. Consecutive cells can be used as one block: a batched tensor of
+// that many lanes, as a run wrote it or is to read it. Where every state has its
+// batch outermost, lanes do not interlace, and blocks are of one cell.
+type area struct {
+	number int // among the areas of a store
+	states []State
+	memory []Block // of each state
+	flat   bool    // blocks are of one cell
+	free   int
+	first  int      // no word of used before this one has a free cell
+	used   []uint64 // a bit for each cell: it belongs to a block
+	tenant []*Sequence
+	start  []int32 // of each used cell: the first cell of its block
+	width  []int32 // of each block, by its first cell
+	live   []int32 // tenants of each block, and 1 while a step uses it
+}
+
+func newArea(number int, states []State, memory []Block, cells int, flat bool) *area {
+	a := &area{
+		number: number, states: states, memory: memory, flat: flat, free: cells,
+		used: make([]uint64, (cells+63)/64), tenant: make([]*Sequence, cells),
+		start: make([]int32, cells), width: make([]int32, cells), live: make([]int32, cells),
+	}
+	if tail := cells % 64; tail != 0 {
+		a.used[len(a.used)-1] = ^uint64(0) << tail // cells that do not exist are not free
+	}
+	return a
+}
+
+func (a *area) cells() int { return len(a.tenant) }
+
+// span is some consecutive cells; the zero span is none.
+type span struct {
+	area  *area
+	at, n int
+}
+
+// has tells whether a cell is in the span.
+func (s span) has(a *area, cell int) bool { return s.area == a && cell >= s.at && cell < s.at+s.n }
+
+// tensor is the cells as a batched tensor of state i.
+func (s span) tensor(i int) Block {
+	bytes := s.area.states[i].RowBytes()
+	return s.area.memory[i].At(int64(s.at)*bytes, int64(s.n)*bytes)
+}
+
+// hold keeps the cells of a span from being freed or given out. Free cells
+// become one block, or blocks of one cell; used ones must be whole blocks.
+func (s span) hold() {
+	a := s.area
+	for at := s.at; at < s.at+s.n; {
+		if !a.isUsed(at) {
+			width := s.n
+			if a.flat {
+				width = 1
+			}
+			a.open(at, width)
+		}
+		a.live[at]++
+		at += int(a.width[at])
+	}
+}
+
+// drop ends a hold. Blocks without tenants are free again.
+func (s span) drop() {
+	for at := s.at; at < s.at+s.n; {
+		width := int(s.area.width[at])
+		s.area.leave(at)
+		at += width
+	}
+}
+
+func (a *area) isUsed(cell int) bool { return a.used[cell/64]&(1<<(cell%64)) != 0 }
+
+// open makes free cells a block.
+func (a *area) open(at, width int) {
+	for cell := at; cell < at+width; cell++ {
+		a.used[cell/64] |= 1 << (cell % 64)
+		a.start[cell] = int32(at)
+	}
+	a.width[at], a.live[at] = int32(width), 0
+	a.free -= width
+}
+
+// leave takes one from what keeps a block.
+func (a *area) leave(at int) {
+	a.live[at]--
+	if a.live[at] > 0 {
+		return
+	}
+	width := int(a.width[at])
+	for cell := at; cell < at+width; cell++ {
+		a.used[cell/64] &^= 1 << (cell % 64)
+	}
+	a.first = min(a.first, at/64)
+	a.free += width
+}
+
+// run finds the first free cells in a row, of that many; at is negative if there
+// are none among the first that are looked at.
+func (a *area) run(n int) (at int) {
+	if a.free < n {
+		return -1
+	}
+	for a.first < len(a.used) && a.used[a.first] == ^uint64(0) {
+		a.first++
+	}
+	length := 0
+	for w := a.first; w < min(len(a.used), a.first+runWords); w++ {
+		free := ^a.used[w]
+		switch {
+		case free == 0:
+			length = 0
+			continue
+		case free == ^uint64(0) && length+64 < n:
+			length += 64
+			continue
+		}
+		for bit := 0; bit < 64; {
+			if ones := bits.TrailingZeros64(^(free >> bit)); ones > 0 {
+				ones = min(ones, 64-bit)
+				if length+ones >= n {
+					return w*64 + bit - length
+				}
+				length += ones
+				bit += ones
+				continue
+			}
+			length = 0
+			bit += bits.TrailingZeros64(free >> bit)
+		}
+	}
+	return -1
+}
+
+// runWords bounds the search for cells in a row: 64 cells each.
+const runWords = 256
+
+// hole finds a cell without a tenant in a block that nobody holds, or returns a
+// negative number.
+func (a *area) hole(not span) int {
+	for cell, q := range a.tenant {
+		if q == nil && a.isUsed(cell) && !not.has(a, cell) {
+			return cell
+		}
+	}
+	return -1
+}
+
+// put makes a sequence the tenant of a cell, and leaves the one it had.
+func (a *area) put(q *Sequence, cell int) {
+	a.tenant[cell] = q
+	a.live[a.start[cell]]++
+	q.leave(false)
+	q.home, q.cell = a, cell
+}
+
+// leave gives up the cell of a sequence, if it has one, after overwriting it with
+// zeros if wanted.
+func (q *Sequence) leave(clean bool) {
+	a := q.home
+	if a == nil {
+		return
+	}
+	if clean {
+		a.clear(q.cell)
+	}
+	a.tenant[q.cell] = nil
+	a.leave(int(a.start[q.cell]))
+	q.home = nil
+}
+
+// lane is where the runs of a cell's lane of state i lie: from an offset on, with
+// a stride.
+func (a *area) lane(i, cell int) (data []byte, stride int64) {
+	l := &a.states[i].Layout
+	at := int64(a.start[cell])
+	width := int64(a.width[at])
+	from := at*l.RowBytes() + (int64(cell)-at)*l.RunBytes
+	return a.memory[i].Bytes[from:], width * l.RunBytes
+}
+
+// copy copies one lane of every state from a cell to another.
+func (a *area) copy(cell int, from *area, fromCell int) {
+	for i := range a.states {
+		to, stride := a.lane(i, cell)
+		data, fromStride := from.lane(i, fromCell)
+		copyRuns(&a.states[i].Layout, to, stride, data, fromStride)
+	}
+}
+
+// fill copies a row of every state to a cell.
+func (a *area) fill(cell int, rows []Block) {
+	for i := range a.states {
+		to, stride := a.lane(i, cell)
+		copyRuns(&a.states[i].Layout, to, stride, rows[i].Bytes, a.states[i].RunBytes)
+	}
+}
+
+// clear overwrites one lane of every state with zeros.
+func (a *area) clear(cell int) {
+	for i := range a.states {
+		l := &a.states[i].Layout
+		data, stride := a.lane(i, cell)
+		for x := range l.Runs {
+			clear(data[x*stride:][:l.RunBytes])
+		}
+	}
+}
+
+func copyRuns(l *Layout, to []byte, stride int64, from []byte, fromStride int64) {
+	for x := range l.Runs {
+		copy(to[x*stride:][:l.RunBytes], from[x*fromStride:])
+	}
+}

@@ -1,0 +1,108 @@
+package statebuffer
+
+import (
+	"fmt"
+	"time"
+)
+
+// BudgetError says that the varying states of a run would take the store beyond
+// its limit.
+type BudgetError struct {
+	// Held is what the store has, More what the run asks for, Most the limit.
+	Held, More, Most int64
+}
+
+func (e *BudgetError) Error() string {
+	return fmt.Sprintf("the states take %d bytes and would grow by %d: at most %d bytes are allowed (max_state_memory_bytes); try again later, end sequences that are done, or raise the limit", e.Held, e.More, e.Most)
+}
+
+// FirstChunkError says that not even the first chunk is within the limit.
+type FirstChunkError struct {
+	Rows       int
+	Each, Most int64 // bytes of a row, and of all
+}
+
+func (e *FirstChunkError) Error() string {
+	return fmt.Sprintf("the first %d slots of %d bytes each are more than %d bytes (max_state_memory_bytes): lower initial_buffer_size or max_candidate_sequences, or raise the limit", e.Rows, e.Each, e.Most)
+}
+
+// held is what the sequences' states take, or could take in free rows.
+func (s *Store) held() int64 {
+	return int64(s.live.len+s.rows.free)*s.RowBytes() + s.varying.bytes
+}
+
+// fits tells whether so many more bytes are within the limit.
+func (s *Store) fits(more int64) bool {
+	most := s.limits.Bytes
+	return most == 0 || more <= most-s.held()
+}
+
+// nextChunk is the size of a further chunk.
+func (s *Store) nextChunk() int64 { return int64(s.sizing.Subsequent) * s.RowBytes() }
+
+// checkBudget makes sure that the first chunk, which is never freed, is within
+// the limit.
+func (s *Store) checkBudget() error {
+	most, each := s.limits.Bytes, s.RowBytes()
+	if most > 0 && each > 0 && int64(s.sizing.Initial) > most/each {
+		return &FirstChunkError{Rows: s.sizing.Initial, Each: each, Most: most}
+	}
+	return nil
+}
+
+// fullFor adds to the refusal of a START that it is the limit of memory, not the
+// number of rows, that keeps the store from growing.
+func (s *Store) fullFor(err error) error {
+	full, ok := err.(*FullError)
+	if ok && len(s.rows.chunks) < s.sizing.MaxChunks && !s.fits(s.nextChunk()) {
+		full.Bytes = s.limits.Bytes
+	}
+	return err
+}
+
+// afford keeps the growth of the varying states of a run within the limit.
+// Sequences that have idled too long go first, then with EvictLRU those that were
+// used least recently and not at this moment. None goes if that is not enough.
+func (s *Store) afford(lanes []Lane, more int64, now time.Duration) error {
+	if s.fits(more) {
+		return nil
+	}
+	stays := s.held() - s.varying.bytes + s.varying.heldBy(lanes)
+	possible := more <= s.limits.Bytes-stays
+	for possible && s.makeRoom(now) {
+		if s.fits(more) {
+			return nil
+		}
+	}
+	return &BudgetError{Held: s.held(), More: more, Most: s.limits.Bytes}
+}
+
+// prepare checks the outputs of a run and makes room for them, so that keeping
+// them cannot fail. Nothing that the run's sequences have changes.
+func (s *Store) prepare(step *Step, now time.Duration) error {
+	more, err := s.varying.growth(step.lanes, step.padded)
+	if err != nil {
+		return err
+	}
+	if more > 0 {
+		if err := s.afford(step.lanes, more, now); err != nil {
+			return err
+		}
+	}
+	return s.varying.prepare(step.lanes, step.padded)
+}
+
+// vacate overwrites the row of a sequence that is about to lose it, so that no
+// byte of it is there when the row is given to another, and frees its varying
+// states. Memory that is allocated anew is zero.
+func (s *Store) vacate(q *Sequence) {
+	s.varying.release(q)
+	if s.roamer != nil {
+		q.leave(true)
+		return
+	}
+	for i := range s.states {
+		bytes := s.states[i].StoredBytes()
+		s.memory.Clear(s.chunks[i][q.row.Chunk].At(int64(q.row.Index)*bytes, bytes))
+	}
+}

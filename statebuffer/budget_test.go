@@ -1,0 +1,147 @@
+package statebuffer
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tritonstateful/internal/tensor"
+)
+
+// cacheStore keeps a cache of bytes for each sequence beside a row of 8 bytes.
+func cacheStore(t testing.TB, limits Limits) *Store {
+	limits.Remember = 100
+	return newTestStore(t, Options{
+		States:  []State{{Name: "state", Layout: Layout{Runs: 1, RunBytes: 8}}},
+		Varying: []Varying{{Name: "cache", DType: tensor.Int8, Axis: 0, InitialShape: tensor.Shape{1, 0}}},
+		Sizing:  Sizing{Initial: 8, MaxChunks: 1}, Limits: limits,
+	})
+}
+
+// writeCache runs a step of one sequence that makes its cache so long.
+func writeCache(t testing.TB, s *Store, q *Sequence, bytes int64, now time.Duration) error {
+	t.Helper()
+	step, err := s.Gather([]Lane{{Sequence: q}}, 1)
+	require.NoError(t, err)
+	step.Varying[0].OutShape = tensor.Shape{1, bytes}
+	step.Varying[0].Out = Block{Bytes: make([]byte, bytes), Size: bytes}
+	return s.Commit(step, now)
+}
+
+// TestBudgetOfChunks: no chunk is allocated beyond the limit; a START that finds
+// no row then says which limit it was.
+func TestBudgetOfChunks(t *testing.T) {
+	sizing := Sizing{Initial: 4, Subsequent: 2, MaxChunks: 9, AllocBelow: 2, DeallocAbove: 99}
+	s := newTestStore(t, Options{Sizing: sizing, Limits: Limits{Bytes: 8*8 - 1, Remember: 9}}) // rows of 8 bytes
+	for n := range uint64(6) {
+		begin(t, s, number(n), 1)
+		_, err := s.Maintain(at(1))
+		require.NoError(t, err, "a limit is no failure")
+	}
+	require.Equal(t, 6, s.Usage().Rows, "7 would fit, but rows come in twos")
+	_, err := s.Begin(number(6), 2)
+	require.EqualError(t, err, "too many simultaneous sequences: 6 slots are taken, and more would exceed 63 bytes (max_state_memory_bytes); try again later, end sequences that are done, or raise the limit")
+	s.limits.Bytes = 64
+	_, err = s.Maintain(at(2))
+	require.NoError(t, err)
+	begin(t, s, number(6), 3)
+}
+
+// TestBudgetOfTheFirstChunk: it is never freed, so it must fit.
+func TestBudgetOfTheFirstChunk(t *testing.T) {
+	options := Options{Memory: &Heap{}, MaxLanes: 1, Sizing: Sizing{Initial: 4, MaxChunks: 1}, Limits: Limits{Bytes: 31},
+		States: []State{{Name: "state", Layout: Layout{Runs: 2, RunBytes: 4}}}}
+	_, err := NewStore(options)
+	require.EqualError(t, err, "the first 4 slots of 8 bytes each are more than 31 bytes (max_state_memory_bytes): lower initial_buffer_size or max_candidate_sequences, or raise the limit")
+	options.Limits.Bytes = 32
+	s, err := NewStore(options)
+	require.NoError(t, err)
+	s.Close()
+}
+
+// TestBudgetRejects: a state that would take the store beyond its limit is
+// refused and stays as it is, and so does everybody else's.
+func TestBudgetRejects(t *testing.T) {
+	s := cacheStore(t, Limits{Bytes: 64 + 1024})
+	a, b := begin(t, s, number(1), 1), begin(t, s, number(2), 1)
+	require.NoError(t, writeCache(t, s, a, 512, 2))
+	require.NoError(t, writeCache(t, s, b, 300, 3)) // takes 512
+	require.EqualError(t, writeCache(t, s, a, 513, 4),
+		"the states take 1088 bytes and would grow by 512: at most 1088 bytes are allowed (max_state_memory_bytes); try again later, end sequences that are done, or raise the limit")
+	require.NoError(t, writeCache(t, s, a, 512, 5), "a client can try again")
+	s.End(number(2))
+	require.NoError(t, writeCache(t, s, a, 513, 6))
+	require.Equal(t, int64(64+1024), s.Usage().Bytes)
+}
+
+// TestBudgetEvicts: those used least recently go, and never one of the batch; if
+// even that is not enough, nobody goes for nothing.
+func TestBudgetEvicts(t *testing.T) {
+	s := cacheStore(t, Limits{Bytes: 64 + 1024, Full: EvictLRU})
+	for n := range uint64(4) {
+		require.NoError(t, writeCache(t, s, begin(t, s, number(n), time.Duration(n)), 256, time.Duration(n)))
+	}
+	q := s.Touch(number(1), 10)
+	require.NoError(t, writeCache(t, s, q, 512, 10))
+	_, err := s.Continue(number(0), 11)
+	require.ErrorContains(t, err, "evicted")
+	_, err = s.Continue(number(2), 11)
+	require.NoError(t, err)
+	budget := &BudgetError{}
+	require.ErrorAs(t, writeCache(t, s, s.Touch(number(3), 12), 2000, 12), &budget)
+	require.Equal(t, 3, s.Usage().Live, "2000 bytes never fit")
+	require.NoError(t, writeCache(t, s, s.Touch(number(3), 13), 1000, 13))
+	require.Equal(t, 1, s.Usage().Live)
+}
+
+// TestBudgetExpires: who idled too long goes first, whatever the policy.
+func TestBudgetExpires(t *testing.T) {
+	s := cacheStore(t, Limits{Bytes: 64 + 512, Idle: time.Second})
+	require.NoError(t, writeCache(t, s, begin(t, s, number(1), 0), 256, 0))
+	q := begin(t, s, number(2), time.Second)
+	budget := &BudgetError{}
+	require.ErrorAs(t, writeCache(t, s, q, 512, time.Second), &budget)
+	q = begin(t, s, number(2), 1001*time.Millisecond) // its START failed
+	require.NoError(t, writeCache(t, s, q, 512, 1001*time.Millisecond))
+	_, err := s.Continue(number(1), 1002*time.Millisecond)
+	require.ErrorContains(t, err, "expired")
+}
+
+// TestBudgetHolds: whatever happens, the store takes no more than its limit, and
+// its account agrees with the memory's.
+func TestBudgetHolds(t *testing.T) {
+	for seed := range uint64(8) {
+		memory, rng := &Heap{}, rand.New(rand.NewPCG(seed, 3))
+		sizing := Sizing{Initial: 4, Subsequent: 3, MaxChunks: 6, AllocBelow: 2, DeallocAbove: 6}
+		const most = 6000
+		s := newTestStore(t, Options{Memory: memory, Sizing: sizing, MaxLanes: 1,
+			States:  []State{{Name: "state", Layout: Layout{Runs: 1, RunBytes: 100}}},
+			Varying: []Varying{{Name: "cache", DType: tensor.Int8, Axis: 0, InitialShape: tensor.Shape{1, 0}}},
+			Limits:  Limits{Bytes: most, Full: Policy(seed % 2), Remember: 9, Idle: 50}})
+		refused := 0
+		for now := range 4 * time.Microsecond {
+			k := number(rng.Uint64N(20))
+			q := s.Touch(k, now)
+			if q == nil {
+				if q, _ = s.Begin(k, now); q == nil {
+					continue
+				}
+			}
+			err := writeCache(t, s, q, rng.Int64N(1500), now)
+			budget := &BudgetError{}
+			if err != nil {
+				require.ErrorAs(t, err, &budget)
+				refused++
+			}
+			if rng.IntN(4) == 0 {
+				s.End(k)
+			}
+			_, err = s.Maintain(at(now))
+			require.NoError(t, err)
+			require.LessOrEqual(t, s.Usage().Bytes, int64(most))
+		}
+		require.Positive(t, refused+int(s.Counters().Evicted), "the limit was never reached")
+	}
+}
