@@ -20,7 +20,8 @@ type Memory struct {
 	degraded error            // why there are no kernels, or nil
 	held     map[uint64]int64 // sizes of the blocks, by address
 	plans    [plansInFlight]plan
-	next     int // the plan to be used next
+	next     int   // the plan to be used next
+	unclear  error // of a Clear, for the next Gather or Scatter to tell
 }
 
 // New makes a Memory whose work goes into the stream, which stays the caller's.
@@ -98,6 +99,13 @@ func (m *Memory) Free(b statebuffer.Block) {
 	// A device that cannot free has failed before, in a call that told of it.
 	_ = m.stream.Sync()
 	_ = m.context.Free(b.Addr)
+}
+
+// Clear implements statebuffer.Memory.
+func (m *Memory) Clear(b statebuffer.Block) {
+	if err := m.stream.Set(b.Addr, 0, b.Size); err != nil && m.unclear == nil {
+		m.unclear = fmt.Errorf("overwriting a state that has ended: %w", err)
+	}
 }
 
 // Allocated is the number of bytes in blocks that were not freed.

@@ -27,6 +27,10 @@ func (m *Memory) Scatter(transfers []statebuffer.Transfer) error { return m.move
 
 // move launches the work, or falls back to copies.
 func (m *Memory) move(transfers []statebuffer.Transfer, gather bool) error {
+	if err := m.unclear; err != nil {
+		m.unclear = nil
+		return err
+	}
 	if len(transfers) == 0 {
 		return nil
 	}
