@@ -107,6 +107,32 @@ func TestGPUOptions(t *testing.T) {
 		IntraOpThreads: (*opened)[0].IntraOpThreads, InterOpThreads: (*opened)[0].InterOpThreads}, (*opened)[0])
 }
 
+// TestInputsOnDevice: some requests of a batch bring their input in the memory of
+// a GPU, others in the host's.
+func TestInputsOnDevice(t *testing.T) {
+	s := newServer(t)
+	g := &gpu{accumulator: s.runner, there: map[uint64]byteRange{}}
+	s.in.runner, s.in.device = g, g
+	next := uint64(0x7f0000000000)
+	onDevice := func(r *Request) {
+		input := &r.Inputs[0]
+		g.there[next] = append(byteRange(nil), input.Data...)
+		input.Device, input.Size, input.Data = next, int64(len(input.Data)), nil
+		next += 1 << 16
+	}
+	s.batch(startOf(1).with(onDevice), startOf(2), startOf(3).with(onDevice)).ok()
+	s.batch(nextOf(1), nextOf(3).with(onDevice)).ok()
+	s.batch(nextOf(1), nextOf(2), nextOf(3)).ok()
+	s.batch(nextOf(1).with(func(r *Request) {
+		onDevice(r)
+		r.Inputs[0].Size--
+	})).want(`input "Input" has 79 bytes: want 80`)
+	s.batch(nextOf(1).with(onDevice)).ok()
+	p := port{Port: Port{Name: "x", DType: tensor.FP32}, axis: noAxis}
+	err := p.check(&Input{Present: true, DType: tensor.FP32, Device: 1, Size: 4}, 1)
+	require.ErrorContains(t, err, `input "x" is in GPU memory`)
+}
+
 // TestGPUWarmsUp every batch size that runs are padded to.
 func TestGPUWarmsUp(t *testing.T) {
 	in, g, _ := loadOnGPU(t)
