@@ -10,7 +10,7 @@ import (
 
 // respond answers the requests of the run.
 func (x *execution) respond() {
-	if !x.failed {
+	if !x.failed && len(x.rows) > 0 {
 		for at, row := range x.rows {
 			end := len(x.lanes)
 			if at+1 < len(x.rows) {

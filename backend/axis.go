@@ -12,25 +12,40 @@ import (
 // noAxis is the batch axis of a tensor that has none.
 const noAxis = -1
 
-// batchSymbol is the name that the model gives to the batch: of all names of
-// dynamic axes, the one that the most tensors carry; on a tie the one that stands
-// further out, then the first by alphabet. It is "" for a model that names nothing.
+// batchSymbol is the name that the model gives to the batch. Of all names of
+// dynamic axes it is the one that the most tensors carry; on a tie the one that
+// stands further out, then the first by alphabet. At least half of the inputs
+// that name an axis carry it, and half of such outputs: the length of a cache is
+// on many inputs too, but on no output. It is "" where no name is such.
 func batchSymbol(sig *Signature) string {
 	type vote struct{ tensors, depth int }
 	votes := map[string]vote{}
+	needed := map[string]int{} // how many of inputs and outputs have agreed
 	for _, infos := range [][]TensorInfo{sig.Inputs, sig.Outputs} {
+		carried, named := map[string]int{}, 0
 		for i := range infos {
+			if !infos[i].named() {
+				continue
+			}
+			named++
 			for axis, symbol := range infos[i].Symbols {
 				if symbol != "" && axisOf(symbol, &infos[i]) == axis {
 					v := votes[symbol]
 					votes[symbol] = vote{v.tensors + 1, v.depth + axis}
+					carried[symbol]++
 				}
+			}
+		}
+		for symbol := range votes {
+			if 2*carried[symbol] >= named {
+				needed[symbol]++
 			}
 		}
 	}
 	best, won := "", vote{}
 	for symbol, v := range votes {
 		switch {
+		case needed[symbol] < 2:
 		case v.tensors > won.tensors,
 			v.tensors == won.tensors && v.depth < won.depth,
 			v == won && symbol < best:
@@ -38,6 +53,11 @@ func batchSymbol(sig *Signature) string {
 		}
 	}
 	return best
+}
+
+// named tells whether the model names an axis of the tensor.
+func (t *TensorInfo) named() bool {
+	return slices.ContainsFunc(t.Symbols, func(s string) bool { return s != "" })
 }
 
 // axisOf is the first axis that carries the symbol, or noAxis.
@@ -67,19 +87,7 @@ func batched(dims tensor.Shape, axis int, lanes int64) tensor.Shape {
 // layoutOf says how a lane of a tensor with these extents lies in memory; the
 // extent at the batch axis does not count.
 func layoutOf(dims tensor.Shape, axis int, dtype tensor.DType) (statebuffer.Layout, error) {
-	if axis == noAxis {
-		bytes, err := dims.Bytes(dtype)
-		return statebuffer.Layout{Runs: 1, RunBytes: bytes}, err
-	}
-	if _, err := dims.With(axis, 1).Bytes(dtype); err != nil { // the whole must fit, not only its parts
-		return statebuffer.Layout{}, err
-	}
-	runs, err := dims[:axis].Elements()
-	if err != nil {
-		return statebuffer.Layout{}, err
-	}
-	bytes, err := dims[axis+1:].Bytes(dtype)
-	return statebuffer.Layout{Runs: runs, RunBytes: bytes}, err
+	return statebuffer.LayoutOf(dims, axis, dtype)
 }
 
 // givenAxis is what the parameter batch_axes says of a tensor.
@@ -112,10 +120,12 @@ func (w *wirer) tensorAxis(info *TensorInfo) (axis int, how string, err error) {
 	switch {
 	case len(dynamic) == 0:
 		return noAxis, "its shape is fixed", nil
-	case len(dynamic) == 1 && (w.symbol == "" || info.Symbols[dynamic[0]] == ""):
+	case len(dynamic) == 1 && info.Symbols[dynamic[0]] == "":
 		return dynamic[0], "its only dynamic axis", nil
 	case w.symbol != "":
 		return noAxis, fmt.Sprintf("no axis is named %q", w.symbol), nil
+	case info.named():
+		return noAxis, "no axis follows the batch", nil
 	default:
 		return noAxis, "", fmt.Errorf("tensor %q: its shape %v has several dynamic axes without names: say which is the batch by the parameter batch_axes, for example \"%s = %d\"", info.Name, info.Dims, info.Name, dynamic[0])
 	}
@@ -173,7 +183,7 @@ func (w *wirer) matchDims(p *port, config tensor.Shape, info *TensorInfo) error 
 				return nil
 			}
 		}
-		if len(dynamicAxes(info)) == 0 && info.Dims[0] == 1 && fit(noAxis, front(config)) {
+		if info.Dims[0] == 1 && fit(noAxis, front(config)) {
 			return nil
 		}
 	}
@@ -193,15 +203,21 @@ func markedAxis(config tensor.Shape, axis int, given bool) int {
 }
 
 // candidateAxes are the axes that can be the batch's: the one that is known, or
-// any dynamic one.
-func (w *wirer) candidateAxes(info *TensorInfo, axis int, given bool) []int {
+// any dynamic one. A first axis of 1 is a batch that the exporter has fixed; what
+// has a name behind it is something else.
+func (w *wirer) candidateAxes(info *TensorInfo, axis int, given bool) (axes []int) {
 	if axis != noAxis {
 		return []int{axis}
 	}
 	if given {
 		return nil
 	}
-	return dynamicAxes(info)
+	for _, axis := range dynamicAxes(info) {
+		if info.Dims[0] != 1 || info.Symbols[axis] == "" {
+			axes = append(axes, axis)
+		}
+	}
+	return axes
 }
 
 // narrow fixes in dims what the model fixes, and tells whether the two agree. The

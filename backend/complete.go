@@ -41,7 +41,11 @@ func Complete(info ModelInfo, host Host) ([]byte, error) {
 		return nil, err
 	}
 	c := &completion{config: config, params: params, log: host.Log.With("model", info.Name), batch: host.DefaultBatch}
-	if c.sig, err = readSignature(modelFile(info, config, params), host); err != nil {
+	path, err := modelFile(info, config, params)
+	if err != nil {
+		return nil, err
+	}
+	if c.sig, err = readSignature(path, host); err != nil {
 		return nil, err
 	}
 	text, err := c.complete(info.Config)

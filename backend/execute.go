@@ -47,6 +47,7 @@ type execution struct {
 	lanes   []statebuffer.Lane
 	stage   *stage
 	step    *statebuffer.Step // open, that is neither committed nor aborted, or nil
+	alone   bool              // runs have one row from now on, see part
 	settled bool              // the store knows how the run of the lanes ended
 	failed  bool
 
@@ -183,8 +184,10 @@ func (x *execution) sequence(r *Request) (q *statebuffer.Sequence, err error) {
 func (in *Instance) check(r *Request) (lanes int64, err error) {
 	ports := in.wiring.inputs
 	lanes = 1
-	if !in.sequences && in.model.config.MaxBatchSize > 0 && len(ports) > 0 && len(r.Inputs[0].Shape) > 0 {
-		lanes = max(1, r.Inputs[0].Shape[0])
+	if !in.sequences && in.model.config.MaxBatchSize > 0 {
+		if i := slices.IndexFunc(r.Inputs, func(input Input) bool { return input.Present && len(input.Shape) > 0 }); i >= 0 {
+			lanes = max(1, r.Inputs[i].Shape[0])
+		}
 	}
 	for i := range ports {
 		if err := ports[i].check(&r.Inputs[i], lanes); err != nil {
@@ -203,7 +206,7 @@ func (x *execution) joins(r *Request, q *statebuffer.Sequence, lanes int64) bool
 	if len(x.rows) == 0 {
 		return true
 	}
-	if len(x.lanes)+int(lanes) > in.wiring.maxLanes {
+	if x.alone || len(x.lanes)+int(lanes) > in.wiring.maxLanes {
 		return false
 	}
 	if !in.wiring.varies && !in.wiring.shares {
@@ -225,6 +228,7 @@ func (x *execution) joins(r *Request, q *statebuffer.Sequence, lanes int64) bool
 // the states.
 func (x *execution) gather() {
 	in := x.in
+	in.arranger.arrange(x)
 	var err error
 	x.stage, err = in.stageFor(in.padded(len(x.lanes)), &x.requests[x.rows[0]])
 	if err == nil {
@@ -253,18 +257,20 @@ func (x *execution) putInputs() error {
 	s, w := x.stage, x.in.wiring
 	for i := range w.inputs {
 		p := &w.inputs[i]
-		if first := &x.requests[x.rows[0]].Inputs[i]; !first.Present {
+		first := &x.requests[x.rows[0]].Inputs[i]
+		if !first.Present {
 			s.inputs[p.at].DType = tensor.Invalid
-			continue
-		} else if p.axis == noAxis && p.DType != tensor.Bytes {
-			copy(s.in[i].Bytes, first.Data)
 			continue
 		}
 		s.inputs[p.at].DType = p.DType
-		if p.DType == tensor.Bytes {
+		switch {
+		case p.DType == tensor.Bytes:
 			if err := x.putStrings(i); err != nil {
 				return err
 			}
+			continue
+		case p.axis == noAxis:
+			copy(s.in[i].Bytes, p.once(first))
 			continue
 		}
 		l := s.layouts[i]
@@ -353,6 +359,9 @@ func (x *execution) keep() {
 	}
 	if err != nil {
 		x.failRun(Errorf(Internal, "after inference: %w", err))
+		return
+	}
+	if x.part() {
 		return
 	}
 	lengths := x.in.wiring.lengths

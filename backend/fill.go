@@ -24,11 +24,12 @@ const (
 	fillSteps                    // steps of the sequence before this one
 	fillBefore                   // summed lengths of an input before this step
 	fillAfter                    // the same with this step
+	fillMask                     // which parts of padded states count
 )
 
 var fillNames = map[fillKind]string{
 	fillStart: "start", fillEnd: "end", fillReady: "ready", fillID: "correlation ID",
-	fillConstant: "constant", fillSteps: "steps", fillBefore: "length before", fillAfter: "length after",
+	fillConstant: "constant", fillSteps: "steps", fillBefore: "length before", fillAfter: "length after", fillMask: "mask",
 }
 
 // fillWire is a model input that the backend fills by itself.
@@ -43,6 +44,7 @@ type fillWire struct {
 	value [2][]byte
 	// source counts in wiring.lengths.
 	source int
+	mask   *maskWire // of a mask only
 	statebuffer.Layout
 }
 
@@ -113,8 +115,8 @@ func (w *wirer) constant(f *fillWire, info *TensorInfo, text string) (err error)
 	if f.Layout, err = layoutOf(f.dims, f.axis, f.dtype); err != nil {
 		return err
 	}
-	f.value[0] = slices.Repeat(element, int(f.RowBytes())/len(element))
-	return nil
+	f.value[0], err = repeated(element, withoutBatch(f.dims, f.axis), f.dtype)
+	return err
 }
 
 // derived is steps, length_before(INPUT) or length_after(INPUT); the input may be
@@ -122,6 +124,9 @@ func (w *wirer) constant(f *fillWire, info *TensorInfo, text string) (err error)
 func (w *wirer) derived(f *fillWire, info *TensorInfo, text string) error {
 	if w.config.Sequence == nil {
 		return fmt.Errorf("it is counted for each sequence: sequence_batching is missing")
+	}
+	if argument, ok := strings.CutPrefix(text, "mask("); ok {
+		return w.mask(f, info, strings.TrimSuffix(strings.TrimSpace(argument), ")"))
 	}
 	if err := w.perLane(f, info); err != nil {
 		return err
@@ -139,7 +144,7 @@ func (w *wirer) derived(f *fillWire, info *TensorInfo, text string) error {
 	case function == "length_after" && call:
 		f.kind = fillAfter
 	default:
-		return fmt.Errorf("%q: want steps, length_before(INPUT) or length_after(INPUT)", text)
+		return fmt.Errorf("%q: want steps, length_before(INPUT), length_after(INPUT) or mask(STATES, INPUT)", text)
 	}
 	argument, ok := strings.CutSuffix(strings.TrimSpace(argument), ")")
 	if !ok {
@@ -154,12 +159,18 @@ func (w *wirer) derived(f *fillWire, info *TensorInfo, text string) error {
 		}
 		source.axis = axis
 	}
-	f.source = slices.Index(w.wiring.lengths, source)
-	if f.source < 0 {
-		f.source = len(w.wiring.lengths)
+	f.source = w.lengthOf(source)
+	return nil
+}
+
+// lengthOf is the position of a length source, which is added if it is new.
+func (w *wirer) lengthOf(source lengthSource) int {
+	at := slices.Index(w.wiring.lengths, source)
+	if at < 0 {
+		at = len(w.wiring.lengths)
 		w.wiring.lengths = append(w.wiring.lengths, source)
 	}
-	return nil
+	return at
 }
 
 // resolveLengths finds the inputs that lengths are taken from, once all are wired.
@@ -255,11 +266,16 @@ func controlValues(f *fillWire, c *Control) error {
 func (x *execution) putFills() error {
 	for i := range x.in.wiring.fills {
 		f := &x.in.wiring.fills[i]
-		if f.dtype != tensor.Bytes {
+		var err error
+		switch {
+		case f.kind == fillMask:
+			err = x.putMask(i)
+		case f.dtype == tensor.Bytes:
+			err = x.putTextIDs(i)
+		default:
 			f.fill(x.stage.fills[i].Bytes, x)
-			continue
 		}
-		if err := x.putTextIDs(i); err != nil {
+		if err != nil {
 			return err
 		}
 	}

@@ -84,7 +84,7 @@ func (w *wirer) initialFromText(s *stateWire, text string) error {
 		if err != nil {
 			return err
 		}
-		if err := s.setShape(shape); err != nil {
+		if err := w.setShape(s, shape); err != nil {
 			return err
 		}
 	}
@@ -134,7 +134,7 @@ func (w *wirer) initialFromFile(s *stateWire, name string, dims tensor.Shape) er
 		data, dims = content, shape
 	}
 	if dims != nil {
-		if err := s.setShape(dims); err != nil {
+		if err := w.setShape(s, dims); err != nil {
 			return fmt.Errorf("file %q: %w", name, err)
 		}
 	}
@@ -150,8 +150,9 @@ func (w *wirer) initialFromFile(s *stateWire, name string, dims tensor.Shape) er
 }
 
 // setShape takes the shape of an initial value: of one lane, with the batch axis
-// as 1 or left out.
-func (s *stateWire) setShape(shape tensor.Shape) error {
+// as 1 or left out. It may differ from what the output fixes where the input is
+// dynamic: models that find out their states' shapes begin with ones.
+func (w *wirer) setShape(s *stateWire, shape tensor.Shape) error {
 	full := slices.Clone(shape)
 	if s.axis != noAxis && len(full) == len(s.dims)-1 {
 		full = slices.Insert(full, s.axis, 1)
@@ -159,12 +160,16 @@ func (s *stateWire) setShape(shape tensor.Shape) error {
 	if len(full) != len(s.dims) {
 		return fmt.Errorf("shape %v does not fit the state's %v", shape, s.dims)
 	}
+	dims := s.dims.Clone()
 	for i, d := range full {
-		if d < 0 || s.dims[i] >= 0 && d != s.dims[i] || i == s.axis && d != 1 {
+		if i != s.axis && d >= 0 && d != dims[i] && w.sig.Inputs[s.in].Dims[i] < 0 {
+			dims[i] = tensor.Dynamic
+		}
+		if d < 0 || dims[i] >= 0 && d != dims[i] || i == s.axis && d != 1 {
 			return fmt.Errorf("shape %v does not fit the state's %v", shape, s.dims)
 		}
 	}
-	s.shape = full
+	s.shape, s.dims = full, dims
 	return nil
 }
 

@@ -24,6 +24,7 @@ type Instance struct {
 	// sequences: the model keeps states. direct: the scheduler is the direct one.
 	sequences, direct bool
 	work              execution
+	arranger          arranger
 	empty             []Output // the answer to an END that is not inferred
 	ladder            []int    // the batch sizes that runs are padded to, ascending; nil for none
 	report            *periodic
@@ -51,7 +52,7 @@ func newInstance(m *Model, info InstanceInfo) (*Instance, error) {
 // has looked at the model: one attempt to load shows everything that is wrong.
 func (in *Instance) load(provider Provider, info InstanceInfo, faults error) (err error) {
 	m := in.model
-	if m.params.sound("onnx_file_name") {
+	if m.path != "" {
 		in.runner, err = m.host.Open(SessionOptions{
 			Path: m.path, Provider: provider, Device: info.Device, Name: info.Name, GPU: m.gpuOptions(provider),
 			IntraOpThreads: m.params.IntraOpThreads, InterOpThreads: m.params.InterOpThreads, Optimization: m.params.Optimization,
@@ -119,7 +120,7 @@ func (in *Instance) newStore() (*statebuffer.Store, error) {
 	varying := make([]statebuffer.Varying, len(in.wiring.varying))
 	for i := range varying {
 		w := &in.wiring.varying[i]
-		varying[i] = statebuffer.Varying{Name: w.input, DType: w.dtype, Axis: w.axis, InitialShape: w.shape, Initial: w.value, MaxBytes: params.MaxStateBytes}
+		varying[i] = statebuffer.Varying{Name: w.input, DType: w.dtype, Axis: w.axis, InitialShape: w.shape, Initial: w.value, MaxBytes: params.MaxStateBytes, Padded: w.padded, PadAxis: w.padAxis}
 	}
 	store, err := statebuffer.NewStore(statebuffer.Options{
 		Memory: in.runner.Memory(), States: states, Varying: varying, Sizing: sizing, MaxLanes: in.wiring.maxLanes,

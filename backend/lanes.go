@@ -71,10 +71,10 @@ func (p *port) check(input *Input, lanes int64) error {
 		return Errorf(Unsupported, "input %q is in GPU memory, and has no batch axis, so that requests are compared: want CPU memory", p.Name)
 	}
 	want := lanes * p.RowBytes()
-	if p.axis == noAxis {
-		want = p.RowBytes()
-	}
 	if p.DType == tensor.Bytes {
+		if p.axis == noAxis && lanes > 1 {
+			return Errorf(InvalidArg, "input %q has %d rows: want 1, because it has no batch axis in the model", p.Name, lanes)
+		}
 		elements, err := input.Shape.Elements()
 		if err != nil {
 			return Errorf(InvalidArg, "input %q: %w", p.Name, err)
@@ -97,7 +97,19 @@ func (p *port) check(input *Input, lanes int64) error {
 	if input.bytes() != want {
 		return Errorf(InvalidArg, "input %q has %d bytes: want %d for shape %v of %v", p.Name, input.bytes(), want, input.Shape, p.DType)
 	}
+	if row := len(p.once(input)); p.axis == noAxis && !bytes.Equal(input.Data[row:], input.Data[:len(input.Data)-row]) {
+		return Errorf(InvalidArg, "input %q differs in the rows of the request: want them equal, because it has no batch axis in the model", p.Name)
+	}
 	return nil
+}
+
+// once is the content of an input without a batch axis: what stands in the first
+// row of the request, and in all others.
+func (p *port) once(input *Input) []byte {
+	if !p.leading || p.DType == tensor.Bytes || input.Shape[0] < 2 {
+		return input.Data
+	}
+	return input.Data[:len(input.Data)/int(input.Shape[0])]
 }
 
 // takes tells whether a request of that many lanes may have this shape.
@@ -123,7 +135,7 @@ func (p *port) joins(a, b *Input) bool {
 	if a.Present != b.Present {
 		return false
 	}
-	if p.axis == noAxis && !bytes.Equal(a.Data, b.Data) {
+	if p.axis == noAxis && a.Present && !bytes.Equal(p.once(a), p.once(b)) {
 		return false
 	}
 	if !p.varies {

@@ -83,7 +83,7 @@ var metrics = [metricCount]MetricInfo{
 	MetricEvicted:             {Name: "stateful_sequences_evicted_total", Help: "Sequences that lost their state to make room for others"},
 	MetricRejectedFull:        {Name: "stateful_sequences_rejected_total", Help: rejectedHelp, Reason: "full"},
 	MetricRejectedStartFailed: {Name: "stateful_sequences_rejected_total", Help: rejectedHelp, Reason: "start_failed"},
-	MetricUnknown:             {Name: "stateful_requests_unknown_total", Help: "Requests without START of a sequence that this instance does not know"},
+	MetricUnknown:             {Name: "stateful_requests_unknown_total", Help: "Requests without START of a sequence that has no state: expired, evicted, rejected or never seen"},
 	MetricPaddedRows:          {Name: "stateful_padded_rows_total", Help: "Rows that were added to runs to reach a batch size"},
 	MetricFailedRuns:          {Name: "stateful_failed_runs_total", Help: "Runs of the model that failed, or whose states could not be read or kept"},
 	MetricSaturated:           {Name: "stateful_saturated_elements_total", Help: "Elements of states that were clamped by store_states_as_fp16"},
@@ -128,8 +128,8 @@ type MetricUpdate struct {
 type meter struct {
 	sink    MetricSink // nil: metrics are off
 	updates []MetricUpdate
-	// sent is what the server has: the values of gauges, the totals of counters.
-	sent               [metricCount]float64
+	// sent are the totals of counters that the server has.
+	sent               [metricCount]uint64
 	padded, failedRuns uint64
 }
 
@@ -145,19 +145,11 @@ func (m *meter) ran(rows, lanes int) {
 	m.observe(MetricBatchSize, float64(rows))
 }
 
-// gauge notes a value, if it changed.
-func (m *meter) gauge(metric Metric, value float64) {
-	if m.sent[metric] != value {
-		m.sent[metric] = value
-		m.observe(metric, value)
-	}
-}
-
 // count notes what was added to a total since it was last noted.
 func (m *meter) count(metric Metric, total uint64) {
-	if added := float64(total) - m.sent[metric]; added > 0 {
-		m.sent[metric] = float64(total)
-		m.observe(metric, added)
+	if added := total - m.sent[metric]; added > 0 {
+		m.sent[metric] = total
+		m.observe(metric, float64(added))
 	}
 }
 
@@ -175,19 +167,19 @@ func (in *Instance) measure(x *execution) {
 		m.observe(MetricStep, (x.spans.at - x.spans.began).Seconds())
 	}
 	in.measureStore()
-	if len(m.updates) > 0 {
-		m.sink.Record(m.updates)
-		m.updates = m.updates[:0]
-	}
+	m.sink.Record(m.updates)
+	m.updates = m.updates[:0]
 }
 
+// measureStore notes gauges also where they are as before: while a model is loaded
+// anew, its old instance sets the same ones.
 func (in *Instance) measureStore() {
 	m, u, c := &in.meter, in.store.Usage(), in.store.Counters()
-	m.gauge(MetricActive, float64(u.Live))
-	m.gauge(MetricCapacity, float64(u.Total))
-	m.gauge(MetricFree, float64(u.Free))
-	m.gauge(MetricStateBytes, float64(u.Bytes))
-	m.gauge(MetricChunks, float64(u.Chunks))
+	m.observe(MetricActive, float64(u.Live))
+	m.observe(MetricCapacity, float64(u.Total))
+	m.observe(MetricFree, float64(u.Free))
+	m.observe(MetricStateBytes, float64(u.Bytes))
+	m.observe(MetricChunks, float64(u.Chunks))
 	m.count(MetricStarted, c.Started)
 	m.count(MetricRestarted, c.Restarted)
 	m.count(MetricEnded, c.Ended)

@@ -80,14 +80,22 @@ func NewModel(info ModelInfo, host Host) (*Model, error) {
 	if m.sizing, err = m.size(); err != nil {
 		m.faults = errors.Join(m.faults, err)
 	}
-	m.path = modelFile(info, config, m.params)
+	if m.params.sound("onnx_file_name") {
+		if m.path, err = modelFile(info, config, m.params); err != nil {
+			m.faults = errors.Join(m.faults, err)
+		}
+	}
 	m.reportParameters()
 	return m, nil
 }
 
-// modelFile is the path of the ONNX file.
-func modelFile(info ModelInfo, config *Config, params *Parameters) string {
-	return filepath.Join(info.Directory, strconv.FormatUint(info.Version, 10), params.file(config))
+// modelFile is the path of the ONNX file, which lies in the version's folder.
+func modelFile(info ModelInfo, config *Config, params *Parameters) (string, error) {
+	name := params.file(config)
+	if !filepath.IsLocal(name) {
+		return "", Errorf(InvalidArg, "default_model_filename is %q: want the name of a file inside the model's version folder", name)
+	}
+	return filepath.Join(info.Directory, strconv.FormatUint(info.Version, 10), name), nil
 }
 
 // size computes how many sequences each instance has room for. A model without

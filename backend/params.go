@@ -114,7 +114,18 @@ var wiringNames = []string{"state_pairs", "batch_axes", "initial_states", "const
 // Warnings say what was given but has no effect; unknown names are among them.
 func ParseParameters(given map[string]Value) (p *Parameters, warnings []string, err error) {
 	r := &paramReader{given: given, known: map[string]bool{}, faulty: map[string]bool{}}
-	p = &Parameters{
+	p = r.parameters()
+	r.reportUnknown()
+	p.faulty = r.faulty
+	if len(r.faults) > 0 {
+		return p, r.warnings, Errorf(InvalidArg, "%w", errors.Join(r.faults...))
+	}
+	return p, r.warnings, nil
+}
+
+// parameters reads each parameter that there is.
+func (r *paramReader) parameters() *Parameters {
+	p := &Parameters{
 		ONNXFile:       r.fileName("onnx_file_name", ""),
 		Provider:       oneOf(r, "ort_ep", TensorRT, choice("trt", TensorRT), choice("cuda", CUDA)),
 		FP16Compute:    oneOf(r, "compute_precision", true, choice("fp16", true), choice("fp32", false)),
@@ -150,12 +161,7 @@ func ParseParameters(given map[string]Value) (p *Parameters, warnings []string, 
 	p.Lazy = r.lazy()
 	r.pairs(p)
 	r.text("error_inject_rate", "") // accepted: sample configurations of NVIDIA's backend carry it
-	r.reportUnknown()
-	p.faulty = r.faulty
-	if len(r.faults) > 0 {
-		return p, r.warnings, Errorf(InvalidArg, "%w", errors.Join(r.faults...))
-	}
-	return p, r.warnings, nil
+	return p
 }
 
 // file is the name of the ONNX file in the version's folder.

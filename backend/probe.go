@@ -15,21 +15,20 @@ const probedBatch = "batch (by probe runs)"
 var probeExtents = []int64{3, 1}
 
 // nameBatch is the signature of a model, in which the batch axes have a name. If
-// the model names no axis at all, and a tensor has several dynamic ones, the model
-// is run with one and with two lanes for each way in which the axes can be the
-// batch. If just one way works, its axes get a name; else nothing is guessed, and
-// the configuration must tell.
+// the names that the model gives do not tell which they are, and a tensor could
+// have its batch at one axis or another or nowhere, the model is run with one and
+// with two lanes for each way in which the axes can be the batch. If just one way
+// works, its axes get a name; else nothing is guessed, and the configuration must
+// tell.
 func nameBatch(r Runner) *Signature {
 	sig := r.Signature()
-	most := 0
+	most, doubtful := 0, false
 	for i := range sig.Inputs {
-		info := &sig.Inputs[i]
-		if slices.ContainsFunc(info.Symbols, func(s string) bool { return s != "" }) {
-			return sig
-		}
-		most = max(most, len(dynamicAxes(info)))
+		dynamic := len(dynamicAxes(&sig.Inputs[i]))
+		most = max(most, dynamic)
+		doubtful = doubtful || dynamic > 1 || sig.Inputs[i].named()
 	}
-	if most < 2 {
+	if !doubtful || batchSymbol(sig) != "" {
 		return sig
 	}
 	for _, extent := range probeExtents {

@@ -69,10 +69,38 @@ func TestProbeGuessesNothing(t *testing.T) {
 	}
 }
 
+// A decoder that was exported for a batch of 1: its cache grows along an axis that
+// has a name, on more inputs than any other.
+func TestProbeSeesThatALengthIsNoBatch(t *testing.T) {
+	info := func(name string, dims tensor.Shape, symbols ...string) TensorInfo {
+		return TensorInfo{Name: name, DType: tensor.FP32, Dims: dims, Symbols: symbols}
+	}
+	r := &shapeRunner{signature: Signature{
+		Inputs: []TensorInfo{
+			info("ids", tensor.Shape{1, -1}, "", "sequence"),
+			info("past_0", tensor.Shape{1, -1, 4}, "", "past", ""), info("past_1", tensor.Shape{1, -1, 4}, "", "past", ""),
+		},
+		Outputs: []TensorInfo{
+			info("logits", tensor.Shape{1, -1, 9}, "", "sequence", ""),
+			info("present_0", tensor.Shape{1, -1, 4}, "", "total", ""), info("present_1", tensor.Shape{1, -1, 4}, "", "total", ""),
+		},
+	}, shapes: func(inputs []Tensor) ([]tensor.Shape, error) {
+		n, past := inputs[0].Shape[1], inputs[1].Shape[1]
+		return []tensor.Shape{{1, n, 9}, {1, past + n, 4}, {1, past + n, 4}}, nil
+	}}
+	require.Empty(t, batchSymbol(&r.signature))
+	sig := nameBatch(r)
+	require.Same(t, &r.signature, sig)
+	w := &wirer{sig: sig, params: &Parameters{}}
+	axis, _, err := w.tensorAxis(&sig.Inputs[1])
+	require.NoError(t, err)
+	require.Equal(t, noAxis, axis)
+}
+
 func TestProbeIsNotNeededWhereNamesOrSingleAxesTell(t *testing.T) {
 	never := func([]Tensor) ([]tensor.Shape, error) { panic("the model was run") }
 	named := unnamed("x", -1, -1)
-	named.Symbols[0] = "batch"
+	named.Symbols = []string{"batch", ""}
 	for name, info := range map[string]TensorInfo{"named": named, "one dynamic axis": unnamed("x", -1, 3)} {
 		t.Run(name, func(t *testing.T) {
 			r := &shapeRunner{shapes: never, signature: Signature{Inputs: []TensorInfo{info}, Outputs: []TensorInfo{info}}}

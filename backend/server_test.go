@@ -23,6 +23,7 @@ type setup struct {
 	model   *accumulator // made of streams if nil
 	kind    string
 	level   slog.Level
+	metrics func(MetricLabels) MetricSink
 }
 
 // param sets a parameter.
@@ -118,7 +119,7 @@ func load(t testing.TB, edits ...func(*setup)) (*server, error) {
 	set := newSetup(edits...)
 	s := &server{t: t, config: set.config, memory: set.memory, runner: set.model, now: time.Hour, plain: map[string]*plainSequence{}, log: newRecorder(set.level)}
 	model, err := NewModel(ModelInfo{Name: "model", Version: 3, Directory: "/models/model", Config: set.json()}, Host{
-		Log: slog.New(s.log), Clock: func() time.Duration { return s.now },
+		Log: slog.New(s.log), Clock: func() time.Duration { return s.now }, Metrics: set.metrics,
 		Open: func(o SessionOptions) (Runner, error) {
 			require.Equal(t, "model_0", o.Name)
 			return s.runner, nil

@@ -32,19 +32,19 @@ func newIOBuffers(w *wiring, memory statebuffer.Memory) (*ioBuffers, error) {
 		}
 		return block
 	}
-	lanes := int64(w.maxLanes)
+	lanes := w.maxLanes
 	for i := range w.inputs {
-		b.inputs = append(b.inputs, alloc(w.inputs[i].Name, lanes*w.inputs[i].RowBytes()))
+		b.inputs = append(b.inputs, alloc(w.inputs[i].Name, w.inputs[i].BatchBytes(lanes)))
 	}
 	for i := range w.outputs {
-		bytes := lanes * w.outputs[i].RowBytes()
+		bytes := w.outputs[i].BatchBytes(lanes)
 		if w.outputs[i].stateOut {
 			bytes = 0
 		}
 		b.outputs = append(b.outputs, alloc(w.outputs[i].Name, bytes))
 	}
 	for i := range w.fills {
-		b.fills = append(b.fills, alloc(w.fills[i].name, lanes*w.fills[i].RowBytes()))
+		b.fills = append(b.fills, alloc(w.fills[i].name, w.fills[i].BatchBytes(lanes)))
 	}
 	b.zero = alloc("zero", zeroElement)
 	if failed != nil {
@@ -160,6 +160,9 @@ func batchBytes(l statebuffer.Layout, axis int, n int64) int64 {
 // that leaves them open the request's.
 func (in *Instance) stageInput(s *stage, i int, first *Request) (err error) {
 	p, n := &in.wiring.inputs[i], int64(s.lanes)
+	if first != nil && p.varies && !first.Inputs[i].Present {
+		return nil // the run leaves it out, and no one knows a shape for it
+	}
 	dims, layout := p.dims, p.Layout
 	if p.varies && first != nil {
 		dims = p.modelDims(first.Inputs[i].Shape)

@@ -70,6 +70,9 @@ type stateWire struct {
 	value []byte
 	shape tensor.Shape
 	begin string // the initial value in words
+	// padded: sequences of unequal length along padAxis may share a run.
+	padded  bool
+	padAxis int
 	statebuffer.Layout
 }
 
@@ -109,6 +112,7 @@ func wire(config *Config, params *Parameters, sig *Signature, files fileReader) 
 	w.states()
 	w.ports("output", config.Outputs, sig.Outputs, w.takenOut, &w.wiring.outputs)
 	w.resolveLengths()
+	w.resolveMasks()
 	w.leftovers()
 	w.unusedAssignments()
 	if len(w.faults) > 0 {

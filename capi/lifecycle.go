@@ -42,8 +42,9 @@ type assembler func(settings, *slog.Logger) (parts, error)
 
 // library is what stands behind a TRITONBACKEND_Backend.
 type library struct {
-	host backend.Host
-	load func(backend.ModelInfo, backend.Host) (model, error)
+	host    backend.Host
+	load    func(backend.ModelInfo, backend.Host) (model, error)
+	metrics *metrics
 }
 
 // instance is what stands behind a TRITONBACKEND_ModelInstance.
@@ -70,8 +71,12 @@ func initialize(of backendObject, assemble assembler) error {
 	if err != nil {
 		return err
 	}
+	metrics := &metrics{log: log}
 	host := backend.Host{Log: log, Clock: newClock(), Open: made.open, DefaultBatch: config.defaultBatch}
-	return keep(&library{host, made.load}, func(handle C.uintptr_t) *C.TRITONSERVER_Error {
+	if config.metrics {
+		host.Metrics = metrics.open
+	}
+	return keep(&library{host, made.load, metrics}, func(handle C.uintptr_t) *C.TRITONSERVER_Error {
 		return C.set_backend_state(of, handle)
 	})
 }
@@ -99,7 +104,7 @@ func checkVersion(major, minor int) error {
 // finalize leaves ONNX Runtime as it is: its environment is the process's, and
 // Triton may initialise us again.
 func finalize(of backendObject) error {
-	return drop(C.backend_state(of), func(*library) {})
+	return drop(C.backend_state(of), func(lib *library) { lib.metrics.close() })
 }
 
 func setAttributes(attributes *C.TRITONBACKEND_BackendAttribute) error {

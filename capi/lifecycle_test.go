@@ -28,7 +28,7 @@ func TestLifeOfABackend(t *testing.T) {
 	s := server{b, m, i}
 
 	require.NoError(t, s.initialize(func(config settings, log *slog.Logger) (parts, error) {
-		require.Equal(t, settings{ortLogging: 0, defaultBatch: 4}, config)
+		require.Equal(t, settings{ortLogging: 0, defaultBatch: 4, metrics: true}, config)
 		require.NotNil(t, log)
 		return parts{
 			open: func(backend.SessionOptions) (backend.Runner, error) { return nil, errors.New("opened") },

@@ -17,11 +17,15 @@ type settings struct {
 	// defaultBatch is Triton's own default-max-batch-size, which it gives to
 	// every backend.
 	defaultBatch int
+	// metrics: report them to Triton.
+	metrics bool
 }
 
 const (
 	ortLoggingSetting = "ort-logging-level"
 	ortLoggingDefault = 2 // warnings
+
+	metricsSetting = "metrics"
 
 	defaultBatchSetting = "default-max-batch-size"
 )
@@ -36,7 +40,7 @@ var tritonSettings = map[string]bool{
 // parseSettings reads the JSON of TRITONBACKEND_BackendConfig, which is empty
 // where nothing was set.
 func parseSettings(config []byte, log *slog.Logger) (settings, error) {
-	s := settings{ortLogging: ortLoggingDefault, defaultBatch: backend.ServerBatch}
+	s := settings{ortLogging: ortLoggingDefault, defaultBatch: backend.ServerBatch, metrics: true}
 	if len(config) == 0 {
 		return s, nil
 	}
@@ -56,6 +60,12 @@ func parseSettings(config []byte, log *slog.Logger) (settings, error) {
 					name, value)
 			}
 			s.ortLogging = level
+		case name == metricsSetting:
+			on, err := strconv.ParseBool(value)
+			if err != nil {
+				return s, backend.Errorf(backend.InvalidArg, "--backend-config=stateful,%s=%s: want true or false", name, value)
+			}
+			s.metrics = on
 		case name == defaultBatchSetting:
 			size, err := strconv.Atoi(value)
 			if err != nil || size < 0 || size > math.MaxInt32 {
@@ -63,7 +73,7 @@ func parseSettings(config []byte, log *slog.Logger) (settings, error) {
 			}
 			s.defaultBatch = size
 		case !tritonSettings[name]:
-			log.Warn("unknown --backend-config setting is ignored", "setting", name, "known", ortLoggingSetting)
+			log.Warn("unknown --backend-config setting is ignored", "setting", name, "known", ortLoggingSetting+", "+metricsSetting)
 		}
 	}
 	return s, nil

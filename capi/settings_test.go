@@ -18,11 +18,11 @@ func TestSettings(t *testing.T) {
 		return parseSettings([]byte(config), slog.New(slog.NewTextHandler(&log, nil)))
 	}
 	for config, want := range map[string]settings{
-		``:                                      {ortLogging: 2, defaultBatch: 4},
-		`{}`:                                    {ortLogging: 2, defaultBatch: 4},
-		`{"cmdline":{}}`:                        {ortLogging: 2, defaultBatch: 4},
-		`{"cmdline":{"ort-logging-level":"0"}}`: {ortLogging: 0, defaultBatch: 4},
-		`{"cmdline":{"ort-logging-level":"4","default-max-batch-size":"16"}}`: {ortLogging: 4, defaultBatch: 16},
+		``:                                      {ortLogging: 2, defaultBatch: 4, metrics: true},
+		`{}`:                                    {ortLogging: 2, defaultBatch: 4, metrics: true},
+		`{"cmdline":{}}`:                        {ortLogging: 2, defaultBatch: 4, metrics: true},
+		`{"cmdline":{"ort-logging-level":"0"}}`: {ortLogging: 0, defaultBatch: 4, metrics: true},
+		`{"cmdline":{"ort-logging-level":"4","default-max-batch-size":"16","metrics":"false"}}`: {ortLogging: 4, defaultBatch: 16},
 	} {
 		got, err := parse(config)
 		require.NoError(t, err, config)
@@ -34,7 +34,9 @@ func TestSettings(t *testing.T) {
 		require.ErrorContains(t, err, "--backend-config=stateful,ort-logging-level="+level)
 		require.Equal(t, backend.InvalidArg, backend.CodeOf(err))
 	}
-	_, err := parse(`{"cmdline":{"default-max-batch-size":"-1"}}`)
+	_, err := parse(`{"cmdline":{"metrics":"some"}}`)
+	require.ErrorContains(t, err, "--backend-config=stateful,metrics=some: want true or false")
+	_, err = parse(`{"cmdline":{"default-max-batch-size":"-1"}}`)
 	require.ErrorContains(t, err, "--backend-config=default-max-batch-size=-1: want a whole number")
 	_, err = parse(`{"cmdline":{"ort-loging-level":"1"}}`)
 	require.NoError(t, err)

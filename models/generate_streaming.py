@@ -27,9 +27,7 @@ class Streaming:
 
     def model(self) -> ModelProto:
         """The whole model, checked."""
-        model = helper.make_model(
-            self.build(), ir_version=IR_VERSION, opset_imports=[helper.make_opsetid("", OPSET)]
-        )
+        model = helper.make_model(self.build(), ir_version=IR_VERSION, opset_imports=[helper.make_opsetid("", OPSET)])
         onnx.checker.check_model(model, full_check=True)
         return model
 

@@ -1,9 +1,19 @@
-"""Benchmarks the stateful backend end to end: a real tritonserver, loaded with sequences by a native load generator.
+"""Benchmarks the stateful backend: go run build.go bench
 
-Every contender (a backend and what it needs) serves the same model with the same scheduler in a server of its own.
-The servers are measured in turns, in several rounds, and the table shows the medians: on a shared machine single
-figures move by a factor of two, while ratios within a round hold. The steadiest figure is the server's CPU time per
-request. The backend "nothing" answers with zeros: it shows what the server costs without any backend.
+End to end: a real tritonserver, loaded with sequences by a native load generator. Every contender (a backend and what it
+needs) serves the same model with the same scheduler in a server of its own. The servers are measured in turns, in
+several rounds, and the table shows the medians: on a shared machine single figures move by a factor of two, while
+ratios within a round hold. The steadiest figure is the server's CPU time per request.
+
+  stateful  this backend
+  nothing   a backend that answers with zeros: what the server itself costs
+  python    a model of the Python backend that keeps states in a dict and runs ONNX Runtime
+  raw       no server: ONNX Runtime in a loop at the mean batch that stateful had in the same round, states in place
+
+nothing + raw is the floor, and the last column is the server's CPU time over it.
+
+With --step, the step alone instead: whole batches through the library's entry points, with a Triton that is played,
+against ONNX Runtime in a loop at the same batch; with --micro the parts of a step.
 """
 
 import argparse
@@ -17,39 +27,52 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
+import onnxruntime
 from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
-from tritonserver import BACKENDS, MODELS, ServerError, TritonServer, exit_on_sigterm
+from benchreport import Samples, cpu_per_request, plot, table
+from gobench import micro, step
+from rawort import Layout, RawModel
+from tritonserver import BACKENDS, ServerError, TritonServer, exit_on_sigterm
 
 ROOT = Path(__file__).resolve().parent.parent
+SOURCE = ROOT / "internal" / "bench"
 BUILD = ROOT / "build" / "bench"
+MODELS = BUILD / "models"
 LOADGEN = BUILD / "loadgen"
-NOTHING = BUILD / "backends"
+OTHERS = BUILD / "backends"  # nothing and python
+PYTHON = BUILD / "python-venv"  # for the stub of the Python backend
 
 ModelConfig = model_config_pb2.ModelConfig
 
 
 @dataclass(frozen=True)
 class Workload:
-    """A model of the example repository, and how its answers are asked for and checked."""
+    """A model of internal/bench/models, and how its answers are asked for and checked."""
 
     model: str
-    outputs: tuple[str, ...]
+    output: str
     verify: str = ""  # the load generator's -verify; empty: answers are not checked
 
+    @property
+    def file(self) -> Path:
+        return MODELS / self.model / "1" / "model.onnx"
+
     def config(self, max_batch: int) -> ModelConfig:
-        """The model's configuration, with what must be equal for all contenders: batch size, one instance, no delay."""
-        text = (MODELS / self.model / "config.pbtxt").read_text()
-        config = text_format.Parse(text, ModelConfig())
+        """The model's configuration; what matters is equal for all contenders: batch size, one instance, no delay."""
+        config = text_format.Parse((MODELS / self.model / "config.pbtxt").read_text(), ModelConfig())
         config.max_batch_size = max_batch
-        for group in config.instance_group:
-            group.count = 1
-        config.sequence_batching.oldest.max_queue_delay_microseconds = 0
-        config.parameters["buffer_alloc_threshold"].string_value = str(max_batch)  # it must not be below
         return config
+
+    @cached_property
+    def layout(self) -> Layout:
+        text = self.config(1).parameters["state_pairs"].string_value
+        pairs = [tuple(pair.split(", ")) for pair in text.removeprefix("<<<").removesuffix(">>>").split(">>>, <<<")]
+        return Layout.of(self.file, pairs, {"seq": 4})
 
 
 @dataclass(frozen=True)
@@ -61,24 +84,38 @@ class Contender:
     prepare: Callable[[Workload, ModelConfig, Path], None]
     computes: bool = True  # False: answers are zeros, so they are not checked
 
+    def environment(self) -> dict[str, str]:
+        """The stub of the Python backend uses the first Python in the PATH."""
+        return {"PATH": f"{PYTHON / 'bin'}:{os.environ['PATH']}"} if self.name == "python" else {}
+
 
 def prepare_stateful(workload: Workload, config: ModelConfig, folder: Path) -> None:
-    shutil.copytree(MODELS / workload.model / "1", folder / "1")
+    (folder / "1").mkdir()
+    (folder / "1" / "model.onnx").symlink_to(workload.file)
 
 
 def prepare_nothing(workload: Workload, config: ModelConfig, folder: Path) -> None:
     """Tells the do-nothing backend which outputs to send; see internal/bench/nothing/nothing.c."""
     config.backend = "nothing"
     (folder / "1").mkdir()
-    outputs = [output for output in config.output if output.name in workload.outputs]
+    outputs = [output for output in config.output if output.name == workload.output]
     lines = [" ".join([tensor.name, datatype(tensor), *map(str, shape(tensor))]) for tensor in outputs]
     (folder / "outputs.txt").write_text("\n".join(lines) + "\n")
+
+
+def prepare_python(workload: Workload, config: ModelConfig, folder: Path) -> None:
+    config.backend = "python"
+    prepare_stateful(workload, config, folder)
+    shutil.copy(SOURCE / "python" / "model.py", folder / "1")
+    (folder / "1" / "layout.json").write_text(json.dumps(workload.layout.as_json()))
 
 
 WORKLOADS = {
     workload.model: workload
     for workload in [
-        Workload("accumulate_fp32", outputs=("Output",), verify="accumulate"),
+        Workload("accumulate_fp32", output="Output", verify="accumulate"),
+        Workload("lstm2x512", output="y"),
+        Workload("kvring", output="y"),
     ]
 }
 
@@ -86,9 +123,11 @@ CONTENDERS = {
     contender.name: contender
     for contender in [
         Contender("stateful", BACKENDS, prepare_stateful),
-        Contender("nothing", NOTHING, prepare_nothing, computes=False),
+        Contender("nothing", OTHERS, prepare_nothing, computes=False),
+        Contender("python", OTHERS, prepare_python),
     ]
 }
+RAW = "raw"
 
 
 def datatype(tensor) -> str:
@@ -111,16 +150,35 @@ def has_string_ids(config: ModelConfig) -> bool:
     )
 
 
-def build() -> None:
-    """Builds the load generator and the do-nothing backend; both tools cache or take a moment."""
-    library = NOTHING / "nothing" / "libtriton_nothing.so"
+def build(contenders: list[str]) -> None:
+    """Builds what is missing; the tools cache or take a moment."""
+    run([sys.executable, str(SOURCE / "models" / "models.py"), str(MODELS)])
+    run(["go", "-C", str(SOURCE), "build", "-o", str(LOADGEN), "./loadgen"])
+    library = OTHERS / "nothing" / "libtriton_nothing.so"
     library.parent.mkdir(parents=True, exist_ok=True)
-    source = ROOT / "internal" / "bench"
-    run(["go", "-C", str(source), "build", "-o", str(LOADGEN), "./loadgen"])
     run(
         ["gcc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-fvisibility=hidden", "-fPIC", "-shared"]
-        + ["-o", str(library), str(source / "nothing" / "nothing.c")]
+        + ["-o", str(library), str(SOURCE / "nothing" / "nothing.c")]
     )
+    if "python" in contenders:
+        build_python()
+
+
+def build_python() -> None:
+    """Puts Triton's Python backend together: the library, the stub for this Python, and an environment with the numpy
+    that the stub needs."""
+    server = next((ROOT / "build" / "venv").glob("lib/python3*/site-packages/pytriton/tritonserver"))
+    stub = server / "python_backend_stubs" / f"{sys.version_info[0]}.{sys.version_info[1]}"
+    folder = OTHERS / "python"
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in (*(server / "backends" / "python").glob("*.*"), *stub.iterdir()):
+        link = folder / file.name
+        link.unlink(missing_ok=True)
+        link.symlink_to(file)
+    if not (PYTHON / "bin" / "python").exists():
+        run([sys.executable, "-m", "venv", str(PYTHON)])
+        pins = ["numpy==1.26.4", f"onnxruntime=={onnxruntime.__version__}"]
+        run([str(PYTHON / "bin" / "pip"), "--disable-pip-version-check", "install", "--quiet", *pins])
 
 
 def run(command: list[str]) -> None:
@@ -147,7 +205,7 @@ class Target:
         command = [
             str(LOADGEN), "-json",
             "-url", self.server.grpc_url, "-server-pid", str(self.server.pid),
-            "-model", self.workload.model, "-inputs", self.inputs(), "-outputs", ",".join(self.workload.outputs),
+            "-model", self.workload.model, "-inputs", self.inputs(), "-outputs", self.workload.output,
             "-sequences", str(sequences), "-streams", str(options.streams), "-steps", str(options.steps),
             "-duration", f"{options.seconds}s", "-warmup", f"{options.warmup}s",
         ]  # fmt: skip
@@ -181,16 +239,14 @@ def serve(contender: Contender, workload: Workload, max_batch: int) -> Iterator[
         config = workload.config(max_batch)
         contender.prepare(workload, config, folder)
         (folder / "config.pbtxt").write_text(text_format.MessageToString(config))
-        with TritonServer(Path(temporary), contender.backends) as server:
+        with TritonServer(Path(temporary), contender.backends, env=contender.environment()) as server:
             yield Target(contender, workload, config, server)
-
-
-Samples = dict[tuple[int, str], list[dict]]  # results by sequences and contender
 
 
 def measure(workload: Workload, options: argparse.Namespace) -> Samples:
     """Runs all rounds of one workload. The contenders alternate fastest, so that they meet the same machine."""
     samples: Samples = {}
+    raw = RawModel(workload.file, workload.layout)
     with contextlib.ExitStack() as stack:
         targets = []
         for name in options.contenders:
@@ -203,51 +259,24 @@ def measure(workload: Workload, options: argparse.Namespace) -> Samples:
                     samples.setdefault((sequences, target.contender.name), []).append(result)
                     shown = progress(target.contender.name, result)
                     print(f"  round {round_number}/{options.rounds}  {shown}", flush=True)
+                batch = max(1, round(samples[sequences, options.contenders[0]][-1]["server"]["mean_batch"]))
+                cpu = raw.cpu_per_request(batch, options.seconds / 2)
+                floor = {"process": {"cpu_us_per_request": cpu}, "server": {"mean_batch": batch}}
+                samples.setdefault((sequences, RAW), []).append(floor)
     return samples
 
 
 def progress(name: str, result: dict) -> str:
     line = f"{name:<10}{result['sequences']:>5} sequences {result['requests_per_second']:>9,.0f} requests/s"
+    line += f" {cpu_per_request(result):>7.1f} µs/request {result['server']['mean_batch']:>5.1f} a batch"
     if result["errors"] or result["mismatches"]:
         texts = result.get("error_texts", []) + result.get("mismatch_texts", [])
         line += f"\n    FAILED: {result['errors']} errors, {result['mismatches']} wrong answers: {texts[0]}"
     return line
 
 
-def cpu_per_request(result: dict) -> float:
-    return result["process"]["cpu_us_per_request"]
-
-
-# The columns of the table: title, format, and where the figure is in a result.
-COLUMNS: list[tuple[str, str, Callable[[dict], float]]] = [
-    ("requests/s", ",.0f", lambda r: r["requests_per_second"]),
-    ("p50 µs", ",.0f", lambda r: r["phases"]["measure"]["latency_us"]["p50"]),
-    ("p99 µs", ",.0f", lambda r: r["phases"]["measure"]["latency_us"]["p99"]),
-    ("mean batch", ".1f", lambda r: r["server"]["mean_batch"]),
-    ("server CPU µs/request", ".1f", cpu_per_request),
-    ("RSS MiB", ".0f", lambda r: r["process"]["rss_bytes"] / 2**20),
-]
-
-
-def table(samples: Samples) -> str:
-    """The medians of all rounds, one row per number of sequences and contender."""
-    rows = [["sequences", "backend", *(title for title, _, _ in COLUMNS), "CPU / nothing"]]
-    for (sequences, name), results in samples.items():
-        medians = [format(statistics.median(map(figure, results)), style) for _, style, figure in COLUMNS]
-        rows.append([str(sequences), name, *medians, over_floor(results, samples.get((sequences, "nothing")))])
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return "\n".join("  ".join(cell.rjust(width) for cell, width in zip(row, widths)) for row in rows)
-
-
-def over_floor(results: list[dict], floor: list[dict] | None) -> str:
-    """The median of the rounds' ratios of CPU time per request to that of the do-nothing backend."""
-    if floor is None:
-        return "-"
-    return format(statistics.median(cpu_per_request(a) / cpu_per_request(b) for a, b in zip(results, floor)), ".2f")
-
-
 def failed(samples: Samples) -> bool:
-    return any(result["errors"] or result["mismatches"] for results in samples.values() for result in results)
+    return any(result.get("errors") or result.get("mismatches") for results in samples.values() for result in results)
 
 
 def parse_options() -> argparse.Namespace:
@@ -259,7 +288,7 @@ def parse_options() -> argparse.Namespace:
     add("--contenders", nargs="+", choices=CONTENDERS, default=list(CONTENDERS), help="backends (default: all)")
     add("--sequences", nargs="+", type=positive, default=[8, 64, 256], metavar="N",
         help="concurrent sequences, each with one request in flight (default: 8 64 256)")  # fmt: skip
-    add("--rounds", type=positive, default=3, metavar="N", help="rounds to take the medians of (default: 3)")
+    add("--rounds", type=positive, default=5, metavar="N", help="rounds to take the medians of (default: 5)")
     add("--seconds", type=float, default=4, metavar="S", help="time of one measurement (default: 4)")
     add("--warmup", type=float, default=0.5, metavar="S", help="load before each measurement (default: 0.5)")
     add("--steps", type=positive, default=100, metavar="N",
@@ -267,6 +296,9 @@ def parse_options() -> argparse.Namespace:
     add("--streams", type=positive, default=4, metavar="N", help="gRPC streams for the sequences (default: 4)")
     add("--max-batch", type=positive, default=64, metavar="N", help="max_batch_size of the models (default: 64)")
     add("--json", type=Path, metavar="FILE", help="also write every single result to a file")
+    add("--plot", type=Path, metavar="FILE", help="also draw the medians, as an SVG file")
+    add("--step", action="store_true", help="measure the step alone, without a server")
+    add("--micro", action="store_true", help="measure the parts of a step")
     return parser.parse_args()
 
 
@@ -280,7 +312,10 @@ def positive(text: str) -> int:
 def main() -> int:
     options = parse_options()
     exit_on_sigterm()
-    build()
+    if options.step or options.micro:
+        run([sys.executable, str(SOURCE / "models" / "models.py"), str(MODELS)])
+        return (step if options.step else micro)(ROOT, BACKENDS, MODELS)
+    build(options.contenders)
     try:
         results = {name: measure(WORKLOADS[name], options) for name in options.model}
     except ServerError as failure:
@@ -295,6 +330,8 @@ def main() -> int:
         everything = [{"backend": backend, **result} for samples in results.values()
                       for (_, backend), runs in samples.items() for result in runs]  # fmt: skip
         options.json.write_text(json.dumps(everything, indent=2) + "\n")
+    if options.plot:
+        options.plot.write_text(plot(results))
     if any(failed(samples) for samples in results.values()):
         print("\nFAILED: requests failed or answers were wrong, see above; the figures do not count")
         return 1

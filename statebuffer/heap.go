@@ -16,7 +16,11 @@ type Heap struct {
 
 // Alloc implements Memory.
 func (h *Heap) Alloc(bytes int64) (Block, error) {
-	if bytes < 0 || h.Limit > 0 && h.used.Load()+bytes > h.Limit {
+	const impossible = 1 << 47 // beyond any address
+	if bytes < 0 || bytes >= impossible {
+		return Block{}, fmt.Errorf("allocating %d bytes: impossible size", bytes)
+	}
+	if h.Limit > 0 && h.used.Load()+bytes > h.Limit {
 		return Block{}, fmt.Errorf("allocating %d bytes: %d of %d are in use", bytes, h.used.Load(), h.Limit)
 	}
 	h.used.Add(bytes)

@@ -1,5 +1,12 @@
 package statebuffer
 
+import (
+	"math"
+	"math/bits"
+
+	"tritonstateful/internal/tensor"
+)
+
 // Memory is where states and batched tensors live: host memory, or a device's.
 // Nothing above it knows which. One goroutine uses a Memory at a time.
 type Memory interface {
@@ -64,8 +71,40 @@ type Layout struct {
 	RunBytes int64
 }
 
+// LayoutOf is the layout of a tensor with these extents, whose batch is at axis;
+// the extent there does not count. A negative axis is a tensor without a batch. It
+// fails when the extents are not fixed, or are too large for 63 bits.
+func LayoutOf(dims tensor.Shape, axis int, dtype tensor.DType) (Layout, error) {
+	if axis < 0 {
+		bytes, err := dims.Bytes(dtype)
+		return Layout{Runs: 1, RunBytes: bytes}, err
+	}
+	whole, err := dims.With(axis, 1).Bytes(dtype)
+	if err != nil {
+		return Layout{}, err
+	}
+	if whole == 0 { // there may be very many runs of nothing
+		return Layout{Runs: 1}, nil
+	}
+	runs, err := dims[:axis].Elements()
+	return Layout{Runs: runs, RunBytes: whole / max(runs, 1)}, err
+}
+
 // RowBytes is the size of one lane.
 func (l Layout) RowBytes() int64 { return l.Runs * l.RunBytes }
+
+// BatchBytes is the size of that many lanes.
+func (l Layout) BatchBytes(lanes int) int64 { return times(lanes, l.RowBytes()) }
+
+// times is n pieces of that many bytes. A product that 63 bits cannot count is the
+// greatest number, of which no Memory has as many bytes.
+func times(n int, bytes int64) int64 {
+	hi, lo := bits.Mul64(uint64(n), uint64(bytes))
+	if hi != 0 || lo > math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return int64(lo)
+}
 
 // Conversion is what happens to the elements on the way.
 type Conversion uint8

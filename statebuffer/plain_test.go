@@ -89,12 +89,12 @@ func (p *plainStore) proceed(k Key, now time.Duration) (Fate, bool) {
 	if p.touch(k, now) {
 		return Alive, true
 	}
+	p.counters.Unknown++
 	for _, l := range p.lost {
 		if l.key == k {
 			return l.fate, false
 		}
 	}
-	p.counters.Unknown++
 	return Alive, false
 }
 

@@ -242,14 +242,6 @@ func (r *roamer) spot() (*area, int) {
 			return a, at
 		}
 	}
-	for _, a := range append(r.bays[:], r.pool...) {
-		println(a.number, a.cells(), a.free, a.first)
-		for c, q := range a.tenant {
-			print(" ", q != nil, a.isUsed(c))
-		}
-		println()
-	}
-	println(r.flat, r.in.area.number, r.in.at, r.in.n)
 	panic("statebuffer: there are more sequences than rows")
 }
 

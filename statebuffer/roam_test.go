@@ -47,12 +47,16 @@ func (w *world) checkAreas() {
 	require.Equal(w.t, span{}, r.out)
 }
 
-// roaming is a store with sequences that live in no particular order.
-func roaming(t testing.TB, layout Layout, slots, sequences, lanes int) (*Store, []*Sequence) {
+// roamingIf is a store with sequences that have a state, which roams or not.
+func roamingIf(t testing.TB, roams bool, layout Layout, slots, sequences, lanes int) (*Store, []*Sequence) {
+	from := int64(-1)
+	if roams {
+		from = 1
+	}
 	s := newTestStore(t, Options{
-		States:   []State{{Name: "state", Layout: layout}, {Name: "other", Layout: Layout{layout.Runs, 8}}},
+		States:   []State{{Name: "state", Layout: layout}},
 		Sizing:   Sizing{Initial: slots, MaxChunks: 1},
-		MaxLanes: lanes, RoamFrom: 1,
+		MaxLanes: lanes, RoamFrom: from,
 	})
 	all := make([]*Sequence, sequences)
 	for n := range all {

@@ -57,7 +57,7 @@ func NewSizing(candidates, maxBatch int, useRatio float32, lazy *LazyBuffers) (S
 	}
 	atLeast("subsequent_buffer_size", want.Subsequent)
 	atLeast("buffer_alloc_threshold", want.AllocThreshold)
-	if want.AllocThreshold > initial {
+	if lazy != nil && want.AllocThreshold > initial {
 		faults = append(faults, fmt.Errorf("buffer_alloc_threshold is %d: it must not be above the first chunk, %d rows", want.AllocThreshold, initial))
 	}
 	if len(faults) > 0 {

@@ -158,6 +158,23 @@ func (s *Store) Abort(step *Step, now time.Duration) {
 	}
 }
 
+// TooLong tells whether a varying state would exceed its bound by what the run
+// wrote, and is the error of Commit then. Where sequences of unequal length share
+// a run, Undo can part them.
+func (s *Store) TooLong(step *Step) error {
+	_, err := s.varying.growth(step.lanes, step.padded)
+	return err
+}
+
+// Undo gives up a step as if there had been none: unlike after Abort, a sequence
+// that starts or ends with it can be tried again.
+func (s *Store) Undo(step *Step) {
+	step.open = false
+	if s.roamer != nil {
+		s.roamer.abort()
+	}
+}
+
 // Fail is Abort for one lane that never came to run.
 func (s *Store) Fail(l Lane, now time.Duration) {
 	switch q := l.Sequence; {

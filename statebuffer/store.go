@@ -66,7 +66,7 @@ type Options struct {
 }
 
 // defaultRoamFrom is where BenchmarkRoam sees the two ways cost the same.
-const defaultRoamFrom = 2 << 10
+const defaultRoamFrom = 4 << 10
 
 // NewStore allocates the first chunk and the batched tensors. Close frees them.
 func NewStore(o Options) (*Store, error) {
@@ -101,12 +101,12 @@ func (s *Store) allocate(roamFrom int64) error {
 			return err
 		}
 		s.initial = append(s.initial, initial)
-		in, err := s.alloc(st, "the batched input", int64(s.maxLanes)*st.RowBytes())
+		in, err := s.alloc(st, "the batched input", st.BatchBytes(s.maxLanes))
 		if err != nil {
 			return err
 		}
 		s.in = append(s.in, in)
-		out, err := s.alloc(st, "the batched output", int64(s.maxLanes)*st.RowBytes())
+		out, err := s.alloc(st, "the batched output", st.BatchBytes(s.maxLanes))
 		if err != nil {
 			return err
 		}
@@ -172,15 +172,27 @@ func (s *Store) grow(rows int) error {
 	}()
 	for i := range s.states {
 		st := &s.states[i]
-		b, err := s.alloc(st, fmt.Sprintf("a chunk of %d rows of %d bytes", rows, st.StoredBytes()), int64(rows)*st.StoredBytes())
+		b, err := s.alloc(st, fmt.Sprintf("a chunk of %d rows of %d bytes", rows, st.StoredBytes()), times(rows, st.StoredBytes()))
 		if err != nil {
 			return err
 		}
 		s.chunks[i] = append(s.chunks[i], b)
 	}
 	s.rows.grow(rows)
+	if s.roamer != nil {
+		s.roamer.grow(s.lastChunk(), rows)
+	}
 	whole = true
 	return nil
+}
+
+// lastChunk is the block of each state in the last chunk.
+func (s *Store) lastChunk() []Block {
+	blocks := make([]Block, len(s.chunks))
+	for i, chunks := range s.chunks {
+		blocks[i] = chunks[len(chunks)-1]
+	}
+	return blocks
 }
 
 // trim frees the chunks behind the first so many.

@@ -76,7 +76,8 @@ func (e *FullError) Error() string {
 	return fmt.Sprintf("too many simultaneous sequences: %d of %d slots are taken; try again later, end sequences that are done, or raise max_candidate_sequences", e.Live, e.Total)
 }
 
-// Counters count what happened since the store was made.
+// Counters count what happened since the store was made. Unknown are requests
+// without START of a sequence that has no state, for whatever reason.
 type Counters struct {
 	Started, Restarted, Ended                              uint64
 	Expired, Evicted, RejectedFull, StartFailures, Unknown uint64
@@ -139,6 +140,7 @@ func (t *table) proceed(k Key, now time.Duration) (*Sequence, error) {
 		return nil, &LostError{}
 	}
 	if q.fate != Alive {
+		t.counters.Unknown++
 		return nil, &LostError{Fate: q.fate, Ago: now - q.lastUse, Idle: t.limits.Idle}
 	}
 	t.touch(q, now)

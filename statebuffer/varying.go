@@ -21,19 +21,15 @@ type Varying struct {
 	Initial      []byte
 	// MaxBytes bounds the value of one sequence.
 	MaxBytes int64
+	// Padded: sequences whose values differ in length, which is the extent at
+	// PadAxis, can share a run.
+	Padded  bool
+	PadAxis int
 }
 
 // layout is that of a lane of the given shape.
 func (v *Varying) layout(shape tensor.Shape) (Layout, error) {
-	if _, err := shape.Bytes(v.DType); err != nil {
-		return Layout{}, err
-	}
-	runs, err := shape[:max(v.Axis, 0)].Elements()
-	if err != nil {
-		return Layout{}, err
-	}
-	bytes, err := shape[v.Axis+1:].Bytes(v.DType)
-	return Layout{Runs: runs, RunBytes: bytes}, err
+	return LayoutOf(shape, v.Axis, v.DType)
 }
 
 // batched is the shape of that many lanes.
@@ -76,6 +72,7 @@ type varyingStore struct {
 	io      []VaryingIO
 	rows    []Row
 	chunks  []Block
+	row     Block // one lane of a padded state
 	bytes   int64 // held by sequences
 }
 
@@ -104,12 +101,12 @@ func (s *varyingStore) allocate() error {
 }
 
 func (s *varyingStore) close() {
-	for _, blocks := range [][]Block{s.initial, s.stage} {
+	for _, blocks := range [][]Block{s.initial, s.stage, {s.row}} {
 		for _, b := range blocks {
 			s.free(b)
 		}
 	}
-	s.initial, s.stage = nil, nil
+	s.initial, s.stage, s.row = nil, nil, Block{}
 }
 
 func (s *varyingStore) free(b Block) {
@@ -139,7 +136,7 @@ func (s *varyingStore) shape(i int, q *Sequence) tensor.Shape {
 // alike tells whether two sequences can share a run.
 func (s *varyingStore) alike(a, b *Sequence) bool {
 	for i := range s.states {
-		if !s.shape(i, a).Equal(s.shape(i, b)) {
+		if !s.states[i].alikeShapes(s.shape(i, a), s.shape(i, b)) {
 			return false
 		}
 	}
@@ -150,7 +147,7 @@ func (s *varyingStore) alike(a, b *Sequence) bool {
 func (s *varyingStore) gather(lanes []Lane, padded int) error {
 	for i := range s.states {
 		v, io := &s.states[i], &s.io[i]
-		shape := s.shape(i, lanes[0].Sequence)
+		shape, differ := s.longest(i, lanes)
 		layout, err := v.layout(shape)
 		if err != nil {
 			return err
@@ -162,22 +159,31 @@ func (s *varyingStore) gather(lanes []Lane, padded int) error {
 		io.In = s.stage[i].At(0, int64(padded)*layout.RowBytes())
 		s.chunks, s.rows = s.chunks[:0], s.rows[:0]
 		for lane, l := range lanes {
-			row, block := Row{Chunk: int32(lane)}, s.initial[i]
-			if q := l.Sequence; q != nil && !q.fresh {
-				block = q.values[i].block
-			}
-			s.rows, s.chunks = append(s.rows, row), append(s.chunks, block)
+			s.rows, s.chunks = append(s.rows, Row{Chunk: int32(lane)}), append(s.chunks, s.source(i, l.Sequence))
 		}
 		pad := s.initial[i]
 		if padded > len(lanes) && !shape.Equal(v.InitialShape) {
 			pad = s.chunks[0] // what a padding lane computes is discarded; only its shape matters
 		}
 		t := Transfer{Layout: layout, Chunks: s.chunks, Initial: pad, Rows: s.rows, Tensor: io.In, Lanes: padded}
-		if err := s.memory.Gather([]Transfer{t}); err != nil {
+		if differ {
+			err = s.gatherPadded(i, &t, lanes, shape)
+		} else {
+			err = s.memory.Gather([]Transfer{t})
+		}
+		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// source is what the next step of a sequence reads.
+func (s *varyingStore) source(i int, q *Sequence) Block {
+	if q == nil || q.fresh {
+		return s.initial[i]
+	}
+	return q.values[i].block
 }
 
 // reserve makes a block at least that large. What was in it is lost.
@@ -237,6 +243,9 @@ func (s *varyingStore) written(i, padded int) (int64, error) {
 	v, io := &s.states[i], &s.io[i]
 	if !v.fits(io.OutShape, padded) {
 		return 0, fmt.Errorf("state %q: the model wrote shape %v for %d lanes: want rank %d with the batch at axis %d", v.Name, io.OutShape, padded, len(v.InitialShape), v.Axis)
+	}
+	if err := v.checkPadded(io); err != nil {
+		return 0, err
 	}
 	shape := v.batched(io.OutShape, 1)
 	layout, err := v.layout(shape)
@@ -324,19 +333,34 @@ func (s *varyingStore) keep(lanes []Lane, padded int) error {
 		if err != nil {
 			return err
 		}
+		_, differ := s.longest(i, lanes)
 		s.chunks, s.rows = s.chunks[:0], s.rows[:0]
 		for lane, l := range lanes {
 			row, block := NoRow, Block{}
-			if q := l.Sequence; q != nil && !l.End {
-				row, block = Row{Chunk: int32(lane)}, q.values[i].block
-				q.values[i].shape = shape
+			if l.keeps() {
+				row, block = Row{Chunk: int32(lane)}, l.Sequence.values[i].block
 			}
 			s.rows, s.chunks = append(s.rows, row), append(s.chunks, block)
 		}
 		t := Transfer{Layout: layout, Chunks: s.chunks, Rows: s.rows, Tensor: io.Out, Lanes: padded}
-		if err := s.memory.Scatter([]Transfer{t}); err != nil {
+		if differ {
+			err = s.keepPadded(i, &t, lanes)
+		} else {
+			err = s.keepEqual(i, &t, lanes, shape)
+		}
+		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// keepEqual stores values of one shape.
+func (s *varyingStore) keepEqual(i int, t *Transfer, lanes []Lane, shape tensor.Shape) error {
+	for _, l := range lanes {
+		if l.keeps() {
+			l.Sequence.values[i].shape = shape
+		}
+	}
+	return s.memory.Scatter([]Transfer{*t})
 }

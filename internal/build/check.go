@@ -15,8 +15,10 @@ func (t *tree) test() error {
 	return t.steps(append(t.style(),
 		step{name: "build", run: t.buildForTests},
 		step{name: "pure Go", run: t.testPure},
+		step{name: "fuzz", run: t.fuzz},
 		step{name: "go test -race", needsBuild: true, run: t.testRace},
 		step{name: "go test -asan", needsBuild: true, run: t.testAsan},
+		step{name: "go test, UBSan", needsBuild: true, run: t.testUBSan},
 		step{name: "load generator", run: t.testLoadGenerator},
 		step{name: "cmake", needsBuild: true, run: t.testCMake},
 		step{name: "end to end", needsBuild: true, run: t.testEndToEnd},
@@ -97,6 +99,14 @@ func (t *tree) testAsan() error {
 	// is before ONNX Runtime is opened.
 	exceptions := []string{"CGO_LDFLAGS=-Wl,--no-as-needed -l:libstdc++.so.6"}
 	return errors.Join(t.goTest(nil, "-asan", "./capi/..."), t.goTest(exceptions, "-asan", "./ortrunner/..."))
+}
+
+// testUBSan ends a test at the first thing in our C that the language leaves
+// undefined: a signed overflow, a misaligned access, a bad shift. One test builds
+// the library as it is shipped, for which the flags are wrong.
+func (t *tree) testUBSan() error {
+	flags := []string{"CGO_CFLAGS=-g -O1 -fsanitize=undefined -fno-sanitize-recover=all", "CGO_LDFLAGS=-fsanitize=undefined"}
+	return t.goTest(flags, "-skip", "^TestLibrariesAsTheyAreShipped$", "./capi/...", "./ortrunner/...")
 }
 
 // goTest runs go test with the libraries of the build at hand.

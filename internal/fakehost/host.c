@@ -80,6 +80,7 @@ void host_reset(void) {
   for (host_counter *c = counters; c != NULL; c = c->next) c->calls = 0;
   host_fail_at(0);
   host_set_verbose(false);
+  host_metrics_off(false);
   host_keep_data(false);
   violations = 0;
   last_violation[0] = last_log[0] = 0;

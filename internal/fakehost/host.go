@@ -28,15 +28,18 @@ func CallsOf(name string) int {
 	return int(C.host_calls_of(text))
 }
 
-// Alive counts the objects that were made and not deleted.
-type Alive struct{ Errors, Messages, Responses int }
+// Alive counts the objects that were made and not deleted; families of metrics
+// and the arguments of new ones count as metrics.
+type Alive struct{ Errors, Messages, Responses, Metrics, Parameters int }
 
 // CountAlive counts them now.
 func CountAlive() Alive {
 	return Alive{
-		Errors:    int(C.host_live_count(C.LIVE_ERRORS)),
-		Messages:  int(C.host_live_count(C.LIVE_MESSAGES)),
-		Responses: int(C.host_live_count(C.LIVE_RESPONSES)),
+		Errors:     int(C.host_live_count(C.LIVE_ERRORS)),
+		Messages:   int(C.host_live_count(C.LIVE_MESSAGES)),
+		Responses:  int(C.host_live_count(C.LIVE_RESPONSES)),
+		Metrics:    int(C.host_live_count(C.LIVE_METRICS)),
+		Parameters: int(C.host_live_count(C.LIVE_PARAMETERS)),
 	}
 }
 

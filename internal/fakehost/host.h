@@ -31,7 +31,7 @@ void host_fail_at(unsigned call);
 unsigned host_calls(void);
 unsigned host_calls_of(const char *name);
 
-typedef enum { LIVE_ERRORS, LIVE_MESSAGES, LIVE_RESPONSES, LIVE_KINDS } live_kind;
+typedef enum { LIVE_ERRORS, LIVE_MESSAGES, LIVE_RESPONSES, LIVE_METRICS, LIVE_PARAMETERS, LIVE_KINDS } live_kind;
 void host_live(live_kind kind, int change);
 int host_live_count(live_kind kind);
 
@@ -50,6 +50,11 @@ const char *host_message_text(const TRITONSERVER_Message *message);
 
 // host_set_api_version changes what TRITONBACKEND_ApiVersion tells.
 void host_set_api_version(uint32_t major, uint32_t minor);
+
+// ---- metrics (metric.c) ----
+
+void host_metrics_off(bool off);
+bool host_metric(const char *labels, double *value, uint64_t *updates);
 
 // ---- objects ----
 

@@ -1,11 +1,11 @@
 """Small ONNX models, each written down as an expression:
 
-    model(
-        op("Add", "s x -> t"),
-        op("Identity", "t -> y"),
-        inputs=[tensor("x", np.float32, "batch", 3), tensor("s", np.float32, "batch", 3)],
-        outputs=[tensor("y", np.float32, "batch", 3), tensor("t", np.float32, "batch", 3)],
-    )
+model(
+    op("Add", "s x -> t"),
+    op("Identity", "t -> y"),
+    inputs=[tensor("x", np.float32, "batch", 3), tensor("s", np.float32, "batch", 3)],
+    outputs=[tensor("y", np.float32, "batch", 3), tensor("t", np.float32, "batch", 3)],
+)
 """
 
 from collections.abc import Sequence

@@ -1,13 +1,16 @@
 """Variants of the example models, whose configurations are those of NVIDIA's stateful backend, for test_nvidia_*.py."""
 
 import re
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from conftest import Folder
 from google.protobuf import text_format
 from tritonclient.grpc import InferenceServerClient, model_config_pb2
+from tritonclient.utils import InferenceServerException
 from tritonserver import MODELS, TritonServer
 from unary import infer
 
@@ -60,12 +63,13 @@ PLAIN = {
 }
 
 
-def fours(client: InferenceServerClient, model: str, sequence: int | str, value: float = 1, **flags) -> float:
-    """Sends four equal rows to a variant of FP32 or INT32. Returns the sum of all rows so far, or 0 where END is not run.
+def fours(
+    client: InferenceServerClient, model: str, sequence: int | str, value: float = 1, *, dtype: type = np.float32, **flags
+) -> float:
+    """Sends four equal rows to a variant of FP32, or of INT32 with that type.
 
-    The output of the model is the row and the sum.
+    Returns the sum of all rows so far, or 0 where END is not run. The output of the model is the row and the sum.
     """
-    dtype = np.int32 if INT32 in model else np.float32
     output = infer(client, model, sequence, {"Input": np.full((1, 4, 1, 5), value, dtype)}, **flags)["Output"]
     if output.shape == (1, 1, 1):
         assert output.dtype == dtype
@@ -75,10 +79,33 @@ def fours(client: InferenceServerClient, model: str, sequence: int | str, value:
     return output[0, 0, 0] - dtype(value)
 
 
+def together(*calls) -> list:
+    """The results of calls that are made at the same time; an exception is a result too."""
+    barrier = threading.Barrier(len(calls))
+
+    def at_once(call):
+        barrier.wait()
+        try:
+            return call()
+        except InferenceServerException as failure:
+            return failure
+
+    with ThreadPoolExecutor(len(calls)) as pool:
+        return list(pool.map(at_once, calls))
+
+
 def lines(server: TritonServer, *words: str) -> list[str]:
     """The messages in the server's log that hold all the words, without the server's prefix."""
     messages = (re.sub(r'^[IWE]\d+ [^"]*"(.*)"$', r"\1", line) for line in server.log_text().splitlines())
     return [message.replace('\\"', '"') for message in messages if all(word in message for word in words)]
+
+
+def await_lines(server: TritonServer, count: int, *words: str) -> list[str]:
+    """The same, when there are that many, or too few after 10 seconds: some lines are written after the answers."""
+    deadline = time.monotonic() + 10
+    while len(found := lines(server, *words)) < count and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return found
 
 
 def statistics(server: TritonServer, model: str, requests: int = 0) -> dict:

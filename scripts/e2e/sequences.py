@@ -85,7 +85,11 @@ class Session:
         """One lane of zeros: the first dynamic axis is the batch, and others have length 0."""
         of = self.inputs[name].type.tensor_type
         dims = [dim.dim_value if dim.HasField("dim_value") else -1 for dim in of.shape.dim]
-        dims = [1 if at == dims.index(-1) else 0 if dim < 0 else dim for at, dim in enumerate(dims)] if -1 in dims else dims
+        dims = (
+            [1 if at == dims.index(-1) else 0 if dim < 0 else dim for at, dim in enumerate(dims)]
+            if -1 in dims
+            else dims
+        )
         return np.zeros(dims, helper.tensor_dtype_to_np_dtype(of.elem_type))
 
     def run(self, feeds: Tensors) -> Tensors:

@@ -28,7 +28,10 @@ def mixed() -> ModelProto:
         op("Add", "at bt -> sum"),
         op("Add", "sum c_out -> y"),
         inputs=[tensor("x", F32, 2, "batch", 3), *(tensor(name, F32, *dims) for name, dims in shapes.items())],
-        outputs=[tensor("y", F32, 2, 3, "batch"), *(tensor(f"{name}_out", F32, *dims) for name, dims in shapes.items())],
+        outputs=[
+            tensor("y", F32, 2, 3, "batch"),
+            *(tensor(f"{name}_out", F32, *dims) for name, dims in shapes.items()),
+        ],
         constants={"two": F32(2)},
     )
 
@@ -120,7 +123,10 @@ CASES = {
         False,
     ),
     "no_batching": (
-        Folder(config([io("x", "FP32", 1, 2, 3)], [io("y", "FP32", 1, 2, 3)], oldest(0), batch=0), running_sum("batch", 2, 3)),
+        Folder(
+            config([io("x", "FP32", 1, 2, 3)], [io("y", "FP32", 1, 2, 3)], oldest(0), batch=0),
+            running_sum("batch", 2, 3),
+        ),
         {"states": STATES, "rows": False},
         False,
     ),
@@ -185,9 +191,18 @@ def test_report_tells_the_axis(own_server, name, words):
 
 
 REFUSED = {
-    "several_axes": (Folder(config([X], [Y]), running_sum(None, None, 3)), ("several dynamic axes", "batch_axes", '"s = 0"')),
-    "no_such_axis": (Folder(config([X], [Y], batch_axes="s = 3"), delay(F32, 2, 3)), ('"s" has "3"', "none or an axis of its shape")),
-    "fixed_axis": (Folder(config([X], [Y], batch_axes="s = 1"), delay(F32, 2, 3)), ("axis 1 of [-1,2,3], which is fixed",)),
+    "several_axes": (
+        Folder(config([X], [Y]), running_sum(None, None, 3)),
+        ("several dynamic axes", "batch_axes", '"s = 0"'),
+    ),
+    "no_such_axis": (
+        Folder(config([X], [Y], batch_axes="s = 3"), delay(F32, 2, 3)),
+        ('"s" has "3"', "none or an axis of its shape"),
+    ),
+    "fixed_axis": (
+        Folder(config([X], [Y], batch_axes="s = 1"), delay(F32, 2, 3)),
+        ("axis 1 of [-1,2,3], which is fixed",),
+    ),
     "unknown_tensor": (Folder(config([X], [Y], batch_axes="t = 1"), delay(F32, 2, 3)), ("batch_axes", '"t"')),
     "bad_constant": (
         Folder(config([ROW], [ROW_OUT], constant_inputs="sr = fast"), rate()),
@@ -197,7 +212,7 @@ REFUSED = {
         Folder(config([ROW], [ROW_OUT], constant_inputs="rate = 1"), rate()),
         ("constant_inputs", '"rate" is not an input of the model', '"sr"'),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -34,7 +34,11 @@ def strings() -> ModelProto:
         op("Add", "count one -> count_out"),
         op("Identity", "count_out -> n"),
         inputs=[tensor("text", bytes, "batch", 2), tensor("count", np.int64, "batch")],
-        outputs=[tensor("echo", bytes, "batch", 2), tensor("n", np.int64, "batch"), tensor("count_out", np.int64, "batch")],
+        outputs=[
+            tensor("echo", bytes, "batch", 2),
+            tensor("n", np.int64, "batch"),
+            tensor("count_out", np.int64, "batch"),
+        ],
         constants={"one": np.array([1])},
     )
 
@@ -60,11 +64,13 @@ CASES = {f"{datatype}_{rank}": (datatype, dims, 0) for datatype in TYPES for ran
 
 MODELS = {name: delayed(*case) for name, case in CASES.items()} | {
     "strings": Folder(
-        config([io("text", "STRING", 2)], [io("echo", "STRING", 2), io("n", "INT64")], state_pairs="<<<count, count_out>>>"),
+        config(
+            [io("text", "STRING", 2)], [io("echo", "STRING", 2), io("n", "INT64")], state_pairs="<<<count, count_out>>>"
+        ),
         strings(),
     ),
     "rank_0": Folder(config([io("x", "INT64")], [io("y", "INT64")]), unbatched_scalar()),
-}  # fmt: skip
+}
 
 
 def draw(random: np.random.Generator, datatype: str, shape: tuple[int, ...]) -> np.ndarray:

@@ -55,7 +55,10 @@ DATA_FILE = 'data_file: "raw.bin"'
 # By name: the model's folder and what the state is at first. Delays answer with it.
 CASES = {
     "zeros": (Folder(config([X], [Y]), delay(F32, 2, 3)), np.zeros((2, 3))),
-    "zero_data": (Folder(config([X], [Y], listed(described("z", "zero_data: true"))), delay(F32, 2, 3)), np.zeros((2, 3))),
+    "zero_data": (
+        Folder(config([X], [Y], listed(described("z", "zero_data: true"))), delay(F32, 2, 3)),
+        np.zeros((2, 3)),
+    ),
     "number": (Folder(config([X], [Y], initial_states="s = -2.5"), delay(F32, 2, 3)), np.full((2, 3), -2.5)),
     "nan": (Folder(config([X], [Y], initial_states="s = nan"), delay(F32, 2, 3)), np.full((2, 3), np.nan)),
     "pattern": (Folder(config([X], [Y], initial_states="* = inf"), delay(F32, 2, 3)), np.full((2, 3), np.inf)),
@@ -75,22 +78,39 @@ CASES = {
         Folder(config([X], [Y], listed(described("d", 'data_file: "array.npy"'))), delay(F32, 2, 3), NPY),
         ARRAY,
     ),
-    "int8": (Folder(config([io("x", "INT8", 2)], [io("y", "INT8", 2)], initial_states="s = -128"), delay(np.int8, 2)), np.full(2, -128)),
+    "int8": (
+        Folder(config([io("x", "INT8", 2)], [io("y", "INT8", 2)], initial_states="s = -128"), delay(np.int8, 2)),
+        np.full(2, -128),
+    ),
     "uint64": (
-        Folder(config([io("x", "UINT64", 2)], [io("y", "UINT64", 2)], initial_states=f"s = {2**64 - 1}"), delay(np.uint64, 2)),
+        Folder(
+            config([io("x", "UINT64", 2)], [io("y", "UINT64", 2)], initial_states=f"s = {2**64 - 1}"),
+            delay(np.uint64, 2),
+        ),
         np.full(2, 2**64 - 1, np.uint64),
     ),
-    "bool": (Folder(config([io("x", "BOOL", 2)], [io("y", "BOOL", 2)], initial_states="s = true"), delay(bool, 2)), np.full(2, True)),
-    "fp16": (Folder(config([io("x", "FP16", 2)], [io("y", "FP16", 2)], initial_states="s = 0.1"), delay(np.float16, 2)), np.full(2, 0.1)),
-    "bf16": (Folder(config([io("x", "BF16", 2)], [io("y", "BF16", 2)], initial_states="s = 0.1"), delay(BF16, 2)), np.full(2, 0.1)),
+    "bool": (
+        Folder(config([io("x", "BOOL", 2)], [io("y", "BOOL", 2)], initial_states="s = true"), delay(bool, 2)),
+        np.full(2, True),
+    ),
+    "fp16": (
+        Folder(config([io("x", "FP16", 2)], [io("y", "FP16", 2)], initial_states="s = 0.1"), delay(np.float16, 2)),
+        np.full(2, 0.1),
+    ),
+    "bf16": (
+        Folder(config([io("x", "BF16", 2)], [io("y", "BF16", 2)], initial_states="s = 0.1"), delay(BF16, 2)),
+        np.full(2, 0.1),
+    ),
     "length_without_axis": (
         Folder(config([io("x", "INT64")], [io("y", "INT64")], initial_states="s = 80"), delay(np.int64)),
         np.array(80),
     ),
-}  # fmt: skip
+}
 
 MODELS = {name: folder for name, (folder, _) in CASES.items()} | {
-    "told": Folder(config([io("x", "FP32", 3)], [io("y", "FP32", 3)], oldest(3, START), initial_states="s = 7"), told_of_start())
+    "told": Folder(
+        config([io("x", "FP32", 3)], [io("y", "FP32", 3)], oldest(3, START), initial_states="s = 7"), told_of_start()
+    )
 }
 
 
@@ -144,25 +164,41 @@ def refused(value: str, content: dict[str, bytes] | None = None) -> Folder:
 
 
 REFUSED = {
-    "no_folder": (refused("s = file:raw.bin"), ('state <<<s, s_out>>>', "initial_state")),
+    "no_folder": (refused("s = file:raw.bin"), ("state <<<s, s_out>>>", "initial_state")),
     "no_file": (refused("s = file:other.bin", RAW), ('file "other.bin"', "initial_state")),
     "file_outside": (refused("s = file:../config.pbtxt", RAW), ('"../config.pbtxt"', "escapes")),
-    "short_file": (refused("s = file:raw.bin", {"initial_state/raw.bin": bytes(20)}), ("has 20 bytes: want 24 for shape [1,2,3] of FP32",)),
-    "other_type": (refused("s = file:a.npy", {"initial_state/a.npy": npy(ARRAY.astype(float))}), ("holds FP64: want FP32",)),
-    "other_shape": (refused("s = file:a.npy", {"initial_state/a.npy": npy(ARRAY.T.copy())}), ("[3,2]", "does not fit the state's [1,2,3]")),
-    "fortran": (refused("s = file:a.npy", {"initial_state/a.npy": npy(np.asfortranarray(ARRAY))}), ("Fortran order", "ascontiguousarray")),
+    "short_file": (
+        refused("s = file:raw.bin", {"initial_state/raw.bin": bytes(20)}),
+        ("has 20 bytes: want 24 for shape [1,2,3] of FP32",),
+    ),
+    "other_type": (
+        refused("s = file:a.npy", {"initial_state/a.npy": npy(ARRAY.astype(float))}),
+        ("holds FP64: want FP32",),
+    ),
+    "other_shape": (
+        refused("s = file:a.npy", {"initial_state/a.npy": npy(ARRAY.T.copy())}),
+        ("[3,2]", "does not fit the state's [1,2,3]"),
+    ),
+    "fortran": (
+        refused("s = file:a.npy", {"initial_state/a.npy": npy(np.asfortranarray(ARRAY))}),
+        ("Fortran order", "ascontiguousarray"),
+    ),
     "no_number": (refused("s = much"), ('"much" is no value of type FP32',)),
     "unknown_state": (refused("t = 1"), ("initial_states", '"t"')),
     "no_value": (refused("s"), ("initial_states", '"s" is not of the form NAME = VALUE')),
     "different_values": (
-        Folder(config([X], [Y], listed(described("z", "zero_data: true"), described("d", DATA_FILE))), delay(F32, 2, 3), RAW),
+        Folder(
+            config([X], [Y], listed(described("z", "zero_data: true"), described("d", DATA_FILE))),
+            delay(F32, 2, 3),
+            RAW,
+        ),
         ('"z" and "d" differ', "one initial value"),
     ),
     "too_large": (
         Folder(config([io("x", "INT8", 2)], [io("y", "INT8", 2)], initial_states="s = 200"), delay(np.int8, 2)),
         ('"200" is no value of type INT8',),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)

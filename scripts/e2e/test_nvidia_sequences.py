@@ -1,13 +1,11 @@
 """The life of sequences: START and END in every order, ends that are not run, too many sequences, idle ones."""
 
-import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from nvidia import FP32, PLAIN, Change, ModelConfig, fours, outcome, slots, statistics, variant
+from nvidia import FP32, PLAIN, Change, ModelConfig, fours, outcome, slots, statistics, together, variant
 from streaming import Model, Stream
 from tritonclient.utils import InferenceServerException
 
@@ -31,6 +29,12 @@ def patient(batch: int, candidates: int) -> Change:
     return change
 
 
+def start_control_alone(config: ModelConfig) -> None:
+    """Of the controls only that of START, which the model has an input for."""
+    slots(4, 32)(config)
+    del config.sequence_batching.control_input[1:]
+
+
 RUN, NOT_RUN = {"infer_end_requests": "1", **PLAIN}, {"infer_end_requests": "0", **PLAIN}
 
 MODELS = {
@@ -39,6 +43,7 @@ MODELS = {
     "nothing_but_ends": variant(FP32, patient(BATCH, 64), **NOT_RUN),
     "ends_beside": variant(FP32, patient(BATCH, 64), **NOT_RUN),
     "meeting": variant(FP32, patient(2, 64), **RUN),
+    "start_alone": variant(FP32, start_control_alone, **RUN),
     "nine_slots": variant(FP32, slots(4, 10), **RUN),  # 90 % of ten
     "ratio_one": variant(FP32, slots(4, 4), **RUN, max_candidate_sequence_use_ratio="1"),
     "ratio_half": variant(FP32, slots(4, 10), **RUN, max_candidate_sequence_use_ratio="0.5"),
@@ -56,21 +61,6 @@ def either(request: pytest.FixtureRequest) -> Iterator[str]:
 def end(client, model: str, *sequences: int) -> None:
     for sequence in sequences:
         fours(client, model, sequence, end=True)
-
-
-def together(*calls) -> list:
-    """The results of calls that are made at the same time; an exception is a result too."""
-    barrier = threading.Barrier(len(calls))
-
-    def at_once(call):
-        barrier.wait()
-        try:
-            return call()
-        except InferenceServerException as failure:
-            return failure
-
-    with ThreadPoolExecutor(len(calls)) as pool:
-        return list(pool.map(at_once, calls))
 
 
 def test_whole_sequence_in_one_request(own_client, either):
@@ -144,6 +134,15 @@ def test_same_id_ends_and_starts_in_one_batch(own_server, own_client):
     assert fours(own_client, name, 7, end=True) == 8
     stats = statistics(own_server, name, 6)
     assert stats["execution_count"] == 5  # of six requests: two were one batch
+
+
+def test_ids_of_both_kinds_and_ends_without_their_controls(own_client):
+    """The C++ backend ended the server at a text, and took START for END."""
+    for flags, want in (({"start": True}, 4), ({}, 8), ({"end": True}, 12)):
+        for factor, sequence in enumerate([1, "1", "one", 2**40], start=1):
+            assert fours(own_client, "start_alone", sequence, factor, **flags) == want * factor
+    with pytest.raises(InferenceServerException, match="must specify the START flag"):
+        fours(own_client, "start_alone", "1")
 
 
 @pytest.mark.parametrize(("model", "room"), [("nine_slots", 9), ("ratio_one", 4), ("ratio_half", 5)])

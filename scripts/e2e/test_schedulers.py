@@ -99,7 +99,9 @@ def flags(name: str) -> Folder:
 
 
 def correlation(datatype: str, scheduler=oldest) -> Folder:
-    control = f'control_input [{{ name: "ID" control [{{ kind: CONTROL_SEQUENCE_CORRID data_type: TYPE_{datatype} }}] }}]'
+    control = (
+        f'control_input [{{ name: "ID" control [{{ kind: CONTROL_SEQUENCE_CORRID data_type: TYPE_{datatype} }}] }}]'
+    )
     return Folder(
         config([X], [Y, io("ID_y", datatype, 1)], scheduler(more=control), batch=SLOTS),
         with_inputs({"ID": (IDS[datatype], [1])}),
@@ -121,7 +123,7 @@ MODELS = {
     **{f"flags_{name}": flags(name) for name in FLAGS},
     **{f"id_{datatype}": correlation(datatype) for datatype in IDS},
     **{f"direct_id_{datatype}": correlation(datatype, direct) for datatype in ("UINT64", "STRING")},
-}  # fmt: skip
+}
 
 
 def whole_numbers(sequences: int, steps: int) -> list[list[Tensors]]:
@@ -131,8 +133,15 @@ def whole_numbers(sequences: int, steps: int) -> list[list[Tensors]]:
 
 @pytest.mark.parametrize(
     ("name", "sequences"),
-    [("oldest", 3), ("oldest", 20), ("direct", SLOTS), ("direct_at_once", SLOTS), ("oldest_of_two", 8), ("direct_of_two", 2 * SLOTS)],
-)  # fmt: skip
+    [
+        ("oldest", 3),
+        ("oldest", 20),
+        ("direct", SLOTS),
+        ("direct_at_once", SLOTS),
+        ("oldest_of_two", 8),
+        ("direct_of_two", 2 * SLOTS),
+    ],
+)
 def test_sequences(own_client, name, sequences):
     reference = Reference(running_sum("batch", 3), STATES)
     batched = name != "direct_at_once"
@@ -156,7 +165,9 @@ def test_sequences_that_pause(own_client, name):
                 start, end = not sums[sequence].any(), turn == 39 or random.random() < 0.2
                 x[0, 0] = 1000 + turn  # so that no sum is zero
                 sums[sequence] = sums[sequence] + x[0]
-                sent.append((sequence, end, pool.submit(infer, own_client, name, sequence, {"x": x}, start=start, end=end)))
+                sent.append(
+                    (sequence, end, pool.submit(infer, own_client, name, sequence, {"x": x}, start=start, end=end))
+                )
             for sequence, end, answer in sent:
                 np.testing.assert_array_equal(answer.result()["y"], [sums[sequence]])
                 if end:
@@ -217,7 +228,9 @@ def test_dynamic_batching(own_client, name):
     before = largest_batches(own_client, name)
     requests = [rows(1 + at % 3, first=100 * at) for at in range(24)]
     with ThreadPoolExecutor(8) as pool:
-        for request, answer in zip(requests, pool.map(lambda each: infer(own_client, name, 0, each), requests), strict=True):
+        for request, answer in zip(
+            requests, pool.map(lambda each: infer(own_client, name, 0, each), requests), strict=True
+        ):
             equal(answer, answer_of(request))
     after = largest_batches(own_client, name)
     assert any(size > 3 and count > before.get(size, 0) for size, count in after.items()), after

@@ -79,7 +79,9 @@ def test_kv_decoder_has_a_limit(client):
     ids = [77]
     (got,) = play(client, "kv_decoder", [tokens[:1]], end=False, ids=ids)
     np.testing.assert_allclose(got[0]["logits"], want[0]["logits"], rtol=TOLERANCE, atol=TOLERANCE)
-    message = r'state "past_key_values\..*" would grow to 4160 bytes with shape \[1,2,65,8\]: at most 4096 .*max_state_bytes'
+    message = (
+        r'state "past_key_values\..*" would grow to 4160 bytes with shape \[1,2,65,8\]: at most 4096 .*max_state_bytes'
+    )
     with pytest.raises(InferenceServerException, match=message):
         infer(client, "kv_decoder", ids[0], {"input_ids": np.zeros((1, 5), np.int64)})
     last = infer(client, "kv_decoder", ids[0], tokens[1], end=True)

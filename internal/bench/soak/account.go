@@ -29,13 +29,16 @@ const (
 	failed  // an earlier START did
 	full
 	budget
+	// overtaken is an END that Triton gave to the backend after the START that was sent behind it, unanswered, of the
+	// next sequence of the same ID: it ended that one. Clients who wait for the answer to END are safe.
+	overtaken
 	forbidden // an error that should not be
 	foreign   // an answer from a state that is not the sequence's
 	kinds
 )
 
 var kindNames = [kinds]string{"answered", "cancelled", "dropped by Triton", "expired", "evicted", "unknown",
-	"START was refused", "START failed", "full", "over the budget", "NOT ALLOWED", "FOREIGN VALUES"}
+	"START was refused", "START failed", "full", "over the budget", "END overtaken", "NOT ALLOWED", "FOREIGN VALUES"}
 
 // texts tell the kind of an error, the first that is found in it.
 var texts = []struct {
@@ -61,6 +64,8 @@ type exchange struct {
 	err        string
 	values     [3]int64 // least and greatest name found in the states, and the count of steps
 	empty      bool     // the answer has no such values
+	// successor is the name of the sequence whose START was sent behind this END without waiting; 0: none was.
+	successor int64
 }
 
 // account is what a client knows of its sequence. It is the plain model that every answer is held against.
@@ -72,7 +77,11 @@ type account struct {
 	slack int64
 	// lost: a START or END was cancelled, so that only a START makes sense.
 	lost bool
-	last time.Time // when the last request was sent
+	// overtaken: the END before was, so the START that comes now is of a sequence that has ended already.
+	overtaken bool
+	// doubtful: an END before, whose answer tells nothing, may have been overtaken by the sequence's START.
+	doubtful bool
+	last     time.Time // when the last request was sent
 }
 
 // margin is how much earlier than by our clock the server may find that a sequence has idled too long.
@@ -87,17 +96,25 @@ func (a *account) settle(x *exchange, r *rules) (k kind, text string) {
 		return a.settleError(x, r, idle)
 	}
 	if x.start {
-		*a = account{alive: true, name: x.name, last: x.sent}
+		*a = account{alive: true, name: x.name, last: x.sent, overtaken: a.overtaken, doubtful: a.doubtful}
 	}
 	silent := x.end && r.EndSilent
-	if !silent {
+	switch {
+	case silent:
+		a.doubtful = x.successor != 0
+	case x.successor != 0 && x.values == [3]int64{x.successor, x.successor, 2}:
+		a.overtaken = true
+		return overtaken, ""
+	default:
 		if text := a.compare(x); text != "" {
 			a.alive = false
 			return foreign, text
 		}
 		a.steps, a.slack = x.values[2], 0
+		a.doubtful = a.doubtful && x.start
 	}
-	a.alive = a.alive && !x.end
+	a.alive = a.alive && !x.end && !a.overtaken
+	a.overtaken = false
 	return answered, ""
 }
 
@@ -129,6 +146,7 @@ func (a *account) settleError(x *exchange, r *rules, idle time.Duration) (kind, 
 		a.alive = false
 	}
 	a.alive = a.alive && !x.end
+	a.doubtful, a.overtaken = false, false
 	if k == forbidden || !before.allows(k, x, r, idle) {
 		return forbidden, fmt.Sprintf("%s (START %v, END %v, %v after the last request, account %+v)", x.err, x.start, x.end, idle, before)
 	}
@@ -149,7 +167,9 @@ func (a *account) allows(k kind, x *exchange, r *rules, idle time.Duration) bool
 		return !x.start && gone
 	case evicted:
 		return !x.start && r.Evicts
-	case unknown, refused, failed:
+	case unknown:
+		return !x.start && (!a.alive || a.doubtful)
+	case refused, failed:
 		return !x.start && !a.alive
 	}
 	return false

@@ -62,6 +62,7 @@ func (c *client) decide(rng *rand.Rand) {
 	case dice < 98: // the new sequence can meet the old one's last request in one batch
 		add(false, true)
 		add(true, false)
+		c.pending[0].successor = c.pending[1].name
 	default:
 		add(false, true)
 		add(false, false)

@@ -1,0 +1,156 @@
+"""The configurations in the documentation load, each with the ONNX model that it is about.
+
+A block of a page that begins with backend: "stateful" is a configuration. Above it stands, in a comment that readers of
+the page do not see, which model it belongs to: <!-- model: NAME --> is one of DOCUMENTED below.
+"""
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from conftest import Folder
+from generate_streaming import STREAMING
+from graphs import model, op, running_sum, tensor
+from onnx import ModelProto
+from report import load_report
+from test_masks import attention
+from tritonserver import MODELS as EXAMPLES
+from tritonserver import ROOT
+
+F32 = np.float32
+PAGES = ["states.md", "schedulers.md"]
+BLOCK = re.compile(r"(?:<!-- model: (\S+) -->\s+)?```[a-z]*\n(backend: \"stateful\".*?)```", re.DOTALL)
+
+
+def vad_like() -> ModelProto:
+    return model(
+        op("Cast", "sr -> rate", to=1),
+        op("ReduceMean", "input -> mean", axes=[1], keepdims=1),
+        op("Mul", "mean rate -> scaled"),
+        op("Add", "state scaled -> stateN"),
+        op("ReduceMean", "stateN -> lanes", axes=[0], keepdims=0),
+        op("ReduceMean", "lanes -> output", axes=[1], keepdims=1),
+        inputs=[tensor("input", F32, None, None), tensor("state", F32, 2, None, 128), tensor("sr", np.int64)],
+        outputs=[tensor("output", F32, None, 1), tensor("stateN", F32, None, None, None)],
+    )
+
+
+def with_controls() -> ModelProto:
+    given = {"START": F32, "END": np.int32, "READY": bool, "CORRID": np.uint64}
+    return model(
+        op("Add", "s x -> s_out"),
+        op("Cast", "START -> started", to=1),
+        op("Add", "s_out started -> y"),
+        *(op("Identity", f"{name} -> {name}_unused") for name in given),
+        inputs=[tensor("x", F32, "batch", 3), tensor("s", F32, "batch", 3)]
+        + [tensor(name, dtype, "batch", 1) for name, dtype in given.items()],
+        outputs=[tensor("y", F32, "batch", 3), tensor("s_out", F32, "batch", 3)]
+        + [tensor(f"{name}_unused", dtype, "batch", 1) for name, dtype in given.items()],
+    )
+
+
+def nameless() -> ModelProto:
+    return model(
+        op("Add", "memory frame -> memory_out"),
+        op("Identity", "memory_out -> sum"),
+        inputs=[tensor("frame", F32, None, None, 4), tensor("memory", F32, None, None, 4)],
+        outputs=[tensor("sum", F32, None, None, 4), tensor("memory_out", F32, None, None, 4)],
+    )
+
+
+def derived() -> ModelProto:
+    given = ["offset", "total", "frame"]
+    return model(
+        op("ReduceSum", "x one -> sum", keepdims=0),
+        op("Add", "s sum -> s_out"),
+        op("Identity", "s_out -> y"),
+        *(op("Identity", f"{name} -> {name}_unused") for name in given),
+        inputs=[tensor("x", F32, "batch", "time", 3), tensor("s", F32, "batch", 3)]
+        + [tensor(name, np.int64, "batch", 1) for name in given],
+        outputs=[tensor("y", F32, "batch", 3), tensor("s_out", F32, "batch", 3)]
+        + [tensor(f"{name}_unused", np.int64, "batch", 1) for name in given],
+        constants={"one": np.array([1])},
+    )
+
+
+def matting() -> ModelProto:
+    return model(
+        op("ReduceMean", "r1i -> before", axes=[2, 3], keepdims=1),
+        op("Add", "src before -> r1o"),
+        op("Identity", "r1o -> pha"),
+        inputs=[
+            tensor("src", F32, "batch", 3, "height", "width"),
+            tensor("r1i", F32, "batch", "channels", "rows", "columns"),
+        ],
+        outputs=[
+            tensor("pha", F32, "batch", 3, "height", "width"),
+            tensor("r1o", F32, "batch", 3, "new_rows", "new_columns"),
+        ],
+    )
+
+
+@dataclass(frozen=True)
+class Documented:
+    """A model of the documentation, and its files besides the ONNX file."""
+
+    onnx: ModelProto
+    files: dict[str, bytes]
+
+
+def plain(made: ModelProto, **files: bytes) -> Documented:
+    return Documented(made, {f"initial_state/{name.replace('_', '.')}": data for name, data in files.items()})
+
+
+DOCUMENTED = {
+    "sum": plain(running_sum("batch", 3), mean_bin=bytes(12)),
+    "vad": plain(vad_like()),
+    "controls": plain(with_controls()),
+    "nameless": plain(nameless()),
+    "derived": plain(derived()),
+    "matting": plain(matting()),
+    "masked": plain(attention()),
+    "double": plain(
+        model(op("Add", "x x -> y"), inputs=[tensor("x", F32, "batch", 3)], outputs=[tensor("y", F32, "batch", 3)])
+    ),
+    **{name: Documented(example.model(), example.files) for name, example in STREAMING.items()},
+}
+
+
+def blocks(page: str) -> list[tuple[str | None, str]]:
+    """The configurations of a page, each with the name of its model."""
+    return BLOCK.findall((ROOT / "docs" / page).read_text())
+
+
+FOUND = {f"{page.removesuffix('.md')}_{number}": block for page in PAGES for number, block in enumerate(blocks(page))}
+
+MODELS = {
+    name: Folder(config, DOCUMENTED[of].onnx, DOCUMENTED[of].files)
+    for name, (of, config) in FOUND.items()
+    if of in DOCUMENTED
+}
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_loads(own_server, own_client, name):
+    assert name in MODELS, f"<!-- model: NAME --> with one of {', '.join(DOCUMENTED)} must stand above the block"
+    assert own_client.is_model_ready(name), [line for line in own_server.log_text().splitlines() if f"'{name}'" in line]
+    assert "is unknown and has no effect" not in load_report(own_server, name)
+
+
+def test_every_page_has_configurations():
+    for page in PAGES:
+        assert len(blocks(page)) > 3
+
+
+def test_links_lead_somewhere():
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#:]+)[^)]*\)", (ROOT / "docs" / page).read_text()):
+            assert (ROOT / "docs" / target).exists(), f"{page}: {target}"
+
+
+def test_examples_are_described_where_they_are():
+    """The pages name example models that exist."""
+    for page in PAGES:
+        for name in re.findall(r"`models/([a-z_]+)`", (ROOT / "docs" / page).read_text()):
+            assert (EXAMPLES / name / "config.pbtxt").exists(), name

@@ -1,0 +1,133 @@
+"""Sequences of unequal length share a run where the model takes a mask and the configuration names it."""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from configs import config, io, oldest
+from conftest import Folder
+from graphs import model, op, tensor
+from onnx import ModelProto
+from sequences import Reference, Tensors, play
+from tritonclient.grpc import InferenceServerClient
+from tritonclient.utils import InferenceServerException
+from tritonserver import TritonServer
+from unary import infer
+
+F32 = np.float32
+WIDTH = 3
+ROWS, OUT = io("x", "FP32", -1, WIDTH), io("y", "FP32", WIDTH)
+LANES = io("lanes", "INT64", more="")
+STATES = {"past_0": "present_0", "past_1": "present_1"}
+LIMIT = 8 * WIDTH * 4  # bytes of eight rows
+
+
+def attention() -> ModelProto:
+    """Attends to all rows so far: what the mask hides gets no weight. One cache has its length in the last axis. An
+    output tells how many lanes the run had."""
+    return model(
+        op("Concat", "past_0 x -> present_0", axis=1),
+        op("Transpose", "x -> turned", perm=[0, 2, 1]),
+        op("Concat", "past_1 turned -> present_1", axis=2),
+        op("ReduceSum", "present_0 two -> keys", keepdims=0),
+        op("ReduceSum", "present_1 one -> more", keepdims=0),
+        op("Add", "keys more -> scores"),
+        op("Cast", "mask -> seen", to=1),
+        op("Sub", "seen unit -> hidden"),
+        op("Mul", "hidden huge -> bias"),
+        op("Add", "scores bias -> biased"),
+        op("Softmax", "biased -> weights", axis=1),
+        op("Unsqueeze", "weights two -> column"),
+        op("Mul", "column present_0 -> weighted"),
+        op("ReduceSum", "weighted one -> y", keepdims=0),
+        op("Shape", "x -> shape"),
+        op("Gather", "shape zero -> batch_size"),
+        op("Expand", "batch_size batch_size -> lanes"),
+        inputs=[
+            tensor("x", F32, "batch", "rows", WIDTH),
+            tensor("past_0", F32, "batch", "past", WIDTH),
+            tensor("past_1", F32, "batch", WIDTH, "past"),
+            tensor("mask", np.int64, "batch", "total"),
+        ],
+        outputs=[
+            tensor("y", F32, "batch", WIDTH),
+            tensor("lanes", np.int64, "batch"),
+            tensor("present_0", F32, "batch", "total", WIDTH),
+            tensor("present_1", F32, "batch", WIDTH, "total"),
+        ],
+        constants={
+            "zero": np.array([0]),
+            "one": np.array([1]),
+            "two": np.array([2]),
+            "unit": np.array(1, F32),
+            "huge": np.array(1e9, F32),
+        },
+    )
+
+
+MASK = {"derived_inputs": "mask = mask(past_*, x)"}
+WAITING = oldest(4, delay=300_000)
+MODELS = {
+    "padded": Folder(config([ROWS], [OUT, LANES], WAITING, **MASK), attention()),
+    "limited": Folder(config([ROWS], [OUT, LANES], WAITING, max_state_bytes=str(LIMIT), **MASK), attention()),
+}
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory):
+    repository: Path = tmp_path_factory.mktemp("repository")
+    for name, folder in MODELS.items():
+        folder.write(repository / name)
+    with TritonServer(repository) as server, InferenceServerClient(server.grpc_url) as client:
+        yield client
+
+
+def rows(counts: list[int], seed: int) -> list[Tensors]:
+    random = np.random.default_rng(seed)
+    return [{"x": random.normal(size=(1, count, WIDTH)).astype(F32)} for count in counts]
+
+
+
+UNEQUAL = [rows([1, 1, 1, 1, 1], 1), rows([3, 1, 1, 1, 1], 2), rows([5, 1, 1, 1, 1], 3), rows([2, 1, 1, 1, 1], 4)]
+
+
+class Masked(Reference):
+    """The mask covers what a step brings as well, which only the request itself tells."""
+
+    def answers(self, steps: list[Tensors]) -> list[Tensors]:
+        wide = [
+            {**step, "mask": np.ones((1, sum(s["x"].shape[1] for s in steps[: number + 1])), np.int64)}
+            for number, step in enumerate(steps)
+        ]
+        return super().answers(wide)
+
+
+def test_padding_does_not_show(client):
+    """Every answer is that of the sequence alone."""
+    reference = Masked(attention(), STATES)
+    answers = play(client, "padded", UNEQUAL)
+    for steps, answered in zip(UNEQUAL, answers, strict=True):
+        for got, want in zip(answered, reference.answers(steps), strict=True):
+            np.testing.assert_allclose(got["y"], want["y"], rtol=0, atol=1e-5)
+
+
+def test_unequal_sequences_share_a_run(client):
+    """After the first step, whose requests differ in length themselves, all four run together."""
+    answers = play(client, "padded", UNEQUAL)
+    lanes = [[int(step["lanes"].item()) for step in answered] for answered in answers]
+    assert max(max(each[1:]) for each in lanes) == 4, lanes
+
+
+def test_the_longest_does_not_fail_the_others(client):
+    """A sequence that reaches its limit is refused alone, and keeps its state."""
+    long, short = rows([8, 1], 5), rows([1, 1], 6)
+    infer(client, "limited", 91, long[0], start=True)
+    infer(client, "limited", 92, short[0], start=True)
+    with ThreadPoolExecutor(2) as pool:
+        refused = pool.submit(infer, client, "limited", 91, long[1])
+        answered = pool.submit(infer, client, "limited", 92, short[1])
+        with pytest.raises(InferenceServerException, match="past_[01].*max_state_bytes"):
+            refused.result()
+        want = Masked(attention(), STATES).answers(short)[1]
+        np.testing.assert_allclose(answered.result()["y"], want["y"], rtol=0, atol=1e-5)

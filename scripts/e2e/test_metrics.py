@@ -1,0 +1,266 @@
+"""The metrics on Triton's metrics port, after a load of which every number is known; and that docs/ tells of them all."""
+
+import json
+import re
+import time
+
+import numpy as np
+import pytest
+from configs import config, io, oldest
+from conftest import Folder
+from graphs import model, op, running_sum, tensor
+from onnx import ModelProto
+from prometheus import Scrape, family, scrape
+from tritonclient.grpc import InferenceServerClient
+from tritonclient.utils import InferenceServerException
+from tritonserver import ROOT, TritonServer
+from unary import infer
+
+F32 = np.float32
+DOCS = ROOT / "docs"
+X, Y = io("x", "FP32", 3), io("y", "FP32", 3)
+
+
+def picky() -> ModelProto:
+    """y = s' = s + x + table[at], which fails for an index that the table has not."""
+    return model(
+        op("Gather", "table at -> one"),
+        op("Add", "x one -> more"),
+        op("Add", "s more -> s_out"),
+        op("Identity", "s_out -> y"),
+        inputs=[tensor("x", F32, "batch", 3), tensor("s", F32, "batch", 3), tensor("at", np.int64, "batch", 1)],
+        outputs=[tensor("y", F32, "batch", 3), tensor("s_out", F32, "batch", 3)],
+        constants={"table": np.zeros(2, F32)},
+    )
+
+
+def scheduler(candidates: int, idle: float = 60) -> str:
+    return oldest(0, candidates=candidates).replace("60000000", str(int(idle * 1e6)))
+
+
+MODELS = {
+    # Three slots, of which four sequences can try to get one; each run is padded to two rows.
+    "story": Folder(
+        config(
+            [X, io("at", "INT64", 1)], [Y], scheduler(4), batch=2,
+            max_candidate_sequence_use_ratio="0.75", batch_padding="max",
+        ),
+        picky,
+    ),
+    "evicting": Folder(
+        config([X], [Y], scheduler(2), batch=1, max_candidate_sequence_use_ratio="0.5", when_full="evict_lru"),
+        running_sum("batch", 3),
+    ),
+    "idling": Folder(config([X], [Y], scheduler(4, idle=0.2), batch=1), running_sum("batch", 3)),
+    "clamping": Folder(config([X], [Y], scheduler(4), batch=1, store_states_as_fp16="1"), running_sum("batch", 3)),
+    "growing": Folder(
+        config([X], [Y], scheduler(8), batch=2, max_candidate_sequence_use_ratio="1", initial_buffer_size="2",
+               subsequent_buffer_size="2", buffer_alloc_threshold="2", buffer_dealloc_threshold="8"),
+        running_sum("batch", 3),
+    ),
+    "reloaded": Folder(config([X], [Y], scheduler(4), batch=1), running_sum("batch", 3)),
+}  # fmt: skip
+
+
+def step(client: InferenceServerClient, name: str, sequence: int, value: float = 1, **flags) -> None:
+    values = {"x": np.full((1, 3), value, F32)}
+    if name == "story":
+        values["at"] = np.array([[flags.pop("at", 0)]])
+    infer(client, name, sequence, values, **flags)
+
+
+def refused(message: str):
+    return pytest.raises(InferenceServerException, match=message)
+
+
+def scraped(server: TritonServer) -> Scrape:
+    return scrape(server.metrics_url, "stateful_")
+
+
+def settled(server: TritonServer, name: str, sample: str, value: float) -> dict[str, float]:
+    """The samples of a model, once one of them has the value: metrics follow the answers by some microseconds."""
+    deadline = time.monotonic() + 5
+    while (found := scraped(server).of(name)).get(sample) != value and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return found
+
+
+def test_story(own_server, own_client):
+    before = scraped(own_server).of("story")
+    assert {before[f"stateful_{name}"] for name in ("sequences_active", "chunks", "slots_free")} == {0, 1, 3}
+
+    for sequence in (1, 2, 3):
+        step(own_client, "story", sequence, start=True)
+    step(own_client, "story", 1)
+    time.sleep(0.05)
+    step(own_client, "story", 1)
+    step(own_client, "story", 1, start=True)  # a restart
+    with refused("too many simultaneous sequences"):
+        step(own_client, "story", 4, start=True)
+    with refused("its START was refused"):
+        step(own_client, "story", 4)
+    step(own_client, "story", 3, end=True)
+    with refused("error during inference"):
+        step(own_client, "story", 5, start=True, at=9)
+    with refused("its START failed"):
+        step(own_client, "story", 5)
+    with refused("error during inference"):
+        step(own_client, "story", 2, at=9)  # keeps its state
+
+    after = settled(own_server, "story", "stateful_failed_runs_total", 2)
+    assert counts(after) == {
+        "stateful_sequences_active": 2,
+        "stateful_slots_capacity": 3,
+        "stateful_slots_free": 1,
+        "stateful_state_bytes": 3 * 3 * 4,
+        "stateful_chunks": 1,
+        "stateful_sequences_started_total": 4,
+        "stateful_sequences_restarted_total": 1,
+        "stateful_sequences_ended_total": 1,
+        "stateful_sequences_expired_total": 0,
+        "stateful_sequences_evicted_total": 0,
+        'stateful_sequences_rejected_total{reason="full"}': 1,
+        'stateful_sequences_rejected_total{reason="start_failed"}': 1,
+        "stateful_requests_unknown_total": 2,
+        "stateful_padded_rows_total": 9,
+        "stateful_failed_runs_total": 2,
+        "stateful_saturated_elements_total": 0,
+        # Nine runs of one row; batches without a run are not timed; four requests came to a sequence with a state.
+        "stateful_batch_size_count": 9,
+        "stateful_gather_seconds_count": 9,
+        "stateful_run_seconds_count": 9,
+        "stateful_scatter_seconds_count": 9,
+        "stateful_step_seconds_count": 9,
+        "stateful_sequence_gap_seconds_count": 4,
+    }
+    assert after["stateful_batch_size_sum"] == 9
+    assert after['stateful_batch_size_bucket{le="1"}'] == after['stateful_batch_size_bucket{le="+Inf"}'] == 9
+    assert 0.05 < after["stateful_sequence_gap_seconds_sum"] < 30
+    parts = sum(after[f"stateful_{part}_seconds_sum"] for part in ("gather", "run", "scatter"))
+    assert 0 < parts < after["stateful_step_seconds_sum"] < 30
+
+
+def counts(samples: dict[str, float]) -> dict[str, float]:
+    """All samples but the buckets and sums of histograms."""
+    return {name: value for name, value in samples.items() if "_bucket" not in name and not name.endswith("_sum")}
+
+
+def test_evicted(own_server, own_client):
+    for sequence in (1, 2):
+        step(own_client, "evicting", sequence, start=True)
+    samples = settled(own_server, "evicting", "stateful_sequences_evicted_total", 1)
+    assert samples["stateful_sequences_evicted_total"] == samples["stateful_sequences_active"] == 1
+
+
+def test_expired(own_server, own_client):
+    step(own_client, "idling", 1, start=True)
+    time.sleep(0.5)  # more than twice the limit
+    step(own_client, "idling", 2, start=True)
+    samples = settled(own_server, "idling", "stateful_sequences_expired_total", 1)
+    assert samples["stateful_sequences_expired_total"] == samples["stateful_sequences_active"] == 1
+
+
+def test_saturated(own_server, own_client):
+    step(own_client, "clamping", 1, value=1e6, start=True)
+    samples = settled(own_server, "clamping", "stateful_saturated_elements_total", 3)
+    assert samples["stateful_saturated_elements_total"] == 3
+    assert samples["stateful_state_bytes"] == samples["stateful_slots_capacity"] * 3 * 2  # half of FP32
+
+
+def test_chunks(own_server, own_client):
+    for sequence in range(1, 5):
+        step(own_client, "growing", sequence, start=True)
+    samples = settled(own_server, "growing", "stateful_sequences_active", 4)
+    assert (samples["stateful_chunks"], samples["stateful_slots_capacity"]) == (3, 8)
+    assert samples["stateful_slots_free"] == 2  # of the six that are allocated
+    assert samples["stateful_state_bytes"] == 6 * 3 * 4
+
+
+def test_labels(own_server):
+    """Only the model, its version and the instance: nothing that grows with the number of sequences."""
+    for name, series in scraped(own_server).samples.items():
+        for labels in series:
+            own = {"reason"} if "rejected" in name else {"le"} if name.endswith("_bucket") else set()
+            assert set(dict(labels)) == {"model", "version", "instance"} | own
+    instances = {dict(labels)["instance"] for labels in scraped(own_server).samples["stateful_chunks"]}
+    assert len(instances) == len(MODELS)
+
+
+def test_reload_and_unload(serve):
+    """A model that is loaded anew, beside itself for a moment, keeps its metrics; an unloaded one has none."""
+    server = serve({"reloaded": MODELS["reloaded"]}, explicit=True)
+    server.load("reloaded")
+    with InferenceServerClient(server.grpc_url) as client:
+        for number in (1, 2, 3):
+            step(client, "reloaded", 1, start=True)
+            samples = settled(server, "reloaded", "stateful_sequences_started_total", number)
+            assert samples["stateful_sequences_started_total"] == number  # it goes on counting
+            changed = server.request("v2/models/reloaded/config")
+            changed["sequence_batching"]["max_sequence_idle_microseconds"] = 10_000_000 + number
+            server.load("reloaded", changed)
+            assert settled(server, "reloaded", "stateful_sequences_active", 0)["stateful_sequences_active"] == 0
+    server.unload("reloaded")
+    deadline = time.monotonic() + 10
+    while scraped(server).of("reloaded") and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert scraped(server).of("reloaded") == {}
+
+
+def test_switched_off(serve):
+    server = serve({"reloaded": MODELS["reloaded"]}, options=["--backend-config=stateful,metrics=false"])
+    with InferenceServerClient(server.grpc_url) as client:
+        step(client, "reloaded", 1, start=True)
+    assert scraped(server).types == {}
+
+
+# ---- docs ----
+
+
+def documented() -> dict[str, str]:
+    """The types of the metrics in the tables of docs/metrics.md."""
+    rows = re.findall(r"^\| `(stateful_\w+)` \| (\w+) \|", (DOCS / "metrics.md").read_text(), re.MULTILINE)
+    assert len(rows) == len(dict(rows))
+    return dict(rows)
+
+
+def test_documentation_has_every_metric(own_server):
+    assert documented() == scraped(own_server).types
+
+
+def test_documentation_names_no_other(own_server):
+    """In its alerts and hints."""
+    named = set(re.findall(r"\bstateful_\w+", (DOCS / "metrics.md").read_text()))
+    assert {name for name in named - documented().keys() if name not in scraped(own_server).samples} == set()
+
+
+def dashboard_expressions() -> list[str]:
+    dashboard = json.loads((DOCS / "grafana.json").read_text())
+    return [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", [])]
+
+
+def test_dashboard_shows_every_metric(own_server):
+    named = {name for expression in dashboard_expressions() for name in re.findall(r"\bstateful_\w+", expression)}
+    samples = scraped(own_server).samples
+    assert named <= samples.keys()
+    assert {family(name) for name in named} == scraped(own_server).types.keys()
+
+
+def test_dashboard_is_one_that_grafana_imports():
+    dashboard = json.loads((DOCS / "grafana.json").read_text())
+    assert dashboard["schemaVersion"] >= 36
+    assert dashboard["__inputs"][0]["pluginId"] == "prometheus"
+    ids = [panel["id"] for panel in dashboard["panels"]]
+    assert len(ids) == len(set(ids))
+    for panel in dashboard["panels"]:
+        place = panel["gridPos"]
+        assert place["x"] + place["w"] <= 24
+        if panel["type"] != "row":
+            assert panel["datasource"]["uid"] == "${DS_PROMETHEUS}" and panel["targets"] and panel["description"]
+    for expression in dashboard_expressions():
+        assert expression.count("(") == expression.count(")")
+        assert re.search(r'model=~"\$model"', expression), expression
+
+
+def test_prometheus_scrapes_where_the_metrics_are(own_server):
+    path = re.search(r"^ +metrics_path: (\S+)$", (DOCS / "prometheus.yml").read_text(), re.MULTILINE)[1]
+    assert scrape(own_server.metrics_url, "stateful_", path).types

@@ -1,0 +1,182 @@
+"""Which tests show that the defects of NVIDIA's stateful backend are not in this one, and that what its history has
+mended stays so.
+
+A test here is FILE::NAME, in scripts/e2e or, if it is Go's, from the root; NAME may be a row of a table of tests.
+"""
+
+import re
+
+import pytest
+from tritonserver import ROOT
+
+CAPI, DEFECTS, STORE = "capi/{}_test.go::", "backend/defects_test.go::", "statebuffer/{}_test.go::"
+
+# The numbers are only names. B10, B11, B21 and B22 need CUDA; B24 and B28 were no defects of the backend.
+DEFECT_TESTS = {
+    "B1 the END of an unknown sequence frees somebody's slot": [
+        DEFECTS + "B1_end_of_an_unknown_sequence_frees_nobodys_slot",
+        "test_nvidia_sequences.py::test_whole_sequence_in_one_request",
+        "test_nvidia_sequences.py::test_refused_start_that_ends",
+    ],
+    "B2 a request without START reads what is left in a slot": [
+        DEFECTS + "B2_no_sequence_sees_another_ones_state",
+        STORE.format("store") + "TestStartReadsNothingOfAnOlderOwner",
+        "test_nvidia_sequences.py::test_nothing_of_an_older_sequence_is_seen",
+        "test_nvidia_sequences.py::test_too_many_sequences",
+        "test_examples.py::test_failed_start",
+    ],
+    "B3 a request that cannot be read ends the server": [
+        DEFECTS + "B3_a_request_that_cannot_be_read_is_refused_alone",
+        CAPI.format("execute") + "TestUnreadableRequestsAreTheirOwnFault",
+        "test_nvidia_sequences.py::test_ids_of_both_kinds_and_ends_without_their_controls",
+    ],
+    "B4 a request that failed stays in the batch": [
+        DEFECTS + "B4_a_failed_request_is_not_in_the_run",
+        "test_examples.py::test_bad_requests_fail_alone",
+    ],
+    "B5 a chunk that cannot be allocated makes requests answered twice": [
+        DEFECTS + "B5_a_failed_allocation_touches_no_answer",
+        STORE.format("lazy") + "TestFailedChunk",
+    ],
+    "B6 a batch that failed spoils the next": [
+        DEFECTS + "B6_a_failed_batch_leaves_nothing_for_the_next",
+        "test_faults.py::test_a_fault_fails_its_batch_only",
+    ],
+    "B7 two requests of one ID in a batch share a slot": [
+        DEFECTS + "B7_two_requests_of_one_id",
+        "test_nvidia_sequences.py::test_same_id_ends_and_starts_in_one_batch",
+    ],
+    "B8 only the first buffer of an input is read, and its size is not checked": [
+        DEFECTS + "B8_shape_and_size_are_checked",
+        CAPI.format("execute") + "TestBuffersAreJoined",
+        "test_examples.py::test_bad_request_changes_nothing",
+        "test_request_features.py::test_shared_memory",
+    ],
+    "B9 types and shapes of the configuration are not compared with the model's": [
+        DEFECTS + "B9_config_and_model_must_agree",
+        "test_bad_models.py::test_is_refused",
+    ],
+    "B12 the level of ONNX Runtime's log is random": ["test_nvidia_logs.py::test_onnxruntime_log_level"],
+    "B13 a number that is none ends the server": [
+        DEFECTS + "B13_numbers_are_parsed_strictly",
+        "test_nvidia_loading.py::test_what_is_refused",
+        "test_nvidia_logs.py::test_onnxruntime_log_level_is_checked",
+        CAPI.format("settings") + "TestSettings",
+    ],
+    "B14 a pair without an output crashes": [
+        DEFECTS + "B14_pair_without_output",
+        "test_bad_models.py::unknown_state_output",
+    ],
+    "B15 END requests count as failed, and batches of them take 2^64 ns": [
+        DEFECTS + "B15_end_counts_as_success",
+        CAPI.format("statistics") + "TestStatisticsWhereNothingRan",
+        "test_nvidia_sequences.py::test_batch_of_nothing_but_ends",
+        "test_nvidia_sequences.py::test_ends_beside_requests",
+        "test_nvidia_configs.py::test_infer_end_requests",
+    ],
+    "B16 controls are read as int32 whatever they are": [DEFECTS + "B16_controls_of_the_type_that_the_model_has"],
+    "B17 every GPU is the first one": [DEFECTS + "B17_the_device_is_the_instances"],
+    "B18 END counts only if its control is 1": [
+        DEFECTS + "B18_end_is_known_by_its_flag",
+        CAPI.format("execute") + "TestRequestFlags",
+    ],
+    "B19 a failure in between leaks responses": [CAPI.format("sweep") + "TestEveryCallOfExecuteFailsOnce"],
+    "B20 an instance that did not load crashes when it is finalized": [
+        CAPI.format("lifecycle") + "TestInstanceThatDoesNotLoad",
+        CAPI.format("sweep") + "TestEveryCallOfALoadFailsOnce",
+    ],
+    "B23 a chunk is left half allocated": [
+        DEFECTS + "B23_a_failed_chunk_is_rolled_back",
+        STORE.format("lazy") + "TestFailedChunk",
+    ],
+    "B25 only the last tensor is logged": [
+        DEFECTS + "B25_all_tensors_are_logged",
+        "test_nvidia_logs.py::test_load_report",
+    ],
+    "B26 empty lists of tensors and dims are not expected": [DEFECTS + "B26_nothing_is_taken_for_granted"],
+    "B27 a sequence that waits in the queue idles": [
+        DEFECTS + "B27_the_server_counts_idle_time_later",
+        "test_nvidia_sequences.py::test_idle_sequences_give_their_slots_back",
+    ],
+    "B29 errors are cut, and tell of the build machine": [
+        DEFECTS + "B29_errors_are_whole_and_name_the_tensor",
+        "test_nvidia_loading.py::test_all_problems_at_once",
+    ],
+    "B30 slots get lost without a word": [
+        DEFECTS + "B30_slots_are_accounted_for",
+        "test_nvidia_storage.py::test_slots",
+    ],
+    "B31 batches that failed are in the averages": [DEFECTS + "B31_failed_batches_do_not_count"],
+}
+
+REGRESSION_TESTS = {
+    "float32 states that are stored as float16 take half the memory, and others do not": [
+        "test_nvidia_storage.py::test_half_storage_takes_half_the_memory",
+        "test_nvidia_storage.py::test_half_storage_leaves_other_types_alone",
+    ],
+    "a refused request leaves every slot as it was": [DEFECTS + "33d7d60_refused_row_leaves_every_slot"],
+    "a sequence does not idle in the batch that has its request": [DEFECTS + "e9e9dbb_request_after_the_idle_limit_continues"],
+    "several instances have equal numbers of slots": ["test_nvidia_storage.py::test_instances_have_equal_slots"],
+    "chunks come on the CPU too": ["test_nvidia_storage.py::test_chunks_come_and_go"],
+    "no uninitialised branch in allocation": [STORE.format("lazy") + "TestNotLazyNeverChanges"],
+    "max_batch_size 16 without preferred sizes": ["test_nvidia_configs.py::test_no_preferred_batch_size"],
+    "model_warmup with numbers and strings as IDs": ["test_nvidia_loading.py::test_model_warmup"],
+    "a batch of END requests alone": ["test_nvidia_sequences.py::test_batch_of_nothing_but_ends"],
+    "an END that is not run is answered with outputs": ["test_nvidia_configs.py::test_end_answer_is_a_valid_tensor"],
+    "each output has its own type": ["test_nvidia_configs.py::test_original_is_served"],
+    "strings as IDs": ["test_examples.py::test_texts_as_ids", DEFECTS + "1794685_string_ids"],
+    "one environment of ONNX Runtime for all models": ["test_nvidia_loading.py::test_load_and_unload_at_will"],
+    "models run at load with inputs that they can take, and before the first request": ["backend/padding_test.go::TestWarmUp"],
+    "states of every type": [DEFECTS + "5520a4a_states_of_every_type", "test_dtypes.py::test_type"],
+    "levels of the log": ["test_nvidia_logs.py::test_line_of_every_batch"],
+    "thresholds of chunks are strict": [
+        STORE.format("lazy") + "TestThresholdsAreStrict",
+        "test_nvidia_storage.py::test_chunks_come_and_go",
+    ],
+    "START and END in one, not run, while another sequence has the first slot": [
+        DEFECTS + "start_and_end_not_inferred_while_another_holds_slot_0",
+        "test_nvidia_sequences.py::test_whole_sequence_in_one_request",
+    ],
+    "a refused START, then the sequence goes on and ends": [
+        DEFECTS + "start_refused_then_continued_and_ended",
+        "test_nvidia_sequences.py::test_refused_start_that_ends",
+    ],
+    "an ID is used again before its END is answered": ["test_nvidia_sequences.py::test_same_id_ends_and_starts_in_one_batch"],
+    "a request of two lanes": ["test_examples.py::lanes"],
+    "an input in several buffers": [CAPI.format("execute") + "TestBuffersAreJoined"],
+    "inputs and outputs in GPU memory": [
+        CAPI.format("execute") + "TestUnreadableRequestsAreTheirOwnFault",
+        CAPI.format("execute") + "TestOutputBufferOnDevice",
+    ],
+    "an ID of another type": [
+        CAPI.format("execute") + "TestSequenceID",
+        "test_nvidia_sequences.py::test_ids_of_both_kinds_and_ends_without_their_controls",
+    ],
+    "types of configuration and model that differ": ["test_bad_models.py::input_type", "test_bad_models.py::output_type"],
+    "ratios 0, 1, 1.2 and text": ["test_nvidia_storage.py::ratio_above_one", "test_nvidia_loading.py::ratio_text"],
+    "initial_buffer_size is text": ["test_nvidia_loading.py::buffer_text"],
+    "no ort-logging-level": ["test_nvidia_logs.py::test_onnxruntime_log_level"],
+}
+
+
+def has(test: str) -> bool:
+    """Whether the file defines that test, or has a row of that name."""
+    path, _, name = test.partition("::")
+    text = (ROOT / (path if path.endswith(".go") else f"scripts/e2e/{path}")).read_text()
+    return re.search(rf'^(def|func) {name}\(|"{name}"', text, re.MULTILINE) is not None
+
+
+@pytest.mark.parametrize("tests", (DEFECT_TESTS | REGRESSION_TESTS).values(), ids=(DEFECT_TESTS | REGRESSION_TESTS).keys())
+def test_is_shown(tests):
+    assert tests
+    assert [test for test in tests if not has(test)] == []
+
+
+def test_a_test_that_is_not_there_is_noticed():
+    assert not has("test_nvidia_index.py::test_nothing")
+
+
+def test_every_row_of_the_core_is_named():
+    """What the Go tests say of a defect, the table here says too."""
+    rows = set(re.findall(r'"(B\d+)_\w+"', (ROOT / "backend" / "defects_test.go").read_text()))
+    assert rows <= {name.split()[0] for name in DEFECT_TESTS}

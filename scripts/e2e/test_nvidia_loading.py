@@ -1,0 +1,289 @@
+"""Loading models as NVIDIA's stateful backend does, and saying what is wrong where it guessed, ignored or crashed."""
+
+import re
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from configs import config, io
+from conftest import Folder
+from graphs import model, op, tensor
+from nvidia import (
+    BOOL_INT8,
+    FP32,
+    INT32,
+    MIXED,
+    PLAIN,
+    ModelConfig,
+    configuration,
+    fours,
+    lines,
+    outcome,
+    slots,
+    together,
+    variant,
+)
+from onnx import ModelProto, helper
+from tritonclient.grpc import InferenceServerClient, model_config_pb2
+from tritonserver import MODELS as MODEL_FOLDERS
+from tritonserver import ServerError
+from unary import infer
+
+KIND_MODEL = model_config_pb2.ModelInstanceGroup.KIND_MODEL
+RUN = {**PLAIN, "infer_end_requests": "1"}
+
+
+def described(doc: str) -> Callable[[], ModelProto]:
+    """Two states whose names tell nothing, named in the graph's doc string alone."""
+
+    def make() -> ModelProto:
+        return model(
+            op("Add", "a x -> c"),
+            op("Add", "b x -> twice"),
+            op("Add", "twice x -> d"),
+            op("Sub", "d c -> y"),
+            inputs=[tensor(name, np.float32, "batch", 1) for name in "xab"],
+            outputs=[tensor(name, np.float32, "batch", 1) for name in "ycd"],
+            doc=doc,
+        )
+
+    return make
+
+
+def one_float(doc: str) -> Folder:
+    return Folder(config([io("x", "FP32", 1)], [io("y", "FP32", 1)]), described(doc))
+
+
+def comma() -> ModelProto:
+    """Answers with the request before. The state's output has a comma in its name."""
+    side = [tensor(name, np.float32, "batch", 1) for name in ("x", "s", "y", "s, out")]
+    copies = [helper.make_node("Identity", [before], [after]) for before, after in (("s", "y"), ("x", "s, out"))]
+    return model(*copies, inputs=side[:2], outputs=side[2:])
+
+
+DOCS = {
+    "doc_states": "A model.\nInputState, OutputState: <<<a, c>>> <<<b, d>>>\n",
+    "doc_past": "PastValueInput PastValueOutput <<<a:1x1, c:1x1>>>,<<<b:1x1, d>>>",
+    "doc_swapped": "OutputState InputState <<<c, a>>><<<d, b>>>",
+    "doc_both": "InputState OutputState <<<a, c>>>\nPastValueInput PastValueOutput <<<b, d>>>",
+    "doc_early": "<<<x, y>>> InputState OutputState <<<a, c>>><<<b, d>>>",
+}
+
+WARMUP_NUMBERS = """
+model_warmup [
+  { name: "data" batch_size: 1 count: 2
+    inputs { key: "Input" value { data_type: TYPE_FP32 dims: [4, 1, 5] random_data: true } } },
+  { name: "controls" batch_size: 4
+    inputs { key: "Input" value { data_type: TYPE_FP32 dims: [4, 1, 5] zero_data: true } }
+    inputs { key: "ResetSequence" value { data_type: TYPE_INT32 dims: [1] zero_data: true } }
+    inputs { key: "EndSequence" value { data_type: TYPE_INT32 dims: [1] zero_data: true } } }
+]
+"""
+WARMUP_TEXTS = """
+model_warmup [
+  { name: "data" batch_size: 2
+    inputs { key: "Input_int8" value { data_type: TYPE_INT8 dims: [4, 1, 3] zero_data: true } }
+    inputs { key: "Input_bool" value { data_type: TYPE_BOOL dims: [4, 1, 3] zero_data: true } } }
+]
+"""
+
+
+def two_instances(config: ModelConfig) -> None:
+    config.instance_group[0].count = 2
+
+
+def upper_case(config: ModelConfig) -> None:
+    """Inputs, outputs and the START control are matched in any case, as they always were."""
+    config.input[0].name, config.output[0].name = "INPUT", "output"
+    config.sequence_batching.control_input[0].name = "resetsequence"
+
+
+MODELS = {
+    **{name: one_float(doc) for name, doc in DOCS.items()},
+    "misspelt": variant(FP32, two_instances, **RUN, inital_buffer_size="512", infer_end_request="0", colour="red"),
+    "idle_settings": variant(FP32, **{**RUN, "detailed_metrics_logging_level": "INFO"}, max_state_bytes="5"),
+    "upper_case": variant(FP32, upper_case, **RUN),
+    "pairs_in_lines": variant(MIXED, **RUN, state_pairs="<<<Accumulate_In_int32,Accumulate_Out_int32>>>;;\n"
+        "  <<<   Accumulate_In_fp16 , Accumulate_Out_fp16  >>> and no more"),
+    "commas": Folder(config([io("x", "FP32", 1)], [io("y", "FP32", 1)], state_pairs="<<<s, s, out>>>"),
+        comma),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DOCS)
+def test_pairs_of_the_doc_string(own_client, name):
+    """y = (b + 2x) - (a + x): right only if each state goes back to its own input."""
+
+    def step(value: float, **flags) -> float:
+        return infer(own_client, name, 1, {"x": np.full((1, 1), value, np.float32)}, **flags)["y"].item()
+
+    assert [step(1, start=True), step(2), step(3, end=True)] == [1, 3, 6]
+
+
+def test_model_warmup(serve):
+    """Samples of model_warmup run, with and without control tensors, and leave no sequence behind."""
+    numbers = variant(FP32, slots(4, 10), WARMUP_NUMBERS, **RUN)
+    texts = variant(BOOL_INT8, slots(4, 10), WARMUP_TEXTS, **RUN)
+    server = serve({"numbers": numbers, "texts": texts}, options=["--log-verbose=1"])
+    for name, batches in (("numbers", [1, 1, 4]), ("texts", [2])):
+        ran = lines(server, "running inference", f"model={name} ")
+        assert [int(line.rpartition("requests=")[2]) for line in ran] == batches
+    sides = {"Input_int8": np.ones((1, 4, 1, 3), np.int8), "Input_bool": np.ones((1, 4, 1, 3), bool)}
+    with InferenceServerClient(server.grpc_url) as client:
+        for flags in ({"start": True}, {"end": True}):  # all nine slots are free
+            for i in range(1, 10):
+                fours(client, "numbers", i, **flags)
+                infer(client, "texts", f"s{i}", sides, **flags)
+
+
+def test_unknown_parameters_are_named_once(own_server):
+    warnings = lines(own_server, "model=misspelt", "is unknown")
+    assert sorted(re.sub(" model=.*", "", line) for line in warnings) == [
+        'parameter "colour" is unknown and has no effect',
+        'parameter "infer_end_request" is unknown and has no effect; did you mean "infer_end_requests"?',
+        'parameter "inital_buffer_size" is unknown and has no effect; did you mean "initial_buffer_size"?',
+    ]
+
+
+def test_settings_without_effect_are_named_once(own_server):
+    """Once for each instance; error_inject_rate, which nobody should set, is passed over in silence."""
+    gpu = "compute_precision, enable_cuda_graph, enable_trt_caching, ort_ep, trt_cache_dir"
+    for name, instance, named in (
+        ("idle_settings", "idle_settings_0_0", gpu.replace("enable_cuda", "detailed_metrics_logging_level, enable_cuda")
+            .replace("ort_ep", "max_state_bytes, ort_ep")),
+        ("misspelt", "misspelt_0_0", gpu),
+        ("misspelt", "misspelt_0_1", gpu),
+    ):  # fmt: skip
+        (line,) = lines(own_server, f"model={name} ", f"instance={instance}", "without effect")
+        assert line.startswith(f"without effect on this instance (CPU): {named} model=")
+
+
+def test_names_in_another_case(own_client):
+    value = {"INPUT": np.ones((1, 4, 1, 5), np.float32)}
+    assert infer(own_client, "upper_case", 1, value, start=True)["output"][0, 0, 0] == 5
+    assert infer(own_client, "upper_case", 1, value, end=True)["output"][0, 0, 0] == 9
+
+
+def test_pairs_in_every_form(own_server, own_client):
+    (first,) = lines(own_server, "pairs_in_lines_0_0: Accumulate_In_int32 -> Accumulate_Out_int32 ")
+    (second,) = lines(own_server, "pairs_in_lines_0_0: Accumulate_In_fp16 -> Accumulate_Out_fp16 ")
+    assert "state_pairs" in first and "state_pairs" in second
+    assert infer(own_client, "commas", 1, {"x": np.ones((1, 1), np.float32)}, start=True)["y"] == 0
+    assert infer(own_client, "commas", 1, {"x": np.ones((1, 1), np.float32)}, end=True)["y"] == 1
+
+
+def test_all_problems_at_once(serve):
+    """Parameters, slots and what does not fit the model: one attempt to load shows them all."""
+
+    def wrong(config: ModelConfig) -> None:
+        slots(16, 17)(config)  # 90 % are fewer than one batch
+        config.input[0].data_type = model_config_pb2.TYPE_INT32
+        config.output.add(name="Mystery", data_type=model_config_pb2.TYPE_FP32, dims=[1])
+
+    bad = {
+        "ort_ep": ("gpu", "one of trt, cuda"),
+        "compute_precision": ("fp8", "one of fp16, fp32"),
+        "store_states_as_fp16": ("yes", "one of 0, 1, false, true"),
+        "always_pad_to_max_batch": ("max", "one of 0, 1, false, true"),
+        "infer_end_requests": ("2", "one of 0, 1, false, true"),
+        "enable_trt_caching": ("on", "one of 0, 1, false, true"),
+        "enable_cuda_graph": ("-1", "one of 0, 1, false, true"),
+        "metric_logging_frequency_seconds": ("2s", "a whole number of seconds"),
+        "logging_level": ("DEBUG", "one of NONE, INFO, VERBOSE"),
+        "batch_info_logging_level": ("info", "one of NONE, INFO, VERBOSE"),
+        "detailed_metrics_logging_level": ("ALL", "one of NONE, INFO, VERBOSE"),
+        "batch_padding": ("exact", "one of none, preferred, max"),
+        "when_full": ("wait", "one of reject, evict_lru"),
+    }
+    server = serve({"wrong": variant(FP32, wrong, **{**PLAIN, **{name: value for name, (value, _) in bad.items()}})}, explicit=True)
+    with pytest.raises(ServerError) as refusal:
+        server.load("wrong")
+    text = str(refusal.value)
+    for name, (value, want) in bad.items():
+        assert f'parameter {name} is "{value}": want {want}' in text
+    assert "max_candidate_sequences 17 times max_candidate_sequence_use_ratio 0.9" in text
+    assert '"Input": data_type is TYPE_INT32 in the configuration, the model has TYPE_FP32' in text
+    assert 'output "Mystery" of the configuration is not in the model' in text
+    assert len(text.splitlines()) == len(bad) + 3
+
+
+LAZY = {"initial_buffer_size": "8", "subsequent_buffer_size": "4", "buffer_alloc_threshold": "4", "buffer_dealloc_threshold": "8"}
+REFUSED = {
+    "ratio_zero": ({"max_candidate_sequence_use_ratio": "0"}, 'max_candidate_sequence_use_ratio is "0": want a number above 0'),
+    "ratio_negative": ({"max_candidate_sequence_use_ratio": "-1"}, "want a number above 0"),
+    "ratio_nan": ({"max_candidate_sequence_use_ratio": "nan"}, "want a number above 0"),
+    "ratio_text": ({"max_candidate_sequence_use_ratio": "0.9abc"}, "want a number above 0"),
+    "buffer_text": ({**LAZY, "initial_buffer_size": "many"}, 'initial_buffer_size is "many": want a whole number'),
+    "buffer_overflow": ({**LAZY, "initial_buffer_size": "9" * 30}, "want a whole number"),
+    "buffer_negative": ({**LAZY, "subsequent_buffer_size": "-4"}, "want a whole number"),
+    "buffer_zero": ({**LAZY, "subsequent_buffer_size": "0"}, "subsequent_buffer_size is 0: it must be at least max_batch_size, 4"),
+    "buffer_missing": (
+        {"initial_buffer_size": "8", "buffer_alloc_threshold": "4"},
+        "initial_buffer_size is given: subsequent_buffer_size and buffer_dealloc_threshold must be given with it",
+    ),
+    "threshold_too_high": ({**LAZY, "buffer_alloc_threshold": "9"}, "buffer_alloc_threshold is 9: it must not be above the first chunk, 8 rows"),
+    "position": ({"state_pairs": "<<<Accumulate_In, Accumulate_Out>>> <<<Other>>>"}, "at character 37, .*<<<Other>>>.* has no comma"),
+    "second_is_open": ({"state_pairs": "<<<A, B>> <<<C, D>>>"}, "at character 1, .* out of place"),
+}  # fmt: skip
+
+
+def test_what_is_refused(serve):
+    """Settings that the C++ backend ignored, guessed, or ended the whole server over; which lives on here."""
+    folders = {name: variant(FP32, slots(4, 20), **{**RUN, **parameters}) for name, (parameters, _) in REFUSED.items()}
+    server = serve(folders, explicit=True)
+    for name, (_, message) in REFUSED.items():
+        with pytest.raises(ServerError, match=message):
+            server.load(name)
+    assert server.is_running()
+
+
+def test_kind_model_is_refused(serve):
+    """It meant the first GPU, without selecting it."""
+
+    def kind(config: ModelConfig) -> None:
+        config.instance_group[0].kind = KIND_MODEL
+
+    server = serve({"kind": variant(FP32, kind, **RUN)}, explicit=True)
+    with pytest.raises(ServerError, match="the instance's kind is model: want .*KIND_CPU .*KIND_GPU"):
+        server.load("kind")
+
+
+def test_load_and_unload_at_will(serve):
+    """Two models of two instances each come and go in every order, while sequences of the other go on."""
+    names = {"one": variant(FP32, two_instances, **RUN), "other": variant(INT32, two_instances, **RUN)}
+    server = serve(names, explicit=True)
+    with InferenceServerClient(server.grpc_url) as client:
+        server.load("other")
+        assert fours(client, "other", 9, dtype=np.int32, start=True) == 4
+        for turn in range(2, 8):
+            server.load("one")
+            assert together(*(lambda i=i: fours(client, "one", i, i, start=True) for i in range(1, 9))) == [4 * i for i in range(1, 9)]
+            assert together(*(lambda i=i: fours(client, "one", i, i, end=True) for i in range(1, 9))) == [8 * i for i in range(1, 9)]
+            server.unload("one")
+            assert fours(client, "other", 9, dtype=np.int32) == 4 * turn
+        assert fours(client, "other", 9, dtype=np.int32, end=True) == 32
+        assert outcome(server, "other", 8) == (8, 0)
+    assert len(lines(server, "opened ONNX Runtime")) == 1  # one environment for all models
+    server.stop()
+    assert server.exit_code == 0
+
+
+def test_loads_again_with_another_configuration(serve):
+    """The server reads config.pbtxt again, and open sequences are gone with their states."""
+    server = serve({"changing": variant(FP32, **RUN)}, explicit=True)
+    path = server.repository / "changing" / "config.pbtxt"
+    with InferenceServerClient(server.grpc_url) as client:
+        server.load("changing")
+        assert fours(client, "changing", 1, start=True) == 4
+        assert fours(client, "changing", 1, end=True) == 8
+        path.write_text(variant(FP32, **{**PLAIN, "infer_end_requests": "0"}).config)
+        server.load("changing")
+        assert fours(client, "changing", 1, start=True) == 4
+        assert fours(client, "changing", 1, end=True) == 0
+
+
+@pytest.mark.parametrize("name", [FP32, INT32, MIXED, BOOL_INT8])
+def test_parameters_of_the_examples_are_documented(name):
+    documented = (MODEL_FOLDERS.parent / "docs" / "parameters.md").read_text()
+    for parameter in configuration(name).parameters:
+        assert f"| `{parameter}` |" in documented

@@ -1,0 +1,128 @@
+package statebuffer
+
+import (
+	"fmt"
+
+	"tritonstateful/internal/tensor"
+)
+
+// Sequences whose values differ in length share a run if Varying.Padded: the
+// shorter ones are preceded by zeros up to the longest, a mask that the caller
+// makes tells the model what counts, and what the model wrote behind those zeros
+// is kept. So the padding never becomes part of a value.
+//
+// It needs memory that the host can address, and a model that appends.
+
+// lengthAxis is the axis along which a padded value has its length.
+func (v *Varying) lengthAxis() int { return v.PadAxis }
+
+// alikeShapes tells whether values of two shapes can share a run.
+func (v *Varying) alikeShapes(a, b tensor.Shape) bool {
+	for axis := range a {
+		if a[axis] != b[axis] && !(v.Padded && axis == v.lengthAxis()) {
+			return false
+		}
+	}
+	return true
+}
+
+// Length is the extent that the value of a padded state has for the next step of
+// a sequence; nil is a sequence that starts. state counts in Options.Varying.
+func (s *Store) Length(state int, q *Sequence) int64 {
+	return s.varying.shape(state, q)[s.varying.states[state].lengthAxis()]
+}
+
+// longest is the shape of the longest value among the lanes.
+func (s *varyingStore) longest(i int, lanes []Lane) (shape tensor.Shape, differ bool) {
+	shape = s.shape(i, lanes[0].Sequence)
+	axis := s.states[i].lengthAxis()
+	for _, l := range lanes[1:] {
+		other := s.shape(i, l.Sequence)
+		differ = differ || s.states[i].Padded && other[axis] != shape[axis]
+		if s.states[i].Padded && other[axis] > shape[axis] {
+			shape = other
+		}
+	}
+	return shape, differ
+}
+
+// gatherPadded lays out values of unequal length, each at the end of its lane.
+func (s *varyingStore) gatherPadded(i int, t *Transfer, lanes []Lane, longest tensor.Shape) error {
+	v := &s.states[i]
+	row, err := s.paddedRow(v, longest)
+	if err != nil {
+		return err
+	}
+	for lane, l := range lanes {
+		shape := s.shape(i, l.Sequence)
+		clear(row)
+		v.shift(row, longest, s.source(i, l.Sequence).Bytes, shape, shape)
+		t.gatherLane(lane, row)
+	}
+	clear(row)
+	for lane := len(lanes); lane < t.Lanes; lane++ {
+		t.gatherLane(lane, row)
+	}
+	return nil
+}
+
+// keepPadded takes from each lane what is not padding: as much as its value was
+// longer or shorter than the longest, the new one is too.
+func (s *varyingStore) keepPadded(i int, t *Transfer, lanes []Lane) error {
+	v, io := &s.states[i], &s.io[i]
+	axis := v.lengthAxis()
+	out := v.batched(io.OutShape, 1)
+	row, err := s.paddedRow(v, out)
+	if err != nil {
+		return err
+	}
+	for lane, l := range lanes {
+		if !l.keeps() {
+			continue
+		}
+		t.scatterLane(lane, row)
+		shape := out.With(axis, out[axis]-io.InShape[axis]+s.shape(i, l.Sequence)[axis])
+		v.shift(l.Sequence.values[i].block.Bytes, shape, row, out, shape)
+		l.Sequence.values[i].shape = shape
+	}
+	return nil
+}
+
+// checkPadded makes sure that the model has appended to a padded state.
+func (v *Varying) checkPadded(io *VaryingIO) error {
+	axis := v.lengthAxis()
+	if v.Padded && io.OutShape[axis] < io.InShape[axis] {
+		return fmt.Errorf("state %q: the model wrote length %d for one of %d: a state that is padded must not get shorter", v.Name, io.OutShape[axis], io.InShape[axis])
+	}
+	return nil
+}
+
+// shift copies the last part of a value to the end of another: shapes to and from
+// differ only in their lengths, and part is the shape of what is copied.
+func (v *Varying) shift(to []byte, toShape tensor.Shape, from []byte, fromShape, part tensor.Shape) {
+	axis := v.lengthAxis()
+	inner := int64(v.DType.Size())
+	for _, d := range part[axis+1:] {
+		inner *= d
+	}
+	outer := int64(1)
+	for _, d := range part[:axis] {
+		outer *= d
+	}
+	size := part[axis] * inner
+	for x := range outer {
+		copy(to[(x+1)*toShape[axis]*inner-size:][:size], from[(x+1)*fromShape[axis]*inner-size:])
+	}
+}
+
+// paddedRow is room for one lane of that shape; what is in it does not count.
+func (s *varyingStore) paddedRow(v *Varying, shape tensor.Shape) ([]byte, error) {
+	bytes, err := shape.Bytes(v.DType)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.reserve(&s.row, bytes); err != nil {
+		return nil, fmt.Errorf("state %q: a padded row: %w", v.Name, err)
+	}
+	return s.row.Bytes[:bytes], nil
+}

@@ -1,0 +1,60 @@
+package statebuffer
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+)
+
+// BenchmarkRoam compares values that stay where runs wrote them with values that
+// are copied from their rows and back, for batches of the same sequences, for two
+// groups of them in turns, and for any of four times as many.
+func BenchmarkRoam(b *testing.B) {
+	const lanes = 32
+	for _, layout := range []Layout{{1, 512}, {1, 2 << 10}, {2, 1 << 10}, {1, 8 << 10}, {2, 4 << 10}, {1, 512 << 10}, {16, 32 << 10}} {
+		for _, pattern := range []string{"together", "turns", "random"} {
+			for _, roams := range []bool{false, true} {
+				b.Run(fmt.Sprintf("runs=%d/bytes=%d/%s/roams=%v", layout.Runs, layout.RowBytes(), pattern, roams), func(b *testing.B) {
+					s, batches := patternOf(b, layout, lanes, pattern, roams)
+					sorted := make([]Lane, lanes)
+					b.ReportAllocs()
+					for i := 0; b.Loop(); i++ {
+						inOrder(b, s, batches[i%len(batches)], sorted)
+					}
+					b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*lanes), "ns/lane")
+				})
+			}
+		}
+	}
+}
+
+// patternOf is a store with sequences that have a state, and batches of them.
+func patternOf(t testing.TB, layout Layout, lanes int, pattern string, roams bool) (*Store, [][]Lane) {
+	sequences := map[string]int{"together": lanes, "turns": 2 * lanes, "random": 4 * lanes}[pattern]
+	s, all := roamingIf(t, roams, layout, 4*sequences, sequences, lanes)
+	rng := rand.New(rand.NewPCG(3, 4))
+	rng.Shuffle(len(all), func(i, k int) { all[i], all[k] = all[k], all[i] })
+	var batches [][]Lane
+	for i := range 16 {
+		if pattern == "random" {
+			rng.Shuffle(len(all), func(i, k int) { all[i], all[k] = all[k], all[i] })
+		}
+		from := i * lanes % sequences
+		if pattern == "random" {
+			from = 0
+		}
+		batches = append(batches, lanesOf(all[from:from+lanes]))
+	}
+	return s, batches
+}
+
+// inOrder is a step of lanes in the order that the store likes.
+func inOrder(t testing.TB, s *Store, lanes, sorted []Lane) {
+	if order := s.Arrange(lanes); order != nil {
+		for i, lane := range order {
+			sorted[i] = lanes[lane]
+		}
+		lanes = sorted[:len(lanes)]
+	}
+	stepOnce(t, s, lanes)
+}
