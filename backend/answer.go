@@ -107,7 +107,7 @@ func storing(err error) error {
 // refusal is the answer to a request whose sequence has no state.
 func refusal(id SequenceID, err error) error {
 	code := InvalidArg
-	if _, full := err.(*statebuffer.FullError); full {
+	if full := (*statebuffer.FullError)(nil); errors.As(err, &full) {
 		code = Internal // as NVIDIA's backend answers
 	}
 	return Errorf(code, "sequence %v: %w", id, err)

@@ -77,7 +77,6 @@ func (x *execution) begin() {
 		}
 	}
 	in.store.ExpireIdle(x.now)
-	in.levels.batch(len(x.requests))
 }
 
 func key(id SequenceID) statebuffer.Key {
@@ -228,6 +227,7 @@ func (x *execution) joins(r *Request, q *statebuffer.Sequence, lanes int64) bool
 // the states.
 func (x *execution) gather() {
 	in := x.in
+	in.levels.batch(len(x.rows))
 	in.arranger.arrange(x)
 	var err error
 	x.stage, err = in.stageFor(in.padded(len(x.lanes)), &x.requests[x.rows[0]])

@@ -22,29 +22,27 @@ type ledger struct {
 	// before is called at the start of each Run; its error is Run's.
 	before func() error
 	out    []byte // of the tape, which the runner allocates
-	runs   int
+	// outer and inner are the extents of who before and behind the batch.
+	outer, inner int
+	runs         int
 }
 
-// The extents of the fixed states, and the longest tape.
-const (
-	whoOuter, whoInner = 2, 3
-	longestTape        = 3
-)
+const longestTape = 3
 
-func newLedger(memory statebuffer.Memory, tape bool) *ledger {
+func newLedger(memory statebuffer.Memory, tape bool, outer, inner int) *ledger {
 	info := func(name string, axis int, dims ...int64) TensorInfo {
 		t := TensorInfo{Name: name, DType: tensor.Int64, Dims: dims, Symbols: make([]string, len(dims))}
 		t.Symbols[axis] = "batch"
 		return t
 	}
-	const any = tensor.Dynamic
-	l := &ledger{memory: memory, tape: tape, sig: Signature{
-		Inputs:  []TensorInfo{info("X", 0, any, 1), info("who", 1, whoOuter, any, whoInner), info("count", 0, any, 1)},
-		Outputs: []TensorInfo{info("Y", 0, any, 3), info("new_who", 1, whoOuter, any, whoInner), info("new_count", 0, any, 1)},
+	const free = tensor.Dynamic
+	l := &ledger{memory: memory, tape: tape, outer: outer, inner: inner, sig: Signature{
+		Inputs:  []TensorInfo{info("X", 0, free, 1), info("who", 1, int64(outer), free, int64(inner)), info("count", 0, free, 1)},
+		Outputs: []TensorInfo{info("Y", 0, free, 3), info("new_who", 1, int64(outer), free, int64(inner)), info("new_count", 0, free, 1)},
 	}}
 	if tape {
-		l.sig.Inputs = append(l.sig.Inputs, info("tape", 0, any, any))
-		l.sig.Outputs = append(l.sig.Outputs, info("new_tape", 0, any, any))
+		l.sig.Inputs = append(l.sig.Inputs, info("tape", 0, free, free))
+		l.sig.Outputs = append(l.sig.Outputs, info("new_tape", 0, free, free))
 	}
 	return l
 }
@@ -101,9 +99,9 @@ func (l *ledger) runLane(lane, lanes, length int, inputs, outputs []Tensor) {
 		}
 		return v
 	}
-	for x := range whoOuter {
-		for y := range whoInner {
-			i := (x*lanes+lane)*whoInner + y
+	for x := range l.outer {
+		for y := range l.inner {
+			i := (x*lanes+lane)*l.inner + y
 			v := name(get(&inputs[1], i))
 			note(v)
 			put(&outputs[1], i, v)

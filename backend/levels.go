@@ -39,7 +39,7 @@ func (l *levels) on(wanted bool, level slog.Level) bool {
 	return wanted && l.log.Enabled(context.Background(), level)
 }
 
-// batch tells that a batch of n requests begins.
+// batch tells that n requests begin to run.
 func (l *levels) batch(n int) {
 	if l.on(true, l.batchLevel) {
 		l.log.Log(context.Background(), l.batchLevel, "running inference", "requests", n)

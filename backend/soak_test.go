@@ -36,25 +36,32 @@ func TestSoak(t *testing.T) {
 		}
 		return all
 	}
+	small, flat, blocks := [2]int{2, 3}, [2]int{1, 600}, [2]int{2, 300} // of 4800 bytes, states stay where runs wrote them
 	tests := []struct {
 		name       string
+		who        [2]int // extents of the state, before and behind the batch
 		tape       bool
 		faults     bool
 		parameters map[string]string
 	}{
-		{"reject", false, false, with(nil)},
-		{"evict", false, false, with(nil, "when_full", "evict_lru")},
-		{"reject, lazy, padded", false, false, with(lazy, "batch_padding", "max")},
-		{"evict, lazy, END not inferred", false, false, with(lazy, "when_full", "evict_lru", "infer_end_requests", "0")},
-		{"reject, varying", true, false, with(lazy)},
-		{"reject, varying, budget", true, false, with(lazy, "max_state_memory_bytes", "12000")},
-		{"evict, varying, budget", true, false, with(lazy, "when_full", "evict_lru", "max_state_memory_bytes", "12000")},
-		{"reject, faults", false, true, with(lazy)},
-		{"evict, varying, budget, faults", true, true, with(lazy, "when_full", "evict_lru", "max_state_memory_bytes", "12000")},
+		{"reject", small, false, false, with(nil)},
+		{"evict", small, false, false, with(nil, "when_full", "evict_lru")},
+		{"reject, lazy, padded", small, false, false, with(lazy, "batch_padding", "max")},
+		{"evict, lazy, END not inferred", small, false, false, with(lazy, "when_full", "evict_lru", "infer_end_requests", "0")},
+		{"reject, varying", small, true, false, with(lazy)},
+		{"reject, varying, budget", small, true, false, with(lazy, "max_state_memory_bytes", "12000")},
+		{"evict, varying, budget", small, true, false, with(lazy, "when_full", "evict_lru", "max_state_memory_bytes", "12000")},
+		{"reject, faults", small, false, true, with(lazy)},
+		{"evict, varying, budget, faults", small, true, true, with(lazy, "when_full", "evict_lru", "max_state_memory_bytes", "12000")},
+		{"large, reject", flat, false, false, with(nil)},
+		{"large, evict, lazy", flat, false, true, with(lazy, "when_full", "evict_lru")},
+		{"large, reject, lazy, padded", flat, false, false, with(lazy, "batch_padding", "max")},
+		{"large, batch inside, evict", blocks, false, true, with(nil, "when_full", "evict_lru")},
+		{"large, batch inside, lazy, varying", blocks, true, false, with(lazy)},
 	}
 	for i, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			s := newSoak(t, uint64(i), tt.tape, tt.parameters)
+			s := newSoak(t, uint64(i), tt.tape, tt.who, tt.parameters)
 			s.faults = tt.faults
 			for s.requests < *soakSteps {
 				s.batch()
@@ -98,9 +105,9 @@ type client struct {
 	lastUse time.Duration
 }
 
-func newSoak(t *testing.T, seed uint64, tape bool, parameters map[string]string) *soak {
+func newSoak(t *testing.T, seed uint64, tape bool, who [2]int, parameters map[string]string) *soak {
 	s := &soak{t: t, rng: rand.New(rand.NewPCG(seed, 11)), now: time.Hour, memory: &testMemory{}, told: map[string]int{}}
-	s.model = newLedger(s.memory, tape)
+	s.model = newLedger(s.memory, tape, who[0], who[1])
 	set := newSetup(slots(soakSlots, soakBatch), func(set *setup) {
 		set.config.Sequence.MaxIdleMicroseconds = uint64(soakIdle / time.Microsecond)
 		set.config.Sequence.ControlInputs = nil
@@ -299,7 +306,7 @@ func TestOrderWithinASequence(t *testing.T) {
 	}
 	for name, last := range tests {
 		t.Run(name, func(t *testing.T) {
-			s := newSoak(t, 1, true, map[string]string{"infer_end_requests": "0"})
+			s := newSoak(t, 1, true, [2]int{2, 3}, map[string]string{"infer_end_requests": "0"})
 			s.run([]move{{client: 1, name: 1, start: true}})
 			s.run([]move{next, {client: 2, name: 2, start: true}})
 			runs := s.model.runs

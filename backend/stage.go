@@ -242,7 +242,7 @@ func (s *stage) takeOutputs(w *wiring, step *statebuffer.Step) error {
 	}
 	for i := range w.outputs {
 		p := &w.outputs[i]
-		if !p.varies && !(p.stateOut && p.state >= len(w.states)) {
+		if !p.varies && (!p.stateOut || p.state < len(w.states)) {
 			continue
 		}
 		answer, err := s.varyingAnswer(p, &s.outputs[p.at])

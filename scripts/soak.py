@@ -162,6 +162,8 @@ def main() -> int:
     add("--clients", type=int, default=500, metavar="N", help="clients of each of the models (default: 500)")
     add("--streams", type=int, default=4, metavar="N", help="gRPC streams for the clients (default: 4)")
     add("--every", type=float, default=5, metavar="S", help="seconds between lines of the report (default: 5)")
+    add("--breaks", type=float, default=0, metavar="S",
+        help="also break each stream off every S seconds or so; the memory is not judged then (default: never)")  # fmt: skip
     add("--seed", type=int, default=1, metavar="N", help="seed of the clients' dice (default: 1)")
     arguments = parser.parse_args()
     exit_on_sigterm()
@@ -173,6 +175,7 @@ def main() -> int:
             code = soak(server, [
                 f"-duration={arguments.minutes * 60}s", f"-steps={arguments.steps}", f"-clients={arguments.clients}",
                 f"-streams={arguments.streams}", f"-every={arguments.every}s", f"-seed={arguments.seed}",
+                f"-breaks={arguments.breaks}s",
             ])  # fmt: skip
         if server.exit_code not in EXIT_CODES:
             print(f"FAILED: the server ended with code {server.exit_code}\n{server.log_tail()}")

@@ -13,6 +13,7 @@ type area struct {
 	flat   bool    // blocks are of one cell
 	free   int
 	first  int      // no word of used before this one has a free cell
+	skip   int      // a search for cells in a row has given up before this word
 	used   []uint64 // a bit for each cell: it belongs to a block
 	tenant []*Sequence
 	start  []int32 // of each used cell: the first cell of its block
@@ -101,8 +102,8 @@ func (a *area) leave(at int) {
 	a.free += width
 }
 
-// run finds the first free cells in a row, of that many; at is negative if there
-// are none among the first that are looked at.
+// run finds free cells in a row, so many, the first if it need not look far; at
+// is negative if it has found none.
 func (a *area) run(n int) (at int) {
 	if a.free < n {
 		return -1
@@ -110,36 +111,53 @@ func (a *area) run(n int) (at int) {
 	for a.first < len(a.used) && a.used[a.first] == ^uint64(0) {
 		a.first++
 	}
-	length := 0
-	for w := a.first; w < min(len(a.used), a.first+runWords); w++ {
+	begin := a.first
+	if n > 1 { // one free cell is there at once
+		begin = max(begin, a.skip)
+	}
+	end := min(begin+runWords, len(a.used))
+	length := 0 // of the free cells before a word
+	for w := begin; w < end; w++ {
 		free := ^a.used[w]
-		switch {
-		case free == 0:
-			length = 0
-			continue
-		case free == ^uint64(0) && length+64 < n:
+		low := bits.TrailingZeros64(^free)
+		if length+low >= n {
+			return w*64 - length
+		}
+		if low == 64 {
 			length += 64
 			continue
 		}
-		for bit := 0; bit < 64; {
-			if ones := bits.TrailingZeros64(^(free >> bit)); ones > 0 {
-				ones = min(ones, 64-bit)
-				if length+ones >= n {
-					return w*64 + bit - length
-				}
-				length += ones
-				bit += ones
-				continue
-			}
-			length = 0
-			bit += bits.TrailingZeros64(free >> bit)
+		if bit := ones(free, n); bit >= 0 {
+			return w*64 + bit
 		}
+		length = bits.LeadingZeros64(^free)
+	}
+	a.skip = end
+	if end == len(a.used) {
+		a.skip = 0
 	}
 	return -1
 }
 
-// runWords bounds the search for cells in a row: 64 cells each.
+// runWords bounds a search for cells in a row, so that its cost does not grow with
+// the number of sequences: 64 cells each. The next search goes on from there.
 const runWords = 256
+
+// ones is where the first n ones in a row begin in a word, or negative.
+func ones(word uint64, n int) int {
+	if n > 64 {
+		return -1
+	}
+	for have := 1; have < n && word != 0; { // a one now stands for so many
+		more := min(have, n-have)
+		word &= word >> more
+		have += more
+	}
+	if word == 0 {
+		return -1
+	}
+	return bits.TrailingZeros64(word)
+}
 
 // hole finds a cell without a tenant in a block that nobody holds, or returns a
 // negative number.

@@ -1,6 +1,7 @@
 package statebuffer
 
 import (
+	"errors"
 	"fmt"
 	"time"
 )
@@ -53,8 +54,8 @@ func (s *Store) checkBudget() error {
 // fullFor adds to the refusal of a START that it is the limit of memory, not the
 // number of rows, that keeps the store from growing.
 func (s *Store) fullFor(err error) error {
-	full, ok := err.(*FullError)
-	if ok && len(s.rows.chunks) < s.sizing.MaxChunks && !s.fits(s.nextChunk()) {
+	var full *FullError
+	if errors.As(err, &full) && len(s.rows.chunks) < s.sizing.MaxChunks && !s.fits(s.nextChunk()) {
 		full.Bytes = s.limits.Bytes
 	}
 	return err

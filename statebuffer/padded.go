@@ -19,7 +19,7 @@ func (v *Varying) lengthAxis() int { return v.PadAxis }
 // alikeShapes tells whether values of two shapes can share a run.
 func (v *Varying) alikeShapes(a, b tensor.Shape) bool {
 	for axis := range a {
-		if a[axis] != b[axis] && !(v.Padded && axis == v.lengthAxis()) {
+		if a[axis] != b[axis] && (!v.Padded || axis != v.lengthAxis()) {
 			return false
 		}
 	}

@@ -58,3 +58,34 @@ func inOrder(t testing.TB, s *Store, lanes, sorted []Lane) {
 	}
 	stepOnce(t, s, lanes)
 }
+
+// BenchmarkRoamBesideIdle is a step beside sequences that do nothing, some of
+// which have ended, so that free cells lie between them. Copying is next to
+// nothing.
+func BenchmarkRoamBesideIdle(b *testing.B) {
+	const lanes, active = 32, 128
+	for _, idle := range []int{1, 1000, 100_000} {
+		for _, ended := range []int{0, 3} {
+			b.Run(fmt.Sprintf("idle=%d/ended=1 of %d", idle, ended), func(b *testing.B) {
+				s, all := roamingIf(b, true, Layout{1, 64}, idle+2*active, idle+active, lanes)
+				for i := range idle {
+					if ended > 0 && i%ended == 0 {
+						s.End(number(uint64(i)))
+					}
+				}
+				all = all[idle:]
+				rng := rand.New(rand.NewPCG(3, 4))
+				sorted := make([]Lane, lanes)
+				batches := make([][]Lane, 16)
+				for i := range batches {
+					rng.Shuffle(len(all), func(i, k int) { all[i], all[k] = all[k], all[i] })
+					batches[i] = lanesOf(all[:lanes])
+				}
+				for i := 0; b.Loop(); i++ {
+					inOrder(b, s, batches[i%len(batches)], sorted)
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*lanes), "ns/lane")
+			})
+		}
+	}
+}

@@ -1,6 +1,10 @@
 package statebuffer
 
 import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -72,4 +76,236 @@ func lanesOf(sequences []*Sequence) []Lane {
 		lanes[i].Sequence = q
 	}
 	return lanes
+}
+
+// twins is a store that roams and one that does not, to which the same happens.
+type twins struct {
+	t      *testing.T
+	rng    *rand.Rand
+	layout Layout
+	stores [2]*Store
+	both   map[uint64][2]*Sequence
+	lanes  int
+}
+
+// TestRoamingEqualsCopying: whatever batches come, both stores give every lane the
+// same bytes to read.
+func TestRoamingEqualsCopying(t *testing.T) {
+	for _, layout := range []Layout{{1, 40}, {5, 8}} {
+		for _, slots := range []int{8, 24, 64} { // with 8, every cell is somebody's
+			t.Run(fmt.Sprintf("runs=%d/slots=%d", layout.Runs, slots), func(t *testing.T) {
+				w := &twins{t: t, rng: rand.New(rand.NewPCG(uint64(slots), 5)), layout: layout, both: map[uint64][2]*Sequence{}, lanes: 8}
+				for i, from := range []int64{-1, 1} {
+					w.stores[i] = newTestStore(t, Options{
+						States:   []State{{Name: "state", Layout: layout, Initial: bytes.Repeat([]byte{7}, 40)}, {Name: "other", Layout: Layout{layout.Runs, 3}}},
+						Sizing:   Sizing{Initial: slots, MaxChunks: 1},
+						MaxLanes: w.lanes, RoamFrom: from,
+					})
+				}
+				for range 3000 {
+					w.step(w.pick(slots))
+				}
+			})
+		}
+	}
+}
+
+// pick chooses a batch: the first sequences, which often come together, or any.
+func (w *twins) pick(slots int) (ids []uint64) {
+	if w.rng.IntN(2) == 0 {
+		first := uint64(w.rng.IntN(2) * (slots - w.lanes) / 2)
+		for i := range uint64(w.lanes - w.rng.IntN(2)) {
+			ids = append(ids, first+i)
+		}
+		return ids
+	}
+	for _, id := range w.rng.Perm(slots)[:1+w.rng.IntN(w.lanes)] {
+		ids = append(ids, uint64(id))
+	}
+	return ids
+}
+
+// step runs a batch on both stores, which want their lanes in different orders.
+func (w *twins) step(ids []uint64) {
+	fails, padding := w.rng.IntN(12) == 0, w.rng.IntN(4)/3
+	ends, starts := map[uint64]bool{}, map[uint64]bool{}
+	for _, id := range ids {
+		_, known := w.both[id]
+		starts[id], ends[id] = !known || w.rng.IntN(20) == 0, w.rng.IntN(20) == 0
+	}
+	var read [2]map[uint64][]byte
+	salt := byte(w.rng.IntN(256))
+	for i, s := range w.stores {
+		read[i] = w.run(i, s, ids, starts, ends, fails, min(w.lanes, len(ids)+padding), salt)
+	}
+	require.Equal(w.t, read[0], read[1])
+	for _, id := range ids {
+		if fails && starts[id] || ends[id] {
+			delete(w.both, id)
+		}
+	}
+}
+
+// run is the step on one store; the model adds to what it reads.
+func (w *twins) run(i int, s *Store, ids []uint64, starts, ends map[uint64]bool, fails bool, padded int, salt byte) map[uint64][]byte {
+	lanes := make([]Lane, len(ids))
+	for lane, id := range ids {
+		if starts[id] {
+			pair := w.both[id]
+			pair[i] = begin(w.t, s, number(id), 1)
+			w.both[id] = pair
+		}
+		lanes[lane] = Lane{Sequence: w.both[id][i], End: ends[id]}
+	}
+	order := s.Arrange(lanes)
+	if order != nil {
+		ordered, names := make([]Lane, len(lanes)), make([]uint64, len(ids))
+		for at, lane := range order {
+			ordered[at], names[at] = lanes[lane], ids[lane]
+		}
+		lanes, ids = ordered, names
+	}
+	step, err := s.Gather(lanes, padded)
+	require.NoError(w.t, err)
+	read := map[uint64][]byte{}
+	for k := range s.states {
+		for lane := range padded {
+			var name uint64 = 1 << 40 // of padding
+			if lane < len(ids) {
+				name = ids[lane]
+			}
+			l := s.states[k].Layout
+			for x := range l.Runs {
+				at := (x*int64(padded) + int64(lane)) * l.RunBytes
+				in, out := step.In[k].Bytes[at:at+l.RunBytes], step.Out[k].Bytes[at:at+l.RunBytes]
+				read[name] = append(read[name], in...)
+				for b := range out {
+					out[b] = in[b]*3 + salt + byte(name)
+				}
+			}
+		}
+	}
+	if fails {
+		s.Abort(step, 1)
+	} else {
+		require.NoError(w.t, s.Commit(step, 1))
+	}
+	return read
+}
+
+// TestRepeatedBatchesAreNotCopied: a step reads what an earlier one wrote, where
+// it wrote it.
+func TestRepeatedBatchesAreNotCopied(t *testing.T) {
+	for _, layout := range []Layout{{1, 512}, {4, 128}} {
+		for _, pattern := range []string{"together", "turns"} {
+			t.Run(fmt.Sprintf("runs=%d/%s", layout.Runs, pattern), func(t *testing.T) {
+				s, batches := patternOf(t, layout, 8, pattern, true)
+				wrote := map[int]uint64{}
+				groups := map[string]int{"together": 1, "turns": 2}[pattern]
+				for i, lanes := range batches {
+					ordered := slices.Clone(lanes)
+					for at, lane := range s.Arrange(lanes) {
+						ordered[at] = lanes[lane]
+					}
+					step, err := s.Gather(ordered, len(ordered))
+					require.NoError(t, err)
+					if i >= groups {
+						require.Equal(t, wrote[i%groups], step.In[0].Addr)
+					}
+					wrote[i%groups] = step.Out[0].Addr
+					require.NoError(t, s.Commit(step, 1))
+				}
+			})
+		}
+	}
+}
+
+// TestOneLaneIsReadWhereItLies: a batch of one copies nothing in either direction.
+func TestOneLaneIsReadWhereItLies(t *testing.T) {
+	s, all := roamingIf(t, true, Layout{4, 128}, 6, 6, 3)
+	for range 20 {
+		for _, q := range all {
+			home := span{q.home, q.cell, 1}.tensor(0)
+			lanes := lanesOf([]*Sequence{q})
+			require.Equal(t, []int{0}, s.Arrange(lanes))
+			step, err := s.Gather(lanes, 1)
+			require.NoError(t, err)
+			require.Equal(t, home.Addr, step.In[0].Addr)
+			require.NoError(t, s.Commit(step, 1))
+			require.Equal(t, span{q.home, q.cell, 1}.tensor(0).Addr, step.Out[0].Addr)
+		}
+	}
+}
+
+// TestRoamingTakesNoMoreMemory than copying: rows, and two largest batches.
+func TestRoamingTakesNoMoreMemory(t *testing.T) {
+	used := map[int64]int64{}
+	for _, from := range []int64{-1, 1} {
+		memory := &Heap{}
+		newTestStore(t, Options{
+			Memory: memory, States: []State{{Name: "state", Layout: Layout{1, 100}}},
+			Sizing: Sizing{Initial: 50, MaxChunks: 1}, MaxLanes: 5, RoamFrom: from,
+		})
+		used[from] = memory.Used()
+	}
+	require.Equal(t, int64(100*(50+2*5+1)), used[1], "and one initial value")
+	require.Equal(t, used[-1], used[1])
+}
+
+// TestRoamingAllocatesNothing on Go's heap, whatever batches come.
+func TestRoamingAllocatesNothing(t *testing.T) {
+	for _, layout := range []Layout{{1, 512}, {4, 128}} {
+		s, batches := patternOf(t, layout, 8, "random", true)
+		sorted, i := make([]Lane, 8), 0
+		require.Zero(t, testing.AllocsPerRun(200, func() {
+			inOrder(t, s, batches[i%len(batches)], sorted)
+			i++
+		}))
+	}
+}
+
+// TestCellsInARow finds free cells as a plain search does.
+func TestCellsInARow(t *testing.T) {
+	rng := rand.New(rand.NewPCG(8, 8))
+	for range 2000 {
+		cells := 1 + rng.IntN(300)
+		a := newArea(0, nil, nil, cells, true)
+		share := rng.IntN(101)
+		for cell := range cells {
+			if rng.IntN(100) < share {
+				a.open(cell, 1)
+			}
+		}
+		n := 1 + rng.IntN(90)
+		want := -1
+		for at := 0; want < 0 && at+n <= cells; at++ {
+			if freeAt(a, at, n) {
+				want = at
+			}
+		}
+		require.Equal(t, want, a.run(n), "%d of %d cells", n, cells)
+	}
+}
+
+// TestCellsFarAway: a search that looks at so much only goes on where it ended,
+// and one free cell is found wherever it is.
+func TestCellsFarAway(t *testing.T) {
+	const cells = 3 * 64 * runWords
+	a := newArea(0, nil, nil, cells, true)
+	for cell := 0; cell < cells-10; cell += 2 {
+		a.open(cell, 1)
+	}
+	require.Negative(t, a.run(3))
+	require.Negative(t, a.run(3))
+	require.Equal(t, cells-11, a.run(3))
+	require.Equal(t, 1, a.run(1))
+}
+
+func freeAt(a *area, at, n int) bool {
+	for cell := at; cell < at+n; cell++ {
+		if a.isUsed(cell) {
+			return false
+		}
+	}
+	return true
 }

@@ -69,9 +69,9 @@ func (s *Store) gather(step *Step) error {
 	return s.memory.Gather(s.plan(s.in))
 }
 
-// Arrange tells in which order the lanes of the next Gather copy least: element
-// i is the lane to be the i-th. The order is valid until the next call; nil means
-// that all are equal.
+// Arrange tells in which order the lanes of a step copy least: element i is the
+// lane to be the i-th. The order is valid until the next call; nil means that all
+// are equal. Gather must follow with these lanes, in whatever order, or Fail.
 func (s *Store) Arrange(lanes []Lane) (order []int) {
 	if s.roamer == nil {
 		return nil
@@ -177,6 +177,9 @@ func (s *Store) Undo(step *Step) {
 
 // Fail is Abort for one lane that never came to run.
 func (s *Store) Fail(l Lane, now time.Duration) {
+	if s.roamer != nil {
+		s.roamer.window = span{}
+	}
 	switch q := l.Sequence; {
 	case q == nil:
 	case q.fresh:

@@ -33,6 +33,9 @@ METRICS = {
     "metrics_off": {"detailed_metrics_logging_level": "INFO", "metric_logging_frequency_seconds": "-1"},
 }
 
+SILENT = {"metrics_silent", "metrics_off"}
+SIZES, TIMES = "batch size since the last report", "time spent since the last report"
+
 MODELS = {
     **{
         levels(logging, batch): variant(FP32, **{**RUN, "logging_level": logging, "batch_info_logging_level": batch})
@@ -121,22 +124,25 @@ def test_metrics(own_server, own_client):
         for name in METRICS:
             fours(own_client, name, 1, **flags)
 
+    def reports(kind: str, name: str) -> list[str]:
+        return lines(own_server, kind, f"model={name} ")
+
     batch(start=True)
     time.sleep(1.1)
+    batch()  # whatever came before is reported now
+    reported = {name: len(await_lines(own_server, 1, SIZES, f"model={name} ")) for name in METRICS if name not in SILENT}
     batch()
-    for name in METRICS:
-        silent = name in ("metrics_silent", "metrics_off")
-        sizes = await_lines(own_server, 0 if silent else 1, "batch size since the last report", f"model={name} ")
-        assert [line.partition("instance=")[2] for line in sizes] == [f"{name}_0_0 average=1 largest=1"] * (not silent)
-        details = lines(own_server, "time spent since the last report", f"model={name} ")
-        assert len(details) == (name == "metrics_details")
-    (line,) = lines(own_server, "time spent since the last report", "model=metrics_details ")
+    time.sleep(1.1)
+    batch(end=True)
+    for name, before in reported.items():
+        new = await_lines(own_server, before + 1, SIZES, f"model={name} ")[before:]
+        assert [line.partition("instance=")[2] for line in new] == [f"{name}_0_0 average=1 largest=1"]
+    assert {name for name in METRICS if reports(SIZES, name)} == set(METRICS) - SILENT
+    assert {name for name in METRICS if reports(TIMES, name)} == {"metrics_details"}
+    line = reports(TIMES, "metrics_details")[-1]
     for part in ("inputs", "gather", "run", "scatter", "responses", "slot_allocation", "total"):
         assert re.search(rf" {part}=[\d.]+(ns|µs|ms|s)\b", line)
     assert line.endswith("requests=2 runs=2")
-    batch(end=True)
-    time.sleep(0.05)
-    assert len(lines(own_server, "batch size since the last report")) == 4
 
 
 ORT_LINE = re.compile(r"^I\d+ \S+ \d+ onnxruntime:0\]", re.MULTILINE)

@@ -9,7 +9,7 @@ from nvidia import FP32, PLAIN, Change, ModelConfig, fours, outcome, slots, stat
 from streaming import Model, Stream
 from tritonclient.utils import InferenceServerException
 
-IDLE = 1.2  # seconds that a sequence of the model "idle" may idle
+IDLE = 2  # seconds that a sequence of the model "idle" may idle
 BATCH = 8
 
 
@@ -203,7 +203,7 @@ def test_a_sequence_in_use_does_not_idle(own_client):
     """Longer than the limit, but never that long without a request; and slots that others need do not change that."""
     assert fours(own_client, "idle", 30, start=True) == 4
     for count in range(2, 6):
-        time.sleep(0.3 * IDLE)
+        time.sleep(0.28 * IDLE)
         for other in range(40, 44):
             fours(own_client, "idle", other, start=True, end=True)
         assert fours(own_client, "idle", 30) == 4 * count

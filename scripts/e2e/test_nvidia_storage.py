@@ -207,7 +207,11 @@ def test_padding_is_what_was_asked_for(own_client, name):
         value = {"x": np.ones((1, 1), np.float32)}
         return infer(own_client, f"lanes_{name}", sequence, value, **flags)["y"].item()
 
-    for asked, ran in zip([1, 3, 4], PADDINGS[name][1]):
-        ids = range(1, asked + 1)
-        assert together(*(lambda i=i: ask(i, start=True) for i in ids)) == [ran] * asked
-        assert together(*(lambda i=i: ask(i, end=True) for i in ids)) == [ran] * asked
+    def lanes(requests: int) -> list[float]:
+        ids = range(1, requests + 1)
+        starts = together(*(lambda i=i: ask(i, start=True) for i in ids))
+        return starts + together(*(lambda i=i: ask(i, end=True) for i in ids))
+
+    for requests, ran in zip([1, 3, 4], PADDINGS[name][1]):
+        attempts = (lanes(requests) for _ in range(5))  # on a busy machine they may not meet in one batch
+        assert any(attempt == [ran] * 2 * requests for attempt in attempts)

@@ -2,7 +2,7 @@
 
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
@@ -12,7 +12,9 @@ from configs import config, direct, io, oldest
 from conftest import Folder
 from graphs import model, op, running_sum, tensor
 from onnx import ModelProto
+from prometheus import scrape
 from tritonclient.utils import InferenceServerException, shared_memory
+from tritonserver import TritonServer
 from unary import infer
 from unary import tensor as grpc_input
 
@@ -204,76 +206,68 @@ def test_shared_memory(own_client, region, sequence):
 
 def executions(client, name: str, least: int = 0) -> int:
     """How many batches have run. The server counts one a little after it was answered, so this waits for the least."""
-    deadline = time.monotonic() + 5
-    while True:
-        count = client.get_inference_statistics(name).model_stats[0].execution_count
-        if count >= least or time.monotonic() > deadline:
-            return count
-        time.sleep(0.01)
+    return until(lambda: client.get_inference_statistics(name).model_stats[0].execution_count, least)
 
 
-class Waiting:
-    """A request that is on its way."""
+def until(number: Callable[[], float], least: float) -> float:
+    """The first number that is large enough, or the last one before patience ends."""
+    deadline = time.monotonic() + 10
+    while (found := number()) < least and time.monotonic() < deadline:
+        time.sleep(0.005)
+    return found
 
-    def __init__(self, client, name: str, sequence: int, **flags):
-        self.results: list = []
-        self.call = client.async_infer(
-            name,
-            [grpc_input("x", np.ones((1, 1), F32))],
-            lambda result, error: self.results.append(error or result),
-            sequence_id=sequence,
-            **{f"sequence_{flag}": value for flag, value in flags.items()},
-        )
 
-    def outcome(self):
-        deadline = time.monotonic() + 30
-        while not self.results:
-            assert time.monotonic() < deadline, "no answer in 30 s"
-            time.sleep(0.01)
-        return self.results[0]
+def waiting(server: TritonServer, name: str) -> float:
+    """How many requests the server has and has not begun to run."""
+    (count,) = scrape(server.metrics_url, "nv_inference_pending_request_count").of(name).values()
+    return count
 
-    def value(self) -> float:
-        outcome = self.outcome()
-        assert not isinstance(outcome, Exception), outcome
-        return outcome.as_numpy("y").item()
+
+QUEUE = 6
 
 
 @pytest.mark.parametrize("name", ["slow", "slow_direct", "slow_stateless"])
-def test_cancelled_while_queued(own_client, name):
-    """A request that its client cancels while it waits behind another one never runs."""
-    flags = {} if name == "slow_stateless" else {"start": True, "end": True}
-    ids = [0, 0] if name == "slow_stateless" else [61, 62]
+def test_cancelled_while_queued(own_server, own_client, name):
+    """Requests that their clients cancel while they wait behind another one never run, and the server goes on."""
+    flags = {} if name == "slow_stateless" else {"sequence_start": True, "sequence_end": True}
+    one, outcomes = np.ones((1, 1), F32), []
     before = executions(own_client, name)
-    first = Waiting(own_client, name, ids[0], **flags)
-    time.sleep(0.03)  # until it runs
-    second = Waiting(own_client, name, ids[1], **flags)
-    time.sleep(0.02)
-    second.call.cancel()
-    assert first.value() == 1
-    assert "cancel" in str(second.outcome()).lower()
-    last = infer(own_client, name, ids[1] and 63, {"x": np.ones((1, 1), F32)}, **flags)
+    calls = [
+        own_client.async_infer(
+            name,
+            [grpc_input("x", one)],
+            lambda result, error: outcomes.append(error or result),
+            sequence_id=60 + at if flags else 0,
+            **flags,
+        )
+        for at in range(QUEUE)
+    ]
+    queued = until(lambda: waiting(own_server, name), QUEUE - 1)
+    for call in calls:
+        call.cancel()
+    assert until(lambda: len(outcomes), QUEUE) == QUEUE
+    ran = sum(not isinstance(outcome, Exception) for outcome in outcomes)
+    last = infer(own_client, name, 70 if flags else 0, {"x": one}, start=bool(flags), end=bool(flags))
     assert last["y"] == 1
-    assert executions(own_client, name, before + 2) == before + 2
+    begun = executions(own_client, name, before + ran + 1) - before - 1
+    assert queued > 2
+    assert begun <= QUEUE - queued + 1, f"{begun} of {QUEUE} ran, though {queued:g} were waiting when cancelled"
 
 
-def test_cancelled_stream(own_server):
-    """A stream that is cancelled takes its queued requests along; the server goes on."""
-    answers: list = []
+def test_cancelled_stream(own_server, own_client):
+    """A stream that is cancelled takes its queued requests along."""
+    before = executions(own_client, "slow")
     with tritonclient.grpc.InferenceServerClient(own_server.grpc_url) as client:
-        before = executions(client, "slow")
-        client.start_stream(lambda result, error: answers.append(error or result))
-        for sequence in range(71, 76):
-            client.async_stream_infer(
-                "slow",
-                [grpc_input("x", np.ones((1, 1), F32))],
-                sequence_id=sequence,
-                sequence_start=True,
-                sequence_end=True,
-            )
-        time.sleep(0.1)
+        client.start_stream(lambda result, error: None)
+        given = [grpc_input("x", np.ones((1, 1), F32))]
+        for at in range(QUEUE):
+            client.async_stream_infer("slow", given, sequence_id=80 + at, sequence_start=True, sequence_end=True)
+        queued = until(lambda: waiting(own_server, "slow"), QUEUE - 1)
         client.stop_stream(cancel_requests=True)
-        assert infer(client, "slow", 77, {"x": np.ones((1, 1), F32)}, start=True, end=True)["y"] == 1
-        assert executions(client, "slow", before + 1) < before + 6
+    assert infer(own_client, "slow", 90, {"x": np.ones((1, 1), F32)}, start=True, end=True)["y"] == 1
+    begun = executions(own_client, "slow", before + 2) - before - 1
+    assert queued > 2
+    assert begun <= QUEUE - queued + 1
 
 
 def test_optional_input(own_client, sequence):

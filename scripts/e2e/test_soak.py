@@ -9,5 +9,5 @@ def test_soak(serve):
     models = {model.name: Folder(model.config(), soak.ledger(model.tape)) for model in soak.MODELS}
     server = serve(models, options=soak.OPTIONS)
     soak.build()
-    assert soak.soak(server, ["-duration=25s", "-steps=200000"]) == 0
+    assert soak.soak(server, ["-duration=25s", "-steps=200000", "-breaks=8s"]) == 0
     assert server.stop() in soak.EXIT_CODES

@@ -1,4 +1,4 @@
-"""Where the description of states comes from: parameters, sequence_batching.state, the model's doc string, its names."""
+"""Where the description of states comes from: parameters, sequence_batching, the model's doc string, its names."""
 
 import numpy as np
 import pytest

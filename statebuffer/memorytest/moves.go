@@ -21,7 +21,7 @@ type move struct {
 
 // testMoves gathers and scatters random rows of random layouts and compares all
 // memory with a naive copy, also what had to stay as it was.
-func testMoves(t *testing.T, b *bench) {
+func testMoves(_ *testing.T, b *bench) {
 	for seed := range uint64(150) {
 		rng := random(seed)
 		moves := make([]move, 1+rng.IntN(3))

@@ -84,9 +84,6 @@ type account struct {
 	last     time.Time // when the last request was sent
 }
 
-// margin is how much earlier than by our clock the server may find that a sequence has idled too long.
-const margin = 300 * time.Millisecond
-
 // settle brings the account up to date with an exchange, and tells its kind; the text says what is wrong with a
 // forbidden or foreign one.
 func (a *account) settle(x *exchange, r *rules) (k kind, text string) {
@@ -155,7 +152,7 @@ func (a *account) settleError(x *exchange, r *rules, idle time.Duration) (kind, 
 
 // allows tells whether an error of that kind can be.
 func (a *account) allows(k kind, x *exchange, r *rules, idle time.Duration) bool {
-	gone := !a.alive || idle > r.Idle-margin
+	gone := !a.alive || idle > r.Idle/2 // of two requests under load, the second can be on its way for much longer
 	switch k {
 	case full:
 		return x.start && !r.Evicts

@@ -52,7 +52,7 @@ func TestAccount(t *testing.T) {
 		{"silent END overtaken", rules{EndSilent: true}, []told{{start(7), answered}, {exchange{end: true, successor: 8, empty: true}, answered}, {start(8), answered}, {fails(step, "no such sequence is known"), unknown}}},
 		{"silent END in order", rules{EndSilent: true}, []told{{start(7), answered}, {exchange{end: true, successor: 8, empty: true}, answered}, {start(8), answered}, {ok(8, 2), answered}, {fails(step, "no such sequence is known"), forbidden}}},
 		{"idle", rules{}, []told{{start(7), answered}, {after(idle, fails(step, "must specify the START flag")), dropped}}},
-		{"expired too early", rules{}, []told{{start(7), answered}, {after(idle/2, fails(step, "its state expired")), forbidden}}},
+		{"expired too early", rules{}, []told{{start(7), answered}, {after(idle/4, fails(step, "its state expired")), forbidden}}},
 		{"over the budget", rules{Budget: true}, []told{{start(7), answered}, {fails(step, "(max_state_memory_bytes)"), budget}, {ok(7, 2), answered}}},
 		{"START over the budget", rules{Budget: true}, []told{{fails(start(7), "(max_state_memory_bytes)"), budget}, {fails(step, "its START failed"), failed}}},
 		{"a strange error", rules{}, []told{{fails(start(7), "internal error"), forbidden}}},
@@ -101,6 +101,7 @@ func TestVerdict(t *testing.T) {
 		{"memory", func(r *report) { grow(r, func(s *procstat.Status) { s.RSSBytes += 20 << 20 }) }, "MiB of memory grew from 100 to 120"},
 		{"threads", func(r *report) { grow(r, func(s *procstat.Status) { s.Threads += 3 }) }, "threads grew from 50 to 53"},
 		{"files", func(r *report) { grow(r, func(s *procstat.Status) { s.Files += 9 }) }, "open files grew from 70 to 79"},
+		{"memory of cancelled requests", func(r *report) { r.breaks = true; grow(r, func(s *procstat.Status) { s.RSSBytes += 20 << 20 }) }, ""},
 		{"a little", func(r *report) { grow(r, func(s *procstat.Status) { s.RSSBytes += 10 << 20; s.Threads++ }) }, ""},
 	}
 	for _, tt := range tests {

@@ -48,7 +48,7 @@ func parseConfig(args []string) (c config, err error) {
 	flags.Int64Var(&c.steps, "steps", 0, "end after so many requests (0: only by time)")
 	flags.DurationVar(&c.duration, "duration", time.Minute, "end after this time")
 	flags.DurationVar(&c.every, "every", 5*time.Second, "time between lines of the report")
-	flags.DurationVar(&c.breaks, "breaks", 10*time.Second, "mean time after which a stream is broken off")
+	flags.DurationVar(&c.breaks, "breaks", 0, "mean time after which a stream is broken off with its requests on the way (0: never; the memory is not judged else)")
 	flags.Uint64Var(&c.seed, "seed", 1, "seed of the dice")
 	flags.IntVar(&c.pid, "server-pid", 0, "process `ID` of the server, to report its memory")
 	if err := flags.Parse(args); err != nil {
@@ -57,12 +57,12 @@ func parseConfig(args []string) (c config, err error) {
 	if err := json.Unmarshal([]byte(models), &c.models); err != nil {
 		return c, fmt.Errorf("-models %q: %w", models, err)
 	}
-	if len(c.models) == 0 || c.clients < 1 || c.streams < 1 || c.breaks <= 0 || c.every <= 0 {
-		return c, errors.New("-models, -clients, -streams, -every and -breaks must be given and positive")
+	if len(c.models) == 0 || c.clients < 1 || c.streams < 1 || c.breaks < 0 || c.every <= 0 {
+		return c, errors.New("-models, -clients, -streams and -every must be given and positive, -breaks not negative")
 	}
 	for _, m := range c.models {
-		if m.Model == "" || m.Idle < 2*margin {
-			return c, fmt.Errorf("-models: %+v needs a name and an idle limit of %v at least", m, 2*margin)
+		if m.Model == "" || m.Idle < time.Second {
+			return c, fmt.Errorf("-models: %+v needs a name and an idle limit of a second at least", m)
 		}
 	}
 	return c, nil
@@ -104,7 +104,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return s.drive(ctx, streams, &report{out: out})
+	return s.drive(ctx, streams, &report{out: out, breaks: c.breaks > 0})
 }
 
 // open makes the clients and deals them out to streams, where they stay.

@@ -44,6 +44,9 @@ type stream struct {
 	counter    counter
 }
 
+// never is longer than any soak.
+const never = 1000 * time.Hour
+
 // afterBreak is how long clients wait after their stream was broken off, so that the server has seen it.
 const afterBreak = 500 * time.Millisecond
 
@@ -81,7 +84,10 @@ func (s *stream) connect(ctx context.Context) (err error) {
 		return fmt.Errorf("open a stream: %w", err)
 	}
 	s.generation++
-	s.breakAt = time.Now().Add(s.soak.config.breaks/2 + time.Duration(s.rng.Int64N(int64(s.soak.config.breaks))))
+	s.breakAt = time.Now().Add(never)
+	if breaks := s.soak.config.breaks; breaks > 0 {
+		s.breakAt = time.Now().Add(breaks/2 + time.Duration(s.rng.Int64N(int64(breaks))))
+	}
 	go receive(s.rpc, s.generation, s.answers)
 	return nil
 }
