@@ -275,17 +275,29 @@ func (x *execution) putInputs() error {
 		}
 		l := s.layouts[i]
 		for at, row := range x.rows {
-			data := x.requests[row].Inputs[i].Data
-			for lane := x.first[at]; len(data) > 0; lane++ {
-				putLane(s.in[i].Bytes, l, s.lanes, lane, data)
-				data = data[l.RowBytes():]
-			}
+			x.putRow(i, x.first[at], &x.requests[row].Inputs[i])
 		}
 		for lane := len(x.lanes); lane < s.lanes; lane++ {
 			clearLane(s.in[i].Bytes, l, s.lanes, lane)
 		}
 	}
 	return nil
+}
+
+// putRow copies one request's input to its lanes.
+func (x *execution) putRow(i, lane int, input *Input) {
+	s, l := x.stage, x.stage.layouts[i]
+	if input.Device != 0 {
+		for done := int64(0); done < input.Size; done += l.RowBytes() {
+			x.in.place(s.in[i], l, s.lanes, lane, input.Device+uint64(done))
+			lane++
+		}
+		return
+	}
+	for data := input.Data; len(data) > 0; lane++ {
+		putLane(s.in[i].Bytes, l, s.lanes, lane, data)
+		data = data[l.RowBytes():]
+	}
 }
 
 // putStrings joins the requests' strings; a padding lane gets the first one's.
@@ -341,7 +353,11 @@ func (x *execution) keep() {
 	if x.failed {
 		return
 	}
-	if err := x.stage.takeOutputs(x.in.wiring, x.step); err != nil {
+	err := x.stage.takeOutputs(x.in.wiring, x.step)
+	if err == nil {
+		err = x.in.fetch(x.stage)
+	}
+	if err != nil {
 		x.failRun(Errorf(Internal, "after inference: %w", err))
 		return
 	}

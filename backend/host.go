@@ -62,13 +62,26 @@ type Request struct {
 	Err error
 }
 
-// Input is one input tensor of a request, in one contiguous piece of host
-// memory. All of it is borrowed until Batch.Finish.
+// Input is one input tensor of a request, in one contiguous piece of memory. All
+// of it is borrowed until Batch.Finish.
 type Input struct {
 	Present bool // false only for an input that the instance calls optional
 	DType   tensor.DType
 	Shape   tensor.Shape
 	Data    []byte
+	// Device and Size are the address and the bytes of an input that is in the
+	// memory of a GPU; Data is nil then. Only an instance that takes such inputs
+	// (TakesDevice) gets them.
+	Device uint64
+	Size   int64
+}
+
+// bytes is the size of the input, wherever it is.
+func (in *Input) bytes() int64 {
+	if in.Device != 0 {
+		return in.Size
+	}
+	return int64(len(in.Data))
 }
 
 // Output is where the answers to some rows stand: a batched tensor in host

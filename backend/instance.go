@@ -16,6 +16,7 @@ type Instance struct {
 	log    *slog.Logger
 	name   string
 	runner Runner
+	device DeviceRunner // the runner, if it is on a GPU
 	wiring *wiring
 	store  *statebuffer.Store
 	stages []*stage // by the number of lanes, made when first needed
@@ -53,9 +54,10 @@ func (in *Instance) load(provider Provider, info InstanceInfo, faults error) (er
 	m := in.model
 	if m.path != "" {
 		in.runner, err = m.host.Open(SessionOptions{
-			Path: m.path, Provider: provider, Device: info.Device, Name: info.Name,
+			Path: m.path, Provider: provider, Device: info.Device, Name: info.Name, GPU: m.gpuOptions(provider),
 			IntraOpThreads: m.params.IntraOpThreads, InterOpThreads: m.params.InterOpThreads, Optimization: m.params.Optimization,
 		})
+		in.device, _ = in.runner.(DeviceRunner)
 	}
 	if in.runner != nil && m.params.sound(wiringNames...) {
 		in.wiring, err = wire(m.config, m.params, nameBatch(in.runner), initialFiles(m.info.Directory))
@@ -66,7 +68,7 @@ func (in *Instance) load(provider Provider, info InstanceInfo, faults error) (er
 	if in.store, err = in.newStore(); err != nil {
 		return err
 	}
-	if in.io, err = newIOBuffers(in.wiring, in.runner.Memory()); err != nil {
+	if in.io, err = newIOBuffers(in.wiring, in.ioMemory()); err != nil {
 		return err
 	}
 	in.stages = make([]*stage, in.wiring.maxLanes+1)
@@ -192,7 +194,11 @@ func (in *Instance) warmUpWith(lanes int) error {
 	if err := in.work.putFills(); err != nil {
 		return err
 	}
-	if err := in.runner.Run(s.inputs, s.outputs); err != nil {
+	run := in.runner.Run
+	if in.device != nil {
+		run = in.device.WarmUp
+	}
+	if err := run(s.inputs, s.outputs); err != nil {
 		return Errorf(InvalidArg, "the model fails to run: %w", err)
 	}
 	return nil

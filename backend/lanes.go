@@ -67,6 +67,9 @@ func (p *port) check(input *Input, lanes int64) error {
 	case !p.takes(input.Shape, lanes):
 		return Errorf(InvalidArg, "input %q has shape %v: want %v, with %d in front for the requests' rows (a sequence takes one row a request)", p.Name, input.Shape, p.request, lanes)
 	}
+	if input.Device != 0 && (p.axis == noAxis || p.DType == tensor.Bytes) {
+		return Errorf(Unsupported, "input %q is in GPU memory, and has no batch axis, so that requests are compared: want CPU memory", p.Name)
+	}
 	want := lanes * p.RowBytes()
 	if p.DType == tensor.Bytes {
 		if p.axis == noAxis && lanes > 1 {
@@ -91,8 +94,8 @@ func (p *port) check(input *Input, lanes int64) error {
 			return Errorf(InvalidArg, "input %q: %w", p.Name, err)
 		}
 	}
-	if int64(len(input.Data)) != want {
-		return Errorf(InvalidArg, "input %q has %d bytes: want %d for shape %v of %v", p.Name, len(input.Data), want, input.Shape, p.DType)
+	if input.bytes() != want {
+		return Errorf(InvalidArg, "input %q has %d bytes: want %d for shape %v of %v", p.Name, input.bytes(), want, input.Shape, p.DType)
 	}
 	if row := len(p.once(input)); p.axis == noAxis && !bytes.Equal(input.Data[row:], input.Data[:len(input.Data)-row]) {
 		return Errorf(InvalidArg, "input %q differs in the rows of the request: want them equal, because it has no batch axis in the model", p.Name)

@@ -23,6 +23,7 @@ type Parameters struct {
 	TRTCache      bool
 	TRTCacheDir   string
 	CUDAGraph     bool
+	GPUMemory     int64 // what ONNX Runtime may take of a GPU, in bytes; 0 is no bound
 	HalfStates    bool
 	UseRatio      float32
 	RatioGiven    bool
@@ -150,6 +151,7 @@ func (r *paramReader) parameters() *Parameters {
 	p.InitialStates = r.assignments("initial_states")
 	p.Constants = r.assignments("constant_inputs")
 	p.Derived = r.assignments("derived_inputs")
+	p.GPUMemory = int64(r.count("gpu_mem_limit", 0, math.MaxInt))
 	p.MaxStateBytes = int64(r.count("max_state_bytes", defaultMaxStateBytes, math.MaxInt))
 	p.MaxStateMemory = int64(r.count("max_state_memory_bytes", 0, math.MaxInt))
 	_, log := r.value("logging_level")

@@ -39,7 +39,11 @@ func (in *Instance) reportLoad(provider Provider) {
 		return
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "ready on %v\n", provider)
+	fmt.Fprintf(&b, "ready on %v", provider)
+	if in.device != nil {
+		fmt.Fprintf(&b, ", %s", in.device.Device())
+	}
+	fmt.Fprintln(&b)
 	in.describeTensors(&b)
 	in.describeMemory(&b)
 	for line := range strings.Lines(b.String()) {
@@ -132,6 +136,7 @@ func (in *Instance) reportIneffective(provider Provider) {
 		"enable_trt_caching":               provider != TensorRT,
 		"trt_cache_dir":                    provider != TensorRT || !p.TRTCache,
 		"enable_cuda_graph":                provider == CPU,
+		"gpu_mem_limit":                    provider == CPU,
 		"store_states_as_fp16":             !w.hasFP32State(),
 		"max_state_bytes":                  len(w.varying) == 0,
 		"max_state_memory_bytes":           !in.sequences,

@@ -22,8 +22,29 @@ type Runner interface {
 	// The runner keeps what it builds for a tensor's address and shape, so
 	// that a call with tensors seen before allocates nothing.
 	Run(inputs, outputs []Tensor) error
-	// Close frees the session and every block of its Memory.
+	// Close frees the session and every block of its memories.
 	Close()
+}
+
+// DeviceRunner is a Runner on a GPU, whose Memory the host cannot address.
+type DeviceRunner interface {
+	Runner
+	// IO is memory of the host for the tensors that requests bring and answers
+	// carry. Run takes its blocks as it takes those of Memory: it copies them to
+	// the device before the run and back behind it.
+	IO() statebuffer.Memory
+	// WarmUp is Run as often as it takes until further runs with these tensors
+	// are as fast as they get.
+	WarmUp(inputs, outputs []Tensor) error
+	// Host is the bytes of an output of the last Run, wherever it lies. They are
+	// valid until the next call.
+	Host(statebuffer.Block) ([]byte, error)
+	// Place makes the next Run take a part of an input from the device: what is
+	// at this address there takes the place of what the host has put in the block,
+	// a part of one of IO.
+	Place(to statebuffer.Block, from uint64)
+	// Device describes the device, for the log.
+	Device() string
 }
 
 // Tensor is a batched tensor as a Runner takes it.
@@ -90,6 +111,31 @@ type SessionOptions struct {
 	Optimization string
 	// Name is used in ONNX Runtime's log lines.
 	Name string
+	// GPU is for execution providers other than CPU.
+	GPU GPUOptions
+}
+
+// GPUOptions is how a model is to be loaded on a GPU.
+type GPUOptions struct {
+	// MemoryLimit bounds what ONNX Runtime takes of the device's memory for
+	// itself, in bytes; 0 is no bound.
+	MemoryLimit int64
+	// CUDAGraph asks to record the runs of WarmUp and to replay them.
+	CUDAGraph bool
+	// FP16 lets TensorRT compute with FP16.
+	FP16 bool
+	// CacheFolder is where TensorRT keeps what it has built; empty means nowhere.
+	CacheFolder string
+	// Shapes are the shapes in which TensorRT will see each input that has
+	// dynamic axes; without them it learns them run by run, and builds anew each
+	// time.
+	Shapes []InputShapes
+}
+
+// InputShapes is how large an input of the model gets.
+type InputShapes struct {
+	Name               string
+	Least, Usual, Most tensor.Shape
 }
 
 // OpenRunner loads a model. Safe for concurrent use: models load in parallel.

@@ -29,6 +29,10 @@ type batch struct {
 	answers []noted
 }
 
+// onDevice is an executor that can say whether inputs may be in the memory of a
+// GPU.
+type onDevice interface{ TakesDevice() bool }
+
 // newBatch makes the batch of an instance; free it.
 func newBatch(of *C.TRITONBACKEND_ModelInstance, made executor) (*batch, error) {
 	inputs, outputs := made.Inputs(), made.Outputs()
@@ -38,6 +42,9 @@ func newBatch(of *C.TRITONBACKEND_ModelInstance, made executor) (*batch, error) 
 		freePorts(cInputs)
 		freePorts(cOutputs)
 		return nil, backend.Errorf(backend.Unavailable, "there is no memory for a batch")
+	}
+	if on, ok := made.(onDevice); ok {
+		c.takes_device = C.bool(on.TakesDevice())
 	}
 	return &batch{c: c, inputs: inputs, outputs: outputs}, nil
 }

@@ -24,8 +24,9 @@ typedef struct {
   TRITONSERVER_DataType type;
   const int64_t *shape;
   uint32_t rank;
-  const char *data; // one contiguous piece in host memory
+  const char *data; // one contiguous piece in host memory, if not on_device
   uint64_t bytes;
+  bool on_device; // data is an address of a GPU
   bool is_joined; // several buffers, in the batch's `joined` from here on:
   uint64_t joined_at;
 } batch_input;
@@ -34,7 +35,8 @@ typedef struct {
 typedef enum {
   BATCH_READ,      // it could
   BATCH_REFUSED,   // Triton returned an error
-  BATCH_ON_DEVICE, // an input is in memory that the host cannot read
+  BATCH_ON_DEVICE, // an input is in memory that the host cannot read, or in
+                   // several pieces of which one is
   BATCH_NO_MEMORY  // there is no memory to join the buffers of an input
 } batch_reading;
 
@@ -82,6 +84,7 @@ typedef struct {
   TRITONBACKEND_ModelInstance *instance;
   batch_ports inputs, outputs;
   bool text_ids; // ask for the text first
+  bool takes_device; // inputs may be in the memory of a GPU
 
   uint32_t count; // requests of this batch
   batch_row *rows;

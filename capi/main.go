@@ -10,12 +10,14 @@ package main
 import "C"
 
 import (
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"unsafe"
 
 	"tritonstateful/backend"
+	"tritonstateful/internal/gpuinfo"
 	"tritonstateful/ortrunner"
 )
 
@@ -47,7 +49,21 @@ func assemble(s settings, log *slog.Logger) (parts, error) {
 	if err != nil {
 		return parts{}, err
 	}
+	logGPUs(log)
 	return parts{open: runtime.Open, load: loadModel}, nil
+}
+
+// logGPUs tells which GPUs the machine has. On one without a driver it is enough
+// to say so to who asks for details.
+func logGPUs(log *slog.Logger) {
+	gpus, driver, err := gpuinfo.List()
+	if err != nil {
+		log.Debug("no GPUs are listed", "reason", err)
+		return
+	}
+	for i, gpu := range gpus {
+		log.Info(fmt.Sprintf("GPU %d of the machine: %v", i, gpu), "driver", driver)
+	}
 }
 
 // findORT is the path of ONNX Runtime's library.

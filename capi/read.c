@@ -41,7 +41,8 @@ static batch_reading read_buffers(batch *b, batch_row *row, TRITONBACKEND_Input 
     int64_t memory_id = 0;
     row->refusal = triton.TRITONBACKEND_InputBuffer(from, i, &data, &bytes, &memory, &memory_id);
     if (row->refusal != NULL) return BATCH_REFUSED;
-    if (memory == TRITONSERVER_MEMORY_GPU) return BATCH_ON_DEVICE;
+    input->on_device = memory == TRITONSERVER_MEMORY_GPU;
+    if (input->on_device && (!b->takes_device || input->is_joined)) return BATCH_ON_DEVICE;
     if (input->is_joined && !join(b, data, bytes)) return BATCH_NO_MEMORY;
     input->data = data;
     input->bytes += bytes;

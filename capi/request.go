@@ -49,12 +49,17 @@ func sequenceID(row *C.batch_row) backend.SequenceID {
 }
 
 func readInput(from *C.batch_input) backend.Input {
-	return backend.Input{
+	input := backend.Input{
 		Present: bool(from.present),
 		DType:   tensor.DType(from._type),
 		Shape:   unsafe.Slice((*int64)(from.shape), from.rank),
-		Data:    unsafe.Slice((*byte)(unsafe.Pointer(from.data)), from.bytes),
 	}
+	if from.on_device {
+		input.Device, input.Size = uint64(uintptr(unsafe.Pointer(from.data))), int64(from.bytes)
+	} else {
+		input.Data = unsafe.Slice((*byte)(unsafe.Pointer(from.data)), from.bytes)
+	}
+	return input
 }
 
 // readError is why a request is of no use, or nil.
@@ -63,7 +68,7 @@ func (b *batch) readError(row *C.batch_row, inputs []backend.Input) error {
 	case C.BATCH_REFUSED:
 		return copyError(row.refusal)
 	case C.BATCH_ON_DEVICE:
-		return backend.Errorf(backend.Unsupported, "input %q: its data is in GPU memory: want CPU memory, or system shared memory",
+		return backend.Errorf(backend.Unsupported, "input %q: its data is in GPU memory, or in several pieces of which one is: want CPU memory, system shared memory, or one piece for an instance of KIND_GPU",
 			b.inputs[row.faulty_input].Name)
 	case C.BATCH_NO_MEMORY:
 		return backend.Errorf(backend.Unavailable, "input %q: there is no memory to join its buffers: want a smaller request",

@@ -95,7 +95,7 @@ func tensorSets(b *testing.B, r *runner, n int) [][]backend.Tensor {
 // wrapperSession is the model as the wrapper loads it.
 func wrapperSession(b *testing.B, model onnxtest.Model) *ort.DynamicAdvancedSession {
 	b.Helper()
-	options, err := newOptions(backend.SessionOptions{IntraOpThreads: 1})
+	options, err := newOptions(backend.SessionOptions{IntraOpThreads: 1}, nil)
 	require.NoError(b, err)
 	session, err := ort.NewDynamicAdvancedSession(model.Write(b), nil, nil, options)
 	require.NoError(b, err)

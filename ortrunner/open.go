@@ -26,14 +26,18 @@ func (r *Runtime) Open(o backend.SessionOptions) (backend.Runner, error) {
 	if err := checkFile(o.Path); err != nil {
 		return nil, backend.Errorf(backend.CodeOf(err), "model file %s %w", file, err)
 	}
-	opened, err := openSession(o)
+	open := openSession
+	if o.Provider != backend.CPU {
+		open = r.openOnGPU
+	}
+	opened, err := open(o)
 	if err != nil {
 		// ONNX Runtime likes to repeat the path.
 		text := strings.ReplaceAll(err.Error(), o.Path, file)
 		return nil, backend.Errorf(backend.CodeOf(err), "model file %s: %s", file, text)
 	}
 	r.log.Debug("opened a session", "model", o.Name, "file", file,
-		"inputs", len(opened.signature.Inputs), "outputs", len(opened.signature.Outputs))
+		"inputs", len(opened.Signature().Inputs), "outputs", len(opened.Signature().Outputs))
 	return opened, nil
 }
 
@@ -52,8 +56,8 @@ func checkFile(path string) error {
 	return nil
 }
 
-func openSession(o backend.SessionOptions) (*runner, error) {
-	options, err := newOptions(o)
+func openSession(o backend.SessionOptions) (backend.Runner, error) {
+	options, err := newOptions(o, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -24,14 +24,19 @@ var optimization = map[string]ort.GraphOptimizationLevel{
 	"":         ort.GraphOptimizationLevelEnableAll,
 }
 
-// newOptions builds the options of a session. The caller destroys them when the
-// session has been made.
-func newOptions(o backend.SessionOptions) (*ort.SessionOptions, error) {
+// newOptions builds the options of a session; provider, if not nil, adds an
+// execution provider in front of the CPU's, which is always there. The caller
+// destroys them when the session has been made.
+func newOptions(o backend.SessionOptions, provider func(*ort.SessionOptions) error) (*ort.SessionOptions, error) {
 	options, err := ort.NewSessionOptions()
 	if err != nil {
 		return nil, err
 	}
-	if err := setOptions(options, o); err != nil {
+	err = setOptions(options, o)
+	if err == nil && provider != nil {
+		err = provider(options)
+	}
+	if err != nil {
 		_ = options.Destroy() // it exists, so it can be destroyed
 		return nil, err
 	}
@@ -57,7 +62,6 @@ func setOptions(options *ort.SessionOptions, o backend.SessionOptions) error {
 		func() error { return options.AddSessionConfigEntry("session.intra_op.allow_spinning", "0") },
 		func() error { return options.AddSessionConfigEntry("session.inter_op.allow_spinning", "0") },
 		func() error { return setLogID(options, o.Name) },
-		func() error { return setProvider(options, o.Provider) },
 	} {
 		if err := set(); err != nil {
 			return err
@@ -80,11 +84,8 @@ func setLogID(options *ort.SessionOptions, name string) error {
 	return statusError(C.ortx_set_log_id(c, id))
 }
 
-// setProvider adds the execution provider. The CPU's is always there.
-func setProvider(_ *ort.SessionOptions, p backend.Provider) error {
-	if p == backend.CPU {
-		return nil
-	}
+// checkProvider makes sure that the library has an execution provider.
+func checkProvider(p backend.Provider) error {
 	name := C.CString(providerNames[p])
 	defer C.free(unsafe.Pointer(name))
 	var has C.int
@@ -94,10 +95,9 @@ func setProvider(_ *ort.SessionOptions, p backend.Provider) error {
 	if has == 0 {
 		return backend.Errorf(backend.Unsupported,
 			"execution provider %v: this ONNX Runtime library was built for CPU only: "+
-				"install a build with %s, or use KIND_CPU instances", p, providerNames[p])
+				"replace it by one that has %s, such as that of onnxruntime-gpu (docs/gpu.md), or use KIND_CPU instances", p, providerNames[p])
 	}
-	return backend.Errorf(backend.Unsupported,
-		"execution provider %v: this backend runs models on the CPU only", p)
+	return nil
 }
 
 // providerNames are ONNX Runtime's own (OrtApi::GetAvailableProviders).

@@ -10,13 +10,16 @@
 #include <stdint.h>
 
 typedef struct OrtAllocator OrtAllocator;
+typedef struct OrtCUDAProviderOptionsV2 OrtCUDAProviderOptionsV2;
 typedef struct OrtEnv OrtEnv;
+typedef struct OrtIoBinding OrtIoBinding;
 typedef struct OrtMemoryInfo OrtMemoryInfo;
 typedef struct OrtModelMetadata OrtModelMetadata;
 typedef struct OrtRunOptions OrtRunOptions;
 typedef struct OrtSession OrtSession;
 typedef struct OrtSessionOptions OrtSessionOptions;
 typedef struct OrtStatus OrtStatus;
+typedef struct OrtTensorRTProviderOptionsV2 OrtTensorRTProviderOptionsV2;
 typedef struct OrtTensorTypeAndShapeInfo OrtTensorTypeAndShapeInfo;
 typedef struct OrtTypeInfo OrtTypeInfo;
 typedef struct OrtValue OrtValue;
@@ -98,7 +101,39 @@ enum { ORTX_API_VERSION = 29 };
                                                                                                    \
   X(9, OrtStatus *, Run,                                                                           \
     (OrtSession *, const OrtRunOptions *, const char *const *, const OrtValue *const *, size_t,    \
-     const char *const *, size_t, OrtValue **))
+     const char *const *, size_t, OrtValue **))                                                    \
+                                                                                                   \
+  X(68, OrtStatus *, CreateMemoryInfo,                                                             \
+    (const char *, ortx_signed_enum, int, ortx_signed_enum, OrtMemoryInfo **))                     \
+  X(94, void, ReleaseMemoryInfo, (OrtMemoryInfo *))                                                \
+  X(134, OrtStatus *, CreateIoBinding, (OrtSession *, OrtIoBinding **))                            \
+  X(135, void, ReleaseIoBinding, (OrtIoBinding *))                                                 \
+  X(136, OrtStatus *, BindInput, (OrtIoBinding *, const char *, const OrtValue *))                 \
+  X(137, OrtStatus *, BindOutput, (OrtIoBinding *, const char *, const OrtValue *))                \
+  X(138, OrtStatus *, BindOutputToDevice, (OrtIoBinding *, const char *, const OrtMemoryInfo *))   \
+  X(140, OrtStatus *, GetBoundOutputValues,                                                        \
+    (const OrtIoBinding *, OrtAllocator *, OrtValue ***, size_t *))                                \
+  X(39, OrtStatus *, CreateRunOptions, (OrtRunOptions **))                                         \
+  X(165, OrtStatus *, AddRunConfigEntry, (OrtRunOptions *, const char *, const char *))            \
+  X(97, void, ReleaseRunOptions, (OrtRunOptions *))                                                \
+  X(133, OrtStatus *, RunWithBinding, (OrtSession *, const OrtRunOptions *, const OrtIoBinding *)) \
+                                                                                                   \
+  X(205, OrtStatus *, CreateCUDAProviderOptions, (OrtCUDAProviderOptionsV2 **))                    \
+  X(206, OrtStatus *, UpdateCUDAProviderOptions,                                                   \
+    (OrtCUDAProviderOptionsV2 *, const char *const *, const char *const *, size_t))                \
+  X(263, OrtStatus *, UpdateCUDAProviderOptionsWithValue,                                          \
+    (OrtCUDAProviderOptionsV2 *, const char *, void *))                                            \
+  X(208, void, ReleaseCUDAProviderOptions, (OrtCUDAProviderOptionsV2 *))                           \
+  X(204, OrtStatus *, SessionOptionsAppendExecutionProvider_CUDA_V2,                               \
+    (OrtSessionOptions *, const OrtCUDAProviderOptionsV2 *))                                       \
+  X(171, OrtStatus *, CreateTensorRTProviderOptions, (OrtTensorRTProviderOptionsV2 **))            \
+  X(172, OrtStatus *, UpdateTensorRTProviderOptions,                                               \
+    (OrtTensorRTProviderOptionsV2 *, const char *const *, const char *const *, size_t))            \
+  X(261, OrtStatus *, UpdateTensorRTProviderOptionsWithValue,                                      \
+    (OrtTensorRTProviderOptionsV2 *, const char *, void *))                                        \
+  X(174, void, ReleaseTensorRTProviderOptions, (OrtTensorRTProviderOptionsV2 *))                   \
+  X(170, OrtStatus *, SessionOptionsAppendExecutionProvider_TensorRT_V2,                           \
+    (OrtSessionOptions *, const OrtTensorRTProviderOptionsV2 *))
 
 // The functions by name, filled when the library is opened.
 typedef struct {

@@ -17,7 +17,8 @@ import (
 type port struct {
 	info    backend.TensorInfo
 	element elementType
-	name    *C.char // owned
+	name    *C.char          // owned
+	where   *C.OrtMemoryInfo // nil: the host's memory
 	values  valueCache
 	strings stringValue  // of an input of type Bytes
 	shape   tensor.Shape // of an output that ONNX Runtime allocated
@@ -61,7 +62,7 @@ func (p *port) value(t *backend.Tensor) (*C.OrtValue, error) {
 	if err := checkSize(t); err != nil {
 		return nil, err
 	}
-	return p.values.add(t.Data, t.Shape, p.element)
+	return p.values.add(p.where, t.Data, t.Shape, p.element)
 }
 
 // checkSize makes sure that a tensor's block is as long as its shape says: ONNX

@@ -13,12 +13,13 @@ static void drop(OrtValue **value) {
   *value = NULL;
 }
 
-OrtStatus *ortx_wrap(uintptr_t address, size_t bytes, const int64_t *dims, size_t rank,
-                     unsigned element_type, OrtValue **value) {
+OrtStatus *ortx_wrap(const OrtMemoryInfo *where, uintptr_t address, size_t bytes,
+                     const int64_t *dims, size_t rank, unsigned element_type, OrtValue **value) {
   static char nothing[64]; // where a tensor without elements lies: NULL is refused
   drop(value);
   void *data = bytes > 0 ? (void *)address : nothing;
-  return ortx.CreateTensorWithDataAsOrtValue(ortx_host_memory, data, bytes, dims, rank,
+  if (where == NULL) where = ortx_host_memory;
+  return ortx.CreateTensorWithDataAsOrtValue(where, data, bytes, dims, rank,
                                              element_type, value);
 }
 
@@ -105,7 +106,7 @@ static OrtStatus *read_shape(ortx_result *result, ortx_enum *element_type) {
   return status;
 }
 
-static OrtStatus *read_result(ortx_result *result) {
+OrtStatus *ortx_read_result(ortx_result *result) {
   ortx_enum element_type = 0;
   ORTX_TRY(read_shape(result, &element_type));
   if (element_type == ORTX_STRING) return read_strings(result);
@@ -131,13 +132,13 @@ ortx_call *ortx_new_call(OrtSession *session, size_t inputs, size_t outputs) {
   return NULL;
 }
 
-static void drop_results(ortx_call *call) {
+void ortx_drop_results(ortx_call *call) {
   for (size_t i = 0; i < call->output_count; i++) drop(&call->results[i].value);
 }
 
 void ortx_free_call(ortx_call *call) {
   if (call->results != NULL) {
-    drop_results(call);
+    ortx_drop_results(call);
     for (size_t i = 0; i < call->output_count; i++) free(call->results[i].text);
   }
   free(call->input_names);
@@ -149,7 +150,7 @@ void ortx_free_call(ortx_call *call) {
 }
 
 OrtStatus *ortx_run(ortx_call *call) {
-  drop_results(call);
+  ortx_drop_results(call);
   for (size_t i = 0; i < call->output_count; i++)
     call->results[i].wanted = call->outputs[i] == NULL;
   ORTX_TRY(ortx.Run(call->session, NULL, call->input_names, (const OrtValue *const *)call->inputs,
@@ -157,6 +158,6 @@ OrtStatus *ortx_run(ortx_call *call) {
   for (size_t i = 0; i < call->output_count; i++)
     if (call->results[i].wanted) call->results[i].value = call->outputs[i];
   for (size_t i = 0; i < call->output_count; i++)
-    if (call->results[i].wanted) ORTX_TRY(read_result(&call->results[i]));
+    if (call->results[i].wanted) ORTX_TRY(ortx_read_result(&call->results[i]));
   return NULL;
 }

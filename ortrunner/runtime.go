@@ -5,6 +5,7 @@ package ortrunner
 import "C"
 
 import (
+	"cmp"
 	"errors"
 	"log/slog"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	ort "github.com/yalue/onnxruntime_go"
 
 	"tritonstateful/backend"
+	"tritonstateful/internal/cuda"
 )
 
 // Options is how ONNX Runtime is to be opened.
@@ -31,6 +33,8 @@ type Options struct {
 	LogSink uintptr
 	// Log gets this package's own messages; nil is slog.Default.
 	Log *slog.Logger
+	// Driver is the library of the GPU's driver; empty is the machine's.
+	Driver string
 }
 
 // Runtime is the ONNX Runtime library and its environment. There is one of them
@@ -38,6 +42,9 @@ type Options struct {
 // cleanly, and a backend is not unloaded. A Runtime is safe for concurrent use.
 type Runtime struct {
 	log *slog.Logger
+	// driver opens the GPU's driver, when the first model wants it.
+	driver func() (*cuda.Driver, error)
+	way    gpuWay
 }
 
 // process is what the C side holds for the whole process: the path of the library
@@ -76,7 +83,10 @@ func New(o Options) (*Runtime, error) {
 		return nil, backend.Errorf(backend.AlreadyExists,
 			"onnxruntime library %s: this process already uses %s", library, process.library)
 	}
-	return &Runtime{log: log}, nil
+	driver := sync.OnceValues(func() (*cuda.Driver, error) {
+		return cuda.OpenLibrary(cmp.Or(o.Driver, cuda.Library))
+	})
+	return &Runtime{log: log, driver: driver, way: realWay}, nil
 }
 
 // realPath is the absolute path of a file without symbolic links: two names of one

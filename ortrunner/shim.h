@@ -64,9 +64,10 @@ void ortx_free_string(char *text);
 // ---- values and runs (run.c) -----------------------------------------------
 
 // Replaces *value, which is NULL or released here, by a tensor over the bytes at
-// that address of host memory. On failure *value is NULL.
-OrtStatus *ortx_wrap(uintptr_t address, size_t bytes, const int64_t *dims, size_t rank,
-                     unsigned element_type, OrtValue **value);
+// that address of host memory, or of the memory that where says. On failure *value
+// is NULL.
+OrtStatus *ortx_wrap(const OrtMemoryInfo *where, uintptr_t address, size_t bytes,
+                     const int64_t *dims, size_t rank, unsigned element_type, OrtValue **value);
 // Replaces *value by a new tensor of strings.
 OrtStatus *ortx_new_strings(const int64_t *dims, size_t rank, OrtValue **value);
 // Fills a tensor of count strings from Triton's form of them: each preceded by
@@ -93,7 +94,7 @@ typedef struct {
   const char **input_names;
   OrtValue **inputs;
   size_t input_count; // how many are given, at the front of the arrays
-  const char **output_names;
+  const char **output_names; // NULL: nobody wants it; for ortx_bind only
   OrtValue **outputs; // NULL: allocate it and fill the result of this index
   ortx_result *results;
   size_t output_count;
@@ -105,5 +106,35 @@ ortx_call *ortx_new_call(OrtSession *session, size_t inputs, size_t outputs);
 void ortx_free_call(ortx_call *call);
 // OrtApi::Run. Results of the run before are gone when it returns.
 OrtStatus *ortx_run(ortx_call *call);
+
+// ---- GPUs (gpu.c) ----------------------------------------------------------
+
+// Adds an execution provider with these options. The stream is the CUstream in
+// which it is to work.
+OrtStatus *ortx_append_cuda(OrtSessionOptions *options, const char *const *keys,
+                            const char *const *values, size_t count, uintptr_t stream);
+OrtStatus *ortx_append_tensorrt(OrtSessionOptions *options, const char *const *keys,
+                                const char *const *values, size_t count, uintptr_t stream);
+
+// What to call the memory of a device, "Cuda" for CUDA's.
+OrtStatus *ortx_new_memory(const char *name, int device, OrtMemoryInfo **memory);
+void ortx_release_memory(OrtMemoryInfo *memory);
+
+// The arguments of one run, bound once and for all.
+typedef struct {
+  OrtIoBinding *bound;
+  OrtRunOptions *options;
+  bool allocates; // an output is left to ONNX Runtime
+} ortx_binding;
+
+// Binds what the call has now. Outputs without a value will be allocated in that
+// memory. The options of the run are pairs of a key and a value. On failure there
+// is nothing to free.
+OrtStatus *ortx_bind(const ortx_call *call, const OrtMemoryInfo *memory, const char *const *keys,
+                     const char *const *values, size_t count, ortx_binding **binding);
+void ortx_free_binding(ortx_binding *binding);
+// OrtApi::RunWithBinding. It fills the results of the call as ortx_run does; data
+// is an address of the device then.
+OrtStatus *ortx_run_bound(ortx_call *call, const ortx_binding *binding);
 
 #endif

@@ -11,6 +11,11 @@ extern OrtEnv *ortx_environment;
 extern OrtAllocator *ortx_allocator;      // ONNX Runtime's default one
 extern OrtMemoryInfo *ortx_host_memory; // says "host memory" of a tensor
 
+// Forgets the tensors that ONNX Runtime allocated in the run before (run.c).
+void ortx_drop_results(ortx_call *call);
+// Fills in what a result says of its value.
+OrtStatus *ortx_read_result(ortx_result *result);
+
 // Leaves the function with the status of a call that failed.
 #define ORTX_TRY(call)                 \
   do {                                 \

@@ -52,14 +52,14 @@ func (c *valueCache) find(b statebuffer.Block, shape tensor.Shape) *C.OrtValue {
 	return nil
 }
 
-// add makes a value over a block that has none. The oldest value gives way when
-// there are too many.
-func (c *valueCache) add(b statebuffer.Block, shape tensor.Shape, t elementType) (*C.OrtValue, error) {
+// add makes a value over a block that has none, in the memory that where says; nil
+// is the host's. The oldest value gives way when there are too many.
+func (c *valueCache) add(where *C.OrtMemoryInfo, b statebuffer.Block, shape tensor.Shape, t elementType) (*C.OrtValue, error) {
 	c.last = c.room()
 	v := &c.values[c.last]
 	c.keys[c.last] = valueKey(b.Addr, shape)
 	v.addr, v.size, v.shape = b.Addr, b.Size, append(v.shape[:0], shape...)
-	err := statusError(C.ortx_wrap(C.uintptr_t(b.Addr), C.size_t(b.Size), dimsOf(shape),
+	err := statusError(C.ortx_wrap(where, C.uintptr_t(b.Addr), C.size_t(b.Size), dimsOf(shape),
 		C.size_t(len(shape)), C.uint(t), &v.c))
 	return v.c, err
 }

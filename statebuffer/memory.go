@@ -26,6 +26,21 @@ type Memory interface {
 	Scatter([]Transfer) error
 }
 
+// Uploader is a Memory whose blocks the host cannot address.
+type Uploader interface {
+	// Upload fills the beginning of a block, and waits until that is done.
+	Upload(to Block, from []byte) error
+}
+
+// write fills the beginning of a block from the host.
+func write(m Memory, to Block, from []byte) error {
+	if device, ok := m.(Uploader); ok && to.Bytes == nil {
+		return device.Upload(to, from)
+	}
+	copy(to.Bytes, from)
+	return nil
+}
+
 // Block is a piece of a Memory, or a part of one. It is a borrowed view: the
 // Memory that gave it owns the bytes.
 type Block struct {

@@ -153,7 +153,9 @@ func (s *Store) writeInitial(i int) error {
 	if int64(len(st.Initial)) != st.RowBytes() {
 		return fmt.Errorf("state %q: the initial value has %d bytes: want %d", st.Name, len(st.Initial), st.RowBytes())
 	}
-	copy(s.in[i].Bytes, st.Initial)
+	if err := write(s.memory, s.in[i], st.Initial); err != nil {
+		return fmt.Errorf("state %q: the initial value: %w", st.Name, err)
+	}
 	return s.memory.Scatter([]Transfer{{
 		Layout: st.Layout, Convert: st.Convert, Chunks: s.initial[i : i+1],
 		Rows: []Row{{}}, Tensor: s.in[i], Lanes: 1,

@@ -92,8 +92,10 @@ func (s *varyingStore) allocate() error {
 		if err != nil {
 			return fmt.Errorf("state %q: the initial value: %w", v.Name, err)
 		}
-		copy(b.Bytes, v.Initial)
 		s.initial = append(s.initial, b)
+		if err := write(s.memory, b, v.Initial); err != nil {
+			return fmt.Errorf("state %q: the initial value: %w", v.Name, err)
+		}
 	}
 	return nil
 }
@@ -311,8 +313,12 @@ func (s *varyingStore) room(l Lane, i int, bytes int64) error {
 	if err != nil {
 		return err
 	}
+	kept := Transfer{Layout: Layout{Runs: 1, RunBytes: old.Size}, Chunks: []Block{*old}, Rows: []Row{{}}, Tensor: grown, Lanes: 1}
+	if err := s.memory.Gather([]Transfer{kept}); err != nil {
+		s.memory.Free(grown)
+		return err
+	}
 	s.bytes += grown.Size - old.Size
-	copy(grown.Bytes, old.Bytes)
 	s.free(*old)
 	*old = grown
 	return nil

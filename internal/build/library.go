@@ -92,7 +92,8 @@ const sourcesTemplate = `{{if not .Standard}}{{$dir := .Dir}}` +
 	`{{range .GoFiles}}{{$dir}}/{{.}}{{"\n"}}{{end}}` +
 	`{{range .CgoFiles}}{{$dir}}/{{.}}{{"\n"}}{{end}}` +
 	`{{range .CFiles}}{{$dir}}/{{.}}{{"\n"}}{{end}}` +
-	`{{range .HFiles}}{{$dir}}/{{.}}{{"\n"}}{{end}}{{end}}`
+	`{{range .HFiles}}{{$dir}}/{{.}}{{"\n"}}{{end}}` +
+	`{{range .EmbedFiles}}{{$dir}}/{{.}}{{"\n"}}{{end}}{{end}}`
 
 // loader compiles the library that Triton opens.
 func (t *tree) loader() error {

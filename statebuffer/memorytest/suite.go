@@ -29,6 +29,7 @@ func MemorySuite(t *testing.T, newMemory func() statebuffer.Memory) {
 		{"BlocksAreZero", testBlocksAreZero},
 		{"AllocRefusesNonsense", testAllocRefusesNonsense},
 		{"At", testAt},
+		{"Clear", testClear},
 		{"Moves", testMoves},
 		{"MovesNothing", testMovesNothing},
 		{"HalfGathersEveryValue", testHalfGathersEveryValue},
@@ -157,6 +158,16 @@ func testAt(t *testing.T, b *bench) {
 		require.Equal(t, 3, cap(part.Bytes), "the part must not grow into its neighbour")
 	}
 	require.Zero(t, whole.At(8, 0).Size)
+}
+
+// testClear: a part is overwritten, and nothing beside it.
+func testClear(t *testing.T, b *bench) {
+	whole := b.filled([]byte("abcdefgh"))
+	b.memory.Clear(whole.At(2, 3))
+	require.Equal(t, "ab\x00\x00\x00fgh", string(b.read(whole)))
+	b.memory.Clear(whole.At(8, 0))
+	b.memory.Clear(whole)
+	require.Equal(t, make([]byte, 8), b.read(whole))
 }
 
 // random bytes for a test, the same in every run.

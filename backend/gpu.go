@@ -1,0 +1,109 @@
+package backend
+
+import (
+	"slices"
+
+	"tritonstateful/internal/tensor"
+	"tritonstateful/statebuffer"
+)
+
+// gpuOptions are the settings that only a GPU knows.
+func (m *Model) gpuOptions(provider Provider) GPUOptions {
+	p := m.params
+	gpu := GPUOptions{MemoryLimit: p.GPUMemory, CUDAGraph: p.CUDAGraph, FP16: p.FP16Compute}
+	if p.TRTCache {
+		gpu.CacheFolder = p.TRTCacheDir
+	}
+	if provider == TensorRT && p.sound(wiringNames...) {
+		gpu.Shapes = m.shapes()
+	}
+	return gpu
+}
+
+// shapes are those of the inputs that have dynamic axes, for batches from one to
+// the largest. There are none if the model cannot tell them beforehand; what is
+// wrong with it, opening it for good will say.
+func (m *Model) shapes() []InputShapes {
+	const learns = "TensorRT learns the shapes of this model run by run, and builds anew each time"
+	sig, err := readSignature(m.path, m.host)
+	if err != nil {
+		m.log.Warn(learns+": the CPU cannot open it to read them", "error", err)
+		return nil
+	}
+	w, err := wire(m.config, m.params, sig, initialFiles(m.info.Directory))
+	if err != nil {
+		return nil
+	}
+	if w.varies {
+		m.log.Warn(learns + ": more than the batch varies")
+		return nil
+	}
+	return m.inputShapes(w, sig)
+}
+
+func (m *Model) inputShapes(w *wiring, sig *Signature) []InputShapes {
+	usual := w.maxLanes
+	if preferred := m.config.preferred(); len(preferred) > 0 {
+		usual = min(usual, slices.Max(preferred))
+	}
+	all := make([]InputShapes, 0, len(sig.Inputs))
+	add := func(at, axis int, dims tensor.Shape) {
+		if sig.Inputs[at].Dims.Fixed() {
+			return
+		}
+		all = append(all, InputShapes{
+			Name:  sig.Inputs[at].Name,
+			Least: batched(dims, axis, 1), Usual: batched(dims, axis, int64(usual)), Most: batched(dims, axis, int64(w.maxLanes)),
+		})
+	}
+	for i := range w.inputs {
+		add(w.inputs[i].at, w.inputs[i].axis, w.inputs[i].dims)
+	}
+	for i := range w.fills {
+		add(w.fills[i].at, w.fills[i].axis, w.fills[i].dims)
+	}
+	for i := range w.states {
+		add(w.states[i].in, w.states[i].axis, w.states[i].dims)
+	}
+	return all
+}
+
+// ioMemory is where the host fills inputs and reads outputs.
+func (in *Instance) ioMemory() statebuffer.Memory {
+	if in.device != nil {
+		return in.device.IO()
+	}
+	return in.runner.Memory()
+}
+
+// TakesDevice tells whether the inputs of requests may be in the memory of a GPU.
+func (in *Instance) TakesDevice() bool { return in.device != nil }
+
+// place makes the next run take a lane of an input from where it is on the device.
+func (in *Instance) place(tensor statebuffer.Block, l statebuffer.Layout, lanes, lane int, from uint64) {
+	for x := range l.Runs {
+		at := (x*int64(lanes) + int64(lane)) * l.RunBytes
+		in.device.Place(tensor.At(at, l.RunBytes), from+uint64(x*l.RunBytes))
+	}
+}
+
+// fetch brings those answers to the host that the run has left on the device: new
+// states that clients want to see, and outputs of varying shape.
+func (in *Instance) fetch(s *stage) error {
+	if in.device == nil {
+		return nil
+	}
+	for i := range in.wiring.outputs {
+		p := &in.wiring.outputs[i]
+		if !p.stateOut && !p.varies {
+			continue
+		}
+		out := &s.outputs[p.at]
+		bytes, err := in.device.Host(out.Data)
+		if err != nil {
+			return Errorf(Internal, "output %q: %w", p.Name, err)
+		}
+		s.answers[i].Tensor = bytes
+	}
+	return nil
+}

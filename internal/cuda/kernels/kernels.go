@@ -1,0 +1,11 @@
+// Package kernels holds the backend's device code: its CUDA source, and the PTX
+// that was made of it, which the driver compiles for whatever GPU it finds.
+// scripts/make_ptx.py makes the PTX anew.
+package kernels
+
+import _ "embed"
+
+// PTX has the kernels gather and scatter of move.cu.
+//
+//go:embed move.ptx
+var PTX string

@@ -1,0 +1,112 @@
+package devicememory
+
+import (
+	"errors"
+
+	"tritonstateful/statebuffer"
+)
+
+// copies does without kernels what move does with them: one copy for each run of
+// each lane. Right, and slow: some microseconds a copy.
+func (m *Memory) copies(transfers []statebuffer.Transfer, gather bool) error {
+	for i := range transfers {
+		t := &transfers[i]
+		do := m.copyLanes
+		if t.Convert == statebuffer.Half {
+			do = m.convertOnHost
+		}
+		if err := do(t, gather); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rowOf is the row that a lane reads or writes; none is a block without address.
+func rowOf(t *statebuffer.Transfer, lane int, gather bool) statebuffer.Block {
+	stored := t.StoredBytes()
+	if lane < len(t.Rows) && t.Rows[lane].Chunk >= 0 {
+		row := t.Rows[lane]
+		return t.Chunks[row.Chunk].At(int64(row.Index)*stored, stored)
+	}
+	if gather {
+		return t.Initial
+	}
+	return statebuffer.Block{}
+}
+
+func lanesOf(t *statebuffer.Transfer, gather bool) int {
+	if gather {
+		return t.Lanes
+	}
+	return len(t.Rows)
+}
+
+func (m *Memory) copyLanes(t *statebuffer.Transfer, gather bool) error {
+	for lane := range lanesOf(t, gather) {
+		row := rowOf(t, lane, gather)
+		if row.Addr == 0 {
+			continue
+		}
+		for x := range t.Runs {
+			inRow := row.Addr + uint64(x*t.RunBytes)
+			inTensor := t.Tensor.Addr + uint64((x*int64(t.Lanes)+int64(lane))*t.RunBytes)
+			to, from := inTensor, inRow
+			if !gather {
+				to, from = inRow, inTensor
+			}
+			if err := m.stream.Copy(to, from, t.RunBytes); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// convertOnHost moves a state that is stored in another precision: the host has
+// the arithmetic, so the rows and the tensor visit it.
+func (m *Memory) convertOnHost(t *statebuffer.Transfer, gather bool) error {
+	stored, lanes := t.StoredBytes(), lanesOf(t, gather)
+	heap := &statebuffer.Heap{}
+	rows, err := heap.Alloc(int64(lanes) * stored)
+	if err != nil {
+		return err
+	}
+	tensor, err := heap.Alloc(int64(t.Lanes) * t.RowBytes())
+	if err != nil {
+		return err
+	}
+	onHost := *t
+	onHost.Chunks, onHost.Initial, onHost.Tensor = []statebuffer.Block{rows}, rows, tensor
+	onHost.Rows = make([]statebuffer.Row, lanes)
+	for lane := range lanes {
+		onHost.Rows[lane] = statebuffer.Row{Index: int32(lane)}
+		row := rowOf(t, lane, gather)
+		if row.Addr == 0 {
+			onHost.Rows[lane] = statebuffer.NoRow
+		} else if gather {
+			err = errors.Join(err, m.Download(rows.At(int64(lane)*stored, stored).Bytes, row))
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if gather {
+		if err := statebuffer.GatherHost([]statebuffer.Transfer{onHost}); err != nil {
+			return err
+		}
+		return m.Upload(t.Tensor, tensor.Bytes)
+	}
+	if err := m.Download(tensor.Bytes, t.Tensor); err != nil {
+		return err
+	}
+	if err := statebuffer.ScatterHost([]statebuffer.Transfer{onHost}); err != nil {
+		return err
+	}
+	for lane := range lanes {
+		if row := rowOf(t, lane, gather); row.Addr != 0 {
+			err = errors.Join(err, m.Upload(row, rows.At(int64(lane)*stored, stored).Bytes))
+		}
+	}
+	return err
+}

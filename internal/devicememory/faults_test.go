@@ -1,0 +1,145 @@
+package devicememory
+
+import (
+	"errors"
+	"runtime/debug"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"tritonstateful/internal/cuda"
+	"tritonstateful/internal/cuda/fakedriver"
+	"tritonstateful/statebuffer"
+)
+
+// TestNoMemory: the error says what was asked for and what there is, and nothing
+// is held afterwards.
+func TestNoMemory(t *testing.T) {
+	m := newMemory(t, device(t, "MEMORY", "1048576"))
+	first, err := m.Alloc(1 << 19)
+	require.NoError(t, err)
+	_, err = m.Alloc(1 << 20)
+	require.EqualError(t, err, "allocating 1048576 bytes on GPU 0 (Fake GPU A): out of memory; 524288 of 1048576 bytes are free")
+	full, ok := errors.AsType[*MemoryError](err)
+	require.True(t, ok)
+	require.Equal(t, int64(1<<19), full.Free)
+	m.Free(first)
+	require.Zero(t, m.Allocated())
+	_, err = m.Alloc(1 << 20)
+	require.NoError(t, err)
+}
+
+// TestFreeOfNoBlock: going on would corrupt the device's memory.
+func TestFreeOfNoBlock(t *testing.T) {
+	m := newMemory(t, device(t))
+	b, err := m.Alloc(64)
+	require.NoError(t, err)
+	require.PanicsWithValue(t, "devicememory: free of 32 bytes at 0x0, which is no block", func() { m.Free(statebuffer.Block{Size: 32}) })
+	m.Free(b)
+	require.Panics(t, func() { m.Free(b) })
+}
+
+// TestBadTransfers: the device would not notice.
+func TestBadTransfers(t *testing.T) {
+	m := newMemory(t, device(t))
+	block, err := m.Alloc(64)
+	require.NoError(t, err)
+	good := statebuffer.Transfer{
+		Layout: statebuffer.Layout{Runs: 1, RunBytes: 16}, Chunks: []statebuffer.Block{block}, Initial: block,
+		Tensor: block, Lanes: 4, Rows: []statebuffer.Row{{Index: 3}},
+	}
+	require.NoError(t, m.Scatter([]statebuffer.Transfer{good}))
+	for name, spoil := range map[string]func(*statebuffer.Transfer){
+		"lane 0: no chunk holds row {0 4} of 16 bytes":                         func(b *statebuffer.Transfer) { b.Rows = []statebuffer.Row{{Index: 4}} },
+		"lane 0: no chunk holds row {0 -1} of 16 bytes":                        func(b *statebuffer.Transfer) { b.Rows = []statebuffer.Row{{Index: -1}} },
+		"lane 1: no chunk holds row {1 0} of 16 bytes":                         func(b *statebuffer.Transfer) { b.Rows = []statebuffer.Row{{}, {Chunk: 1}} },
+		"1 runs of 16 bytes for 1 of 5 lanes do not fit a tensor of 64 bytes":  func(b *statebuffer.Transfer) { b.Lanes = 5 },
+		"1 runs of 16 bytes for 2 of 1 lanes do not fit a tensor of 64 bytes":  func(b *statebuffer.Transfer) { b.Rows = make([]statebuffer.Row, 2); b.Lanes = 1 },
+		"-1 runs of 16 bytes for 1 of 4 lanes do not fit a tensor of 64 bytes": func(b *statebuffer.Transfer) { b.Runs = -1 },
+		"1 runs of 9223372036854775807 bytes for 0 of 0 lanes do not fit a tensor of -1 bytes": func(b *statebuffer.Transfer) {
+			b.RunBytes, b.Lanes, b.Rows, b.Tensor.Size = 1<<63-1, 0, nil, -1
+		},
+	} {
+		bad := good
+		spoil(&bad)
+		require.EqualError(t, m.Scatter([]statebuffer.Transfer{bad}), name)
+	}
+	_, err = m.Alloc(-1)
+	require.ErrorContains(t, err, "allocating -1 bytes on GPU 0 (Fake GPU A)")
+	require.ErrorContains(t, m.Upload(block, make([]byte, 65)), "uploading 65 bytes: the block has 64")
+	require.ErrorContains(t, m.Download(make([]byte, 65), block), "downloading 65 bytes: the block has 64")
+}
+
+// TestTooLarge: what the kernels' numbers cannot hold is copied run by run.
+func TestTooLarge(t *testing.T) {
+	tensor := statebuffer.Block{Size: 3 << 30}
+	for _, layout := range []statebuffer.Layout{{Runs: 1, RunBytes: 3 << 30}, {Runs: 3 << 30, RunBytes: 1}} {
+		err := describe(new(move), &statebuffer.Transfer{Layout: layout, Tensor: tensor, Lanes: 1}, true)
+		require.ErrorIs(t, err, errTooLarge)
+	}
+	err := describe(new(move), &statebuffer.Transfer{Layout: statebuffer.Layout{Runs: 1, RunBytes: 1}, Tensor: tensor, Lanes: 70000}, true)
+	require.ErrorIs(t, err, errTooLarge)
+}
+
+// TestHostReadFaults shows that the tests would notice code that reads device
+// memory as if it were the host's.
+func TestHostReadFaults(t *testing.T) {
+	m := newMemory(t, device(t))
+	b, err := m.Alloc(64)
+	require.NoError(t, err)
+	debug.SetPanicOnFault(true)
+	defer debug.SetPanicOnFault(false)
+	address := uintptr(b.Addr)
+	require.Panics(t, func() { _ = **(**byte)(unsafe.Pointer(&address)) })
+}
+
+// TestForgottenSync shows that the tests would notice a result that is read too
+// early.
+func TestForgottenSync(t *testing.T) {
+	g := device(t, "DELAY_US", "20000")
+	m, context, stream := newMemory(t, g), g.context, g.stream
+	block, err := m.Alloc(1 << 10)
+	require.NoError(t, err)
+	pinned, err := context.HostAlloc(1 << 10)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, context.HostFree(pinned)) }()
+	early := 0
+	for range 20 {
+		clear(pinned)
+		require.NoError(t, stream.Set(block.Addr, 7, block.Size))
+		require.NoError(t, stream.CopyOut(pinned, block.Addr))
+		if pinned[0] != 7 {
+			early++
+		}
+		require.NoError(t, stream.Sync())
+		require.Equal(t, byte(7), pinned[0])
+	}
+	require.Greater(t, early, 10, "of 20 results that were read without waiting")
+}
+
+// TestSickDevice: after an illegal access everything fails, with the driver's words.
+func TestSickDevice(t *testing.T) {
+	driver, err := cuda.OpenLibrary(fakedriver.Library(t))
+	require.NoError(t, err)
+	first, err := driver.Device(0)
+	require.NoError(t, err)
+	context, err := first.Retain() // a sick device takes nothing back
+	require.NoError(t, err)
+	stream, err := context.NewStream()
+	require.NoError(t, err)
+	m, err := New(context, stream)
+	require.NoError(t, err)
+	b, err := m.Alloc(64)
+	require.NoError(t, err)
+	// The tensor claims more than the device has given.
+	wide := statebuffer.Block{Addr: b.Addr + 1<<20, Size: 1 << 20}
+	move := statebuffer.Transfer{Layout: statebuffer.Layout{Runs: 1, RunBytes: 64}, Chunks: []statebuffer.Block{b}, Rows: []statebuffer.Row{{}}, Tensor: wide, Lanes: 1}
+	require.NoError(t, m.Scatter([]statebuffer.Transfer{move}), "the device does it later")
+	require.ErrorContains(t, m.Sync(), "GPU 0 (Fake GPU A): cuStreamSynchronize: an illegal memory access was encountered (CUDA_ERROR_ILLEGAL_ADDRESS)")
+	_, err = m.Alloc(64)
+	require.ErrorContains(t, err, "illegal memory access")
+	require.ErrorContains(t, m.Gather([]statebuffer.Transfer{move}), "illegal memory access")
+	m.Free(b)
+	require.ErrorContains(t, m.Close(), "illegal memory access")
+}

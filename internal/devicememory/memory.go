@@ -1,0 +1,174 @@
+package devicememory
+
+import (
+	"errors"
+	"fmt"
+
+	"tritonstateful/internal/cuda"
+	"tritonstateful/internal/cuda/kernels"
+	"tritonstateful/statebuffer"
+)
+
+// Memory implements statebuffer.Memory on a device. One goroutine uses it at a
+// time.
+type Memory struct {
+	context  *cuda.Context
+	stream   *cuda.Stream
+	module   *cuda.Module
+	gather   cuda.Kernel
+	scatter  cuda.Kernel
+	degraded error            // why there are no kernels, or nil
+	held     map[uint64]int64 // sizes of the blocks, by address
+	plans    [plansInFlight]plan
+	next     int   // the plan to be used next
+	unclear  error // of a Clear, for the next Gather or Scatter to tell
+}
+
+// New makes a Memory whose work goes into the stream, which stays the caller's.
+// Close it.
+func New(context *cuda.Context, stream *cuda.Stream) (*Memory, error) {
+	m := &Memory{context: context, stream: stream, held: map[uint64]int64{}}
+	for i := range m.plans {
+		if err := m.plans[i].open(context); err != nil {
+			return nil, errors.Join(err, m.Close())
+		}
+	}
+	m.degraded = m.loadKernels()
+	return m, nil
+}
+
+func (m *Memory) loadKernels() (err error) {
+	if m.module, err = m.context.Load(kernels.PTX); err != nil {
+		return err
+	}
+	if m.gather, err = m.module.Kernel("gather"); err != nil {
+		return err
+	}
+	m.scatter, err = m.module.Kernel("scatter")
+	return err
+}
+
+// Degraded is why single copies do the work of the kernels, or nil.
+func (m *Memory) Degraded() error { return m.degraded }
+
+// MemoryError says that the device has too little memory for a block.
+type MemoryError struct {
+	Bytes, Free, Total int64
+	Device             *cuda.Device
+	Err                error
+}
+
+func (e *MemoryError) Error() string {
+	return fmt.Sprintf("allocating %d bytes on %v: %v; %d of %d bytes are free", e.Bytes, e.Device, e.Err, e.Free, e.Total)
+}
+
+func (e *MemoryError) Unwrap() error { return e.Err }
+
+// Alloc implements statebuffer.Memory. The error is a *MemoryError.
+func (m *Memory) Alloc(bytes int64) (statebuffer.Block, error) {
+	if bytes < 0 {
+		return statebuffer.Block{}, fmt.Errorf("allocating %d bytes on %v: impossible size", bytes, m.context.Device)
+	}
+	address, err := m.context.Alloc(max(bytes, 1)) // so that each block has an address of its own
+	if err != nil {
+		return statebuffer.Block{}, m.outOf(bytes, err)
+	}
+	if err := m.stream.Set(address, 0, bytes); err != nil {
+		return statebuffer.Block{}, errors.Join(err, m.context.Free(address))
+	}
+	m.held[address] = bytes
+	return statebuffer.Block{Addr: address, Size: bytes}, nil
+}
+
+func (m *Memory) outOf(bytes int64, err error) error {
+	failed := &MemoryError{Bytes: bytes, Device: m.context.Device, Err: err}
+	if e, ok := errors.AsType[*cuda.Error](err); ok {
+		failed.Err = errors.New(e.Text)
+	}
+	failed.Free, failed.Total, _ = m.context.MemInfo() // zeros, if even that fails
+	return failed
+}
+
+// Free implements statebuffer.Memory. It waits until nothing uses the block. It
+// panics for a block that Alloc did not give or that was freed before.
+func (m *Memory) Free(b statebuffer.Block) {
+	if size, owned := m.held[b.Addr]; !owned || size != b.Size {
+		panic(fmt.Sprintf("devicememory: free of %d bytes at %#x, which is no block", b.Size, b.Addr))
+	}
+	delete(m.held, b.Addr)
+	// A device that cannot free has failed before, in a call that told of it.
+	_ = m.stream.Sync()
+	_ = m.context.Free(b.Addr)
+}
+
+// Clear implements statebuffer.Memory.
+func (m *Memory) Clear(b statebuffer.Block) {
+	if err := m.stream.Set(b.Addr, 0, b.Size); err != nil && m.unclear == nil {
+		m.unclear = fmt.Errorf("overwriting a state that has ended: %w", err)
+	}
+}
+
+// Allocated is the number of bytes in blocks that were not freed.
+func (m *Memory) Allocated() (bytes int64) {
+	for _, size := range m.held {
+		bytes += size
+	}
+	return bytes
+}
+
+// Upload fills the beginning of a block from the host, and waits for it.
+func (m *Memory) Upload(to statebuffer.Block, from []byte) error {
+	return m.throughPinned("uploading", to, int64(len(from)), func(pinned []byte) error {
+		copy(pinned, from)
+		return m.stream.CopyIn(to.Addr, pinned)
+	}, nil)
+}
+
+// Download copies the beginning of a block to the host, and waits for it.
+func (m *Memory) Download(to []byte, from statebuffer.Block) error {
+	return m.throughPinned("downloading", from, int64(len(to)), func(pinned []byte) error {
+		return m.stream.CopyOut(pinned, from.Addr)
+	}, to)
+}
+
+// throughPinned does a copy by way of pinned memory, which the device can reach
+// while Go moves on, and then copies the pinned memory to what is wanted.
+func (m *Memory) throughPinned(what string, b statebuffer.Block, bytes int64, do func(pinned []byte) error, want []byte) error {
+	if bytes > b.Size {
+		return fmt.Errorf("%s %d bytes: the block has %d", what, bytes, b.Size)
+	}
+	pinned, err := m.context.HostAlloc(bytes)
+	if err != nil {
+		return fmt.Errorf("%s %d bytes: %w", what, bytes, err)
+	}
+	err = errors.Join(do(pinned), m.Sync())
+	copy(want, pinned)
+	return errors.Join(err, m.context.HostFree(pinned))
+}
+
+// Sync waits until all work is done, and brings the counters of clamped elements
+// up to date.
+func (m *Memory) Sync() error {
+	err := m.stream.Sync()
+	for i := range m.plans {
+		m.plans[i].collect()
+	}
+	return err
+}
+
+// Close frees every block.
+func (m *Memory) Close() error {
+	err := m.stream.Sync()
+	for address := range m.held {
+		err = errors.Join(err, m.context.Free(address))
+	}
+	clear(m.held)
+	for i := range m.plans {
+		err = errors.Join(err, m.plans[i].close())
+	}
+	if m.module != nil {
+		err = errors.Join(err, m.module.Unload())
+	}
+	m.module = nil
+	return err
+}

@@ -1,0 +1,95 @@
+package devicememory
+
+import (
+	"errors"
+
+	"tritonstateful/internal/cuda"
+	"tritonstateful/statebuffer"
+)
+
+const (
+	threads = 256
+	// unitsPerThread is how much of a row a thread moves at least, if there is
+	// so much: fewer blocks are started that way.
+	unitsPerThread = 4
+	// maxGrid is the limit of CUDA for the second and third extent of a grid.
+	maxGrid = 65535
+	// maxParts keeps the grid of a huge state sensible; a thread then moves more.
+	maxParts = 4096
+)
+
+// Gather implements statebuffer.Memory.
+func (m *Memory) Gather(transfers []statebuffer.Transfer) error { return m.move(transfers, true) }
+
+// Scatter implements statebuffer.Memory. The counters of clamped elements are
+// brought up to date by Sync, or a few steps later.
+func (m *Memory) Scatter(transfers []statebuffer.Transfer) error { return m.move(transfers, false) }
+
+// move launches the work, or falls back to copies.
+func (m *Memory) move(transfers []statebuffer.Transfer, gather bool) error {
+	if err := m.unclear; err != nil {
+		m.unclear = nil
+		return err
+	}
+	if len(transfers) == 0 {
+		return nil
+	}
+	if m.degraded != nil || len(transfers) > maxGrid {
+		return m.copies(transfers, gather)
+	}
+	p := &m.plans[m.next]
+	m.next = (m.next + 1) % plansInFlight
+	err := p.write(transfers, gather)
+	if errors.Is(err, errTooLarge) {
+		p.counts = false
+		return m.copies(transfers, gather)
+	}
+	if err != nil {
+		return err
+	}
+	return m.launch(p, gather)
+}
+
+func (m *Memory) launch(p *plan, gather bool) error {
+	grid := gridOf(p.moves, gather)
+	if grid.X*grid.Y == 0 {
+		p.counts = false
+		return nil
+	}
+	if err := m.stream.CopyIn(p.device, p.host[:p.used]); err != nil {
+		return err
+	}
+	kernel := m.scatter
+	if gather {
+		kernel = m.gather
+	}
+	if err := m.stream.Launch(kernel, grid, threads, p.device); err != nil {
+		return err
+	}
+	if p.counts {
+		if err := m.stream.CopyOut(p.host[:int64(len(p.moves))*moveBytes], p.device); err != nil {
+			return err
+		}
+	}
+	return p.done.Record(m.stream)
+}
+
+// gridOf is large enough for the largest of the moves; blocks that have nothing
+// to do end at once.
+func gridOf(moves []move, gather bool) cuda.Grid {
+	grid := cuda.Grid{Z: len(moves)}
+	for i := range moves {
+		mv := &moves[i]
+		lanes := int(mv.given)
+		if gather {
+			lanes = int(mv.lanes)
+		}
+		units := int(mv.runBytes) * int(mv.runs) / int(mv.unit)
+		if units == 0 {
+			continue
+		}
+		grid.Y = max(grid.Y, lanes)
+		grid.X = max(grid.X, min((units+threads*unitsPerThread-1)/(threads*unitsPerThread), maxParts))
+	}
+	return grid
+}

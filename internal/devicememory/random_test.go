@@ -1,0 +1,148 @@
+package devicememory
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"tritonstateful/statebuffer"
+)
+
+// twin is a transfer on the device and the same one on the host.
+type twin struct {
+	device, host statebuffer.Transfer
+}
+
+// both makes a block on both sides with the same random content: FP32 around the
+// limits of FP16. As FP16 none of it is NaN, of which there are many.
+func both(t *testing.T, rng *rand.Rand, m *Memory, bytes, offset int64) (device, host statebuffer.Block) {
+	content := make([]byte, bytes+offset)
+	floats := unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(content))), len(content)/4)
+	for i := range floats {
+		random := rng.Uint64()
+		floats[i] = float32(int32(random)) / float32(uint64(1)<<(11+random>>59)) // up to 2^20 and far below
+		content[4*i+1] &^= 0x40                                                  // an exponent of FP16 is all ones in a NaN
+	}
+	device, err := m.Alloc(bytes + offset)
+	require.NoError(t, err)
+	require.NoError(t, m.Upload(device, content))
+	return device.At(offset, bytes), statebuffer.Block{Bytes: content, Size: bytes + offset}.At(offset, bytes)
+}
+
+// newTwin is a transfer of random extents, at addresses of every alignment.
+func newTwin(t *testing.T, rng *rand.Rand, m *Memory, rows []statebuffer.Row, lanes int) twin {
+	var w twin
+	layout := statebuffer.Layout{Runs: 1 + rng.Int64N(4), RunBytes: 4 * (1 + rng.Int64N(40))}
+	if rng.IntN(2) == 0 {
+		layout.RunBytes = 16 * (1 + rng.Int64N(600))
+	}
+	w.device = statebuffer.Transfer{Layout: layout, Rows: rows, Lanes: lanes, Convert: statebuffer.Conversion(rng.IntN(2))}
+	if w.device.Convert == statebuffer.Keep && rng.IntN(3) == 0 {
+		w.device.RunBytes += rng.Int64N(4)
+	}
+	w.host = w.device
+	grain := []int64{0, 2, 4, 8, 16, 32}
+	offset := func() int64 { return grain[rng.IntN(len(grain))] }
+	if w.device.Convert == statebuffer.Half {
+		grain = []int64{0, 4, 8, 16}
+	}
+	stored := w.device.StoredBytes()
+	for range 3 {
+		device, host := both(t, rng, m, 8*stored, offset())
+		w.device.Chunks, w.host.Chunks = append(w.device.Chunks, device), append(w.host.Chunks, host)
+	}
+	w.device.Initial, w.host.Initial = both(t, rng, m, stored, offset())
+	w.device.Tensor, w.host.Tensor = both(t, rng, m, int64(lanes)*layout.RunBytes*layout.Runs+64, offset())
+	if w.device.Convert == statebuffer.Keep {
+		w.device.Tensor, w.host.Tensor = both(t, rng, m, int64(lanes)*w.device.RowBytes(), offset())
+	}
+	w.device.Saturated, w.host.Saturated = new(uint64), new(uint64)
+	return w
+}
+
+// randomRows names each row at most once, and some lanes have none.
+func randomRows(rng *rand.Rand, count int) []statebuffer.Row {
+	all := rng.Perm(24)[:count]
+	rows := make([]statebuffer.Row, count)
+	for i, at := range all {
+		rows[i] = statebuffer.Row{Chunk: int32(at / 8), Index: int32(at % 8)}
+		if rng.IntN(5) == 0 {
+			rows[i] = statebuffer.NoRow
+		}
+	}
+	return rows
+}
+
+// TestAgainstHost moves several states at once, as a step does, and compares
+// every byte and every counter with the host's mover.
+func TestAgainstHost(t *testing.T) {
+	for _, c := range []struct {
+		settings []string
+		seeds    uint64
+	}{{[]string{"DELAY_US", "30"}, 30}, {[]string{"DELAY_US", "0", "NO_PTX", "1"}, 8}} {
+		t.Run(fmt.Sprint(c.settings), func(t *testing.T) {
+			m := newMemory(t, device(t, c.settings...))
+			for seed := range c.seeds {
+				compareWithHost(t, m, rand.New(rand.NewPCG(seed, 8)))
+			}
+		})
+	}
+}
+
+func compareWithHost(t *testing.T, m *Memory, rng *rand.Rand) {
+	lanes := 1 + rng.IntN(16)
+	rows := randomRows(rng, rng.IntN(lanes+1))
+	sources := make([]statebuffer.Row, len(rows))
+	for i, row := range rows {
+		sources[i] = row
+		if row == statebuffer.NoRow {
+			sources[i] = statebuffer.InitRow
+		}
+	}
+	twins := make([]twin, 1+rng.IntN(5))
+	device, host := make([]statebuffer.Transfer, len(twins)), make([]statebuffer.Transfer, len(twins))
+	for i := range twins {
+		twins[i] = newTwin(t, rng, m, sources, lanes)
+		device[i], host[i] = twins[i].device, twins[i].host
+	}
+	require.NoError(t, m.Gather(device))
+	require.NoError(t, statebuffer.GatherHost(host))
+	for i := range device {
+		device[i].Rows, host[i].Rows = rows, rows
+		device[i].Tensor, host[i].Tensor = both(t, rng, m, device[i].Tensor.Size, 0)
+	}
+	require.NoError(t, m.Scatter(device))
+	require.NoError(t, statebuffer.ScatterHost(host))
+	for i := range twins {
+		w := &twins[i]
+		what := fmt.Sprintf("state %d: %v, convert %v, %d lanes, rows %v", i, w.device.Layout, w.device.Convert, lanes, rows)
+		same(t, m, w.device.Tensor, w.host.Tensor, what+": gathered")
+		same(t, m, w.device.Initial, w.host.Initial, what+": initial value")
+		for k := range w.device.Chunks {
+			same(t, m, w.device.Chunks[k], w.host.Chunks[k], what+": scattered")
+		}
+		require.Equal(t, *w.host.Saturated, *w.device.Saturated, what+": clamped")
+	}
+	freeAll(m)
+}
+
+// freeAll frees every block of a memory.
+func freeAll(m *Memory) {
+	for address, size := range m.held {
+		m.Free(statebuffer.Block{Addr: address, Size: size})
+	}
+}
+
+func same(t *testing.T, m *Memory, device, host statebuffer.Block, what string) {
+	t.Helper()
+	got := make([]byte, device.Size)
+	require.NoError(t, m.Download(got, device))
+	for i := range got {
+		if got[i] != host.Bytes[i] {
+			t.Fatalf("%s: byte %d of %d is %#x: want %#x", what, i, len(got), got[i], host.Bytes[i])
+		}
+	}
+}

@@ -1,0 +1,310 @@
+package ortrunner
+
+// #include "shim.h"
+import "C"
+
+import (
+	"errors"
+	"log/slog"
+	"sync"
+
+	"tritonstateful/backend"
+	"tritonstateful/internal/cuda"
+	"tritonstateful/internal/devicememory"
+	"tritonstateful/internal/tensor"
+	"tritonstateful/statebuffer"
+)
+
+// gpuRunner is a session on a GPU. It implements backend.DeviceRunner.
+//
+// Everything it does is one queue: the stream of the session, which ONNX Runtime
+// uses too. A run puts in the copies of the inputs, the model and the copies of
+// the outputs, and then waits once, for an event behind them. States are gathered
+// before and scattered after it in the same stream, so that nobody waits for them.
+type gpuRunner struct {
+	log       *slog.Logger
+	thread    *thread
+	context   *cuda.Context
+	stream    *cuda.Stream
+	done      *cuda.Event // behind the last run
+	memory    *devicememory.Memory
+	io        *staging
+	where     *C.OrtMemoryInfo
+	before    func(*cuda.Stream) error // a run; nil, except in tests
+	session   *C.OrtSession
+	signature *backend.Signature
+	inputs    []port
+	outputs   []port
+	call      call
+	bindings  bindings
+	records   bool // runs of the warm-up are recorded
+	graphs    int  // recordings so far
+	placed    []placement
+	fetched   fetched
+	// The run that the thread is to do.
+	given, wanted []backend.Tensor
+	runJob        func() error
+	warmUpJob     func() error
+}
+
+// placement is a copy from the device over a part of an input.
+type placement struct {
+	to    uint64
+	from  uint64
+	bytes int64
+}
+
+// recording is held by whoever records a run: CUDA lets nobody else in the
+// process do certain things meanwhile.
+var recording sync.Mutex
+
+// runsToRecord is how often ONNX Runtime must run until a recording was made and
+// replayed: two plain runs, one that is recorded, one replay.
+const runsToRecord = 4
+
+// Signature implements backend.Runner.
+func (r *gpuRunner) Signature() *backend.Signature { return r.signature }
+
+// Memory implements backend.Runner.
+func (r *gpuRunner) Memory() statebuffer.Memory { return deviceMemory{r.memory} }
+
+// IO implements backend.DeviceRunner.
+func (r *gpuRunner) IO() statebuffer.Memory { return r.io }
+
+// Place implements backend.DeviceRunner.
+func (r *gpuRunner) Place(to statebuffer.Block, from uint64) {
+	twin, staged := r.io.twin(to)
+	if !staged {
+		panic("ortrunner: only blocks of IO can be placed to")
+	}
+	r.placed = append(r.placed, placement{twin.Addr, from, twin.Size})
+}
+
+// Run implements backend.Runner.
+func (r *gpuRunner) Run(inputs, outputs []backend.Tensor) error {
+	r.given, r.wanted = inputs, outputs
+	return r.thread.do(r.runJob)
+}
+
+// WarmUp implements backend.DeviceRunner.
+func (r *gpuRunner) WarmUp(inputs, outputs []backend.Tensor) error {
+	r.given, r.wanted = inputs, outputs
+	return r.thread.do(r.warmUpJob)
+}
+
+// run is Run, on the thread.
+func (r *gpuRunner) run() error {
+	defer func() { r.placed = r.placed[:0] }()
+	if r.session == nil {
+		return errors.New("run of a session that was closed")
+	}
+	r.fetched.used = 0
+	if err := r.bind(); err != nil {
+		return err
+	}
+	b, err := r.binding(0)
+	if err != nil {
+		return err
+	}
+	return r.execute(b)
+}
+
+// warmUp is WarmUp, on the thread.
+func (r *gpuRunner) warmUp() error {
+	if err := r.bind(); err != nil {
+		return err
+	}
+	if r.records && r.bindings.find() == nil && !r.allocates() {
+		recording.Lock()
+		err := r.record()
+		recording.Unlock()
+		if err == nil {
+			return nil
+		}
+		r.log.Warn("the runs of a batch could not be recorded as a CUDA graph, and are done one operation at a time", "error", err)
+	}
+	b, err := r.binding(0)
+	if err != nil {
+		return err
+	}
+	r.bindings.kept = len(r.bindings.all)
+	return r.execute(b)
+}
+
+// record makes a recording of the tensors that were bound.
+func (r *gpuRunner) record() error {
+	r.graphs++
+	b, err := r.binding(r.graphs)
+	if err != nil {
+		return err
+	}
+	for range runsToRecord {
+		if err := r.execute(b); err != nil {
+			r.bindings.drop()
+			return err
+		}
+	}
+	r.bindings.kept = len(r.bindings.all)
+	return nil
+}
+
+// bind makes the values of the tensors.
+func (r *gpuRunner) bind() error {
+	if len(r.given) != len(r.inputs) || len(r.wanted) != len(r.outputs) {
+		return backend.Errorf(backend.InvalidArg, "%d inputs and %d outputs: the model has %d and %d",
+			len(r.given), len(r.wanted), len(r.inputs), len(r.outputs))
+	}
+	r.bindings.begin()
+	given := 0
+	for i := range r.given {
+		p := &r.inputs[i]
+		if r.given[i].DType == tensor.Invalid && p.info.Optional {
+			r.bindings.note(&backend.Tensor{}, 0)
+			continue
+		}
+		v, err := r.value(p, &r.given[i])
+		if err != nil {
+			return p.fail("input", err)
+		}
+		r.call.inputNames[given], r.call.inputs[given] = p.name, v
+		given++
+	}
+	r.call.c.input_count = C.size_t(given)
+	for i := range r.wanted {
+		r.call.outputNames[i], r.call.outputs[i] = r.outputs[i].name, nil
+		if r.wanted[i].DType == tensor.Invalid {
+			r.call.outputNames[i] = nil
+		}
+		if r.wanted[i].Data.Size == 0 {
+			r.bindings.note(&r.wanted[i], uint64(r.wanted[i].DType))
+			continue
+		}
+		v, err := r.value(&r.outputs[i], &r.wanted[i])
+		if err != nil {
+			return r.outputs[i].fail("output", err)
+		}
+		r.call.outputs[i] = v
+	}
+	return nil
+}
+
+// value is the OrtValue of a tensor, where it lies on the device.
+func (r *gpuRunner) value(p *port, t *backend.Tensor) (*C.OrtValue, error) {
+	onDevice := backend.Tensor{Data: t.Data, DType: t.DType, Shape: t.Shape}
+	if t.Data.Bytes != nil {
+		twin, staged := r.io.twin(t.Data)
+		if !staged {
+			return nil, backend.Errorf(backend.Internal, "%d bytes at %#x of the host are not pinned", t.Data.Size, t.Data.Addr)
+		}
+		onDevice.Data = twin
+	}
+	r.bindings.note(t, onDevice.Data.Addr)
+	return p.value(&onDevice)
+}
+
+// allocates tells whether an output is left to ONNX Runtime.
+func (r *gpuRunner) allocates() bool {
+	for i := range r.wanted {
+		if r.wanted[i].Data.Size == 0 && r.wanted[i].DType != tensor.Invalid {
+			return true
+		}
+	}
+	return false
+}
+
+// binding is that of the tensors that were bound. A new one gets the number of
+// its recording.
+func (r *gpuRunner) binding(graph int) (*binding, error) {
+	if b := r.bindings.find(); b != nil {
+		return b, nil
+	}
+	p := newPairs(runOptions(r.records, graph))
+	defer p.free()
+	var c *C.ortx_binding
+	if err := statusError(C.ortx_bind(r.call.c, r.where, p.keys, p.values, p.count, &c)); err != nil {
+		return nil, err
+	}
+	return r.bindings.add(c, graph), nil
+}
+
+// execute puts a run into the stream and waits for it.
+func (r *gpuRunner) execute(b *binding) error {
+	err := r.copyIn()
+	if err == nil && r.before != nil {
+		err = r.before(r.stream)
+	}
+	if err == nil {
+		err = statusError(C.ortx_run_bound(r.call.c, b.c))
+	}
+	if err == nil {
+		err = r.copyOut()
+	}
+	// Also after an error: what is in the stream uses memory of the host.
+	if e := r.done.Record(r.stream); e != nil {
+		return errors.Join(err, e)
+	}
+	if e := r.done.Sync(); err == nil {
+		err = e
+	}
+	if err != nil {
+		return err
+	}
+	r.takeResults()
+	return nil
+}
+
+func (r *gpuRunner) copyIn() error {
+	for i := range r.given {
+		data := r.given[i].Data
+		if data.Bytes == nil {
+			continue
+		}
+		twin, _ := r.io.twin(data)
+		if err := r.stream.CopyIn(twin.Addr, data.Bytes); err != nil {
+			return r.inputs[i].fail("input", err)
+		}
+	}
+	for _, p := range r.placed {
+		if err := r.stream.Copy(p.to, p.from, p.bytes); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *gpuRunner) copyOut() error {
+	for i := range r.wanted {
+		data := r.wanted[i].Data
+		if data.Bytes == nil {
+			continue
+		}
+		twin, _ := r.io.twin(data)
+		if err := r.stream.CopyOut(data.Bytes, twin.Addr); err != nil {
+			return r.outputs[i].fail("output", err)
+		}
+	}
+	return nil
+}
+
+// takeResults tells where the outputs are that ONNX Runtime has allocated: on the
+// device.
+func (r *gpuRunner) takeResults() {
+	for i := range r.wanted {
+		if r.call.results[i].wanted {
+			r.call.result(i, &r.outputs[i], &r.wanted[i])
+			r.wanted[i].Data.Bytes = nil
+		}
+	}
+}
+
+// Host implements backend.DeviceRunner.
+func (r *gpuRunner) Host(b statebuffer.Block) ([]byte, error) {
+	if b.Bytes != nil || b.Size == 0 {
+		return b.Bytes, nil
+	}
+	to, err := r.fetched.room(b.Size)
+	if err != nil {
+		return nil, err
+	}
+	return to, errors.Join(r.stream.CopyOut(to, b.Addr), r.stream.Sync())
+}

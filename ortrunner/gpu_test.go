@@ -1,0 +1,329 @@
+package ortrunner
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+	ort "github.com/yalue/onnxruntime_go"
+
+	"tritonstateful/backend"
+	"tritonstateful/internal/cuda"
+	"tritonstateful/internal/cuda/fakedriver"
+	"tritonstateful/internal/tensor"
+	"tritonstateful/ortrunner/onnxtest"
+	"tritonstateful/statebuffer"
+)
+
+// fakeGPU is a Runtime whose GPU is the fake driver's, and whose sessions on it
+// compute on the CPU: it reads the device's memory, when all that is in the stream
+// before the run is done.
+func fakeGPU(t testing.TB, log *bytes.Buffer, settings ...string) *Runtime {
+	t.Helper()
+	settings = append(settings, "READABLE", "1")
+	rt, err := New(Options{Library: library(t), LogLevel: 3, Log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn})), Driver: fakedriver.Library(t, settings...)})
+	require.NoError(t, err)
+	rt.way = gpuWay{
+		memory:  "Cpu",
+		check:   func(backend.Provider) error { return nil },
+		provide: func(*ort.SessionOptions, backend.SessionOptions, *cuda.Stream) error { return nil },
+		before:  (*cuda.Stream).Sync,
+	}
+	return rt
+}
+
+func openGPU(t testing.TB, rt *Runtime, model onnxtest.Model, options backend.GPUOptions) *gpuRunner {
+	t.Helper()
+	opened, err := rt.Open(backend.SessionOptions{Path: model.Write(t), Provider: backend.CUDA, IntraOpThreads: 1, GPU: options})
+	require.NoError(t, err)
+	return opened.(*gpuRunner)
+}
+
+// ioTensor is a tensor of floats in memory of the host.
+func ioTensor(t testing.TB, r *gpuRunner, shape tensor.Shape, elements ...float32) backend.Tensor {
+	t.Helper()
+	size, err := shape.Bytes(tensor.FP32)
+	require.NoError(t, err)
+	block, err := r.IO().Alloc(size)
+	require.NoError(t, err)
+	copy(block.Bytes, asBytes(elements))
+	return backend.Tensor{Data: block, DType: tensor.FP32, Shape: shape}
+}
+
+func asBytes(elements []float32) []byte {
+	b := make([]byte, 0, 4*len(elements))
+	for _, f := range elements {
+		b = appendFloat(b, f)
+	}
+	return b
+}
+
+// stateTensor is one in memory of the device.
+func stateTensor(t testing.TB, r *gpuRunner, shape tensor.Shape, elements ...float32) backend.Tensor {
+	t.Helper()
+	block, err := r.Memory().Alloc(int64(4 * len(elements)))
+	require.NoError(t, err)
+	require.Nil(t, block.Bytes)
+	require.NoError(t, r.memory.Upload(block, asBytes(elements)))
+	return backend.Tensor{Data: block, DType: tensor.FP32, Shape: shape}
+}
+
+// TestGPURun runs with an input from the host, a state on the device, an output
+// for the host and a new state for the device.
+func TestGPURun(t *testing.T) {
+	var log bytes.Buffer
+	r := openGPU(t, fakeGPU(t, &log, "DELAY_US", "300"), accumulate(2), backend.GPUOptions{})
+	shape := tensor.Shape{2, 2}
+	x, y := ioTensor(t, r, shape, 1, 2, 3, 4), ioTensor(t, r, shape)
+	state := [2]backend.Tensor{stateTensor(t, r, shape, 10, 20, 30, 40), stateTensor(t, r, shape, 0, 0, 0, 0)}
+	want := []float32{10, 20, 30, 40}
+	for step := range 6 {
+		in, out := state[step%2], state[(step+1)%2]
+		require.NoError(t, r.Run([]backend.Tensor{x, in}, []backend.Tensor{y, out}))
+		for i := range want {
+			want[i] += float32(i + 1)
+			require.Equal(t, 2*want[i], elements[float32](t, y)[i], "step %d", step)
+		}
+		kept, err := r.Host(out.Data)
+		require.NoError(t, err)
+		require.Equal(t, asBytes(want), kept)
+	}
+	require.Len(t, r.bindings.all, 2, "one for each place of the state")
+	r.Close()
+	r.Close()
+	require.Empty(t, log.String())
+	require.ErrorContains(t, r.run(), "closed")
+}
+
+// leftOpen are the outputs of accumulate, for ONNX Runtime to allocate.
+func leftOpen() []backend.Tensor {
+	return []backend.Tensor{{DType: tensor.FP32}, {DType: tensor.FP32}}
+}
+
+// TestGPUUnwanted leaves out an output that nobody wants.
+func TestGPUUnwanted(t *testing.T) {
+	r := openGPU(t, fakeGPU(t, &bytes.Buffer{}), accumulate(2), backend.GPUOptions{CUDAGraph: true})
+	defer r.Close()
+	shape := tensor.Shape{1, 2}
+	x, old := ioTensor(t, r, shape, 1, 2), stateTensor(t, r, shape, 3, 4)
+	outputs := []backend.Tensor{{}, {DType: tensor.FP32}}
+	require.NoError(t, r.Run([]backend.Tensor{x, old}, outputs))
+	require.Zero(t, outputs[0].Data.Size)
+	// What ONNX Runtime allocates is the CPU's here.
+	require.Equal(t, []float32{4, 6}, unsafe.Slice((*float32)(r.call.results[1].data), 2))
+	next := stateTensor(t, r, shape, 0, 0)
+	require.NoError(t, r.WarmUp([]backend.Tensor{x, old}, []backend.Tensor{{}, next}))
+	require.Equal(t, 1, r.bindings.all[1].graph)
+}
+
+// TestGPUAllocates leaves both outputs to ONNX Runtime; what was fetched of them
+// stays until the next run.
+func TestGPUAllocates(t *testing.T) {
+	r := openGPU(t, fakeGPU(t, &bytes.Buffer{}), accumulate(2), backend.GPUOptions{})
+	defer r.Close()
+	for lanes := int64(1); lanes < 4; lanes++ {
+		shape := tensor.Shape{lanes, 2}
+		values := make([]float32, 2*lanes)
+		values[0] = float32(lanes)
+		x, old := ioTensor(t, r, shape, values...), stateTensor(t, r, shape, values...)
+		outputs := leftOpen()
+		require.NoError(t, r.Run([]backend.Tensor{x, old}, outputs))
+		require.Equal(t, shape, outputs[0].Shape)
+		require.Nil(t, outputs[0].Data.Bytes, "it is the device's")
+		require.Equal(t, 8*lanes, outputs[1].Data.Size)
+	}
+}
+
+// TestGPUPlaces takes a lane of an input from the device.
+func TestGPUPlaces(t *testing.T) {
+	r := openGPU(t, fakeGPU(t, &bytes.Buffer{}), accumulate(2), backend.GPUOptions{})
+	defer r.Close()
+	shape := tensor.Shape{3, 2}
+	x, y := ioTensor(t, r, shape, 1, 1, 1, 1, 1, 1), ioTensor(t, r, shape)
+	there := stateTensor(t, r, tensor.Shape{1, 2}, 50, 60)
+	old, next := stateTensor(t, r, shape, 0, 0, 0, 0, 0, 0), stateTensor(t, r, shape, 0, 0, 0, 0, 0, 0)
+	r.Place(x.Data.At(8, 8), there.Data.Addr)
+	run := func() []float32 {
+		require.NoError(t, r.Run([]backend.Tensor{x, old}, []backend.Tensor{y, next}))
+		return elements[float32](t, y)
+	}
+	require.Equal(t, []float32{2, 2, 100, 120, 2, 2}, run())
+	require.Equal(t, []float32{2, 2, 2, 2, 2, 2}, run(), "only the next run")
+	require.Panics(t, func() { r.Place(old.Data, there.Data.Addr) })
+}
+
+// TestGPURefuses what a run cannot take.
+func TestGPURefuses(t *testing.T) {
+	rt := fakeGPU(t, &bytes.Buffer{})
+	r := openGPU(t, rt, accumulate(2), backend.GPUOptions{})
+	defer r.Close()
+	shape := tensor.Shape{1, 2}
+	x, y := ioTensor(t, r, shape, 1, 2), ioTensor(t, r, shape)
+	old, next := stateTensor(t, r, shape, 0, 0), stateTensor(t, r, shape, 0, 0)
+	err := r.Run([]backend.Tensor{x}, []backend.Tensor{y, next})
+	require.ErrorContains(t, err, "1 inputs and 2 outputs: the model has 2 and 2")
+	heap := x
+	heap.Data = statebuffer.Block{Addr: 12345, Bytes: make([]byte, 8), Size: 8}
+	err = r.Run([]backend.Tensor{heap, old}, []backend.Tensor{y, next})
+	require.ErrorContains(t, err, `input "x": 8 bytes at 0x3039 of the host are not pinned`)
+	short := x
+	short.Shape = tensor.Shape{2, 2}
+	err = r.Run([]backend.Tensor{short, old}, []backend.Tensor{y, next})
+	require.ErrorContains(t, err, `input "x": shape [2,2] of FP32 takes 16 bytes, its data has 8`)
+	require.NoError(t, r.Run([]backend.Tensor{x, old}, []backend.Tensor{y, next}))
+	_, err = rt.Open(backend.SessionOptions{Path: textIdentity().Write(t), Provider: backend.CUDA})
+	require.ErrorContains(t, err, "has strings, which a GPU cannot hold: use KIND_CPU instances")
+}
+
+// TestGPUThread: whoever calls, the runs of a session are on one thread.
+func TestGPUThread(t *testing.T) {
+	thread := newThread()
+	defer thread.stop()
+	ids := map[int]bool{}
+	for range 20 {
+		done := make(chan struct{})
+		go func() {
+			runtime.LockOSThread() // so that the callers are on different threads
+			defer close(done)
+			require.NoError(t, thread.do(func() error { ids[threadID()] = true; return nil }))
+		}()
+		<-done
+	}
+	require.Len(t, ids, 1)
+	err := thread.do(func() error { var none *int; *none = 1; return nil })
+	require.ErrorContains(t, err, "panic in a run: runtime error: invalid memory address")
+	require.NoError(t, thread.do(func() error { return nil }), "it lives on")
+}
+
+// TestGPUManyShapes keeps no more bindings than it should, and those of the
+// warm-up for ever.
+func TestGPUManyShapes(t *testing.T) {
+	r := openGPU(t, fakeGPU(t, &bytes.Buffer{}, "DELAY_US", "0"), accumulate(1), backend.GPUOptions{})
+	defer r.Close()
+	rng := rand.New(rand.NewPCG(1, 2))
+	const most = 200
+	x, y := ioTensor(t, r, tensor.Shape{most, 1}), ioTensor(t, r, tensor.Shape{most, 1})
+	old, err := r.Memory().Alloc(4 * most)
+	require.NoError(t, err)
+	next, err := r.Memory().Alloc(4 * most)
+	require.NoError(t, err)
+	tensors := func(lanes int64) (inputs, outputs []backend.Tensor) {
+		cut := func(b statebuffer.Block) backend.Tensor {
+			return backend.Tensor{Data: b.At(0, 4*lanes), DType: tensor.FP32, Shape: tensor.Shape{lanes, 1}}
+		}
+		return []backend.Tensor{cut(x.Data), cut(old)}, []backend.Tensor{cut(y.Data), cut(next)}
+	}
+	for _, lanes := range []int64{1, 8} {
+		inputs, outputs := tensors(lanes)
+		require.NoError(t, r.WarmUp(inputs, outputs))
+	}
+	warm := []*uint64{&r.bindings.all[0].key[0], &r.bindings.all[1].key[0]}
+	for step := range 400 {
+		inputs, outputs := tensors(1 + rng.Int64N(most))
+		value := float32(step)
+		for i := range inputs[0].Data.Bytes {
+			inputs[0].Data.Bytes[i] = asBytes([]float32{value})[i%4]
+		}
+		require.NoError(t, r.Run(inputs, outputs))
+		require.Equal(t, 2*value, elements[float32](t, outputs[0])[0])
+	}
+	require.Len(t, r.bindings.all, maxBindings+2)
+	require.Same(t, warm[0], &r.bindings.all[0].key[0])
+	require.Same(t, warm[1], &r.bindings.all[1].key[0])
+}
+
+// TestGPURunAllocatesNothing in Go, once its tensors are known.
+func TestGPURunAllocatesNothing(t *testing.T) {
+	r := openGPU(t, fakeGPU(t, &bytes.Buffer{}, "DELAY_US", "0"), accumulate(2), backend.GPUOptions{})
+	defer r.Close()
+	shape := tensor.Shape{1, 2}
+	inputs := []backend.Tensor{ioTensor(t, r, shape, 1, 2), stateTensor(t, r, shape, 0, 0)}
+	outputs := []backend.Tensor{ioTensor(t, r, shape), stateTensor(t, r, shape, 0, 0)}
+	require.Zero(t, testing.AllocsPerRun(50, func() { require.NoError(t, r.Run(inputs, outputs)) }))
+}
+
+// TestGPURecords: each batch of the warm-up is a recording of its own, what comes
+// later is none.
+func TestGPURecords(t *testing.T) {
+	var log bytes.Buffer
+	r := openGPU(t, fakeGPU(t, &log), accumulate(2), backend.GPUOptions{CUDAGraph: true})
+	defer r.Close()
+	for lanes := int64(1); lanes < 4; lanes++ {
+		shape := tensor.Shape{lanes, 2}
+		zeros := make([]float32, 2*lanes)
+		inputs := []backend.Tensor{ioTensor(t, r, shape), stateTensor(t, r, shape, zeros...)}
+		outputs := []backend.Tensor{ioTensor(t, r, shape), stateTensor(t, r, shape, zeros...)}
+		if lanes < 3 {
+			require.NoError(t, r.WarmUp(inputs, outputs))
+		} else {
+			require.NoError(t, r.Run(inputs, outputs))
+		}
+	}
+	require.NoError(t, r.WarmUp([]backend.Tensor{ioTensor(t, r, tensor.Shape{1, 2}), stateTensor(t, r, tensor.Shape{1, 2}, 0, 0)}, leftOpen()))
+	var graphs []int
+	for _, b := range r.bindings.all {
+		graphs = append(graphs, b.graph)
+	}
+	require.Equal(t, []int{1, 2, 0, 0}, graphs)
+	require.Empty(t, log.String())
+}
+
+// TestGPULoadFails says all that is missing at once, and what to do.
+func TestGPULoadFails(t *testing.T) {
+	path := accumulate(2).Write(t)
+	nowhere := filepath.Join(t.TempDir(), "libcuda.so.1")
+	rt, err := New(Options{Library: library(t), LogLevel: 3, Log: slog.New(slog.DiscardHandler), Driver: nowhere})
+	require.NoError(t, err)
+	for _, p := range []backend.Provider{backend.CUDA, backend.TensorRT} {
+		_, err = rt.Open(backend.SessionOptions{Path: path, Provider: p})
+		require.ErrorContains(t, err, "no CUDA driver: "+nowhere)
+		require.ErrorContains(t, err, "install NVIDIA's driver")
+		require.ErrorContains(t, err, fmt.Sprintf("execution provider %v: this ONNX Runtime library was built for CPU only: replace it", p))
+		require.Equal(t, backend.Unavailable, backend.CodeOf(err))
+	}
+	withDriver := fakeGPU(t, &bytes.Buffer{}, "MEMORY", "300000")
+	_, err = withDriver.Open(backend.SessionOptions{Path: path, Provider: backend.CUDA, Device: 1})
+	require.ErrorContains(t, err, "GPU 1: this process sees 1 GPUs")
+	_, err = withDriver.Open(backend.SessionOptions{Path: path, Provider: backend.TensorRT, GPU: backend.GPUOptions{CacheFolder: path}})
+	require.ErrorContains(t, err, "parameter trt_cache_dir: mkdir 1/model.onnx: not a directory")
+	withDriver.way.provide = provideGPU
+	_, err = withDriver.Open(backend.SessionOptions{Path: path, Provider: backend.CUDA, GPU: backend.GPUOptions{CUDAGraph: true}})
+	require.ErrorContains(t, err, "execution provider CUDA does not start: CUDA execution provider is not enabled in this build")
+	require.ErrorContains(t, err, "libonnxruntime_providers_cuda.so")
+	_, err = withDriver.Open(backend.SessionOptions{Path: path, Provider: backend.TensorRT})
+	require.ErrorContains(t, err, "execution provider TensorRT does not start: ")
+	withDriver.way.provide = func(*ort.SessionOptions, backend.SessionOptions, *cuda.Stream) error { return nil }
+	opened, err := withDriver.Open(backend.SessionOptions{Path: path, Provider: backend.CUDA})
+	require.NoError(t, err)
+	defer opened.Close()
+	for _, memory := range []statebuffer.Memory{opened.Memory(), opened.(*gpuRunner).IO()} {
+		_, err = memory.Alloc(1 << 20)
+		require.ErrorContains(t, err, "allocating 1048576 bytes on GPU 0 (Fake GPU A): out of memory; ")
+		require.Equal(t, backend.Unavailable, backend.CodeOf(err))
+	}
+}
+
+// TestRecordingFallsBack: a model that cannot be recorded is loaded without.
+func TestRecordingFallsBack(t *testing.T) {
+	var log bytes.Buffer
+	rt := fakeGPU(t, &log)
+	rt.way.provide = func(_ *ort.SessionOptions, o backend.SessionOptions, _ *cuda.Stream) error {
+		if o.GPU.CUDAGraph {
+			return backend.Errorf(backend.InvalidArg, "this session cannot be captured")
+		}
+		return nil
+	}
+	r := openGPU(t, rt, accumulate(2), backend.GPUOptions{CUDAGraph: true})
+	defer r.Close()
+	require.False(t, r.records)
+	require.Contains(t, log.String(), "enable_cuda_graph has no effect")
+	require.Contains(t, log.String(), "this session cannot be captured")
+}
+
+var _ backend.DeviceRunner = (*gpuRunner)(nil)

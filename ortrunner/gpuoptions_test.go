@@ -1,0 +1,84 @@
+package ortrunner
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tritonstateful/backend"
+	"tritonstateful/internal/tensor"
+)
+
+func lines(options []option) string {
+	var b strings.Builder
+	for _, o := range options {
+		b.WriteString(o.key + "=" + o.value + "\n")
+	}
+	return b.String()
+}
+
+// TestCUDAOptions has every text that reaches the CUDA execution provider.
+func TestCUDAOptions(t *testing.T) {
+	require.Equal(t, `device_id=0
+has_user_compute_stream=1
+do_copy_in_default_stream=1
+cudnn_conv_algo_search=EXHAUSTIVE
+arena_extend_strategy=kSameAsRequested
+enable_cuda_graph=0
+`, lines(cudaOptions(backend.SessionOptions{Provider: backend.CUDA})))
+	full := backend.SessionOptions{Provider: backend.CUDA, Device: 3, GPU: backend.GPUOptions{MemoryLimit: 1 << 33, CUDAGraph: true, FP16: true}}
+	require.Equal(t, `device_id=3
+has_user_compute_stream=1
+do_copy_in_default_stream=1
+cudnn_conv_algo_search=EXHAUSTIVE
+arena_extend_strategy=kSameAsRequested
+gpu_mem_limit=8589934592
+enable_cuda_graph=1
+`, lines(cudaOptions(full)))
+	full.Provider = backend.TensorRT // behind TensorRT it records nothing
+	require.Contains(t, lines(cudaOptions(full)), "enable_cuda_graph=0\n")
+}
+
+// TestTensorRTOptions has every text that reaches TensorRT's.
+func TestTensorRTOptions(t *testing.T) {
+	require.Equal(t, `device_id=0
+has_user_compute_stream=1
+trt_max_partition_iterations=1000
+trt_min_subgraph_size=1
+trt_max_workspace_size=4294967296
+trt_fp16_enable=0
+trt_cuda_graph_enable=0
+trt_engine_cache_enable=0
+trt_timing_cache_enable=0
+`, lines(tensorRTOptions(backend.SessionOptions{Provider: backend.TensorRT})))
+	require.Equal(t, `device_id=1
+has_user_compute_stream=1
+trt_max_partition_iterations=1000
+trt_min_subgraph_size=1
+trt_max_workspace_size=4294967296
+trt_fp16_enable=1
+trt_cuda_graph_enable=1
+trt_engine_cache_enable=1
+trt_timing_cache_enable=1
+trt_engine_cache_path=/var/cache/trt
+trt_timing_cache_path=/var/cache/trt
+trt_profile_min_shapes=Input:4x1x5,Accumulate_In:1x5
+trt_profile_opt_shapes=Input:4x32x5,Accumulate_In:32x5
+trt_profile_max_shapes=Input:4x64x5,Accumulate_In:64x5
+`, lines(tensorRTOptions(backend.SessionOptions{
+		Provider: backend.TensorRT, Device: 1,
+		GPU: backend.GPUOptions{FP16: true, CUDAGraph: true, CacheFolder: "/var/cache/trt", MemoryLimit: 5, Shapes: []backend.InputShapes{
+			{Name: "Input", Least: tensor.Shape{4, 1, 5}, Usual: tensor.Shape{4, 32, 5}, Most: tensor.Shape{4, 64, 5}},
+			{Name: "Accumulate_In", Least: tensor.Shape{1, 5}, Usual: tensor.Shape{32, 5}, Most: tensor.Shape{64, 5}},
+		}},
+	})))
+}
+
+// TestRunOptions: a recording has a number above 0, and what is not recorded says
+// so only where the session records.
+func TestRunOptions(t *testing.T) {
+	require.Equal(t, "disable_synchronize_execution_providers=1\n", lines(runOptions(false, 0)))
+	require.Equal(t, "disable_synchronize_execution_providers=1\ngpu_graph_id=2\n", lines(runOptions(true, 2)))
+	require.Equal(t, "disable_synchronize_execution_providers=1\ngpu_graph_id=-1\n", lines(runOptions(true, 0)))
+}

@@ -1,0 +1,259 @@
+package ortrunner
+
+// #include <stdlib.h>
+// #include "shim.h"
+import "C"
+
+import (
+	"errors"
+	"os"
+	"slices"
+	"unsafe"
+
+	ort "github.com/yalue/onnxruntime_go"
+
+	"tritonstateful/backend"
+	"tritonstateful/internal/cuda"
+	"tritonstateful/internal/devicememory"
+	"tritonstateful/internal/tensor"
+)
+
+// gpuWay is how sessions get to a GPU. Tests have one on which the CPU does the
+// work, so that everything else can be tested without a GPU.
+type gpuWay struct {
+	// memory is what ONNX Runtime calls the device's memory.
+	memory string
+	// check makes sure that the library has the execution provider.
+	check func(backend.Provider) error
+	// provide adds the execution provider to the options of a session.
+	provide func(*ort.SessionOptions, backend.SessionOptions, *cuda.Stream) error
+	// before is called before each run; nil for nothing.
+	before func(*cuda.Stream) error
+}
+
+var realWay = gpuWay{memory: "Cuda", check: checkProvider, provide: provideGPU}
+
+// provideGPU adds the execution providers: where TensorRT can do nothing, CUDA
+// does it.
+func provideGPU(options *ort.SessionOptions, o backend.SessionOptions, stream *cuda.Stream) error {
+	c, err := optionsOf(options)
+	if err != nil {
+		return err
+	}
+	// Weights go straight to the device, not through the arena for activations.
+	if err := options.AddSessionConfigEntry("session.use_device_allocator_for_initializers", "1"); err != nil {
+		return err
+	}
+	handle := C.uintptr_t(stream.Handle())
+	if o.Provider == backend.TensorRT {
+		p := newPairs(tensorRTOptions(o))
+		defer p.free()
+		if err := statusError(C.ortx_append_tensorrt(c, p.keys, p.values, p.count, handle)); err != nil {
+			return withHint(backend.TensorRT, err)
+		}
+	}
+	p := newPairs(cudaOptions(o))
+	defer p.free()
+	return withHint(backend.CUDA, statusError(C.ortx_append_cuda(c, p.keys, p.values, p.count, handle)))
+}
+
+// withHint says what is usually the matter when an execution provider does not
+// start: ONNX Runtime names the library that it could not load.
+func withHint(p backend.Provider, err error) error {
+	if err == nil {
+		return nil
+	}
+	needs := map[backend.Provider]string{
+		backend.CUDA:     "libonnxruntime_providers_shared.so and libonnxruntime_providers_cuda.so beside ONNX Runtime's library, and CUDA's and cuDNN's libraries",
+		backend.TensorRT: "libonnxruntime_providers_tensorrt.so beside ONNX Runtime's library, and TensorRT's libraries",
+	}
+	return backend.Errorf(backend.Unavailable, "execution provider %v does not start: %w; it needs %s (docs/gpu.md)", p, err, needs[p])
+}
+
+// openOnGPU loads a model on a GPU. One error tells of everything that the machine
+// lacks.
+func (r *Runtime) openOnGPU(o backend.SessionOptions) (backend.Runner, error) {
+	driver, err := r.driver()
+	if err != nil {
+		err = backend.Errorf(backend.Unavailable, "%w", err)
+	}
+	if err := errors.Join(err, r.way.check(o.Provider)); err != nil {
+		return nil, err
+	}
+	if folder := o.GPU.CacheFolder; folder != "" && o.Provider == backend.TensorRT {
+		if err := os.MkdirAll(folder, 0o755); err != nil {
+			return nil, backend.Errorf(backend.InvalidArg, "parameter trt_cache_dir: %w", err)
+		}
+	}
+	device, err := driver.Device(o.Device)
+	if err != nil {
+		return nil, backend.Errorf(backend.InvalidArg, "%w", err)
+	}
+	opened, err := r.openRecorded(device, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := opened.memory.Degraded(); err != nil {
+		r.log.Warn("the driver does not take the kernels that move states, and single copies do their work, slowly", "model", o.Name, "error", err)
+	}
+	return opened, nil
+}
+
+// openRecorded opens the session, and without recording if it cannot be recorded.
+func (r *Runtime) openRecorded(device *cuda.Device, o backend.SessionOptions) (*gpuRunner, error) {
+	opened, err := newGPURunner(r, device, o)
+	if err == nil || !o.GPU.CUDAGraph {
+		return opened, err
+	}
+	o.GPU.CUDAGraph = false
+	opened, plain := newGPURunner(r, device, o)
+	if plain != nil {
+		return nil, plain // it is not the recording
+	}
+	r.log.Warn("enable_cuda_graph has no effect: ONNX Runtime cannot record the runs of this model", "model", o.Name, "error", err)
+	return opened, nil
+}
+
+// newGPURunner opens everything; Close closes it.
+func newGPURunner(rt *Runtime, device *cuda.Device, o backend.SessionOptions) (*gpuRunner, error) {
+	context, err := device.Retain()
+	if err != nil {
+		return nil, err
+	}
+	r := &gpuRunner{log: rt.log.With("model", o.Name), thread: newThread(), context: context, before: rt.way.before, records: o.GPU.CUDAGraph}
+	r.runJob, r.warmUpJob = r.run, r.warmUp
+	err = r.openMemory()
+	if err == nil {
+		err = r.thread.do(func() error { return r.openSession(&rt.way, o) })
+	}
+	if err != nil {
+		r.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
+func (r *gpuRunner) openMemory() (err error) {
+	r.fetched.context = r.context
+	if r.stream, err = r.context.NewStream(); err != nil {
+		return err
+	}
+	if r.done, err = r.context.NewEvent(); err != nil {
+		return err
+	}
+	if r.memory, err = devicememory.New(r.context, r.stream); err != nil {
+		return err
+	}
+	r.io = &staging{context: r.context, device: deviceMemory{r.memory}, stream: r.stream}
+	return nil
+}
+
+func (r *gpuRunner) openSession(way *gpuWay, o backend.SessionOptions) error {
+	options, err := newOptions(o, func(options *ort.SessionOptions) error {
+		return way.provide(options, o, r.stream)
+	})
+	if err != nil {
+		return err
+	}
+	defer options.Destroy() //nolint:errcheck // fails only for options that do not exist
+	if r.session, err = newSession(o.Path, options); err != nil {
+		return err
+	}
+	if r.signature, err = readSignature(r.session); err != nil {
+		return err
+	}
+	if err := checkTypes(r.signature); err != nil {
+		return err
+	}
+	if err := r.newWhere(way.memory, o.Device); err != nil {
+		return err
+	}
+	r.inputs, r.outputs = newPorts(r.signature.Inputs), newPorts(r.signature.Outputs)
+	for _, ports := range [][]port{r.inputs, r.outputs} {
+		for i := range ports {
+			ports[i].where = r.where
+		}
+	}
+	if r.call, err = newCall(r.session, len(r.inputs), len(r.outputs)); err != nil {
+		return err
+	}
+	return nil
+}
+
+// newWhere makes the name of the device's memory.
+func (r *gpuRunner) newWhere(memory string, device int) error {
+	if memory == "Cpu" {
+		device = 0
+	}
+	name := C.CString(memory)
+	defer C.free(unsafe.Pointer(name))
+	return statusError(C.ortx_new_memory(name, C.int(device), &r.where))
+}
+
+// checkTypes refuses texts, which ONNX Runtime keeps on the host only.
+func checkTypes(s *backend.Signature) error {
+	for _, infos := range [][]backend.TensorInfo{s.Inputs, s.Outputs} {
+		if at := slices.IndexFunc(infos, func(t backend.TensorInfo) bool { return t.DType == tensor.Bytes }); at >= 0 {
+			return backend.Errorf(backend.Unsupported, "tensor %q has strings, which a GPU cannot hold: use KIND_CPU instances", infos[at].Name)
+		}
+	}
+	return nil
+}
+
+// Close implements backend.Runner. A second Close does nothing.
+func (r *gpuRunner) Close() {
+	if r.context == nil {
+		return
+	}
+	if err := r.thread.do(r.closeSession); err != nil {
+		r.log.Error("closing a session", "error", err)
+	}
+	r.thread.stop()
+	if err := r.closeMemory(); err != nil {
+		r.log.Error("giving back a GPU's memory", "error", err)
+	}
+}
+
+func (r *gpuRunner) closeSession() error {
+	r.bindings.close()
+	if r.call.c != nil {
+		r.call.close()
+	}
+	for _, ports := range [][]port{r.inputs, r.outputs} {
+		for i := range ports {
+			ports[i].close()
+		}
+	}
+	C.ortx_release_memory(r.where)
+	if r.session != nil {
+		C.ortx_release_session(r.session)
+	}
+	r.session = nil
+	return nil
+}
+
+func (r *gpuRunner) closeMemory() (err error) {
+	if r.memory != nil {
+		err = errors.Join(r.memory.Sync(), r.fetched.close())
+	}
+	if r.io != nil {
+		err = errors.Join(err, r.io.close())
+	}
+	if r.memory != nil {
+		err = errors.Join(err, r.memory.Close())
+	}
+	if r.done != nil {
+		err = errors.Join(err, r.done.Destroy())
+	}
+	if r.stream != nil {
+		err = errors.Join(err, r.stream.Destroy())
+	}
+	err = errors.Join(err, r.context.Release())
+	r.context = nil
+	return err
+}
+
+// Device implements backend.DeviceRunner.
+func (r *gpuRunner) Device() string {
+	return r.context.Device.String()
+}
