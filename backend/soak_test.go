@@ -292,6 +292,57 @@ func (s *soak) mayLose(c *client, fate statebuffer.Fate) bool {
 	return false
 }
 
+// TestFaultSweepVarying makes the n-th call of memory or model fail, for every n of
+// a story with states of varying shape, several runs in a batch, and slots that
+// come as needed. Answers and errors must be those that the clients' accounts allow.
+func TestFaultSweepVarying(t *testing.T) {
+	parameters := map[string]string{"initial_buffer_size": "16", "subsequent_buffer_size": "16", "buffer_alloc_threshold": "16", "buffer_dealloc_threshold": "17"}
+	for n := 1; ; n++ {
+		s := newSoak(t, 1, true, [2]int{2, 3}, parameters)
+		calls := 0
+		call := func(operation string) error {
+			if calls++; calls != n {
+				return nil
+			}
+			s.fault = operation
+			return errInjected
+		}
+		s.memory.before, s.model.before = call, func() error { return call("run") }
+		name := int64(0)
+		ask := func(client int, start, end bool) move {
+			name++
+			return move{client: client, name: name, start: start, end: end}
+		}
+		first := []move{ask(1, true, false), ask(2, true, false), ask(3, true, true)}
+		for client := range 12 { // more than a chunk leaves free
+			first = append(first, ask(10+client, true, false))
+		}
+		for _, moves := range [][]move{
+			first,
+			{ask(1, false, false), ask(4, true, false)},
+			{ask(1, false, false), ask(2, false, false), ask(4, false, false), ask(2, false, true), ask(2, true, false)},
+			{ask(4, false, true), ask(1, true, false), ask(10, false, false), ask(2, false, false)},
+			{ask(1, false, false), ask(2, false, true), ask(5, false, false)},
+		} {
+			s.run(moves)
+			if s.fault == "scatter" { // its run is over: later errors are none of its
+				s.fault = "scatter, earlier"
+			}
+		}
+		s.disarm()
+		for client := range s.clients {
+			s.run([]move{ask(client, false, false)})
+			s.in.store.End(statebuffer.Key{Number: uint64(client + 1)})
+		}
+		require.Zero(t, s.in.store.Usage().Live, "fault at call %d", n)
+		s.finish()
+		if calls < n {
+			require.Greater(t, n, 30, "the story is too short to mean much")
+			return
+		}
+	}
+}
+
 // TestOrderWithinASequence: a request that must wait for another run, because its
 // state has another shape, is not overtaken by a later one of its sequence, even
 // if that one does not run at all.

@@ -1,0 +1,52 @@
+package build
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestReliabilityPage: every test that docs/reliability.md names exists.
+func TestReliabilityPage(t *testing.T) {
+	root := filepath.Join("..", "..")
+	page, err := os.ReadFile(filepath.Join(root, "docs", "reliability.md"))
+	require.NoError(t, err)
+	folders := map[string]string{
+		"backend": "backend", "statebuffer": "statebuffer", "tensor": "internal/tensor", "capi": "capi", "ortrunner": "ortrunner",
+	}
+	inGo := regexp.MustCompile("`([a-z]+)\\.((?:Test|Fuzz|Benchmark)\\w+)`").FindAllStringSubmatch(string(page), -1)
+	for _, name := range inGo {
+		folder, known := folders[name[1]]
+		require.True(t, known, "%s names no package of ours", name[0])
+		require.True(t, strings.Contains(sources(t, filepath.Join(root, folder, "*_test.go")), "\nfunc "+name[2]+"("), "there is no %s", name[0])
+	}
+	inPython := regexp.MustCompile("`(scripts/\\S+\\.py)::(test_\\w+)`").FindAllStringSubmatch(string(page), -1)
+	for _, name := range inPython {
+		require.True(t, strings.Contains(sources(t, filepath.Join(root, name[1])), "\ndef "+name[2]+"("), "there is no %s", name[0])
+	}
+	require.Greater(t, len(inGo), 30)
+	require.Greater(t, len(inPython), 10)
+	for _, target := range fuzzed {
+		for _, fuzz := range regexp.MustCompile(`\nfunc (Fuzz\w+)\(`).FindAllStringSubmatch(sources(t, filepath.Join(root, target, "*_test.go")), -1) {
+			require.True(t, strings.Contains(string(page), "."+fuzz[1]+"`"), "the page does not name %s", fuzz[1])
+		}
+	}
+}
+
+// sources are all files of a pattern, one behind the other.
+func sources(t *testing.T, pattern string) string {
+	paths, err := filepath.Glob(pattern)
+	require.NoError(t, err)
+	require.NotEmpty(t, paths, pattern)
+	var all strings.Builder
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		all.Write(text)
+	}
+	return all.String()
+}
