@@ -1,30 +1,58 @@
 #include "driver.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
-gpu_driver *gpu_open(const char *library, char **failure) {
-  void *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
-  if (handle == NULL) {
-    *failure = strdup(dlerror());
-    return NULL;
-  }
-  gpu_driver *driver = calloc(1, sizeof *driver);
-  if (driver == NULL) {
-    *failure = strdup("out of memory");
-    return NULL;
-  }
+// The drivers that were opened stay open, and are found here when asked for again.
+typedef struct opened {
+  gpu_driver driver;
+  char *library;
+  struct opened *next;
+} opened;
+
+static opened *all;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+// look_up fills the table of functions, or says which one is missing.
+static bool look_up(gpu_driver *driver, void *handle, char **failure) {
 #define X(name, parameters)                              \
   *(void **)(&driver->name) = dlsym(handle, #name);      \
   if (driver->name == NULL && *failure == NULL)          \
     *failure = strdup("the driver is too old: it has no function " #name);
   GPU_FUNCTIONS(X)
 #undef X
-  if (*failure == NULL) return driver;
-  free(driver);
+  return *failure == NULL;
+}
+
+static opened *open_new(const char *library, char **failure) {
+  void *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+  if (handle == NULL) {
+    *failure = strdup(dlerror());
+    return NULL;
+  }
+  opened *o = calloc(1, sizeof *o);
+  if (o != NULL) o->library = strdup(library);
+  if (o == NULL || o->library == NULL) *failure = strdup("out of memory");
+  if (*failure == NULL && look_up(&o->driver, handle, failure)) return o;
+  if (o != NULL) free(o->library);
+  free(o);
   dlclose(handle);
   return NULL;
+}
+
+gpu_driver *gpu_open(const char *library, char **failure) {
+  pthread_mutex_lock(&lock);
+  opened *o = all;
+  while (o != NULL && strcmp(o->library, library) != 0) o = o->next;
+  if (o == NULL && (o = open_new(library, failure)) != NULL) {
+    o->next = all;
+    all = o;
+  }
+  pthread_mutex_unlock(&lock);
+  return o != NULL ? &o->driver : NULL;
 }
 
 // Leaves the function with the result of a call that failed.

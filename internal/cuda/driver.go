@@ -46,7 +46,7 @@ func (e *Error) OutOfMemory() bool { return e.Code == codeOutOfMemory }
 
 // Driver is the opened driver library. It is safe for concurrent use.
 type Driver struct {
-	c *C.gpu_driver // never freed: the library stays open
+	c *C.gpu_driver // never freed: an opened library stays open, and is found again
 	// Version is the newest CUDA that the driver supports, 1000*major + 10*minor.
 	Version int
 	devices int
