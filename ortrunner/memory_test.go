@@ -115,3 +115,30 @@ func TestMover(t *testing.T) {
 	require.NoError(t, m.Scatter(move))
 	require.Equal(t, "45670123", string(store.Bytes))
 }
+
+// TestRowsBeyond4GiB moves a row that lies further into a chunk than 32 bits can
+// count. The chunk is mapped, so that only the touched pages are real.
+func TestRowsBeyond4GiB(t *testing.T) {
+	m := newHostMemory()
+	defer m.close()
+	const row, rows = 1 << 16, 1<<16 + 8
+	chunk, err := m.Alloc(row * rows)
+	require.NoError(t, err)
+	defer m.Free(chunk)
+	lane, err := m.Alloc(row)
+	require.NoError(t, err)
+	defer m.Free(lane)
+	for i := range lane.Bytes {
+		lane.Bytes[i] = byte(i)
+	}
+	move := []statebuffer.Transfer{{
+		Layout: statebuffer.Layout{Runs: 4, RunBytes: row / 4}, Chunks: []statebuffer.Block{chunk},
+		Rows: []statebuffer.Row{{Index: rows - 1}}, Tensor: lane, Lanes: 1,
+	}}
+	require.NoError(t, m.Scatter(move))
+	require.EqualValues(t, 7, chunk.Bytes[row*(rows-1)+7])
+	require.Zero(t, chunk.Bytes[7], "the row must not come back to the start")
+	clear(lane.Bytes)
+	require.NoError(t, m.Gather(move))
+	require.EqualValues(t, 7, lane.Bytes[7])
+}
