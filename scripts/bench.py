@@ -8,7 +8,8 @@ ratios within a round hold. The steadiest figure is the server's CPU time per re
   stateful  this backend
   nothing   a backend that answers with zeros: what the server itself costs
   python    a model of the Python backend that keeps states in a dict and runs ONNX Runtime
-  raw       no server: ONNX Runtime in a loop at the mean batch that stateful had in the same round, states in place
+  raw       no server: ONNX Runtime in a loop at the mean batch that stateful had in the same round, with the states of
+            as many sequences in place
 
 nothing + raw is the floor, and the last column is the server's CPU time over it.
 
@@ -260,7 +261,7 @@ def measure(workload: Workload, options: argparse.Namespace) -> Samples:
                     shown = progress(target.contender.name, result)
                     print(f"  round {round_number}/{options.rounds}  {shown}", flush=True)
                 batch = max(1, round(samples[sequences, options.contenders[0]][-1]["server"]["mean_batch"]))
-                cpu = raw.cpu_per_request(batch, options.seconds / 2)
+                cpu = raw.cpu_per_request(sequences, batch, options.seconds / 2)
                 floor = {"process": {"cpu_us_per_request": cpu}, "server": {"mean_batch": batch}}
                 samples.setdefault((sequences, RAW), []).append(floor)
     return samples

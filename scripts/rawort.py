@@ -1,7 +1,7 @@
 """ONNX Runtime alone, as the floor of a benchmark: a loop over tensors that stay where they are.
 
-The states are in place: what one step writes, the next one reads, and nothing is copied. Only Run is called, with
-everything bound before.
+The states of all sequences are in place: a step reads what an earlier one wrote, and nothing is copied. Only Run is
+called, with everything bound before.
 """
 
 import time
@@ -80,33 +80,34 @@ class RawModel:
         self.layout = layout
         self.session = onnxruntime.InferenceSession(str(model), options, ["CPUExecutionProvider"])
 
-    def cpu_per_request(self, batch: int, seconds: float) -> float:
-        """Microseconds of processor time of one of a batch's requests."""
-        here, there = self.bindings(batch)
-        for binding in (here, there):
+    def cpu_per_request(self, sequences: int, batch: int, seconds: float) -> float:
+        """Microseconds of processor time of one of a batch's requests, when the sequences take turns in batches."""
+        bindings = self.bindings(batch, groups=max(1, round(sequences / batch)))
+        for binding in bindings:
             self.session.run_with_iobinding(binding)
         steps, begin, until = 0, time.process_time(), time.monotonic() + seconds
         while time.monotonic() < until:
-            self.session.run_with_iobinding(here)
-            self.session.run_with_iobinding(there)
-            steps += 2
+            for binding in bindings:
+                self.session.run_with_iobinding(binding)
+            steps += len(bindings)
         return (time.process_time() - begin) * 1e6 / (steps * batch)
 
-    def bindings(self, batch: int) -> tuple[onnxruntime.IOBinding, onnxruntime.IOBinding]:
-        """Two bindings that read the states that the other one writes."""
-        here, there = self.session.io_binding(), self.session.io_binding()
+    def bindings(self, batch: int, groups: int) -> list[onnxruntime.IOBinding]:
+        """Steps to be run in turns. The groups' states are in as many places and one more, where the next step writes;
+        what it has read is free then for the one that follows. No other scheme touches less memory."""
+        made = [self.session.io_binding() for _ in range(groups + 1)]
         for before, after in self.layout.states:
-            a, b = (onnxruntime.OrtValue.ortvalue_from_numpy(before.zeros(batch)) for _ in range(2))
-            for binding, reads, writes in ((here, a, b), (there, b, a)):
-                binding.bind_ortvalue_input(before.name, reads)
-                binding.bind_ortvalue_output(after.name, writes)
+            places = [onnxruntime.OrtValue.ortvalue_from_numpy(before.zeros(batch)) for _ in made]
+            for i, binding in enumerate(made):
+                binding.bind_ortvalue_input(before.name, places[i])
+                binding.bind_ortvalue_output(after.name, places[i - 1])
         inputs = [(each.name, each.zeros(batch)) for each in self.layout.inputs]
         if self.layout.reset:
             inputs.append((self.layout.reset, np.zeros([batch, 1], np.bool_)))
-        for binding in (here, there):
+        for binding in made:
             for name, zeros in inputs:
                 binding.bind_ortvalue_input(name, onnxruntime.OrtValue.ortvalue_from_numpy(zeros))
             for each in self.layout.outputs:
                 value = onnxruntime.OrtValue.ortvalue_from_numpy(each.zeros(batch))
                 binding.bind_ortvalue_output(each.name, value)
-        return here, there
+        return made
