@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"slices"
@@ -32,6 +33,17 @@ func (s shell) run(name string, args ...string) error {
 	cmd := s.command(name, args)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	return explain(name, cmd.Run())
+}
+
+// runAndRead is run, and also returns what go test prints, which is all on one
+// stream.
+func (s shell) runAndRead(name string, args ...string) (string, error) {
+	s.show(name, args)
+	var printed strings.Builder
+	cmd := s.command(name, args)
+	cmd.Stdout, cmd.Stderr = io.MultiWriter(os.Stdout, &printed), os.Stderr
+	err := explain(name, cmd.Run())
+	return printed.String(), err
 }
 
 // output runs a command without showing it and returns what it prints.
