@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -36,20 +37,22 @@ type execution struct {
 	batch    Batch
 	requests []Request
 	now      time.Duration
-	pending  []int // rows that still have to run, in the order to take them
+	pending  []int                   // rows that still have to run, in the order to take them
+	known    []*statebuffer.Sequence // of each row, the sequence that had a state when the batch came, or nil
 	timing   Timing
 
 	// The current run. A row takes one lane, or several consecutive ones if the
 	// model has no sequences; then comes padding.
-	rows    []int
-	first   []int // of each of rows, its first lane
-	laneRow []int // of each lane, its position in rows
-	lanes   []statebuffer.Lane
-	stage   *stage
-	step    *statebuffer.Step // open, that is neither committed nor aborted, or nil
-	alone   bool              // runs have one row from now on, see part
-	settled bool              // the store knows how the run of the lanes ended
-	failed  bool
+	rows     []int
+	first    []int // of each of rows, its first lane
+	laneRow  []int // of each lane, its position in rows
+	lanes    []statebuffer.Lane
+	stage    *stage
+	step     *statebuffer.Step // open, that is neither committed nor aborted, or nil
+	alone    bool              // runs have one row from now on, see part
+	settled  bool              // the store knows how the run of the lanes ended
+	failed   bool
+	runBegan time.Duration
 
 	ran   int // requests that ran
 	spans spans
@@ -58,7 +61,7 @@ type execution struct {
 // take makes x the work on a batch.
 func (x *execution) take(batch Batch) {
 	*x = execution{in: x.in, batch: batch, now: x.in.host().Clock(),
-		pending: x.pending[:0], rows: x.rows[:0], first: x.first[:0], laneRow: x.laneRow[:0], lanes: x.lanes[:0]}
+		pending: x.pending[:0], known: x.known[:0], rows: x.rows[:0], first: x.first[:0], laneRow: x.laneRow[:0], lanes: x.lanes[:0]}
 }
 
 // begin notes who is in the batch, before anybody can be expired or evicted for
@@ -68,15 +71,35 @@ func (x *execution) begin() {
 	in := x.in
 	x.requests = x.batch.Requests()
 	x.spans.enter(x.now)
+	x.known = slices.Grow(x.known, len(x.requests))[:len(x.requests)]
 	for _, starts := range []bool{false, true} {
 		for row := range x.requests {
 			if r := &x.requests[row]; r.Start == starts {
-				in.store.Touch(key(r.Sequence), x.now)
+				x.known[row] = in.store.Touch(key(r.Sequence), x.now)
 				x.pending = append(x.pending, row)
 			}
 		}
 	}
 	in.store.ExpireIdle(x.now)
+	if in.pace.begin(len(x.pending)); in.pace.cuts() {
+		slices.SortStableFunc(x.pending, x.compare)
+	}
+}
+
+// compare orders requests by where their states are, those without START first.
+// Requests of one sequence stay in the order in which they came.
+func (x *execution) compare(a, b int) int {
+	p, q := x.known[a], x.known[b]
+	if x.requests[a].Start {
+		p = nil
+	}
+	if x.requests[b].Start {
+		q = nil
+	}
+	if p == nil && q == nil {
+		return cmp.Compare(index(x.requests[a].Start), index(x.requests[b].Start))
+	}
+	return statebuffer.ComparePlaces(p, q)
 }
 
 func key(id SequenceID) statebuffer.Key {
@@ -90,8 +113,13 @@ func (x *execution) next() bool {
 	x.settled, x.failed = false, false
 	for len(x.rows) == 0 && len(x.pending) > 0 {
 		x.in.runs++
+		most := x.in.pace.share(len(x.pending))
 		later := x.pending[:0]
-		for _, row := range x.pending {
+		for at, row := range x.pending {
+			if x.enough(row, len(x.pending)-at, most) {
+				later = append(later, x.pending[at:]...)
+				break
+			}
 			if x.follows(later, row) || !x.admit(row) {
 				later = append(later, row)
 			}
@@ -99,6 +127,20 @@ func (x *execution) next() bool {
 		x.pending = later
 	}
 	return len(x.rows) > 0
+}
+
+// enough tells whether the run is to end before a request, with so many left for
+// later ones.
+func (x *execution) enough(row, left, most int) bool {
+	n, least := len(x.lanes), x.in.pace.least
+	switch {
+	case left < 2 || n < most && n < least: // none is left to run alone
+		return false
+	case n >= most:
+		return true
+	default:
+		return left >= least && !statebuffer.Beside(x.lanes[n-1].Sequence, x.known[row])
+	}
 }
 
 // follows tells whether an earlier request of the same sequence is among those
@@ -228,9 +270,10 @@ func (x *execution) joins(r *Request, q *statebuffer.Sequence, lanes int64) bool
 func (x *execution) gather() {
 	in := x.in
 	in.levels.batch(len(x.rows))
+	x.runBegan = x.spans.at
 	in.arranger.arrange(x)
 	var err error
-	x.stage, err = in.stageFor(in.padded(len(x.lanes)), &x.requests[x.rows[0]])
+	x.stage, err = in.stageFor(in.padded(in.pace.lanes(len(x.lanes), in.wiring.maxLanes)), &x.requests[x.rows[0]])
 	if err == nil {
 		err = x.putInputs()
 	}
@@ -378,4 +421,5 @@ func (x *execution) keep() {
 		}
 	}
 	x.spans.mark(&x.spans.scatter, x.in.host().Clock())
+	x.in.pace.ran(len(x.lanes), x.spans.at-x.runBegan)
 }

@@ -27,6 +27,7 @@ type Instance struct {
 	arranger          arranger
 	empty             []Output // the answer to an END that is not inferred
 	ladder            []int    // the batch sizes that runs are padded to, ascending; nil for none
+	pace              pace
 	report            *periodic
 	levels            levels
 	meter             meter
@@ -75,6 +76,7 @@ func (in *Instance) load(provider Provider, info InstanceInfo, faults error) (er
 	in.sequences = m.config.Sequence != nil
 	in.direct = in.sequences && m.config.Sequence.Oldest == nil // Triton's default is direct
 	in.ladder = m.ladder()
+	in.pace = newPace(m.params.Padding == PadAuto && !in.wiring.varies && in.store.Roams() && in.store.RowBytes() >= paceFrom)
 	in.empty = in.emptyAnswers()
 	in.work.in = in
 	return in.warmUp()

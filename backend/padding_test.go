@@ -22,6 +22,7 @@ func TestPadding(t *testing.T) {
 		{"default", nil, exact},
 		{"default with preferred sizes", []func(*setup){preferred(2, 5)}, exact},
 		{"none", []func(*setup){preferred(2, 5), param("batch_padding", "none")}, exact},
+		{"auto", []func(*setup){preferred(2, 5), param("batch_padding", "auto")}, exact},
 		{"preferred", []func(*setup){preferred(5, 2), param("batch_padding", "preferred")}, []int{2, 2, 5, 5, 5, 8, 8, 8}},
 		{"preferred without sizes", []func(*setup){param("batch_padding", "preferred")}, most},
 		{"max", []func(*setup){preferred(2, 5), param("batch_padding", "max")}, most},

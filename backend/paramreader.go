@@ -109,11 +109,11 @@ func (r *paramReader) fileName(name, fallback string) string {
 }
 
 func (r *paramReader) padding() Padding {
-	padding := PadNone
+	padding := PadAuto
 	if r.flag("always_pad_to_max_batch", false) {
 		padding = PadPreferred // what NVIDIA's backend does, whatever the name says
 	}
-	return oneOf(r, "batch_padding", padding, choice("none", PadNone), choice("preferred", PadPreferred), choice("max", PadMax))
+	return oneOf(r, "batch_padding", padding, choice("auto", PadAuto), choice("none", PadNone), choice("preferred", PadPreferred), choice("max", PadMax))
 }
 
 func (r *paramReader) lazy() *statebuffer.LazyBuffers {

@@ -71,13 +71,14 @@ type Padding uint8
 
 // The paddings.
 const (
-	PadNone      Padding = iota // exactly the requests there are
+	PadAuto      Padding = iota // what measures fastest: the requests there are, or batches of large states in parts
+	PadNone                     // exactly the requests there are
 	PadPreferred                // up to the next preferred_batch_size
 	PadMax                      // always max_batch_size
 )
 
 // String is the word that the parameter batch_padding has for it.
-func (p Padding) String() string { return [...]string{"none", "preferred", "max"}[p] }
+func (p Padding) String() string { return [...]string{"auto", "none", "preferred", "max"}[p] }
 
 // Verbosity is a logging level as the parameters name them.
 type Verbosity int8

@@ -43,26 +43,32 @@ func TestSoak(t *testing.T) {
 		tape       bool
 		faults     bool
 		parameters map[string]string
+		cut        bool // batches run in parts
 	}{
-		{"reject", small, false, false, with(nil)},
-		{"evict", small, false, false, with(nil, "when_full", "evict_lru")},
-		{"reject, lazy, padded", small, false, false, with(lazy, "batch_padding", "max")},
-		{"evict, lazy, END not inferred", small, false, false, with(lazy, "when_full", "evict_lru", "infer_end_requests", "0")},
-		{"reject, varying", small, true, false, with(lazy)},
-		{"reject, varying, budget", small, true, false, with(lazy, "max_state_memory_bytes", "12000")},
-		{"evict, varying, budget", small, true, false, with(lazy, "when_full", "evict_lru", "max_state_memory_bytes", "12000")},
-		{"reject, faults", small, false, true, with(lazy)},
-		{"evict, varying, budget, faults", small, true, true, with(lazy, "when_full", "evict_lru", "max_state_memory_bytes", "12000")},
-		{"large, reject", flat, false, false, with(nil)},
-		{"large, evict, lazy", flat, false, true, with(lazy, "when_full", "evict_lru")},
-		{"large, reject, lazy, padded", flat, false, false, with(lazy, "batch_padding", "max")},
-		{"large, batch inside, evict", blocks, false, true, with(nil, "when_full", "evict_lru")},
-		{"large, batch inside, lazy, varying", blocks, true, false, with(lazy)},
+		{"reject", small, false, false, with(nil), false},
+		{"evict", small, false, false, with(nil, "when_full", "evict_lru"), false},
+		{"reject, lazy, padded", small, false, false, with(lazy, "batch_padding", "max"), false},
+		{"evict, lazy, END not inferred", small, false, false, with(lazy, "when_full", "evict_lru", "infer_end_requests", "0"), false},
+		{"reject, varying", small, true, false, with(lazy), false},
+		{"reject, varying, budget", small, true, false, with(lazy, "max_state_memory_bytes", "12000"), false},
+		{"evict, varying, budget", small, true, false, with(lazy, "when_full", "evict_lru", "max_state_memory_bytes", "12000"), false},
+		{"reject, faults", small, false, true, with(lazy), false},
+		{"evict, varying, budget, faults", small, true, true, with(lazy, "when_full", "evict_lru", "max_state_memory_bytes", "12000"), false},
+		{"large, reject", flat, false, false, with(nil), false},
+		{"large, evict, lazy", flat, false, true, with(lazy, "when_full", "evict_lru"), false},
+		{"large, reject, lazy, padded", flat, false, false, with(lazy, "batch_padding", "max"), false},
+		{"large, batch inside, evict", blocks, false, true, with(nil, "when_full", "evict_lru"), false},
+		{"large, batch inside, lazy, varying", blocks, true, false, with(lazy), false},
+		{"large, evict, lazy, in parts", flat, false, true, with(lazy, "when_full", "evict_lru"), true},
+		{"large, batch inside, in parts", blocks, false, true, with(nil), true},
 	}
 	for i, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newSoak(t, uint64(i), tt.tape, tt.who, tt.parameters)
 			s.faults = tt.faults
+			if tt.cut {
+				cheapest(&s.in.pace, 4)
+			}
 			for s.requests < *soakSteps {
 				s.batch()
 			}

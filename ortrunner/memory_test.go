@@ -15,6 +15,9 @@ import (
 	"tritonstateful/statebuffer"
 )
 
+// hugePage is the size of the pages that large blocks ask for.
+const hugePage = 2 << 20
+
 // TestAlloc checks zeros, alignment, bounds and the account of blocks of all kinds
 // of sizes.
 func TestAlloc(t *testing.T) {
@@ -22,11 +25,12 @@ func TestAlloc(t *testing.T) {
 	defer m.close()
 	var blocks []statebuffer.Block
 	sum := int64(0)
-	for _, size := range []int64{0, 1, 63, 64, 65, 4096, mapFrom - 1, mapFrom, mapFrom + 1, 3 << 20} {
+	for _, size := range []int64{0, 1, 63, 64, 65, 4096, mapFrom - 1, mapFrom, mapFrom + 1, hugePage, 3<<20 + 1} {
 		b, err := m.Alloc(size)
 		require.NoError(t, err)
 		require.NotZero(t, b.Addr)
 		require.Zero(t, b.Addr%alignment)
+		require.True(t, size < hugePage || b.Addr%hugePage == 0, "%d bytes at %#x", size, b.Addr)
 		require.Equal(t, size, b.Size)
 		require.Len(t, b.Bytes, int(size))
 		for i := range b.Bytes {
@@ -85,12 +89,31 @@ func TestAllocLarge(t *testing.T) {
 	require.Less(t, resident(t)-before, int64(size/2))
 }
 
+// TestFreeLarge gives back the whole of what was mapped.
+func TestFreeLarge(t *testing.T) {
+	m := newHostMemory()
+	defer m.close()
+	before := statm(t, 0)
+	for _, size := range []int64{mapFrom, hugePage, 3<<20 + 1, 5<<20 - 4096} {
+		for range 100 {
+			b, err := m.Alloc(size)
+			require.NoError(t, err)
+			m.Free(b)
+		}
+	}
+	require.Less(t, statm(t, 0)-before, int64(100<<20), "of some 1000 MiB")
+}
+
 // resident is the process's memory in use.
-func resident(t testing.TB) int64 {
+func resident(t testing.TB) int64 { return statm(t, 1) }
+
+// statm is a field of /proc/self/statm, in bytes: 0 is the address space that is
+// taken, 1 the memory.
+func statm(t testing.TB, field int) int64 {
 	t.Helper()
 	statm, err := os.ReadFile("/proc/self/statm")
 	require.NoError(t, err)
-	pages, err := strconv.ParseInt(strings.Fields(string(statm))[1], 10, 64)
+	pages, err := strconv.ParseInt(strings.Fields(string(statm))[field], 10, 64)
 	require.NoError(t, err)
 	return pages * int64(os.Getpagesize())
 }

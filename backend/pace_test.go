@@ -1,0 +1,191 @@
+package backend
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// pacePlan runs batches of that many requests with a model whose run of n lanes
+// takes that long, and returns the sizes of the last batch's runs and the time
+// spent over that of whole batches.
+func pacePlan(p *pace, batches, requests int, took func(lanes int) time.Duration) (runs []int, ratio float64) {
+	var spent, whole time.Duration
+	for range batches {
+		runs = nil
+		p.begin(requests)
+		for left := requests; left > 0; {
+			n := p.share(left)
+			runs = append(runs, n)
+			p.ran(n, took(n))
+			spent += took(n)
+			left -= n
+		}
+		whole += took(requests)
+	}
+	return runs, float64(spent) / float64(whole)
+}
+
+// TestPace: a batch is cut where that is faster, and only there; finding out costs
+// little.
+func TestPace(t *testing.T) {
+	leavesCaches := func(n int) time.Duration { // as the model kvring does
+		each := 34 * time.Microsecond
+		if n > 8 {
+			each += time.Duration(min(n-8, 24)) * time.Microsecond
+		}
+		return time.Duration(n)*each + 8*time.Microsecond
+	}
+	computes := func(n int) time.Duration { // as an LSTM does, which reads its weights in every run
+		return 300*time.Microsecond + time.Duration(n)*60*time.Microsecond
+	}
+	tests := []struct {
+		name     string
+		requests int
+		took     func(int) time.Duration
+		runs     []int
+		ratio    float64 // at most, over 10,000 batches
+	}{
+		{"large states", 64, leavesCaches, slices.Repeat([]int{8}, 8), 0.63},
+		{"large states, not a power of two", 33, leavesCaches, []int{9, 8, 8, 8}, 0.67},
+		{"large states, few requests", 9, leavesCaches, []int{9}, 1.01},
+		{"a model that computes", 64, computes, []int{64}, 1.01},
+		{"a model that computes, a few requests", 8, computes, []int{8}, 1.01},
+		{"all sizes equal", 64, func(n int) time.Duration { return time.Duration(n) * time.Millisecond }, []int{64}, 1.001},
+		{"three requests", 3, leavesCaches, []int{3}, 1},
+		{"one request", 1, leavesCaches, []int{1}, 1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			p := newPace(true)
+			_, ratio := pacePlan(&p, 10_000, tt.requests, tt.took)
+			p.batches = 10*tryOftenUntil + 1 // the next one tries nothing
+			runs, _ := pacePlan(&p, 1, tt.requests, tt.took)
+			require.Equal(t, tt.runs, runs)
+			require.LessOrEqual(t, ratio, tt.ratio)
+		})
+	}
+}
+
+// TestPaceFollows: when costs change, so do the runs.
+func TestPaceFollows(t *testing.T) {
+	cheapParts := func(n int) time.Duration { return time.Duration(n*n) * time.Microsecond }
+	cheapWhole := func(n int) time.Duration { return time.Millisecond + time.Duration(n)*time.Microsecond }
+	p := newPace(true)
+	runs, _ := pacePlan(&p, 2000, 16, cheapParts)
+	require.Len(t, runs, 8)
+	_, _ = pacePlan(&p, 4000, 16, cheapWhole)
+	p.batches = 10*tryOftenUntil + 1
+	runs, _ = pacePlan(&p, 1, 16, cheapWhole)
+	require.Len(t, runs, 1)
+}
+
+// TestPaceOff: nothing is cut, and nothing filled.
+func TestPaceOff(t *testing.T) {
+	p := newPace(false)
+	runs, _ := pacePlan(&p, 1000, 64, func(n int) time.Duration { return time.Duration(n*n) * time.Microsecond })
+	require.Equal(t, []int{64}, runs)
+	require.Equal(t, 1, p.lanes(1, 64))
+}
+
+// TestLoneLane: it runs beside an empty one if the model takes far longer for one
+// lane than for two, and at times alone, to see whether that is still so.
+func TestLoneLane(t *testing.T) {
+	p := newPace(true)
+	require.Equal(t, 1, p.lanes(1, 64), "nothing is known")
+	for range enoughSamples {
+		p.ran(1, 300*time.Microsecond)
+		p.ran(2, 70*time.Microsecond)
+	}
+	alone := 0
+	for range 10 * trySeldom {
+		alone += index(p.lanes(1, 64) == 1)
+	}
+	require.Equal(t, 10, alone)
+	require.Equal(t, 1, p.lanes(1, 1), "a batch has no room for another")
+	require.Equal(t, 3, p.lanes(3, 64))
+	for range 64 {
+		p.ran(1, 75*time.Microsecond)
+	}
+	require.Equal(t, 1, p.lanes(1, 64))
+}
+
+// TestPaceIsForLargeStates: when it is on.
+func TestPaceIsForLargeStates(t *testing.T) {
+	of := func(features int64) func(*setup) { return streamsOf(largeStream(features, "bk")) }
+	for _, tt := range []struct {
+		name  string
+		edits []func(*setup)
+		want  bool
+	}{
+		{"large states", []func(*setup){of(paceFrom / 4)}, true},
+		{"smaller ones", []func(*setup){of(paceFrom/4 - 1)}, false},
+		{"exact batches", []func(*setup){of(paceFrom / 4), param("batch_padding", "none")}, false},
+		{"padded", []func(*setup){of(paceFrom / 4), param("batch_padding", "max")}, false},
+		{"converted states", []func(*setup){of(paceFrom / 4), param("store_states_as_fp16", "1")}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) { require.Equal(t, tt.want, newServer(t, tt.edits...).in.pace.on) })
+	}
+}
+
+// largeStream accumulates that many numbers.
+func largeStream(features int64, stateOrder string) stream {
+	s := accumulate()
+	s.order, s.stateOrder, s.rows, s.features = "bk", stateOrder, 1, features
+	return s
+}
+
+// cheapest makes a pace believe that runs of so many lanes cost least.
+func cheapest(p *pace, lanes int) {
+	*p = newPace(true)
+	for i := range p.costs {
+		p.costs[i] = cost{mean: 2, samples: enoughSamples}
+	}
+	p.costs[paceSize(lanes)].mean = 1
+}
+
+// TestCutBatches: whatever runs a batch is cut into, each request gets the answer
+// of its own sequence, and no lane is left over to run alone.
+func TestCutBatches(t *testing.T) {
+	for _, order := range []string{"bk", "kb"} {
+		for _, lanes := range []int{2, 4} {
+			t.Run(fmt.Sprintf("%s/%d", order, lanes), func(t *testing.T) {
+				s := newServer(t, slots(48, 16), streamsOf(largeStream(1024, order)))
+				rng := rand.New(rand.NewPCG(5, 5))
+				cheapest(&s.in.pace, lanes)
+				s.runner.runs = nil
+				alive, asked := map[int]bool{}, 0
+				for range 60 {
+					var asks []ask
+					for _, id := range rng.Perm(40)[:4+rng.IntN(13)] {
+						a := ask{id: fmt.Sprint(id + 1), start: !alive[id] || rng.IntN(8) == 0, end: rng.IntN(8) == 0}
+						alive[id] = !a.end
+						asks = append(asks, a)
+					}
+					s.batch(asks...).ok()
+					asked += len(asks)
+				}
+				require.NotContains(t, s.runner.runs, 1)
+				require.LessOrEqual(t, float64(asked)/float64(len(s.runner.runs)), float64(lanes)+1)
+			})
+		}
+	}
+}
+
+// TestCutWhereStatesPart: sequences that ran together go on together, in place,
+// however requests are ordered.
+func TestCutWhereStatesPart(t *testing.T) {
+	s := newServer(t, slots(48, 16), streamsOf(largeStream(1024, "bk")))
+	s.batch(startOf(1), startOf(2), startOf(3)).ok()
+	s.batch(startOf(9)).ok()
+	s.batch(startOf(11), startOf(12), startOf(13), startOf(14), startOf(15)).ok()
+	cheapest(&s.in.pace, 4)
+	s.in.pace.costs[1].mean = 1
+	s.runner.runs = nil
+	s.batch(nextOf(12), nextOf(3), nextOf(14), nextOf(1), nextOf(11), nextOf(15), nextOf(2), nextOf(13)).ok()
+	require.Equal(t, []int{3, 5}, s.runner.runs)
+}
