@@ -1,6 +1,7 @@
 """The library as a guest in the server's process: where it lies, what it needs, how it comes and goes."""
 
 import ctypes
+import re
 import shutil
 import signal
 import subprocess
@@ -10,7 +11,9 @@ import time
 
 import numpy as np
 import pytest
+from configs import config, io, oldest
 from conftest import Folder
+from graphs import delay
 from tritonclient.grpc import InferenceServerClient
 from tritonclient.utils import InferenceServerException
 from tritonserver import BACKENDS, MODELS, TritonServer
@@ -95,6 +98,30 @@ def test_loading_and_unloading_leaves_nothing(serve):
     grown = resident(server) - memory
     assert grown < 8 * 1024, f"70 rounds took {grown} KiB"
     assert threads(server) <= running + 2
+
+
+def test_slots_that_nobody_uses_cost_nothing(serve):
+    """100,000 slots of 1 KiB load like 100 and take no memory before sequences do; Triton's own share, of 100,000
+    candidates, is the same."""
+    scheduler = oldest(0, candidates=100_000)
+    folders = {
+        name: Folder(
+            config([io("x", "FP32", 256)], [io("y", "FP32", 256)], scheduler, state_pairs="<<<s, s_out>>>",
+                   max_candidate_sequence_use_ratio=ratio),
+            delay(np.float32, 256).SerializeToString(),
+        )
+        for name, ratio in {"before": "0.001", "few": "0.001", "many": "1"}.items()
+    }  # fmt: skip
+    server = serve(folders, options=["--model-control-mode=explicit"])
+    took, grew = {}, {}
+    with InferenceServerClient(server.grpc_url) as client:
+        for name in folders:  # the first one pays for what all models share
+            memory, start = resident(server), time.perf_counter()
+            client.load_model(name)
+            took[name], grew[name] = time.perf_counter() - start, resident(server) - memory
+    assert re.search(r"100000 now, at most 100000;", server.log.read_text())
+    assert took["many"] - took["few"] < 1, took
+    assert grew["many"] - grew["few"] < 10 * 1024, grew
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
