@@ -26,6 +26,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -215,9 +216,25 @@ class Target:
         if self.contender.computes and self.workload.verify:
             command += ["-verify", self.workload.verify, "-end-answer", self.end_answer()]
         finished = subprocess.run(command, capture_output=True, text=True)
-        if not finished.stdout:
-            raise ServerError(f"{self.contender.name}: {finished.stderr}\n{self.server.log_tail()}")
-        return json.loads(finished.stdout)
+        result = json.loads(finished.stdout) if finished.stdout else {}
+        if "process" not in result:
+            reason = finished.stderr or f"nothing was answered in {options.seconds:g} s"
+            raise ServerError(f"{self.contender.name}: {reason}\n{self.server.log_tail()}")
+        return result
+
+    def load_again(self, sequences: int, options: argparse.Namespace) -> dict:
+        """load, in a new server if the old one crashes: under so many streamed requests tritonserver 2.51 does, if
+        rarely, with any backend."""
+        try:
+            return self.load(sequences, options)
+        except ServerError as failure:
+            time.sleep(2)  # it may still be writing down where it crashed
+            if self.server.is_running():
+                raise
+            print(f"    the server crashed and is started again; its log is {self.server.log}\n    {failure}", flush=True)
+            self.server.stop()
+            self.server.start()
+            return self.load(sequences, options)
 
     def inputs(self) -> str:
         tensors = [
@@ -256,7 +273,7 @@ def measure(workload: Workload, options: argparse.Namespace) -> Samples:
         for round_number in range(1, options.rounds + 1):
             for sequences in options.sequences:
                 for target in targets:
-                    result = target.load(sequences, options)
+                    result = target.load_again(sequences, options)
                     samples.setdefault((sequences, target.contender.name), []).append(result)
                     shown = progress(target.contender.name, result)
                     print(f"  round {round_number}/{options.rounds}  {shown}", flush=True)
