@@ -89,7 +89,7 @@ EXIT_CODES = (0, 1)
 MODELS = [
     Model("reject", slots=640),
     Model("evict", slots=640, parameters={"when_full": "evict_lru", "infer_end_requests": "0"}),
-    Model("limited", slots=640, tape=True, parameters={"max_state_memory_bytes": str(96 * 1024)}),
+    Model("limited", slots=640, tape=True, parameters={"max_state_memory_bytes": str(128 * 1024)}),
     Model("tape", slots=640, tape=True,
           parameters={"when_full": "evict_lru", "max_state_memory_bytes": str(96 * 1024)}),  # fmt: skip
 ]
