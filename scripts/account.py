@@ -1,9 +1,9 @@
 """What the state of a sequence must be: the model that every answer of a soak is held against.
 
 The models of a soak say whose their states are: START brings a name that no other sequence has, which goes to every
-element, and each answer shows the least and the greatest name that was found in the states, and how many steps they have
-seen (scripts/soak.py). So of an account, which follows one correlation ID, every answer is known beforehand; and it knows
-which errors the server may give (docs/reliability.md).
+element, and each answer shows the least and the greatest name that was found in the states, and how many steps they
+have seen (soak.py). So an account, which follows one correlation ID, knows every answer beforehand, and which errors
+the server may give (docs/reliability.md).
 """
 
 from dataclasses import dataclass
@@ -21,8 +21,8 @@ REFUSED = "START was refused"
 FAILED = "START failed"
 FULL = "full"
 BUDGET = "over the budget"
-# An END that Triton gave to the backend after the START that was sent behind it, unanswered, of the next sequence of the
-# same ID: it ended that one. Clients who wait for the answer to END are safe.
+# An END that Triton gave to the backend after the START that was sent behind it, unanswered, of the next sequence of
+# the same ID: it ended that one. Clients who wait for the answer to END are safe.
 OVERTAKEN = "END overtaken"
 FORBIDDEN = "NOT ALLOWED"  # an error that should not be
 FOREIGN = "FOREIGN VALUES"  # an answer from a state that is not the sequence's
@@ -125,7 +125,8 @@ class Account:
             self.alive = False
         if allowed:
             return kind, ""
-        return FORBIDDEN, f"{x.error} ({_flags(x)}answered {idle / 1e9:.3f} s after the last request of {before} was sent)"
+        late = f"answered {idle / 1e9:.3f} s after the last request of {before} was sent"
+        return FORBIDDEN, f"{x.error} ({_flags(x)}{late})"
 
     def _allows(self, kind: str, x: Exchange, idle: int) -> bool:
         """Whether the server may answer with an error of that kind."""

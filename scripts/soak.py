@@ -2,8 +2,8 @@
 
 Every model keeps states that say whose they are, and has fewer slots than there are clients. Clients begin sequences,
 go on, end, begin anew without an end, come back too late, send two requests at once, and break their streams off; they
-are a program in Go (internal/bench/soak), which writes down every request and its answer. While it runs, each of them is
-held against a model of what the client's sequence must be (account.py). An answer from a state that is not the
+are a program in Go (internal/bench/soak), which writes down every request and its answer. While it runs, each of them
+is held against a model of what the client's sequence must be (account.py). An answer from a state that is not the
 sequence's, an error that the model does not allow, or memory that grows fails the soak.
 """
 
@@ -29,7 +29,8 @@ SOAK = ROOT / "build" / "bench" / "soak"
 IDLE_SECONDS = 2.0  # max_sequence_idle_microseconds of the models
 BATCH = 32
 CANDIDATES = 2048  # of Triton, more than there are clients, so that none waits in its backlog
-LONGEST_TAPE = 3
+NAMES_A_STEP = 24  # that a step adds to a tape: 192 bytes, so that it needs more memory again and again
+LONGEST_TAPE = 3 * NAMES_A_STEP
 
 CONFIG = """
 backend: "stateful"
@@ -89,9 +90,9 @@ EXIT_CODES = (0, 1)
 MODELS = [
     Model("reject", slots=640),
     Model("evict", slots=640, parameters={"when_full": "evict_lru", "infer_end_requests": "0"}),
-    Model("limited", slots=640, tape=True, parameters={"max_state_memory_bytes": str(128 * 1024)}),
+    Model("limited", slots=640, tape=True, parameters={"max_state_memory_bytes": str(384 * 1024)}),
     Model("tape", slots=640, tape=True,
-          parameters={"when_full": "evict_lru", "max_state_memory_bytes": str(96 * 1024)}),  # fmt: skip
+          parameters={"when_full": "evict_lru", "max_state_memory_bytes": str(384 * 1024)}),  # fmt: skip
 ]
 
 
@@ -104,7 +105,8 @@ def ledger(tape: bool) -> ModelProto:
     """
     node, value = helper.make_node, helper.make_tensor_value_info
     int64 = TensorProto.INT64
-    constants = {"zero": [0], "one": [1], "axis1": [1], "names": [-1, 6], "keep": [1 - LONGEST_TAPE], "end": [2**31]}
+    constants = {"zero": [0], "one": [1], "axis1": [1], "names": [-1, 6], "end": [2**31]}
+    constants |= {"keep": [NAMES_A_STEP - LONGEST_TAPE], "add": [1, NAMES_A_STEP]}
     nodes = [
         node("Equal", ["who", "zero"], ["begins"]),
         node("Where", ["begins", "X", "who"], ["new_who"]),  # [2, batch, 3] of [batch, 1]
@@ -120,7 +122,8 @@ def ledger(tape: bool) -> ModelProto:
         nodes += [
             node("ReduceMin", ["flat"], ["name"], axes=[1], keepdims=1),
             node("Slice", ["tape", "keep", "end", "axis1"], ["kept"]),
-            node("Concat", ["kept", "name"], ["new_tape"], axis=1),
+            node("Tile", ["name", "add"], ["names_of_step"]),
+            node("Concat", ["kept", "names_of_step"], ["new_tape"], axis=1),
             node("Concat", ["flat", "new_tape"], ["found"], axis=1),
         ]
         inputs += [value("tape", int64, ["batch", "length"])]
