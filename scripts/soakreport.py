@@ -90,7 +90,7 @@ class Report:
             print("memory is not judged: tritonserver 2.51 keeps some of every cancelled request, whatever the backend")
             return []
         if self.seconds < FLAT_AFTER or len(self.samples) < FEWEST_SAMPLES:
-            print(f"memory is not judged: that takes {clock(FLAT_AFTER)}")
+            print(f"memory is not judged: that takes {clock(FLAT_AFTER)} and {FEWEST_SAMPLES} lines of report")
             return []
         faults = [
             self._grew("MiB of memory", lambda process: process.mib, lambda before: max(FLAT_MIB, before / 20)),

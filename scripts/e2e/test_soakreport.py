@@ -19,11 +19,11 @@ def tally() -> Tally:
     return one
 
 
-def reported(processes: list[Process], breaks: bool = False) -> Report:
+def reported(processes: list[Process], breaks: bool = False, every: float = 5) -> Report:
     report = Report(breaks)
     report.header()
     for number, process in enumerate(processes):
-        report.add(5.0 * (number + 1), tally(), process)
+        report.add(every * (number + 1), tally(), process)
     return report
 
 
@@ -54,7 +54,7 @@ def test_the_table(capsys):
         "         0 FOREIGN VALUES",
         "        20 steps in all",
         "judged in 0.5 µs each, 0% of a processor",
-        "memory is not judged: that takes 2m00s",
+        "memory is not judged: that takes 2m00s and 8 lines of report",
     ]
 
 
@@ -84,7 +84,9 @@ def test_nothing_was_answered():
     (grown(mib=200, threads=99), ["MiB of memory grew from 100 to 200", "threads grew from 50 to 99"]),
     ([replace(GOOD, mib=1000)] * 20 + [replace(GOOD, mib=1049)] * 20, []),
     ([replace(GOOD, mib=1000)] * 20 + [replace(GOOD, mib=1051)] * 20, ["MiB of memory grew from 1000 to 1051"]),
-    (([GOOD] * 10 + [replace(GOOD, mib=900)] * 20) + [GOOD] * 10, []),  # between them, it may
+    ([GOOD] * 20 + [replace(GOOD, mib=900)] * 10 + [GOOD] * 10, []),  # between them, it may
+    ([replace(GOOD, mib=10)] * 10 + [GOOD] * 30, []),  # before them, too
+    ([GOOD] * 30 + [replace(GOOD, mib=116.1)] * 10, ["MiB of memory grew from 100 to 116"]),
 ])  # fmt: skip
 def test_growth(processes, faults):
     """The median of the last quarter is held against that of the second."""
@@ -94,8 +96,9 @@ def test_growth(processes, faults):
 def test_growth_is_not_judged(capsys):
     assert reported(grown(mib=200), breaks=True).verdict(judging=0) == []
     assert "memory is not judged: tritonserver" in capsys.readouterr().out
-    assert reported(grown(mib=200)[:23]).verdict(judging=0) == []
-    assert "memory is not judged: that takes 2m00s" in capsys.readouterr().out
+    for few in (reported(grown(mib=200)[:23]), reported(grown(mib=200)[17:24], every=60)):
+        assert few.verdict(judging=0) == []
+        assert "memory is not judged: that takes 2m00s and 8 lines of report" in capsys.readouterr().out
 
 
 def test_percentile():
