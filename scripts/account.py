@@ -69,13 +69,13 @@ class Account:
         self.slack = 0  # cancelled requests since the last answer, each of which may have been a step
         self.ended = 0  # name of the sequence that an overtaken END has ended before its START was settled here
         self.doubtful = 0  # name of the sequence that an END may have ended, whose empty answer does not tell
-        self.last = 0  # when the last request was sent
+        self.last = 0  # when the last request was sent that reached the server for sure
 
     def settle(self, x: Exchange) -> tuple[str, str]:
         """Takes the next exchange; returns its kind, and with FORBIDDEN and FOREIGN what is wrong."""
-        idle, self.last = x.sent + x.latency - self.last, x.sent  # as long as it can have idled for the server
         if x.flags & CANCELLED:
             return self._cancelled(x)
+        idle, self.last = x.sent + x.latency - self.last, x.sent  # as long as it can have idled for the server
         if x.error:
             return self._error(x, idle)
         return self._answer(x)
@@ -125,7 +125,7 @@ class Account:
             self.alive = False
         if allowed:
             return kind, ""
-        late = f"answered {idle / 1e9:.3f} s after the last request of {before} was sent"
+        late = f"answered {idle / 1e9:.3f} s after the last answered request of {before} was sent"
         return FORBIDDEN, f"{x.error} ({_flags(x)}{late})"
 
     def _allows(self, kind: str, x: Exchange, idle: int) -> bool:

@@ -141,6 +141,10 @@ STORIES = {
     "expired too early": (PLAIN, [(start(7), ANSWERED), (error(EXPIRED_TEXT, after=1.9), FORBIDDEN)]),
     "idle, counted from the last request": (PLAIN, [
         (start(7), ANSWERED), (told(7, 2, after=1.5), ANSWERED), (error(EXPIRED_TEXT, after=1.5), FORBIDDEN)]),
+    "idle, counted from the last request that surely came": (PLAIN, [
+        (start(7), ANSWERED), (told(flags=CANCELLED, after=1.5), UNCERTAIN), (error(EXPIRED_TEXT, after=0.6), EXPIRED)]),
+    "expired too early after a cancelled request": (PLAIN, [
+        (start(7), ANSWERED), (told(flags=CANCELLED, after=1.3), UNCERTAIN), (error(EXPIRED_TEXT, after=0.6), FORBIDDEN)]),
     "over the budget": (LIMITED, [(start(7), ANSWERED), (error(BUDGET_TEXT), BUDGET), (told(7, 2), ANSWERED)]),
     "a step that was run although it was over the budget": (LIMITED, [
         (start(7), ANSWERED), (error(BUDGET_TEXT), BUDGET), (told(7, 3), FOREIGN)]),
