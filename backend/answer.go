@@ -11,15 +11,20 @@ import (
 // respond answers the requests of the run.
 func (x *execution) respond() {
 	if !x.failed && len(x.rows) > 0 {
+		ran := 0
 		for at, row := range x.rows {
+			if x.lanes[x.first[at]].Refused != nil {
+				continue
+			}
+			ran++
 			end := len(x.lanes)
 			if at+1 < len(x.rows) {
 				end = x.first[at+1]
 			}
 			x.batch.Answer(row, x.stage.answers, x.first[at], end-x.first[at])
 		}
-		x.ran += len(x.rows)
-		x.in.report.ran(len(x.rows))
+		x.ran += ran
+		x.in.report.ran(ran)
 	}
 	x.batch.Send()
 	x.spans.mark(&x.spans.send, x.in.host().Clock())
@@ -91,15 +96,24 @@ func (x *execution) refuse(row int, err error) {
 	x.batch.Fail(row, err)
 }
 
+// failRefused answers the rows of a run whose states would have exceeded the limit of
+// memory.
+func (x *execution) failRefused() {
+	refused := uint64(0)
+	for at, row := range x.rows {
+		if err := x.lanes[x.first[at]].Refused; err != nil {
+			x.batch.Fail(row, Errorf(Unavailable, "%w", err))
+			refused = 1
+		}
+	}
+	x.in.meter.failedRuns += refused
+}
+
 // storing is the answer when new states could not be kept.
 func storing(err error) error {
 	var grew *statebuffer.GrewError
 	if errors.As(err, &grew) {
 		return Errorf(InvalidArg, "%w", err)
-	}
-	var budget *statebuffer.BudgetError
-	if errors.As(err, &budget) {
-		return Errorf(Unavailable, "%w", err)
 	}
 	return Errorf(Internal, "storing the states: %w", err)
 }

@@ -413,9 +413,10 @@ func (x *execution) keep() {
 		return
 	}
 	x.step, x.settled = nil, true
+	x.failRefused()
 	for i := range lengths {
 		for _, l := range x.lanes {
-			if l.Sequence != nil {
+			if l.Sequence != nil && l.Refused == nil {
 				l.Sequence.Add(i, x.stage.length(x.in.wiring, i))
 			}
 		}

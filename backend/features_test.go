@@ -139,6 +139,47 @@ func TestVaryingState(t *testing.T) {
 	require.Equal(t, []int32{22}, numbers(got[1].outputs[0]), "a START begins with an empty one")
 }
 
+// TestBudgetRefusesOnlyWhoDoesNotFit: where the memory for growing states is short,
+// the others of a run go on, and what was refused counts as no step.
+func TestBudgetRefusesOnlyWhoDoesNotFit(t *testing.T) {
+	model := cacheModel()
+	length := info("before", tensor.Int32, -1, 1)
+	length.Symbols[0] = "batch"
+	model.sig.Inputs = append(model.sig.Inputs, length)
+	var before []int32
+	inner := model.run
+	model.run = func(inputs, outputs []Tensor) error {
+		before = numbers(inputs[2].Data.Bytes)
+		return inner(inputs, outputs)
+	}
+	config := cacheConfig()
+	config.Parameters["derived_inputs"] = Value{"before = length_before(Input)"}
+	config.Parameters["max_state_bytes"] = Value{"0"}
+	config.Parameters["max_state_memory_bytes"] = Value{"700"} // a cache takes 256 bytes, then 512
+	in, err := model.instance(t, config, "")
+	require.NoError(t, err)
+	request := func(id uint64, start bool, values ...int32) Request {
+		return Request{Sequence: SequenceID{Number: id}, Start: start, Inputs: intInput(tensor.Shape{1, int64(len(values))}, values...)}
+	}
+	const refusal = "the states take 512 bytes and would grow by 256: at most 700 bytes are allowed (max_state_memory_bytes); try again later, end sequences that are done, or raise the limit"
+
+	got := send(t, in, request(1, true, 10), request(2, true, 20), request(3, true, 30))
+	require.Equal(t, []int32{10}, numbers(got[0].outputs[0]))
+	require.Equal(t, []int32{20}, numbers(got[1].outputs[0]))
+	require.EqualError(t, got[2].err, refusal)
+	require.Equal(t, Unavailable, CodeOf(got[2].err))
+	require.EqualValues(t, 1, in.meter.failedRuns)
+
+	got = send(t, in, request(3, false, 31), request(2, false, 21), request(1, false, make([]int32, 70)...))
+	require.ErrorContains(t, got[0].err, "its START failed")
+	require.Equal(t, []int32{20, 21}, numbers(got[1].outputs[0]))
+	require.EqualError(t, got[2].err, refusal)
+
+	got = send(t, in, request(1, false, 11))
+	require.Equal(t, []int32{10, 11}, numbers(got[0].outputs[0]))
+	require.Equal(t, []int32{1}, before)
+}
+
 // TestFilledInputs: what the backend tells the model by itself.
 func TestFilledInputs(t *testing.T) {
 	model := cacheModel()

@@ -1,21 +1,26 @@
 """Soaks the stateful backend in a real tritonserver: full load, with clients that do as they please.
 
 Every model keeps states that say whose they are, and has fewer slots than there are clients. Clients begin sequences,
-go on, end, begin anew without an end, come back too late, send two requests at once, and break their streams off; every
-answer is held against the client's own account of its sequence (internal/bench/soak). An answer from a state that is
-not the sequence's, an error that the account does not allow, or memory that grows fails the soak.
+go on, end, begin anew without an end, come back too late, send two requests at once, and break their streams off; they
+are a program in Go (internal/bench/soak), which writes down every request and its answer. While it runs, each of them
+is held against a model of what the client's sequence must be (account.py). An answer from a state that is not the
+sequence's, an error that the model does not allow, or memory that grows fails the soak.
 """
 
 import argparse
-import json
+import os
+import select
 import subprocess
 import sys
 import tempfile
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from account import Rules
+from judge import Judge
 from onnx import ModelProto, TensorProto, checker, helper
-
+from soakreport import Process, Report
 from tritonserver import TritonServer, exit_on_sigterm
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -24,7 +29,8 @@ SOAK = ROOT / "build" / "bench" / "soak"
 IDLE_SECONDS = 2.0  # max_sequence_idle_microseconds of the models
 BATCH = 32
 CANDIDATES = 2048  # of Triton, more than there are clients, so that none waits in its backlog
-LONGEST_TAPE = 3
+NAMES_A_STEP = 24  # that a step adds to a tape: 192 bytes, so that it needs more memory again and again
+LONGEST_TAPE = 3 * NAMES_A_STEP
 
 CONFIG = """
 backend: "stateful"
@@ -63,15 +69,15 @@ class Model:
         lines = [f'parameters {{ key: "{k}" value {{ string_value: "{v}" }} }}' for k, v in parameters.items()]
         return text + "\n".join(lines) + "\n"
 
-    def rules(self) -> dict:
-        """What the model may do with its clients, as internal/bench/soak takes it."""
-        return {
-            "model": self.name,
-            "evicts": self.parameters.get("when_full") == "evict_lru",
-            "budget": "max_state_memory_bytes" in self.parameters,
-            "end_silent": self.parameters.get("infer_end_requests") == "0",
-            "idle": round(IDLE_SECONDS * 1e9),
-        }
+    def rules(self) -> Rules:
+        """What the model may do with its clients."""
+        return Rules(
+            self.name,
+            idle=round(IDLE_SECONDS * 1e9),
+            evicts=self.parameters.get("when_full") == "evict_lru",
+            budget="max_state_memory_bytes" in self.parameters,
+            end_silent=self.parameters.get("infer_end_requests") == "0",
+        )
 
 
 # Triton warns of every START without an END before, of which there are thousands.
@@ -82,10 +88,11 @@ OPTIONS = ["--log-warning=false"]
 EXIT_CODES = (0, 1)
 
 MODELS = [
-    Model("reject", slots=320),
-    Model("evict", slots=320, parameters={"when_full": "evict_lru", "infer_end_requests": "0"}),
-    Model("tape", slots=320, tape=True,
-          parameters={"when_full": "evict_lru", "max_state_memory_bytes": str(96 * 1024)}),  # fmt: skip
+    Model("reject", slots=640),
+    Model("evict", slots=640, parameters={"when_full": "evict_lru", "infer_end_requests": "0"}),
+    Model("limited", slots=640, tape=True, parameters={"max_state_memory_bytes": str(384 * 1024)}),
+    Model("tape", slots=640, tape=True,
+          parameters={"when_full": "evict_lru", "max_state_memory_bytes": str(384 * 1024)}),  # fmt: skip
 ]
 
 
@@ -98,7 +105,8 @@ def ledger(tape: bool) -> ModelProto:
     """
     node, value = helper.make_node, helper.make_tensor_value_info
     int64 = TensorProto.INT64
-    constants = {"zero": [0], "one": [1], "axis1": [1], "names": [-1, 6], "keep": [1 - LONGEST_TAPE], "end": [2**31]}
+    constants = {"zero": [0], "one": [1], "axis1": [1], "names": [-1, 6], "end": [2**31]}
+    constants |= {"keep": [NAMES_A_STEP - LONGEST_TAPE], "add": [1, NAMES_A_STEP]}
     nodes = [
         node("Equal", ["who", "zero"], ["begins"]),
         node("Where", ["begins", "X", "who"], ["new_who"]),  # [2, batch, 3] of [batch, 1]
@@ -114,7 +122,8 @@ def ledger(tape: bool) -> ModelProto:
         nodes += [
             node("ReduceMin", ["flat"], ["name"], axes=[1], keepdims=1),
             node("Slice", ["tape", "keep", "end", "axis1"], ["kept"]),
-            node("Concat", ["kept", "name"], ["new_tape"], axis=1),
+            node("Tile", ["name", "add"], ["names_of_step"]),
+            node("Concat", ["kept", "names_of_step"], ["new_tape"], axis=1),
             node("Concat", ["flat", "new_tape"], ["found"], axis=1),
         ]
         inputs += [value("tape", int64, ["batch", "length"])]
@@ -141,46 +150,92 @@ def write(models: list[Model], repository: Path) -> None:
 
 
 def build() -> None:
-    """Builds the program that soaks; Go caches it."""
+    """Builds the program that is the clients; Go caches it."""
     subprocess.run(["go", "-C", str(ROOT / "internal" / "bench"), "build", "-o", str(SOAK), "./soak"], check=True)
 
 
-def soak(server: TritonServer, options: list[str]) -> int:
-    """Soaks a server of the models; returns the exit code."""
-    rules = json.dumps([model.rules() for model in MODELS])
-    command = [str(SOAK), "-url", server.grpc_url, "-server-pid", str(server.pid), "-models", rules, *options]
-    return subprocess.run(command).returncode
+@dataclass(frozen=True)
+class Load:
+    """What the clients do."""
+
+    minutes: float = 10
+    steps: int = 0  # end earlier, after so many requests; 0: only by time
+    clients: int = 1000  # of each model
+    streams: int = 4
+    breaks: float = 0  # seconds after which a stream is broken off, or so; 0: never
+    seed: int = 1
+
+    def command(self, url: str) -> list[str]:
+        """The program that is the clients, for the server's gRPC service there."""
+        return [
+            str(SOAK), f"-url={url}", f"-models={','.join(model.name for model in MODELS)}", f"-idle={IDLE_SECONDS}s",
+            f"-duration={self.minutes * 60}s", f"-steps={self.steps}", f"-clients={self.clients}",
+            f"-streams={self.streams}", f"-breaks={self.breaks}s", f"-seed={self.seed}",
+        ]  # fmt: skip
+
+
+def soak(server: TritonServer, load: Load, judge: Judge, every: float = 5) -> list[str]:
+    """Soaks a server of the models, with a line of report every so many seconds; returns what is wrong."""
+    report = Report(breaks=load.breaks > 0)
+    report.header()
+    with subprocess.Popen(load.command(server.grpc_url), stdout=subprocess.PIPE) as clients:
+        try:
+            watch(server, clients.stdout.fileno(), judge, report, every)
+        except BaseException:
+            clients.kill()
+            raise
+    faults = report.verdict(judge.seconds)
+    if judge.reader.rest:
+        faults.append("the last record of the clients is not whole")
+    if clients.returncode != 0:
+        faults.append(f"the clients ended with code {clients.returncode}")
+    return faults
+
+
+def watch(server: TritonServer, records: int, judge: Judge, report: Report, every: float) -> None:
+    """Judges and reports until the records end, which are read from that file descriptor."""
+    began = time.monotonic()
+    due = began + every
+    more = True
+    while more:
+        ready, _, _ = select.select([records], [], [], max(0, due - time.monotonic()))
+        if ready:
+            piece = os.read(records, 1 << 20)
+            judge.take(piece)
+            more = piece != b""
+        if time.monotonic() >= due or not more:
+            report.add(time.monotonic() - began, judge.take_away(), Process.read(server.pid))
+            due += every
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, prog="go run build.go soak"
     )
-    add = parser.add_argument
-    add("--minutes", type=float, default=10, metavar="N", help="how long to soak (default: 10)")
-    add("--steps", type=int, default=0, metavar="N", help="end earlier, after so many requests")
-    add("--clients", type=int, default=500, metavar="N", help="clients of each of the models (default: 500)")
-    add("--streams", type=int, default=4, metavar="N", help="gRPC streams for the clients (default: 4)")
-    add("--every", type=float, default=5, metavar="S", help="seconds between lines of the report (default: 5)")
-    add("--breaks", type=float, default=0, metavar="S",
+    add, default = parser.add_argument, "(default: %(default)s)"
+    add("--minutes", type=float, default=Load.minutes, metavar="N", help=f"how long to soak {default}")
+    add("--steps", type=int, default=Load.steps, metavar="N", help="end earlier, after so many requests")
+    add("--clients", type=int, default=Load.clients, metavar="N", help=f"clients of each of the models {default}")
+    add("--streams", type=int, default=Load.streams, metavar="N", help=f"gRPC streams for the clients {default}")
+    add("--every", type=float, default=5, metavar="S", help=f"seconds between lines of the report {default}")
+    add("--breaks", type=float, default=Load.breaks, metavar="S",
         help="also break each stream off every S seconds or so; the memory is not judged then (default: never)")  # fmt: skip
-    add("--seed", type=int, default=1, metavar="N", help="seed of the clients' dice (default: 1)")
-    arguments = parser.parse_args()
+    add("--seed", type=int, default=Load.seed, metavar="N", help=f"seed of the clients' dice {default}")
+    arguments = vars(parser.parse_args())
+    every = arguments.pop("every")
+    load = Load(**arguments)
     exit_on_sigterm()
     build()
+    judge = Judge([model.rules() for model in MODELS])
     with tempfile.TemporaryDirectory(prefix="soak-") as repository:
         write(MODELS, Path(repository))
         with TritonServer(Path(repository), options=OPTIONS) as server:
-            print(f"{len(MODELS)} models, {arguments.clients} clients each; the server's log is {server.log}", flush=True)
-            code = soak(server, [
-                f"-duration={arguments.minutes * 60}s", f"-steps={arguments.steps}", f"-clients={arguments.clients}",
-                f"-streams={arguments.streams}", f"-every={arguments.every}s", f"-seed={arguments.seed}",
-                f"-breaks={arguments.breaks}s",
-            ])  # fmt: skip
+            print(f"{len(MODELS)} models, {load.clients} clients each; the server's log is {server.log}", flush=True)
+            faults = soak(server, load, judge, every)
         if server.exit_code not in EXIT_CODES:
-            print(f"FAILED: the server ended with code {server.exit_code}\n{server.log_tail()}")
-            return 1
-    return code
+            faults.append(f"the server ended with code {server.exit_code}\n{server.log_tail()}")
+    print(f"FAILED: {'; '.join(faults)}" if faults else "PASSED")
+    return 1 if faults else 0
 
 
 if __name__ == "__main__":

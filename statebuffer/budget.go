@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// BudgetError says that the varying states of a run would take the store beyond
-// its limit.
+// BudgetError says that the varying states of a sequence would take the store
+// beyond its limit.
 type BudgetError struct {
-	// Held is what the store has, More what the run asks for, Most the limit.
+	// Held is what the store has, More what the sequence asks for, Most the limit.
 	Held, More, Most int64
 }
 
@@ -61,32 +61,48 @@ func (s *Store) fullFor(err error) error {
 	return err
 }
 
-// afford keeps the growth of the varying states of a run within the limit.
-// Sequences that have idled too long go first, then with EvictLRU those that were
-// used least recently and not at this moment. None goes if that is not enough.
-func (s *Store) afford(lanes []Lane, more int64, now time.Duration) error {
-	if s.fits(more) {
-		return nil
-	}
-	stays := s.held() - s.varying.bytes + s.varying.heldBy(lanes)
-	possible := more <= s.limits.Bytes-stays
-	for possible && s.makeRoom(now) {
-		if s.fits(more) {
-			return nil
+// ration grants the varying states of a run what memory there is, lane by lane, and
+// refuses the lanes that would exceed the limit.
+func (s *Store) ration(step *Step, now time.Duration) error {
+	granted := int64(0)
+	for i := range step.lanes {
+		more, err := s.varying.growth(step.lanes[i:i+1], step.padded)
+		if err != nil {
+			return err
 		}
+		if more > 0 && !s.afford(step.lanes, granted+more, now) {
+			step.lanes[i].Refused = &BudgetError{Held: s.held() + granted, More: more, Most: s.limits.Bytes}
+			continue
+		}
+		granted += more
 	}
-	return &BudgetError{Held: s.held(), More: more, Most: s.limits.Bytes}
+	return nil
 }
 
-// prepare checks the outputs of a run and makes room for them, so that keeping
-// them cannot fail. Nothing that the run's sequences have changes.
+// afford makes room for so many more bytes of a run's varying states, if it can:
+// sequences that have idled too long go first, then with EvictLRU those that were
+// used least recently and not at this moment. None goes if that is not enough.
+func (s *Store) afford(lanes []Lane, more int64, now time.Duration) bool {
+	stays := s.held() - s.varying.bytes + s.varying.heldBy(lanes)
+	possible := more <= s.limits.Bytes-stays
+	for !s.fits(more) {
+		if !possible || !s.makeRoom(now) {
+			return false
+		}
+	}
+	return true
+}
+
+// prepare checks the outputs of a run and makes room for those that are within the
+// limit, so that keeping them cannot fail. Nothing that the run's sequences have
+// changes.
 func (s *Store) prepare(step *Step, now time.Duration) error {
 	more, err := s.varying.growth(step.lanes, step.padded)
 	if err != nil {
 		return err
 	}
-	if more > 0 {
-		if err := s.afford(step.lanes, more, now); err != nil {
+	if !s.fits(more) {
+		if err := s.ration(step, now); err != nil {
 			return err
 		}
 	}

@@ -2,6 +2,7 @@ package statebuffer
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -23,11 +24,17 @@ func cacheStore(t testing.TB, limits Limits) *Store {
 // writeCache runs a step of one sequence that makes its cache so long.
 func writeCache(t testing.TB, s *Store, q *Sequence, bytes int64, now time.Duration) error {
 	t.Helper()
-	step, err := s.Gather([]Lane{{Sequence: q}}, 1)
+	lanes := []Lane{{Sequence: q}}
+	step, err := s.Gather(lanes, 1)
 	require.NoError(t, err)
 	step.Varying[0].OutShape = tensor.Shape{1, bytes}
 	step.Varying[0].Out = Block{Bytes: make([]byte, bytes), Size: bytes}
-	return s.Commit(step, now)
+	err = s.Commit(step, now)
+	if refused := lanes[0].Refused; refused != nil {
+		require.NoError(t, err)
+		return refused
+	}
+	return err
 }
 
 // TestBudgetOfChunks: no chunk is allocated beyond the limit; a START that finds
@@ -74,6 +81,63 @@ func TestBudgetRejects(t *testing.T) {
 	s.End(number(2))
 	require.NoError(t, writeCache(t, s, a, 513, 6))
 	require.Equal(t, int64(64+1024), s.Usage().Bytes)
+}
+
+// TestBudgetRefusesOnlyWhoDoesNotFit: of a run whose sequences grow, each gets what
+// it needs as long as there is some; the others are as before, and a START that is
+// refused has failed.
+func TestBudgetRefusesOnlyWhoDoesNotFit(t *testing.T) {
+	s := newTestStore(t, Options{
+		States:  []State{{Name: "state", Layout: Layout{Runs: 1, RunBytes: 8}}},
+		Varying: []Varying{{Name: "cache", DType: tensor.Int8, Axis: 0, InitialShape: tensor.Shape{1, 300}}}, // START fits to others
+		Sizing:  Sizing{Initial: 8, MaxChunks: 1}, MaxLanes: 4, Limits: Limits{Bytes: 64 + 2048, Remember: 9},
+	})
+	written := byte(0)
+	run := func(lanes ...Lane) (refused []bool) {
+		t.Helper()
+		step, err := s.Gather(lanes, len(lanes))
+		require.NoError(t, err)
+		written++
+		bytes := int64(len(lanes)) * 300
+		step.Varying[0].OutShape = tensor.Shape{int64(len(lanes)), 300}
+		step.Varying[0].Out = Block{Bytes: slices.Repeat([]byte{written}, int(bytes)), Size: bytes}
+		require.NoError(t, s.Commit(step, 2))
+		for _, l := range lanes {
+			refused = append(refused, l.Refused != nil)
+			if l.Refused != nil {
+				require.EqualError(t, l.Refused, "the states take 2112 bytes and would grow by 512: at most 2112 bytes are allowed (max_state_memory_bytes); try again later, end sequences that are done, or raise the limit")
+			}
+		}
+		require.LessOrEqual(t, s.Usage().Bytes, int64(64+2048))
+		return refused
+	}
+	cache := func(n uint64) byte { // of a sequence, the byte that its cache is full of
+		t.Helper()
+		q, err := s.Continue(number(n), 2)
+		require.NoError(t, err)
+		step, err := s.Gather([]Lane{{Sequence: q}}, 1)
+		require.NoError(t, err)
+		defer s.Undo(step)
+		return step.Varying[0].In.Bytes[299]
+	}
+	start := func(n uint64) Lane { return Lane{Sequence: begin(t, s, number(n), 1)} }
+	next := func(n uint64) Lane {
+		q, err := s.Continue(number(n), 1)
+		require.NoError(t, err)
+		return Lane{Sequence: q}
+	}
+
+	require.Equal(t, []bool{false, false, false}, run(start(1), start(2), start(3))) // take 512 each
+	require.Equal(t, []bool{false, false, false, true}, run(next(1), start(4), next(2), start(5)))
+	require.Equal(t, []byte{2, 2, 1, 2}, []byte{cache(1), cache(2), cache(3), cache(4)})
+	_, err := s.Continue(number(5), 3)
+	require.ErrorContains(t, err, "its START failed")
+
+	last := next(4)
+	last.End = true
+	require.Equal(t, []bool{true, false, false}, run(start(6), last, next(3)), "what ends makes room only afterwards")
+	require.Equal(t, []byte{2, 2, 3}, []byte{cache(1), cache(2), cache(3)})
+	require.Equal(t, []bool{false}, run(start(6)))
 }
 
 // TestBudgetEvicts: those used least recently go, and never one of the batch; if

@@ -9,10 +9,13 @@ type Lane struct {
 	Sequence *Sequence
 	// End: the sequence ends with this step, and its new states are discarded.
 	End bool
+	// Refused is set by Commit if the lane's new states would have exceeded the
+	// limit of memory: for the lane it was as Abort.
+	Refused *BudgetError
 }
 
 // keeps tells whether the lane's new states are kept.
-func (l *Lane) keeps() bool { return l.Sequence != nil && !l.End }
+func (l *Lane) keeps() bool { return l.Sequence != nil && !l.End && l.Refused == nil }
 
 // Step is one run's share of a store. It is valid until the next Gather.
 type Step struct {
@@ -80,9 +83,11 @@ func (s *Store) Arrange(lanes []Lane) (order []int) {
 }
 
 // Commit keeps the outputs of a run that succeeded: they become the states of
-// the lanes' sequences. Sequences that end are forgotten. If a varying state has
-// grown too large or finds no memory, the step is aborted; if storing fails
-// otherwise, none of the lanes' sequences has a state any more.
+// the lanes' sequences. Sequences that end are forgotten. A lane whose states grow
+// beyond the limit of memory is marked as refused, in the lanes that Gather got. If
+// a varying state has grown beyond its own bound or finds no memory, the step is
+// aborted; if storing fails otherwise, none of the lanes' sequences has a state any
+// more.
 func (s *Store) Commit(step *Step, now time.Duration) error {
 	if err := s.prepare(step, now); err != nil {
 		s.Abort(step, now)
@@ -95,6 +100,8 @@ func (s *Store) Commit(step *Step, now time.Duration) error {
 	for _, l := range step.lanes {
 		switch q := l.Sequence; {
 		case q == nil:
+		case l.Refused != nil:
+			s.Fail(l, now)
 		case l.End:
 			s.finish(q)
 		default:

@@ -9,23 +9,41 @@ import (
 	"tritonstateful/internal/bench/kserve"
 )
 
+// exchange is a request and its answer.
+type exchange struct {
+	start, end bool
+	name       int64 // what the request carries; with START it becomes the sequence's name
+	// successor is the name of the sequence whose START was sent behind this END without waiting; 0: none was.
+	successor int64
+	sent      time.Time
+
+	done    bool // it was answered; all below is of the answer
+	err     string
+	values  [3]int64 // least and greatest name found in the states, and the count of steps
+	empty   bool     // the answer has no such values
+	latency time.Duration
+}
+
 // client is a correlation ID and somebody who uses it as he pleases: one sequence after the other, with breaks, with
-// requests that come too late, and at times with two requests on the way at once.
+// requests that come too late, and at times with two requests on the way at once. He knows of his sequence what he needs
+// for that; what is right is for the judge to say.
 type client struct {
-	account
-	rules    *rules
+	model    int // its number
 	id       kserve.SequenceID
 	requests [2]*kserve.Request
 	pending  []exchange // in the order in which they were sent; at most two
 	names    int64      // the last name that was used
+
+	alive bool // the last request was answered, and did not end the sequence
+	lost  bool // a START or END was cancelled: only a START makes sense
 }
 
-// newClient makes client number id, the local-th of its stream.
-func newClient(r *rules, id uint64, local int) *client {
-	c := &client{rules: r, id: kserve.SequenceID{Number: id}, names: int64(id) << 32}
+// newClient makes client number id of a model, the local-th of its stream.
+func newClient(model int, name string, id uint64, local int) *client {
+	c := &client{model: model, id: kserve.SequenceID{Number: id}, names: int64(id) << 32}
 	for i := range c.requests {
 		c.requests[i] = kserve.NewRequest(kserve.Call{
-			Model: r.Model, ID: strconv.Itoa(2*local + i), Outputs: []string{"Y"},
+			Model: name, ID: strconv.Itoa(2*local + i), Outputs: []string{"Y"},
 			Inputs: []kserve.Tensor{{Name: "X", Datatype: "INT64", Shape: []int64{1, 1}, Data: make([]byte, 8)}},
 		})
 	}
@@ -90,7 +108,7 @@ func (c *client) prepare(i int, now time.Time) *kserve.Request {
 // note keeps an answer; it tells whether all that were sent have come.
 func (c *client) note(i int, a *answer) (all bool) {
 	x := &c.pending[i]
-	x.done, x.err, x.values, x.empty = true, a.err, a.values, a.empty
+	x.done, x.err, x.values, x.empty, x.latency = true, a.err, a.values, a.empty, a.at.Sub(x.sent)
 	for i := range c.pending {
 		if !c.pending[i].done {
 			return false
@@ -99,11 +117,21 @@ func (c *client) note(i int, a *answer) (all bool) {
 	return true
 }
 
+// learn is what the client makes of an exchange that is over.
+func (c *client) learn(x *exchange) {
+	switch {
+	case x.done:
+		c.alive = x.err == "" && !x.end
+	case x.start || x.end:
+		c.lost = true
+	}
+}
+
 // pause is how long the client waits before it decides again: mostly not at all, at times about as long as a sequence
 // may idle, so that some come back in time and some too late.
-func (c *client) pause(rng *rand.Rand) time.Duration {
+func pause(rng *rand.Rand, idle time.Duration) time.Duration {
 	if rng.IntN(100) > 0 {
 		return 0
 	}
-	return time.Duration(rng.Int64N(int64(2 * c.rules.Idle)))
+	return time.Duration(rng.Int64N(int64(2 * idle)))
 }

@@ -41,7 +41,6 @@ type stream struct {
 	open     int // clients that wait for answers
 
 	generation int
-	counter    counter
 }
 
 // never is longer than any soak.
@@ -132,7 +131,7 @@ func (s *stream) act(c *client) error {
 	return nil
 }
 
-// take settles an answer, and when it was the client's last one lets it go on.
+// take notes an answer, and when it was the last that its client waits for lets him go on.
 func (s *stream) take(a *answer) error {
 	switch {
 	case a.generation != s.generation:
@@ -147,21 +146,26 @@ func (s *stream) take(a *answer) error {
 	if x.done {
 		return errors.New("a request was answered twice")
 	}
-	s.counter.took(a.at.Sub(x.sent))
 	if !c.note(a.request%2, a) {
 		return nil
 	}
-	s.open--
-	for i := range c.pending {
-		k, text := c.settle(&c.pending[i], c.rules)
-		s.counter.count(k, c.rules.Model, c.id.Number, text)
-	}
-	c.pending = c.pending[:0]
-	if pause := c.pause(s.rng); pause > 0 {
+	s.settle(c)
+	if pause := pause(s.rng, s.soak.config.idle); pause > 0 {
 		s.sleep(c, pause)
 		return nil
 	}
 	return s.act(c)
+}
+
+// settle records what the client sent, in its order: what has no answer by now gets none.
+func (s *stream) settle(c *client) {
+	for i := range c.pending {
+		x := &c.pending[i]
+		s.soak.records.put(c.model, c.id.Number, x)
+		c.learn(x)
+	}
+	c.pending = c.pending[:0]
+	s.open--
 }
 
 // wake lets those act whose pause is over, and breaks the stream off when it is time.
@@ -185,18 +189,7 @@ func (s *stream) breakOff(ctx context.Context) error {
 		if len(c.pending) == 0 {
 			continue
 		}
-		for i := range c.pending { // answers that came in part are settled in the order of their requests
-			x := &c.pending[i]
-			k, text := cancelled, ""
-			if x.done {
-				k, text = c.settle(x, c.rules)
-			} else {
-				c.abandon(x)
-			}
-			s.counter.count(k, c.rules.Model, c.id.Number, text)
-		}
-		c.pending = c.pending[:0]
-		s.open--
+		s.settle(c)
 		s.sleep(c, afterBreak)
 	}
 	return s.connect(ctx)

@@ -1,0 +1,128 @@
+"""The report of a soak (scripts/soakreport.py): what it prints, and what fails a soak."""
+
+import os
+import subprocess
+from dataclasses import replace
+
+import pytest
+from account import ANSWERED, EVICTED, FORBIDDEN, FOREIGN
+from judge import Tally
+from soakreport import Process, Report, clock, percentile
+
+GOOD = Process(mib=100, threads=50, files=70)
+
+
+def tally() -> Tally:
+    one = Tally()
+    one.kinds |= {ANSWERED: 9, EVICTED: 1}
+    one.latencies = [3_000_000, 1_000_000]
+    return one
+
+
+def reported(processes: list[Process], breaks: bool = False, every: float = 5) -> Report:
+    report = Report(breaks)
+    report.header()
+    for number, process in enumerate(processes):
+        report.add(every * (number + 1), tally(), process)
+    return report
+
+
+def grown(**held) -> list[Process]:
+    """Of a soak of 200 s, in the second half of which the server held that."""
+    return [GOOD] * 20 + [replace(GOOD, **held)] * 20
+
+
+def test_the_table(capsys):
+    reported([GOOD, Process(mib=101.4, threads=51, files=72)]).verdict(judging=1e-5)
+    assert capsys.readouterr().out.splitlines() == [
+        "    time      steps  steps/s   p50 ms   p99 ms   max ms  RSS MiB  threads   fds  answers",
+        "      5s         10        2      1.0      3.0      3.0      100       50    70  answered 90.0%, evicted 10.0%",
+        "     10s         20        2      1.0      3.0      3.0      101       51    72  answered 90.0%, evicted 10.0%",
+        "",
+        "        18 answered",
+        "         0 cancelled",
+        "         0 dropped by Triton",
+        "         0 expired",
+        "         2 evicted",
+        "         0 unknown",
+        "         0 START was refused",
+        "         0 START failed",
+        "         0 full",
+        "         0 over the budget",
+        "         0 END overtaken",
+        "         0 NOT ALLOWED",
+        "         0 FOREIGN VALUES",
+        "        20 steps in all",
+        "judged in 0.5 µs each, 0% of a processor",
+        "memory is not judged: that takes 2m00s and 8 lines of report",
+    ]
+
+
+def test_what_is_wrong_is_shown_at_once(capsys):
+    report = Report()
+    one = tally()
+    one.kinds[FOREIGN], one.kinds[FORBIDDEN] = 2, 1
+    one.faults = ["plain, sequence 7: FOREIGN VALUES: the states are of 0x1 to 0x2"]
+    report.add(5, one, GOOD)
+    table = capsys.readouterr().out
+    assert "answered 69.2%, FOREIGN VALUES: 2, evicted 7.7%, NOT ALLOWED: 1\n    plain, sequence 7: FOREIGN VALUES" in table
+    assert report.verdict(judging=0) == ["2 answers had foreign or wrong values", "1 errors should not be"]
+
+
+def test_nothing_was_answered():
+    report = Report()
+    report.add(5, Tally(), GOOD)
+    assert report.verdict(judging=0) == ["nothing was answered"]
+
+
+@pytest.mark.parametrize("processes, faults", [
+    ([GOOD] * 40, []),
+    (grown(mib=115.9, threads=52, files=78), []),
+    (grown(mib=116.1), ["MiB of memory grew from 100 to 116"]),
+    (grown(threads=53), ["threads grew from 50 to 53"]),
+    (grown(files=79), ["open files grew from 70 to 79"]),
+    (grown(mib=200, threads=99), ["MiB of memory grew from 100 to 200", "threads grew from 50 to 99"]),
+    ([replace(GOOD, mib=1000)] * 20 + [replace(GOOD, mib=1049)] * 20, []),
+    ([replace(GOOD, mib=1000)] * 20 + [replace(GOOD, mib=1051)] * 20, ["MiB of memory grew from 1000 to 1051"]),
+    ([GOOD] * 20 + [replace(GOOD, mib=900)] * 10 + [GOOD] * 10, []),  # between them, it may
+    ([replace(GOOD, mib=10)] * 10 + [GOOD] * 30, []),  # before them, too
+    ([GOOD] * 30 + [replace(GOOD, mib=116.1)] * 10, ["MiB of memory grew from 100 to 116"]),
+])  # fmt: skip
+def test_growth(processes, faults):
+    """The median of the last quarter is held against that of the second."""
+    assert reported(processes).verdict(judging=0) == faults
+
+
+def test_growth_is_not_judged(capsys):
+    assert reported(grown(mib=200), breaks=True).verdict(judging=0) == []
+    assert "memory is not judged: tritonserver" in capsys.readouterr().out
+    for few in (reported(grown(mib=200)[:23]), reported(grown(mib=200)[17:24], every=60)):
+        assert few.verdict(judging=0) == []
+        assert "memory is not judged: that takes 2m00s and 8 lines of report" in capsys.readouterr().out
+
+
+def test_percentile():
+    assert [percentile(list(range(1, 101)), percent) for percent in (1, 50, 99, 100)] == [1, 50, 99, 100]
+    assert [percentile([1, 2, 3], percent) for percent in (1, 33, 34, 100)] == [1, 1, 2, 3]
+    assert percentile([], 50) == 0
+
+
+def test_clock():
+    assert [clock(seconds) for seconds in (0, 59.4, 59.6, 125)] == ["0s", "59s", "1m00s", "2m05s"]
+
+
+def test_process(tmp_path):
+    """What a process holds; a file more shows."""
+    before = Process.read(os.getpid())
+    with (tmp_path / "file").open("w"):
+        after = Process.read(os.getpid())
+    assert after.files == before.files + 1
+    assert before.threads >= 1
+    assert 5 < before.mib < 10_000
+
+
+def test_process_that_has_ended():
+    with subprocess.Popen(["true"]) as process:
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        assert Process.read(process.pid) == Process(0, 0, 0)
+    assert Process.read(process.pid) == Process(0, 0, 0)

@@ -1,0 +1,128 @@
+"""The report of a soak: a line for each interval, and how it ended."""
+
+import os
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from account import ANSWERED, FORBIDDEN, FOREIGN
+from judge import Tally
+
+# The growth between the second and the last quarter of a soak that still counts as flat.
+FLAT_MIB = 16  # or a 20th of it, if that is more
+FLAT_THREADS = 2
+FLAT_FILES = 8
+
+FLAT_AFTER = 120  # seconds that a soak must take before its memory is judged: until then the allocators' pools fill
+FEWEST_SAMPLES = 8  # of which each quarter has two
+
+
+@dataclass(frozen=True)
+class Process:
+    """What a process holds at a moment."""
+
+    mib: float  # resident memory
+    threads: int
+    files: int  # open
+
+    @classmethod
+    def read(cls, pid: int) -> "Process":
+        """Of a process; nothing if it has ended."""
+        folder = Path(f"/proc/{pid}")
+        try:
+            status = dict(line.split(":", 1) for line in (folder / "status").read_text().splitlines())
+            return cls(int(status["VmRSS"].split()[0]) / 1024, int(status["Threads"]), len(os.listdir(folder / "fd")))
+        except (OSError, KeyError):  # a process that nobody has waited for yet has no VmRSS
+            return cls(0, 0, 0)
+
+
+class Report:
+    """Prints a line for each interval, and sums all up.
+
+    breaks  whether streams are broken off; then memory is not judged
+    """
+
+    def __init__(self, breaks: bool = False):
+        self.breaks = breaks
+        self.sum = Tally()
+        self.seconds = 0.0  # since the start
+        self.samples: list[Process] = []
+
+    def header(self) -> None:
+        print(f"{'time':>8} {'steps':>10} {'steps/s':>8} {'p50 ms':>8} {'p99 ms':>8} {'max ms':>8} {'RSS MiB':>8} "
+            f"{'threads':>8} {'fds':>5}  answers")  # fmt: skip
+
+    def add(self, seconds: float, tally: Tally, process: Process) -> None:
+        """Prints what the interval showed that ends so many seconds after the start."""
+        self.sum.add(tally)
+        self.samples.append(process)
+        rate = tally.total / (seconds - self.seconds)
+        self.seconds = seconds
+        latencies = sorted(tally.latencies)
+        p50, p99, most = (f"{percentile(latencies, percent) / 1e6:.1f}" for percent in (50, 99, 100))
+        print(f"{clock(seconds):>8} {self.sum.total:>10} {rate:>8.0f} {p50:>8} {p99:>8} {most:>8} {process.mib:>8.0f} "
+            f"{process.threads:>8} {process.files:>5}  {shares(tally)}")  # fmt: skip
+        for fault in tally.faults:
+            print(f"    {fault}")
+        print(end="", flush=True)
+
+    def verdict(self, judging: float) -> list[str]:
+        """Prints the sums; returns what is wrong. judging is the processor time in seconds that the judge took."""
+        print()
+        for kind, count in self.sum.kinds.items():
+            print(f"{count:>10} {kind}")
+        print(f"{self.sum.total:>10} steps in all")
+        if self.sum.total:
+            print(f"judged in {judging / self.sum.total * 1e6:.1f} µs each, {judging / self.seconds:.0%} of a processor")
+        faults = []
+        if count := self.sum.kinds[FOREIGN]:
+            faults.append(f"{count} answers had foreign or wrong values")
+        if count := self.sum.kinds[FORBIDDEN]:
+            faults.append(f"{count} errors should not be")
+        if not self.sum.kinds[ANSWERED]:
+            faults.append("nothing was answered")
+        return faults + self._growth()
+
+    def _growth(self) -> list[str]:
+        """What the server has more of at the end than after it had warmed up."""
+        if self.breaks:
+            print("memory is not judged: tritonserver 2.51 keeps some of every cancelled request, whatever the backend")
+            return []
+        if self.seconds < FLAT_AFTER or len(self.samples) < FEWEST_SAMPLES:
+            print(f"memory is not judged: that takes {clock(FLAT_AFTER)} and {FEWEST_SAMPLES} lines of report")
+            return []
+        faults = [
+            self._grew("MiB of memory", lambda process: process.mib, lambda before: max(FLAT_MIB, before / 20)),
+            self._grew("threads", lambda process: process.threads, lambda before: FLAT_THREADS),
+            self._grew("open files", lambda process: process.files, lambda before: FLAT_FILES),
+        ]
+        return [fault for fault in faults if fault]
+
+    def _grew(self, what: str, held: Callable[[Process], float], allowed: Callable[[float], float]) -> str:
+        quarter = len(self.samples) // 4
+        before, after = (
+            statistics.median(map(held, some)) for some in (self.samples[quarter : 2 * quarter], self.samples[3 * quarter :])
+        )
+        print(f"{what}: {before:.0f} in the second quarter, {after:.0f} in the last")
+        return f"{what} grew from {before:.0f} to {after:.0f}" if after > before + allowed(before) else ""
+
+
+def percentile(ordered: list[int], percent: int) -> int:
+    """The smallest that at least so many percent are not above; 0 if there are none."""
+    return ordered[max(-(-len(ordered) * percent // 100), 1) - 1] if ordered else 0
+
+
+def clock(seconds: float) -> str:
+    """Such as 45s or 6m05s."""
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes}m{rest:02}s" if minutes else f"{rest}s"
+
+
+def shares(tally: Tally) -> str:
+    """What came of the requests in percent, the most frequent first; counts of what should not be."""
+    words = []
+    for kind, count in sorted(tally.kinds.items(), key=lambda item: -item[1]):
+        if count:
+            words.append(f"{kind}: {count}" if kind in (FORBIDDEN, FOREIGN) else f"{kind} {count / tally.total:.1%}")
+    return ", ".join(words)
