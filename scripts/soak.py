@@ -51,6 +51,7 @@ class Model:
 
     name: str
     slots: int
+    names: tuple[int, int] = (2, 3)  # extents of the state of names, before and behind the batch
     tape: bool = False  # it has a state of varying shape, too
     instances: int = 1
     parameters: dict[str, str] = field(default_factory=dict)
@@ -68,6 +69,9 @@ class Model:
         )
         lines = [f'parameters {{ key: "{k}" value {{ string_value: "{v}" }} }}' for k, v in parameters.items()]
         return text + "\n".join(lines) + "\n"
+
+    def graph(self) -> ModelProto:
+        return ledger(*self.names, self.tape)
 
     def rules(self) -> Rules:
         """What the model may do with its clients."""
@@ -89,6 +93,9 @@ EXIT_CODES = (0, 1)
 
 MODELS = [
     Model("reject", slots=640),
+    # Of 64 KiB: these stay where runs wrote them, and large batches are cut into several runs.
+    Model("large", slots=640, names=(1, 8192), parameters={"when_full": "evict_lru"}),
+    Model("inside", slots=640, names=(2, 4096)),
     Model("evict", slots=640, parameters={"when_full": "evict_lru", "infer_end_requests": "0"}),
     Model("limited", slots=640, tape=True, parameters={"max_state_memory_bytes": str(384 * 1024)}),
     Model("tape", slots=640, tape=True,
@@ -96,7 +103,7 @@ MODELS = [
 ]
 
 
-def ledger(tape: bool) -> ModelProto:
+def ledger(before: int, behind: int, tape: bool) -> ModelProto:
     """A model whose state says whose it is.
 
     The first request of a sequence brings its name, X, which goes to every element of the states; Y is the least and
@@ -105,17 +112,17 @@ def ledger(tape: bool) -> ModelProto:
     """
     node, value = helper.make_node, helper.make_tensor_value_info
     int64 = TensorProto.INT64
-    constants = {"zero": [0], "one": [1], "axis1": [1], "names": [-1, 6], "end": [2**31]}
+    constants = {"zero": [0], "one": [1], "axis1": [1], "names": [-1, before * behind], "end": [2**31]}
     constants |= {"keep": [NAMES_A_STEP - LONGEST_TAPE], "add": [1, NAMES_A_STEP]}
     nodes = [
         node("Equal", ["who", "zero"], ["begins"]),
-        node("Where", ["begins", "X", "who"], ["new_who"]),  # [2, batch, 3] of [batch, 1]
+        node("Where", ["begins", "X", "who"], ["new_who"]),  # of [batch, 1]
         node("Add", ["count", "one"], ["new_count"]),
         node("Transpose", ["new_who"], ["lanes"], perm=[1, 0, 2]),
         node("Reshape", ["lanes", "names"], ["flat"]),
     ]
-    inputs = [value("X", int64, ["batch", 1]), value("who", int64, [2, "batch", 3]), value("count", int64, ["batch", 1])]
-    outputs = [value("Y", int64, ["batch", 3]), value("new_who", int64, [2, "batch", 3])]
+    inputs = [value("X", int64, ["batch", 1]), value("who", int64, [before, "batch", behind]), value("count", int64, ["batch", 1])]
+    outputs = [value("Y", int64, ["batch", 3]), value("new_who", int64, [before, "batch", behind])]
     outputs += [value("new_count", int64, ["batch", 1])]
     found = "flat"
     if tape:
@@ -146,7 +153,7 @@ def write(models: list[Model], repository: Path) -> None:
         folder = repository / model.name / "1"
         folder.mkdir(parents=True)
         (folder.parent / "config.pbtxt").write_text(model.config())
-        (folder / "model.onnx").write_bytes(ledger(model.tape).SerializeToString())
+        (folder / "model.onnx").write_bytes(model.graph().SerializeToString())
 
 
 def build() -> None:

@@ -24,7 +24,7 @@ def test_soak(serve):
 
     Then the same answers again, one of them with one wrong byte: that is seen.
     """
-    models = {model.name: Folder(model.config(), soak.ledger(model.tape)) for model in soak.MODELS}
+    models = {model.name: Folder(model.config(), model.graph()) for model in soak.MODELS}
     server = serve(models, options=soak.OPTIONS)
     soak.build()
     rules = [model.rules() for model in soak.MODELS]
