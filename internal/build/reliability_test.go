@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestReliabilityPage: every test that docs/reliability.md names exists.
+// TestReliabilityPage: every test that docs/reliability.md names exists, and each
+// promise has the figures of its tests.
 func TestReliabilityPage(t *testing.T) {
 	root := filepath.Join("..", "..")
 	page, err := os.ReadFile(filepath.Join(root, "docs", "reliability.md"))
@@ -28,6 +29,11 @@ func TestReliabilityPage(t *testing.T) {
 	for _, name := range inPython {
 		require.True(t, strings.Contains(sources(t, filepath.Join(root, name[1])), "\ndef "+name[2]+"("), "there is no %s", name[0])
 	}
+	rows := regexp.MustCompile(`(?m)^\|[^|\n]*\|[^|\n]*\.(?:Test|Fuzz|Benchmark|py::)[^|\n]*\|([^|\n]*)\|$`).FindAllStringSubmatch(string(page), -1)
+	for _, row := range rows {
+		require.Regexp(t, `\d`, row[1], "%s: figures are missing: run scripts/promises.py", row[0])
+	}
+	require.Greater(t, len(rows), 20)
 	require.Greater(t, len(inGo), 30)
 	require.Greater(t, len(inPython), 10)
 	for _, target := range fuzzed {
