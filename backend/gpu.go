@@ -68,6 +68,28 @@ func (m *Model) inputShapes(w *wiring, sig *Signature) []InputShapes {
 	return all
 }
 
+// checkRoom refuses what the device has no room for, before anything is taken: the
+// states of the first chunk of sequences, and the tensors of a batch. A host gives
+// out memory that it has not got, so there is nothing to ask.
+func (in *Instance) checkRoom(states *statebuffer.Options) error {
+	if in.device == nil {
+		return nil
+	}
+	err := statebuffer.Room(states.Memory, statebuffer.Plus(states.Bytes(), ioBytes(in.wiring)))
+	if err == nil {
+		return nil
+	}
+	device, managed := in.device.Device(), ""
+	if device.Managed != "" {
+		managed = "; NVML says " + device.Managed
+	}
+	return Errorf(Unavailable, "no room on %v for the states of %d sequences and the tensors of batches of %d: %w%s; %s",
+		device, states.Sizing.Initial, states.MaxLanes, err, managed, roomRemedy)
+}
+
+// roomRemedy is what to do where a GPU is too small.
+const roomRemedy = "use fewer slots (max_candidate_sequences, max_candidate_sequence_use_ratio), allocate them as they are needed (initial_buffer_size), set store_states_as_fp16, bound ONNX Runtime (gpu_mem_limit), or take another GPU (gpus of instance_group)"
+
 // ioMemory is where the host fills inputs and reads outputs.
 func (in *Instance) ioMemory() statebuffer.Memory {
 	if in.device != nil {

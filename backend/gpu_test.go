@@ -1,8 +1,10 @@
 package backend
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -19,12 +21,31 @@ type gpu struct {
 	there  map[uint64]byteRange // memory of the device that requests come from
 	placed []func()
 	warmed []int
+	part   Device // if it is a part of a GPU
+}
+
+// card is the memory of a gpu: it has a size.
+type card struct {
+	statebuffer.Heap
+	bytes int64 // 0: as much as one likes
+	asked []int64
+}
+
+func (c *card) Room(bytes int64) error {
+	c.asked = append(c.asked, bytes)
+	if c.bytes > 0 && bytes > c.bytes-c.Used() {
+		return fmt.Errorf("%d bytes are needed, of whose %d the CUDA driver says %d are free", bytes, c.bytes, c.bytes-c.Used())
+	}
+	return nil
 }
 
 type byteRange []byte
 
 func (g *gpu) IO() statebuffer.Memory { return &g.host }
-func (g *gpu) Device() string         { return "GPU 3 (Test)" }
+func (g *gpu) Device() Device {
+	return cmp.Or(g.part, Device{Ordinal: 3, Name: "Test", UUID: "GPU-1", Managed: "5 of 6 GiB are free"})
+}
+func (g *gpu) MemInfo() (free, total int64, err error) { return 1000, 2000, nil }
 
 func (g *gpu) Place(to statebuffer.Block, from uint64) {
 	for start, bytes := range g.there {
@@ -51,45 +72,60 @@ func (g *gpu) WarmUp(inputs, outputs []Tensor) error {
 
 func (g *gpu) Host(b statebuffer.Block) ([]byte, error) { return b.Bytes, nil }
 
-// loadOnGPU is an instance whose runner is a gpu, and what it was opened with.
-func loadOnGPU(t *testing.T, changes ...func(*setup)) (*Instance, *gpu, *[]SessionOptions) {
+// gpuLoad is the load of an instance whose runner is a gpu.
+type gpuLoad struct {
+	gpu    *gpu
+	card   *card // the gpu's memory
+	opened []SessionOptions
+	log    *recorder
+}
+
+func newGPULoad() *gpuLoad {
+	l := &gpuLoad{card: &card{}, log: newRecorder(slog.LevelInfo)}
+	l.gpu = &gpu{accumulator: newAccumulator(l.card, accumulate()), there: map[uint64]byteRange{}}
+	return l
+}
+
+func (l *gpuLoad) try(t *testing.T, changes ...func(*setup)) (*Instance, error) {
 	t.Helper()
-	set := newSetup()
-	for _, change := range changes {
-		change(set)
-	}
-	g := &gpu{accumulator: newAccumulator(&statebuffer.Heap{}, accumulate()), there: map[uint64]byteRange{}}
-	var opened []SessionOptions
-	model, err := NewModel(ModelInfo{Name: "model", Config: set.json()}, Host{
-		Log: slog.New(newRecorder(slog.LevelInfo)), Clock: newServer(t).in.model.host.Clock,
+	set := newSetup(changes...)
+	model, err := NewModel(ModelInfo{Name: "model", Version: 3, Config: set.json()}, Host{
+		Log: slog.New(l.log), Clock: newServer(t).in.model.host.Clock, Metrics: set.metrics,
 		Open: func(o SessionOptions) (Runner, error) {
-			opened = append(opened, o)
+			l.opened = append(l.opened, o)
 			if o.Provider == CPU {
 				return newAccumulator(&statebuffer.Heap{}, accumulate()), nil
 			}
-			return g, nil
+			return l.gpu, nil
 		},
 	})
 	require.NoError(t, err)
-	in, err := model.NewInstance(InstanceInfo{Name: "model_0_3", Kind: "gpu", Device: 3})
+	return model.NewInstance(InstanceInfo{Name: "model_0_3", Kind: "gpu", Device: 3})
+}
+
+// loadOnGPU is an instance whose runner is a gpu, and how it was loaded.
+func loadOnGPU(t *testing.T, changes ...func(*setup)) (*Instance, *gpuLoad) {
+	t.Helper()
+	l := newGPULoad()
+	in, err := l.try(t, changes...)
 	require.NoError(t, err)
 	t.Cleanup(in.Close)
-	return in, g, &opened
+	return in, l
 }
 
 // TestGPUOptions: what the configuration says reaches the session, and TensorRT is
 // told the shapes of all inputs, also of states and controls.
 func TestGPUOptions(t *testing.T) {
-	_, g, opened := loadOnGPU(t, param("enable_trt_caching", "1"), param("trt_cache_dir", "/cache"), param("enable_cuda_graph", "1"), param("gpu_mem_limit", "1000"))
-	require.Len(t, *opened, 2, "once on the CPU, to read the shapes")
-	got := (*opened)[1]
+	_, l := loadOnGPU(t, param("enable_trt_caching", "1"), param("trt_cache_dir", "/cache"), param("enable_cuda_graph", "1"), param("gpu_mem_limit", "1000"))
+	require.Len(t, l.opened, 2, "once on the CPU, to read the shapes")
+	got := l.opened[1]
 	require.Equal(t, 3, got.Device)
 	require.Equal(t, TensorRT, got.Provider)
 	require.True(t, got.GPU.FP16)
 	require.True(t, got.GPU.CUDAGraph)
 	require.Equal(t, "/cache", got.GPU.CacheFolder)
 	require.Equal(t, int64(1000), got.GPU.MemoryLimit)
-	most := int64(g.warmed[len(g.warmed)-1])
+	most := int64(l.gpu.warmed[len(l.gpu.warmed)-1])
 	shapes := map[string][3]tensor.Shape{}
 	for _, s := range got.GPU.Shapes {
 		shapes[s.Name] = [3]tensor.Shape{s.Least, s.Usual, s.Most}
@@ -101,10 +137,60 @@ func TestGPUOptions(t *testing.T) {
 	require.Equal(t, tensor.Shape{4, most, 5}, shapes["Input"][2])
 	require.Equal(t, tensor.Shape{1, 1}, shapes[resetName][0])
 
-	_, _, opened = loadOnGPU(t, param("ort_ep", "cuda"), param("compute_precision", "fp32"))
-	require.Len(t, *opened, 1, "CUDA needs no shapes")
-	require.Equal(t, SessionOptions{Path: (*opened)[0].Path, Name: "model_0_3", Provider: CUDA, Device: 3, Optimization: "all",
-		IntraOpThreads: (*opened)[0].IntraOpThreads, InterOpThreads: (*opened)[0].InterOpThreads}, (*opened)[0])
+	_, l = loadOnGPU(t, param("ort_ep", "cuda"), param("compute_precision", "fp32"))
+	require.Len(t, l.opened, 1, "CUDA needs no shapes")
+	require.Equal(t, SessionOptions{Path: l.opened[0].Path, Name: "model_0_3", Provider: CUDA, Device: 3, Optimization: "all",
+		IntraOpThreads: l.opened[0].IntraOpThreads, InterOpThreads: l.opened[0].InterOpThreads}, l.opened[0])
+}
+
+// TestNoRoomOnGPU: what does not fit is refused before anything is taken, with all
+// that one has to know.
+func TestNoRoomOnGPU(t *testing.T) {
+	changes := []func(*setup){param("ort_ep", "cuda"), slots(16, 8)}
+	fits, l := loadOnGPU(t, changes...)
+	require.Len(t, l.card.asked, 2, "before everything, and before the first chunk")
+	need := l.card.asked[0]
+	require.Equal(t, need, l.card.Used()+fits.io.bytes(), "the tensors of a batch have a twin on the device")
+
+	l = newGPULoad()
+	l.card.bytes = need - 1
+	_, err := l.try(t, changes...)
+	require.ErrorContains(t, err, fmt.Sprintf("no room on GPU 3 (Test, GPU-1) for the states of 16 sequences and the tensors of batches of 8: "+
+		"%d bytes are needed, of whose %d the CUDA driver says %d are free; NVML says 5 of 6 GiB are free; use fewer slots (max_candidate_sequences", need, need-1, need-1))
+	for _, remedy := range []string{"initial_buffer_size", "store_states_as_fp16", "gpu_mem_limit", "gpus of instance_group"} {
+		require.ErrorContains(t, err, remedy)
+	}
+	require.Equal(t, Unavailable, CodeOf(err))
+	require.Zero(t, l.card.Used())
+	require.True(t, l.gpu.closed)
+
+	l = newGPULoad()
+	l.card.bytes = need
+	in, err := l.try(t, changes...)
+	require.NoError(t, err)
+	in.Close()
+}
+
+// TestGPULabels: metrics of an instance on a GPU name it as Triton's own do, those
+// of others have no such label.
+func TestGPULabels(t *testing.T) {
+	sink := &fakeSink{}
+	_, l := loadOnGPU(t, measured(sink))
+	require.Equal(t, MetricLabels{Model: "model", Version: 3, Instance: "model_0_3", GPUUUID: "GPU-1", GPUName: "Test"}, sink.labels)
+	text := strings.Join(*l.log.lines, "\n")
+	require.Contains(t, text, "ready on TensorRT, GPU 3 (Test, GPU-1)")
+	require.Contains(t, text, "memory of the GPU: 1000 of 2000 bytes are left; NVML said before: 5 of 6 GiB are free")
+
+	part := newGPULoad()
+	part.gpu.part = Device{Ordinal: 3, Name: "Test MIG 1g", UUID: "MIG-2", Whole: "GPU-1"}
+	in, err := part.try(t, measured(sink))
+	require.NoError(t, err)
+	defer in.Close()
+	require.Equal(t, MetricLabels{Model: "model", Version: 3, Instance: "model_0_3", GPUUUID: "GPU-1", GPUName: "Test MIG 1g", GPUPart: "MIG-2"}, sink.labels)
+	require.Contains(t, strings.Join(*part.log.lines, "\n"), "ready on TensorRT, GPU 3 (Test MIG 1g, MIG-2, a part of GPU-1)")
+
+	newServer(t, measured(sink))
+	require.Equal(t, MetricLabels{Model: "model", Version: 3, Instance: "model_0"}, sink.labels)
 }
 
 // TestInputsOnDevice: some requests of a batch bring their input in the memory of
@@ -135,8 +221,8 @@ func TestInputsOnDevice(t *testing.T) {
 
 // TestGPUWarmsUp every batch size that runs are padded to.
 func TestGPUWarmsUp(t *testing.T) {
-	in, g, _ := loadOnGPU(t)
-	require.Contains(t, g.warmed, 1)
-	require.Contains(t, g.warmed, in.wiring.maxLanes)
+	in, l := loadOnGPU(t)
+	require.Contains(t, l.gpu.warmed, 1)
+	require.Contains(t, l.gpu.warmed, in.wiring.maxLanes)
 	require.True(t, in.TakesDevice())
 }

@@ -122,10 +122,14 @@ func (in *Instance) newStore() (*statebuffer.Store, error) {
 		w := &in.wiring.varying[i]
 		varying[i] = statebuffer.Varying{Name: w.input, DType: w.dtype, Axis: w.axis, InitialShape: w.shape, Initial: w.value, MaxBytes: params.MaxStateBytes, Padded: w.padded, PadAxis: w.padAxis}
 	}
-	store, err := statebuffer.NewStore(statebuffer.Options{
+	options := statebuffer.Options{
 		Memory: in.runner.Memory(), States: states, Varying: varying, Sizing: sizing, MaxLanes: in.wiring.maxLanes,
 		Limits: statebuffer.Limits{Idle: config.Idle(), Full: params.Full, Remember: max(1024, sizing.Total()), Bytes: params.MaxStateMemory},
-	})
+	}
+	if err := in.checkRoom(&options); err != nil {
+		return nil, err
+	}
+	store, err := statebuffer.NewStore(options)
 	if first := (*statebuffer.FirstChunkError)(nil); errors.As(err, &first) {
 		return nil, Errorf(InvalidArg, "the slots for sequences: %w", err)
 	}

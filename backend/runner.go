@@ -1,6 +1,8 @@
 package backend
 
 import (
+	"fmt"
+
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -43,8 +45,35 @@ type DeviceRunner interface {
 	// at this address there takes the place of what the host has put in the block,
 	// a part of one of IO.
 	Place(to statebuffer.Block, from uint64)
-	// Device describes the device, for the log.
-	Device() string
+	// MemInfo is the device's memory that is free and that there is, in bytes, as
+	// the CUDA driver has it.
+	MemInfo() (free, total int64, err error)
+	// Device tells which one it is.
+	Device() Device
+}
+
+// Device is the GPU that an instance is on.
+type Device struct {
+	// Ordinal is its number in this process, as instance_group's gpus name it.
+	Ordinal int
+	Name    string // "NVIDIA H200"
+	// UUID is as NVIDIA's tools print it: "GPU-...", or for a part of a GPU that
+	// was split (MIG) "MIG-...".
+	UUID string
+	// Whole is the UUID of the GPU of which it is a part; empty for a whole one.
+	Whole string
+	// Managed is what NVML says of its memory, for people: the CUDA driver
+	// decides. It is empty where there is no NVML.
+	Managed string
+}
+
+// String is for log lines and errors.
+func (d Device) String() string {
+	part := ""
+	if d.Whole != "" {
+		part = ", a part of " + d.Whole
+	}
+	return fmt.Sprintf("GPU %d (%s, %s%s)", d.Ordinal, d.Name, d.UUID, part)
 }
 
 // Tensor is a batched tensor as a Runner takes it.

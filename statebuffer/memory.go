@@ -32,6 +32,21 @@ type Uploader interface {
 	Upload(to Block, from []byte) error
 }
 
+// Rationed is a Memory that can tell beforehand what it has room for.
+type Rationed interface {
+	// Room is nil if so many more bytes are free at this moment; else it says
+	// how many are.
+	Room(bytes int64) error
+}
+
+// Room asks a Memory for room, if it is one that can tell.
+func Room(m Memory, bytes int64) error {
+	if rationed, ok := m.(Rationed); ok {
+		return rationed.Room(bytes)
+	}
+	return nil
+}
+
 // write fills the beginning of a block from the host.
 func write(m Memory, to Block, from []byte) error {
 	if device, ok := m.(Uploader); ok && to.Bytes == nil {
@@ -104,6 +119,16 @@ func times(n int, bytes int64) int64 {
 		return math.MaxInt64
 	}
 	return int64(lo)
+}
+
+// Plus adds sizes. A sum that 63 bits cannot count is the greatest number.
+func Plus(sizes ...int64) (sum int64) {
+	for _, size := range sizes {
+		if sum += size; sum < 0 {
+			return math.MaxInt64
+		}
+	}
+	return sum
 }
 
 // Conversion is what happens to the elements on the way.

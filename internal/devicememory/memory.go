@@ -64,6 +64,17 @@ func (e *MemoryError) Error() string {
 
 func (e *MemoryError) Unwrap() error { return e.Err }
 
+// RoomError says that the device has too little memory for what is about to be
+// allocated.
+type RoomError struct {
+	Bytes, Free, Total int64
+	Device             *cuda.Device
+}
+
+func (e *RoomError) Error() string {
+	return fmt.Sprintf("%d bytes are needed on %v, of whose %d bytes the CUDA driver says %d are free", e.Bytes, e.Device, e.Total, e.Free)
+}
+
 // Alloc implements statebuffer.Memory. The error is a *MemoryError.
 func (m *Memory) Alloc(bytes int64) (statebuffer.Block, error) {
 	if bytes < 0 {
@@ -87,6 +98,16 @@ func (m *Memory) outOf(bytes int64, err error) error {
 	}
 	failed.Free, failed.Total, _ = m.context.MemInfo() // zeros, if even that fails
 	return failed
+}
+
+// Room implements statebuffer.Rationed by what the driver says, which also on a
+// part of a GPU is the truth for this process. The error is a *RoomError.
+func (m *Memory) Room(bytes int64) error {
+	free, total, err := m.context.MemInfo()
+	if err != nil || bytes <= free {
+		return err
+	}
+	return &RoomError{Bytes: bytes, Free: free, Total: total, Device: m.context.Device}
 }
 
 // Free implements statebuffer.Memory. It waits until nothing uses the block. It
