@@ -24,6 +24,7 @@ import (
 type gpuRunner struct {
 	log       *slog.Logger
 	thread    *thread
+	device    backend.Device
 	context   *cuda.Context
 	stream    *cuda.Stream
 	done      *cuda.Event // behind the last run

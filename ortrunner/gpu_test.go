@@ -2,6 +2,7 @@ package ortrunner
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -307,6 +308,38 @@ func TestGPULoadFails(t *testing.T) {
 		require.ErrorContains(t, err, "allocating 1048576 bytes on GPU 0 (Fake GPU A): out of memory; ")
 		require.Equal(t, backend.Unavailable, backend.CodeOf(err))
 	}
+}
+
+// TestGPUDescription: the management library knows more than the driver, and may
+// not be there.
+func TestGPUDescription(t *testing.T) {
+	const uuid = "00010203-0405-0607-0809-0a0b0c0d0e0f"
+	rt := fakeGPU(t, &bytes.Buffer{}, "MEMORY", "300000000")
+	load := func() backend.DeviceRunner {
+		r := openGPU(t, rt, accumulate(2), backend.GPUOptions{})
+		t.Cleanup(r.Close)
+		return r
+	}
+	plain := backend.Device{Name: "Fake GPU A", UUID: "GPU-" + uuid}
+	require.Equal(t, plain, load().Device())
+	require.Equal(t, "GPU 0 (Fake GPU A, GPU-"+uuid+")", plain.String())
+	free, total, err := load().MemInfo()
+	require.NoError(t, err)
+	require.Equal(t, int64(300000000), total)
+	require.Positive(t, free)
+
+	asked := ""
+	rt.identify = func(u string) (Identity, error) {
+		asked = u
+		return Identity{UUID: "MIG-" + u, Whole: "GPU-9", Memory: "1.0 of 2.0 GiB free"}, nil
+	}
+	part := load().Device()
+	require.Equal(t, backend.Device{Name: "Fake GPU A", UUID: "MIG-" + uuid, Whole: "GPU-9", Managed: "1.0 of 2.0 GiB free"}, part)
+	require.Equal(t, "GPU 0 (Fake GPU A, MIG-"+uuid+", a part of GPU-9)", part.String())
+	require.Equal(t, uuid, asked)
+
+	rt.identify = func(string) (Identity, error) { return Identity{}, errors.New("no NVML") }
+	require.Equal(t, plain, load().Device())
 }
 
 // TestRecordingFallsBack: a model that cannot be recorded is loaded without.
