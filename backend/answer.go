@@ -12,17 +12,27 @@ import (
 func (x *execution) respond() {
 	if !x.failed && len(x.rows) > 0 {
 		for at, row := range x.rows {
-			end := len(x.lanes)
-			if at+1 < len(x.rows) {
-				end = x.first[at+1]
+			lane, lanes := x.lanesOf(at)
+			if x.in.wiring.varies {
+				x.answerLate(row, x.stage.answers, lane, lanes)
+			} else {
+				x.batch.Answer(row, x.stage.answers, lane, lanes)
 			}
-			x.batch.Answer(row, x.stage.answers, x.first[at], end-x.first[at])
 		}
 		x.ran += len(x.rows)
 		x.in.report.ran(len(x.rows))
 	}
 	x.batch.Send()
 	x.spans.mark(&x.spans.send, x.in.host().Clock())
+}
+
+// lanesOf is the first lane of the run's request at a position, and how many it has.
+func (x *execution) lanesOf(at int) (first, lanes int) {
+	end := len(x.lanes)
+	if at+1 < len(x.rows) {
+		end = x.first[at+1]
+	}
+	return x.first[at], end - x.first[at]
 }
 
 // finish leaves nothing open. It is the only place that recovers once requests

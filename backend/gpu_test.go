@@ -2,8 +2,10 @@ package backend
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,13 +15,16 @@ import (
 	"tritonstateful/statebuffer"
 )
 
-// gpu is an accumulator on a device: a Heap plays the device's memory, another
-// one the host's. Its Run does what a device does to the blocks of IO.
+// gpu is a model on a device: a Heap plays the device's memory, another one the
+// host's. Its Run does what a device does to the blocks of IO.
 type gpu struct {
-	*accumulator
+	Runner
 	host   statebuffer.Heap
 	there  map[uint64]byteRange // memory of the device that requests come from
-	placed []func()
+	batch  *fakeBatch           // in whose memory of the device answers are wanted
+	before []func()             // the next run
+	behind []func()             // it
+	writes int
 	warmed []int
 	part   Device // if it is a part of a GPU
 }
@@ -47,22 +52,59 @@ func (g *gpu) Device() Device {
 }
 func (g *gpu) MemInfo() (free, total int64, err error) { return 1000, 2000, nil }
 
+func (g *gpu) Begin() { g.before, g.behind = nil, nil }
+
 func (g *gpu) Place(to statebuffer.Block, from uint64) {
 	for start, bytes := range g.there {
 		if from >= start && from+uint64(to.Size) <= start+uint64(len(bytes)) {
-			g.placed = append(g.placed, func() { copy(to.Bytes, bytes[from-start:]) })
+			g.before = append(g.before, func() { copy(to.Bytes, bytes[from-start:]) })
 			return
 		}
 	}
 	panic(fmt.Sprintf("nothing is at %#x", from))
 }
 
-func (g *gpu) Run(inputs, outputs []Tensor) error {
-	for _, place := range g.placed {
-		place()
+func (g *gpu) Deliver(from statebuffer.Block, to uint64) {
+	batch := g.batch
+	g.behind = append(g.behind, func() { batch.write(to, from.Bytes) })
+}
+
+func (g *gpu) Bring(from statebuffer.Block) ([]byte, error) {
+	to := make([]byte, from.Size)
+	g.behind = append(g.behind, func() { copy(to, from.Bytes) })
+	return to, nil
+}
+
+func (g *gpu) Write(to uint64, from []byte) error {
+	g.writes++
+	g.batch.write(to, from)
+	return nil
+}
+
+// write is what a device does to the memory that a client wants answers in.
+func (b *fakeBatch) write(to uint64, from []byte) {
+	require.False(b.t, b.finished)
+	for start, page := range b.there {
+		if to >= start && to+uint64(len(from)) <= start+uint64(len(page)) {
+			copy(page[to-start:], from)
+			return
+		}
 	}
-	g.placed = nil
-	return g.accumulator.Run(inputs, outputs)
+	require.Fail(b.t, "nobody has reserved this address", "%#x", to)
+}
+
+func (g *gpu) Run(inputs, outputs []Tensor) error {
+	for _, do := range g.before {
+		do()
+	}
+	err := g.Runner.Run(inputs, outputs)
+	if err == nil {
+		for _, do := range g.behind {
+			do()
+		}
+	}
+	g.Begin()
+	return err
 }
 
 func (g *gpu) WarmUp(inputs, outputs []Tensor) error {
@@ -75,14 +117,16 @@ func (g *gpu) Host(b statebuffer.Block) ([]byte, error) { return b.Bytes, nil }
 // gpuLoad is the load of an instance whose runner is a gpu.
 type gpuLoad struct {
 	gpu    *gpu
-	card   *card // the gpu's memory
+	model  *accumulator // that it runs
+	card   *card        // its memory
 	opened []SessionOptions
 	log    *recorder
 }
 
 func newGPULoad() *gpuLoad {
 	l := &gpuLoad{card: &card{}, log: newRecorder(slog.LevelInfo)}
-	l.gpu = &gpu{accumulator: newAccumulator(l.card, accumulate()), there: map[uint64]byteRange{}}
+	l.model = newAccumulator(l.card, accumulate())
+	l.gpu = &gpu{Runner: l.model, there: map[uint64]byteRange{}}
 	return l
 }
 
@@ -162,7 +206,7 @@ func TestNoRoomOnGPU(t *testing.T) {
 	}
 	require.Equal(t, Unavailable, CodeOf(err))
 	require.Zero(t, l.card.Used())
-	require.True(t, l.gpu.closed)
+	require.True(t, l.model.closed)
 
 	l = newGPULoad()
 	l.card.bytes = need
@@ -193,12 +237,21 @@ func TestGPULabels(t *testing.T) {
 	require.Equal(t, MetricLabels{Model: "model", Version: 3, Instance: "model_0"}, sink.labels)
 }
 
+// gpuServer is a server whose model is on a gpu.
+func gpuServer(t *testing.T, changes ...func(*setup)) (*server, *gpu) {
+	t.Helper()
+	s := newServer(t, changes...)
+	g := &gpu{Runner: s.runner, there: map[uint64]byteRange{}}
+	s.in.runner, s.in.device = g, g
+	s.onBatch = func(b *fakeBatch) { g.batch = b }
+	return s, g
+}
+
 // TestInputsOnDevice: some requests of a batch bring their input in the memory of
 // a GPU, others in the host's.
 func TestInputsOnDevice(t *testing.T) {
-	s := newServer(t)
-	g := &gpu{accumulator: s.runner, there: map[uint64]byteRange{}}
-	s.in.runner, s.in.device = g, g
+	m := &testMemory{}
+	s, g := gpuServer(t, withMemory(m))
 	next := uint64(0x7f0000000000)
 	onDevice := func(r *Request) {
 		input := &r.Inputs[0]
@@ -214,9 +267,94 @@ func TestInputsOnDevice(t *testing.T) {
 		r.Inputs[0].Size--
 	})).want(`input "Input" has 79 bytes: want 80`)
 	s.batch(nextOf(1).with(onDevice)).ok()
+
+	// What was to be placed for a run that never came is forgotten.
+	failing(m, "gather", func() error { return errors.New("injected") })
+	s.batch(startOf(5).with(onDevice)).want("gathering the states: injected")
+	s.batch(startOf(6)).ok()
+
 	p := port{Port: Port{Name: "x", DType: tensor.FP32}, axis: noAxis}
 	err := p.check(&Input{Present: true, DType: tensor.FP32, Device: 1, Size: 4}, 1)
 	require.ErrorContains(t, err, `input "x" is in GPU memory`)
+}
+
+// TestOutputsOnDevice: some clients want their answers in the memory of a GPU. The
+// run puts them there; nothing is waited for a second time.
+func TestOutputsOnDevice(t *testing.T) {
+	plain := accumulate()
+	behind := accumulate()
+	behind.order = "brk"
+	for name, stream := range map[string]stream{"batch in the middle": plain, "batch outermost": behind} {
+		t.Run(name, func(t *testing.T) {
+			s, g := gpuServer(t, streamsOf(stream), param("infer_end_requests", "0"))
+			s.batch(startOf(1).toDevice(), startOf(2), startOf(3).toDevice()).ok()
+			s.batch(nextOf(2), nextOf(3).toDevice()).ok()
+			s.batch(nextOf(1), nextOf(2).toDevice(), nextOf(3)).ok()
+			require.Zero(t, g.writes)
+			for _, places := range s.last.reserved {
+				require.Len(t, places, 1)
+			}
+			s.runner.before = func() error { return errors.New("injected") }
+			s.batch(nextOf(1).toDevice()).want("error during inference: injected")
+			s.runner.before = nil
+			s.batch(nextOf(1), nextOf(2)).ok()
+			require.Empty(t, g.behind)
+			// Nothing runs for this END: its answer is put there by itself.
+			s.batch(endOf(1).toDevice(), endOf(2)).ok()
+			require.Equal(t, 1, g.writes)
+		})
+	}
+}
+
+// TestStateOutputOnDevice: a client may see new states; those are left on the device
+// unless it is said before the run that the host wants them.
+func TestStateOutputOnDevice(t *testing.T) {
+	visible := func(s *setup) {
+		s.config.Outputs = append(s.config.Outputs, TensorConfig{Name: "Accumulate_Out", DataType: "TYPE_FP32", Dims: tensor.Shape{5}})
+	}
+	s, g := gpuServer(t, visible)
+	host, _ := gpuServer(t, visible)
+	host.in.runner, host.in.device = host.runner, nil
+	for _, asks := range [][]ask{{startOf(1), startOf(2)}, {nextOf(2), nextOf(1)}, {nextOf(1)}} {
+		for _, device := range []bool{false, true} {
+			for i := range asks {
+				asks[i].device = device
+			}
+			want := host.batch(slices.Clone(asks)...).ok()
+			got := s.batch(slices.Clone(asks)...).ok()
+			for i := range asks {
+				require.Equal(t, want.answers[i].outputs[1], got.answers[i].outputs[1])
+				require.Len(t, got.answers[i].outputs[1], 20)
+			}
+		}
+	}
+	require.Zero(t, g.writes)
+}
+
+// TestVaryingOutputOnDevice: nobody knows how large it gets before the run.
+func TestVaryingOutputOnDevice(t *testing.T) {
+	model := cacheModel()
+	in, err := model.instance(t, cacheConfig(), "")
+	require.NoError(t, err)
+	g := &gpu{Runner: model}
+	in.runner, in.device = g, g
+	for step, want := range [][][]int32{{{7}, {8, 9}}, {{7, 10}, {8, 9, 11}}} {
+		b := &fakeBatch{t: t, answers: make([]answer, 2), onDevice: map[int]bool{1: true}}
+		g.batch = b
+		for i, sent := range [][]int32{{7, 10}, {8, 9, 11}} {
+			values := sent[len(sent)-1:]
+			if step == 0 {
+				values = sent[:len(sent)-1]
+			}
+			b.requests = append(b.requests, Request{Sequence: SequenceID{Number: uint64(i + 1)}, Start: step == 0, Inputs: intInput(tensor.Shape{1, int64(len(values))}, values...)})
+		}
+		in.Execute(b)
+		for i := range want {
+			require.NoError(t, b.answers[i].err)
+			require.Equal(t, want[i], numbers(b.answers[i].outputs[0]))
+		}
+		require.Equal(t, step+1, g.writes)
+	}
 }
 
 // TestGPUWarmsUp every batch size that runs are padded to.

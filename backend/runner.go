@@ -38,13 +38,24 @@ type DeviceRunner interface {
 	// WarmUp is Run as often as it takes until further runs with these tensors
 	// are as fast as they get.
 	WarmUp(inputs, outputs []Tensor) error
-	// Host is the bytes of an output of the last Run, wherever it lies. They are
-	// valid until the next call.
-	Host(statebuffer.Block) ([]byte, error)
+	// Begin forgets what was asked for by Place, Deliver and Bring, for a Run that
+	// never came.
+	Begin()
 	// Place makes the next Run take a part of an input from the device: what is
 	// at this address there takes the place of what the host has put in the block,
 	// a part of one of IO.
 	Place(to statebuffer.Block, from uint64)
+	// Deliver makes the next Run copy a part of an output to this address of the
+	// device, too.
+	Deliver(from statebuffer.Block, to uint64)
+	// Bring makes the next Run bring an output that lies in Memory to the host, too.
+	// The bytes are there when it returns, and valid until the next Begin.
+	Bring(statebuffer.Block) ([]byte, error)
+	// Host is the bytes of an output that the last Run has allocated. They are valid
+	// until the next Begin.
+	Host(statebuffer.Block) ([]byte, error)
+	// Write copies to this address of the device, and waits until it is done.
+	Write(to uint64, from []byte) error
 	// MemInfo is the device's memory that is free and that there is, in bytes, as
 	// the CUDA driver has it.
 	MemInfo() (free, total int64, err error)

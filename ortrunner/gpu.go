@@ -40,7 +40,9 @@ type gpuRunner struct {
 	bindings  bindings
 	records   bool // runs of the warm-up are recorded
 	graphs    int  // recordings so far
-	placed    []placement
+	placed    []placement // before the next run
+	delivered []placement // behind it
+	brought   []bringing  // behind it
 	fetched   fetched
 	// The run that the thread is to do.
 	given, wanted []backend.Tensor
@@ -48,11 +50,18 @@ type gpuRunner struct {
 	warmUpJob     func() error
 }
 
-// placement is a copy from the device over a part of an input.
+// placement is a copy within the device: over a part of an input, or of a part of
+// an output.
 type placement struct {
 	to    uint64
 	from  uint64
 	bytes int64
+}
+
+// bringing is a copy of an output from the device to the host.
+type bringing struct {
+	to   []byte
+	from uint64
 }
 
 // recording is held by whoever records a run: CUDA lets nobody else in the
@@ -72,6 +81,12 @@ func (r *gpuRunner) Memory() statebuffer.Memory { return deviceMemory{r.memory} 
 // IO implements backend.DeviceRunner.
 func (r *gpuRunner) IO() statebuffer.Memory { return r.io }
 
+// Begin implements backend.DeviceRunner.
+func (r *gpuRunner) Begin() {
+	r.placed, r.delivered, r.brought = r.placed[:0], r.delivered[:0], r.brought[:0]
+	r.fetched.used = 0
+}
+
 // Place implements backend.DeviceRunner.
 func (r *gpuRunner) Place(to statebuffer.Block, from uint64) {
 	twin, staged := r.io.twin(to)
@@ -79,6 +94,34 @@ func (r *gpuRunner) Place(to statebuffer.Block, from uint64) {
 		panic("ortrunner: only blocks of IO can be placed to")
 	}
 	r.placed = append(r.placed, placement{twin.Addr, from, twin.Size})
+}
+
+// Deliver implements backend.DeviceRunner.
+func (r *gpuRunner) Deliver(from statebuffer.Block, to uint64) {
+	address := from.Addr
+	if twin, staged := r.io.twin(from); staged {
+		address = twin.Addr
+	}
+	r.delivered = append(r.delivered, placement{to, address, from.Size})
+}
+
+// Bring implements backend.DeviceRunner.
+func (r *gpuRunner) Bring(from statebuffer.Block) ([]byte, error) {
+	to, err := r.fetched.room(from.Size)
+	if err == nil {
+		r.brought = append(r.brought, bringing{to, from.Addr})
+	}
+	return to, err
+}
+
+// Write implements backend.DeviceRunner.
+func (r *gpuRunner) Write(to uint64, from []byte) error {
+	pinned, err := r.fetched.room(int64(len(from)))
+	if err != nil {
+		return err
+	}
+	copy(pinned, from)
+	return errors.Join(r.stream.CopyIn(to, pinned), r.stream.Sync())
 }
 
 // Run implements backend.Runner.
@@ -95,11 +138,11 @@ func (r *gpuRunner) WarmUp(inputs, outputs []backend.Tensor) error {
 
 // run is Run, on the thread.
 func (r *gpuRunner) run() error {
-	defer func() { r.placed = r.placed[:0] }()
+	// What was asked for is for this run; what was brought stays for the host.
+	defer func() { r.placed, r.delivered, r.brought = r.placed[:0], r.delivered[:0], r.brought[:0] }()
 	if r.session == nil {
 		return errors.New("run of a session that was closed")
 	}
-	r.fetched.used = 0
 	if err := r.bind(); err != nil {
 		return err
 	}
@@ -282,6 +325,16 @@ func (r *gpuRunner) copyOut() error {
 		twin, _ := r.io.twin(data)
 		if err := r.stream.CopyOut(data.Bytes, twin.Addr); err != nil {
 			return r.outputs[i].fail("output", err)
+		}
+	}
+	for _, d := range r.delivered {
+		if err := r.stream.Copy(d.to, d.from, d.bytes); err != nil {
+			return err
+		}
+	}
+	for _, b := range r.brought {
+		if err := r.stream.CopyOut(b.to, b.from); err != nil {
+			return err
 		}
 	}
 	return nil

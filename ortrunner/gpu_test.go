@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"testing"
 	"unsafe"
 
@@ -157,6 +158,70 @@ func TestGPUPlaces(t *testing.T) {
 	require.Equal(t, []float32{2, 2, 100, 120, 2, 2}, run())
 	require.Equal(t, []float32{2, 2, 2, 2, 2, 2}, run(), "only the next run")
 	require.Panics(t, func() { r.Place(old.Data, there.Data.Addr) })
+}
+
+// onDevice is what stands at an address of the fake device at this moment, whatever
+// is still to be done there.
+func onDevice(b statebuffer.Block) []float32 {
+	at := uintptr(b.Addr)
+	floats := unsafe.Slice(*(**float32)(unsafe.Pointer(&at)), b.Size/4)
+	return slices.Clone(floats)
+}
+
+// TestGPUDelivers copies parts of outputs to where others want them on the device,
+// and brings a state to the host: all is there when Run returns, which waits once.
+func TestGPUDelivers(t *testing.T) {
+	r := openGPU(t, fakeGPU(t, &bytes.Buffer{}, "DELAY_US", "3000"), accumulate(2), backend.GPUOptions{})
+	defer r.Close()
+	shape := tensor.Shape{3, 2}
+	x, y := ioTensor(t, r, shape, 1, 2, 3, 4, 5, 6), ioTensor(t, r, shape)
+	old, next := stateTensor(t, r, shape, 10, 10, 10, 10, 10, 10), stateTensor(t, r, shape, 0, 0, 0, 0, 0, 0)
+	client := stateTensor(t, r, tensor.Shape{4, 2}, 0, 0, 0, 0, 0, 0, 0, 0)
+	run := func() {
+		require.NoError(t, r.Run([]backend.Tensor{x, old}, []backend.Tensor{y, next}))
+	}
+	for range 5 {
+		require.NoError(t, r.stream.Set(client.Data.Addr, 0, client.Data.Size))
+		require.NoError(t, r.stream.Sync())
+		r.Begin()
+		r.Deliver(y.Data.At(8, 8), client.Data.Addr+8)      // of an output for the host
+		r.Deliver(next.Data.At(16, 8), client.Data.Addr+16) // of a state
+		kept, err := r.Bring(next.Data)
+		require.NoError(t, err)
+		run()
+		require.Equal(t, []float32{0, 0, 26, 28, 15, 16, 0, 0}, onDevice(client.Data))
+		require.Equal(t, asBytes([]float32{11, 12, 13, 14, 15, 16}), kept)
+		require.Equal(t, []float32{22, 24, 26, 28, 30, 32}, elements[float32](t, y))
+	}
+	require.Len(t, r.fetched.pieces, 1, "pinned memory is used again")
+
+	require.NoError(t, r.Write(client.Data.Addr, asBytes([]float32{7, 8})))
+	require.Equal(t, []float32{7, 8, 26, 28, 15, 16, 0, 0}, onDevice(client.Data))
+	run()
+	require.Equal(t, []float32{7, 8, 26, 28, 15, 16, 0, 0}, onDevice(client.Data), "only the next run delivers")
+
+	r.Deliver(y.Data, client.Data.Addr)
+	r.Place(x.Data.At(0, 8), client.Data.Addr)
+	r.Begin() // that run never came
+	run()
+	require.Equal(t, []float32{7, 8, 26, 28, 15, 16, 0, 0}, onDevice(client.Data))
+	require.Equal(t, []float32{22, 24, 26, 28, 30, 32}, elements[float32](t, y))
+}
+
+// TestGPUFetchedGrows while something is still in the stream.
+func TestGPUFetchedGrows(t *testing.T) {
+	var log bytes.Buffer
+	r := openGPU(t, fakeGPU(t, &log, "DELAY_US", "3000"), accumulate(2), backend.GPUOptions{})
+	state := stateTensor(t, r, tensor.Shape{1000}, make([]float32, 1000)...)
+	for _, size := range []int64{4, 400, 4000} {
+		require.NoError(t, r.stream.Set(state.Data.Addr, 1, state.Data.Size))
+		r.Begin()
+		_, err := r.Bring(state.Data.At(0, size))
+		require.NoError(t, err)
+	}
+	require.Len(t, r.fetched.pieces, 1)
+	r.Close()
+	require.Empty(t, log.String(), "all was given back")
 }
 
 // TestGPURefuses what a run cannot take.

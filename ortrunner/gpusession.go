@@ -158,6 +158,7 @@ func (r *gpuRunner) openMemory() (err error) {
 	if r.stream, err = r.context.NewStream(); err != nil {
 		return err
 	}
+	r.fetched.stream = r.stream
 	if r.done, err = r.context.NewEvent(); err != nil {
 		return err
 	}
