@@ -367,7 +367,7 @@ CUresult cuMemHostAlloc(void **at, size_t bytes, unsigned) {
 CUresult cuMemFreeHost(void *at) {
   NEEDS_CONTEXT;
   std::lock_guard<std::mutex> guard(lock);
-  if (pinned.erase((uintptr_t)at) == 0 || !all_idle()) return INVALID_VALUE;
+  if (!all_idle() || pinned.erase((uintptr_t)at) == 0) return INVALID_VALUE;
   free(at);
   return SUCCESS;
 }
