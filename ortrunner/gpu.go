@@ -38,8 +38,8 @@ type gpuRunner struct {
 	outputs   []port
 	call      call
 	bindings  bindings
-	records   bool // runs of the warm-up are recorded
-	graphs    int  // recordings so far
+	records   bool        // runs of the warm-up are recorded
+	graphs    int         // recordings so far
 	placed    []placement // before the next run
 	delivered []placement // behind it
 	brought   []bringing  // behind it

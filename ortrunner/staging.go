@@ -83,7 +83,7 @@ func (s *staging) twin(b statebuffer.Block) (twin statebuffer.Block, ok bool) {
 }
 
 // Clear implements statebuffer.Memory.
-func (s *staging) Clear(b statebuffer.Block) { clear(b.Bytes) }
+func (s *staging) Clear(blocks []statebuffer.Block) { statebuffer.ClearHost(blocks) }
 
 // Gather implements statebuffer.Memory, between blocks of this one.
 func (s *staging) Gather(t []statebuffer.Transfer) error { return statebuffer.GatherHost(t) }

@@ -17,9 +17,10 @@ type Memory interface {
 	// Free gives back what Alloc gave. The block's bytes must not be touched
 	// afterwards.
 	Free(Block)
-	// Clear overwrites a block, or a part of one, with zeros. What cannot be
-	// overwritten on a device is an error of the next Gather or Scatter.
-	Clear(Block)
+	// Clear overwrites blocks, or parts of them, with zeros, before anything else
+	// reads or writes them. What cannot be overwritten on a device is an error of
+	// the next Gather or Scatter.
+	Clear([]Block)
 	// Gather copies rows of a store to the lanes of batched tensors.
 	Gather([]Transfer) error
 	// Scatter copies the lanes of batched tensors to rows of a store.

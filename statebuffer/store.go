@@ -44,6 +44,7 @@ type Store struct {
 
 	step      Step
 	transfers []Transfer
+	left      []Block       // the row that a sequence leaves behind, of each state
 	retryAt   time.Duration // when a failed chunk allocation may be tried again
 	backoff   time.Duration
 }

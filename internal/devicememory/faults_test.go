@@ -1,6 +1,7 @@
 package devicememory
 
 import (
+	"bytes"
 	"errors"
 	"runtime/debug"
 	"testing"
@@ -50,6 +51,25 @@ func TestFreeOfNoBlock(t *testing.T) {
 	require.PanicsWithValue(t, "devicememory: free of 32 bytes at 0x0, which is no block", func() { m.Free(statebuffer.Block{Size: 32}) })
 	m.Free(b)
 	require.Panics(t, func() { m.Free(b) })
+}
+
+// TestClearIsOneLaunch, however many sequences end: one call of the driver for each
+// state of each would cost more than the step.
+func TestClearIsOneLaunch(t *testing.T) {
+	m := newMemory(t, device(t))
+	block, err := m.Alloc(1 << 16)
+	require.NoError(t, err)
+	require.NoError(t, m.Upload(block, bytes.Repeat([]byte{1}, 1<<16)))
+	next := m.next
+	for i := range int64(1000) {
+		m.Clear([]statebuffer.Block{block.At(64*i, 32), block.At(64*i+32, 31)})
+	}
+	require.Equal(t, next, m.next, "nothing is launched yet")
+	require.NoError(t, m.Sync())
+	require.Equal(t, (next+1)%plansInFlight, m.next)
+	got := make([]byte, 1<<16)
+	require.NoError(t, m.Download(got, block))
+	require.Equal(t, 1000+(1<<16-64000), bytes.Count(got, []byte{1}))
 }
 
 // TestBadTransfers: the device would not notice.

@@ -17,11 +17,12 @@ type Memory struct {
 	module   *cuda.Module
 	gather   cuda.Kernel
 	scatter  cuda.Kernel
+	wipe     cuda.Kernel
 	degraded error            // why there are no kernels, or nil
 	held     map[uint64]int64 // sizes of the blocks, by address
 	plans    [plansInFlight]plan
-	next     int   // the plan to be used next
-	unclear  error // of a Clear, for the next Gather or Scatter to tell
+	next     int    // the plan to be used next
+	dirty    []area // to be cleared before anything else is done
 }
 
 // New makes a Memory whose work goes into the stream, which stays the caller's.
@@ -44,7 +45,10 @@ func (m *Memory) loadKernels() (err error) {
 	if m.gather, err = m.module.Kernel("gather"); err != nil {
 		return err
 	}
-	m.scatter, err = m.module.Kernel("scatter")
+	if m.scatter, err = m.module.Kernel("scatter"); err != nil {
+		return err
+	}
+	m.wipe, err = m.module.Kernel("wipe")
 	return err
 }
 
@@ -118,15 +122,8 @@ func (m *Memory) Free(b statebuffer.Block) {
 	}
 	delete(m.held, b.Addr)
 	// A device that cannot free has failed before, in a call that told of it.
-	_ = m.stream.Sync()
+	_ = errors.Join(m.flush(), m.stream.Sync())
 	_ = m.context.Free(b.Addr)
-}
-
-// Clear implements statebuffer.Memory.
-func (m *Memory) Clear(b statebuffer.Block) {
-	if err := m.stream.Set(b.Addr, 0, b.Size); err != nil && m.unclear == nil {
-		m.unclear = fmt.Errorf("overwriting a state that has ended: %w", err)
-	}
 }
 
 // Allocated is the number of bytes in blocks that were not freed.
@@ -162,7 +159,7 @@ func (m *Memory) throughPinned(what string, b statebuffer.Block, bytes int64, do
 	if err != nil {
 		return fmt.Errorf("%s %d bytes: %w", what, bytes, err)
 	}
-	err = errors.Join(do(pinned), m.Sync())
+	err = errors.Join(m.flush(), do(pinned), m.Sync())
 	copy(want, pinned)
 	return errors.Join(err, m.context.HostFree(pinned))
 }
@@ -170,7 +167,7 @@ func (m *Memory) throughPinned(what string, b statebuffer.Block, bytes int64, do
 // Sync waits until all work is done, and brings the counters of clamped elements
 // up to date.
 func (m *Memory) Sync() error {
-	err := m.stream.Sync()
+	err := errors.Join(m.flush(), m.stream.Sync())
 	for i := range m.plans {
 		m.plans[i].collect()
 	}

@@ -10,9 +10,9 @@ import (
 	"tritonstateful/statebuffer"
 )
 
-// plansInFlight is how many launches may be under way: a step has two, and the
-// host can be one step ahead.
-const plansInFlight = 4
+// plansInFlight is how many launches may be under way: a step has two, and one that
+// clears; the host can be one step ahead.
+const plansInFlight = 6
 
 // move is the struct of the same name in move.h.
 type move struct {

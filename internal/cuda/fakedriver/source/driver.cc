@@ -490,7 +490,8 @@ CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *
   if (reinterpret_cast<Module *>(module)->text.find(entry) == std::string::npos) return NOT_FOUND;
   void (*kernel)(u64) = strcmp(name, "gather") == 0    ? gather
                         : strcmp(name, "scatter") == 0 ? scatter
-                                                       : NULL;
+                       : strcmp(name, "wipe") == 0    ? wipe
+                                                      : NULL;
   *function = reinterpret_cast<CUfunction>(kernel);
   return kernel != NULL ? SUCCESS : NOT_FOUND;
 }
