@@ -363,4 +363,26 @@ func TestGPUWarmsUp(t *testing.T) {
 	require.Contains(t, l.gpu.warmed, 1)
 	require.Contains(t, l.gpu.warmed, in.wiring.maxLanes)
 	require.True(t, in.TakesDevice())
+
+	preferred := func(s *setup) { s.config.Sequence.Oldest.PreferredBatchSizes = []int{2, 5} }
+	_, l = loadOnGPU(t, preferred, param("batch_padding", "preferred"))
+	require.Equal(t, []int{2, 5, 8}, l.gpu.warmed, "all that runs are padded to")
+	_, l = loadOnGPU(t, preferred)
+	require.Equal(t, []int{1, 2, 5, 8}, l.gpu.warmed)
+}
+
+// TestNoRecordingOfVaryingShapes says why.
+func TestNoRecordingOfVaryingShapes(t *testing.T) {
+	config := cacheConfig()
+	config.Parameters["enable_cuda_graph"] = Value{"1"}
+	log := newRecorder(slog.LevelWarn)
+	model, err := NewModel(ModelInfo{Name: "model", Version: 1, Config: (&setup{config: config}).json()}, Host{
+		Log: slog.New(log), Clock: newServer(t).in.model.host.Clock,
+		Open: func(SessionOptions) (Runner, error) { return &gpu{Runner: cacheModel()}, nil },
+	})
+	require.NoError(t, err)
+	in, err := model.NewInstance(InstanceInfo{Name: "model_0_0", Kind: "gpu"})
+	require.NoError(t, err)
+	in.Close()
+	require.Len(t, log.having("enable_cuda_graph has no effect: more than the batch varies"), 1)
 }

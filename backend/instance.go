@@ -168,6 +168,9 @@ func (in *Instance) padded(n int) int {
 // shapes vary is left alone: nobody knows which shapes it can take.
 func (in *Instance) warmUp() error {
 	if in.wiring.varies {
+		if in.device != nil && in.model.params.CUDAGraph {
+			in.log.Warn("enable_cuda_graph has no effect: more than the batch varies in this model, and a recording is of fixed shapes")
+		}
 		return nil
 	}
 	sizes := append([]int{in.wiring.maxLanes, 1}, in.model.config.preferred()...)

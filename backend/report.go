@@ -151,7 +151,7 @@ func (in *Instance) reportIneffective(provider Provider) {
 	c, p, w := in.model.config, in.model.params, in.wiring
 	idle := map[string]bool{
 		"ort_ep":                           provider == CPU,
-		"compute_precision":                provider != TensorRT,
+		"compute_precision":                provider == CPU,
 		"enable_trt_caching":               provider != TensorRT,
 		"trt_cache_dir":                    provider != TensorRT || !p.TRTCache,
 		"enable_cuda_graph":                provider == CPU,

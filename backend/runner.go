@@ -162,7 +162,7 @@ type GPUOptions struct {
 	MemoryLimit int64
 	// CUDAGraph asks to record the runs of WarmUp and to replay them.
 	CUDAGraph bool
-	// FP16 lets TensorRT compute with FP16.
+	// FP16 lets TensorRT compute with FP16, and CUDA with TF32.
 	FP16 bool
 	// CacheFolder is where TensorRT keeps what it has built; empty means nowhere.
 	CacheFolder string

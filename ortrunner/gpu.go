@@ -6,7 +6,6 @@ import "C"
 import (
 	"errors"
 	"log/slog"
-	"sync"
 
 	"tritonstateful/backend"
 	"tritonstateful/internal/cuda"
@@ -63,10 +62,6 @@ type bringing struct {
 	to   []byte
 	from uint64
 }
-
-// recording is held by whoever records a run: CUDA lets nobody else in the
-// process do certain things meanwhile.
-var recording sync.Mutex
 
 // runsToRecord is how often ONNX Runtime must run until a recording was made and
 // replayed: two plain runs, one that is recorded, one replay.
@@ -159,9 +154,7 @@ func (r *gpuRunner) warmUp() error {
 		return err
 	}
 	if r.records && r.bindings.find() == nil && !r.allocates() {
-		recording.Lock()
-		err := r.record()
-		recording.Unlock()
+		err := cuda.Recording(r.record)
 		if err == nil {
 			return nil
 		}

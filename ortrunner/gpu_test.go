@@ -9,7 +9,10 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
@@ -21,6 +24,7 @@ import (
 	"tritonstateful/internal/tensor"
 	"tritonstateful/ortrunner/onnxtest"
 	"tritonstateful/statebuffer"
+	"tritonstateful/statebuffer/memorytest"
 )
 
 // fakeGPU is a Runtime whose GPU is the fake driver's, and whose sessions on it
@@ -422,6 +426,72 @@ func TestRecordingFallsBack(t *testing.T) {
 	require.False(t, r.records)
 	require.Contains(t, log.String(), "enable_cuda_graph has no effect")
 	require.Contains(t, log.String(), "this session cannot be captured")
+}
+
+// TestRunThatCannotBeRecorded is done without, and the log says why.
+func TestRunThatCannotBeRecorded(t *testing.T) {
+	var log bytes.Buffer
+	r := openGPU(t, fakeGPU(t, &log), accumulate(2), backend.GPUOptions{CUDAGraph: true})
+	defer r.Close()
+	shape := tensor.Shape{1, 2}
+	inputs := []backend.Tensor{ioTensor(t, r, shape, 1, 2), stateTensor(t, r, shape, 0, 0)}
+	outputs := []backend.Tensor{ioTensor(t, r, shape), stateTensor(t, r, shape, 0, 0)}
+	wait, runs := r.before, 0
+	r.before = func(s *cuda.Stream) error {
+		if runs++; runs == 3 { // the one that is recorded
+			return errors.New("operation not permitted when stream is capturing")
+		}
+		return wait(s)
+	}
+	require.NoError(t, r.WarmUp(inputs, outputs))
+	require.Contains(t, log.String(), "could not be recorded as a CUDA graph")
+	require.Contains(t, log.String(), "operation not permitted when stream is capturing")
+	require.Len(t, r.bindings.all, 1)
+	require.Zero(t, r.bindings.all[0].graph)
+	require.NoError(t, r.Run(inputs, outputs))
+	require.Equal(t, []float32{2, 4}, elements[float32](t, outputs[0]))
+}
+
+// TestOneRecordingAtATime in the whole process, whatever the sessions.
+func TestOneRecordingAtATime(t *testing.T) {
+	rt := fakeGPU(t, &bytes.Buffer{}, "DELAY_US", "0")
+	var recording, most atomic.Int32
+	var done sync.WaitGroup
+	var failed [3]error
+	for i := range failed {
+		r := openGPU(t, rt, accumulate(2), backend.GPUOptions{CUDAGraph: true})
+		defer r.Close()
+		wait := r.before
+		r.before = func(s *cuda.Stream) error {
+			most.Store(max(most.Load(), recording.Add(1)))
+			defer recording.Add(-1)
+			time.Sleep(2 * time.Millisecond)
+			return wait(s)
+		}
+		shape := tensor.Shape{1, 2}
+		inputs := []backend.Tensor{ioTensor(t, r, shape, 1, 2), stateTensor(t, r, shape, 0, 0)}
+		outputs := []backend.Tensor{ioTensor(t, r, shape), stateTensor(t, r, shape, 0, 0)}
+		done.Go(func() { failed[i] = r.WarmUp(inputs, outputs) })
+	}
+	done.Wait()
+	require.NoError(t, errors.Join(failed[:]...))
+	require.Equal(t, int32(1), most.Load())
+}
+
+// TestMemories: what tensors of runs are in is memory as any other.
+func TestMemories(t *testing.T) {
+	rt := fakeGPU(t, &bytes.Buffer{}, "DELAY_US", "0")
+	t.Run("pinned", func(t *testing.T) {
+		r := openGPU(t, rt, accumulate(2), backend.GPUOptions{})
+		defer r.Close()
+		memorytest.MemorySuite(t, func() statebuffer.Memory { return r.IO() })
+	})
+	t.Run("host", func(t *testing.T) {
+		opened, err := rt.Open(backend.SessionOptions{Path: accumulate(2).Write(t)})
+		require.NoError(t, err)
+		defer opened.Close()
+		memorytest.MemorySuite(t, opened.Memory)
+	})
 }
 
 var _ backend.DeviceRunner = (*gpuRunner)(nil)
