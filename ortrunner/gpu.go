@@ -266,16 +266,7 @@ func (r *gpuRunner) binding(graph int) (*binding, error) {
 
 // execute puts a run into the stream and waits for it.
 func (r *gpuRunner) execute(b *binding) error {
-	err := r.copyIn()
-	if err == nil && r.before != nil {
-		err = r.before(r.stream)
-	}
-	if err == nil {
-		err = statusError(C.ortx_run_bound(r.call.c, b.c))
-	}
-	if err == nil {
-		err = r.copyOut()
-	}
+	err := r.enqueue(b)
 	// Also after an error: what is in the stream uses memory of the host.
 	if e := r.done.Record(r.stream); e != nil {
 		return errors.Join(err, e)
@@ -288,6 +279,22 @@ func (r *gpuRunner) execute(b *binding) error {
 	}
 	r.takeResults()
 	return nil
+}
+
+// enqueue puts a run into the stream.
+func (r *gpuRunner) enqueue(b *binding) error {
+	if err := r.copyIn(); err != nil {
+		return err
+	}
+	if r.before != nil {
+		if err := r.before(r.stream); err != nil {
+			return err
+		}
+	}
+	if err := statusError(C.ortx_run_bound(r.call.c, b.c)); err != nil {
+		return err
+	}
+	return r.copyOut()
 }
 
 func (r *gpuRunner) copyIn() error {

@@ -30,7 +30,7 @@ type Memory struct {
 func New(context *cuda.Context, stream *cuda.Stream) (*Memory, error) {
 	m := &Memory{context: context, stream: stream, held: map[uint64]int64{}}
 	for i := range m.plans {
-		if err := m.plans[i].open(context); err != nil {
+		if err := m.plans[i].open(context, stream); err != nil {
 			return nil, errors.Join(err, m.Close())
 		}
 	}
