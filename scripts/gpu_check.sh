@@ -79,7 +79,8 @@ line() {
   if [ -z "$said" ] && [ "$state" != ok ]; then
     said=$(grep -A1 'Received unexpected error:' "$log" | sed -n '2p')
     [ -n "$said" ] || said=$(grep -m1 -E ': command not found|cannot stat|panic:|Not equal|Error: ' "$log")
-    said="$(sed 's/^[[:space:]]*//' <<<"${said:0:400}") (see $log)"
+    said=$(sed -E 's/^[[:space:]]*//; s|/onnxruntime_src[^]]*] : 1 : FAIL : ||' <<<"$said")
+    said="${said:0:400} (see $log)"
   fi
   printf '%-36s %-10s %4ds  %s\n' "$name" "$state" $((SECONDS - begin)) "$said" | tee -a "$table"
 }
