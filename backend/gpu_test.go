@@ -25,6 +25,7 @@ type gpu struct {
 	before []func()             // the next run
 	behind []func()             // it
 	writes int
+	broken error // of Bring and Write
 	warmed []int
 	part   Device // if it is a part of a GPU
 }
@@ -70,6 +71,9 @@ func (g *gpu) Deliver(from statebuffer.Block, to uint64) {
 }
 
 func (g *gpu) Bring(from statebuffer.Block) ([]byte, error) {
+	if g.broken != nil {
+		return nil, g.broken
+	}
 	to := make([]byte, from.Size)
 	g.behind = append(g.behind, func() { copy(to, from.Bytes) })
 	return to, nil
@@ -77,8 +81,10 @@ func (g *gpu) Bring(from statebuffer.Block) ([]byte, error) {
 
 func (g *gpu) Write(to uint64, from []byte) error {
 	g.writes++
-	g.batch.write(to, from)
-	return nil
+	if g.broken == nil {
+		g.batch.write(to, from)
+	}
+	return g.broken
 }
 
 // write is what a device does to the memory that a client wants answers in.
@@ -302,6 +308,8 @@ func TestOutputsOnDevice(t *testing.T) {
 			// Nothing runs for this END: its answer is put there by itself.
 			s.batch(endOf(1).toDevice(), endOf(2)).ok()
 			require.Equal(t, 1, g.writes)
+			g.broken = errors.New("injected")
+			s.batch(endOf(2).toDevice(), nextOf(3)).want(`output "Output": injected`, "")
 		})
 	}
 }
@@ -329,6 +337,10 @@ func TestStateOutputOnDevice(t *testing.T) {
 		}
 	}
 	require.Zero(t, g.writes)
+	g.broken = errors.New("injected")
+	s.batch(nextOf(1), startOf(3)).want(`output "Accumulate_Out": injected`, `output "Accumulate_Out": injected`)
+	g.broken = nil
+	s.batch(nextOf(1), nextOf(3)).want("", "its START failed")
 }
 
 // TestVaryingOutputOnDevice: nobody knows how large it gets before the run.
