@@ -17,17 +17,27 @@ func (x *execution) respond() {
 				continue
 			}
 			ran++
-			end := len(x.lanes)
-			if at+1 < len(x.rows) {
-				end = x.first[at+1]
+			lane, lanes := x.lanesOf(at)
+			if x.in.wiring.varies {
+				x.answerLate(row, x.stage.answers, lane, lanes)
+			} else {
+				x.batch.Answer(row, x.stage.answers, lane, lanes)
 			}
-			x.batch.Answer(row, x.stage.answers, x.first[at], end-x.first[at])
 		}
 		x.ran += ran
 		x.in.report.ran(ran)
 	}
 	x.batch.Send()
 	x.spans.mark(&x.spans.send, x.in.host().Clock())
+}
+
+// lanesOf is the first lane of the run's request at a position, and how many it has.
+func (x *execution) lanesOf(at int) (first, lanes int) {
+	end := len(x.lanes)
+	if at+1 < len(x.rows) {
+		end = x.first[at+1]
+	}
+	return x.first[at], end - x.first[at]
 }
 
 // finish leaves nothing open. It is the only place that recovers once requests

@@ -16,11 +16,12 @@ func (idleRunner) Run(_, _ []Tensor) error { return nil }
 // idleBatch is a host that does nothing.
 type idleBatch struct{ requests []Request }
 
-func (b *idleBatch) Requests() []Request            { return b.requests }
-func (b *idleBatch) Fail(_ int, err error)          { panic(err) }
-func (b *idleBatch) Answer(int, []Output, int, int) {}
-func (b *idleBatch) Send()                          {}
-func (b *idleBatch) Finish(Timing)                  {}
+func (b *idleBatch) Requests() []Request                      { return b.requests }
+func (b *idleBatch) Fail(_ int, err error)                    { panic(err) }
+func (b *idleBatch) Answer(int, []Output, int, int)           {}
+func (b *idleBatch) Reserve(int, []Output, int, int) []uint64 { panic("a CPU reserves nothing") }
+func (b *idleBatch) Send()                                    {}
+func (b *idleBatch) Finish(Timing)                            {}
 
 // idleServer is an instance of which only our own work takes time, with live
 // sequences of which the batch has some.

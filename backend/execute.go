@@ -169,12 +169,12 @@ func (x *execution) admit(row int) bool {
 		x.refuse(row, Errorf(Cancelled, "the request was cancelled before it ran"))
 		return true
 	case in.direct && r.Sequence.IsZero(): // a lane that the direct scheduler leaves idle
-		x.batch.Answer(row, in.empty, 0, 1)
+		x.answerLate(row, in.empty, 0, 1)
 		return true
 	case r.End && !in.model.params.InferEnd && in.sequences && !r.Sequence.IsZero():
 		in.store.End(key(r.Sequence))
 		in.levels.endNotInferred(r.Sequence)
-		x.batch.Answer(row, in.empty, 0, 1)
+		x.answerLate(row, in.empty, 0, 1)
 		return true
 	}
 	lanes, err := in.check(r)
@@ -272,6 +272,9 @@ func (x *execution) gather() {
 	in.levels.batch(len(x.rows))
 	x.runBegan = x.spans.at
 	in.arranger.arrange(x)
+	if in.device != nil {
+		in.device.Begin()
+	}
 	var err error
 	x.stage, err = in.stageFor(in.padded(in.pace.lanes(len(x.lanes), in.wiring.maxLanes)), &x.requests[x.rows[0]])
 	if err == nil {
@@ -292,6 +295,10 @@ func (x *execution) gather() {
 		return
 	}
 	x.stage.bindStates(in.wiring, x.step)
+	if err := x.reserve(); err != nil {
+		x.failRun(err)
+		return
+	}
 	x.spans.mark(&x.spans.gather, in.host().Clock())
 }
 

@@ -21,6 +21,7 @@ type ask struct {
 	value      float64 // 0: one that no other request has
 	err        error
 	mangle     func(*Request)
+	device     bool // the answer is wanted in the memory of a GPU
 }
 
 func startOf(id any) ask { return ask{id: fmt.Sprint(id), start: true} }
@@ -29,6 +30,7 @@ func endOf(id any) ask   { return ask{id: fmt.Sprint(id), end: true} }
 func wholeOf(id any) ask { return ask{id: fmt.Sprint(id), start: true, end: true} }
 
 func (a ask) cancel() ask               { a.cancelled = true; return a }
+func (a ask) toDevice() ask             { a.device = true; return a }
 func (a ask) unreadable(err error) ask  { a.err = err; return a }
 func (a ask) with(f func(*Request)) ask { a.mangle = f; return a }
 
@@ -50,6 +52,10 @@ type fakeBatch struct {
 	call func()
 	// faulty: rows that nobody answered are not a mistake.
 	faulty bool
+	// onDevice are the rows whose clients want their answers in the memory of a GPU.
+	onDevice map[int]bool
+	reserved map[int][]uint64 // of each row
+	there    map[uint64][]byte
 }
 
 // answer is what a client got.
@@ -92,6 +98,26 @@ func (b *fakeBatch) Answer(row int, outputs []Output, lane, lanes int) {
 	b.pending = append(b.pending, pendingAnswer{row, lane, lanes, outputs})
 }
 
+// Reserve gives addresses of a GPU, each with a page of its own.
+func (b *fakeBatch) Reserve(row int, outputs []Output, lane, lanes int) []uint64 {
+	b.enter()
+	require.NotContains(b.t, b.reserved, row, "row %d was reserved twice", row)
+	require.Zero(b.t, b.answers[row].times)
+	if b.reserved == nil {
+		b.reserved, b.there = map[int][]uint64{}, map[uint64][]byte{}
+	}
+	places := make([]uint64, len(outputs))
+	for i := range outputs {
+		require.LessOrEqual(b.t, lane+lanes, outputs[i].Lanes)
+		if b.onDevice[row] {
+			places[i] = uint64(1+row)<<32 + uint64(i)<<16
+			b.there[places[i]] = make([]byte, outputs[i].Layout.RowBytes()*int64(lanes))
+		}
+	}
+	b.reserved[row] = places
+	return places
+}
+
 func (b *fakeBatch) Send() {
 	b.enter()
 	b.sends++
@@ -109,6 +135,10 @@ func (b *fakeBatch) send() {
 				shape[0] = int64(p.lanes)
 			}
 			a.shapes = append(a.shapes, shape)
+			if places := b.reserved[p.row]; places != nil && places[i] != 0 {
+				a.outputs = append(a.outputs, b.there[places[i]])
+				continue
+			}
 			a.outputs = append(a.outputs, lanesOf(o, p.lane, p.lanes))
 		}
 	}

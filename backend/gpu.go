@@ -68,6 +68,28 @@ func (m *Model) inputShapes(w *wiring, sig *Signature) []InputShapes {
 	return all
 }
 
+// checkRoom refuses what the device has no room for, before anything is taken: the
+// states of the first chunk of sequences, and the tensors of a batch. A host gives
+// out memory that it has not got, so there is nothing to ask.
+func (in *Instance) checkRoom(states *statebuffer.Options) error {
+	if in.device == nil {
+		return nil
+	}
+	err := statebuffer.Room(states.Memory, statebuffer.Plus(states.Bytes(), ioBytes(in.wiring)))
+	if err == nil {
+		return nil
+	}
+	device, managed := in.device.Device(), ""
+	if device.Managed != "" {
+		managed = "; NVML says " + device.Managed
+	}
+	return Errorf(Unavailable, "no room on %v for the states of %d sequences and the tensors of batches of %d: %w%s; %s",
+		device, states.Sizing.Initial, states.MaxLanes, err, managed, roomRemedy)
+}
+
+// roomRemedy is what to do where a GPU is too small.
+const roomRemedy = "use fewer slots (max_candidate_sequences, max_candidate_sequence_use_ratio), allocate them as they are needed (initial_buffer_size), set store_states_as_fp16, bound ONNX Runtime (gpu_mem_limit), or take another GPU (gpus of instance_group)"
+
 // ioMemory is where the host fills inputs and reads outputs.
 func (in *Instance) ioMemory() statebuffer.Memory {
 	if in.device != nil {
@@ -87,10 +109,85 @@ func (in *Instance) place(tensor statebuffer.Block, l statebuffer.Layout, lanes,
 	}
 }
 
-// fetch brings those answers to the host that the run has left on the device: new
-// states that clients want to see, and outputs of varying shape.
+// deliver makes the next run copy lanes of an output to where the client wants them
+// on the device: one lane behind the other.
+func (in *Instance) deliver(tensor statebuffer.Block, o *Output, lane, lanes int, to uint64) {
+	size := o.Layout.RunBytes
+	if size == 0 {
+		return
+	}
+	if o.Layout.Runs == 1 {
+		in.device.Deliver(tensor.At(int64(lane)*size, int64(lanes)*size), to)
+		return
+	}
+	for j := int64(lane); j < int64(lane+lanes); j++ {
+		for x := range o.Layout.Runs {
+			in.device.Deliver(tensor.At((x*int64(o.Lanes)+j)*size, size), to)
+			to += uint64(size)
+		}
+	}
+}
+
+// reserve asks before a run on a GPU where its answers are to go, so that the run
+// itself puts them there, or brings them to the host: then nobody waits twice. Where
+// shapes vary, nobody can know before.
+func (x *execution) reserve() error {
+	in, s := x.in, x.stage
+	if in.device == nil || in.wiring.varies {
+		return nil
+	}
+	for i := range in.wiring.outputs {
+		if p := &in.wiring.outputs[i]; p.stateOut {
+			bytes, err := in.device.Bring(s.outputs[p.at].Data)
+			if err != nil {
+				return Errorf(Internal, "output %q: %w", p.Name, err)
+			}
+			s.answers[i].Tensor = bytes
+		}
+	}
+	for at, row := range x.rows {
+		lane, lanes := x.lanesOf(at)
+		for i, to := range x.batch.Reserve(row, s.answers, lane, lanes) {
+			if to != 0 {
+				in.deliver(s.outputs[in.wiring.outputs[i].at].Data, &s.answers[i], lane, lanes, to)
+			}
+		}
+	}
+	return nil
+}
+
+// answerLate answers a row for which nothing was reserved. What is to be in the
+// memory of a GPU is brought there now.
+func (x *execution) answerLate(row int, outputs []Output, lane, lanes int) {
+	if x.in.device != nil {
+		for i, to := range x.batch.Reserve(row, outputs, lane, lanes) {
+			if to == 0 {
+				continue
+			}
+			if err := x.in.device.Write(to, outputs[i].bytes(lane, lanes)); err != nil {
+				x.batch.Fail(row, Errorf(Internal, "output %q: %w", x.in.wiring.outputs[i].Name, err))
+				return
+			}
+		}
+	}
+	x.batch.Answer(row, outputs, lane, lanes)
+}
+
+// bytes is what a client gets of some lanes, of numbers.
+func (o *Output) bytes(lane, lanes int) (bytes []byte) {
+	for j := int64(lane); j < int64(lane+lanes); j++ {
+		for x := range o.Layout.Runs {
+			at := (x*int64(o.Lanes) + j) * o.Layout.RunBytes
+			bytes = append(bytes, o.Tensor[at:at+o.Layout.RunBytes]...)
+		}
+	}
+	return bytes
+}
+
+// fetch brings those answers to the host that a run of varying shape has left on the
+// device.
 func (in *Instance) fetch(s *stage) error {
-	if in.device == nil {
+	if in.device == nil || !in.wiring.varies {
 		return nil
 	}
 	for i := range in.wiring.outputs {
@@ -98,8 +195,7 @@ func (in *Instance) fetch(s *stage) error {
 		if !p.stateOut && !p.varies {
 			continue
 		}
-		out := &s.outputs[p.at]
-		bytes, err := in.device.Host(out.Data)
+		bytes, err := in.device.Host(s.outputs[p.at].Data)
 		if err != nil {
 			return Errorf(Internal, "output %q: %w", p.Name, err)
 		}

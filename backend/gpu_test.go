@@ -1,8 +1,12 @@
 package backend
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -11,37 +15,102 @@ import (
 	"tritonstateful/statebuffer"
 )
 
-// gpu is an accumulator on a device: a Heap plays the device's memory, another
-// one the host's. Its Run does what a device does to the blocks of IO.
+// gpu is a model on a device: a Heap plays the device's memory, another one the
+// host's. Its Run does what a device does to the blocks of IO.
 type gpu struct {
-	*accumulator
+	Runner
 	host   statebuffer.Heap
 	there  map[uint64]byteRange // memory of the device that requests come from
-	placed []func()
+	batch  *fakeBatch           // in whose memory of the device answers are wanted
+	before []func()             // the next run
+	behind []func()             // it
+	writes int
+	broken error // of Bring and Write
 	warmed []int
+	part   Device // if it is a part of a GPU
+}
+
+// card is the memory of a gpu: it has a size.
+type card struct {
+	statebuffer.Heap
+	bytes int64 // 0: as much as one likes
+	asked []int64
+}
+
+func (c *card) Room(bytes int64) error {
+	c.asked = append(c.asked, bytes)
+	if c.bytes > 0 && bytes > c.bytes-c.Used() {
+		return fmt.Errorf("%d bytes are needed, of whose %d the CUDA driver says %d are free", bytes, c.bytes, c.bytes-c.Used())
+	}
+	return nil
 }
 
 type byteRange []byte
 
 func (g *gpu) IO() statebuffer.Memory { return &g.host }
-func (g *gpu) Device() string         { return "GPU 3 (Test)" }
+func (g *gpu) Device() Device {
+	return cmp.Or(g.part, Device{Ordinal: 3, Name: "Test", UUID: "GPU-1", Managed: "5 of 6 GiB are free"})
+}
+func (g *gpu) MemInfo() (free, total int64, err error) { return 1000, 2000, nil }
+
+func (g *gpu) Begin() { g.before, g.behind = nil, nil }
 
 func (g *gpu) Place(to statebuffer.Block, from uint64) {
 	for start, bytes := range g.there {
 		if from >= start && from+uint64(to.Size) <= start+uint64(len(bytes)) {
-			g.placed = append(g.placed, func() { copy(to.Bytes, bytes[from-start:]) })
+			g.before = append(g.before, func() { copy(to.Bytes, bytes[from-start:]) })
 			return
 		}
 	}
 	panic(fmt.Sprintf("nothing is at %#x", from))
 }
 
-func (g *gpu) Run(inputs, outputs []Tensor) error {
-	for _, place := range g.placed {
-		place()
+func (g *gpu) Deliver(from statebuffer.Block, to uint64) {
+	batch := g.batch
+	g.behind = append(g.behind, func() { batch.write(to, from.Bytes) })
+}
+
+func (g *gpu) Bring(from statebuffer.Block) ([]byte, error) {
+	if g.broken != nil {
+		return nil, g.broken
 	}
-	g.placed = nil
-	return g.accumulator.Run(inputs, outputs)
+	to := make([]byte, from.Size)
+	g.behind = append(g.behind, func() { copy(to, from.Bytes) })
+	return to, nil
+}
+
+func (g *gpu) Write(to uint64, from []byte) error {
+	g.writes++
+	if g.broken == nil {
+		g.batch.write(to, from)
+	}
+	return g.broken
+}
+
+// write is what a device does to the memory that a client wants answers in.
+func (b *fakeBatch) write(to uint64, from []byte) {
+	require.False(b.t, b.finished)
+	for start, page := range b.there {
+		if to >= start && to+uint64(len(from)) <= start+uint64(len(page)) {
+			copy(page[to-start:], from)
+			return
+		}
+	}
+	require.Fail(b.t, "nobody has reserved this address", "%#x", to)
+}
+
+func (g *gpu) Run(inputs, outputs []Tensor) error {
+	for _, do := range g.before {
+		do()
+	}
+	err := g.Runner.Run(inputs, outputs)
+	if err == nil {
+		for _, do := range g.behind {
+			do()
+		}
+	}
+	g.Begin()
+	return err
 }
 
 func (g *gpu) WarmUp(inputs, outputs []Tensor) error {
@@ -51,45 +120,62 @@ func (g *gpu) WarmUp(inputs, outputs []Tensor) error {
 
 func (g *gpu) Host(b statebuffer.Block) ([]byte, error) { return b.Bytes, nil }
 
-// loadOnGPU is an instance whose runner is a gpu, and what it was opened with.
-func loadOnGPU(t *testing.T, changes ...func(*setup)) (*Instance, *gpu, *[]SessionOptions) {
+// gpuLoad is the load of an instance whose runner is a gpu.
+type gpuLoad struct {
+	gpu    *gpu
+	model  *accumulator // that it runs
+	card   *card        // its memory
+	opened []SessionOptions
+	log    *recorder
+}
+
+func newGPULoad() *gpuLoad {
+	l := &gpuLoad{card: &card{}, log: newRecorder(slog.LevelInfo)}
+	l.model = newAccumulator(l.card, accumulate())
+	l.gpu = &gpu{Runner: l.model, there: map[uint64]byteRange{}}
+	return l
+}
+
+func (l *gpuLoad) try(t *testing.T, changes ...func(*setup)) (*Instance, error) {
 	t.Helper()
-	set := newSetup()
-	for _, change := range changes {
-		change(set)
-	}
-	g := &gpu{accumulator: newAccumulator(&statebuffer.Heap{}, accumulate()), there: map[uint64]byteRange{}}
-	var opened []SessionOptions
-	model, err := NewModel(ModelInfo{Name: "model", Config: set.json()}, Host{
-		Log: slog.New(newRecorder(slog.LevelInfo)), Clock: newServer(t).in.model.host.Clock,
+	set := newSetup(changes...)
+	model, err := NewModel(ModelInfo{Name: "model", Version: 3, Config: set.json()}, Host{
+		Log: slog.New(l.log), Clock: newServer(t).in.model.host.Clock, Metrics: set.metrics,
 		Open: func(o SessionOptions) (Runner, error) {
-			opened = append(opened, o)
+			l.opened = append(l.opened, o)
 			if o.Provider == CPU {
 				return newAccumulator(&statebuffer.Heap{}, accumulate()), nil
 			}
-			return g, nil
+			return l.gpu, nil
 		},
 	})
 	require.NoError(t, err)
-	in, err := model.NewInstance(InstanceInfo{Name: "model_0_3", Kind: "gpu", Device: 3})
+	return model.NewInstance(InstanceInfo{Name: "model_0_3", Kind: "gpu", Device: 3})
+}
+
+// loadOnGPU is an instance whose runner is a gpu, and how it was loaded.
+func loadOnGPU(t *testing.T, changes ...func(*setup)) (*Instance, *gpuLoad) {
+	t.Helper()
+	l := newGPULoad()
+	in, err := l.try(t, changes...)
 	require.NoError(t, err)
 	t.Cleanup(in.Close)
-	return in, g, &opened
+	return in, l
 }
 
 // TestGPUOptions: what the configuration says reaches the session, and TensorRT is
 // told the shapes of all inputs, also of states and controls.
 func TestGPUOptions(t *testing.T) {
-	_, g, opened := loadOnGPU(t, param("enable_trt_caching", "1"), param("trt_cache_dir", "/cache"), param("enable_cuda_graph", "1"), param("gpu_mem_limit", "1000"))
-	require.Len(t, *opened, 2, "once on the CPU, to read the shapes")
-	got := (*opened)[1]
+	_, l := loadOnGPU(t, param("enable_trt_caching", "1"), param("trt_cache_dir", "/cache"), param("enable_cuda_graph", "1"), param("gpu_mem_limit", "1000"))
+	require.Len(t, l.opened, 2, "once on the CPU, to read the shapes")
+	got := l.opened[1]
 	require.Equal(t, 3, got.Device)
 	require.Equal(t, TensorRT, got.Provider)
 	require.True(t, got.GPU.FP16)
 	require.True(t, got.GPU.CUDAGraph)
 	require.Equal(t, "/cache", got.GPU.CacheFolder)
 	require.Equal(t, int64(1000), got.GPU.MemoryLimit)
-	most := int64(g.warmed[len(g.warmed)-1])
+	most := int64(l.gpu.warmed[len(l.gpu.warmed)-1])
 	shapes := map[string][3]tensor.Shape{}
 	for _, s := range got.GPU.Shapes {
 		shapes[s.Name] = [3]tensor.Shape{s.Least, s.Usual, s.Most}
@@ -101,18 +187,77 @@ func TestGPUOptions(t *testing.T) {
 	require.Equal(t, tensor.Shape{4, most, 5}, shapes["Input"][2])
 	require.Equal(t, tensor.Shape{1, 1}, shapes[resetName][0])
 
-	_, _, opened = loadOnGPU(t, param("ort_ep", "cuda"), param("compute_precision", "fp32"))
-	require.Len(t, *opened, 1, "CUDA needs no shapes")
-	require.Equal(t, SessionOptions{Path: (*opened)[0].Path, Name: "model_0_3", Provider: CUDA, Device: 3, Optimization: "all",
-		IntraOpThreads: (*opened)[0].IntraOpThreads, InterOpThreads: (*opened)[0].InterOpThreads}, (*opened)[0])
+	_, l = loadOnGPU(t, param("ort_ep", "cuda"), param("compute_precision", "fp32"))
+	require.Len(t, l.opened, 1, "CUDA needs no shapes")
+	require.Equal(t, SessionOptions{Path: l.opened[0].Path, Name: "model_0_3", Provider: CUDA, Device: 3, Optimization: "all",
+		IntraOpThreads: l.opened[0].IntraOpThreads, InterOpThreads: l.opened[0].InterOpThreads}, l.opened[0])
+}
+
+// TestNoRoomOnGPU: what does not fit is refused before anything is taken, with all
+// that one has to know.
+func TestNoRoomOnGPU(t *testing.T) {
+	changes := []func(*setup){param("ort_ep", "cuda"), slots(16, 8)}
+	fits, l := loadOnGPU(t, changes...)
+	require.Len(t, l.card.asked, 2, "before everything, and before the first chunk")
+	need := l.card.asked[0]
+	require.Equal(t, need, l.card.Used()+fits.io.bytes(), "the tensors of a batch have a twin on the device")
+
+	l = newGPULoad()
+	l.card.bytes = need - 1
+	_, err := l.try(t, changes...)
+	require.ErrorContains(t, err, fmt.Sprintf("no room on GPU 3 (Test, GPU-1) for the states of 16 sequences and the tensors of batches of 8: "+
+		"%d bytes are needed, of whose %d the CUDA driver says %d are free; NVML says 5 of 6 GiB are free; use fewer slots (max_candidate_sequences", need, need-1, need-1))
+	for _, remedy := range []string{"initial_buffer_size", "store_states_as_fp16", "gpu_mem_limit", "gpus of instance_group"} {
+		require.ErrorContains(t, err, remedy)
+	}
+	require.Equal(t, Unavailable, CodeOf(err))
+	require.Zero(t, l.card.Used())
+	require.True(t, l.model.closed)
+
+	l = newGPULoad()
+	l.card.bytes = need
+	in, err := l.try(t, changes...)
+	require.NoError(t, err)
+	in.Close()
+}
+
+// TestGPULabels: metrics of an instance on a GPU name it as Triton's own do, those
+// of others have no such label.
+func TestGPULabels(t *testing.T) {
+	sink := &fakeSink{}
+	_, l := loadOnGPU(t, measured(sink))
+	require.Equal(t, MetricLabels{Model: "model", Version: 3, Instance: "model_0_3", GPUUUID: "GPU-1", GPUName: "Test"}, sink.labels)
+	text := strings.Join(*l.log.lines, "\n")
+	require.Contains(t, text, "ready on TensorRT, GPU 3 (Test, GPU-1)")
+	require.Contains(t, text, "memory of the GPU: 1000 of 2000 bytes are left; NVML said before: 5 of 6 GiB are free")
+
+	part := newGPULoad()
+	part.gpu.part = Device{Ordinal: 3, Name: "Test MIG 1g", UUID: "MIG-2", Whole: "GPU-1"}
+	in, err := part.try(t, measured(sink))
+	require.NoError(t, err)
+	defer in.Close()
+	require.Equal(t, MetricLabels{Model: "model", Version: 3, Instance: "model_0_3", GPUUUID: "GPU-1", GPUName: "Test MIG 1g", GPUPart: "MIG-2"}, sink.labels)
+	require.Contains(t, strings.Join(*part.log.lines, "\n"), "ready on TensorRT, GPU 3 (Test MIG 1g, MIG-2, a part of GPU-1)")
+
+	newServer(t, measured(sink))
+	require.Equal(t, MetricLabels{Model: "model", Version: 3, Instance: "model_0"}, sink.labels)
+}
+
+// gpuServer is a server whose model is on a gpu.
+func gpuServer(t *testing.T, changes ...func(*setup)) (*server, *gpu) {
+	t.Helper()
+	s := newServer(t, changes...)
+	g := &gpu{Runner: s.runner, there: map[uint64]byteRange{}}
+	s.in.runner, s.in.device = g, g
+	s.onBatch = func(b *fakeBatch) { g.batch = b }
+	return s, g
 }
 
 // TestInputsOnDevice: some requests of a batch bring their input in the memory of
 // a GPU, others in the host's.
 func TestInputsOnDevice(t *testing.T) {
-	s := newServer(t)
-	g := &gpu{accumulator: s.runner, there: map[uint64]byteRange{}}
-	s.in.runner, s.in.device = g, g
+	m := &testMemory{}
+	s, g := gpuServer(t, withMemory(m))
 	next := uint64(0x7f0000000000)
 	onDevice := func(r *Request) {
 		input := &r.Inputs[0]
@@ -128,15 +273,128 @@ func TestInputsOnDevice(t *testing.T) {
 		r.Inputs[0].Size--
 	})).want(`input "Input" has 79 bytes: want 80`)
 	s.batch(nextOf(1).with(onDevice)).ok()
+
+	// What was to be placed for a run that never came is forgotten.
+	failing(m, "gather", func() error { return errors.New("injected") })
+	s.batch(startOf(5).with(onDevice)).want("gathering the states: injected")
+	s.batch(startOf(6)).ok()
+
 	p := port{Port: Port{Name: "x", DType: tensor.FP32}, axis: noAxis}
 	err := p.check(&Input{Present: true, DType: tensor.FP32, Device: 1, Size: 4}, 1)
 	require.ErrorContains(t, err, `input "x" is in GPU memory`)
 }
 
+// TestOutputsOnDevice: some clients want their answers in the memory of a GPU. The
+// run puts them there; nothing is waited for a second time.
+func TestOutputsOnDevice(t *testing.T) {
+	plain := accumulate()
+	behind := accumulate()
+	behind.order = "brk"
+	for name, stream := range map[string]stream{"batch in the middle": plain, "batch outermost": behind} {
+		t.Run(name, func(t *testing.T) {
+			s, g := gpuServer(t, streamsOf(stream), param("infer_end_requests", "0"))
+			s.batch(startOf(1).toDevice(), startOf(2), startOf(3).toDevice()).ok()
+			s.batch(nextOf(2), nextOf(3).toDevice()).ok()
+			s.batch(nextOf(1), nextOf(2).toDevice(), nextOf(3)).ok()
+			require.Zero(t, g.writes)
+			for _, places := range s.last.reserved {
+				require.Len(t, places, 1)
+			}
+			s.runner.before = func() error { return errors.New("injected") }
+			s.batch(nextOf(1).toDevice()).want("error during inference: injected")
+			s.runner.before = nil
+			s.batch(nextOf(1), nextOf(2)).ok()
+			require.Empty(t, g.behind)
+			// Nothing runs for this END: its answer is put there by itself.
+			s.batch(endOf(1).toDevice(), endOf(2)).ok()
+			require.Equal(t, 1, g.writes)
+			g.broken = errors.New("injected")
+			s.batch(endOf(2).toDevice(), nextOf(3)).want(`output "Output": injected`, "")
+		})
+	}
+}
+
+// TestStateOutputOnDevice: a client may see new states; those are left on the device
+// unless it is said before the run that the host wants them.
+func TestStateOutputOnDevice(t *testing.T) {
+	visible := func(s *setup) {
+		s.config.Outputs = append(s.config.Outputs, TensorConfig{Name: "Accumulate_Out", DataType: "TYPE_FP32", Dims: tensor.Shape{5}})
+	}
+	s, g := gpuServer(t, visible)
+	host, _ := gpuServer(t, visible)
+	host.in.runner, host.in.device = host.runner, nil
+	for _, asks := range [][]ask{{startOf(1), startOf(2)}, {nextOf(2), nextOf(1)}, {nextOf(1)}} {
+		for _, device := range []bool{false, true} {
+			for i := range asks {
+				asks[i].device = device
+			}
+			want := host.batch(slices.Clone(asks)...).ok()
+			got := s.batch(slices.Clone(asks)...).ok()
+			for i := range asks {
+				require.Equal(t, want.answers[i].outputs[1], got.answers[i].outputs[1])
+				require.Len(t, got.answers[i].outputs[1], 20)
+			}
+		}
+	}
+	require.Zero(t, g.writes)
+	g.broken = errors.New("injected")
+	s.batch(nextOf(1), startOf(3)).want(`output "Accumulate_Out": injected`, `output "Accumulate_Out": injected`)
+	g.broken = nil
+	s.batch(nextOf(1), nextOf(3)).want("", "its START failed")
+}
+
+// TestVaryingOutputOnDevice: nobody knows how large it gets before the run.
+func TestVaryingOutputOnDevice(t *testing.T) {
+	model := cacheModel()
+	in, err := model.instance(t, cacheConfig(), "")
+	require.NoError(t, err)
+	g := &gpu{Runner: model}
+	in.runner, in.device = g, g
+	for step, want := range [][][]int32{{{7}, {8, 9}}, {{7, 10}, {8, 9, 11}}} {
+		b := &fakeBatch{t: t, answers: make([]answer, 2), onDevice: map[int]bool{1: true}}
+		g.batch = b
+		for i, sent := range [][]int32{{7, 10}, {8, 9, 11}} {
+			values := sent[len(sent)-1:]
+			if step == 0 {
+				values = sent[:len(sent)-1]
+			}
+			b.requests = append(b.requests, Request{Sequence: SequenceID{Number: uint64(i + 1)}, Start: step == 0, Inputs: intInput(tensor.Shape{1, int64(len(values))}, values...)})
+		}
+		in.Execute(b)
+		for i := range want {
+			require.NoError(t, b.answers[i].err)
+			require.Equal(t, want[i], numbers(b.answers[i].outputs[0]))
+		}
+		require.Equal(t, step+1, g.writes)
+	}
+}
+
 // TestGPUWarmsUp every batch size that runs are padded to.
 func TestGPUWarmsUp(t *testing.T) {
-	in, g, _ := loadOnGPU(t)
-	require.Contains(t, g.warmed, 1)
-	require.Contains(t, g.warmed, in.wiring.maxLanes)
+	in, l := loadOnGPU(t)
+	require.Contains(t, l.gpu.warmed, 1)
+	require.Contains(t, l.gpu.warmed, in.wiring.maxLanes)
 	require.True(t, in.TakesDevice())
+
+	preferred := func(s *setup) { s.config.Sequence.Oldest.PreferredBatchSizes = []int{2, 5} }
+	_, l = loadOnGPU(t, preferred, param("batch_padding", "preferred"))
+	require.Equal(t, []int{2, 5, 8}, l.gpu.warmed, "all that runs are padded to")
+	_, l = loadOnGPU(t, preferred)
+	require.Equal(t, []int{1, 2, 5, 8}, l.gpu.warmed)
+}
+
+// TestNoRecordingOfVaryingShapes says why.
+func TestNoRecordingOfVaryingShapes(t *testing.T) {
+	config := cacheConfig()
+	config.Parameters["enable_cuda_graph"] = Value{"1"}
+	log := newRecorder(slog.LevelWarn)
+	model, err := NewModel(ModelInfo{Name: "model", Version: 1, Config: (&setup{config: config}).json()}, Host{
+		Log: slog.New(log), Clock: newServer(t).in.model.host.Clock,
+		Open: func(SessionOptions) (Runner, error) { return &gpu{Runner: cacheModel()}, nil },
+	})
+	require.NoError(t, err)
+	in, err := model.NewInstance(InstanceInfo{Name: "model_0_0", Kind: "gpu"})
+	require.NoError(t, err)
+	in.Close()
+	require.Len(t, log.having("enable_cuda_graph has no effect: more than the batch varies"), 1)
 }

@@ -22,6 +22,13 @@ type Batch interface {
 	// order of the instance's outputs, are borrowed until Send; an output that
 	// the client did not ask for is left out by the host.
 	Answer(row int, outputs []Output, lane, lanes int)
+	// Reserve asks the server where the answer to a row is to go, before there is
+	// one; Answer follows, with as many lanes and bytes, or Fail. It returns the
+	// address of each output that is to be in the memory of a GPU, and 0 for the
+	// others. The caller fills those, Send does the rest. The tensors of the
+	// outputs need not be there yet; the result is valid until the next call. Only
+	// instances on a GPU call it, at most once for each row.
+	Reserve(row int, outputs []Output, lane, lanes int) []uint64
 	// Send sends what was answered since the last Send: one crossing.
 	Send()
 	// Finish sends what is left, answers what nobody answered with an INTERNAL

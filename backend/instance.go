@@ -124,10 +124,14 @@ func (in *Instance) newStore() (*statebuffer.Store, error) {
 		w := &in.wiring.varying[i]
 		varying[i] = statebuffer.Varying{Name: w.input, DType: w.dtype, Axis: w.axis, InitialShape: w.shape, Initial: w.value, MaxBytes: params.MaxStateBytes, Padded: w.padded, PadAxis: w.padAxis}
 	}
-	store, err := statebuffer.NewStore(statebuffer.Options{
+	options := statebuffer.Options{
 		Memory: in.runner.Memory(), States: states, Varying: varying, Sizing: sizing, MaxLanes: in.wiring.maxLanes,
 		Limits: statebuffer.Limits{Idle: config.Idle(), Full: params.Full, Remember: max(1024, sizing.Total()), Bytes: params.MaxStateMemory},
-	})
+	}
+	if err := in.checkRoom(&options); err != nil {
+		return nil, err
+	}
+	store, err := statebuffer.NewStore(options)
 	if first := (*statebuffer.FirstChunkError)(nil); errors.As(err, &first) {
 		return nil, Errorf(InvalidArg, "the slots for sequences: %w", err)
 	}
@@ -166,6 +170,9 @@ func (in *Instance) padded(n int) int {
 // shapes vary is left alone: nobody knows which shapes it can take.
 func (in *Instance) warmUp() error {
 	if in.wiring.varies {
+		if in.device != nil && in.model.params.CUDAGraph {
+			in.log.Warn("enable_cuda_graph has no effect: more than the batch varies in this model, and a recording is of fixed shapes")
+		}
 		return nil
 	}
 	sizes := append([]int{in.wiring.maxLanes, 1}, in.model.config.preferred()...)

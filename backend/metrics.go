@@ -100,11 +100,30 @@ var metrics = [metricCount]MetricInfo{
 // not change it.
 func Metrics() []MetricInfo { return metrics[:] }
 
-// MetricLabels tell the instances of a server apart.
+// MetricLabels tell the instances of a server apart. Those that begin with GPU
+// are empty, and then left out, for an instance on the CPU: so does Triton.
 type MetricLabels struct {
 	Model    string
 	Version  uint64
 	Instance string
+	// GPUUUID is that of the whole GPU, as in Triton's own metrics of GPUs.
+	GPUUUID string
+	GPUName string
+	GPUPart string // the UUID of the part, if the GPU is split
+}
+
+// labels are those of the instance's metrics.
+func (in *Instance) labels() MetricLabels {
+	labels := MetricLabels{Model: in.model.info.Name, Version: in.model.info.Version, Instance: in.name}
+	if in.device == nil {
+		return labels
+	}
+	d := in.device.Device()
+	labels.GPUUUID, labels.GPUName = d.UUID, d.Name
+	if d.Whole != "" {
+		labels.GPUUUID, labels.GPUPart = d.Whole, d.UUID
+	}
+	return labels
 }
 
 // MetricSink takes the metrics of one instance to the server.
@@ -196,7 +215,7 @@ func (in *Instance) measureStore() {
 // openMeter begins to report, if the server takes metrics.
 func (in *Instance) openMeter() {
 	if open := in.host().Metrics; open != nil {
-		in.meter.sink = open(MetricLabels{Model: in.model.info.Name, Version: in.model.info.Version, Instance: in.name})
+		in.meter.sink = open(in.labels())
 		in.measure(&in.work) // what there is before the first batch
 	}
 }

@@ -41,9 +41,10 @@ func (in *Instance) reportLoad(provider Provider) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "ready on %v", provider)
 	if in.device != nil {
-		fmt.Fprintf(&b, ", %s", in.device.Device())
+		fmt.Fprintf(&b, ", %v", in.device.Device())
 	}
 	fmt.Fprintln(&b)
+	in.describeDevice(&b)
 	in.describeTensors(&b)
 	in.describeMemory(&b)
 	for line := range strings.Lines(b.String()) {
@@ -86,6 +87,24 @@ func (in *Instance) describeTensors(b *strings.Builder) {
 		row(sig.Outputs[at].Name, "not used", sig.Outputs[at].DType, sig.Outputs[at].Dims)
 	}
 	t.Flush()
+}
+
+// describeDevice writes what is left of the GPU's memory, by the CUDA driver and
+// by NVML.
+func (in *Instance) describeDevice(b *strings.Builder) {
+	if in.device == nil {
+		return
+	}
+	free, total, err := in.device.MemInfo()
+	if err != nil {
+		fmt.Fprintf(b, "memory of the GPU: %v\n", err)
+		return
+	}
+	fmt.Fprintf(b, "memory of the GPU: %d of %d bytes are left", free, total)
+	if managed := in.device.Device().Managed; managed != "" {
+		fmt.Fprintf(b, "; NVML said before: %s", managed)
+	}
+	fmt.Fprintln(b)
 }
 
 // describeMemory writes what the states take.
@@ -132,7 +151,7 @@ func (in *Instance) reportIneffective(provider Provider) {
 	c, p, w := in.model.config, in.model.params, in.wiring
 	idle := map[string]bool{
 		"ort_ep":                           provider == CPU,
-		"compute_precision":                provider != TensorRT,
+		"compute_precision":                provider == CPU,
 		"enable_trt_caching":               provider != TensorRT,
 		"trt_cache_dir":                    provider != TensorRT || !p.TRTCache,
 		"enable_cuda_graph":                provider == CPU,

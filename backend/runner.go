@@ -1,6 +1,8 @@
 package backend
 
 import (
+	"fmt"
+
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -36,15 +38,53 @@ type DeviceRunner interface {
 	// WarmUp is Run as often as it takes until further runs with these tensors
 	// are as fast as they get.
 	WarmUp(inputs, outputs []Tensor) error
-	// Host is the bytes of an output of the last Run, wherever it lies. They are
-	// valid until the next call.
-	Host(statebuffer.Block) ([]byte, error)
+	// Begin forgets what was asked for by Place, Deliver and Bring, for a Run that
+	// never came.
+	Begin()
 	// Place makes the next Run take a part of an input from the device: what is
 	// at this address there takes the place of what the host has put in the block,
 	// a part of one of IO.
 	Place(to statebuffer.Block, from uint64)
-	// Device describes the device, for the log.
-	Device() string
+	// Deliver makes the next Run copy a part of an output to this address of the
+	// device, too.
+	Deliver(from statebuffer.Block, to uint64)
+	// Bring makes the next Run bring an output that lies in Memory to the host, too.
+	// The bytes are there when it returns, and valid until the next Begin.
+	Bring(statebuffer.Block) ([]byte, error)
+	// Host is the bytes of an output that the last Run has allocated. They are valid
+	// until the next Begin.
+	Host(statebuffer.Block) ([]byte, error)
+	// Write copies to this address of the device, and waits until it is done.
+	Write(to uint64, from []byte) error
+	// MemInfo is the device's memory that is free and that there is, in bytes, as
+	// the CUDA driver has it.
+	MemInfo() (free, total int64, err error)
+	// Device tells which one it is.
+	Device() Device
+}
+
+// Device is the GPU that an instance is on.
+type Device struct {
+	// Ordinal is its number in this process, as instance_group's gpus name it.
+	Ordinal int
+	Name    string // "NVIDIA H200"
+	// UUID is as NVIDIA's tools print it: "GPU-...", or for a part of a GPU that
+	// was split (MIG) "MIG-...".
+	UUID string
+	// Whole is the UUID of the GPU of which it is a part; empty for a whole one.
+	Whole string
+	// Managed is what NVML says of its memory, for people: the CUDA driver
+	// decides. It is empty where there is no NVML.
+	Managed string
+}
+
+// String is for log lines and errors.
+func (d Device) String() string {
+	part := ""
+	if d.Whole != "" {
+		part = ", a part of " + d.Whole
+	}
+	return fmt.Sprintf("GPU %d (%s, %s%s)", d.Ordinal, d.Name, d.UUID, part)
 }
 
 // Tensor is a batched tensor as a Runner takes it.
@@ -122,7 +162,7 @@ type GPUOptions struct {
 	MemoryLimit int64
 	// CUDAGraph asks to record the runs of WarmUp and to replay them.
 	CUDAGraph bool
-	// FP16 lets TensorRT compute with FP16.
+	// FP16 lets TensorRT compute with FP16, and CUDA with TF32.
 	FP16 bool
 	// CacheFolder is where TensorRT keeps what it has built; empty means nowhere.
 	CacheFolder string

@@ -106,6 +106,8 @@ type server struct {
 	last   *fakeBatch
 	// onCall is called for each call of the host.
 	onCall func()
+	// onBatch is called for each batch before it is executed.
+	onBatch func(*fakeBatch)
 	// faulty: things may fail after a state was kept and before it was answered.
 	faulty bool
 }
@@ -156,8 +158,12 @@ func newServer(t testing.TB, edits ...func(*setup)) *server {
 func (s *server) batch(asks ...ask) *outcome {
 	s.t.Helper()
 	s.now += time.Microsecond
-	b := &fakeBatch{t: s.t, answers: make([]answer, len(asks)), call: s.onCall, faulty: s.faulty}
+	b := &fakeBatch{t: s.t, answers: make([]answer, len(asks)), call: s.onCall, faulty: s.faulty, onDevice: map[int]bool{}}
+	if s.onBatch != nil {
+		s.onBatch(b)
+	}
 	for i := range asks {
+		b.onDevice[i] = asks[i].device
 		if asks[i].value == 0 {
 			s.count++
 			asks[i].value = s.count

@@ -19,6 +19,31 @@ type ioBuffers struct {
 // zeroElement is the size of the largest element, in bytes.
 const zeroElement = 8
 
+// ioSizes are the bytes of an instance's batched tensors, each for the largest
+// batch. A state that is an output too has a tensor already.
+func ioSizes(w *wiring) (inputs, outputs, fills []int64) {
+	for i := range w.inputs {
+		inputs = append(inputs, w.inputs[i].BatchBytes(w.maxLanes))
+	}
+	for i := range w.outputs {
+		bytes := w.outputs[i].BatchBytes(w.maxLanes)
+		if w.outputs[i].stateOut {
+			bytes = 0
+		}
+		outputs = append(outputs, bytes)
+	}
+	for i := range w.fills {
+		fills = append(fills, w.fills[i].BatchBytes(w.maxLanes))
+	}
+	return inputs, outputs, fills
+}
+
+// ioBytes is what newIOBuffers takes of the memory.
+func ioBytes(w *wiring) int64 {
+	inputs, outputs, fills := ioSizes(w)
+	return statebuffer.Plus(slices.Concat(inputs, outputs, fills, []int64{zeroElement})...)
+}
+
 func newIOBuffers(w *wiring, memory statebuffer.Memory) (*ioBuffers, error) {
 	b := &ioBuffers{memory: memory}
 	var failed error
@@ -32,19 +57,15 @@ func newIOBuffers(w *wiring, memory statebuffer.Memory) (*ioBuffers, error) {
 		}
 		return block
 	}
-	lanes := w.maxLanes
-	for i := range w.inputs {
-		b.inputs = append(b.inputs, alloc(w.inputs[i].Name, w.inputs[i].BatchBytes(lanes)))
+	inputs, outputs, fills := ioSizes(w)
+	for i, bytes := range inputs {
+		b.inputs = append(b.inputs, alloc(w.inputs[i].Name, bytes))
 	}
-	for i := range w.outputs {
-		bytes := w.outputs[i].BatchBytes(lanes)
-		if w.outputs[i].stateOut {
-			bytes = 0
-		}
+	for i, bytes := range outputs {
 		b.outputs = append(b.outputs, alloc(w.outputs[i].Name, bytes))
 	}
-	for i := range w.fills {
-		b.fills = append(b.fills, alloc(w.fills[i].name, w.fills[i].BatchBytes(lanes)))
+	for i, bytes := range fills {
+		b.fills = append(b.fills, alloc(w.fills[i].name, bytes))
 	}
 	b.zero = alloc("zero", zeroElement)
 	if failed != nil {

@@ -29,10 +29,12 @@ static void free_rows(batch *b) {
   free(b->row_inputs);
   free(b->row_wanted);
   free(b->row_outputs);
+  free(b->row_places);
   b->rows = NULL;
   b->row_inputs = NULL;
   b->row_wanted = NULL;
   b->row_outputs = NULL;
+  b->row_places = NULL;
   b->capacity = 0;
 }
 
@@ -54,8 +56,9 @@ static TRITONSERVER_Error *reserve(batch *b, uint32_t rows) {
   b->row_inputs = array((size_t)rows * b->inputs.count, sizeof *b->row_inputs);
   b->row_wanted = array((size_t)rows * b->outputs.count, sizeof *b->row_wanted);
   b->row_outputs = array((size_t)rows * b->outputs.count, sizeof *b->row_outputs);
+  b->row_places = array((size_t)rows * b->outputs.count, sizeof *b->row_places);
   if (b->rows == NULL || b->row_inputs == NULL || b->row_wanted == NULL ||
-      b->row_outputs == NULL) {
+      b->row_outputs == NULL || b->row_places == NULL) {
     free_rows(b);
     return error_format(TRITONSERVER_ERROR_UNAVAILABLE, "no memory for a batch of %u requests",
                         rows);

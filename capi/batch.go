@@ -27,6 +27,8 @@ type batch struct {
 	// answers are the outputs noted since the last Send: kept so that their
 	// memory lives until then, and to see when rows share the same ones.
 	answers []noted
+	// addresses is what Reserve returns.
+	addresses []uint64
 }
 
 // onDevice is an executor that can say whether inputs may be in the memory of a

@@ -64,6 +64,7 @@ typedef struct {
   TRITONSERVER_Error *failure; // for FAILURE; the batch's until it was sent
   uint32_t outputs;            // whose outputs: several rows may share one row's
   uint64_t lane, lanes;
+  bool reserved; // its places are known, and what is on a device is not for us to fill
   bool succeeded;
 } batch_row;
 
@@ -80,6 +81,13 @@ typedef struct {
   bool whole; // data is all of one answer, not lanes of a batched tensor
 } batch_output;
 
+// Where Triton wants an output of an answer.
+typedef struct {
+  char *buffer; // NULL for an output of no bytes, or that nobody wants
+  uint64_t bytes;
+  bool on_device;
+} batch_place;
+
 typedef struct {
   TRITONBACKEND_ModelInstance *instance;
   batch_ports inputs, outputs;
@@ -91,6 +99,7 @@ typedef struct {
   batch_input *row_inputs;   // row r's are at r * inputs.count
   bool *row_wanted;          // which outputs row r wants, at r * outputs.count
   batch_output *row_outputs; // what row r was first to be answered with, likewise
+  batch_place *row_places;   // where its outputs go, if it is reserved, likewise
   uint32_t capacity;         // rows that the arrays have room for
 
   char *joined; // inputs that came in several buffers, one behind the other
@@ -109,6 +118,10 @@ void batch_free(batch *b);
 // error nothing was taken and the batch is as before; a request that could not
 // be read is a row with its `reading`, and no error.
 TRITONSERVER_Error *batch_open(batch *b, TRITONBACKEND_Request **requests, uint32_t count);
+
+// batch_reserve asks Triton where the answer to a row is to go, whose outputs are
+// noted as that row's. Whoever asks fills those that are on a device.
+TRITONSERVER_Error *batch_reserve(batch *b, uint32_t row, uint64_t lanes);
 
 // batch_send sends the responses of the rows that have an answer and were not
 // sent yet. An answer that cannot be sent becomes an error of that row.

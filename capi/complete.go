@@ -11,8 +11,10 @@ import "tritonstateful/backend"
 // the model with the configuration as Triton took it: Triton merges some fields
 // only, and adds its own defaults.
 func completeModel(of *C.TRITONBACKEND_Model, info backend.ModelInfo, host backend.Host) (backend.ModelInfo, error) {
+	var noted C.signals_noted
+	C.signals_note(&noted)
 	config, err := backend.Complete(info, host)
-	C.signals_keep_all() // the session that read the model file may have installed handlers
+	C.signals_put_back(&noted)
 	if err != nil || config == nil {
 		return info, err
 	}

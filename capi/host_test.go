@@ -105,8 +105,13 @@ type server struct {
 
 // serve loads in as the only instance, and unloads it when the test ends.
 func serve(t testing.TB, in executor) server {
+	return serveModel(t, fakeModel{func(backend.InstanceInfo) (executor, error) { return in, nil }})
+}
+
+// serveModel loads one instance of a model, and unloads it when the test ends.
+func serveModel(t testing.TB, m model) server {
 	fakehost.Reset()
-	s := newServer(t, fakeModel{func(backend.InstanceInfo) (executor, error) { return in, nil }})
+	s := newServer(t, m)
 	require.NoError(t, s.model.Initialize())
 	require.NoError(t, s.instance.Initialize())
 	t.Cleanup(func() {

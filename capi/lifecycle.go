@@ -175,12 +175,14 @@ func initializeInstance(of *C.TRITONBACKEND_ModelInstance) error {
 	if err != nil {
 		return err
 	}
+	var noted C.signals_noted
+	C.signals_note(&noted)
 	made, err := loaded.NewInstance(backend.InstanceInfo{
 		Name:   C.GoString(d.name),
 		Kind:   kinds[d.kind],
 		Device: int(d.device),
 	})
-	C.signals_keep_all() // a new session of ONNX Runtime may have installed handlers
+	C.signals_put_back(&noted)
 	if err != nil {
 		return err
 	}

@@ -45,6 +45,7 @@ func assemble(s settings, log *slog.Logger) (parts, error) {
 		LogLevel: s.ortLogging,
 		LogSink:  uintptr(C.log_onnxruntime),
 		Log:      log,
+		Identify: identify,
 	})
 	if err != nil {
 		return parts{}, err
@@ -64,6 +65,12 @@ func logGPUs(log *slog.Logger) {
 	for i, gpu := range gpus {
 		log.Info(fmt.Sprintf("GPU %d of the machine: %v", i, gpu), "driver", driver)
 	}
+}
+
+// identify asks NVML about a GPU.
+func identify(uuid string) (ortrunner.Identity, error) {
+	gpu, err := gpuinfo.Find(uuid)
+	return ortrunner.Identity{UUID: gpu.UUID, Whole: gpu.Whole, Memory: gpu.Memory()}, err
 }
 
 // findORT is the path of ONNX Runtime's library.

@@ -66,15 +66,21 @@ TRITONSERVER_Error *metric_families_new(const metric_definition *definitions, ui
 
 // ---- the metrics of an instance ----
 
-enum { LABELS = 4 };
-
-// labels_new makes the labels; the last one only where there is a reason.
-static uint64_t labels_new(const char *const values[LABELS], TRITONSERVER_Parameter *labels[LABELS]) {
-  static const char *const names[LABELS] = {"model", "version", "instance", "reason"};
+// labels_new makes the labels of a metric: those that have a value.
+static uint64_t labels_new(const metric_labels *of, const char *reason,
+                           TRITONSERVER_Parameter *labels[METRIC_LABELS]) {
+  const struct {
+    const char *name, *value;
+  } all[METRIC_LABELS] = {
+      {"model", of->model},       {"version", of->version},   {"instance", of->instance},
+      {"gpu_uuid", of->gpu_uuid}, {"gpu_name", of->gpu_name}, {"gpu_part", of->gpu_part},
+      {"reason", reason},
+  };
   uint64_t count = 0;
-  for (; count < LABELS && values[count] != NULL; count++)
-    labels[count] = triton.TRITONSERVER_ParameterNew(names[count], TRITONSERVER_PARAMETER_STRING,
-                                                     values[count]);
+  for (int i = 0; i < METRIC_LABELS; i++)
+    if (all[i].value != NULL)
+      labels[count++] = triton.TRITONSERVER_ParameterNew(
+          all[i].name, TRITONSERVER_PARAMETER_STRING, all[i].value);
   return count;
 }
 
@@ -93,10 +99,9 @@ static TRITONSERVER_Error *histogram_new(TRITONSERVER_MetricFamily *family,
 }
 
 static TRITONSERVER_Error *metric_new(TRITONSERVER_MetricFamily *family, const metric_definition *d,
-                                      const char *const values[LABELS],
-                                      TRITONSERVER_Metric **metric) {
-  TRITONSERVER_Parameter *labels[LABELS];
-  uint64_t count = labels_new(values, labels);
+                                      const metric_labels *of, TRITONSERVER_Metric **metric) {
+  TRITONSERVER_Parameter *labels[METRIC_LABELS];
+  uint64_t count = labels_new(of, d->reason, labels);
   const TRITONSERVER_Parameter **lent = (const TRITONSERVER_Parameter **)labels;
   TRITONSERVER_Error *failed =
       d->kind == TRITONSERVER_METRIC_KIND_HISTOGRAM
@@ -113,16 +118,15 @@ void metric_set_free(metric_set *s) {
   free(s);
 }
 
-TRITONSERVER_Error *metric_set_new(metric_families *families, const char *model,
-                                   const char *version, const char *instance, metric_set **set) {
+TRITONSERVER_Error *metric_set_new(metric_families *families, const metric_labels *labels,
+                                   metric_set **set) {
   metric_set *s = calloc(1, sizeof *s + families->count * sizeof *s->metric);
   if (s == NULL) return no_memory();
   s->families = families;
   for (uint32_t i = 0; i < families->count; i++) {
     const metric_definition *d = &families->definitions[i];
-    const char *const values[LABELS] = {model, version, instance, d->reason};
     if (families->of[i] == NULL) continue;
-    TRITONSERVER_Error *failed = metric_new(families->of[i], d, values, &s->metric[i]);
+    TRITONSERVER_Error *failed = metric_new(families->of[i], d, labels, &s->metric[i]);
     if (failed == NULL) continue;
     metric_set_free(s);
     return failed;

@@ -38,12 +38,18 @@ func (m *metrics) open(labels backend.MetricLabels) backend.MetricSink {
 	if m.families == nil {
 		return nil
 	}
-	model, version, instance := C.CString(labels.Model), C.CString(strconv.FormatUint(labels.Version, 10)), C.CString(labels.Instance)
-	defer C.free(unsafe.Pointer(model))
-	defer C.free(unsafe.Pointer(version))
-	defer C.free(unsafe.Pointer(instance))
+	var of C.metric_labels
+	for to, text := range map[**C.char]string{
+		&of.model: labels.Model, &of.version: strconv.FormatUint(labels.Version, 10), &of.instance: labels.Instance,
+		&of.gpu_uuid: labels.GPUUUID, &of.gpu_name: labels.GPUName, &of.gpu_part: labels.GPUPart,
+	} {
+		if text != "" {
+			*to = C.CString(text)
+			defer C.free(unsafe.Pointer(*to))
+		}
+	}
 	var set *C.metric_set
-	if err := takeError(C.metric_set_new(m.families, model, version, instance, &set)); err != nil {
+	if err := takeError(C.metric_set_new(m.families, &of, &set)); err != nil {
 		m.report(err)
 		return nil
 	}

@@ -23,10 +23,18 @@ TRITONSERVER_Error *metric_families_new(const metric_definition *definitions, ui
                                         metric_families **families);
 void metric_families_free(metric_families *families);
 
+// The labels of an instance. NULL: it has no such label.
+typedef struct {
+  const char *model, *version, *instance;
+  const char *gpu_uuid, *gpu_name, *gpu_part;
+} metric_labels;
+
+enum { METRIC_LABELS = 7 }; // with the reason
+
 // metric_set_new makes the metrics of an instance. Not to be called while another
 // set is made or freed: Triton counts the owners of a metric without a lock.
-TRITONSERVER_Error *metric_set_new(metric_families *families, const char *model,
-                                   const char *version, const char *instance, metric_set **set);
+TRITONSERVER_Error *metric_set_new(metric_families *families, const metric_labels *labels,
+                                   metric_set **set);
 void metric_set_free(metric_set *set);
 
 // What an update of a metric means depends on its kind: backend.MetricUpdate.

@@ -87,6 +87,30 @@ func TestMetricsOfAModelThatIsLoadedAnew(t *testing.T) {
 	require.Empty(t, log.String())
 }
 
+// TestMetricsOfAGPU: families take metrics with and without the labels of a GPU.
+func TestMetricsOfAGPU(t *testing.T) {
+	var log strings.Builder
+	m := newMetrics(t, &log)
+	onCPU := m.open(labels)
+	whole, part := labels, labels
+	whole.Instance, whole.GPUUUID, whole.GPUName = "m_1", "GPU-7", "NVIDIA H200"
+	part.Instance, part.GPUUUID, part.GPUName, part.GPUPart = "m_2", "GPU-7", "NVIDIA H200 MIG 1g.18gb", "MIG-8"
+	onWhole, onPart := m.open(whole), m.open(part)
+	for _, series := range []string{
+		`stateful_chunks{model="m",version="2",instance="m_0"}`,
+		`stateful_chunks{model="m",version="2",instance="m_1",gpu_uuid="GPU-7",gpu_name="NVIDIA H200"}`,
+		`stateful_chunks{model="m",version="2",instance="m_2",gpu_uuid="GPU-7",gpu_name="NVIDIA H200 MIG 1g.18gb",gpu_part="MIG-8"}`,
+		`stateful_sequences_rejected_total{model="m",version="2",instance="m_1",gpu_uuid="GPU-7",gpu_name="NVIDIA H200",reason="full"}`,
+	} {
+		_, _, exists := fakehost.Metric(series)
+		require.True(t, exists, series)
+	}
+	for _, sink := range []backend.MetricSink{onCPU, onWhole, onPart} {
+		sink.Close()
+	}
+	require.Empty(t, log.String())
+}
+
 // TestNoMetrics: a server that has none is not worth a word.
 func TestNoMetrics(t *testing.T) {
 	var log strings.Builder

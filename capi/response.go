@@ -4,6 +4,7 @@ package main
 import "C"
 
 import (
+	"errors"
 	"slices"
 	"unsafe"
 
@@ -45,6 +46,47 @@ func (b *batch) Answer(row int, outputs []backend.Output, lane, lanes int) {
 	r.lane, r.lanes = C.uint64_t(lane), C.uint64_t(lanes)
 }
 
+// Reserve is part of backend.Batch. A row for which Triton has no memory is
+// answered with its error.
+func (b *batch) Reserve(row int, outputs []backend.Output, lane, lanes int) []uint64 {
+	r := &b.rows()[row]
+	if r.answer != C.BATCH_UNANSWERED {
+		return nil
+	}
+	if err := b.reserve(row, outputs, lane, lanes); err != nil {
+		b.Fail(row, err)
+		return nil
+	}
+	b.addresses = resize(b.addresses, len(outputs))
+	for k, place := range unsafe.Slice(b.c.row_places, len(b.requests)*len(outputs))[row*len(outputs):][:len(outputs)] {
+		b.addresses[k] = 0
+		if place.on_device {
+			b.addresses[k] = uint64(uintptr(unsafe.Pointer(place.buffer)))
+		}
+	}
+	return b.addresses
+}
+
+func (b *batch) reserve(row int, outputs []backend.Output, lane, lanes int) error {
+	if err := b.checkLanes(outputs, lane, lanes); err != nil {
+		return err
+	}
+	slots := b.slots(row)
+	for k := range outputs {
+		if err := errors.Join(b.checkLayout(k, &outputs[k]), b.checkShape(k, &outputs[k], lanes)); err != nil {
+			return err
+		}
+		noteOutput(&slots[k], &outputs[k], b.outputs[k].DType, lane, lanes)
+	}
+	return takeError(C.batch_reserve(b.c, C.uint32_t(row), C.uint64_t(lanes)))
+}
+
+// slots are where the outputs of a row are noted for C.
+func (b *batch) slots(row int) []C.batch_output {
+	width := len(b.outputs)
+	return unsafe.Slice(b.c.row_outputs, len(b.requests)*width)[row*width:][:width]
+}
+
 // Send is part of backend.Batch.
 func (b *batch) Send() {
 	C.batch_send(b.c)
@@ -68,8 +110,7 @@ func (b *batch) note(row int, outputs []backend.Output, lane, lanes int) (C.uint
 			return a.row, nil
 		}
 	}
-	width := len(b.outputs)
-	slots := unsafe.Slice(b.c.row_outputs, len(b.requests)*width)[row*width:]
+	slots := b.slots(row)
 	for k := range outputs {
 		if err := b.checkOutput(k, &outputs[k], lanes); err != nil {
 			return 0, err
@@ -121,20 +162,37 @@ func (b *batch) checkLanes(outputs []backend.Output, lane, lanes int) error {
 // checkOutput makes sure that the runs of all lanes lie within the tensor, and
 // that the shape agrees with the bytes that the client gets.
 func (b *batch) checkOutput(k int, o *backend.Output, lanes int) error {
-	port, runs, runBytes := b.outputs[k], o.Layout.Runs, o.Layout.RunBytes
-	if runs < 0 || runBytes < 0 || len(o.Shape) > C.BATCH_MAX_RANK {
-		return backend.Errorf(backend.Internal, "output %q: %d runs of %d bytes and rank %d: want none negative, and a rank of at most %d",
-			port.Name, runs, runBytes, len(o.Shape), C.BATCH_MAX_RANK)
+	if err := b.checkLayout(k, o); err != nil {
+		return err
 	}
+	runs, runBytes := o.Layout.Runs, o.Layout.RunBytes
 	if runs > 0 && runBytes > 0 && int64(o.Lanes) > int64(len(o.Tensor))/runs/runBytes {
 		return backend.Errorf(backend.Internal, "output %q: its tensor has %d bytes: want %d runs of %d lanes of %d bytes",
-			port.Name, len(o.Tensor), runs, o.Lanes, runBytes)
+			b.outputs[k].Name, len(o.Tensor), runs, o.Lanes, runBytes)
 	}
+	if err := b.checkShape(k, o, lanes); err != nil || b.outputs[k].DType.Size() != 0 {
+		return err
+	}
+	return checkOffsets(b.outputs[k].Name, o)
+}
+
+// checkLayout makes sure that C can count with it.
+func (b *batch) checkLayout(k int, o *backend.Output) error {
+	if o.Layout.Runs < 0 || o.Layout.RunBytes < 0 || len(o.Shape) > C.BATCH_MAX_RANK {
+		return backend.Errorf(backend.Internal, "output %q: %d runs of %d bytes and rank %d: want none negative, and a rank of at most %d",
+			b.outputs[k].Name, o.Layout.Runs, o.Layout.RunBytes, len(o.Shape), C.BATCH_MAX_RANK)
+	}
+	return nil
+}
+
+// checkShape makes sure that the shape agrees with the bytes, of numbers.
+func (b *batch) checkShape(k int, o *backend.Output, lanes int) error {
+	port := b.outputs[k]
 	if o.Batched && len(o.Shape) == 0 || !o.Batched && lanes != 1 {
 		return backend.Errorf(backend.Internal, "output %q: shape %v cannot hold %d lanes", port.Name, o.Shape, lanes)
 	}
 	if port.DType.Size() == 0 {
-		return checkOffsets(port.Name, o)
+		return nil
 	}
 	want, err := o.Shape.Bytes(port.DType)
 	if err != nil {

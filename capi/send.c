@@ -27,8 +27,11 @@ static void copy_lanes(char *to, const batch_output *from, uint64_t lane, uint64
       memcpy(to, data + (x * from->lanes + lane) * piece, piece);
 }
 
-static TRITONSERVER_Error *fill_output(const batch_row *row, const char *name,
-                                       const batch_output *from) {
+// place_output makes an output and asks where it is to go. CPU memory is what is
+// asked for; a client with shared memory on a GPU gets that.
+static TRITONSERVER_Error *place_output(const batch_row *row, const char *name,
+                                        const batch_output *from, uint64_t lanes,
+                                        batch_place *place) {
   TRITONBACKEND_Output *output = NULL;
   TRITONSERVER_Error *failed = triton.TRITONBACKEND_ResponseOutput(
       row->response, &output, name, from->type, from->shape, from->rank);
@@ -36,26 +39,61 @@ static TRITONSERVER_Error *fill_output(const batch_row *row, const char *name,
   void *buffer = NULL;
   TRITONSERVER_MemoryType memory = TRITONSERVER_MEMORY_CPU;
   int64_t memory_id = 0;
-  failed = triton.TRITONBACKEND_OutputBuffer(
-      output, &buffer, answer_bytes(from, row->lanes), &memory, &memory_id);
+  uint64_t bytes = answer_bytes(from, lanes);
+  failed = triton.TRITONBACKEND_OutputBuffer(output, &buffer, bytes, &memory, &memory_id);
+  *place = (batch_place){buffer, bytes, memory == TRITONSERVER_MEMORY_GPU};
+  return failed;
+}
+
+TRITONSERVER_Error *batch_reserve(batch *b, uint32_t r, uint64_t lanes) {
+  batch_row *row = &b->rows[r];
+  size_t outputs = b->outputs.count, first = r * outputs;
+  row->reserved = true;
+  memset(&b->row_places[first], 0, outputs * sizeof *b->row_places);
+  for (size_t k = 0; k < outputs; k++) {
+    if (!b->row_wanted[first + k]) continue;
+    TRITONSERVER_Error *failed = place_output(row, b->outputs.names[k], &b->row_outputs[first + k],
+                                              lanes, &b->row_places[first + k]);
+    if (failed != NULL) return failed;
+  }
+  return NULL;
+}
+
+// fill_reserved fills what is on the host.
+static TRITONSERVER_Error *fill_reserved(const batch_row *row, const char *name,
+                                         const batch_output *from, const batch_place *place) {
+  if (answer_bytes(from, row->lanes) != place->bytes)
+    return error_format(TRITONSERVER_ERROR_INTERNAL, "output \"%s\" is not as large as was said before",
+                        name);
+  if (!place->on_device) copy_lanes(place->buffer, from, row->lane, row->lanes);
+  return NULL;
+}
+
+// fill_asking is for an output of which Triton was not told yet.
+static TRITONSERVER_Error *fill_asking(const batch_row *row, const char *name,
+                                       const batch_output *from) {
+  batch_place place;
+  TRITONSERVER_Error *failed = place_output(row, name, from, row->lanes, &place);
   if (failed != NULL) return failed;
-  if (memory == TRITONSERVER_MEMORY_GPU)
+  if (place.on_device)
     return error_format(TRITONSERVER_ERROR_UNSUPPORTED,
                         "output \"%s\": the client's buffer is in GPU memory: want CPU memory, "
-                        "or system shared memory",
+                        "system shared memory, or an instance of KIND_GPU",
                         name);
-  copy_lanes(buffer, from, row->lane, row->lanes);
+  copy_lanes(place.buffer, from, row->lane, row->lanes);
   return NULL;
 }
 
 // fill_outputs makes the outputs that the client wants.
 static TRITONSERVER_Error *fill_outputs(const batch *b, const batch_row *row) {
-  size_t outputs = b->outputs.count;
-  const bool *wanted = &b->row_wanted[(size_t)(row - b->rows) * outputs];
+  size_t outputs = b->outputs.count, first = (size_t)(row - b->rows) * outputs;
   const batch_output *from = &b->row_outputs[row->outputs * outputs];
   for (size_t k = 0; k < outputs; k++) {
-    if (!wanted[k]) continue;
-    TRITONSERVER_Error *failed = fill_output(row, b->outputs.names[k], &from[k]);
+    if (!b->row_wanted[first + k]) continue;
+    const char *name = b->outputs.names[k];
+    TRITONSERVER_Error *failed =
+        row->reserved ? fill_reserved(row, name, &from[k], &b->row_places[first + k])
+                      : fill_asking(row, name, &from[k]);
     if (failed != NULL) return failed;
   }
   return NULL;

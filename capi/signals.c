@@ -118,14 +118,18 @@ static void keep_faults(void) {
 
 // ---- the alternate stack for all others ----
 
+// Those that servers handle.
 static const int others[] = {SIGTERM, SIGINT, SIGABRT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 enum { OTHERS = sizeof others / sizeof others[0] };
+
+static bool is_handler(const struct sigaction *action) {
+  return action->sa_handler != SIG_DFL && action->sa_handler != SIG_IGN;
+}
 
 static void keep_on_stack(int number) {
   struct sigaction now;
   if (sigaction(number, NULL, &now) != 0) return;
-  bool handled = now.sa_handler != SIG_DFL && now.sa_handler != SIG_IGN;
-  if (!handled || (now.sa_flags & SA_ONSTACK)) return;
+  if (!is_handler(&now) || (now.sa_flags & SA_ONSTACK)) return;
   now.sa_flags |= SA_ONSTACK;
   sigaction(number, &now, NULL);
 }
@@ -148,7 +152,25 @@ void signals_keep(void) {
   keep_on_stack(others[turn++ % OTHERS]); // each in its turn: one system call, not seven
 }
 
-void signals_keep_all(void) {
+static void keep_all(void) {
   keep_faults();
-  for (int i = 0; i < OTHERS; i++) keep_on_stack(others[i]);
+  for (int number = 1; number < SIGNALS; number++)
+    if (number != SIGSEGV) keep_on_stack(number);
+}
+
+// ---- around code that replaces handlers ----
+
+void signals_note(signals_noted *noted) {
+  for (int number = 1; number < SIGNALS; number++)
+    if (sigaction(number, NULL, &noted->of[number]) != 0) noted->of[number].sa_handler = SIG_DFL;
+}
+
+void signals_put_back(const signals_noted *noted) {
+  for (int number = 1; number < SIGNALS; number++) {
+    const struct sigaction *before = &noted->of[number];
+    struct sigaction now;
+    if (!is_handler(before) || sigaction(number, NULL, &now) != 0) continue;
+    if (now.sa_handler != before->sa_handler) sigaction(number, before, NULL);
+  }
+  keep_all();
 }

@@ -7,6 +7,8 @@
 // stack, so that they would run on the small stack of a goroutine.
 #pragma once
 
+#include <signal.h>
+
 // signals_adopt remembers Go's SIGSEGV handler. To be called while no other
 // handler has replaced it: in Initialize.
 void signals_adopt(void);
@@ -18,6 +20,13 @@ void signals_adopt(void);
 // for it. Costs two system calls. Any thread.
 void signals_keep(void);
 
-// signals_keep_all looks at every signal instead of two: after code that may
-// have installed handlers, such as a new session of ONNX Runtime.
-void signals_keep_all(void);
+// The drivers and libraries that a first model on a GPU brings into the process may
+// install handlers of their own, over the server's. So whoever loads an instance
+// notes the handlers before, and puts them back behind it: signals that had no
+// handler keep the new one. Then every signal is looked at as signals_keep does.
+enum { SIGNALS = 32 };
+typedef struct {
+  struct sigaction of[SIGNALS];
+} signals_noted;
+void signals_note(signals_noted *noted);
+void signals_put_back(const signals_noted *noted);

@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tritonstateful/backend"
+	"tritonstateful/internal/cuda"
+	"tritonstateful/internal/cuda/fakedriver"
 	"tritonstateful/internal/fakehost"
 )
 
@@ -16,6 +18,9 @@ import (
 // be undone: each story of signalStories runs in a process of its own.
 var signalStories = map[string]struct {
 	story func(t *testing.T, execute func() *fakehost.Request)
+	// driver: when it runs, the server has loaded a model for a GPU, whose driver
+	// took the handlers that the server had taken before.
+	driver bool
 	// handled: the server's own handler ends the story.
 	handled bool
 }{
@@ -75,6 +80,31 @@ var signalStories = map[string]struct {
 			fakehost.FaultElsewhere()
 		},
 	},
+	"driver of a GPU, and nil dereferences": {
+		driver: true,
+		story: func(t *testing.T, execute func() *fakehost.Request) {
+			for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGABRT, syscall.SIGSEGV, syscall.SIGUSR2, syscall.SIGILL} {
+				require.True(t, fakehost.OnStack(signal), signal)
+			}
+			for range 10 {
+				refused(t, execute(), backend.Internal, "nil pointer dereference")
+			}
+		},
+	},
+	"driver of a GPU, and the server is to stop": {
+		driver: true, handled: true,
+		story: func(t *testing.T, _ func() *fakehost.Request) {
+			require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGTERM))
+			select {}
+		},
+	},
+	"driver of a GPU, and a fault elsewhere": {
+		driver: true, handled: true,
+		story: func(_ *testing.T, execute func() *fakehost.Request) {
+			execute()
+			fakehost.FaultElsewhere()
+		},
+	},
 	"signal from outside": {
 		handled: true,
 		story: func(t *testing.T, execute func() *fakehost.Request) {
@@ -86,17 +116,21 @@ var signalStories = map[string]struct {
 	},
 }
 
-const storyVariable = "STATEFUL_SIGNAL_STORY"
+const (
+	storyVariable  = "STATEFUL_SIGNAL_STORY"
+	driverVariable = "STATEFUL_SIGNAL_DRIVER"
+)
 
 func TestSignals(t *testing.T) {
 	if name := os.Getenv(storyVariable); name != "" {
 		tellStory(t, name)
 		return
 	}
+	driver := fakedriver.Library(t, "SIGNALS", "1")
 	for name, story := range signalStories {
 		t.Run(name, func(t *testing.T) {
 			child := exec.Command(os.Args[0], "-test.run=^TestSignals$")
-			child.Env = append(os.Environ(), storyVariable+"="+name)
+			child.Env = append(os.Environ(), storyVariable+"="+name, driverVariable+"="+driver)
 			output, err := child.CombinedOutput()
 			if story.handled {
 				require.Equal(t, fakehost.Handled, child.ProcessState.ExitCode(), string(output))
@@ -111,7 +145,22 @@ func TestSignals(t *testing.T) {
 func tellStory(t *testing.T, name string) {
 	in := newEcho()
 	in.execute = func(backend.Batch) { mistakes["nil dereference"]() }
-	s := serve(t, in)
+	load := func() error { return nil }
+	s := serveModel(t, fakeModel{func(backend.InstanceInfo) (executor, error) { return in, load() }})
+	if signalStories[name].driver {
+		fakehost.TakeSignals()
+		taken := false
+		load = func() error {
+			_, err := cuda.OpenLibrary(os.Getenv(driverVariable))
+			taken = !fakehost.OnStack(syscall.SIGTERM)
+			return err
+		}
+		second := fakehost.NewInstance(s.model, "m_gpu", 2, 0)
+		defer second.Delete()
+		require.NoError(t, second.Initialize())
+		require.True(t, taken, "the driver has taken the handlers")
+		require.NoError(t, second.Finalize())
+	}
 	signalStories[name].story(t, func() *fakehost.Request {
 		rs := requests(t, echoCall(1, 1, 1))
 		require.NoError(t, s.instance.Execute(rs...))

@@ -6,7 +6,6 @@ import "C"
 import (
 	"errors"
 	"log/slog"
-	"sync"
 
 	"tritonstateful/backend"
 	"tritonstateful/internal/cuda"
@@ -24,6 +23,7 @@ import (
 type gpuRunner struct {
 	log       *slog.Logger
 	thread    *thread
+	device    backend.Device
 	context   *cuda.Context
 	stream    *cuda.Stream
 	done      *cuda.Event // behind the last run
@@ -37,9 +37,11 @@ type gpuRunner struct {
 	outputs   []port
 	call      call
 	bindings  bindings
-	records   bool // runs of the warm-up are recorded
-	graphs    int  // recordings so far
-	placed    []placement
+	records   bool        // runs of the warm-up are recorded
+	graphs    int         // recordings so far
+	placed    []placement // before the next run
+	delivered []placement // behind it
+	brought   []bringing  // behind it
 	fetched   fetched
 	// The run that the thread is to do.
 	given, wanted []backend.Tensor
@@ -47,16 +49,19 @@ type gpuRunner struct {
 	warmUpJob     func() error
 }
 
-// placement is a copy from the device over a part of an input.
+// placement is a copy within the device: over a part of an input, or of a part of
+// an output.
 type placement struct {
 	to    uint64
 	from  uint64
 	bytes int64
 }
 
-// recording is held by whoever records a run: CUDA lets nobody else in the
-// process do certain things meanwhile.
-var recording sync.Mutex
+// bringing is a copy of an output from the device to the host.
+type bringing struct {
+	to   []byte
+	from uint64
+}
 
 // runsToRecord is how often ONNX Runtime must run until a recording was made and
 // replayed: two plain runs, one that is recorded, one replay.
@@ -71,6 +76,12 @@ func (r *gpuRunner) Memory() statebuffer.Memory { return deviceMemory{r.memory} 
 // IO implements backend.DeviceRunner.
 func (r *gpuRunner) IO() statebuffer.Memory { return r.io }
 
+// Begin implements backend.DeviceRunner.
+func (r *gpuRunner) Begin() {
+	r.placed, r.delivered, r.brought = r.placed[:0], r.delivered[:0], r.brought[:0]
+	r.fetched.used = 0
+}
+
 // Place implements backend.DeviceRunner.
 func (r *gpuRunner) Place(to statebuffer.Block, from uint64) {
 	twin, staged := r.io.twin(to)
@@ -78,6 +89,34 @@ func (r *gpuRunner) Place(to statebuffer.Block, from uint64) {
 		panic("ortrunner: only blocks of IO can be placed to")
 	}
 	r.placed = append(r.placed, placement{twin.Addr, from, twin.Size})
+}
+
+// Deliver implements backend.DeviceRunner.
+func (r *gpuRunner) Deliver(from statebuffer.Block, to uint64) {
+	address := from.Addr
+	if twin, staged := r.io.twin(from); staged {
+		address = twin.Addr
+	}
+	r.delivered = append(r.delivered, placement{to, address, from.Size})
+}
+
+// Bring implements backend.DeviceRunner.
+func (r *gpuRunner) Bring(from statebuffer.Block) ([]byte, error) {
+	to, err := r.fetched.room(from.Size)
+	if err == nil {
+		r.brought = append(r.brought, bringing{to, from.Addr})
+	}
+	return to, err
+}
+
+// Write implements backend.DeviceRunner.
+func (r *gpuRunner) Write(to uint64, from []byte) error {
+	pinned, err := r.fetched.room(int64(len(from)))
+	if err != nil {
+		return err
+	}
+	copy(pinned, from)
+	return errors.Join(r.stream.CopyIn(to, pinned), r.stream.Sync())
 }
 
 // Run implements backend.Runner.
@@ -94,11 +133,11 @@ func (r *gpuRunner) WarmUp(inputs, outputs []backend.Tensor) error {
 
 // run is Run, on the thread.
 func (r *gpuRunner) run() error {
-	defer func() { r.placed = r.placed[:0] }()
+	// What was asked for is for this run; what was brought stays for the host.
+	defer func() { r.placed, r.delivered, r.brought = r.placed[:0], r.delivered[:0], r.brought[:0] }()
 	if r.session == nil {
 		return errors.New("run of a session that was closed")
 	}
-	r.fetched.used = 0
 	if err := r.bind(); err != nil {
 		return err
 	}
@@ -115,9 +154,7 @@ func (r *gpuRunner) warmUp() error {
 		return err
 	}
 	if r.records && r.bindings.find() == nil && !r.allocates() {
-		recording.Lock()
-		err := r.record()
-		recording.Unlock()
+		err := cuda.Recording(r.record)
 		if err == nil {
 			return nil
 		}
@@ -229,16 +266,7 @@ func (r *gpuRunner) binding(graph int) (*binding, error) {
 
 // execute puts a run into the stream and waits for it.
 func (r *gpuRunner) execute(b *binding) error {
-	err := r.copyIn()
-	if err == nil && r.before != nil {
-		err = r.before(r.stream)
-	}
-	if err == nil {
-		err = statusError(C.ortx_run_bound(r.call.c, b.c))
-	}
-	if err == nil {
-		err = r.copyOut()
-	}
+	err := r.enqueue(b)
 	// Also after an error: what is in the stream uses memory of the host.
 	if e := r.done.Record(r.stream); e != nil {
 		return errors.Join(err, e)
@@ -251,6 +279,22 @@ func (r *gpuRunner) execute(b *binding) error {
 	}
 	r.takeResults()
 	return nil
+}
+
+// enqueue puts a run into the stream.
+func (r *gpuRunner) enqueue(b *binding) error {
+	if err := r.copyIn(); err != nil {
+		return err
+	}
+	if r.before != nil {
+		if err := r.before(r.stream); err != nil {
+			return err
+		}
+	}
+	if err := statusError(C.ortx_run_bound(r.call.c, b.c)); err != nil {
+		return err
+	}
+	return r.copyOut()
 }
 
 func (r *gpuRunner) copyIn() error {
@@ -281,6 +325,16 @@ func (r *gpuRunner) copyOut() error {
 		twin, _ := r.io.twin(data)
 		if err := r.stream.CopyOut(data.Bytes, twin.Addr); err != nil {
 			return r.outputs[i].fail("output", err)
+		}
+	}
+	for _, d := range r.delivered {
+		if err := r.stream.Copy(d.to, d.from, d.bytes); err != nil {
+			return err
+		}
+	}
+	for _, b := range r.brought {
+		if err := r.stream.CopyOut(b.to, b.from); err != nil {
+			return err
 		}
 	}
 	return nil

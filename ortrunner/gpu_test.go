@@ -2,11 +2,13 @@ package ortrunner
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"testing"
 	"unsafe"
 
@@ -19,6 +21,7 @@ import (
 	"tritonstateful/internal/tensor"
 	"tritonstateful/ortrunner/onnxtest"
 	"tritonstateful/statebuffer"
+	"tritonstateful/statebuffer/memorytest"
 )
 
 // fakeGPU is a Runtime whose GPU is the fake driver's, and whose sessions on it
@@ -158,6 +161,70 @@ func TestGPUPlaces(t *testing.T) {
 	require.Panics(t, func() { r.Place(old.Data, there.Data.Addr) })
 }
 
+// onDevice is what stands at an address of the fake device at this moment, whatever
+// is still to be done there.
+func onDevice(b statebuffer.Block) []float32 {
+	at := uintptr(b.Addr)
+	floats := unsafe.Slice(*(**float32)(unsafe.Pointer(&at)), b.Size/4)
+	return slices.Clone(floats)
+}
+
+// TestGPUDelivers copies parts of outputs to where others want them on the device,
+// and brings a state to the host: all is there when Run returns, which waits once.
+func TestGPUDelivers(t *testing.T) {
+	r := openGPU(t, fakeGPU(t, &bytes.Buffer{}, "DELAY_US", "3000"), accumulate(2), backend.GPUOptions{})
+	defer r.Close()
+	shape := tensor.Shape{3, 2}
+	x, y := ioTensor(t, r, shape, 1, 2, 3, 4, 5, 6), ioTensor(t, r, shape)
+	old, next := stateTensor(t, r, shape, 10, 10, 10, 10, 10, 10), stateTensor(t, r, shape, 0, 0, 0, 0, 0, 0)
+	client := stateTensor(t, r, tensor.Shape{4, 2}, 0, 0, 0, 0, 0, 0, 0, 0)
+	run := func() {
+		require.NoError(t, r.Run([]backend.Tensor{x, old}, []backend.Tensor{y, next}))
+	}
+	for range 5 {
+		require.NoError(t, r.stream.Set(client.Data.Addr, 0, client.Data.Size))
+		require.NoError(t, r.stream.Sync())
+		r.Begin()
+		r.Deliver(y.Data.At(8, 8), client.Data.Addr+8)      // of an output for the host
+		r.Deliver(next.Data.At(16, 8), client.Data.Addr+16) // of a state
+		kept, err := r.Bring(next.Data)
+		require.NoError(t, err)
+		run()
+		require.Equal(t, []float32{0, 0, 26, 28, 15, 16, 0, 0}, onDevice(client.Data))
+		require.Equal(t, asBytes([]float32{11, 12, 13, 14, 15, 16}), kept)
+		require.Equal(t, []float32{22, 24, 26, 28, 30, 32}, elements[float32](t, y))
+	}
+	require.Len(t, r.fetched.pieces, 1, "pinned memory is used again")
+
+	require.NoError(t, r.Write(client.Data.Addr, asBytes([]float32{7, 8})))
+	require.Equal(t, []float32{7, 8, 26, 28, 15, 16, 0, 0}, onDevice(client.Data))
+	run()
+	require.Equal(t, []float32{7, 8, 26, 28, 15, 16, 0, 0}, onDevice(client.Data), "only the next run delivers")
+
+	r.Deliver(y.Data, client.Data.Addr)
+	r.Place(x.Data.At(0, 8), client.Data.Addr)
+	r.Begin() // that run never came
+	run()
+	require.Equal(t, []float32{7, 8, 26, 28, 15, 16, 0, 0}, onDevice(client.Data))
+	require.Equal(t, []float32{22, 24, 26, 28, 30, 32}, elements[float32](t, y))
+}
+
+// TestGPUFetchedGrows while something is still in the stream.
+func TestGPUFetchedGrows(t *testing.T) {
+	var log bytes.Buffer
+	r := openGPU(t, fakeGPU(t, &log, "DELAY_US", "3000"), accumulate(2), backend.GPUOptions{})
+	state := stateTensor(t, r, tensor.Shape{1000}, make([]float32, 1000)...)
+	for _, size := range []int64{4, 400, 4000} {
+		require.NoError(t, r.stream.Set(state.Data.Addr, 1, state.Data.Size))
+		r.Begin()
+		_, err := r.Bring(state.Data.At(0, size))
+		require.NoError(t, err)
+	}
+	require.Len(t, r.fetched.pieces, 1)
+	r.Close()
+	require.Empty(t, log.String(), "all was given back")
+}
+
 // TestGPURefuses what a run cannot take.
 func TestGPURefuses(t *testing.T) {
 	rt := fakeGPU(t, &bytes.Buffer{})
@@ -248,32 +315,6 @@ func TestGPURunAllocatesNothing(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(50, func() { require.NoError(t, r.Run(inputs, outputs)) }))
 }
 
-// TestGPURecords: each batch of the warm-up is a recording of its own, what comes
-// later is none.
-func TestGPURecords(t *testing.T) {
-	var log bytes.Buffer
-	r := openGPU(t, fakeGPU(t, &log), accumulate(2), backend.GPUOptions{CUDAGraph: true})
-	defer r.Close()
-	for lanes := int64(1); lanes < 4; lanes++ {
-		shape := tensor.Shape{lanes, 2}
-		zeros := make([]float32, 2*lanes)
-		inputs := []backend.Tensor{ioTensor(t, r, shape), stateTensor(t, r, shape, zeros...)}
-		outputs := []backend.Tensor{ioTensor(t, r, shape), stateTensor(t, r, shape, zeros...)}
-		if lanes < 3 {
-			require.NoError(t, r.WarmUp(inputs, outputs))
-		} else {
-			require.NoError(t, r.Run(inputs, outputs))
-		}
-	}
-	require.NoError(t, r.WarmUp([]backend.Tensor{ioTensor(t, r, tensor.Shape{1, 2}), stateTensor(t, r, tensor.Shape{1, 2}, 0, 0)}, leftOpen()))
-	var graphs []int
-	for _, b := range r.bindings.all {
-		graphs = append(graphs, b.graph)
-	}
-	require.Equal(t, []int{1, 2, 0, 0}, graphs)
-	require.Empty(t, log.String())
-}
-
 // TestGPULoadFails says all that is missing at once, and what to do.
 func TestGPULoadFails(t *testing.T) {
 	path := accumulate(2).Write(t)
@@ -309,21 +350,52 @@ func TestGPULoadFails(t *testing.T) {
 	}
 }
 
-// TestRecordingFallsBack: a model that cannot be recorded is loaded without.
-func TestRecordingFallsBack(t *testing.T) {
-	var log bytes.Buffer
-	rt := fakeGPU(t, &log)
-	rt.way.provide = func(_ *ort.SessionOptions, o backend.SessionOptions, _ *cuda.Stream) error {
-		if o.GPU.CUDAGraph {
-			return backend.Errorf(backend.InvalidArg, "this session cannot be captured")
-		}
-		return nil
+// TestGPUDescription: the management library knows more than the driver, and may
+// not be there.
+func TestGPUDescription(t *testing.T) {
+	const uuid = "00010203-0405-0607-0809-0a0b0c0d0e0f"
+	rt := fakeGPU(t, &bytes.Buffer{}, "MEMORY", "300000000")
+	load := func() backend.DeviceRunner {
+		r := openGPU(t, rt, accumulate(2), backend.GPUOptions{})
+		t.Cleanup(r.Close)
+		return r
 	}
-	r := openGPU(t, rt, accumulate(2), backend.GPUOptions{CUDAGraph: true})
-	defer r.Close()
-	require.False(t, r.records)
-	require.Contains(t, log.String(), "enable_cuda_graph has no effect")
-	require.Contains(t, log.String(), "this session cannot be captured")
+	plain := backend.Device{Name: "Fake GPU A", UUID: "GPU-" + uuid}
+	require.Equal(t, plain, load().Device())
+	require.Equal(t, "GPU 0 (Fake GPU A, GPU-"+uuid+")", plain.String())
+	free, total, err := load().MemInfo()
+	require.NoError(t, err)
+	require.Equal(t, int64(300000000), total)
+	require.Positive(t, free)
+
+	asked := ""
+	rt.identify = func(u string) (Identity, error) {
+		asked = u
+		return Identity{UUID: "MIG-" + u, Whole: "GPU-9", Memory: "1.0 of 2.0 GiB free"}, nil
+	}
+	part := load().Device()
+	require.Equal(t, backend.Device{Name: "Fake GPU A", UUID: "MIG-" + uuid, Whole: "GPU-9", Managed: "1.0 of 2.0 GiB free"}, part)
+	require.Equal(t, "GPU 0 (Fake GPU A, MIG-"+uuid+", a part of GPU-9)", part.String())
+	require.Equal(t, uuid, asked)
+
+	rt.identify = func(string) (Identity, error) { return Identity{}, errors.New("no NVML") }
+	require.Equal(t, plain, load().Device())
+}
+
+// TestMemories: what tensors of runs are in is memory as any other.
+func TestMemories(t *testing.T) {
+	rt := fakeGPU(t, &bytes.Buffer{}, "DELAY_US", "0")
+	t.Run("pinned", func(t *testing.T) {
+		r := openGPU(t, rt, accumulate(2), backend.GPUOptions{})
+		defer r.Close()
+		memorytest.MemorySuite(t, func() statebuffer.Memory { return r.IO() })
+	})
+	t.Run("host", func(t *testing.T) {
+		opened, err := rt.Open(backend.SessionOptions{Path: accumulate(2).Write(t)})
+		require.NoError(t, err)
+		defer opened.Close()
+		memorytest.MemorySuite(t, opened.Memory)
+	})
 }
 
 var _ backend.DeviceRunner = (*gpuRunner)(nil)

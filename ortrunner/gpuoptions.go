@@ -12,7 +12,8 @@ import (
 type option struct{ key, value string }
 
 const (
-	// workspace is how much memory TensorRT may try layers with, in bytes.
+	// workspace is how much memory TensorRT may try layers with, in bytes, unless
+	// gpu_mem_limit is less.
 	workspace = 4 << 30
 	// partitions is how often TensorRT may split the model: as often as it likes.
 	partitions = 1000
@@ -28,6 +29,8 @@ func cudaOptions(o backend.SessionOptions) []option {
 		{"cudnn_conv_algo_search", "EXHAUSTIVE"},
 		// Doubling, the default, would take memory that the states need.
 		{"arena_extend_strategy", "kSameAsRequested"},
+		// FP32 that is computed with the mantissa of FP16 is not what fp32 asks for.
+		{"use_tf32", flag(o.GPU.FP16)},
 	}
 	if o.GPU.MemoryLimit > 0 {
 		options = append(options, option{"gpu_mem_limit", strconv.FormatInt(o.GPU.MemoryLimit, 10)})
@@ -38,12 +41,16 @@ func cudaOptions(o backend.SessionOptions) []option {
 
 // tensorRTOptions are those of the TensorRT execution provider.
 func tensorRTOptions(o backend.SessionOptions) []option {
+	most := int64(workspace)
+	if o.GPU.MemoryLimit > 0 {
+		most = min(most, o.GPU.MemoryLimit)
+	}
 	options := []option{
 		{"device_id", strconv.Itoa(o.Device)},
 		{"has_user_compute_stream", "1"},
 		{"trt_max_partition_iterations", strconv.Itoa(partitions)},
 		{"trt_min_subgraph_size", "1"},
-		{"trt_max_workspace_size", strconv.Itoa(workspace)},
+		{"trt_max_workspace_size", strconv.FormatInt(most, 10)},
 		{"trt_fp16_enable", flag(o.GPU.FP16)},
 		{"trt_cuda_graph_enable", flag(o.GPU.CUDAGraph)},
 	}

@@ -25,6 +25,7 @@ has_user_compute_stream=1
 do_copy_in_default_stream=1
 cudnn_conv_algo_search=EXHAUSTIVE
 arena_extend_strategy=kSameAsRequested
+use_tf32=0
 enable_cuda_graph=0
 `, lines(cudaOptions(backend.SessionOptions{Provider: backend.CUDA})))
 	full := backend.SessionOptions{Provider: backend.CUDA, Device: 3, GPU: backend.GPUOptions{MemoryLimit: 1 << 33, CUDAGraph: true, FP16: true}}
@@ -33,6 +34,7 @@ has_user_compute_stream=1
 do_copy_in_default_stream=1
 cudnn_conv_algo_search=EXHAUSTIVE
 arena_extend_strategy=kSameAsRequested
+use_tf32=1
 gpu_mem_limit=8589934592
 enable_cuda_graph=1
 `, lines(cudaOptions(full)))
@@ -56,7 +58,7 @@ trt_timing_cache_enable=0
 has_user_compute_stream=1
 trt_max_partition_iterations=1000
 trt_min_subgraph_size=1
-trt_max_workspace_size=4294967296
+trt_max_workspace_size=1000000
 trt_fp16_enable=1
 trt_cuda_graph_enable=1
 trt_engine_cache_enable=1
@@ -68,7 +70,7 @@ trt_profile_opt_shapes=Input:4x32x5,Accumulate_In:32x5
 trt_profile_max_shapes=Input:4x64x5,Accumulate_In:64x5
 `, lines(tensorRTOptions(backend.SessionOptions{
 		Provider: backend.TensorRT, Device: 1,
-		GPU: backend.GPUOptions{FP16: true, CUDAGraph: true, CacheFolder: "/var/cache/trt", MemoryLimit: 5, Shapes: []backend.InputShapes{
+		GPU: backend.GPUOptions{FP16: true, CUDAGraph: true, CacheFolder: "/var/cache/trt", MemoryLimit: 1000000, Shapes: []backend.InputShapes{
 			{Name: "Input", Least: tensor.Shape{4, 1, 5}, Usual: tensor.Shape{4, 32, 5}, Most: tensor.Shape{4, 64, 5}},
 			{Name: "Accumulate_In", Least: tensor.Shape{1, 5}, Usual: tensor.Shape{32, 5}, Most: tensor.Shape{64, 5}},
 		}},

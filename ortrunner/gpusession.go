@@ -8,6 +8,7 @@ import (
 	"errors"
 	"os"
 	"slices"
+	"strings"
 	"unsafe"
 
 	ort "github.com/yalue/onnxruntime_go"
@@ -114,13 +115,32 @@ func (r *Runtime) openRecorded(device *cuda.Device, o backend.SessionOptions) (*
 	return opened, nil
 }
 
+// describe tells which device it is. Without the management library it is named
+// by what the driver knows.
+func (r *Runtime) describe(device *cuda.Device) backend.Device {
+	d := backend.Device{Ordinal: device.Ordinal, Name: device.Name, UUID: "GPU-" + device.UUIDText()}
+	if strings.Contains(device.Name, " MIG ") {
+		d.UUID = "MIG-" + device.UUIDText()
+	}
+	if r.identify == nil {
+		return d
+	}
+	identity, err := r.identify(device.UUIDText())
+	if err != nil {
+		r.log.Debug("the GPU is described by its driver alone", "gpu", d.String(), "reason", err)
+		return d
+	}
+	d.UUID, d.Whole, d.Managed = identity.UUID, identity.Whole, identity.Memory
+	return d
+}
+
 // newGPURunner opens everything; Close closes it.
 func newGPURunner(rt *Runtime, device *cuda.Device, o backend.SessionOptions) (*gpuRunner, error) {
 	context, err := device.Retain()
 	if err != nil {
 		return nil, err
 	}
-	r := &gpuRunner{log: rt.log.With("model", o.Name), thread: newThread(), context: context, before: rt.way.before, records: o.GPU.CUDAGraph}
+	r := &gpuRunner{log: rt.log.With("model", o.Name), thread: newThread(), device: rt.describe(device), context: context, before: rt.way.before, records: o.GPU.CUDAGraph}
 	r.runJob, r.warmUpJob = r.run, r.warmUp
 	err = r.openMemory()
 	if err == nil {
@@ -138,6 +158,7 @@ func (r *gpuRunner) openMemory() (err error) {
 	if r.stream, err = r.context.NewStream(); err != nil {
 		return err
 	}
+	r.fetched.stream = r.stream
 	if r.done, err = r.context.NewEvent(); err != nil {
 		return err
 	}
@@ -254,6 +275,7 @@ func (r *gpuRunner) closeMemory() (err error) {
 }
 
 // Device implements backend.DeviceRunner.
-func (r *gpuRunner) Device() string {
-	return r.context.Device.String()
-}
+func (r *gpuRunner) Device() backend.Device { return r.device }
+
+// MemInfo implements backend.DeviceRunner.
+func (r *gpuRunner) MemInfo() (free, total int64, err error) { return r.context.MemInfo() }

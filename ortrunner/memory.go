@@ -96,7 +96,7 @@ func (m *hostMemory) Free(b statebuffer.Block) {
 }
 
 // Clear implements statebuffer.Memory.
-func (m *hostMemory) Clear(b statebuffer.Block) { clear(b.Bytes) }
+func (m *hostMemory) Clear(blocks []statebuffer.Block) { statebuffer.ClearHost(blocks) }
 
 // Gather implements statebuffer.Memory.
 func (m *hostMemory) Gather(t []statebuffer.Transfer) error { return statebuffer.GatherHost(t) }

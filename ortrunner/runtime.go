@@ -35,6 +35,16 @@ type Options struct {
 	Log *slog.Logger
 	// Driver is the library of the GPU's driver; empty is the machine's.
 	Driver string
+	// Identify tells what NVIDIA's management library knows of the GPU that CUDA
+	// knows by this UUID, 8-4-4-4-12 hexadecimal digits. nil: nobody knows.
+	Identify func(uuid string) (Identity, error)
+}
+
+// Identity is what the management library says of a GPU, or a part of one.
+type Identity struct {
+	UUID   string // as NVIDIA's tools print it
+	Whole  string // that of the GPU of which it is a part, or empty
+	Memory string // what is free, for people
 }
 
 // Runtime is the ONNX Runtime library and its environment. There is one of them
@@ -43,8 +53,9 @@ type Options struct {
 type Runtime struct {
 	log *slog.Logger
 	// driver opens the GPU's driver, when the first model wants it.
-	driver func() (*cuda.Driver, error)
-	way    gpuWay
+	driver   func() (*cuda.Driver, error)
+	identify func(uuid string) (Identity, error)
+	way      gpuWay
 }
 
 // process is what the C side holds for the whole process: the path of the library
@@ -86,7 +97,7 @@ func New(o Options) (*Runtime, error) {
 	driver := sync.OnceValues(func() (*cuda.Driver, error) {
 		return cuda.OpenLibrary(cmp.Or(o.Driver, cuda.Library))
 	})
-	return &Runtime{log: log, driver: driver, way: realWay}, nil
+	return &Runtime{log: log, driver: driver, identify: o.Identify, way: realWay}, nil
 }
 
 // realPath is the absolute path of a file without symbolic links: two names of one

@@ -83,7 +83,7 @@ func (s *staging) twin(b statebuffer.Block) (twin statebuffer.Block, ok bool) {
 }
 
 // Clear implements statebuffer.Memory.
-func (s *staging) Clear(b statebuffer.Block) { clear(b.Bytes) }
+func (s *staging) Clear(blocks []statebuffer.Block) { statebuffer.ClearHost(blocks) }
 
 // Gather implements statebuffer.Memory, between blocks of this one.
 func (s *staging) Gather(t []statebuffer.Transfer) error { return statebuffer.GatherHost(t) }
@@ -95,8 +95,9 @@ func (s *staging) Scatter(t []statebuffer.Transfer) error { return statebuffer.S
 // they are the device's: one for each such output of a run.
 type fetched struct {
 	context *cuda.Context
+	stream  *cuda.Stream
 	pieces  [][]byte
-	used    int // by this run
+	used    int // since the last Begin
 }
 
 // room is a piece that the run does not use yet.
@@ -110,8 +111,8 @@ func (f *fetched) room(bytes int64) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		if *piece != nil {
-			_ = f.context.HostFree(*piece) // nothing is copied to it any more
+		if *piece != nil { // the run before was waited for, but not what it has put in behind that
+			_ = errors.Join(f.stream.Sync(), f.context.HostFree(*piece))
 		}
 		*piece = larger
 	}

@@ -118,8 +118,10 @@ func (s *Store) vacate(q *Sequence) {
 		q.leave(true)
 		return
 	}
+	s.left = s.left[:0]
 	for i := range s.states {
 		bytes := s.states[i].StoredBytes()
-		s.memory.Clear(s.chunks[i][q.row.Chunk].At(int64(q.row.Index)*bytes, bytes))
+		s.left = append(s.left, s.chunks[i][q.row.Chunk].At(int64(q.row.Index)*bytes, bytes))
 	}
+	s.memory.Clear(s.left)
 }

@@ -37,7 +37,7 @@ func (h *Heap) Free(b Block) {
 }
 
 // Clear implements Memory.
-func (h *Heap) Clear(b Block) { clear(b.Bytes) }
+func (h *Heap) Clear(blocks []Block) { ClearHost(blocks) }
 
 // Used is the number of bytes that were allocated and not freed.
 func (h *Heap) Used() int64 { return h.used.Load() }

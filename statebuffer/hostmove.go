@@ -36,6 +36,13 @@ func ScatterHost(transfers []Transfer) error {
 	return nil
 }
 
+// ClearHost is Memory.Clear for memory that the host can address.
+func ClearHost(blocks []Block) {
+	for i := range blocks {
+		clear(blocks[i].Bytes)
+	}
+}
+
 func (t *Transfer) source(row Row, stored int64) []byte {
 	if row == InitRow {
 		return t.Initial.Bytes

@@ -17,9 +17,10 @@ type Memory interface {
 	// Free gives back what Alloc gave. The block's bytes must not be touched
 	// afterwards.
 	Free(Block)
-	// Clear overwrites a block, or a part of one, with zeros. What cannot be
-	// overwritten on a device is an error of the next Gather or Scatter.
-	Clear(Block)
+	// Clear overwrites blocks, or parts of them, with zeros, before anything else
+	// reads or writes them. What cannot be overwritten on a device is an error of
+	// the next Gather or Scatter.
+	Clear([]Block)
 	// Gather copies rows of a store to the lanes of batched tensors.
 	Gather([]Transfer) error
 	// Scatter copies the lanes of batched tensors to rows of a store.
@@ -30,6 +31,21 @@ type Memory interface {
 type Uploader interface {
 	// Upload fills the beginning of a block, and waits until that is done.
 	Upload(to Block, from []byte) error
+}
+
+// Rationed is a Memory that can tell beforehand what it has room for.
+type Rationed interface {
+	// Room is nil if so many more bytes are free at this moment; else it says
+	// how many are.
+	Room(bytes int64) error
+}
+
+// Room asks a Memory for room, if it is one that can tell.
+func Room(m Memory, bytes int64) error {
+	if rationed, ok := m.(Rationed); ok {
+		return rationed.Room(bytes)
+	}
+	return nil
 }
 
 // write fills the beginning of a block from the host.
@@ -104,6 +120,16 @@ func times(n int, bytes int64) int64 {
 		return math.MaxInt64
 	}
 	return int64(lo)
+}
+
+// Plus adds sizes. A sum that 63 bits cannot count is the greatest number.
+func Plus(sizes ...int64) (sum int64) {
+	for _, size := range sizes {
+		if sum += size; sum < 0 {
+			return math.MaxInt64
+		}
+	}
+	return sum
 }
 
 // Conversion is what happens to the elements on the way.

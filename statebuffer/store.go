@@ -44,6 +44,7 @@ type Store struct {
 
 	step      Step
 	transfers []Transfer
+	left      []Block       // the row that a sequence leaves behind, of each state
 	retryAt   time.Duration // when a failed chunk allocation may be tried again
 	backoff   time.Duration
 }
@@ -63,6 +64,21 @@ type Options struct {
 	// ones are copied from their rows and back, which costs less than knowing
 	// where they are. 0 is the default; what is negative never roams.
 	RoamFrom int64
+}
+
+// Bytes is what NewStore takes of the memory: the initial values, the batched
+// tensors and the first chunk. Sequences may take more, later.
+func (o *Options) Bytes() (n int64) {
+	for i := range o.States {
+		st := &o.States[i]
+		n = Plus(n, st.StoredBytes(), times(o.Sizing.Initial, st.StoredBytes()), times(2, st.BatchBytes(o.MaxLanes)))
+	}
+	for i := range o.Varying {
+		if layout, err := o.Varying[i].layout(o.Varying[i].InitialShape); err == nil {
+			n = Plus(n, layout.RowBytes())
+		}
+	}
+	return n
 }
 
 // defaultRoamFrom is where BenchmarkRoam sees the two ways cost the same.
@@ -170,6 +186,9 @@ func (s *Store) grow(rows int) error {
 			s.trim(len(s.rows.chunks))
 		}
 	}()
+	if err := Room(s.memory, times(rows, s.RowBytes())); err != nil {
+		return fmt.Errorf("a chunk of %d rows of %d bytes: %w", rows, s.RowBytes(), err)
+	}
 	for i := range s.states {
 		st := &s.states[i]
 		b, err := s.alloc(st, fmt.Sprintf("a chunk of %d rows of %d bytes", rows, st.StoredBytes()), times(rows, st.StoredBytes()))

@@ -14,6 +14,7 @@ import (
 func (t *tree) test() error {
 	return t.steps(append(t.style(),
 		step{name: "build", run: t.buildForTests},
+		step{name: "kernels", needsBuild: true, run: t.checkKernels},
 		step{name: "pure Go", run: t.testPure},
 		step{name: "fuzz", run: t.fuzz},
 		step{name: "go test -race", needsBuild: true, run: t.testRace},
@@ -80,6 +81,12 @@ func (t *tree) staticcheck() error {
 		t.run("go", "tool", "-modfile=internal/tools/go.mod", "staticcheck", "./..."),
 		t.run("go", "-C", "internal/bench", "tool", "-modfile=../tools/go.mod", "staticcheck", "./..."),
 	)
+}
+
+// checkKernels compiles the device code anew, compares it with what is committed,
+// and assembles it for every GPU. The compiler is installed once, to build/.
+func (t *tree) checkKernels() error {
+	return t.run(t.python(), "scripts/make_ptx.py", "--check", "--assemble")
 }
 
 // testPure shows that the core needs no C, not even to be compiled.

@@ -10,37 +10,48 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestReliabilityPage: every test that docs/reliability.md names exists, and each
-// promise has the figures of its tests.
+// TestReliabilityPage: every test that docs/reliability.md and docs/gpu.md name
+// exists, and each promise has the figures of its tests.
 func TestReliabilityPage(t *testing.T) {
 	root := filepath.Join("..", "..")
-	page, err := os.ReadFile(filepath.Join(root, "docs", "reliability.md"))
+	checkTestNames(t, filepath.Join(root, "docs", "gpu.md"))
+	page, inGo, inPython := checkTestNames(t, filepath.Join(root, "docs", "reliability.md"))
+	require.Greater(t, len(inGo), 30)
+	require.Greater(t, len(inPython), 10)
+	rows := regexp.MustCompile(`(?m)^\|[^|\n]*\|[^|\n]*\.(?:Test|Fuzz|Benchmark|py::)[^|\n]*\|([^|\n]*)\|$`).FindAllStringSubmatch(page, -1)
+	for _, row := range rows {
+		require.Regexp(t, `\d`, row[1], "%s: figures are missing: run scripts/promises.py", row[0])
+	}
+	require.Greater(t, len(rows), 20)
+	for _, target := range fuzzed {
+		for _, fuzz := range regexp.MustCompile(`\nfunc (Fuzz\w+)\(`).FindAllStringSubmatch(sources(t, filepath.Join(root, target, "*_test.go")), -1) {
+			require.True(t, strings.Contains(page, "."+fuzz[1]+"`"), "the page does not name %s", fuzz[1])
+		}
+	}
+}
+
+// checkTestNames is the text of a page and the tests that it names, in Go and in
+// Python, which all exist.
+func checkTestNames(t *testing.T, file string) (page string, inGo, inPython [][]string) {
+	t.Helper()
+	text, err := os.ReadFile(file)
 	require.NoError(t, err)
+	root := filepath.Join("..", "..")
 	folders := map[string]string{
 		"backend": "backend", "statebuffer": "statebuffer", "tensor": "internal/tensor", "capi": "capi", "ortrunner": "ortrunner",
+		"cuda": "internal/cuda", "kernels": "internal/cuda/kernels", "devicememory": "internal/devicememory", "gpuinfo": "internal/gpuinfo",
 	}
-	inGo := regexp.MustCompile("`([a-z]+)\\.((?:Test|Fuzz|Benchmark)\\w+)`").FindAllStringSubmatch(string(page), -1)
+	inGo = regexp.MustCompile("`([a-z]+)\\.((?:Test|Fuzz|Benchmark)\\w+)`").FindAllStringSubmatch(string(text), -1)
 	for _, name := range inGo {
 		folder, known := folders[name[1]]
 		require.True(t, known, "%s names no package of ours", name[0])
 		require.True(t, strings.Contains(sources(t, filepath.Join(root, folder, "*_test.go")), "\nfunc "+name[2]+"("), "there is no %s", name[0])
 	}
-	inPython := regexp.MustCompile("`(scripts/\\S+\\.py)::(test_\\w+)`").FindAllStringSubmatch(string(page), -1)
+	inPython = regexp.MustCompile("`(scripts/\\S+\\.py)::(test_\\w+)`").FindAllStringSubmatch(string(text), -1)
 	for _, name := range inPython {
 		require.True(t, strings.Contains(sources(t, filepath.Join(root, name[1])), "\ndef "+name[2]+"("), "there is no %s", name[0])
 	}
-	rows := regexp.MustCompile(`(?m)^\|[^|\n]*\|[^|\n]*\.(?:Test|Fuzz|Benchmark|py::)[^|\n]*\|([^|\n]*)\|$`).FindAllStringSubmatch(string(page), -1)
-	for _, row := range rows {
-		require.Regexp(t, `\d`, row[1], "%s: figures are missing: run scripts/promises.py", row[0])
-	}
-	require.Greater(t, len(rows), 20)
-	require.Greater(t, len(inGo), 30)
-	require.Greater(t, len(inPython), 10)
-	for _, target := range fuzzed {
-		for _, fuzz := range regexp.MustCompile(`\nfunc (Fuzz\w+)\(`).FindAllStringSubmatch(sources(t, filepath.Join(root, target, "*_test.go")), -1) {
-			require.True(t, strings.Contains(string(page), "."+fuzz[1]+"`"), "the page does not name %s", fuzz[1])
-		}
-	}
+	return string(text), inGo, inPython
 }
 
 // sources are all files of a pattern, one behind the other.

@@ -5,7 +5,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -118,5 +120,49 @@ func TestOrder(t *testing.T) {
 		context.Free(a), context.Free(b), context.HostFree(pinned), event.Destroy(), stream.Destroy(), context.Release(),
 	} {
 		require.NoError(t, err)
+	}
+}
+
+// TestRecording: nobody takes memory while a graph is recorded.
+func TestRecording(t *testing.T) {
+	driver, err := cuda.OpenLibrary(fakedriver.Library(t))
+	require.NoError(t, err)
+	device, err := driver.Device(0)
+	require.NoError(t, err)
+	context, err := device.Retain()
+	require.NoError(t, err)
+	held, err := context.Alloc(8)
+	require.NoError(t, err)
+	pinned, err := context.HostAlloc(8)
+	require.NoError(t, err)
+	module, err := context.Load(".version 6.4\n.target sm_60\n")
+	require.NoError(t, err)
+	var recorded atomic.Bool
+	for name, call := range map[string]func() error{
+		"Alloc":     func() error { _, err := context.Alloc(8); return err },
+		"Free":      func() error { return context.Free(held) },
+		"HostAlloc": func() error { _, err := context.HostAlloc(8); return err },
+		"HostFree":  func() error { return context.HostFree(pinned) },
+		"Load":      func() error { _, err := context.Load(".version 6.4\n.target sm_60\n"); return err },
+		"Unload":    module.Unload,
+		"Recording": func() error { return cuda.Recording(func() error { return nil }) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			recorded.Store(false)
+			after := make(chan bool)
+			require.NoError(t, cuda.Recording(func() error {
+				begun := make(chan struct{})
+				go func() {
+					close(begun)
+					err := call()
+					after <- err == nil && recorded.Load()
+				}()
+				<-begun
+				time.Sleep(5 * time.Millisecond) // whoever does not wait is done by now
+				recorded.Store(true)
+				return nil
+			}))
+			require.True(t, <-after)
+		})
 	}
 }

@@ -1,6 +1,7 @@
 package devicememory
 
 import (
+	"bytes"
 	"errors"
 	"runtime/debug"
 	"testing"
@@ -30,6 +31,18 @@ func TestNoMemory(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// TestRoom tells beforehand what Alloc would refuse, and takes nothing.
+func TestRoom(t *testing.T) {
+	m := newMemory(t, device(t, "MEMORY", "1048576"))
+	require.NoError(t, m.Room(1<<20))
+	block, err := m.Alloc(1 << 19)
+	require.NoError(t, err)
+	require.NoError(t, m.Room(1<<19))
+	require.EqualError(t, m.Room(1<<19+1), "524289 bytes are needed on GPU 0 (Fake GPU A), of whose 1048576 bytes the CUDA driver says 524288 are free")
+	m.Free(block)
+	require.NoError(t, m.Room(1<<20))
+}
+
 // TestFreeOfNoBlock: going on would corrupt the device's memory.
 func TestFreeOfNoBlock(t *testing.T) {
 	m := newMemory(t, device(t))
@@ -38,6 +51,25 @@ func TestFreeOfNoBlock(t *testing.T) {
 	require.PanicsWithValue(t, "devicememory: free of 32 bytes at 0x0, which is no block", func() { m.Free(statebuffer.Block{Size: 32}) })
 	m.Free(b)
 	require.Panics(t, func() { m.Free(b) })
+}
+
+// TestClearIsOneLaunch, however many sequences end: one call of the driver for each
+// state of each would cost more than the step.
+func TestClearIsOneLaunch(t *testing.T) {
+	m := newMemory(t, device(t))
+	block, err := m.Alloc(1 << 16)
+	require.NoError(t, err)
+	require.NoError(t, m.Upload(block, bytes.Repeat([]byte{1}, 1<<16)))
+	next := m.next
+	for i := range int64(1000) {
+		m.Clear([]statebuffer.Block{block.At(64*i, 32), block.At(64*i+32, 31)})
+	}
+	require.Equal(t, next, m.next, "nothing is launched yet")
+	require.NoError(t, m.Sync())
+	require.Equal(t, (next+1)%plansInFlight, m.next)
+	got := make([]byte, 1<<16)
+	require.NoError(t, m.Download(got, block))
+	require.Equal(t, 1000+(1<<16-64000), bytes.Count(got, []byte{1}))
 }
 
 // TestBadTransfers: the device would not notice.

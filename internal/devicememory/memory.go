@@ -17,11 +17,12 @@ type Memory struct {
 	module   *cuda.Module
 	gather   cuda.Kernel
 	scatter  cuda.Kernel
+	wipe     cuda.Kernel
 	degraded error            // why there are no kernels, or nil
 	held     map[uint64]int64 // sizes of the blocks, by address
 	plans    [plansInFlight]plan
-	next     int   // the plan to be used next
-	unclear  error // of a Clear, for the next Gather or Scatter to tell
+	next     int    // the plan to be used next
+	dirty    []area // to be cleared before anything else is done
 }
 
 // New makes a Memory whose work goes into the stream, which stays the caller's.
@@ -29,7 +30,7 @@ type Memory struct {
 func New(context *cuda.Context, stream *cuda.Stream) (*Memory, error) {
 	m := &Memory{context: context, stream: stream, held: map[uint64]int64{}}
 	for i := range m.plans {
-		if err := m.plans[i].open(context); err != nil {
+		if err := m.plans[i].open(context, stream); err != nil {
 			return nil, errors.Join(err, m.Close())
 		}
 	}
@@ -44,7 +45,10 @@ func (m *Memory) loadKernels() (err error) {
 	if m.gather, err = m.module.Kernel("gather"); err != nil {
 		return err
 	}
-	m.scatter, err = m.module.Kernel("scatter")
+	if m.scatter, err = m.module.Kernel("scatter"); err != nil {
+		return err
+	}
+	m.wipe, err = m.module.Kernel("wipe")
 	return err
 }
 
@@ -63,6 +67,17 @@ func (e *MemoryError) Error() string {
 }
 
 func (e *MemoryError) Unwrap() error { return e.Err }
+
+// RoomError says that the device has too little memory for what is about to be
+// allocated.
+type RoomError struct {
+	Bytes, Free, Total int64
+	Device             *cuda.Device
+}
+
+func (e *RoomError) Error() string {
+	return fmt.Sprintf("%d bytes are needed on %v, of whose %d bytes the CUDA driver says %d are free", e.Bytes, e.Device, e.Total, e.Free)
+}
 
 // Alloc implements statebuffer.Memory. The error is a *MemoryError.
 func (m *Memory) Alloc(bytes int64) (statebuffer.Block, error) {
@@ -89,6 +104,16 @@ func (m *Memory) outOf(bytes int64, err error) error {
 	return failed
 }
 
+// Room implements statebuffer.Rationed by what the driver says, which also on a
+// part of a GPU is the truth for this process. The error is a *RoomError.
+func (m *Memory) Room(bytes int64) error {
+	free, total, err := m.context.MemInfo()
+	if err != nil || bytes <= free {
+		return err
+	}
+	return &RoomError{Bytes: bytes, Free: free, Total: total, Device: m.context.Device}
+}
+
 // Free implements statebuffer.Memory. It waits until nothing uses the block. It
 // panics for a block that Alloc did not give or that was freed before.
 func (m *Memory) Free(b statebuffer.Block) {
@@ -97,15 +122,8 @@ func (m *Memory) Free(b statebuffer.Block) {
 	}
 	delete(m.held, b.Addr)
 	// A device that cannot free has failed before, in a call that told of it.
-	_ = m.stream.Sync()
+	_ = errors.Join(m.flush(), m.stream.Sync())
 	_ = m.context.Free(b.Addr)
-}
-
-// Clear implements statebuffer.Memory.
-func (m *Memory) Clear(b statebuffer.Block) {
-	if err := m.stream.Set(b.Addr, 0, b.Size); err != nil && m.unclear == nil {
-		m.unclear = fmt.Errorf("overwriting a state that has ended: %w", err)
-	}
 }
 
 // Allocated is the number of bytes in blocks that were not freed.
@@ -141,7 +159,7 @@ func (m *Memory) throughPinned(what string, b statebuffer.Block, bytes int64, do
 	if err != nil {
 		return fmt.Errorf("%s %d bytes: %w", what, bytes, err)
 	}
-	err = errors.Join(do(pinned), m.Sync())
+	err = errors.Join(m.flush(), do(pinned), m.Sync())
 	copy(want, pinned)
 	return errors.Join(err, m.context.HostFree(pinned))
 }
@@ -149,7 +167,7 @@ func (m *Memory) throughPinned(what string, b statebuffer.Block, bytes int64, do
 // Sync waits until all work is done, and brings the counters of clamped elements
 // up to date.
 func (m *Memory) Sync() error {
-	err := m.stream.Sync()
+	err := errors.Join(m.flush(), m.stream.Sync())
 	for i := range m.plans {
 		m.plans[i].collect()
 	}

@@ -27,8 +27,7 @@ func (m *Memory) Scatter(transfers []statebuffer.Transfer) error { return m.move
 
 // move launches the work, or falls back to copies.
 func (m *Memory) move(transfers []statebuffer.Transfer, gather bool) error {
-	if err := m.unclear; err != nil {
-		m.unclear = nil
+	if err := m.flush(); err != nil {
 		return err
 	}
 	if len(transfers) == 0 {
@@ -37,8 +36,7 @@ func (m *Memory) move(transfers []statebuffer.Transfer, gather bool) error {
 	if m.degraded != nil || len(transfers) > maxGrid {
 		return m.copies(transfers, gather)
 	}
-	p := &m.plans[m.next]
-	m.next = (m.next + 1) % plansInFlight
+	p := m.nextPlan()
 	err := p.write(transfers, gather)
 	if errors.Is(err, errTooLarge) {
 		p.counts = false
@@ -48,6 +46,13 @@ func (m *Memory) move(transfers []statebuffer.Transfer, gather bool) error {
 		return err
 	}
 	return m.launch(p, gather)
+}
+
+// nextPlan is the one whose launch is longest ago.
+func (m *Memory) nextPlan() *plan {
+	p := &m.plans[m.next]
+	m.next = (m.next + 1) % plansInFlight
+	return p
 }
 
 func (m *Memory) launch(p *plan, gather bool) error {

@@ -10,9 +10,9 @@ import (
 	"tritonstateful/statebuffer"
 )
 
-// plansInFlight is how many launches may be under way: a step has two, and the
-// host can be one step ahead.
-const plansInFlight = 4
+// plansInFlight is how many launches may be under way: a step has two, and one that
+// clears; the host can be one step ahead.
+const plansInFlight = 6
 
 // move is the struct of the same name in move.h.
 type move struct {
@@ -32,6 +32,7 @@ const (
 // the tables that they point to. It is used again when the launch is done.
 type plan struct {
 	context *cuda.Context
+	stream  *cuda.Stream
 	done    *cuda.Event
 	host    []byte // pinned
 	device  uint64
@@ -42,8 +43,8 @@ type plan struct {
 	counts   bool
 }
 
-func (p *plan) open(context *cuda.Context) (err error) {
-	p.context = context
+func (p *plan) open(context *cuda.Context, stream *cuda.Stream) (err error) {
+	p.context, p.stream = context, stream
 	p.done, err = context.NewEvent()
 	return err
 }
@@ -72,7 +73,8 @@ func (p *plan) reserve(bytes int64) error {
 	if int64(len(p.host)) >= bytes {
 		return nil
 	}
-	if err := p.free(); err != nil {
+	// The driver would wait for everybody before it takes memory back; this is seldom.
+	if err := errors.Join(p.stream.Sync(), p.free()); err != nil {
 		return err
 	}
 	bytes += bytes / 2

@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -23,50 +24,76 @@ func TestOnGPU(t *testing.T) {
 	require.NoError(t, err)
 	gpus, version, err := List()
 	require.NoError(t, err)
-	var uuids []string
-	split := false
-	for _, g := range gpus {
-		uuids = append(uuids, g.UUID)
-		split = split || g.MIG
-	}
-	if !split { // else the driver tells the UUID of a part
-		require.Contains(t, uuids, "GPU-"+device.UUIDText())
-	}
-	t.Logf("result: driver %s, %v", version, gpus)
+	require.NotEmpty(t, gpus)
+	found, err := Find(device.UUIDText())
+	require.NoError(t, err)
+	require.Contains(t, []string{"GPU-" + device.UUIDText(), "MIG-" + device.UUIDText()}, found.UUID)
+	t.Logf("result: driver %s, %v", version, found)
 }
 
-// TestList runs itself with different NVMLs: which one a process has is decided
-// when it starts.
+// nvmls are the NVMLs of the tests; nil is none at all.
+var nvmls = map[string][]string{
+	"no driver": nil, "few functions": {}, "split": {"-DHAS_MIG"}, "lacks a function": {"-DLACKS_NAME"},
+}
+
+// withNVML is what a test prints when it runs by itself with an NVML: which one a
+// process has is decided when it starts.
+func withNVML(t *testing.T, test, nvml string) string {
+	t.Helper()
+	_, err := os.ReadFile(filepath.Join("testdata", "nvml.c")) // so that go test knows what the result depends on
+	require.NoError(t, err)
+	folder := t.TempDir()
+	if flags := nvmls[nvml]; flags != nil {
+		args := slices.Concat(flags, []string{"-shared", "-fPIC", filepath.Join("testdata", "nvml.c"), "-o", filepath.Join(folder, Library)})
+		out, err := exec.Command("gcc", args...).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+	}
+	self := exec.Command(os.Args[0], "-test.run=^"+test+"$", "-test.v")
+	self.Env = append(os.Environ(), "GPUINFO_PRINT=1", "LD_LIBRARY_PATH="+folder)
+	out, err := self.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	if nvml == "no driver" && !strings.Contains(string(out), "cannot open shared object file") {
+		t.Skip("this machine has an NVIDIA driver, so that it cannot be shown what happens without one")
+	}
+	return string(out)
+}
+
 func TestList(t *testing.T) {
 	if os.Getenv("GPUINFO_PRINT") != "" {
 		gpus, driver, err := List()
 		t.Log("driver:", driver, "gpus:", gpus, "error:", err)
 		return
 	}
-	for name, c := range map[string]struct {
-		flags []string // nil: no NVML at all
-		want  string
-	}{
-		"no driver":        {nil, "error: libnvidia-ml.so.1: cannot open shared object file"},
-		"few functions":    {[]string{}, "driver: 580.1.2 gpus: [Fake GPU, GPU-00010203-0405-0607-0809-0a0b0c0d0e0f, 1.5 of 8.0 GiB free] error: <nil>"},
-		"split":            {[]string{"-DHAS_MIG"}, "1.5 of 8.0 GiB free, split (MIG)] error: <nil>"},
-		"lacks a function": {[]string{"-DLACKS_NAME"}, "error: libnvidia-ml.so.1 lacks nvmlDeviceGetName: want that of driver 450 or newer"},
+	for nvml, want := range map[string]string{
+		"no driver":        "error: libnvidia-ml.so.1: cannot open shared object file",
+		"few functions":    "driver: 580.1.2 gpus: [Fake GPU, GPU-00010203-0405-0607-0809-0a0b0c0d0e0f, 1.5 of 8.0 GiB free] error: <nil>",
+		"split":            "1.5 of 8.0 GiB free, split (MIG)] error: <nil>",
+		"lacks a function": "error: libnvidia-ml.so.1 lacks nvmlDeviceGetName: want that of driver 450 or newer",
 	} {
-		t.Run(name, func(t *testing.T) {
-			folder := t.TempDir()
-			if c.flags != nil {
-				args := append(c.flags, "-shared", "-fPIC", filepath.Join("testdata", "nvml.c"), "-o", filepath.Join(folder, Library))
-				out, err := exec.Command("gcc", args...).CombinedOutput()
-				require.NoError(t, err, "%s", out)
+		t.Run(nvml, func(t *testing.T) { require.Contains(t, withNVML(t, "TestList", nvml), want) })
+	}
+}
+
+// TestFind looks for a GPU, and for a part of one, by what CUDA calls them.
+func TestFind(t *testing.T) {
+	if os.Getenv("GPUINFO_PRINT") != "" {
+		for _, uuid := range []string{"00010203-0405-0607-0809-0a0b0c0d0e0f", "10111213-1415-1617-1819-1a1b1c1d1e1f"} {
+			gpu, err := Find(uuid)
+			t.Log(gpu, "whole:", gpu.Whole, "error:", err)
+		}
+		return
+	}
+	const part = "Fake GPU MIG 1g.4gb, MIG-10111213-1415-1617-1819-1a1b1c1d1e1f, 0.8 of 4.0 GiB free whole: GPU-00010203-0405-0607-0809-0a0b0c0d0e0f error: <nil>"
+	for nvml, want := range map[string][]string{
+		"no driver":     {"error: libnvidia-ml.so.1: cannot open shared object file"},
+		"few functions": {"Fake GPU, GPU-00010203-0405-0607-0809-0a0b0c0d0e0f, 1.5 of 8.0 GiB free whole:  error: <nil>", "libnvidia-ml.so.1: GPU 10111213-1415-1617-1819-1a1b1c1d1e1f: a fake error"},
+		"split":         {part},
+	} {
+		t.Run(nvml, func(t *testing.T) {
+			got := withNVML(t, "TestFind", nvml)
+			for _, text := range want {
+				require.Contains(t, got, text)
 			}
-			self := exec.Command(os.Args[0], "-test.run=TestList", "-test.v")
-			self.Env = append(os.Environ(), "GPUINFO_PRINT=1", "LD_LIBRARY_PATH="+folder)
-			out, err := self.CombinedOutput()
-			require.NoError(t, err, "%s", out)
-			if c.flags == nil && !strings.Contains(string(out), c.want) {
-				t.Skip("this machine has an NVIDIA driver, so that it cannot be shown what happens without one")
-			}
-			require.Contains(t, string(out), c.want)
 		})
 	}
 }

@@ -4,7 +4,9 @@ go-nvml is linked into the backend and leaves hundreds of functions to be found 
 all of them when it opens a library; that the backend loads all the same, these tests show.
 """
 
+import os
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -58,6 +60,7 @@ def test_without_a_driver(tmp_path: Path) -> None:
     ("flags", "said"),
     [
         pytest.param([], "GPU 0 of the machine: Fake GPU, GPU-00010203-0405-0607-0809-0a0b0c0d0e0f", id="few functions"),
+        pytest.param(["-DHAS_MIG"], "1.5 of 8.0 GiB free, split (MIG)", id="split"),
         pytest.param(["-DLACKS_NAME"], "libnvidia-ml.so.1 lacks nvmlDeviceGetName", id="one too few"),
     ],
 )
@@ -90,3 +93,33 @@ def test_model_for_a_gpu(tmp_path: Path) -> None:
         assert "GPU" in str(refused.value)
         server.load(MODEL)
         serves(server)
+
+
+def gpu_check(*arguments: str, **env: str) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        ["bash", ROOT / "scripts" / "gpu_check.sh", *arguments],
+        env=os.environ | env, capture_output=True, text=True, check=False,
+    )
+
+
+def test_checks_on_a_gpu_say_what_they_need(tmp_path: Path) -> None:
+    helped = gpu_check("--help")
+    assert (helped.returncode, helped.stderr) == (0, "")
+    assert "--ort FILE" in helped.stdout
+    assert gpu_check("--nonsense").returncode == 2
+    begun = gpu_check("--ort", str(tmp_path / "nothing"), LD_LIBRARY_PATH=str(tmp_path))
+    assert begun.returncode == 2
+    if "there is no file" in begun.stderr:
+        pytest.skip("this machine has an NVIDIA driver, so that it cannot be shown what happens without one")
+    assert "no CUDA driver" in begun.stderr
+    assert "install NVIDIA's driver" in begun.stderr
+
+
+def test_checks_of_the_server_on_a_gpu() -> None:
+    """What gpu_check.sh does with a tritonserver, on the CPU."""
+    env = {"STATEFUL_KIND": "KIND_CPU", "STATEFUL_BACKENDS": str(BACKENDS)}
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", ROOT / "scripts" / "e2e" / "on_gpu.py"],
+        env=os.environ | env, capture_output=True, text=True, check=False,
+    )
+    assert (done.returncode, "6 passed, 1 skipped" in done.stdout) == (0, True), done.stdout

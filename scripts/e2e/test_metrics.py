@@ -1,7 +1,10 @@
 """The metrics on Triton's metrics port, after a load of which every number is known; and that docs/ tells of them all."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -176,6 +179,37 @@ def test_chunks(own_server, own_client):
     assert samples["stateful_state_bytes"] == 6 * 3 * 4
 
 
+# Makes two metrics of one family, of which the second has one more label, and prints their values.
+TWO_SERIES = """
+import ctypes, sys
+triton, pointer = ctypes.CDLL(sys.argv[1]), ctypes.c_void_p
+triton.TRITONSERVER_ParameterNew.restype = pointer
+def call(name, *arguments):
+    function = getattr(triton, "TRITONSERVER_" + name)
+    function.restype = pointer
+    assert function(*arguments) is None, name
+family = pointer()
+call("MetricFamilyNew", ctypes.byref(family), 1, b"stateful_chunks", b"Chunks")
+metrics = [pointer(), pointer()]
+for value, labels in enumerate([[b"instance"], [b"instance", b"gpu_uuid"]]):
+    made = [triton.TRITONSERVER_ParameterNew(name, 0, b"x") for name in labels]
+    call("MetricNew", ctypes.byref(metrics[value]), family, (pointer * len(made))(*made), ctypes.c_uint64(len(made)))
+    call("MetricSet", metrics[value], ctypes.c_double(value + 1))
+for metric in metrics:
+    value = ctypes.c_double()
+    call("MetricValue", metric, ctypes.byref(value))
+    print(value.value)
+"""
+
+
+def test_series_of_a_family_may_differ_in_labels():
+    """Instances on a GPU have labels that others have not; the real server's library takes both into one family."""
+    (library,) = ROOT.glob("build/venv/lib/python3*/site-packages/nvidia_pytriton.libs/libtritonserver-*.so")
+    env = os.environ | {"LD_LIBRARY_PATH": str(library.parent)}
+    done = subprocess.run([sys.executable, "-c", TWO_SERIES, library], env=env, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "1.0\n2.0\n"), done.stderr
+
+
 def test_labels(own_server):
     """Only the model, its version and the instance: nothing that grows with the number of sequences."""
     for name, series in scraped(own_server).samples.items():
@@ -225,6 +259,14 @@ def documented() -> dict[str, str]:
 
 def test_documentation_has_every_metric(own_server):
     assert documented() == scraped(own_server).types
+
+
+def test_documentation_has_every_label():
+    code = set(re.findall(r'\{"(\w+)", \s*(?:of->|reason)', (ROOT / "capi" / "metrics.c").read_text()))
+    table = re.search(r"^\| Label \|.*?\n\n", (DOCS / "metrics.md").read_text(), re.MULTILINE | re.DOTALL)[0]
+    rows = re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
+    assert set(re.findall(r"`(\w+)`", " ".join(rows))) == code - {"reason"}
+    assert len(code) == 7
 
 
 def test_documentation_names_no_other(own_server):

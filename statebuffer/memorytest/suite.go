@@ -30,6 +30,8 @@ func MemorySuite(t *testing.T, newMemory func() statebuffer.Memory) {
 		{"AllocRefusesNonsense", testAllocRefusesNonsense},
 		{"At", testAt},
 		{"Clear", testClear},
+		{"ClearMany", testClearMany},
+		{"ClearComesFirst", testClearComesFirst},
 		{"Moves", testMoves},
 		{"MovesNothing", testMovesNothing},
 		{"HalfGathersEveryValue", testHalfGathersEveryValue},
@@ -163,11 +165,53 @@ func testAt(t *testing.T, b *bench) {
 // testClear: a part is overwritten, and nothing beside it.
 func testClear(t *testing.T, b *bench) {
 	whole := b.filled([]byte("abcdefgh"))
-	b.memory.Clear(whole.At(2, 3))
+	clear := func(blocks ...statebuffer.Block) { b.memory.Clear(blocks) }
+	clear(whole.At(2, 3))
 	require.Equal(t, "ab\x00\x00\x00fgh", string(b.read(whole)))
-	b.memory.Clear(whole.At(8, 0))
-	b.memory.Clear(whole)
+	clear()
+	clear(whole.At(8, 0))
+	clear(whole)
 	require.Equal(t, make([]byte, 8), b.read(whole))
+}
+
+// testClearMany clears pieces of every alignment and size at once, and nothing
+// around them.
+func testClearMany(t *testing.T, b *bench) {
+	rng := random(7)
+	content := noise(rng, 40000)
+	whole := b.filled(content)
+	for range 3 {
+		var pieces []statebuffer.Block
+		for at := int64(rng.IntN(9)); at < 36000; {
+			size := rng.Int64N(1 << rng.IntN(12))
+			pieces = append(pieces, whole.At(at, size))
+			clear(content[at : at+size])
+			at += size + rng.Int64N(50)
+		}
+		b.memory.Clear(pieces)
+		require.Equal(t, content, b.read(whole))
+	}
+}
+
+// testClearComesFirst: what follows a Clear sees zeros, and what it writes stays.
+func testClearComesFirst(t *testing.T, b *bench) {
+	rows, tensor := b.filled([]byte("abcdefgh")), b.filled([]byte("ABCDEFGH"))
+	transfer := []statebuffer.Transfer{{
+		Layout: statebuffer.Layout{Runs: 1, RunBytes: 4}, Chunks: []statebuffer.Block{rows}, Initial: rows.At(0, 4),
+		Rows: []statebuffer.Row{{Index: 1}, {Index: 0}}, Tensor: tensor, Lanes: 2,
+	}}
+	b.memory.Clear([]statebuffer.Block{rows.At(4, 4)})
+	require.NoError(t, b.memory.Gather(transfer))
+	require.Equal(t, "\x00\x00\x00\x00abcd", string(b.read(tensor)))
+	b.write(tensor, []byte("12345678"))
+	b.memory.Clear([]statebuffer.Block{rows.At(0, 4)})
+	require.NoError(t, b.memory.Scatter(transfer))
+	require.Equal(t, "56781234", string(b.read(rows)))
+	again := b.alloc(64)
+	b.memory.Clear([]statebuffer.Block{again})
+	b.memory.Free(again)
+	b.blocks = b.blocks[:len(b.blocks)-1]
+	require.Equal(t, make([]byte, 64), b.read(b.alloc(64)))
 }
 
 // random bytes for a test, the same in every run.

@@ -1,5 +1,6 @@
 // Gather and scatter of the states of a whole batch: one launch moves all states
-// of all lanes. The grid is (parts of a row, lanes, moves).
+// of all lanes. The grid is (parts of a row, lanes, moves). And wipe, which clears
+// all rows that were left; its grid is (parts of an area, areas).
 //
 // A row of a store is `runs` runs of `run_bytes`, one behind the other; in the
 // batched tensor run x of lane j starts at (x * lanes + j) * run_bytes. Threads
@@ -178,4 +179,21 @@ KERNEL scatter(u64 plan) {
     case 2: to_row<unsigned short>(k); break;
     default: to_row<unsigned char>(k);
   }
+}
+
+template <class unit>
+DEVICE void zero(const area &a, unit nothing) {
+  unit *to = at<unit>(a.address);
+  u32 units = (u32)(a.bytes / sizeof(unit));
+  for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < units; i += gridDim.x * blockDim.x)
+    to[i] = nothing;
+}
+
+KERNEL wipe(u64 areas) {
+  area a = at<const area>(areas)[blockIdx.y];
+  if (a.bytes == 0) return;
+  if ((a.address | a.bytes) % 16 == 0)
+    zero(a, uint4{0, 0, 0, 0});
+  else
+    zero(a, (unsigned char)0);
 }

@@ -30,6 +30,12 @@ struct move {
   u32 reserved;
 };
 
-static_assert(sizeof(place) == 8 && sizeof(move) == 80, "the host writes these by their size");
+// A piece of memory to be overwritten with zeros.
+struct area {
+  u64 address, bytes;
+};
+
+static_assert(sizeof(place) == 8 && sizeof(move) == 80 && sizeof(area) == 16,
+              "the host writes these by their size");
 
 #endif

@@ -16,6 +16,9 @@
 //   FAKE_CUDA_DELAY_US  longest wait before work starts, 200
 //   FAKE_CUDA_NO_PTX    if set, no PTX is accepted
 //   FAKE_CUDA_READABLE  if set, the host can touch device memory
+//   FAKE_CUDA_SIGNALS   if set, signals get handlers that end the process, with
+//                       status 99, and do not ask for the alternate stack
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -195,6 +198,15 @@ struct Module {
   std::string text;
 };
 
+// ---- signals ----
+
+void on_signal(int) { _exit(99); }
+
+void take_signals() {
+  for (int number : {SIGINT, SIGTERM, SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGUSR2})
+    signal(number, on_signal);
+}
+
 // ---- devices ----
 
 int devices;
@@ -220,6 +232,7 @@ extern "C" {
 
 CUresult cuInit(unsigned) {
   std::lock_guard<std::mutex> guard(lock);
+  if (getenv("FAKE_CUDA_SIGNALS") != NULL) take_signals();
   devices = (int)setting("FAKE_CUDA_DEVICES", 1);
   limit = setting("FAKE_CUDA_MEMORY", (size_t)1 << 30);
   delay_us = (unsigned)setting("FAKE_CUDA_DELAY_US", 200);
@@ -367,7 +380,7 @@ CUresult cuMemHostAlloc(void **at, size_t bytes, unsigned) {
 CUresult cuMemFreeHost(void *at) {
   NEEDS_CONTEXT;
   std::lock_guard<std::mutex> guard(lock);
-  if (pinned.erase((uintptr_t)at) == 0 || !all_idle()) return INVALID_VALUE;
+  if (!all_idle() || pinned.erase((uintptr_t)at) == 0) return INVALID_VALUE;
   free(at);
   return SUCCESS;
 }
@@ -477,7 +490,8 @@ CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *
   if (reinterpret_cast<Module *>(module)->text.find(entry) == std::string::npos) return NOT_FOUND;
   void (*kernel)(u64) = strcmp(name, "gather") == 0    ? gather
                         : strcmp(name, "scatter") == 0 ? scatter
-                                                       : NULL;
+                       : strcmp(name, "wipe") == 0    ? wipe
+                                                      : NULL;
   *function = reinterpret_cast<CUfunction>(kernel);
   return kernel != NULL ? SUCCESS : NOT_FOUND;
 }

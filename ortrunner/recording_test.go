@@ -1,0 +1,110 @@
+package ortrunner
+
+import (
+	"bytes"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	ort "github.com/yalue/onnxruntime_go"
+
+	"tritonstateful/backend"
+	"tritonstateful/internal/cuda"
+	"tritonstateful/internal/tensor"
+)
+
+// TestGPURecords: each batch of the warm-up is a recording of its own, what comes
+// later is none.
+func TestGPURecords(t *testing.T) {
+	var log bytes.Buffer
+	r := openGPU(t, fakeGPU(t, &log), accumulate(2), backend.GPUOptions{CUDAGraph: true})
+	defer r.Close()
+	for lanes := int64(1); lanes < 4; lanes++ {
+		shape := tensor.Shape{lanes, 2}
+		zeros := make([]float32, 2*lanes)
+		inputs := []backend.Tensor{ioTensor(t, r, shape), stateTensor(t, r, shape, zeros...)}
+		outputs := []backend.Tensor{ioTensor(t, r, shape), stateTensor(t, r, shape, zeros...)}
+		if lanes < 3 {
+			require.NoError(t, r.WarmUp(inputs, outputs))
+		} else {
+			require.NoError(t, r.Run(inputs, outputs))
+		}
+	}
+	require.NoError(t, r.WarmUp([]backend.Tensor{ioTensor(t, r, tensor.Shape{1, 2}), stateTensor(t, r, tensor.Shape{1, 2}, 0, 0)}, leftOpen()))
+	var graphs []int
+	for _, b := range r.bindings.all {
+		graphs = append(graphs, b.graph)
+	}
+	require.Equal(t, []int{1, 2, 0, 0}, graphs)
+	require.Empty(t, log.String())
+}
+
+// TestRecordingFallsBack: a model that cannot be recorded is loaded without.
+func TestRecordingFallsBack(t *testing.T) {
+	var log bytes.Buffer
+	rt := fakeGPU(t, &log)
+	rt.way.provide = func(_ *ort.SessionOptions, o backend.SessionOptions, _ *cuda.Stream) error {
+		if o.GPU.CUDAGraph {
+			return backend.Errorf(backend.InvalidArg, "this session cannot be captured")
+		}
+		return nil
+	}
+	r := openGPU(t, rt, accumulate(2), backend.GPUOptions{CUDAGraph: true})
+	defer r.Close()
+	require.False(t, r.records)
+	require.Contains(t, log.String(), "enable_cuda_graph has no effect")
+	require.Contains(t, log.String(), "this session cannot be captured")
+}
+
+// TestRunThatCannotBeRecorded is done without, and the log says why.
+func TestRunThatCannotBeRecorded(t *testing.T) {
+	var log bytes.Buffer
+	r := openGPU(t, fakeGPU(t, &log), accumulate(2), backend.GPUOptions{CUDAGraph: true})
+	defer r.Close()
+	shape := tensor.Shape{1, 2}
+	inputs := []backend.Tensor{ioTensor(t, r, shape, 1, 2), stateTensor(t, r, shape, 0, 0)}
+	outputs := []backend.Tensor{ioTensor(t, r, shape), stateTensor(t, r, shape, 0, 0)}
+	wait, runs := r.before, 0
+	r.before = func(s *cuda.Stream) error {
+		if runs++; runs == 3 { // the one that is recorded
+			return errors.New("operation not permitted when stream is capturing")
+		}
+		return wait(s)
+	}
+	require.NoError(t, r.WarmUp(inputs, outputs))
+	require.Contains(t, log.String(), "could not be recorded as a CUDA graph")
+	require.Contains(t, log.String(), "operation not permitted when stream is capturing")
+	require.Len(t, r.bindings.all, 1)
+	require.Zero(t, r.bindings.all[0].graph)
+	require.NoError(t, r.Run(inputs, outputs))
+	require.Equal(t, []float32{2, 4}, elements[float32](t, outputs[0]))
+}
+
+// TestOneRecordingAtATime in the whole process, whatever the sessions.
+func TestOneRecordingAtATime(t *testing.T) {
+	rt := fakeGPU(t, &bytes.Buffer{}, "DELAY_US", "0")
+	var recording, most atomic.Int32
+	var done sync.WaitGroup
+	var failed [3]error
+	for i := range failed {
+		r := openGPU(t, rt, accumulate(2), backend.GPUOptions{CUDAGraph: true})
+		defer r.Close()
+		wait := r.before
+		r.before = func(s *cuda.Stream) error {
+			most.Store(max(most.Load(), recording.Add(1)))
+			defer recording.Add(-1)
+			time.Sleep(2 * time.Millisecond)
+			return wait(s)
+		}
+		shape := tensor.Shape{1, 2}
+		inputs := []backend.Tensor{ioTensor(t, r, shape, 1, 2), stateTensor(t, r, shape, 0, 0)}
+		outputs := []backend.Tensor{ioTensor(t, r, shape), stateTensor(t, r, shape, 0, 0)}
+		done.Go(func() { failed[i] = r.WarmUp(inputs, outputs) })
+	}
+	done.Wait()
+	require.NoError(t, errors.Join(failed[:]...))
+	require.Equal(t, int32(1), most.Load())
+}
