@@ -11,7 +11,7 @@ import (
 // respond answers the requests of the run.
 func (x *execution) respond() {
 	if !x.failed && len(x.rows) > 0 {
-		ran := 0
+		ran, answers := 0, x.answers()
 		for at, row := range x.rows {
 			if x.lanes[x.first[at]].Refused != nil {
 				continue
@@ -19,15 +19,15 @@ func (x *execution) respond() {
 			ran++
 			lane, lanes := x.lanesOf(at)
 			if x.in.wiring.varies {
-				x.answerLate(row, x.stage.answers, lane, lanes)
+				x.answerLate(row, answers, lane, lanes)
 			} else {
-				x.batch.Answer(row, x.stage.answers, lane, lanes)
+				x.batch.Answer(row, answers, lane, lanes)
 			}
 		}
 		x.ran += ran
 		x.in.report.ran(ran)
 	}
-	x.batch.Send()
+	x.send()
 	x.spans.mark(&x.spans.send, x.in.host().Clock())
 }
 

@@ -43,17 +43,18 @@ type execution struct {
 
 	// The current run. A row takes one lane, or several consecutive ones if the
 	// model has no sequences; then comes padding.
-	rows     []int
-	first    []int // of each of rows, its first lane
-	laneRow  []int // of each lane, its position in rows
-	lanes    []statebuffer.Lane
-	stage    *stage
-	step     *statebuffer.Step // open, that is neither committed nor aborted, or nil
-	alone    bool              // runs have one row from now on, see part
-	settled  bool              // the store knows how the run of the lanes ended
-	failed   bool
-	runBegan time.Duration
+	rows    []int
+	first   []int // of each of rows, its first lane
+	laneRow []int // of each lane, its position in rows
+	lanes   []statebuffer.Lane
+	stage   *stage
+	step    *statebuffer.Step // open, that is neither committed nor aborted, or nil
+	alone   bool              // runs have one row from now on, see part
+	settled bool              // the store knows how the run of the lanes ended
+	failed  bool
 
+	held  int // lanes of runs whose answers wait, see parts.go
+	parts int // how many of these runs have a slice of answers of their own
 	ran   int // requests that ran
 	spans spans
 }
@@ -270,7 +271,6 @@ func (x *execution) joins(r *Request, q *statebuffer.Sequence, lanes int64) bool
 func (x *execution) gather() {
 	in := x.in
 	in.levels.batch(len(x.rows))
-	x.runBegan = x.spans.at
 	in.arranger.arrange(x)
 	if in.device != nil {
 		in.device.Begin()
@@ -278,6 +278,7 @@ func (x *execution) gather() {
 	var err error
 	x.stage, err = in.stageFor(in.padded(in.pace.lanes(len(x.lanes), in.wiring.maxLanes)), &x.requests[x.rows[0]])
 	if err == nil {
+		x.placeOutputs()
 		err = x.putInputs()
 	}
 	if err == nil {
@@ -388,10 +389,13 @@ func (x *execution) run() {
 	}
 	start := x.spans.at
 	x.in.meter.ran(len(x.lanes), x.stage.lanes)
-	if err := x.in.runner.Run(x.stage.inputs, x.stage.outputs); err != nil {
-		x.failRun(fmt.Errorf("error during inference: %w", err))
-	}
+	err := x.in.runner.Run(x.stage.inputs, x.stage.outputs)
 	x.spans.mark(&x.spans.run, x.in.host().Clock())
+	if err != nil {
+		x.failRun(fmt.Errorf("error during inference: %w", err))
+	} else {
+		x.in.pace.ran(x.stage.lanes, x.spans.at-start)
+	}
 	if x.timing.ComputeStart == 0 {
 		x.timing.ComputeStart = start
 	}
@@ -429,5 +433,4 @@ func (x *execution) keep() {
 		}
 	}
 	x.spans.mark(&x.spans.scatter, x.in.host().Clock())
-	x.in.pace.ran(len(x.lanes), x.spans.at-x.runBegan)
 }

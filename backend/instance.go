@@ -28,6 +28,8 @@ type Instance struct {
 	empty             []Output // the answer to an END that is not inferred
 	ladder            []int    // the batch sizes that runs are padded to, ascending; nil for none
 	pace              pace
+	holds             bool       // the answers of a run can wait
+	waiting           [][]Output // of runs whose answers wait
 	report            *periodic
 	levels            levels
 	meter             meter
@@ -76,6 +78,7 @@ func (in *Instance) load(provider Provider, info InstanceInfo, faults error) (er
 	in.sequences = m.config.Sequence != nil
 	in.direct = in.sequences && m.config.Sequence.Oldest == nil // Triton's default is direct
 	in.ladder = m.ladder()
+	in.holds = in.wiring.canHold()
 	in.pace = newPace(m.params.Padding == PadAuto && !in.wiring.varies && in.store.Roams() && in.store.RowBytes() >= paceFrom)
 	in.empty = in.emptyAnswers()
 	in.work.in = in

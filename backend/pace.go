@@ -12,6 +12,9 @@ import (
 // take half the time of one. With models that mostly compute it is the other way
 // round. So the instance measures it.
 //
+// A batch is also cut where the states of the next lane lie elsewhere, if the parts
+// cost about as much as the whole: then they need not be copied together.
+//
 // Costs are kept for sizes between two powers of two. Some batches try a size of
 // which too little is known; they cost more, so they are few, and a size is left
 // alone when one twice as large is already clearly worse than the best.
@@ -66,20 +69,18 @@ func (p *pace) begin(requests int) {
 	}
 	whole := paceSize(requests)
 	p.batches++
-	size := p.best(whole)
-	if try := p.attempt(whole); try >= 0 {
-		size = try
-	}
-	if size == whole {
+	if size := p.attempt(whole); size >= 0 {
+		p.size, p.least = 1<<size, 1<<size
 		return
 	}
+	size := p.best(whole)
 	p.size, p.least = 1<<size, 1<<size
 	for i := size - 1; i > 0 && p.known(i) && p.costs[i].mean <= nearly*p.costs[size].mean; i-- {
 		p.least = 1 << i
 	}
 }
 
-// cuts tells whether the batch is to be cut.
+// cuts tells whether the batch may be cut.
 func (p *pace) cuts() bool { return p.size != math.MaxInt }
 
 // best is the size that costs least: the whole batch, unless another one is
@@ -140,7 +141,7 @@ func (p *pace) lanes(n, most int) int {
 	return 2
 }
 
-// ran notes what a run took.
+// ran notes how long the model took for a run of so many lanes.
 func (p *pace) ran(lanes int, took time.Duration) {
 	if !p.on || lanes < 1 || took <= 0 {
 		return

@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -177,15 +178,80 @@ func TestCutBatches(t *testing.T) {
 }
 
 // TestCutWhereStatesPart: sequences that ran together go on together, in place,
-// however requests are ordered.
+// however requests are ordered, if parts cost about as much as the whole.
 func TestCutWhereStatesPart(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		costs [4]float64 // of a lane in runs of 1, 2 to 3, 4 to 7, and 8
+		runs  []int
+	}{
+		{"parts cost less", [4]float64{9, 1, 1, 2}, []int{3, 5}},
+		{"parts cost as much", [4]float64{9, 2, 2, 2}, []int{3, 5}},
+		{"small parts cost more", [4]float64{9, 3, 2, 2}, []int{8}},
+		{"parts cost more", [4]float64{9, 3, 3, 2}, []int{8}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newServer(t, slots(48, 16), streamsOf(largeStream(1024, "bk")))
+			s.batch(startOf(1), startOf(2), startOf(3)).ok()
+			s.batch(startOf(9)).ok()
+			s.batch(startOf(11), startOf(12), startOf(13), startOf(14), startOf(15)).ok()
+			s.in.pace = newPace(true)
+			for i, mean := range tt.costs {
+				s.in.pace.costs[i] = cost{mean: mean, samples: enoughSamples}
+			}
+			s.runner.runs = nil
+			s.batch(nextOf(12), nextOf(3), nextOf(14), nextOf(1), nextOf(11), nextOf(15), nextOf(2), nextOf(13)).ok()
+			require.Equal(t, tt.runs, s.runner.runs)
+			require.Equal(t, 1, s.last.sends, "all are answered at once")
+		})
+	}
+}
+
+// TestPartFails: when one of a batch's runs fails, those of the others are answered,
+// and its own can be sent again.
+func TestPartFails(t *testing.T) {
+	for failing := range 3 {
+		s := newServer(t, slots(48, 16), streamsOf(largeStream(1024, "bk")))
+		var starts, steps []ask
+		for id := range 12 {
+			starts = append(starts, startOf(id+1))
+			steps = append(steps, nextOf(id+1))
+		}
+		s.batch(starts...).ok()
+		cheapest(&s.in.pace, 4)
+		run := 0
+		s.runner.before = func() error {
+			run++
+			if run == failing+1 {
+				return errors.New("out of luck")
+			}
+			return nil
+		}
+		s.batch(steps...)
+		failed := 0
+		for _, a := range s.last.answers {
+			if a.err != nil {
+				require.ErrorContains(t, a.err, "out of luck")
+				failed++
+			}
+		}
+		require.Equal(t, 4, failed)
+		require.Equal(t, 3, run)
+		s.batch(steps...).ok()
+	}
+}
+
+// TestLoneLaneStaysFilled: what two lanes take is not held to be the cost of one.
+func TestLoneLaneStaysFilled(t *testing.T) {
 	s := newServer(t, slots(48, 16), streamsOf(largeStream(1024, "bk")))
-	s.batch(startOf(1), startOf(2), startOf(3)).ok()
-	s.batch(startOf(9)).ok()
-	s.batch(startOf(11), startOf(12), startOf(13), startOf(14), startOf(15)).ok()
-	cheapest(&s.in.pace, 4)
-	s.in.pace.costs[1].mean = 1
+	s.runner.before = func() error { s.now += 70; return nil }
+	s.batch(startOf(1)).ok()
+	s.in.pace = newPace(true)
+	s.in.pace.costs[0] = cost{mean: 300, samples: enoughSamples}
+	s.in.pace.costs[1] = cost{mean: 35, samples: enoughSamples}
 	s.runner.runs = nil
-	s.batch(nextOf(12), nextOf(3), nextOf(14), nextOf(1), nextOf(11), nextOf(15), nextOf(2), nextOf(13)).ok()
-	require.Equal(t, []int{3, 5}, s.runner.runs)
+	for range trySeldom - 1 {
+		s.batch(nextOf(1)).ok()
+	}
+	require.NotContains(t, s.runner.runs, 1)
 }

@@ -121,6 +121,7 @@ type stage struct {
 	in              []statebuffer.Block
 	layouts         []statebuffer.Layout // of a lane of each input
 	fills           []statebuffer.Block
+	offset          int // of the outputs, in lanes: see placeOutputs
 }
 
 // stageFor is the stage for a run of that many lanes, whose requests have the
