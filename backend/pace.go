@@ -36,11 +36,13 @@ type cost struct {
 	samples int
 }
 
-// Of the batches that can be cut, how many try a size.
+// Of the batches that can be cut, one of so many tries a size: more of the first
+// ones.
 const (
-	tryOftenUntil = 512 // batches
-	tryOften      = 16  // one of so many
-	trySeldom     = 128
+	tryFirst, tryFirstUntil = 4, 64
+	tryOften, tryOftenUntil = 16, 512
+	trySeldom               = 128
+
 	enoughSamples = 4
 )
 
@@ -104,7 +106,10 @@ func (p *pace) known(size int) bool { return p.costs[size].samples >= enoughSamp
 // too little is known, else each in turn that is not far worse than the best.
 func (p *pace) attempt(whole int) int {
 	every := uint64(trySeldom)
-	if p.batches < tryOftenUntil {
+	switch {
+	case p.batches <= tryFirstUntil:
+		every = tryFirst
+	case p.batches <= tryOftenUntil:
 		every = tryOften
 	}
 	if p.batches%every != 0 {
