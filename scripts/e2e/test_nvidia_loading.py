@@ -192,7 +192,7 @@ def test_all_problems_at_once(serve):
         "logging_level": ("DEBUG", "one of NONE, INFO, VERBOSE"),
         "batch_info_logging_level": ("info", "one of NONE, INFO, VERBOSE"),
         "detailed_metrics_logging_level": ("ALL", "one of NONE, INFO, VERBOSE"),
-        "batch_padding": ("exact", "one of none, preferred, max"),
+        "batch_padding": ("exact", "one of auto, none, preferred, max"),
         "when_full": ("wait", "one of reject, evict_lru"),
     }
     server = serve({"wrong": variant(FP32, wrong, **{**PLAIN, **{name: value for name, (value, _) in bad.items()}})}, explicit=True)

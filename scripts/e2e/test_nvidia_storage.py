@@ -36,6 +36,7 @@ PADDINGS = {
     "pad_default": ({}, NONE),
     "pad_flag_off": ({"always_pad_to_max_batch": "0"}, NONE),
     "pad_flag_on": ({"always_pad_to_max_batch": "1"}, PREFERRED),  # as the C++ backend does, whatever its name says
+    "pad_auto": ({"batch_padding": "auto"}, NONE),  # the states are small
     "pad_none": ({"batch_padding": "none"}, NONE),
     "pad_preferred": ({"batch_padding": "preferred"}, PREFERRED),
     "pad_max": ({"batch_padding": "max"}, MAX),
