@@ -130,6 +130,9 @@ func (p *pace) attempt(whole int) int {
 // share is how many lanes the next run may have when so many requests are left:
 // equal shares of the size that is wanted, or a little more.
 func (p *pace) share(requests int) int {
+	if !p.cuts() {
+		return math.MaxInt
+	}
 	runs := max(1, requests/p.size)
 	return (requests + runs - 1) / runs
 }

@@ -1,14 +1,19 @@
 package backend
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"tritonstateful/internal/tensor"
+	"tritonstateful/statebuffer"
 )
 
 // pacePlan runs batches of that many requests with a model whose run of n lanes
@@ -20,7 +25,7 @@ func pacePlan(p *pace, batches, requests int, took func(lanes int) time.Duration
 		runs = nil
 		p.begin(requests)
 		for left := requests; left > 0; {
-			n := p.share(left)
+			n := min(left, p.share(left))
 			runs = append(runs, n)
 			p.ran(n, took(n))
 			spent += took(n)
@@ -254,4 +259,54 @@ func TestLoneLaneStaysFilled(t *testing.T) {
 		s.batch(nextOf(1)).ok()
 	}
 	require.NotContains(t, s.runner.runs, 1)
+}
+
+// stateless answers with its input, and notes the lanes of its runs.
+type stateless struct {
+	Runner
+	memory statebuffer.Heap
+	runs   []int
+}
+
+func (r *stateless) Signature() *Signature {
+	tensors := func(name string) []TensorInfo {
+		return []TensorInfo{{Name: name, DType: tensor.FP32, Dims: tensor.Shape{tensor.Dynamic, 1}, Symbols: []string{"batch", ""}}}
+	}
+	return &Signature{Inputs: tensors("x"), Outputs: tensors("y")}
+}
+
+func (r *stateless) Memory() statebuffer.Memory { return &r.memory }
+func (r *stateless) Close()                     {}
+
+func (r *stateless) Run(inputs, outputs []Tensor) error {
+	r.runs = append(r.runs, int(inputs[0].Shape[0]))
+	copy(outputs[0].Data.Bytes, inputs[0].Data.Bytes)
+	return nil
+}
+
+// TestRequestsOfSeveralRows: without sequences a request may have several rows, and
+// as many share a run as fit.
+func TestRequestsOfSeveralRows(t *testing.T) {
+	r := &stateless{}
+	model, err := NewModel(ModelInfo{Name: "model", Config: []byte(`{"name":"model","max_batch_size":8,` +
+		`"input":[{"name":"x","data_type":"TYPE_FP32","dims":[1]}],"output":[{"name":"y","data_type":"TYPE_FP32","dims":[1]}]}`)}, Host{
+		Log: slog.New(slog.DiscardHandler), Clock: func() time.Duration { return time.Hour },
+		Open: func(SessionOptions) (Runner, error) { return r, nil },
+	})
+	require.NoError(t, err)
+	in, err := model.NewInstance(InstanceInfo{Name: "model_0", Kind: "cpu"})
+	require.NoError(t, err)
+	defer in.Close()
+	r.runs = nil
+	b := &fakeBatch{t: t, answers: make([]answer, 4)}
+	for i, rows := range []int64{4, 3, 1, 2} {
+		data := bytes.Repeat([]byte{byte(i + 1)}, int(4*rows))
+		b.requests = append(b.requests, Request{Inputs: []Input{{Present: true, DType: tensor.FP32, Shape: tensor.Shape{rows, 1}, Data: data, Size: 4 * rows}}})
+	}
+	in.Execute(b)
+	require.Equal(t, []int{8, 2}, r.runs)
+	for i, rows := range []int{4, 3, 1, 2} {
+		require.NoError(t, b.answers[i].err)
+		require.Equal(t, bytes.Repeat([]byte{byte(i + 1)}, 4*rows), b.answers[i].outputs[0])
+	}
 }
