@@ -212,6 +212,15 @@ func TestCutWhereStatesPart(t *testing.T) {
 	}
 }
 
+// TestCutBatchesAllocateNothing: not even while their answers wait.
+func TestCutBatchesAllocateNothing(t *testing.T) {
+	s, b := idleServer(t, 32, 16, streamsOf(largeStream(1024, "bk")))
+	cheapest(&s.in.pace, 4)
+	s.in.Execute(b)
+	require.NotEmpty(t, s.in.waiting)
+	require.Zero(t, testing.AllocsPerRun(100, func() { s.in.Execute(b) }))
+}
+
 // TestPartFails: when one of a batch's runs fails, those of the others are answered,
 // and its own can be sent again.
 func TestPartFails(t *testing.T) {
