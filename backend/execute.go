@@ -38,7 +38,7 @@ type execution struct {
 	requests []Request
 	now      time.Duration
 	pending  []int                   // rows that still have to run, in the order to take them
-	known    []*statebuffer.Sequence // of each row, the sequence that had a state when the batch came, or nil
+	known    []*statebuffer.Sequence // of each row, the sequence that goes on, or nil
 	timing   Timing
 
 	// The current run. A row takes one lane, or several consecutive ones if the
@@ -76,7 +76,9 @@ func (x *execution) begin() {
 	for _, starts := range []bool{false, true} {
 		for row := range x.requests {
 			if r := &x.requests[row]; r.Start == starts {
-				x.known[row] = in.store.Touch(key(r.Sequence), x.now)
+				if x.known[row] = in.store.Touch(key(r.Sequence), x.now); starts {
+					x.known[row] = nil // what it had does not matter
+				}
 				x.pending = append(x.pending, row)
 			}
 		}
@@ -87,20 +89,13 @@ func (x *execution) begin() {
 	}
 }
 
-// compare orders requests by where their states are, those without START first.
-// Requests of one sequence stay in the order in which they came.
+// compare orders requests: those without START first, and these by where their
+// states are. Requests of one sequence stay in the order in which they came.
 func (x *execution) compare(a, b int) int {
-	p, q := x.known[a], x.known[b]
-	if x.requests[a].Start {
-		p = nil
-	}
-	if x.requests[b].Start {
-		q = nil
-	}
-	if p == nil && q == nil {
-		return cmp.Compare(index(x.requests[a].Start), index(x.requests[b].Start))
-	}
-	return statebuffer.ComparePlaces(p, q)
+	return cmp.Or(
+		cmp.Compare(index(x.requests[a].Start), index(x.requests[b].Start)),
+		statebuffer.ComparePlaces(x.known[a], x.known[b]),
+	)
 }
 
 func key(id SequenceID) statebuffer.Key {
