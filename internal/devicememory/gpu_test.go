@@ -24,17 +24,7 @@ func realDevice(t *testing.T) gpu {
 	}
 	driver, err := cuda.Open()
 	require.NoError(t, err)
-	first, err := driver.Device(0)
-	require.NoError(t, err)
-	context, err := first.Retain()
-	require.NoError(t, err)
-	stream, err := context.NewStream()
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		require.NoError(t, stream.Destroy())
-		require.NoError(t, context.Release())
-	})
-	return gpu{context, stream}
+	return retain(t, driver)
 }
 
 // TestOnGPU is what only a GPU can show; scripts/gpu_check.sh makes a table of it.

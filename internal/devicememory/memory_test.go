@@ -11,7 +11,7 @@ import (
 	"tritonstateful/statebuffer/memorytest"
 )
 
-// gpu is a fake GPU.
+// gpu is a GPU, a fake one unless the test asked for another.
 type gpu struct {
 	context *cuda.Context
 	stream  *cuda.Stream
@@ -23,6 +23,12 @@ func device(t testing.TB, settings ...string) gpu {
 	t.Helper()
 	driver, err := cuda.OpenLibrary(fakedriver.Library(t, settings...))
 	require.NoError(t, err)
+	return retain(t, driver)
+}
+
+// retain takes the first GPU of a driver until the test ends.
+func retain(t testing.TB, driver *cuda.Driver) gpu {
+	t.Helper()
 	first, err := driver.Device(0)
 	require.NoError(t, err)
 	context, err := first.Retain()
