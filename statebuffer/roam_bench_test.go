@@ -89,3 +89,24 @@ func BenchmarkRoamBesideIdle(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkRoamFull is the same where every slot is taken, so that a place for who is
+// moved out of the way lies between others, if there is one.
+func BenchmarkRoamFull(b *testing.B) {
+	const lanes, active = 32, 128
+	for _, layout := range []Layout{{1, 64}, {2, 32}} {
+		for _, idle := range []int{1, 1000, 100_000} {
+			b.Run(fmt.Sprintf("runs=%d/idle=%d", layout.Runs, idle), func(b *testing.B) {
+				s, all := roamingIf(b, true, layout, idle+active, idle+active, lanes)
+				all = all[idle:]
+				rng := rand.New(rand.NewPCG(3, 4))
+				sorted := make([]Lane, lanes)
+				for b.Loop() {
+					rng.Shuffle(len(all), func(i, k int) { all[i], all[k] = all[k], all[i] })
+					inOrder(b, s, lanesOf(all[:lanes]), sorted)
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*lanes), "ns/lane")
+			})
+		}
+	}
+}
