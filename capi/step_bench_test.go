@@ -16,7 +16,6 @@ import (
 	"tritonstateful/backend"
 	"tritonstateful/internal/fakehost"
 	"tritonstateful/internal/tensor"
-	"tritonstateful/ortrunner"
 )
 
 // benchModels is the environment variable that names the folder of the models
@@ -53,12 +52,12 @@ func BenchmarkStep(b *testing.B) {
 	}
 }
 
-// stepBench is one model, loaded twice.
+// stepBench is one model with one instance.
 type stepBench struct {
 	size    int
 	server  server
 	batches []*fakehost.Request // of one turn
-	raw     backend.Runner
+	raw     backend.Runner      // the instance's, which it does not use in a raw step
 	places  [2]places
 }
 
@@ -72,21 +71,14 @@ func newStepBench(b *testing.B, folder string, size int, pattern string) *stepBe
 	parsed, err := backend.ParseConfig(config)
 	require.NoError(b, err)
 	s := &stepBench{size: size}
-	s.openRaw(b, filepath.Join(folder, "1", "model.onnx"))
 	s.load(b, folder, string(config))
+	s.layOut(b)
 	s.makeBatches(b, parsed, pattern)
 	return s
 }
 
-// openRaw loads the model without any backend and lays out two sets of tensors.
-func (s *stepBench) openRaw(b *testing.B, file string) {
-	library, err := findORT()
-	require.NoError(b, err)
-	runtime, err := ortrunner.New(ortrunner.Options{Library: library, LogLevel: ortLoggingDefault, Log: slog.New(slog.DiscardHandler)})
-	require.NoError(b, err)
-	s.raw, err = runtime.Open(backend.SessionOptions{Path: file, IntraOpThreads: 1, Name: "raw"})
-	require.NoError(b, err)
-	b.Cleanup(s.raw.Close)
+// layOut makes two sets of tensors for raw steps.
+func (s *stepBench) layOut(b *testing.B) {
 	sig := s.raw.Signature()
 	for i := range s.places {
 		s.places[i] = places{inputs: s.tensors(b, sig.Inputs), outputs: s.tensors(b, sig.Outputs)}
@@ -134,8 +126,9 @@ func (s *stepBench) tensors(b *testing.B, infos []backend.TensorInfo) (made []ba
 	return made
 }
 
-// load loads the model as Triton would, without the tests' net: the backend is
-// the one that is shipped.
+// load loads the model as Triton would: the backend is the one that is shipped.
+// Raw steps take the session of its instance, since two would push each other's
+// weights out of the processor's caches.
 func (s *stepBench) load(b *testing.B, folder, config string) {
 	fakehost.Reset()
 	fakehost.KeepData()
@@ -152,7 +145,15 @@ func (s *stepBench) load(b *testing.B, folder, config string) {
 		count, last := fakehost.Violations()
 		require.Zero(b, count, last)
 	})
-	require.NoError(b, s.server.backend.Initialize())
+	require.NoError(b, s.server.initialize(func(config settings, log *slog.Logger) (parts, error) {
+		made, err := assemble(config, log)
+		open := made.open
+		made.open = func(options backend.SessionOptions) (backend.Runner, error) {
+			s.raw, err = open(options)
+			return s.raw, err
+		}
+		return made, err
+	}))
 	require.NoError(b, s.server.model.Initialize())
 	require.NoError(b, s.server.instance.Initialize())
 }

@@ -7,11 +7,13 @@ ratios within a round hold. The steadiest figure is the server's CPU time per re
 
   stateful  this backend
   nothing   a backend that answers with zeros: what the server itself costs
+  floor     the same, which also runs ONNX Runtime, with states in place: nothing and raw in one process, under one load
   python    a model of the Python backend that keeps states in a dict and runs ONNX Runtime
   raw       no server: ONNX Runtime in a loop at the mean batch that stateful had in the same round, with the states of
             as many sequences in place
 
-nothing + raw is the floor, and the last column is the server's CPU time over it.
+The last columns are the server's CPU time over the two floors: nothing and raw, which were measured one after the other,
+and floor, in which ONNX Runtime shares caches and processors with the server, as it does in any backend.
 
 With --step, the step alone instead: whole batches through the library's entry points, with a Triton that is played,
 against ONNX Runtime in a loop at the same batch; with --micro the parts of a step.
@@ -32,13 +34,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
+import onnx
 import onnxruntime
 from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
 from benchreport import Samples, cpu_per_request, plot, table
 from gobench import micro, step
-from rawort import Layout, RawModel
+from rawort import Layout, RawModel, Tensor
 from tritonserver import BACKENDS, ServerError, TritonServer, exit_on_sigterm
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -47,6 +51,7 @@ BUILD = ROOT / "build" / "bench"
 MODELS = BUILD / "models"
 LOADGEN = BUILD / "loadgen"
 OTHERS = BUILD / "backends"  # nothing and python
+MAX_SEQUENCES = 1024  # that floor has states for
 PYTHON = BUILD / "python-venv"  # for the stub of the Python backend
 
 ModelConfig = model_config_pb2.ModelConfig
@@ -105,6 +110,23 @@ def prepare_nothing(workload: Workload, config: ModelConfig, folder: Path) -> No
     (folder / "outputs.txt").write_text("\n".join(lines) + "\n")
 
 
+def prepare_floor(workload: Workload, config: ModelConfig, folder: Path) -> None:
+    """Lets the do-nothing backend step the model, too; see internal/bench/nothing/inplace.h."""
+    prepare_nothing(workload, config, folder)
+    layout = workload.layout
+    reset = [Tensor(layout.reset, np.bool_, (-1, 1))] if layout.reset else []
+    lines = [f"input {tensor.name} {described(tensor)}" for tensor in [*layout.inputs, *reset]]
+    lines += [f"output {tensor.name} {described(tensor)}" for tensor in layout.outputs]
+    lines += [f"state {before.name} {after.name} {described(before)}" for before, after in layout.states]
+    library = BACKENDS / "stateful" / "libonnxruntime_stateful.so"
+    (folder / "session.txt").write_text("\n".join([str(library), str(workload.file), str(MAX_SEQUENCES), *lines]) + "\n")
+
+
+def described(tensor: Tensor) -> str:
+    onnx_type = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(tensor.dtype))
+    return " ".join(map(str, [np.dtype(tensor.dtype).itemsize, onnx_type, *tensor.shape]))
+
+
 def prepare_python(workload: Workload, config: ModelConfig, folder: Path) -> None:
     config.backend = "python"
     prepare_stateful(workload, config, folder)
@@ -126,6 +148,7 @@ CONTENDERS = {
     for contender in [
         Contender("stateful", BACKENDS, prepare_stateful),
         Contender("nothing", OTHERS, prepare_nothing, computes=False),
+        Contender("floor", OTHERS, prepare_floor, computes=False),
         Contender("python", OTHERS, prepare_python),
     ]
 }
@@ -160,10 +183,16 @@ def build(contenders: list[str]) -> None:
     library.parent.mkdir(parents=True, exist_ok=True)
     run(
         ["gcc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-fvisibility=hidden", "-fPIC", "-shared"]
-        + ["-o", str(library), str(SOURCE / "nothing" / "nothing.c")]
+        + ["-I", wrapper_folder(), "-o", str(library), *map(str, sorted((SOURCE / "nothing").glob("*.c")))]
     )
     if "python" in contenders:
         build_python()
+
+
+def wrapper_folder() -> str:
+    """Where the header of ONNX Runtime's C API is: in the module of its Go wrapper."""
+    command = ["go", "-C", str(ROOT), "list", "-m", "-f", "{{.Dir}}", "github.com/yalue/onnxruntime_go"]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def build_python() -> None:
@@ -305,7 +334,7 @@ def parse_options() -> argparse.Namespace:
     add("--model", nargs="+", choices=WORKLOADS, default=list(WORKLOADS), help="models to serve (default: all)")
     add("--contenders", nargs="+", choices=CONTENDERS, default=list(CONTENDERS), help="backends (default: all)")
     add("--sequences", nargs="+", type=positive, default=[8, 64, 256], metavar="N",
-        help="concurrent sequences, each with one request in flight (default: 8 64 256)")  # fmt: skip
+        help=f"concurrent sequences up to {MAX_SEQUENCES}, each with one request in flight (default: 8 64 256)")  # fmt: skip
     add("--rounds", type=positive, default=5, metavar="N", help="rounds to take the medians of (default: 5)")
     add("--seconds", type=float, default=4, metavar="S", help="time of one measurement (default: 4)")
     add("--warmup", type=float, default=0.5, metavar="S", help="load before each measurement (default: 0.5)")

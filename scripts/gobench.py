@@ -17,8 +17,8 @@ def step(root: Path, backends: Path, models: Path) -> int:
         "STATEFUL_ORT_LIB": str(backends / "stateful" / "libonnxruntime_stateful.so"),
         "STATEFUL_BENCH_MODELS": str(models),
     }
-    light = go_test(root, "./capi", "Step/(accumulate|lstm|kv)", "40x", environment)
-    heavy = go_test(root, "./capi", "Step/zip/batch=(1|8|32)$", "4x", environment)
+    light = go_test(root, "./capi", "Step/(accumulate|lstm|kv)", "200x", environment)
+    heavy = go_test(root, "./capi", "Step/zip/batch=(1|8|32)$", "12x", environment)
     return light or heavy
 
 

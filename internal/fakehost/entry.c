@@ -77,8 +77,7 @@ static uint64_t now_ns(void) {
   return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-static void *execute(void *argument) {
-  execution *x = argument;
+static void execute(execution *x) {
   __typeof__(&TRITONBACKEND_ModelInstanceExecute) call =
       entry("TRITONBACKEND_ModelInstanceExecute");
   for (unsigned i = 0; i < x->times && x->error == NULL; i++) {
@@ -88,13 +87,64 @@ static void *execute(void *argument) {
     x->error = call(x->instance, requests, x->count);
     x->ns += now_ns() - start;
   }
+}
+
+// ---- the thread of an instance ----
+
+// Triton has one for each instance from its making to its end, so that what a
+// thread keeps (arenas, scratch memory, its caches) is there in later batches.
+struct host_thread {
+  pthread_t thread;
+  pthread_mutex_t turn; // held by the one caller whose work it is
+  pthread_mutex_t lock; // guards what follows
+  pthread_cond_t changed;
+  execution *work; // NULL: none
+  bool over;
+};
+
+static void *run_thread(void *argument) {
+  host_thread *t = argument;
+  pthread_mutex_lock(&t->lock);
+  while (!t->over) {
+    if (t->work != NULL) {
+      execute(t->work);
+      t->work = NULL;
+      pthread_cond_broadcast(&t->changed);
+    }
+    if (!t->over) pthread_cond_wait(&t->changed, &t->lock);
+  }
+  pthread_mutex_unlock(&t->lock);
   return NULL;
 }
 
-static TRITONSERVER_Error *on_new_thread(execution x, uint64_t *ns) {
-  pthread_t thread;
-  if (pthread_create(&thread, NULL, execute, &x) != 0) abort();
-  pthread_join(thread, NULL);
+host_thread *host_new_thread(void) {
+  host_thread *t = calloc(1, sizeof *t);
+  if (t == NULL) abort();
+  pthread_mutex_init(&t->turn, NULL);
+  pthread_mutex_init(&t->lock, NULL);
+  pthread_cond_init(&t->changed, NULL);
+  if (pthread_create(&t->thread, NULL, run_thread, t) != 0) abort();
+  return t;
+}
+
+void host_end_thread(host_thread *t) {
+  pthread_mutex_lock(&t->lock);
+  t->over = true;
+  pthread_cond_broadcast(&t->changed);
+  pthread_mutex_unlock(&t->lock);
+  pthread_join(t->thread, NULL);
+  free(t);
+}
+
+static TRITONSERVER_Error *on_thread(execution x, uint64_t *ns) {
+  host_thread *t = x.instance->thread;
+  pthread_mutex_lock(&t->turn);
+  pthread_mutex_lock(&t->lock);
+  t->work = &x;
+  pthread_cond_broadcast(&t->changed);
+  while (t->work != NULL) pthread_cond_wait(&t->changed, &t->lock);
+  pthread_mutex_unlock(&t->lock);
+  pthread_mutex_unlock(&t->turn);
   if (ns != NULL) *ns = x.ns;
   return x.error;
 }
@@ -102,11 +152,11 @@ static TRITONSERVER_Error *on_new_thread(execution x, uint64_t *ns) {
 TRITONSERVER_Error *host_execute(TRITONBACKEND_ModelInstance *instance,
                                  TRITONBACKEND_Request **requests, uint32_t count, unsigned times,
                                  uint64_t *ns) {
-  return on_new_thread((execution){instance, requests, count, 0, times, 0, NULL}, ns);
+  return on_thread((execution){instance, requests, count, 0, times, 0, NULL}, ns);
 }
 
 TRITONSERVER_Error *host_execute_each(TRITONBACKEND_ModelInstance *instance,
                                       TRITONBACKEND_Request **requests, uint32_t count,
                                       unsigned batches, uint64_t *ns) {
-  return on_new_thread((execution){instance, requests, count, count, batches, 0, NULL}, ns);
+  return on_thread((execution){instance, requests, count, count, batches, 0, NULL}, ns);
 }

@@ -85,6 +85,8 @@ typedef struct {
   uint64_t exec_start, compute_start, compute_end, exec_end;
 } host_statistics;
 
+typedef struct host_thread host_thread;
+
 struct TRITONBACKEND_ModelInstance {
   TRITONBACKEND_Model *model;
   char *name;
@@ -92,6 +94,7 @@ struct TRITONBACKEND_ModelInstance {
   int32_t device;
   void *state;
   host_statistics statistics;
+  host_thread *thread;
 };
 
 typedef struct {
@@ -163,14 +166,18 @@ TRITONSERVER_Error *host_model_finalize(TRITONBACKEND_Model *model);
 TRITONSERVER_Error *host_instance_initialize(TRITONBACKEND_ModelInstance *instance);
 TRITONSERVER_Error *host_instance_finalize(TRITONBACKEND_ModelInstance *instance);
 
-// host_execute executes the batch that many times on a new thread, and forgets
+// A thread for each instance, on which it executes.
+host_thread *host_new_thread(void);
+void host_end_thread(host_thread *thread);
+
+// host_execute executes the batch that many times on the instance's thread, and forgets
 // the answers of all times but the last. ns, if not NULL, gets the time it took.
 TRITONSERVER_Error *host_execute(TRITONBACKEND_ModelInstance *instance,
                                  TRITONBACKEND_Request **requests, uint32_t count, unsigned times,
                                  uint64_t *ns);
 
 // host_execute_each executes several batches of that many requests, which stand
-// one behind the other, on one new thread, as host_execute does.
+// one behind the other, as host_execute does.
 TRITONSERVER_Error *host_execute_each(TRITONBACKEND_ModelInstance *instance,
                                       TRITONBACKEND_Request **requests, uint32_t count,
                                       unsigned batches, uint64_t *ns);

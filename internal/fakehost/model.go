@@ -87,14 +87,15 @@ type Instance struct {
 	c *C.TRITONBACKEND_ModelInstance
 }
 
-// NewInstance makes an instance of kind TRITONSERVER_InstanceGroupKind; Delete
-// it.
+// NewInstance makes an instance of kind TRITONSERVER_InstanceGroupKind, and its
+// thread; Delete it.
 func NewInstance(of Model, name string, kind, device int) Instance {
 	c := newObject[C.TRITONBACKEND_ModelInstance]()
 	c.model = of.c
 	c.name = C.CString(name)
 	c.kind = C.TRITONSERVER_InstanceGroupKind(kind)
 	c.device = C.int32_t(device)
+	c.thread = C.host_new_thread()
 	return Instance{c}
 }
 
@@ -104,8 +105,9 @@ func (i Instance) Initialize() error { return take(C.host_instance_initialize(i.
 // Finalize is TRITONBACKEND_ModelInstanceFinalize.
 func (i Instance) Finalize() error { return take(C.host_instance_finalize(i.c)) }
 
-// Delete frees the instance.
+// Delete ends the instance's thread and frees the instance.
 func (i Instance) Delete() {
+	C.host_end_thread(i.c.thread)
 	freeText(i.c.name)
 	C.free(unsafe.Pointer(i.c))
 }
@@ -131,14 +133,13 @@ func statistics(c C.host_statistics) Statistics {
 // BatchStatistics is what was reported of batches.
 func (i Instance) BatchStatistics() Statistics { return statistics(i.c.statistics) }
 
-// Execute is TRITONBACKEND_ModelInstanceExecute, called on a new thread.
+// Execute is TRITONBACKEND_ModelInstanceExecute, called on the instance's thread.
 func (i Instance) Execute(requests ...*Request) error {
 	_, err := i.ExecuteTimes(1, requests...)
 	return err
 }
 
-// ExecuteTimes executes the same batch that many times on one new thread and
-// returns the nanoseconds that the library took; the requests keep the answers
+// ExecuteTimes executes the same batch that many times and returns the nanoseconds that the library took; the requests keep the answers
 // of the last time.
 func (i Instance) ExecuteTimes(times int, requests ...*Request) (ns uint64, err error) {
 	array := requestArray(requests)
@@ -148,8 +149,8 @@ func (i Instance) ExecuteTimes(times int, requests ...*Request) (ns uint64, err 
 	return uint64(took), err
 }
 
-// ExecuteEach executes the requests in batches of that size on one new thread
-// and returns the nanoseconds that the library took.
+// ExecuteEach executes the requests in batches of that size and returns the
+// nanoseconds that the library took.
 func (i Instance) ExecuteEach(size int, requests []*Request) (ns uint64, err error) {
 	array := requestArray(requests)
 	defer C.free(unsafe.Pointer(array))

@@ -9,13 +9,18 @@
 //
 // where the first DIM is the batch axis of a request, 1. (The configuration says the same, but as JSON, which C has no
 // reader for.)
+//
+// If there is a session.txt, too, every batch first runs a step of ONNX Runtime on tensors that are in place already
+// (inplace.h). Then it shows what the server and ONNX Runtime cost together, in one process and under one load.
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "../../../capi/triton.h"
+#include "inplace.h"
 
 // Two more functions of the ABI, which our library does not use.
 TRITONSERVER_DataType TRITONSERVER_StringToDataType(const char *name);
@@ -38,6 +43,8 @@ typedef struct {
 typedef struct {
   output_spec outputs[MAX_OUTPUTS];
   int count;
+  inplace *step; // or NULL
+  int live;      // sequences that have begun and not ended
 } answer_spec;
 
 __attribute__((format(printf, 2, 3))) static TRITONSERVER_Error *fail(TRITONSERVER_Error_Code code,
@@ -105,6 +112,16 @@ static TRITONSERVER_Error *read_outputs(const char *folder, answer_spec *answer)
   return error;
 }
 
+static TRITONSERVER_Error *open_session(const char *folder, answer_spec *answer) {
+  char path[MAX_PATH], text[MAX_LINE];
+  snprintf(path, sizeof path, "%s/session.txt", folder);
+  if (access(path, F_OK) != 0) {
+    return NULL;
+  }
+  answer->step = inplace_open(path, text, sizeof text);
+  return answer->step != NULL ? NULL : fail(TRITONSERVER_ERROR_INVALID_ARG, "%s", text);
+}
+
 EXPORT TRITONSERVER_Error *TRITONBACKEND_ModelInitialize(TRITONBACKEND_Model *model) {
   TRITONBACKEND_ArtifactType type;
   const char *folder;
@@ -117,6 +134,9 @@ EXPORT TRITONSERVER_Error *TRITONBACKEND_ModelInitialize(TRITONBACKEND_Model *mo
     return fail(TRITONSERVER_ERROR_INTERNAL, "out of memory");
   }
   error = read_outputs(folder, answer);
+  if (error == NULL) {
+    error = open_session(folder, answer);
+  }
   if (error == NULL) {
     error = TRITONBACKEND_ModelSetState(model, answer);
   }
@@ -179,6 +199,18 @@ static bool answer_request(TRITONBACKEND_Request *request, const answer_spec *an
   return ok;
 }
 
+// run_step steps a batch, whose requests all fail if that does.
+static TRITONSERVER_Error *run_step(TRITONBACKEND_Request **requests, uint32_t count, answer_spec *answer) {
+  for (uint32_t i = 0; i < count; i++) {
+    uint32_t flags = 0;
+    drop(TRITONBACKEND_RequestFlags(requests[i], &flags));
+    answer->live += (flags & TRITONSERVER_REQUEST_FLAG_SEQUENCE_START) != 0;
+    answer->live -= (flags & TRITONSERVER_REQUEST_FLAG_SEQUENCE_END) != 0;
+  }
+  const char *failure = inplace_run(answer->step, (int)count, answer->live);
+  return failure == NULL ? NULL : fail(TRITONSERVER_ERROR_INTERNAL, "%s", failure);
+}
+
 EXPORT TRITONSERVER_Error *TRITONBACKEND_ModelInstanceExecute(TRITONBACKEND_ModelInstance *instance,
                                                               TRITONBACKEND_Request **requests, uint32_t count) {
   TRITONBACKEND_Model *model;
@@ -190,10 +222,14 @@ EXPORT TRITONSERVER_Error *TRITONBACKEND_ModelInstanceExecute(TRITONBACKEND_Mode
   if (error != NULL) {
     return error;
   }
-  bool ok[count];
   uint64_t start = now_ns();
+  answer_spec *spec = answer;
+  if (spec->step != NULL && (error = run_step(requests, count, spec)) != NULL) {
+    return error;
+  }
+  bool ok[count];
   for (uint32_t i = 0; i < count; i++) {
-    ok[i] = answer_request(requests[i], answer);
+    ok[i] = answer_request(requests[i], spec);
   }
   uint64_t end = now_ns();
   for (uint32_t i = 0; i < count; i++) {
