@@ -18,11 +18,7 @@ func (x *execution) respond() {
 			}
 			ran++
 			lane, lanes := x.lanesOf(at)
-			if x.in.wiring.varies {
-				x.answerLate(row, answers, lane, lanes)
-			} else {
-				x.batch.Answer(row, answers, lane, lanes)
-			}
+			x.batch.Answer(row, answers, lane, lanes)
 		}
 		x.ran += ran
 		x.in.report.ran(ran)

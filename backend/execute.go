@@ -165,12 +165,12 @@ func (x *execution) admit(row int) bool {
 		x.refuse(row, Errorf(Cancelled, "the request was cancelled before it ran"))
 		return true
 	case in.direct && r.Sequence.IsZero(): // a lane that the direct scheduler leaves idle
-		x.answerLate(row, in.empty, 0, 1)
+		x.answerEmpty(row)
 		return true
 	case r.End && !in.model.params.InferEnd && in.sequences && !r.Sequence.IsZero():
 		in.store.End(key(r.Sequence))
 		in.levels.endNotInferred(r.Sequence)
-		x.answerLate(row, in.empty, 0, 1)
+		x.answerEmpty(row)
 		return true
 	}
 	lanes, err := in.check(r)
@@ -291,9 +291,11 @@ func (x *execution) gather() {
 		return
 	}
 	x.stage.bindStates(in.wiring, x.step)
-	if err := x.reserve(); err != nil {
-		x.failRun(err)
-		return
+	if in.device != nil && !in.wiring.varies {
+		if err := x.reserve(); err != nil {
+			x.failRun(err)
+			return
+		}
 	}
 	x.spans.mark(&x.spans.gather, in.host().Clock())
 }
@@ -384,7 +386,7 @@ func (x *execution) run() {
 	}
 	start := x.spans.at
 	x.in.meter.ran(len(x.lanes), x.stage.lanes)
-	err := x.in.runner.Run(x.stage.inputs, x.stage.outputs)
+	err := x.infer()
 	x.spans.mark(&x.spans.run, x.in.host().Clock())
 	if err != nil {
 		x.failRun(fmt.Errorf("error during inference: %w", err))
@@ -400,14 +402,6 @@ func (x *execution) run() {
 // keep stores the new states, which nothing could see until now.
 func (x *execution) keep() {
 	if x.failed {
-		return
-	}
-	err := x.stage.takeOutputs(x.in.wiring, x.step)
-	if err == nil {
-		err = x.in.fetch(x.stage)
-	}
-	if err != nil {
-		x.failRun(Errorf(Internal, "after inference: %w", err))
 		return
 	}
 	if x.part() {

@@ -128,16 +128,42 @@ func (in *Instance) deliver(tensor statebuffer.Block, o *Output, lane, lanes int
 	}
 }
 
-// reserve asks before a run on a GPU where its answers are to go, so that the run
-// itself puts them there, or brings them to the host: then nobody waits twice. Where
-// shapes vary, nobody can know before.
+// infer runs the model, and takes note of what it has allocated.
+func (x *execution) infer() error {
+	in, s := x.in, x.stage
+	if in.device != nil && in.wiring.varies {
+		return x.inferVarying()
+	}
+	if err := in.runner.Run(s.inputs, s.outputs); err != nil {
+		return err
+	}
+	return s.takeOutputs(in.wiring, x.step)
+}
+
+// inferVarying is infer on a GPU where shapes vary. Those of the answers are known
+// when the run is in the stream; only then it can be asked where they are to go.
+func (x *execution) inferVarying() (err error) {
+	in, s := x.in, x.stage
+	defer func() {
+		if e := in.device.Wait(); err == nil {
+			err = e
+		}
+	}()
+	if err := in.device.Submit(s.inputs, s.outputs); err != nil {
+		return err
+	}
+	if err := s.takeOutputs(in.wiring, x.step); err != nil || x.overflows() {
+		return err // a run that overflows answers nobody
+	}
+	return x.reserve()
+}
+
+// reserve asks where the answers of a run on a GPU are to go, so that the run itself
+// puts them there, or brings them to the host: then nobody waits twice.
 func (x *execution) reserve() error {
 	in, s := x.in, x.stage
-	if in.device == nil || in.wiring.varies {
-		return nil
-	}
 	for i := range in.wiring.outputs {
-		if p := &in.wiring.outputs[i]; p.stateOut {
+		if p := &in.wiring.outputs[i]; p.stateOut || p.varies {
 			bytes, err := in.device.Bring(s.outputs[p.at].Data)
 			if err != nil {
 				return Errorf(Internal, "output %q: %w", p.Name, err)
@@ -156,50 +182,20 @@ func (x *execution) reserve() error {
 	return nil
 }
 
-// answerLate answers a row for which nothing was reserved. What is to be in the
-// memory of a GPU is brought there now.
-func (x *execution) answerLate(row int, outputs []Output, lane, lanes int) {
-	if x.in.device != nil {
-		for i, to := range x.batch.Reserve(row, outputs, lane, lanes) {
+// answerEmpty answers a row without a run. What is to be in the memory of a GPU is
+// brought there now, and waited for.
+func (x *execution) answerEmpty(row int) {
+	in := x.in
+	if in.device != nil {
+		for i, to := range x.batch.Reserve(row, in.empty, 0, 1) {
 			if to == 0 {
 				continue
 			}
-			if err := x.in.device.Write(to, outputs[i].bytes(lane, lanes)); err != nil {
-				x.batch.Fail(row, Errorf(Internal, "output %q: %w", x.in.wiring.outputs[i].Name, err))
+			if err := in.device.Write(to, in.empty[i].Tensor); err != nil {
+				x.batch.Fail(row, Errorf(Internal, "output %q: %w", in.wiring.outputs[i].Name, err))
 				return
 			}
 		}
 	}
-	x.batch.Answer(row, outputs, lane, lanes)
-}
-
-// bytes is what a client gets of some lanes, of numbers.
-func (o *Output) bytes(lane, lanes int) (bytes []byte) {
-	for j := int64(lane); j < int64(lane+lanes); j++ {
-		for x := range o.Layout.Runs {
-			at := (x*int64(o.Lanes) + j) * o.Layout.RunBytes
-			bytes = append(bytes, o.Tensor[at:at+o.Layout.RunBytes]...)
-		}
-	}
-	return bytes
-}
-
-// fetch brings those answers to the host that a run of varying shape has left on the
-// device.
-func (in *Instance) fetch(s *stage) error {
-	if in.device == nil || !in.wiring.varies {
-		return nil
-	}
-	for i := range in.wiring.outputs {
-		p := &in.wiring.outputs[i]
-		if !p.stateOut && !p.varies {
-			continue
-		}
-		bytes, err := in.device.Host(s.outputs[p.at].Data)
-		if err != nil {
-			return Errorf(Internal, "output %q: %w", p.Name, err)
-		}
-		s.answers[i].Tensor = bytes
-	}
-	return nil
+	x.batch.Answer(row, in.empty, 0, 1)
 }

@@ -2,10 +2,8 @@ package backend
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"testing"
 
@@ -19,13 +17,18 @@ import (
 // host's. Its Run does what a device does to the blocks of IO.
 type gpu struct {
 	Runner
+	t      *testing.T
 	host   statebuffer.Heap
 	there  map[uint64]byteRange // memory of the device that requests come from
 	batch  *fakeBatch           // in whose memory of the device answers are wanted
 	before []func()             // the next run
 	behind []func()             // it
 	writes int
+	waits  int
+	runs   bool  // from Submit to Wait
+	ran    bool  // the last Submit
 	broken error // of Bring and Write
+	late   error // of Wait
 	warmed []int
 	part   Device // if it is a part of a GPU
 }
@@ -100,25 +103,37 @@ func (b *fakeBatch) write(to uint64, from []byte) {
 }
 
 func (g *gpu) Run(inputs, outputs []Tensor) error {
+	err := g.Submit(inputs, outputs)
+	return cmp.Or(err, g.Wait())
+}
+
+func (g *gpu) Submit(inputs, outputs []Tensor) error {
+	require.False(g.t, g.runs, "the run before was not waited for")
+	g.runs = true
 	for _, do := range g.before {
 		do()
 	}
 	err := g.Runner.Run(inputs, outputs)
-	if err == nil {
+	g.ran = err == nil
+	return err
+}
+
+func (g *gpu) Wait() error {
+	g.waits++
+	if g.ran {
 		for _, do := range g.behind {
 			do()
 		}
 	}
+	g.runs, g.ran = false, false
 	g.Begin()
-	return err
+	return g.late
 }
 
 func (g *gpu) WarmUp(inputs, outputs []Tensor) error {
 	g.warmed = append(g.warmed, int(inputs[1].Shape[0]))
 	return g.Run(inputs, outputs)
 }
-
-func (g *gpu) Host(b statebuffer.Block) ([]byte, error) { return b.Bytes, nil }
 
 // gpuLoad is the load of an instance whose runner is a gpu.
 type gpuLoad struct {
@@ -129,10 +144,11 @@ type gpuLoad struct {
 	log    *recorder
 }
 
-func newGPULoad() *gpuLoad {
+func newGPULoad(t *testing.T) *gpuLoad {
+	t.Helper()
 	l := &gpuLoad{card: &card{}, log: newRecorder(slog.LevelInfo)}
 	l.model = newAccumulator(l.card, accumulate())
-	l.gpu = &gpu{Runner: l.model, there: map[uint64]byteRange{}}
+	l.gpu = &gpu{Runner: l.model, t: t, there: map[uint64]byteRange{}}
 	return l
 }
 
@@ -156,7 +172,7 @@ func (l *gpuLoad) try(t *testing.T, changes ...func(*setup)) (*Instance, error) 
 // loadOnGPU is an instance whose runner is a gpu, and how it was loaded.
 func loadOnGPU(t *testing.T, changes ...func(*setup)) (*Instance, *gpuLoad) {
 	t.Helper()
-	l := newGPULoad()
+	l := newGPULoad(t)
 	in, err := l.try(t, changes...)
 	require.NoError(t, err)
 	t.Cleanup(in.Close)
@@ -202,7 +218,7 @@ func TestNoRoomOnGPU(t *testing.T) {
 	need := l.card.asked[0]
 	require.Equal(t, need, l.card.Used()+fits.io.bytes(), "the tensors of a batch have a twin on the device")
 
-	l = newGPULoad()
+	l = newGPULoad(t)
 	l.card.bytes = need - 1
 	_, err := l.try(t, changes...)
 	require.ErrorContains(t, err, fmt.Sprintf("no room on GPU 3 (Test, GPU-1) for the states of 16 sequences and the tensors of batches of 8: "+
@@ -214,7 +230,7 @@ func TestNoRoomOnGPU(t *testing.T) {
 	require.Zero(t, l.card.Used())
 	require.True(t, l.model.closed)
 
-	l = newGPULoad()
+	l = newGPULoad(t)
 	l.card.bytes = need
 	in, err := l.try(t, changes...)
 	require.NoError(t, err)
@@ -231,7 +247,7 @@ func TestGPULabels(t *testing.T) {
 	require.Contains(t, text, "ready on TensorRT, GPU 3 (Test, GPU-1)")
 	require.Contains(t, text, "memory of the GPU: 1000 of 2000 bytes are left; NVML said before: 5 of 6 GiB are free")
 
-	part := newGPULoad()
+	part := newGPULoad(t)
 	part.gpu.part = Device{Ordinal: 3, Name: "Test MIG 1g", UUID: "MIG-2", Whole: "GPU-1"}
 	in, err := part.try(t, measured(sink))
 	require.NoError(t, err)
@@ -247,126 +263,10 @@ func TestGPULabels(t *testing.T) {
 func gpuServer(t *testing.T, changes ...func(*setup)) (*server, *gpu) {
 	t.Helper()
 	s := newServer(t, changes...)
-	g := &gpu{Runner: s.runner, there: map[uint64]byteRange{}}
+	g := &gpu{Runner: s.runner, t: t, there: map[uint64]byteRange{}}
 	s.in.runner, s.in.device = g, g
 	s.onBatch = func(b *fakeBatch) { g.batch = b }
 	return s, g
-}
-
-// TestInputsOnDevice: some requests of a batch bring their input in the memory of
-// a GPU, others in the host's.
-func TestInputsOnDevice(t *testing.T) {
-	m := &testMemory{}
-	s, g := gpuServer(t, withMemory(m))
-	next := uint64(0x7f0000000000)
-	onDevice := func(r *Request) {
-		input := &r.Inputs[0]
-		g.there[next] = append(byteRange(nil), input.Data...)
-		input.Device, input.Size, input.Data = next, int64(len(input.Data)), nil
-		next += 1 << 16
-	}
-	s.batch(startOf(1).with(onDevice), startOf(2), startOf(3).with(onDevice)).ok()
-	s.batch(nextOf(1), nextOf(3).with(onDevice)).ok()
-	s.batch(nextOf(1), nextOf(2), nextOf(3)).ok()
-	s.batch(nextOf(1).with(func(r *Request) {
-		onDevice(r)
-		r.Inputs[0].Size--
-	})).want(`input "Input" has 79 bytes: want 80`)
-	s.batch(nextOf(1).with(onDevice)).ok()
-
-	// What was to be placed for a run that never came is forgotten.
-	failing(m, "gather", func() error { return errors.New("injected") })
-	s.batch(startOf(5).with(onDevice)).want("gathering the states: injected")
-	s.batch(startOf(6)).ok()
-
-	p := port{Port: Port{Name: "x", DType: tensor.FP32}, axis: noAxis}
-	err := p.check(&Input{Present: true, DType: tensor.FP32, Device: 1, Size: 4}, 1)
-	require.ErrorContains(t, err, `input "x" is in GPU memory`)
-}
-
-// TestOutputsOnDevice: some clients want their answers in the memory of a GPU. The
-// run puts them there; nothing is waited for a second time.
-func TestOutputsOnDevice(t *testing.T) {
-	plain := accumulate()
-	behind := accumulate()
-	behind.order = "brk"
-	for name, stream := range map[string]stream{"batch in the middle": plain, "batch outermost": behind} {
-		t.Run(name, func(t *testing.T) {
-			s, g := gpuServer(t, streamsOf(stream), param("infer_end_requests", "0"))
-			s.batch(startOf(1).toDevice(), startOf(2), startOf(3).toDevice()).ok()
-			s.batch(nextOf(2), nextOf(3).toDevice()).ok()
-			s.batch(nextOf(1), nextOf(2).toDevice(), nextOf(3)).ok()
-			require.Zero(t, g.writes)
-			for _, places := range s.last.reserved {
-				require.Len(t, places, 1)
-			}
-			s.runner.before = func() error { return errors.New("injected") }
-			s.batch(nextOf(1).toDevice()).want("error during inference: injected")
-			s.runner.before = nil
-			s.batch(nextOf(1), nextOf(2)).ok()
-			require.Empty(t, g.behind)
-			// Nothing runs for this END: its answer is put there by itself.
-			s.batch(endOf(1).toDevice(), endOf(2)).ok()
-			require.Equal(t, 1, g.writes)
-			g.broken = errors.New("injected")
-			s.batch(endOf(2).toDevice(), nextOf(3)).want(`output "Output": injected`, "")
-		})
-	}
-}
-
-// TestStateOutputOnDevice: a client may see new states; those are left on the device
-// unless it is said before the run that the host wants them.
-func TestStateOutputOnDevice(t *testing.T) {
-	visible := func(s *setup) {
-		s.config.Outputs = append(s.config.Outputs, TensorConfig{Name: "Accumulate_Out", DataType: "TYPE_FP32", Dims: tensor.Shape{5}})
-	}
-	s, g := gpuServer(t, visible)
-	host, _ := gpuServer(t, visible)
-	host.in.runner, host.in.device = host.runner, nil
-	for _, asks := range [][]ask{{startOf(1), startOf(2)}, {nextOf(2), nextOf(1)}, {nextOf(1)}} {
-		for _, device := range []bool{false, true} {
-			for i := range asks {
-				asks[i].device = device
-			}
-			want := host.batch(slices.Clone(asks)...).ok()
-			got := s.batch(slices.Clone(asks)...).ok()
-			for i := range asks {
-				require.Equal(t, want.answers[i].outputs[1], got.answers[i].outputs[1])
-				require.Len(t, got.answers[i].outputs[1], 20)
-			}
-		}
-	}
-	require.Zero(t, g.writes)
-	g.broken = errors.New("injected")
-	s.batch(nextOf(1), startOf(3)).want(`output "Accumulate_Out": injected`, `output "Accumulate_Out": injected`)
-	g.broken = nil
-	s.batch(nextOf(1), nextOf(3)).want("", "its START failed")
-}
-
-// TestVaryingOutputOnDevice: nobody knows how large it gets before the run.
-func TestVaryingOutputOnDevice(t *testing.T) {
-	model := cacheModel()
-	in, err := model.instance(t, cacheConfig(), "")
-	require.NoError(t, err)
-	g := &gpu{Runner: model}
-	in.runner, in.device = g, g
-	for step, want := range [][][]int32{{{7}, {8, 9}}, {{7, 10}, {8, 9, 11}}} {
-		b := &fakeBatch{t: t, answers: make([]answer, 2), onDevice: map[int]bool{1: true}}
-		g.batch = b
-		for i, sent := range [][]int32{{7, 10}, {8, 9, 11}} {
-			values := sent[len(sent)-1:]
-			if step == 0 {
-				values = sent[:len(sent)-1]
-			}
-			b.requests = append(b.requests, Request{Sequence: SequenceID{Number: uint64(i + 1)}, Start: step == 0, Inputs: intInput(tensor.Shape{1, int64(len(values))}, values...)})
-		}
-		in.Execute(b)
-		for i := range want {
-			require.NoError(t, b.answers[i].err)
-			require.Equal(t, want[i], numbers(b.answers[i].outputs[0]))
-		}
-		require.Equal(t, step+1, g.writes)
-	}
 }
 
 // TestGPUWarmsUp every batch size that runs are padded to.
@@ -390,7 +290,7 @@ func TestNoRecordingOfVaryingShapes(t *testing.T) {
 	log := newRecorder(slog.LevelWarn)
 	model, err := NewModel(ModelInfo{Name: "model", Version: 1, Config: (&setup{config: config}).json()}, Host{
 		Log: slog.New(log), Clock: newServer(t).in.model.host.Clock,
-		Open: func(SessionOptions) (Runner, error) { return &gpu{Runner: cacheModel()}, nil },
+		Open: func(SessionOptions) (Runner, error) { return &gpu{Runner: cacheModel(), t: t}, nil },
 	})
 	require.NoError(t, err)
 	in, err := model.NewInstance(InstanceInfo{Name: "model_0_0", Kind: "gpu"})

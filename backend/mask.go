@@ -130,15 +130,19 @@ func (x *execution) putMask(i int) error {
 	return nil
 }
 
-// part gives the rows of a run that wrote too much for some sequence back to the
-// pending ones, to run one by one: where sequences of unequal length share a run,
-// the longest must not fail the others. It is false when there is nothing to part.
-func (x *execution) part() bool {
+// overflows tells whether a run wrote too much for some sequence, for which the
+// others of the run must not fail: where sequences of unequal length share a run.
+func (x *execution) overflows() bool {
 	if len(x.rows) < 2 || x.alone || x.in.store.TooLong(x.step) == nil {
 		return false
 	}
-	padded := slices.ContainsFunc(x.in.wiring.varying, func(s stateWire) bool { return s.padded })
-	if !padded {
+	return slices.ContainsFunc(x.in.wiring.varying, func(s stateWire) bool { return s.padded })
+}
+
+// part gives the rows of a run that overflows back to the pending ones, to run one
+// by one. It is false when there is nothing to part.
+func (x *execution) part() bool {
+	if !x.overflows() {
 		return false
 	}
 	x.in.store.Undo(x.step)

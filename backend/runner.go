@@ -38,6 +38,13 @@ type DeviceRunner interface {
 	// WarmUp is Run as often as it takes until further runs with these tensors
 	// are as fast as they get.
 	WarmUp(inputs, outputs []Tensor) error
+	// Submit is the part of Run that does not wait. When it returns, the shapes of
+	// all outputs are known, but nothing else: those that were allocated have Data
+	// and Shape. Wait must follow, whatever it has returned.
+	Submit(inputs, outputs []Tensor) error
+	// Wait ends what Submit began: it waits until all outputs are there, and all
+	// that was asked for by Deliver and Bring, also since. Nobody waits elsewhere.
+	Wait() error
 	// Begin forgets what was asked for by Place, Deliver and Bring, for a Run that
 	// never came.
 	Begin()
@@ -45,15 +52,13 @@ type DeviceRunner interface {
 	// at this address there takes the place of what the host has put in the block,
 	// a part of one of IO.
 	Place(to statebuffer.Block, from uint64)
-	// Deliver makes the next Run copy a part of an output to this address of the
-	// device, too.
+	// Deliver makes the next Run, or Wait, copy a part of an output to this address
+	// of the device, too.
 	Deliver(from statebuffer.Block, to uint64)
-	// Bring makes the next Run bring an output that lies in Memory to the host, too.
-	// The bytes are there when it returns, and valid until the next Begin.
+	// Bring makes the next Run, or Wait, bring an output to the host, too, that lies
+	// in Memory or that the run has allocated. The bytes are there when it returns,
+	// and valid until the next Begin.
 	Bring(statebuffer.Block) ([]byte, error)
-	// Host is the bytes of an output that the last Run has allocated. They are valid
-	// until the next Begin.
-	Host(statebuffer.Block) ([]byte, error)
 	// Write copies to this address of the device, and waits until it is done.
 	Write(to uint64, from []byte) error
 	// MemInfo is the device's memory that is free and that there is, in bytes, as

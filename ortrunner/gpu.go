@@ -43,8 +43,10 @@ type gpuRunner struct {
 	delivered []placement // behind it
 	brought   []bringing  // behind it
 	fetched   fetched
+	ran       bool // what was submitted is in the stream as a whole
 	// The run that the thread is to do.
 	given, wanted []backend.Tensor
+	submitJob     func() error
 	runJob        func() error
 	warmUpJob     func() error
 }
@@ -125,6 +127,32 @@ func (r *gpuRunner) Run(inputs, outputs []backend.Tensor) error {
 	return r.thread.do(r.runJob)
 }
 
+// Submit implements backend.DeviceRunner.
+func (r *gpuRunner) Submit(inputs, outputs []backend.Tensor) error {
+	r.given, r.wanted = inputs, outputs
+	return r.thread.do(r.submitJob)
+}
+
+// Wait implements backend.DeviceRunner.
+func (r *gpuRunner) Wait() (err error) {
+	if r.session == nil {
+		return nil // it was closed, and waited then
+	}
+	if r.ran {
+		err = r.copyOut()
+	}
+	// What was asked for was for this run; what was brought stays for the host.
+	r.placed, r.delivered, r.brought, r.ran = r.placed[:0], r.delivered[:0], r.brought[:0], false
+	// Also after an error: what is in the stream uses memory of the host.
+	if e := r.done.Record(r.stream); e != nil {
+		return errors.Join(err, e)
+	}
+	if e := r.done.Sync(); err == nil {
+		err = e
+	}
+	return err
+}
+
 // WarmUp implements backend.DeviceRunner.
 func (r *gpuRunner) WarmUp(inputs, outputs []backend.Tensor) error {
 	r.given, r.wanted = inputs, outputs
@@ -133,8 +161,15 @@ func (r *gpuRunner) WarmUp(inputs, outputs []backend.Tensor) error {
 
 // run is Run, on the thread.
 func (r *gpuRunner) run() error {
-	// What was asked for is for this run; what was brought stays for the host.
-	defer func() { r.placed, r.delivered, r.brought = r.placed[:0], r.delivered[:0], r.brought[:0] }()
+	err := r.submit()
+	if e := r.Wait(); err == nil {
+		err = e
+	}
+	return err
+}
+
+// submit is Submit, on the thread.
+func (r *gpuRunner) submit() error {
 	if r.session == nil {
 		return errors.New("run of a session that was closed")
 	}
@@ -145,7 +180,7 @@ func (r *gpuRunner) run() error {
 	if err != nil {
 		return err
 	}
-	return r.execute(b)
+	return r.enqueue(b)
 }
 
 // warmUp is WarmUp, on the thread.
@@ -267,21 +302,13 @@ func (r *gpuRunner) binding(graph int) (*binding, error) {
 // execute puts a run into the stream and waits for it.
 func (r *gpuRunner) execute(b *binding) error {
 	err := r.enqueue(b)
-	// Also after an error: what is in the stream uses memory of the host.
-	if e := r.done.Record(r.stream); e != nil {
-		return errors.Join(err, e)
-	}
-	if e := r.done.Sync(); err == nil {
+	if e := r.Wait(); err == nil {
 		err = e
 	}
-	if err != nil {
-		return err
-	}
-	r.takeResults()
-	return nil
+	return err
 }
 
-// enqueue puts a run into the stream.
+// enqueue puts a run into the stream. The copies of its outputs follow in Wait.
 func (r *gpuRunner) enqueue(b *binding) error {
 	if err := r.copyIn(); err != nil {
 		return err
@@ -294,7 +321,9 @@ func (r *gpuRunner) enqueue(b *binding) error {
 	if err := statusError(C.ortx_run_bound(r.call.c, b.c)); err != nil {
 		return err
 	}
-	return r.copyOut()
+	r.takeResults()
+	r.ran = true
+	return nil
 }
 
 func (r *gpuRunner) copyIn() error {
@@ -349,16 +378,4 @@ func (r *gpuRunner) takeResults() {
 			r.wanted[i].Data.Bytes = nil
 		}
 	}
-}
-
-// Host implements backend.DeviceRunner.
-func (r *gpuRunner) Host(b statebuffer.Block) ([]byte, error) {
-	if b.Bytes != nil || b.Size == 0 {
-		return b.Bytes, nil
-	}
-	to, err := r.fetched.room(b.Size)
-	if err != nil {
-		return nil, err
-	}
-	return to, errors.Join(r.stream.CopyOut(to, b.Addr), r.stream.Sync())
 }

@@ -141,7 +141,7 @@ func newGPURunner(rt *Runtime, device *cuda.Device, o backend.SessionOptions) (*
 		return nil, err
 	}
 	r := &gpuRunner{log: rt.log.With("model", o.Name), thread: newThread(), device: rt.describe(device), context: context, before: rt.way.before, records: o.GPU.CUDAGraph}
-	r.runJob, r.warmUpJob = r.run, r.warmUp
+	r.submitJob, r.runJob, r.warmUpJob = r.submit, r.run, r.warmUp
 	err = r.openMemory()
 	if err == nil {
 		err = r.thread.do(func() error { return r.openSession(&rt.way, o) })
@@ -158,7 +158,6 @@ func (r *gpuRunner) openMemory() (err error) {
 	if r.stream, err = r.context.NewStream(); err != nil {
 		return err
 	}
-	r.fetched.stream = r.stream
 	if r.done, err = r.context.NewEvent(); err != nil {
 		return err
 	}

@@ -92,12 +92,15 @@ func (s *staging) Gather(t []statebuffer.Transfer) error { return statebuffer.Ga
 func (s *staging) Scatter(t []statebuffer.Transfer) error { return statebuffer.ScatterHost(t) }
 
 // fetched are pinned pieces of memory for outputs that the host wants although
-// they are the device's: one for each such output of a run.
+// they are the device's: one for each such output of a run. A piece that is too
+// small is replaced by one half as large again as is needed, and kept until the end:
+// to free it would be to wait for the device, and all that were replaced are less
+// than two of the last.
 type fetched struct {
-	context *cuda.Context
-	stream  *cuda.Stream
-	pieces  [][]byte
-	used    int // since the last Begin
+	context  *cuda.Context
+	pieces   [][]byte
+	replaced [][]byte
+	used     int // since the last Begin
 }
 
 // room is a piece that the run does not use yet.
@@ -111,8 +114,8 @@ func (f *fetched) room(bytes int64) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		if *piece != nil { // the run before was waited for, but not what it has put in behind that
-			_ = errors.Join(f.stream.Sync(), f.context.HostFree(*piece))
+		if *piece != nil {
+			f.replaced = append(f.replaced, *piece)
 		}
 		*piece = larger
 	}
@@ -121,12 +124,12 @@ func (f *fetched) room(bytes int64) ([]byte, error) {
 }
 
 func (f *fetched) close() (err error) {
-	for _, piece := range f.pieces {
+	for _, piece := range append(f.pieces, f.replaced...) {
 		if piece != nil {
 			err = errors.Join(err, f.context.HostFree(piece))
 		}
 	}
-	f.pieces = nil
+	f.pieces, f.replaced = nil, nil
 	return err
 }
 

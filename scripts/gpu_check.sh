@@ -150,6 +150,7 @@ line "kernels move what they should" gpu_test internal/devicememory TestOnGPU/Ke
 line "single copies do the same" gpu_test internal/devicememory TestOnGPU/Copies
 line "kernels under compute-sanitizer" memcheck
 line "time of gather and scatter" gpu_test internal/devicememory TestOnGPU/Speed
+line "rows that are kept, or fresh ones" gpu_test internal/devicememory TestOnGPU/Rows
 line "memory runs out cleanly" gpu_test internal/devicememory TestOnGPU/Full
 line "sequences come and go" gpu_test internal/devicememory TestOnGPU/Cycles
 line "session with CUDA" session_test CUDA

@@ -1,6 +1,7 @@
 package devicememory
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -49,6 +50,7 @@ func TestOnGPU(t *testing.T) {
 	t.Run("Full", func(t *testing.T) { onGPUFull(t, g) })
 	t.Run("Cycles", func(t *testing.T) { onGPUCycles(t, g) })
 	t.Run("Speed", func(t *testing.T) { onGPUSpeed(t, g) })
+	t.Run("Rows", func(t *testing.T) { onGPURows(t, g) })
 }
 
 func onGPUDriver(t *testing.T, g gpu) {
@@ -141,6 +143,22 @@ func cycles(t *testing.T, m *Memory, count uint64) {
 // TestCycles is the same on the made driver, which looks at every border.
 func TestCycles(t *testing.T) {
 	cycles(t, newMemory(t, device(t, "DELAY_US", "0")), 300)
+}
+
+// onGPURows times steps whose new states go to the old ones' rows, or to fresh ones.
+func onGPURows(t *testing.T, g gpu) {
+	var took [2]time.Duration
+	for i, fresh := range []bool{false, true} {
+		m := newMemory(t, g)
+		step := func(t []statebuffer.Transfer, gather bool) error {
+			if gather {
+				return m.Gather(t)
+			}
+			return errors.Join(m.Scatter(t), m.Sync())
+		}
+		took[i] = time.Duration(testing.Benchmark(func(b *testing.B) { benchmarkRows(b, m, 19072, fresh, step) }).NsPerOp())
+	}
+	t.Logf("result: 32 lanes of 97 states, in the rows they had %v a step, in fresh ones %v", took[0], took[1])
 }
 
 // mover is a way to move states, to be timed.

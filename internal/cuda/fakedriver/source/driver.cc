@@ -15,9 +15,13 @@
 //   FAKE_CUDA_MEMORY    bytes of each device, 1 GiB
 //   FAKE_CUDA_DELAY_US  longest wait before work starts, 200
 //   FAKE_CUDA_NO_PTX    if set, no PTX is accepted
-//   FAKE_CUDA_READABLE  if set, the host can touch device memory
+//   FAKE_CUDA_READABLE  if set, the host can touch device memory, and what it
+//                       computes may lie in its own: copies take such addresses
+//   FAKE_CUDA_WAITS     a file whose first 8 bytes count how often the host has
+//                       waited for a stream
 //   FAKE_CUDA_SIGNALS   if set, signals get handlers that end the process, with
 //                       status 99, and do not ask for the alternate stack
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -88,8 +92,11 @@ std::atomic<bool> broken;
 
 CUdeviceptr public_address(size_t offset) { return (CUdeviceptr)(uintptr_t)(window + offset); }
 
+bool readable; // by the host, which plays the device then
+
 bool known(CUdeviceptr address, size_t bytes) {
   std::lock_guard<std::mutex> guard(lock);
+  if (readable && (address < public_address(0) || address >= public_address(ARENA))) return true;
   size_t offset = (size_t)(address - public_address(0));
   auto piece = pieces.upper_bound(offset);
   if (piece == pieces.begin()) return false;
@@ -99,6 +106,7 @@ bool known(CUdeviceptr address, size_t bytes) {
 
 char *inside(CUdeviceptr address, size_t bytes) {
   if (!known(address, bytes)) throw illegal();
+  if (readable) return reinterpret_cast<char *>(address);
   return hidden + (address - public_address(0));
 }
 
@@ -119,6 +127,16 @@ bool is_pinned(const void *at) {
 // ---- streams ----
 
 unsigned delay_us;
+
+std::atomic<unsigned long> *waits; // in a file, or NULL
+
+void count_waits(const char *path) {
+  int file = path != NULL ? open(path, O_RDWR) : -1;
+  if (file < 0) return;
+  void *page = mmap(NULL, sizeof *waits, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  close(file);
+  if (page != MAP_FAILED) waits = static_cast<std::atomic<unsigned long> *>(page);
+}
 
 class Stream {
  public:
@@ -144,6 +162,7 @@ class Stream {
     return added;
   }
   void wait(long until) {
+    if (waits != NULL) ++*waits;
     std::unique_lock<std::mutex> guard(mutex);
     changed.wait(guard, [&] { return done >= until; });
   }
@@ -236,12 +255,14 @@ CUresult cuInit(unsigned) {
   devices = (int)setting("FAKE_CUDA_DEVICES", 1);
   limit = setting("FAKE_CUDA_MEMORY", (size_t)1 << 30);
   delay_us = (unsigned)setting("FAKE_CUDA_DELAY_US", 200);
+  count_waits(getenv("FAKE_CUDA_WAITS"));
   if (devices == 0) return NO_DEVICE;
   if (hidden != NULL) return SUCCESS;
   int file = memfd_create("fake device", 0);
   if (file < 0 || ftruncate(file, ARENA) != 0) return OUT_OF_MEMORY;
   hidden = (char *)mmap(NULL, ARENA, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
-  int access = getenv("FAKE_CUDA_READABLE") != NULL ? PROT_READ | PROT_WRITE : PROT_NONE;
+  readable = getenv("FAKE_CUDA_READABLE") != NULL;
+  int access = readable ? PROT_READ | PROT_WRITE : PROT_NONE;
   window = (char *)mmap(NULL, ARENA, access, MAP_SHARED | MAP_NORESERVE, file, 0);
   close(file);
   return hidden == MAP_FAILED || window == MAP_FAILED ? OUT_OF_MEMORY : SUCCESS;

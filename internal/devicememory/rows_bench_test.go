@@ -1,0 +1,86 @@
+package devicememory
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tritonstateful/statebuffer"
+)
+
+// BenchmarkRows is a step of 32 sequences with 97 states, whose new values go to the
+// rows that the old ones were in, or to fresh ones as was planned. Here it is what the
+// host does for it, up to the launch; on a GPU, scripts/gpu_check.sh times whole steps.
+func BenchmarkRows(b *testing.B) {
+	for name, fresh := range map[string]bool{"kept": false, "fresh": true} {
+		b.Run(name, func(b *testing.B) {
+			m := newMemory(b, device(b, "DELAY_US", "0"))
+			plan := func(t []statebuffer.Transfer, gather bool) error { return m.nextPlan().write(t, gather) }
+			benchmarkRows(b, m, 64, fresh, plan)
+		})
+	}
+}
+
+func benchmarkRows(b *testing.B, m *Memory, bytes int64, fresh bool, do func(t []statebuffer.Transfer, gather bool) error) {
+	const states, lanes, sequences = 97, 32, 512
+	defer freeAll(m)
+	rows := sequences
+	if fresh {
+		rows += lanes
+	}
+	transfers := make([]statebuffer.Transfer, states)
+	for i := range transfers {
+		l := statebuffer.Layout{Runs: 1, RunBytes: bytes}
+		chunk, err := m.Alloc(int64(rows) * bytes)
+		require.NoError(b, err)
+		tensor, err := m.Alloc(lanes * bytes)
+		require.NoError(b, err)
+		transfers[i] = statebuffer.Transfer{Layout: l, Chunks: []statebuffer.Block{chunk}, Initial: chunk.At(0, bytes), Tensor: tensor, Lanes: lanes}
+	}
+	taken := make([]int32, sequences) // the row of each sequence
+	for q := range taken {
+		taken[q] = int32(q)
+	}
+	free := make([]int32, 0, lanes) // rows that nobody has
+	for row := sequences; row < rows; row++ {
+		free = append(free, int32(row))
+	}
+	from, to := make([]statebuffer.Row, lanes), make([]statebuffer.Row, lanes)
+	told := int64(0)
+	move := func(list []statebuffer.Row, gather bool) {
+		for i := range transfers {
+			transfers[i].Rows = list
+		}
+		if err := do(transfers, gather); err != nil {
+			b.Fatal(err)
+		}
+		for i := range m.plans {
+			told = max(told, m.plans[i].used)
+		}
+	}
+	for step := 0; b.Loop(); step++ {
+		for i := range from {
+			q := (i*37 + step*101) % sequences
+			from[i].Index = taken[q]
+			if fresh {
+				taken[q] = free[i]
+			}
+			to[i].Index = taken[q]
+		}
+		move(from, true)
+		if !fresh {
+			move(from, false)
+			continue
+		}
+		move(to, false)
+		for i := range from { // what was read is free when the step has succeeded
+			free[i] = from[i].Index
+		}
+	}
+	require.NoError(b, m.Sync())
+	slices.Sort(free)
+	require.Len(b, slices.Compact(append(free, taken...)), rows, "a row has two owners")
+	b.ReportMetric(float64(2*told), "bytes-told/step")
+	b.ReportMetric(float64(rows-sequences), "spare-rows")
+}

@@ -1,0 +1,114 @@
+package ortrunner
+
+import (
+	"bytes"
+	"encoding/binary"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tritonstateful/backend"
+	"tritonstateful/internal/cuda"
+	"tritonstateful/internal/tensor"
+	"tritonstateful/ortrunner/onnxtest"
+)
+
+// waitsOf opens a model on a fake GPU, and tells how often the host has waited for it
+// since it was asked last, beside the waits that play the GPU.
+func waitsOf(t *testing.T, model onnxtest.Model) (r *gpuRunner, waits func() uint64) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "waits")
+	require.NoError(t, os.WriteFile(path, make([]byte, 8), 0o600))
+	rt := fakeGPU(t, &bytes.Buffer{}, "WAITS", path, "DELAY_US", "500")
+	played, seen := uint64(0), uint64(0)
+	play := rt.way.before
+	rt.way.before = func(s *cuda.Stream) error { played++; return play(s) }
+	return openGPU(t, rt, model, backend.GPUOptions{}), func() uint64 {
+		count, err := os.ReadFile(path)
+		require.NoError(t, err)
+		all := binary.NativeEndian.Uint64(count) - played
+		since := all - seen
+		seen = all
+		return since
+	}
+}
+
+// TestGPUWaitsOnce: a step waits for the device once, whatever is copied where; also
+// where ONNX Runtime allocates the outputs, which are of another size every time.
+func TestGPUWaitsOnce(t *testing.T) {
+	r, waits := waitsOf(t, accumulate(2))
+	defer r.Close()
+	client := stateTensor(t, r, tensor.Shape{20, 2}, make([]float32, 40)...)
+	for lanes := int64(1); lanes <= 20; lanes++ {
+		shape := tensor.Shape{lanes, 2}
+		values, twice := make([]float32, 2*lanes), make([]float32, 2*lanes)
+		for i := range values {
+			values[i], twice[i] = float32(i), 2*float32(i)
+		}
+		x, old := ioTensor(t, r, shape, values...), stateTensor(t, r, shape, values...)
+		y, next := ioTensor(t, r, shape), stateTensor(t, r, shape, values...)
+		waits()
+
+		r.Begin()
+		kept, err := r.Bring(next.Data)
+		require.NoError(t, err)
+		r.Deliver(y.Data, client.Data.Addr)
+		require.NoError(t, r.Run([]backend.Tensor{x, old}, []backend.Tensor{y, next}))
+		require.EqualValues(t, 1, waits())
+		require.Equal(t, asBytes(twice), kept)
+
+		require.NoError(t, r.stream.Set(client.Data.Addr, 0, client.Data.Size))
+		r.Begin()
+		open := leftOpen()
+		require.NoError(t, r.Submit([]backend.Tensor{x, old}, open))
+		require.Zero(t, waits())
+		require.Equal(t, shape, open[1].Shape, "known before anything is waited for")
+		kept, err = r.Bring(open[1].Data)
+		require.NoError(t, err)
+		r.Deliver(open[1].Data.At(8*(lanes-1), 8), client.Data.Addr+8)
+		require.NoError(t, r.Wait())
+		require.EqualValues(t, 1, waits())
+		require.Equal(t, asBytes(twice), kept)
+		require.Equal(t, twice[2*lanes-2:], onDevice(client.Data)[2:4])
+	}
+	require.Len(t, r.fetched.pieces, 1)
+	require.NotEmpty(t, r.fetched.replaced, "it has grown, without a wait")
+	require.Less(t, len(r.fetched.replaced), 10)
+}
+
+// TestGPUFailedSubmit leaves nothing in the stream, and nothing of what was asked for.
+func TestGPUFailedSubmit(t *testing.T) {
+	r := openGPU(t, fakeGPU(t, &bytes.Buffer{}), accumulate(2), backend.GPUOptions{})
+	defer r.Close()
+	shape := tensor.Shape{1, 2}
+	x, old := ioTensor(t, r, shape, 1, 2), stateTensor(t, r, shape, 3, 4)
+	client := stateTensor(t, r, shape, 7, 7)
+	require.ErrorContains(t, r.Submit([]backend.Tensor{x}, leftOpen()), "1 inputs and 2 outputs")
+	r.Deliver(old.Data, client.Data.Addr)
+	require.NoError(t, r.Wait())
+	require.Equal(t, []float32{7, 7}, onDevice(client.Data))
+	open := leftOpen()
+	require.NoError(t, r.Submit([]backend.Tensor{x, old}, open))
+	require.NoError(t, r.Wait())
+	require.Equal(t, []float32{7, 7}, onDevice(client.Data))
+	require.Equal(t, []float32{4, 6}, onDevice(open[1].Data))
+}
+
+// TestGPUFetchedGrows while something is still in the stream.
+func TestGPUFetchedGrows(t *testing.T) {
+	var log bytes.Buffer
+	r := openGPU(t, fakeGPU(t, &log, "DELAY_US", "3000"), accumulate(2), backend.GPUOptions{})
+	state := stateTensor(t, r, tensor.Shape{1000}, make([]float32, 1000)...)
+	for _, size := range []int64{4, 400, 4000} {
+		require.NoError(t, r.stream.Set(state.Data.Addr, 1, state.Data.Size))
+		r.Begin()
+		_, err := r.Bring(state.Data.At(0, size))
+		require.NoError(t, err)
+	}
+	require.Len(t, r.fetched.pieces, 1)
+	require.Len(t, r.fetched.replaced, 2)
+	r.Close()
+	require.Empty(t, log.String(), "all was given back")
+}
