@@ -24,20 +24,12 @@ import (
 	"tritonstateful/statebuffer/memorytest"
 )
 
-// fakeGPU is a Runtime whose GPU is the fake driver's, and whose sessions on it
-// compute on the CPU: it reads the device's memory, when all that is in the stream
-// before the run is done.
+// fakeGPU is a Runtime whose GPU is the fake driver's, and played.
 func fakeGPU(t testing.TB, log *bytes.Buffer, settings ...string) *Runtime {
 	t.Helper()
 	settings = append(settings, "READABLE", "1")
-	rt, err := New(Options{Library: library(t), LogLevel: 3, Log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn})), Driver: fakedriver.Library(t, settings...)})
+	rt, err := New(Options{Library: library(t), LogLevel: 3, Log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn})), Driver: fakedriver.Library(t, settings...), PlayGPU: true})
 	require.NoError(t, err)
-	rt.way = gpuWay{
-		memory:  "Cpu",
-		check:   func(backend.Provider) error { return nil },
-		provide: func(*ort.SessionOptions, backend.SessionOptions, *cuda.Stream) error { return nil },
-		before:  (*cuda.Stream).Sync,
-	}
 	return rt
 }
 

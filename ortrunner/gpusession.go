@@ -19,8 +19,7 @@ import (
 	"tritonstateful/internal/tensor"
 )
 
-// gpuWay is how sessions get to a GPU. Tests have one on which the CPU does the
-// work, so that everything else can be tested without a GPU.
+// gpuWay is how sessions get to a GPU.
 type gpuWay struct {
 	// memory is what ONNX Runtime calls the device's memory.
 	memory string
@@ -28,11 +27,20 @@ type gpuWay struct {
 	check func(backend.Provider) error
 	// provide adds the execution provider to the options of a session.
 	provide func(*ort.SessionOptions, backend.SessionOptions, *cuda.Stream) error
-	// before is called before each run; nil for nothing.
+	// before, if not nil, is called before each run.
 	before func(*cuda.Stream) error
 }
 
-var realWay = gpuWay{memory: "Cuda", check: checkProvider, provide: provideGPU}
+var (
+	realWay = gpuWay{memory: "Cuda", check: checkProvider, provide: provideGPU}
+	// playedWay is that of Options.PlayGPU.
+	playedWay = gpuWay{
+		memory:  "Cpu",
+		check:   func(backend.Provider) error { return nil },
+		provide: func(*ort.SessionOptions, backend.SessionOptions, *cuda.Stream) error { return nil },
+		before:  (*cuda.Stream).Sync,
+	}
+)
 
 // provideGPU adds the execution providers: where TensorRT can do nothing, CUDA
 // does it.

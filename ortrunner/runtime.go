@@ -35,6 +35,10 @@ type Options struct {
 	Log *slog.Logger
 	// Driver is the library of the GPU's driver; empty is the machine's.
 	Driver string
+	// PlayGPU lets the CPU compute what sessions on a GPU should, when all that was
+	// put into their stream is done. It is for tests of everything else: with a
+	// driver whose memory the host can read.
+	PlayGPU bool
 	// Identify tells what NVIDIA's management library knows of the GPU that CUDA
 	// knows by this UUID, 8-4-4-4-12 hexadecimal digits. nil: nobody knows.
 	Identify func(uuid string) (Identity, error)
@@ -97,7 +101,11 @@ func New(o Options) (*Runtime, error) {
 	driver := sync.OnceValues(func() (*cuda.Driver, error) {
 		return cuda.OpenLibrary(cmp.Or(o.Driver, cuda.Library))
 	})
-	return &Runtime{log: log, driver: driver, identify: o.Identify, way: realWay}, nil
+	way := realWay
+	if o.PlayGPU {
+		way = playedWay
+	}
+	return &Runtime{log: log, driver: driver, identify: o.Identify, way: way}, nil
 }
 
 // realPath is the absolute path of a file without symbolic links: two names of one

@@ -1,0 +1,206 @@
+package main
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"log/slog"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tritonstateful/internal/cuda/fakedriver"
+	"tritonstateful/internal/fakehost"
+	"tritonstateful/internal/tensor"
+	"tritonstateful/ortrunner"
+	"tritonstateful/ortrunner/onnxtest"
+)
+
+// playedModel is a model with its configuration.
+type playedModel struct {
+	onnx   onnxtest.Model
+	states string // state_pairs
+	// rows of the input of a request, at most
+	rows int
+}
+
+// fixed sums up its input in one state, and moves another one, whose batch axis is
+// not the outermost, on by it.
+var fixed = playedModel{
+	onnx: onnxtest.Model{
+		Inputs: []onnxtest.Value{
+			{Name: "x", Type: onnxtest.Float, Dims: onnxtest.Dims("batch", 2)},
+			{Name: "sum", Type: onnxtest.Float, Dims: onnxtest.Dims("batch", 2)},
+			{Name: "tail", Type: onnxtest.Float, Dims: onnxtest.Dims(3, "batch", 2)},
+		},
+		Nodes: []onnxtest.Node{
+			{Op: "Add", Inputs: []string{"sum", "x"}, Outputs: []string{"new_sum"}},
+			{Op: "Add", Inputs: []string{"tail", "new_sum"}, Outputs: []string{"new_tail"}},
+			{Op: "ReduceMax", Inputs: []string{"new_tail"}, Outputs: []string{"y"}, Attributes: []onnxtest.Attribute{{Name: "axes", Value: []int64{0}}, {Name: "keepdims", Value: int64(0)}}},
+		},
+		Outputs: []onnxtest.Value{
+			{Name: "y", Type: onnxtest.Float, Dims: onnxtest.Dims("batch", 2)},
+			{Name: "new_sum", Type: onnxtest.Float, Dims: onnxtest.Dims("batch", 2)},
+			{Name: "new_tail", Type: onnxtest.Float, Dims: onnxtest.Dims(3, "batch", 2)},
+		},
+	},
+	states: "<<<sum, new_sum>>>, <<<tail, new_tail>>>",
+	rows:   1,
+}
+
+// growing answers with all that a sequence has sent.
+var growing = playedModel{
+	onnx: onnxtest.Model{
+		Inputs: []onnxtest.Value{
+			{Name: "x", Type: onnxtest.Float, Dims: onnxtest.Dims("batch", "new")},
+			{Name: "cache", Type: onnxtest.Float, Dims: onnxtest.Dims("batch", "old")},
+		},
+		Nodes: []onnxtest.Node{
+			{Op: "Concat", Inputs: []string{"cache", "x"}, Outputs: []string{"new_cache"}, Attributes: []onnxtest.Attribute{{Name: "axis", Value: int64(1)}}},
+			{Op: "Neg", Inputs: []string{"new_cache"}, Outputs: []string{"y"}},
+		},
+		Outputs: []onnxtest.Value{
+			{Name: "y", Type: onnxtest.Float, Dims: onnxtest.Dims("batch", "all")},
+			{Name: "new_cache", Type: onnxtest.Float, Dims: onnxtest.Dims("batch", "all")},
+		},
+	},
+	states: "<<<cache, new_cache>>>",
+	rows:   3,
+}
+
+func (m *playedModel) config(t *testing.T, parameters map[string]string) string {
+	dim := 2
+	if m.rows > 1 {
+		dim = -1
+	}
+	given := map[string]any{"state_pairs": map[string]string{"string_value": m.states}}
+	for name, value := range parameters {
+		given[name] = map[string]string{"string_value": value}
+	}
+	text, err := json.Marshal(map[string]any{
+		"name": "m", "max_batch_size": 4,
+		"input":             []any{map[string]any{"name": "x", "data_type": "TYPE_FP32", "dims": []int{dim}}},
+		"output":            []any{map[string]any{"name": "y", "data_type": "TYPE_FP32", "dims": []int{dim}}},
+		"sequence_batching": map[string]any{"oldest": map[string]any{"max_candidate_sequences": 8}},
+		"parameters":        given,
+	})
+	require.NoError(t, err)
+	return string(text)
+}
+
+// The kinds of instances: TRITONSERVER_InstanceGroupKind.
+const (
+	kindCPU = 1
+	kindGPU = 2
+)
+
+// play loads a model on a CPU or a played GPU and sends it the calls, in batches.
+func (m *playedModel) play(t *testing.T, kind int, parameters map[string]string, batches [][]fakehost.Call) (answers [][]fakehost.Output) {
+	t.Helper()
+	folder := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(folder, "1"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "1", "model.onnx"), m.onnx.Marshal(), 0o600))
+	fakehost.Reset()
+	s := server{backend: fakehost.NewBackend("{}")}
+	s.model = fakehost.NewModel(s.backend, "m", folder, m.config(t, parameters))
+	s.instance = fakehost.NewInstance(s.model, "m_0", kind, 0)
+	library, err := findORT()
+	require.NoError(t, err)
+	driver := fakedriver.Library(t, "READABLE", "1", "DELAY_US", "300")
+	require.NoError(t, s.initialize(func(_ settings, log *slog.Logger) (parts, error) {
+		runtime, err := ortrunner.New(ortrunner.Options{Library: library, LogLevel: ortLoggingDefault, Log: log, Driver: driver, PlayGPU: true})
+		return parts{open: runtime.Open, load: loadModel}, err
+	}))
+	require.NoError(t, s.model.Initialize())
+	require.NoError(t, s.instance.Initialize())
+	for _, calls := range batches {
+		rs := requests(t, calls...)
+		require.NoError(t, s.instance.Execute(rs...))
+		for _, r := range rs {
+			outputs, err := r.Answer()
+			require.NoError(t, err)
+			answers = append(answers, outputs)
+		}
+	}
+	require.NoError(t, s.instance.Finalize())
+	require.NoError(t, s.model.Finalize())
+	require.NoError(t, s.backend.Finalize())
+	count, last := fakehost.Violations()
+	require.Zero(t, count, last)
+	s.instance.Delete()
+	s.model.Delete()
+	s.backend.Delete()
+	return answers
+}
+
+// schedule is a random play of sequences that begin, go on and end, in batches; on a
+// GPU some requests bring their input there, or want their answer there.
+func (m *playedModel) schedule(seed uint64, onGPU bool) (batches [][]fakehost.Call) {
+	rng := rand.New(rand.NewPCG(seed, 7))
+	live := map[uint64]bool{}
+	for range 60 {
+		var calls []fakehost.Call
+		for _, n := range rng.Perm(6)[:1+rng.IntN(4)] {
+			id := uint64(n + 1)
+			call := fakehost.Call{Number: id, Outputs: []string{"y"}}
+			if !live[id] || rng.IntN(10) == 0 {
+				call.Flags |= fakehost.Start
+			}
+			live[id] = rng.IntN(8) > 0
+			if !live[id] {
+				call.Flags |= fakehost.End
+			}
+			extent := 2
+			if m.rows > 1 {
+				extent = 1 + rng.IntN(m.rows)
+			}
+			var data []byte
+			for range extent {
+				data = binary.NativeEndian.AppendUint32(data, math.Float32bits(float32(rng.IntN(100))))
+			}
+			input := fakehost.Input{Name: "x", Type: int(tensor.FP32), Shape: []int64{1, int64(extent)}, Buffers: [][]byte{data}}
+			from, to := rng.IntN(2) == 0, rng.IntN(2) == 0
+			if onGPU && from {
+				input.Memory = fakehost.GPU
+			}
+			if onGPU && to {
+				call.OutputMemory = fakehost.GPU
+			}
+			call.Inputs = []fakehost.Input{input}
+			calls = append(calls, call)
+		}
+		batches = append(batches, calls)
+	}
+	return batches
+}
+
+// TestPlayedGPU goes the whole way, from Triton's calls to the driver's and back: the
+// same requests are answered as on a CPU, bit for bit, with states on a device that
+// works late, whatever their layout, and whether they grow or not.
+func TestPlayedGPU(t *testing.T) {
+	for name, model := range map[string]playedModel{"fixed": fixed, "growing": growing} {
+		for how, parameters := range map[string]map[string]string{
+			"as it is":          {"ort_ep": "cuda"},
+			"TensorRT":          {"ort_ep": "trt"},
+			"padded":            {"ort_ep": "cuda", "batch_padding": "max"},
+			"states as float16": {"ort_ep": "cuda", "store_states_as_fp16": "1"},
+			"END without a run": {"ort_ep": "cuda", "infer_end_requests": "0"},
+		} {
+			t.Run(name+"/"+how, func(t *testing.T) {
+				for seed := range uint64(3) {
+					want := model.play(t, kindCPU, parameters, model.schedule(seed, false))
+					got := model.play(t, kindGPU, parameters, model.schedule(seed, true))
+					require.Len(t, got, len(want))
+					for i := range want {
+						require.Equal(t, want[i], got[i], "answer %d, seed %d", i, seed)
+					}
+					require.True(t, slices.ContainsFunc(want, func(o []fakehost.Output) bool { return len(o) > 0 }))
+				}
+			})
+		}
+	}
+}
