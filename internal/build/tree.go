@@ -113,11 +113,15 @@ func (t *tree) script(name string, args []string) error {
 
 // clean removes everything that build makes.
 func (t *tree) clean() error {
-	models, err := filepath.Glob(t.path("models", "*", "1"))
-	if err != nil {
-		return err
+	made := []string{t.path("build")}
+	for _, name := range []string{"1", "initial_state"} {
+		found, err := filepath.Glob(t.path("models", "*", name))
+		if err != nil {
+			return err
+		}
+		made = append(made, found...)
 	}
-	for _, path := range append(models, t.path("build")) {
+	for _, path := range made {
 		if err := os.RemoveAll(path); err != nil {
 			return err
 		}
