@@ -28,7 +28,7 @@ const (
 // after works. A child does it, because a process has one ONNX Runtime for good;
 // with go test -asan it also tells of every byte that a failure leaks.
 func TestEveryCallFailsOnce(t *testing.T) {
-	real := library(t)
+	sound := library(t)
 	folder := t.TempDir()
 	faulty, control := filepath.Join(folder, "libfaultyort.so"), filepath.Join(folder, "control")
 	source, err := filepath.Abs("testdata/faultyort.c")
@@ -38,7 +38,7 @@ func TestEveryCallFailsOnce(t *testing.T) {
 	require.NoError(t, err, "%s", output)
 	require.NoError(t, os.WriteFile(control, make([]byte, 16), 0o600))
 	child := exec.Command(os.Args[0], "-test.run=^TestEveryCallFailsOnceChild$", "-test.v")
-	child.Env = append(os.Environ(), faultyLibrary+"="+real, faultyControl+"="+control, "STATEFUL_ORT_LIB="+faulty)
+	child.Env = append(os.Environ(), faultyLibrary+"="+sound, faultyControl+"="+control, "STATEFUL_ORT_LIB="+faulty)
 	output, err = child.CombinedOutput()
 	require.NoError(t, err, "%s", output)
 	require.Contains(t, string(output), "the life has ")

@@ -31,11 +31,20 @@ func (t *tree) test() error {
 func (t *tree) lint() error {
 	steps := t.style()
 	if _, err := exec.LookPath("golangci-lint"); err == nil {
-		steps = append(steps, step{name: "golangci-lint", run: func() error { return t.run("golangci-lint", "run") }})
+		steps = append(steps, step{name: "golangci-lint", run: t.golangciLint})
 	} else {
 		fmt.Println("golangci-lint is not installed: .golangci.yaml is not checked")
 	}
 	return t.steps(steps)
+}
+
+// golangciLint looks at both modules, by the rules of the first.
+func (t *tree) golangciLint() error {
+	load := shell{ctx: t.ctx, dir: t.path("internal", "bench")}
+	return errors.Join(
+		t.run("golangci-lint", "run"),
+		load.run("golangci-lint", "run", "--config", t.path(".golangci.yaml")),
+	)
 }
 
 func (t *tree) style() []step {

@@ -72,7 +72,7 @@ func List() (gpus []GPU, driver string, err error) {
 	if err != nil {
 		return nil, "", err
 	}
-	defer nvml.Shutdown()
+	defer nvml.Shutdown() //nolint:errcheck // nothing is to be done about it
 	driver, r := nvml.SystemGetDriverVersion()
 	if r != nvml.SUCCESS {
 		driver = "unknown"
@@ -102,7 +102,7 @@ func Find(uuid string) (gpu GPU, err error) {
 	if err != nil {
 		return gpu, err
 	}
-	defer nvml.Shutdown()
+	defer nvml.Shutdown() //nolint:errcheck // nothing is to be done about it
 	device, r := nvml.DeviceGetHandleByUUID("GPU-" + uuid)
 	if r != nvml.SUCCESS {
 		device, r = nvml.DeviceGetHandleByUUID("MIG-" + uuid)

@@ -165,12 +165,12 @@ func testAt(t *testing.T, b *bench) {
 // testClear: a part is overwritten, and nothing beside it.
 func testClear(t *testing.T, b *bench) {
 	whole := b.filled([]byte("abcdefgh"))
-	clear := func(blocks ...statebuffer.Block) { b.memory.Clear(blocks) }
-	clear(whole.At(2, 3))
+	wipe := func(blocks ...statebuffer.Block) { b.memory.Clear(blocks) }
+	wipe(whole.At(2, 3))
 	require.Equal(t, "ab\x00\x00\x00fgh", string(b.read(whole)))
-	clear()
-	clear(whole.At(8, 0))
-	clear(whole)
+	wipe()
+	wipe(whole.At(8, 0))
+	wipe(whole)
 	require.Equal(t, make([]byte, 8), b.read(whole))
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -63,7 +64,7 @@ func (f *fakeServer) handle(_ any, stream grpc.ServerStream) error {
 	method, _ := grpc.MethodFromServerStream(stream)
 	for {
 		var request bytesMessage
-		if err := stream.RecvMsg(&request); err == io.EOF {
+		if err := stream.RecvMsg(&request); errors.Is(err, io.EOF) {
 			return nil
 		} else if err != nil {
 			return err

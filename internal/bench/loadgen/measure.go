@@ -42,7 +42,7 @@ func measure(ctx context.Context, c config) (Result, error) {
 	l.start()
 	begin, end, err := l.pace(ctx)
 	l.pacer.enter(phaseDrain)
-	l.join(ctx)
+	l.join()
 	if cause := context.Cause(ctx); cause != nil {
 		return Result{}, cause
 	}
@@ -152,7 +152,7 @@ func (l *load) read(ctx context.Context) (r reading, err error) {
 }
 
 // join waits for the streams. One that does not end in time is cancelled and makes the run fail.
-func (l *load) join(ctx context.Context) {
+func (l *load) join() {
 	late := time.AfterFunc(drainTime, func() {
 		l.cancel(fmt.Errorf("the last answers did not come within %v", drainTime))
 	})

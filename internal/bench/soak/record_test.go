@@ -15,7 +15,7 @@ import (
 // TestRecordsAsTheJudgeReadsThem: scripts/e2e/test_judge.py reads the same file, and finds these exchanges in it.
 func TestRecordsAsTheJudgeReadsThem(t *testing.T) {
 	began := time.Now()
-	at := func(d time.Duration) time.Time { return began.Add(d) }
+	at := began.Add
 	var records []byte
 	add := func(model int, id uint64, x exchange) { records = appendRecord(records, model, id, &x, began) }
 	add(0, 1, exchange{start: true, name: 1<<32 + 1, sent: at(5), done: true, values: [3]int64{1<<32 + 1, 1<<32 + 1, 1}, latency: time.Millisecond})
@@ -104,7 +104,7 @@ func TestRecorderWaitsForTheJudge(t *testing.T) {
 		t.Error("it takes 16 MiB that nobody reads")
 	case <-time.After(10 * writeEvery):
 	}
-	go io.Copy(io.Discard, reading)
+	go io.Copy(io.Discard, reading) //nolint:errcheck // what comes does not matter
 	<-full
 	if err := r.close(); err != nil {
 		t.Error(err)

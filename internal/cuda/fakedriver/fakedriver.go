@@ -27,7 +27,7 @@ var compiled = sync.OnceValues(func() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(folder)
+	defer os.RemoveAll(folder) //nolint:errcheck // a temporary folder
 	library := filepath.Join(folder, "libcuda.so.1")
 	out, err := exec.Command("g++", "-std=c++17", "-O1", "-shared", "-fPIC", "-pthread", "-Wall", "-fvisibility=default",
 		"-x", "c++", filepath.Join(filepath.Dir(here), "source", "driver.cc"), "-o", library).CombinedOutput()
