@@ -16,6 +16,7 @@ type area struct {
 	skip   int      // a search for cells in a row has given up before this word
 	used   []uint64 // a bit for each cell: it belongs to a block
 	tenant []*Sequence
+	holes  bitset  // the used cells without a tenant
 	start  []int32 // of each used cell: the first cell of its block
 	width  []int32 // of each block, by its first cell
 	live   []int32 // tenants of each block, and 1 while a step uses it
@@ -24,7 +25,7 @@ type area struct {
 func newArea(number int, states []State, memory []Block, cells int, flat bool) *area {
 	a := &area{
 		number: number, states: states, memory: memory, flat: flat, free: cells,
-		used: make([]uint64, (cells+63)/64), tenant: make([]*Sequence, cells),
+		used: make([]uint64, (cells+63)/64), tenant: make([]*Sequence, cells), holes: newBitset(cells),
 		start: make([]int32, cells), width: make([]int32, cells), live: make([]int32, cells),
 	}
 	if tail := cells % 64; tail != 0 {
@@ -83,6 +84,7 @@ func (a *area) open(at, width int) {
 	for cell := at; cell < at+width; cell++ {
 		a.used[cell/64] |= 1 << (cell % 64)
 		a.start[cell] = int32(at)
+		a.holes.add(cell)
 	}
 	a.width[at], a.live[at] = int32(width), 0
 	a.free -= width
@@ -97,6 +99,7 @@ func (a *area) leave(at int) {
 	width := int(a.width[at])
 	for cell := at; cell < at+width; cell++ {
 		a.used[cell/64] &^= 1 << (cell % 64)
+		a.holes.remove(cell)
 	}
 	a.first = min(a.first, at/64)
 	a.free += width
@@ -162,17 +165,17 @@ func ones(word uint64, n int) int {
 // hole finds a cell without a tenant in a block that nobody holds, or returns a
 // negative number.
 func (a *area) hole(not span) int {
-	for cell, q := range a.tenant {
-		if q == nil && a.isUsed(cell) && !not.has(a, cell) {
-			return cell
-		}
+	cell := a.holes.next(0)
+	if cell >= 0 && not.has(a, cell) {
+		cell = a.holes.next(not.at + not.n)
 	}
-	return -1
+	return cell
 }
 
 // put makes a sequence the tenant of a cell, and leaves the one it had.
 func (a *area) put(q *Sequence, cell int) {
 	a.tenant[cell] = q
+	a.holes.remove(cell)
 	a.live[a.start[cell]]++
 	q.leave(false)
 	q.home, q.cell = a, cell
@@ -189,6 +192,7 @@ func (q *Sequence) leave(clean bool) {
 		a.clear(q.cell)
 	}
 	a.tenant[q.cell] = nil
+	a.holes.add(q.cell)
 	a.leave(int(a.start[q.cell]))
 	q.home = nil
 }

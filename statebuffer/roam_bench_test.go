@@ -90,22 +90,24 @@ func BenchmarkRoamBesideIdle(b *testing.B) {
 	}
 }
 
-// BenchmarkRoamFull is the same where every slot is taken, so that a place for who is
-// moved out of the way lies between others, if there is one.
+// BenchmarkRoamFull is the same where every slot is taken, and batches are of any
+// size: a place for who is moved out of the way lies between others.
 func BenchmarkRoamFull(b *testing.B) {
-	const lanes, active = 32, 128
+	const most, active = 32, 128
 	for _, layout := range []Layout{{1, 64}, {2, 32}} {
 		for _, idle := range []int{1, 1000, 100_000} {
 			b.Run(fmt.Sprintf("runs=%d/idle=%d", layout.Runs, idle), func(b *testing.B) {
-				s, all := roamingIf(b, true, layout, idle+active, idle+active, lanes)
+				s, all := roamingIf(b, true, layout, idle+active, idle+active, most)
 				all = all[idle:]
 				rng := rand.New(rand.NewPCG(3, 4))
-				sorted := make([]Lane, lanes)
+				sorted, total := make([]Lane, most), 0
 				for b.Loop() {
 					rng.Shuffle(len(all), func(i, k int) { all[i], all[k] = all[k], all[i] })
+					lanes := 1 + rng.IntN(most)
 					inOrder(b, s, lanesOf(all[:lanes]), sorted)
+					total += lanes
 				}
-				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*lanes), "ns/lane")
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(total), "ns/lane")
 			})
 		}
 	}

@@ -23,6 +23,7 @@ func (w *world) checkAreas() {
 				require.Equal(w.t, cell, q.cell)
 				require.True(w.t, a.isUsed(cell))
 			}
+			require.Equal(w.t, a.isUsed(cell) && a.tenant[cell] == nil, a.holes.next(cell) == cell)
 			if !a.isUsed(cell) {
 				free++
 				continue
