@@ -95,11 +95,6 @@ func TestGPURun(t *testing.T) {
 	require.ErrorContains(t, r.run(), "closed")
 }
 
-// leftOpen are the outputs of accumulate, for ONNX Runtime to allocate.
-func leftOpen() []backend.Tensor {
-	return []backend.Tensor{{DType: tensor.FP32}, {DType: tensor.FP32}}
-}
-
 // TestGPUUnwanted leaves out an output that nobody wants.
 func TestGPUUnwanted(t *testing.T) {
 	r := openGPU(t, fakeGPU(t, &bytes.Buffer{}), accumulate(2), backend.GPUOptions{CUDAGraph: true})
@@ -126,7 +121,7 @@ func TestGPUAllocates(t *testing.T) {
 		values := make([]float32, 2*lanes)
 		values[0] = float32(lanes)
 		x, old := ioTensor(t, r, shape, values...), stateTensor(t, r, shape, values...)
-		outputs := leftOpen()
+		outputs := leftOpen(r)
 		require.NoError(t, r.Run([]backend.Tensor{x, old}, outputs))
 		require.Equal(t, shape, outputs[0].Shape)
 		require.Nil(t, outputs[0].Data.Bytes, "it is the device's")

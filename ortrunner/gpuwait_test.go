@@ -61,7 +61,7 @@ func TestGPUWaitsOnce(t *testing.T) {
 
 		require.NoError(t, r.stream.Set(client.Data.Addr, 0, client.Data.Size))
 		r.Begin()
-		open := leftOpen()
+		open := leftOpen(r)
 		require.NoError(t, r.Submit([]backend.Tensor{x, old}, open))
 		require.Zero(t, waits())
 		require.Equal(t, shape, open[1].Shape, "known before anything is waited for")
@@ -85,11 +85,11 @@ func TestGPUFailedSubmit(t *testing.T) {
 	shape := tensor.Shape{1, 2}
 	x, old := ioTensor(t, r, shape, 1, 2), stateTensor(t, r, shape, 3, 4)
 	client := stateTensor(t, r, shape, 7, 7)
-	require.ErrorContains(t, r.Submit([]backend.Tensor{x}, leftOpen()), "1 inputs and 2 outputs")
+	require.ErrorContains(t, r.Submit([]backend.Tensor{x}, leftOpen(r)), "1 inputs and 2 outputs")
 	r.Deliver(old.Data, client.Data.Addr)
 	require.NoError(t, r.Wait())
 	require.Equal(t, []float32{7, 7}, onDevice(client.Data))
-	open := leftOpen()
+	open := leftOpen(r)
 	require.NoError(t, r.Submit([]backend.Tensor{x, old}, open))
 	require.NoError(t, r.Wait())
 	require.Equal(t, []float32{7, 7}, onDevice(client.Data))

@@ -97,3 +97,12 @@ func accumulate(width int) onnxtest.Model {
 		Outputs: []onnxtest.Value{wide("y", width), wide("new", width)},
 	}
 }
+
+// leftOpen are the outputs of a model, for the runner to allocate.
+func leftOpen(r backend.Runner) []backend.Tensor {
+	var outputs []backend.Tensor
+	for _, info := range r.Signature().Outputs {
+		outputs = append(outputs, backend.Tensor{DType: info.DType})
+	}
+	return outputs
+}

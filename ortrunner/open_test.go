@@ -95,7 +95,7 @@ func TestParallel(t *testing.T) {
 				}
 				r := opened.(*runner)
 				x := floats(t, r, tensor.Shape{1, 2}, float32(i), 1)
-				out := make([]backend.Tensor, 2)
+				out := leftOpen(r)
 				if err := r.Run([]backend.Tensor{x, x}, out); err != nil {
 					t.Error(err)
 				} else if got := elements[float32](t, out[1]); got[0] != float32(2*i) {
@@ -123,14 +123,14 @@ func TestNoLeak(t *testing.T) {
 		require.NoError(t, err)
 		r := words.(*runner)
 		x := backend.Tensor{Data: blockOf(t, r, data), DType: tensor.Bytes, Shape: tensor.Shape{1, 2}}
-		require.NoError(t, r.Run([]backend.Tensor{x}, make([]backend.Tensor, 1)))
+		require.NoError(t, r.Run([]backend.Tensor{x}, leftOpen(r)))
 		r.Close()
 
 		sums, err := rt.Open(backend.SessionOptions{Path: bigPath, IntraOpThreads: 1})
 		require.NoError(t, err)
 		r = sums.(*runner)
 		y := zeros(t, r, tensor.FP32, tensor.Shape{1, 100_000})
-		require.NoError(t, r.Run([]backend.Tensor{y, y}, make([]backend.Tensor, 2)))
+		require.NoError(t, r.Run([]backend.Tensor{y, y}, leftOpen(r)))
 		r.Close()
 	}
 	for range 50 {

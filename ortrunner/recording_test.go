@@ -33,7 +33,7 @@ func TestGPURecords(t *testing.T) {
 			require.NoError(t, r.Run(inputs, outputs))
 		}
 	}
-	require.NoError(t, r.WarmUp([]backend.Tensor{ioTensor(t, r, tensor.Shape{1, 2}), stateTensor(t, r, tensor.Shape{1, 2}, 0, 0)}, leftOpen()))
+	require.NoError(t, r.WarmUp([]backend.Tensor{ioTensor(t, r, tensor.Shape{1, 2}), stateTensor(t, r, tensor.Shape{1, 2}, 0, 0)}, leftOpen(r)))
 	var graphs []int
 	for _, b := range r.bindings.all {
 		graphs = append(graphs, b.graph)

@@ -125,8 +125,11 @@ ortx_call *ortx_new_call(OrtSession *session, size_t inputs, size_t outputs) {
   call->inputs = calloc(inputs + 1, sizeof *call->inputs);
   call->output_names = calloc(outputs + 1, sizeof *call->output_names);
   call->outputs = calloc(outputs + 1, sizeof *call->outputs);
+  call->wanted_names = calloc(outputs + 1, sizeof *call->wanted_names);
+  call->wanted = calloc(outputs + 1, sizeof *call->wanted);
   call->results = calloc(outputs + 1, sizeof *call->results);
-  if (call->input_names && call->inputs && call->output_names && call->outputs && call->results)
+  if (call->input_names && call->inputs && call->output_names && call->outputs &&
+      call->wanted_names && call->wanted && call->results)
     return call;
   ortx_free_call(call);
   return NULL;
@@ -145,18 +148,29 @@ void ortx_free_call(ortx_call *call) {
   free(call->inputs);
   free(call->output_names);
   free(call->outputs);
+  free(call->wanted_names);
+  free(call->wanted);
   free(call->results);
   free(call);
 }
 
 OrtStatus *ortx_run(ortx_call *call) {
   ortx_drop_results(call);
-  for (size_t i = 0; i < call->output_count; i++)
-    call->results[i].wanted = call->outputs[i] == NULL;
+  size_t count = 0;
+  for (size_t i = 0; i < call->output_count; i++) {
+    const char *name = call->output_names[i];
+    call->results[i].wanted = name != NULL && call->outputs[i] == NULL;
+    if (name == NULL) continue;
+    call->wanted_names[count] = name;
+    call->wanted[count++] = call->outputs[i];
+  }
   ORTX_TRY(ortx.Run(call->session, NULL, call->input_names, (const OrtValue *const *)call->inputs,
-                    call->input_count, call->output_names, call->output_count, call->outputs));
-  for (size_t i = 0; i < call->output_count; i++)
-    if (call->results[i].wanted) call->results[i].value = call->outputs[i];
+                    call->input_count, call->wanted_names, count, call->wanted));
+  for (size_t i = 0, k = 0; i < call->output_count; i++) {
+    if (call->output_names[i] == NULL) continue;
+    if (call->results[i].wanted) call->results[i].value = call->wanted[k];
+    k++;
+  }
   for (size_t i = 0; i < call->output_count; i++)
     if (call->results[i].wanted) ORTX_TRY(ortx_read_result(&call->results[i]));
   return NULL;

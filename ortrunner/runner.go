@@ -44,9 +44,6 @@ func newRunner(s *C.OrtSession) (*runner, error) {
 		outputs:   newPorts(signature.Outputs),
 		call:      call,
 	}
-	for i := range r.outputs {
-		call.outputNames[i] = r.outputs[i].name
-	}
 	return r, nil
 }
 
@@ -108,11 +105,16 @@ func (r *runner) bindOutputs(outputs []backend.Tensor) error {
 		return backend.Errorf(backend.InvalidArg, "%d outputs, the model has %d", len(outputs), len(r.outputs))
 	}
 	for i := range outputs {
-		v, err := r.outputs[i].output(&outputs[i])
-		if err != nil {
-			return r.outputs[i].fail("output", err)
+		p := &r.outputs[i]
+		r.call.outputNames[i], r.call.outputs[i] = nil, nil
+		if outputs[i].DType == tensor.Invalid {
+			continue // nobody wants it
 		}
-		r.call.outputs[i] = v
+		v, err := p.output(&outputs[i])
+		if err != nil {
+			return p.fail("output", err)
+		}
+		r.call.outputNames[i], r.call.outputs[i] = p.name, v
 	}
 	return nil
 }

@@ -53,7 +53,7 @@ func TestLogSink(t *testing.T) {
 	require.NoError(t, err)
 	defer r.Close()
 	run := r.(*runner)
-	require.Error(t, r.Run([]backend.Tensor{floats(t, run, []int64{3, 2}, 1, 2, 3, 4, 5, 6), floats(t, run, []int64{2, 2}, 1, 2, 3, 4)}, make([]backend.Tensor, 2)))
+	require.Error(t, r.Run([]backend.Tensor{floats(t, run, []int64{3, 2}, 1, 2, 3, 4, 5, 6), floats(t, run, []int64{2, 2}, 1, 2, 3, 4)}, leftOpen(r)))
 	require.Regexp(t, `^3 onnxruntime: adder: .*Add.*\n$`, sinktest.Take())
 }
 

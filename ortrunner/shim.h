@@ -94,10 +94,12 @@ typedef struct {
   const char **input_names;
   OrtValue **inputs;
   size_t input_count; // how many are given, at the front of the arrays
-  const char **output_names; // NULL: nobody wants it; for ortx_bind only
+  const char **output_names; // NULL: nobody wants it
   OrtValue **outputs; // NULL: allocate it and fill the result of this index
   ortx_result *results;
   size_t output_count;
+  const char **wanted_names; // those of the outputs that somebody wants, and
+  OrtValue **wanted;         // their values, for ortx_run
 } ortx_call;
 
 // NULL when there is no memory for it. The inputs and outputs are their numbers

@@ -46,7 +46,7 @@ func TestStrings(t *testing.T) {
 	} {
 		data := serialize(c.words...)
 		x := backend.Tensor{Data: blockOf(t, r, data), DType: tensor.Bytes, Shape: c.shape}
-		out := make([]backend.Tensor, 1)
+		out := leftOpen(r)
 		require.NoError(t, r.Run([]backend.Tensor{x}, out))
 		require.Equal(t, tensor.Bytes, out[0].DType)
 		require.Equal(t, c.shape, out[0].Shape)
@@ -73,7 +73,7 @@ func TestBadStrings(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := backend.Tensor{Data: blockOf(t, r, c.data), DType: tensor.Bytes, Shape: c.shape}
-			err := r.Run([]backend.Tensor{x}, make([]backend.Tensor, 1))
+			err := r.Run([]backend.Tensor{x}, leftOpen(r))
 			require.ErrorContains(t, err, `input "x": `)
 			require.ErrorContains(t, err, c.want)
 			require.Equal(t, backend.InvalidArg, backend.CodeOf(err))

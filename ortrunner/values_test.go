@@ -19,14 +19,14 @@ func TestNoAllocation(t *testing.T) {
 		in[i] = []backend.Tensor{zeros(t, r, tensor.FP32, shape), zeros(t, r, tensor.FP32, shape)}
 		out[i] = []backend.Tensor{zeros(t, r, tensor.FP32, shape), zeros(t, r, tensor.FP32, shape)}
 	}
-	allocated := []backend.Tensor{{}, out[0][1]} // y is left to the runner
+	allocated := []backend.Tensor{{DType: tensor.FP32}, out[0][1]} // y is left to the runner
 	step := 0
 	run := func() {
 		i := step % 2
 		if err := r.Run(in[i], out[i]); err != nil {
 			t.Fatal(err)
 		}
-		allocated[0] = backend.Tensor{}
+		allocated[0] = backend.Tensor{DType: tensor.FP32}
 		if err := r.Run(in[0], allocated); err != nil {
 			t.Fatal(err)
 		}
@@ -71,7 +71,7 @@ func TestValueOfOtherShape(t *testing.T) {
 		view := func(of backend.Tensor) backend.Tensor {
 			return backend.Tensor{Data: of.Data.At(0, batch*8), DType: tensor.FP32, Shape: tensor.Shape{batch, 2}}
 		}
-		out := make([]backend.Tensor, 2)
+		out := leftOpen(r)
 		require.NoError(t, r.Run([]backend.Tensor{view(x), view(old)}, out))
 		require.Equal(t, elements[float32](t, view(x)), elements[float32](t, out[1]))
 	}

@@ -3,6 +3,7 @@
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -84,6 +85,7 @@ GAIN = io("gain", "FP32", 1, more="optional: true")
 
 MODELS = {
     "sums": Folder(config([X], [Y, io("twice", "FP32", 3)]), two_outputs()),
+    "unlisted": Folder(config([X], [Y]), two_outputs()),
     "wide": Folder(config([io("x", "FP32", WIDE)], [io("y", "FP32", WIDE)]), running_sum("batch", WIDE)),
     "slow": Folder(config(*ONE, oldest(0), batch=1), slow()),
     "slow_direct": Folder(config(*ONE, direct(delay=0, utilization=0), batch=1), slow()),
@@ -269,6 +271,18 @@ def test_cancelled_stream(own_server, own_client):
     begun = executions(own_client, "slow", before + 2) - before - 1
     assert queued > 2
     assert begun <= MOST_BEGUN
+
+
+def test_output_that_the_configuration_does_not_list(own_client, sequence):
+    """It is not computed for anybody, whatever the sizes of the batches."""
+    with ThreadPoolExecutor(8) as pool:
+        for step in range(6):
+            together = range(1 + 3 * step % 8)
+            answers = [
+                pool.submit(infer, own_client, "unlisted", sequence + at, ones(at), start=True, end=True) for at in together
+            ]
+            for at, answer in zip(together, answers, strict=True):
+                np.testing.assert_array_equal(answer.result()["y"], ones(at)["x"])
 
 
 def test_optional_input(own_client, sequence):
