@@ -121,6 +121,7 @@ func (w *wirer) tensorAxis(info *TensorInfo) (axis int, how string, err error) {
 	case len(dynamic) == 0:
 		return noAxis, "its shape is fixed", nil
 	case len(dynamic) == 1 && info.Symbols[dynamic[0]] == "":
+		w.wiring.guessed = true
 		return dynamic[0], "its only dynamic axis", nil
 	case w.symbol != "":
 		return noAxis, fmt.Sprintf("no axis is named %q", w.symbol), nil
@@ -149,6 +150,7 @@ func (w *wirer) matchDims(p *port, config tensor.Shape, info *TensorInfo) error 
 	axis, given := w.givenAxis(info)
 	if !given {
 		axis = axisOf(w.symbol, info)
+		w.wiring.guessed = w.wiring.guessed || axis == noAxis
 	}
 	fit := func(axis int, dims tensor.Shape) bool {
 		p.axis, p.dims = axis, slices.Clone(dims)
@@ -178,7 +180,20 @@ func (w *wirer) matchDims(p *port, config tensor.Shape, info *TensorInfo) error 
 	case len(config) == len(info.Dims)-1:
 		p.request, p.leading = front(config), true
 		p.answer = p.request
-		for _, axis := range w.candidateAxes(info, axis, given) {
+		candidates := w.candidateAxes(info, axis, given)
+		for _, axis := range candidates {
+			if dims := slices.Insert(slices.Clone(config), axis, 1); opens(dims, info.Dims, axis) && fit(axis, dims) {
+				return nil
+			}
+		}
+		for axis := 1; axis < len(info.Dims) && !given; axis++ {
+			dims := slices.Insert(slices.Clone(config), axis, 1)
+			if info.Dims[axis] == 1 && opens(dims, info.Dims, axis) && fit(axis, dims) {
+				w.oneLane(info.Name, "has a batch axis that is fixed at 1")
+				return nil
+			}
+		}
+		for _, axis := range candidates {
 			if fit(axis, slices.Insert(slices.Clone(config), axis, 1)) {
 				return nil
 			}
@@ -220,13 +235,24 @@ func (w *wirer) candidateAxes(info *TensorInfo, axis int, given bool) (axes []in
 	return axes
 }
 
+// opens tells whether the model leaves all open that the configuration does, apart
+// from the batch axis. What it fixes there may be a batch that the exporter has fixed.
+func opens(dims, model tensor.Shape, axis int) bool {
+	for i, d := range dims {
+		if i != axis && d < 0 && model[i] >= 0 {
+			return false
+		}
+	}
+	return true
+}
+
 // narrow fixes in dims what the model fixes, and tells whether the two agree. The
-// batch axis must be dynamic in the model.
+// batch axis must be dynamic in the model, or 1.
 func narrow(dims, model tensor.Shape, axis int) bool {
 	for i, d := range dims {
 		switch {
 		case i == axis:
-			if model[i] >= 0 {
+			if model[i] >= 0 && model[i] != 1 {
 				return false
 			}
 		case d < 0:

@@ -18,10 +18,30 @@ type scripted struct {
 	run    func(inputs, outputs []Tensor) error
 }
 
-func (s *scripted) Signature() *Signature              { return &s.sig }
-func (s *scripted) Memory() statebuffer.Memory         { return &s.memory }
-func (s *scripted) Run(inputs, outputs []Tensor) error { return s.run(inputs, outputs) }
-func (s *scripted) Close()                             {}
+func (s *scripted) Signature() *Signature      { return &s.sig }
+func (s *scripted) Memory() statebuffer.Memory { return &s.memory }
+func (s *scripted) Close()                     {}
+
+// Run gives outputs that are left open the extents of the first input where the
+// model leaves theirs open; the function may give them others.
+func (s *scripted) Run(inputs, outputs []Tensor) error {
+	for k := range outputs {
+		out := &outputs[k]
+		if out.DType == tensor.Invalid || out.DType == tensor.Bytes || out.Data.Size > 0 {
+			continue
+		}
+		out.Shape = s.sig.Outputs[k].Dims.Clone()
+		for i, d := range out.Shape {
+			if d < 0 && i < len(inputs[0].Shape) {
+				out.Shape[i] = inputs[0].Shape[i]
+			}
+		}
+		if bytes, err := out.Shape.Bytes(out.DType); err == nil {
+			out.Data = statebuffer.Block{Bytes: make([]byte, bytes), Size: bytes}
+		}
+	}
+	return s.run(inputs, outputs)
+}
 
 // instance loads a scripted model for a configuration.
 func (s *scripted) instance(t *testing.T, c *Config, directory string) (*Instance, error) {

@@ -63,7 +63,7 @@ func (in *Instance) load(provider Provider, info InstanceInfo, faults error) (er
 		in.device, _ = in.runner.(DeviceRunner)
 	}
 	if in.runner != nil && m.params.sound(wiringNames...) {
-		in.wiring, err = wire(m.config, m.params, nameBatch(in.runner), initialFiles(m.info.Directory))
+		in.wiring, err = m.wireApart(in.runner)
 	}
 	if err := errors.Join(faults, err); err != nil {
 		return err
@@ -185,7 +185,7 @@ func (in *Instance) warmUp() error {
 	slices.Sort(sizes)
 	for _, n := range slices.Compact(sizes) {
 		if err := in.warmUpWith(n); err != nil {
-			return Errorf(CodeOf(err), "warming up with a batch of %d: %w", n, err)
+			return Errorf(CodeOf(err), "warming up with a batch of %d: %w; the batch is taken to be at %s, and the parameter batch_axes can say otherwise", n, err, in.wiring.batchAxes())
 		}
 	}
 	return nil

@@ -22,14 +22,25 @@ var probeExtents = []int64{3, 1}
 // tell.
 func nameBatch(r Runner) *Signature {
 	sig := r.Signature()
-	most, doubtful := 0, false
+	doubtful := false
 	for i := range sig.Inputs {
-		dynamic := len(dynamicAxes(&sig.Inputs[i]))
-		most = max(most, dynamic)
-		doubtful = doubtful || dynamic > 1 || sig.Inputs[i].named()
+		doubtful = doubtful || len(dynamicAxes(&sig.Inputs[i])) > 1 || sig.Inputs[i].named()
 	}
 	if !doubtful || batchSymbol(sig) != "" {
 		return sig
+	}
+	if found := batchByRuns(r, sig); found != nil {
+		return found
+	}
+	return sig
+}
+
+// batchByRuns is the signature with a name at the axes that are the batch by runs,
+// or nil if these do not tell.
+func batchByRuns(r Runner, sig *Signature) *Signature {
+	most := 0
+	for i := range sig.Inputs {
+		most = max(most, len(dynamicAxes(&sig.Inputs[i])))
 	}
 	for _, extent := range probeExtents {
 		var working [][]int // for each way that works, the axes of inputs, then of outputs
@@ -45,7 +56,18 @@ func nameBatch(r Runner) *Signature {
 			return withBatch(sig, working[0])
 		}
 	}
-	return sig
+	return nil
+}
+
+// withoutNames is a copy of the signature in which no axis has a name.
+func withoutNames(sig *Signature) *Signature {
+	bare := &Signature{Inputs: slices.Clone(sig.Inputs), Outputs: slices.Clone(sig.Outputs), Description: sig.Description}
+	for _, infos := range [][]TensorInfo{bare.Inputs, bare.Outputs} {
+		for i := range infos {
+			infos[i].Symbols = make([]string, len(infos[i].Symbols))
+		}
+	}
+	return bare
 }
 
 // guess takes the k-th dynamic axis of each tensor for its batch, counted from

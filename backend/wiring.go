@@ -24,6 +24,9 @@ type wiring struct {
 	why      string
 	// varies: some tensor's shape is known only when a run is put together.
 	varies bool
+	// guessed: the batch axis of some tensor was told neither by a name nor by the
+	// configuration.
+	guessed bool
 	// shares: some input is taken once for all lanes, or may be absent.
 	shares bool
 	// lengths are the inputs whose lengths are summed up for each sequence.
@@ -126,9 +129,11 @@ func (w *wirer) fault(format string, args ...any) {
 }
 
 // unbatched notes that a tensor has no batch axis, so that a run has one lane.
-func (w *wirer) unbatched(tensorName string) {
+func (w *wirer) unbatched(tensorName string) { w.oneLane(tensorName, "has no batch axis") }
+
+func (w *wirer) oneLane(tensorName, why string) {
 	if w.wiring.maxLanes > 1 {
-		w.wiring.maxLanes, w.wiring.why = 1, fmt.Sprintf("%q has no batch axis", tensorName)
+		w.wiring.maxLanes, w.wiring.why = 1, fmt.Sprintf("%q %s", tensorName, why)
 	}
 }
 

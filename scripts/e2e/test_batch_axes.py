@@ -58,6 +58,30 @@ def nameless() -> ModelProto:
     )
 
 
+def over_time(*dims: int | str | None, state: int | str | None) -> ModelProto:
+    """Sums up over axis 0, also from request to request."""
+    return model(
+        op("CumSum", "x first -> sums"),
+        op("Add", "sums s -> y"),
+        op("Slice", "y last end axis -> s_out"),
+        inputs=[tensor("x", F32, *dims), tensor("s", F32, 1, state, 3)],
+        outputs=[tensor("y", F32, *dims), tensor("s_out", F32, 1, state, 3)],
+        constants={"first": np.array(0), "last": np.array([-1]), "end": np.array([2**31]), "axis": np.array([0])},
+    )
+
+
+def mixing() -> ModelProto:
+    """The only dynamic axis is no batch: what stands behind on it is told what stands in front."""
+    return model(
+        op("CumSum", "x first -> sums"),
+        op("Add", "sums s -> y"),
+        op("Identity", "y -> s_out"),
+        inputs=[tensor("x", F32, None, 3), tensor("s", F32, None, 3)],
+        outputs=[tensor("y", F32, None, 3), tensor("s_out", F32, None, 3)],
+        constants={"first": np.array(0)},
+    )
+
+
 def rate(*dims: int | str) -> ModelProto:
     """Like Silero VAD, it is told the sampling rate: y = s' = s + x * rate."""
     return model(
@@ -111,6 +135,16 @@ CASES = {
         Folder(config([io("x", "FP32", -1, 3)], [io("y", "FP32", 3)]), nameless()),
         {"states": STATES, "initial": {"s": np.zeros((2, 1, 3), F32)}},
         True,
+    ),
+    "time_has_a_name": (
+        Folder(config([io("x", "FP32", -1, 3)], [io("y", "FP32", -1, 3)]), over_time("time", None, 3, state=None)),
+        {"states": STATES, "axes": {"x": 1, "y": 1}, "initial": {"s": np.zeros((1, 1, 3), F32)}},
+        True,
+    ),
+    "fixed_behind_time": (
+        Folder(config([io("x", "FP32", -1, 3)], [io("y", "FP32", -1, 3)]), over_time("time", 1, 3, state=1)),
+        {"states": STATES, "axes": {"x": 1, "y": 1}},
+        False,
     ),
     "fixed": (
         Folder(config([ROW], [ROW_OUT]), running_sum(1, 3)),
@@ -178,6 +212,8 @@ def test_axis(own_client, name):
         ("axis_2", 's -> s_out state from the names in the model, begins with zeros FP32 [2,3,-1] 2, axis "batch" 24'),
         ("only_dynamic_axis", "FP32 [2,-1,3] 1, its only dynamic axis 24"),
         ("probed", 'FP32 [2,-1,3] 1, axis "batch (by probe runs)" 24'),
+        ("time_has_a_name", 'FP32 [1,-1,3] 1, axis "batch (by probe runs)" 12'),
+        ("fixed_behind_time", 'requests run one at a time: "x" has a batch axis that is fixed at 1'),
         ("overridden", "FP32 [-1,-1,3] 1, batch_axes"),
         ("fixed", 'requests run one at a time: "s" has no batch axis'),
         ("no_axis", 'requests run one at a time: "s" has no batch axis'),
@@ -194,6 +230,10 @@ REFUSED = {
     "several_axes": (
         Folder(config([X], [Y]), running_sum(None, None, 3)),
         ("several dynamic axes", "batch_axes", '"s = 0"'),
+    ),
+    "lanes_are_not_apart": (
+        Folder(config([ROW], [ROW_OUT]), mixing()),
+        ("requests of one batch would not be apart", 'output "s_out" of one changes with', 'axis 0 of "x"', "batch_axes"),
     ),
     "no_such_axis": (
         Folder(config([X], [Y], batch_axes="s = 3"), delay(F32, 2, 3)),

@@ -1,0 +1,131 @@
+package backend
+
+import (
+	"encoding/binary"
+	"errors"
+	"log/slog"
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tritonstateful/internal/tensor"
+)
+
+// floatModel keeps a state of floats; run gets the values of a run, of two for each
+// lane, and makes them the output and the new state.
+func floatModel(run func(x, s []float32)) *scripted {
+	m := &scripted{sig: Signature{
+		Inputs:  []TensorInfo{info("Input", tensor.FP32, -1, 2), info("Sum", tensor.FP32, -1, 2)},
+		Outputs: []TensorInfo{info("Output", tensor.FP32, -1, 2), info("NewSum", tensor.FP32, -1, 2)},
+	}}
+	read := func(t *Tensor) (f []float32) {
+		for at := 0; at < len(t.Data.Bytes); at += 4 {
+			f = append(f, math.Float32frombits(binary.NativeEndian.Uint32(t.Data.Bytes[at:])))
+		}
+		return f
+	}
+	m.run = func(inputs, outputs []Tensor) error {
+		x, s := read(&inputs[0]), read(&inputs[1])
+		run(x, s)
+		for k, values := range [][]float32{x, s} {
+			for i, v := range values {
+				binary.NativeEndian.PutUint32(outputs[k].Data.Bytes[4*i:], math.Float32bits(v))
+			}
+		}
+		return nil
+	}
+	return m
+}
+
+func floatConfig() *Config {
+	c := sumConfig()
+	c.Inputs[0].DataType, c.Outputs[0].DataType = "TYPE_FP32", "TYPE_FP32"
+	return c
+}
+
+// TestLanesApart: where nobody has said which axis is the batch, a model in which one
+// lane sees another is not served. One with chance in it cannot be judged.
+func TestLanesApart(t *testing.T) {
+	sums := func(x, s []float32) {
+		for i := range x {
+			s[i] += x[i]
+			x[i] = s[i]
+		}
+	}
+	forward := func(x, s []float32) { // lane 1 sees lane 0
+		for i := range x {
+			if s[i] += x[i]; i >= 2 {
+				x[i] += x[i-2]
+			}
+		}
+	}
+	backward := func(x, s []float32) { // the state of lane 0 sees lane 1
+		if len(x) > 2 {
+			s[0] += x[3]
+		}
+	}
+	chance := float32(0)
+	noisy := func(x, s []float32) {
+		chance++
+		for i := range x {
+			x[i] += chance
+		}
+	}
+	for name, c := range map[string]struct {
+		run  func(x, s []float32)
+		axes string
+		want string
+	}{
+		"apart":              {sums, "", ""},
+		"forward":            {forward, "", `output "Output" of one changes with the inputs of another, with the batch at axis 0 of "Input", axis 0 of "Sum": say where it is by the parameter batch_axes`},
+		"backward":           {backward, "", `output "NewSum" of one changes with the inputs of another`},
+		"the operator knows": {forward, "* = 0", ""},
+		"chance":             {noisy, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := floatConfig()
+			if c.axes != "" {
+				config.Parameters["batch_axes"] = Value{c.axes}
+			}
+			_, err := floatModel(c.run).instance(t, config, "")
+			if c.want == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, c.want)
+			require.Equal(t, InvalidArg, CodeOf(err))
+		})
+	}
+}
+
+// TestLanesApartOnDevice: the CPU judges, since the host cannot write the memory of a
+// GPU; if it cannot open the model, a warning says so.
+func TestLanesApartOnDevice(t *testing.T) {
+	model := floatModel(func(x, s []float32) { s[0] += x[len(x)-1] })
+	config := floatConfig()
+	config.Parameters["ort_ep"] = Value{"cuda"}
+	load := func(onCPU error) (*recorder, error) {
+		log := newRecorder(slog.LevelWarn)
+		m, err := NewModel(ModelInfo{Name: "model", Version: 1, Config: (&setup{config: config}).json()}, Host{
+			Log: slog.New(log), Clock: newServer(t).in.model.host.Clock,
+			Open: func(o SessionOptions) (Runner, error) {
+				if o.Provider == CPU {
+					return model, onCPU
+				}
+				return &gpu{Runner: model, t: t}, nil
+			},
+		})
+		require.NoError(t, err)
+		in, err := m.NewInstance(InstanceInfo{Name: "model_0_0", Kind: "gpu"})
+		if err == nil {
+			in.Close()
+		}
+		return log, err
+	}
+	_, err := load(nil)
+	require.ErrorContains(t, err, `requests of one batch would not be apart: output "NewSum"`)
+	log, err := load(errors.New("injected"))
+	require.NoError(t, err)
+	require.Len(t, log.having("nobody has checked that the lanes of a batch are apart"), 1)
+}
