@@ -154,3 +154,9 @@ def test_examples_are_described_where_they_are():
     for page in PAGES:
         for name in re.findall(r"`models/([a-z_]+)`", (ROOT / "docs" / page).read_text()):
             assert (EXAMPLES / name / "config.pbtxt").exists(), name
+
+
+def test_every_difference_from_nvidia_has_a_reason():
+    tables = re.findall(r"^\|.*\|$", (ROOT / "docs" / "migrating-from-nvidia.md").read_text(), re.MULTILINE)
+    assert len(tables) > 40
+    assert not [row for row in tables if "" in (cell.strip() for cell in row[1:-1].split("|"))]
