@@ -1,5 +1,5 @@
-"""The configurations in the documentation load, each with the ONNX model that it is about, and messages that it shows are
-those of the server.
+"""The configurations in the documentation load, each with the ONNX model that it is about, and the messages in README
+are those of the server.
 
 A block of a page that begins with backend: "stateful" is a configuration. Above it stands, in a comment that readers of
 the page do not see, which model it belongs to: <!-- model: NAME --> is one of DOCUMENTED below.
