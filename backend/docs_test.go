@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -141,4 +142,20 @@ func atoi(t *testing.T, text string) int {
 	n, err := strconv.Atoi(text)
 	require.NoError(t, err)
 	return n
+}
+
+// TestReadmeShowsTheLostState: the message that README shows is what the request gets.
+func TestReadmeShowsTheLostState(t *testing.T) {
+	readme, err := os.ReadFile("../README.md")
+	require.NoError(t, err)
+	shown := regexp.MustCompile("(?m)^sequence 7: .*$").FindString(string(readme))
+	require.NotEmpty(t, shown)
+
+	s := newServer(t, configEdit(func(c *Config) { c.Sequence.MaxIdleMicroseconds = 10_000_000 }))
+	s.batch(startOf(7), startOf(8)).ok()
+	s.now += 21 * time.Second
+	s.forget(7, 8)
+	s.batch(startOf(8)).ok() // more than twice the limit: 7 is dropped
+	s.now += 12300 * time.Millisecond
+	require.EqualError(t, s.batch(nextOf(7)).answers[0].err, shown)
 }

@@ -11,22 +11,34 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 ROOT = Path(__file__).resolve().parent.parent
 PYTHON = ROOT / "build" / "venv" / "bin" / "python"
 # The example models that sum up, whose answers scripts/accumulate.py knows.
 MODELS = ["accumulate_fp32", "accumulate_int32", "mixed_io_bool_int8", "mixed_io_int32_fp16"]
+REMEDY = "leave out --no-build, or run go run build.go"
 
 
 def main() -> int:
     options = parse_options()
     if options.build:
         build()
-        # From here on with the packages of the environment just built.
-        os.execv(PYTHON, [str(PYTHON), str(Path(__file__).resolve()), *sys.argv[1:], "--no-build"])
-    from mainjob import run  # needs those packages
+    if options.build or Path(sys.executable).parent.resolve() != PYTHON.parent.resolve():
+        run_in_environment()
+    try:
+        from mainjob import run  # needs the packages of that environment
+    except ModuleNotFoundError as missing:
+        sys.exit(f"test.py: build/venv has no {missing.name}, its build was not finished: {REMEDY}")
 
     return run(options.model or MODELS, options.sequences, options.steps, options.keep_serving)
+
+
+def run_in_environment() -> NoReturn:
+    """Begins anew with the packages of the environment that was built; this Python need not have them."""
+    if not PYTHON.exists():
+        sys.exit(f"test.py: nothing was built yet, there is no build/venv/bin/python: {REMEDY}")
+    os.execv(PYTHON, [str(PYTHON), str(Path(__file__).resolve()), *sys.argv[1:], "--no-build"])
 
 
 def parse_options() -> argparse.Namespace:

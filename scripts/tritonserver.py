@@ -34,6 +34,9 @@ LOGS = ROOT / "build" / "logs"
 EXIT_TIMEOUT = 3
 KILL_AFTER = EXIT_TIMEOUT + 10
 
+# The option of tritonserver by which there is no metrics port to wait for.
+NO_METRICS = "--allow-metrics=false"
+
 # How long an answer about readiness may take; whoever has taken our port may never give one.
 POLL_TIMEOUT = 2
 
@@ -90,6 +93,11 @@ class TritonServer:
         self.exit_code: int | None = None
         self._process: subprocess.Popen | None = None
         self._ports = (0, 0, 0)
+
+    @property
+    def has_metrics(self) -> bool:
+        """Whether the server opens its metrics port."""
+        return NO_METRICS not in self.options
 
     @property
     def http_url(self) -> str:
@@ -169,7 +177,8 @@ class TritonServer:
         """Whether the server is ready for inference. Another server that has our port does not count."""
         try:
             _get(self.http_url, "v2/health/ready", timeout=POLL_TIMEOUT)
-            _get(self.metrics_url, "metrics", timeout=POLL_TIMEOUT)  # opened last; if its port is taken, the server ends
+            if self.has_metrics:  # opened last; if its port is taken, the server ends
+                _get(self.metrics_url, "metrics", timeout=POLL_TIMEOUT)
             return json.loads(_get(self.http_url, "v2", timeout=POLL_TIMEOUT))["name"] == self.id
         except (OSError, http.client.HTTPException, ValueError, KeyError):
             return False
@@ -347,7 +356,8 @@ def show(server: TritonServer) -> None:
     """Prints where the server is."""
     print(f"gRPC     {server.grpc_url}")
     print(f"HTTP     http://{server.http_url}")
-    print(f"metrics  http://{server.metrics_url}/metrics")
+    if server.has_metrics:
+        print(f"metrics  http://{server.metrics_url}/metrics")
     print(f"log      {server.log}")
     print("Ctrl-C stops it", flush=True)
 

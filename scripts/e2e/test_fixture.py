@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import tritonserver
-from tritonserver import ServerError, TritonServer
+from tritonserver import NO_METRICS, ServerError, TritonServer
 
 EMPTY_SERVER = """
 import signal, sys, time
@@ -76,6 +76,14 @@ def listening(port: int) -> list[str]:
     tables = [Path(f"/proc/net/{name}").read_text().splitlines()[1:] for name in ("tcp", "tcp6")]
     rows = [line.split() for table in tables for line in table]
     return [row[1].split(":")[0] for row in rows if row[1].endswith(f":{port:04X}") and row[3] == "0A"]
+
+
+def test_without_a_metrics_port(tmp_path, capsys):
+    with empty(tmp_path, options=[NO_METRICS]) as server:
+        assert server.is_ready()
+        assert not listening(int(server.metrics_url.rpartition(":")[2]))
+        tritonserver.show(server)
+    assert "metrics" not in capsys.readouterr().out
 
 
 def test_servers_do_not_disturb_each_other(tmp_path):

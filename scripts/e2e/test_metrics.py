@@ -16,7 +16,7 @@ from onnx import ModelProto
 from prometheus import Scrape, family, scrape
 from tritonclient.grpc import InferenceServerClient
 from tritonclient.utils import InferenceServerException
-from tritonserver import ROOT, TritonServer
+from tritonserver import NO_METRICS, ROOT, TritonServer
 from unary import infer
 
 F32 = np.float32
@@ -306,3 +306,15 @@ def test_dashboard_is_one_that_grafana_imports():
 def test_prometheus_scrapes_where_the_metrics_are(own_server):
     path = re.search(r"^ +metrics_path: (\S+)$", (DOCS / "prometheus.yml").read_text(), re.MULTILINE)[1]
     assert scrape(own_server.metrics_url, "stateful_", path).types
+
+
+def test_without_metrics_in_the_server(serve):
+    """The model answers, and the backend has no word on metrics."""
+    server = serve({"idling": MODELS["idling"]}, options=[NO_METRICS])
+    ones = {"x": np.ones((1, 3), F32)}
+    with InferenceServerClient(server.grpc_url) as client:
+        infer(client, "idling", 7, ones, start=True)
+        np.testing.assert_array_equal(infer(client, "idling", 7, ones, end=True)["y"], [[2, 2, 2]])
+    ours = re.findall(r"^(\w).* \w+\.go:\d+\] (.*)$", server.log_text(), re.MULTILINE)
+    assert "ready on CPU" in str(ours)
+    assert [text for level, text in ours if level != "I" or re.search(r"\bstateful_|metrics are", text)] == []
