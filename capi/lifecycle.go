@@ -202,10 +202,14 @@ func initializeInstance(of *C.TRITONBACKEND_ModelInstance) error {
 
 func newInstance(of *C.TRITONBACKEND_ModelInstance, made executor) (*instance, error) {
 	b, err := newBatch(of, made)
+	if err == nil {
+		countInstance(1)
+	}
 	return &instance{made, b}, err
 }
 
 func (in *instance) close() {
+	countInstance(-1)
 	in.batch.free()
 	in.Close()
 }
