@@ -61,7 +61,7 @@ func readSignature(path string, host Host) (*Signature, error) {
 		Path: path, Provider: CPU, Name: "auto-complete", IntraOpThreads: 1, InterOpThreads: 1, Optimization: "disabled",
 	})
 	if err != nil {
-		return nil, fmt.Errorf("reading the inputs and outputs that the configuration leaves out: %w", err)
+		return nil, fmt.Errorf("opening the model to read its inputs and outputs: %w", err)
 	}
 	defer runner.Close()
 	return nameBatch(runner), nil

@@ -191,7 +191,7 @@ func TestCompleteRefuses(t *testing.T) {
 		return nil, Errorf(NotFound, "no such file")
 	}}
 	_, err := Complete(ModelInfo{}, host)
-	require.EqualError(t, err, "reading the inputs and outputs that the configuration leaves out: no such file")
+	require.EqualError(t, err, "opening the model to read its inputs and outputs: no such file")
 	require.Equal(t, NotFound, CodeOf(err))
 }
 

@@ -35,7 +35,6 @@ import "C"
 import (
 	"fmt"
 	"math"
-	"sync/atomic"
 	"unsafe"
 
 	"tritonstateful/backend"
@@ -54,8 +53,7 @@ const (
 // hostMemory implements statebuffer.Memory outside Go's heap. Blocks have both an
 // address and bytes.
 type hostMemory struct {
-	held      map[uint64]allocation // by address
-	allocated atomic.Int64
+	held map[uint64]allocation // by address
 }
 
 // allocation is memory of C that is in use, and its size as it was asked for.
@@ -79,7 +77,6 @@ func (m *hostMemory) Alloc(bytes int64) (statebuffer.Block, error) {
 	}
 	block := hostBlock(at, bytes)
 	m.held[block.Addr] = allocation{at, bytes}
-	m.allocated.Add(bytes)
 	return block, nil
 }
 
@@ -91,7 +88,6 @@ func (m *hostMemory) Free(b statebuffer.Block) {
 		panic(fmt.Sprintf("ortrunner: free of %d bytes at %#x, which is no block", b.Size, b.Addr))
 	}
 	delete(m.held, b.Addr)
-	m.allocated.Add(-a.bytes)
 	a.release()
 }
 
@@ -104,17 +100,12 @@ func (m *hostMemory) Gather(t []statebuffer.Transfer) error { return statebuffer
 // Scatter implements statebuffer.Memory.
 func (m *hostMemory) Scatter(t []statebuffer.Transfer) error { return statebuffer.ScatterHost(t) }
 
-// Allocated is the number of bytes in blocks that were not freed. Safe for
-// concurrent use.
-func (m *hostMemory) Allocated() int64 { return m.allocated.Load() }
-
 // close frees every block.
 func (m *hostMemory) close() {
 	for _, a := range m.held {
 		a.release()
 	}
 	clear(m.held)
-	m.allocated.Store(0)
 }
 
 // allocate gives zeros at an aligned address, or nil.

@@ -224,6 +224,6 @@ func TestClosed(t *testing.T) {
 	require.NoError(t, err)
 	r.Close()
 	r.Close()
-	require.Zero(t, r.memory.Allocated())
+	require.Empty(t, r.memory.held)
 	require.ErrorContains(t, r.Run(nil, nil), "closed")
 }

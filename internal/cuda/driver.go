@@ -37,19 +37,15 @@ func (e *Error) Error() string { return fmt.Sprintf("%s: %s (%s)", e.Call, e.Tex
 
 // The codes of CUresult that callers tell apart.
 const (
-	codeOutOfMemory = 2
-	codeNoDevice    = 100
+	codeNoDevice = 100
 )
-
-// OutOfMemory tells whether the device had no memory for the call.
-func (e *Error) OutOfMemory() bool { return e.Code == codeOutOfMemory }
 
 // Driver is the opened driver library. It is safe for concurrent use.
 type Driver struct {
 	c *C.gpu_driver // never freed: an opened library stays open, and is found again
 	// Version is the newest CUDA that the driver supports, 1000*major + 10*minor.
 	Version int
-	devices int
+	devices int // that this process may use (CUDA_VISIBLE_DEVICES)
 }
 
 // Open opens the driver of this machine.
@@ -83,10 +79,6 @@ func (d *Driver) error(call string, result C.CUresult) error {
 		Name: C.GoString(C.gpu_error_name(d.c, result)), Text: C.GoString(C.gpu_error_text(d.c, result)),
 	}
 }
-
-// Devices is the number of devices that this process may use
-// (CUDA_VISIBLE_DEVICES).
-func (d *Driver) Devices() int { return d.devices }
 
 // Device is one GPU, or one part of a GPU that was split (MIG).
 type Device struct {

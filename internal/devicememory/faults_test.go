@@ -26,7 +26,7 @@ func TestNoMemory(t *testing.T) {
 	require.True(t, ok)
 	require.Equal(t, int64(1<<19), full.Free)
 	m.Free(first)
-	require.Zero(t, m.Allocated())
+	require.Empty(t, m.held)
 	_, err = m.Alloc(1 << 20)
 	require.NoError(t, err)
 }

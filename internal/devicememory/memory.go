@@ -126,14 +126,6 @@ func (m *Memory) Free(b statebuffer.Block) {
 	_ = m.context.Free(b.Addr)
 }
 
-// Allocated is the number of bytes in blocks that were not freed.
-func (m *Memory) Allocated() (bytes int64) {
-	for _, size := range m.held {
-		bytes += size
-	}
-	return bytes
-}
-
 // Upload fills the beginning of a block from the host, and waits for it.
 func (m *Memory) Upload(to statebuffer.Block, from []byte) error {
 	return m.throughPinned("uploading", to, int64(len(from)), func(pinned []byte) error {

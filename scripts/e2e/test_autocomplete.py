@@ -200,5 +200,5 @@ def test_names_that_can_be_read_in_two_ways(refusal):
 
 def test_a_missing_model_file(refusal):
     message = refusal("empty", Folder('backend: "stateful"\nsequence_batching { }\n'))
-    assert "reading the inputs and outputs that the configuration leaves out: " in message
+    assert "opening the model to read its inputs and outputs: " in message
     assert "model.onnx" in message
