@@ -66,8 +66,34 @@ func (s *varyingStore) gatherPadded(i int, t *Transfer, lanes []Lane, longest te
 	return nil
 }
 
-// keepPadded takes from each lane what is not padding: as much as its value was
-// longer or shorter than the longest, the new one is too.
+// ownLength is how long the new value of a padded state is for a lane's sequence: as
+// much as its value was shorter than the longest, the new one is too.
+func (s *varyingStore) ownLength(i int, q *Sequence) int64 {
+	axis, io := s.states[i].lengthAxis(), &s.io[i]
+	return io.OutShape[axis] - io.InShape[axis] + s.shape(i, q)[axis]
+}
+
+// ownBytes is the size of the new value of a lane's sequence, of what the model wrote
+// for one lane, padding and all.
+func (s *varyingStore) ownBytes(i int, q *Sequence, written int64) int64 {
+	v := &s.states[i]
+	if !v.Padded || written == 0 {
+		return written
+	}
+	return written / s.io[i].OutShape[v.lengthAxis()] * s.ownLength(i, q)
+}
+
+// preparePadded makes room for the row that keepPadded needs.
+func (s *varyingStore) preparePadded(i int, lanes []Lane) error {
+	if _, differ := s.longest(i, lanes); !differ {
+		return nil
+	}
+	v := &s.states[i]
+	_, err := s.paddedRow(v, v.batched(s.io[i].OutShape, 1))
+	return err
+}
+
+// keepPadded takes from each lane what is not padding.
 func (s *varyingStore) keepPadded(i int, t *Transfer, lanes []Lane) error {
 	v, io := &s.states[i], &s.io[i]
 	axis := v.lengthAxis()
@@ -81,7 +107,7 @@ func (s *varyingStore) keepPadded(i int, t *Transfer, lanes []Lane) error {
 			continue
 		}
 		t.scatterLane(lane, row)
-		shape := out.With(axis, out[axis]-io.InShape[axis]+s.shape(i, l.Sequence)[axis])
+		shape := out.With(axis, s.ownLength(i, l.Sequence))
 		v.shift(l.Sequence.values[i].block.Bytes, shape, row, out, shape)
 		l.Sequence.values[i].shape = shape
 	}

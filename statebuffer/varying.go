@@ -230,8 +230,9 @@ func (s *varyingStore) growth(lanes []Lane, padded int) (more int64, err error) 
 			return 0, err
 		}
 		for _, l := range lanes {
-			if has := s.capacity(i, l.Sequence); l.keeps() && has < bytes {
-				more += capacity(bytes) - has
+			own := s.ownBytes(i, l.Sequence, bytes)
+			if has := s.capacity(i, l.Sequence); l.keeps() && has < own {
+				more += capacity(own) - has
 			}
 		}
 	}
@@ -284,9 +285,12 @@ func (s *varyingStore) prepare(lanes []Lane, padded int) error {
 			return err
 		}
 		for _, l := range lanes {
-			if err := s.room(l, i, bytes); err != nil {
+			if err := s.room(l, i, s.ownBytes(i, l.Sequence, bytes)); err != nil {
 				return fmt.Errorf("state %q: %w", s.states[i].Name, err)
 			}
+		}
+		if err := s.preparePadded(i, lanes); err != nil {
+			return err
 		}
 	}
 	return nil
