@@ -48,6 +48,7 @@ type execution struct {
 	laneRow []int // of each lane, its position in rows
 	lanes   []statebuffer.Lane
 	stage   *stage
+	lengths []uint64          // of each of wiring.lengths, see measure
 	step    *statebuffer.Step // open, that is neither committed nor aborted, or nil
 	alone   bool              // runs have one row from now on, see part
 	settled bool              // the store knows how the run of the lanes ended
@@ -62,7 +63,7 @@ type execution struct {
 // take makes x the work on a batch.
 func (x *execution) take(batch Batch) {
 	*x = execution{in: x.in, batch: batch, now: x.in.host().Clock(),
-		pending: x.pending[:0], known: x.known[:0], rows: x.rows[:0], first: x.first[:0], laneRow: x.laneRow[:0], lanes: x.lanes[:0]}
+		pending: x.pending[:0], known: x.known[:0], rows: x.rows[:0], first: x.first[:0], laneRow: x.laneRow[:0], lanes: x.lanes[:0], lengths: x.lengths[:0]}
 }
 
 // begin notes who is in the batch, before anybody can be expired or evicted for
@@ -273,6 +274,7 @@ func (x *execution) gather() {
 	var err error
 	x.stage, err = in.stageFor(in.padded(in.pace.lanes(len(x.lanes), in.wiring.maxLanes)), &x.requests[x.rows[0]])
 	if err == nil {
+		x.measure(&x.requests[x.rows[0]])
 		x.placeOutputs()
 		err = x.putInputs()
 	}
@@ -407,17 +409,16 @@ func (x *execution) keep() {
 	if x.part() {
 		return
 	}
-	lengths := x.in.wiring.lengths
 	if err := x.in.store.Commit(x.step, x.now); err != nil {
 		x.failRun(storing(err))
 		return
 	}
 	x.step, x.settled = nil, true
 	x.failRefused()
-	for i := range lengths {
+	for i, length := range x.lengths {
 		for _, l := range x.lanes {
 			if l.Sequence != nil && l.Refused == nil {
-				l.Sequence.Add(i, x.stage.length(x.in.wiring, i))
+				l.Sequence.Add(i, length)
 			}
 		}
 	}

@@ -356,7 +356,7 @@ func (f *fillWire) put(to []byte, x *execution, r *Request, q *statebuffer.Seque
 // count is the derived value of a lane.
 func (f *fillWire) count(x *execution, q *statebuffer.Sequence) (n uint64) {
 	if f.kind == fillAfter {
-		n = x.stage.length(x.in.wiring, f.source)
+		n = x.lengths[f.source]
 	}
 	switch {
 	case q == nil:

@@ -203,6 +203,7 @@ func (in *Instance) warmUpWith(lanes int) error {
 	defer in.store.Abort(step, 0)
 	s.bindStates(in.wiring, step)
 	in.work.stage = s
+	in.work.measure(nil)
 	if err := in.work.putFills(); err != nil {
 		return err
 	}

@@ -104,7 +104,7 @@ func (x *execution) putMask(i int) error {
 		longest = max(longest, in.store.Length(m.state, l.Sequence))
 	}
 	if m.length >= 0 {
-		step = int64(x.stage.length(in.wiring, m.length))
+		step = int64(x.lengths[m.length])
 	}
 	element := int64(f.dtype.Size())
 	width := longest + step

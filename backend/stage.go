@@ -225,10 +225,18 @@ func (p *port) modelDims(request tensor.Shape) tensor.Shape {
 	return dims
 }
 
-// length is the extent of a length source in this run.
-func (s *stage) length(w *wiring, source int) uint64 {
-	l := &w.lengths[source]
-	return uint64(s.inputs[w.inputs[l.input].at].Shape[l.axis])
+// measure notes the lengths that the inputs have in the run whose stage is made. One
+// that its requests leave out has none; first is nil while warming up.
+func (x *execution) measure(first *Request) {
+	w := x.in.wiring
+	x.lengths = x.lengths[:0]
+	for i := range w.lengths {
+		l, length := &w.lengths[i], uint64(0)
+		if first == nil || first.Inputs[l.input].Present {
+			length = uint64(x.stage.inputs[w.inputs[l.input].at].Shape[l.axis])
+		}
+		x.lengths = append(x.lengths, length)
+	}
 }
 
 // bindStates binds the states where the store has put them.
