@@ -36,19 +36,30 @@ func (x *execution) lanesOf(at int) (first, lanes int) {
 	return x.first[at], end - x.first[at]
 }
 
-// finish leaves nothing open. It is the only place that recovers once requests
-// are taken: the instance goes on with the next batch.
+// errPanicked is the answer where the backend or the runner panicked.
+var errPanicked = Errorf(Internal, "internal error of the stateful backend; see the server's log")
+
+// rescue answers the requests of a run that panicked.
+func (x *execution) rescue() {
+	if p := recover(); p != nil {
+		x.reportPanic(p)
+		x.failRun(errPanicked)
+		x.respond()
+	}
+}
+
+// finish leaves nothing open. After a panic between two runs, or one that not even
+// rescue came through, nothing more is run: the instance goes on with the next batch.
 func (x *execution) finish() {
 	defer x.survive()
 	if p := recover(); p != nil {
 		x.reportPanic(p)
-		err := Errorf(Internal, "internal error of the stateful backend; see the server's log")
-		x.failRun(err)
+		x.failRun(errPanicked)
 		for _, row := range x.pending {
-			x.refuse(row, err)
+			x.refuse(row, errPanicked)
 		}
 		for row := range x.requests {
-			x.batch.Fail(row, err)
+			x.batch.Fail(row, errPanicked)
 		}
 	}
 	x.batch.Finish(x.timing)

@@ -24,11 +24,17 @@ func (in *Instance) Execute(batch Batch) {
 	defer x.finish()
 	x.begin()
 	for x.next() {
-		x.gather()
-		x.run()
-		x.keep()
-		x.respond()
+		x.attempt()
 	}
+}
+
+// attempt is one run. Whatever becomes of it, those that wait are still to run.
+func (x *execution) attempt() {
+	defer x.rescue()
+	x.gather()
+	x.run()
+	x.keep()
+	x.respond()
 }
 
 // execution is the work on one batch. Its slices are kept for the next one.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
 
@@ -106,6 +107,37 @@ func TestSecondRunFails(t *testing.T) {
 		require.NoError(t, o.answers[2].err)
 		s.batch(nextOf(7), nextOf(8)).want("its START failed", "")
 	}
+}
+
+// TestPanicFailsOnlyItsRun: the requests of a batch that were not in the run that
+// panicked are served.
+func TestPanicFailsOnlyItsRun(t *testing.T) {
+	model := cacheModel()
+	inner, panics := model.run, false
+	model.run = func(inputs, outputs []Tensor) error {
+		if panics {
+			panics = false
+			panic("injected")
+		}
+		return inner(inputs, outputs)
+	}
+	in, err := model.instance(t, cacheConfig(), "")
+	require.NoError(t, err)
+	request := func(id uint64, start, end bool, values ...int32) Request {
+		return Request{Sequence: SequenceID{Number: id}, Start: start, End: end, Inputs: intInput(tensor.Shape{1, int64(len(values))}, values...)}
+	}
+	for _, a := range send(t, in, request(1, true, false, 10), request(2, true, false, 20), request(3, true, false, 30)) {
+		require.NoError(t, a.err)
+	}
+	panics = true
+	got := send(t, in, request(1, false, false, 11), request(2, false, true, 21, 22), request(3, false, false, 31, 32), request(4, true, false, 40, 41, 42))
+	require.EqualError(t, got[0].err, "internal error of the stateful backend; see the server's log")
+	require.Equal(t, []int32{20, 21, 22}, numbers(got[1].outputs[0]))
+	require.Equal(t, []int32{30, 31, 32}, numbers(got[2].outputs[0]))
+	require.Equal(t, []int32{40, 41, 42}, numbers(got[3].outputs[0]))
+	got = send(t, in, request(1, false, false, 12), request(4, false, false, 43))
+	require.Equal(t, []int32{10, 12}, numbers(got[0].outputs[0]))
+	require.Equal(t, []int32{40, 41, 42, 43}, numbers(got[1].outputs[0]))
 }
 
 // TestFailedMemory: a failed gather changes nothing; after a failed scatter
