@@ -180,7 +180,10 @@ func (x *execution) admit(row int) bool {
 		x.answerEmpty(row)
 		return true
 	}
-	lanes, err := in.check(r)
+	if r.Start {
+		known = nil // what it had does not matter
+	}
+	lanes, err := in.check(r, known)
 	if err != nil {
 		x.refuse(row, err)
 		return true
@@ -224,8 +227,9 @@ func (x *execution) sequence(r *Request) (q *statebuffer.Sequence, err error) {
 	return q, nil
 }
 
-// check tells how many lanes a request takes, or why it does not fit the model.
-func (in *Instance) check(r *Request) (lanes int64, err error) {
+// check tells how many lanes a request of a sequence takes, or why it does not fit the
+// model.
+func (in *Instance) check(r *Request, q *statebuffer.Sequence) (lanes int64, err error) {
 	ports := in.wiring.inputs
 	lanes = 1
 	if !in.sequences && in.model.config.MaxBatchSize > 0 {
@@ -241,7 +245,7 @@ func (in *Instance) check(r *Request) (lanes int64, err error) {
 	if lanes > int64(in.wiring.maxLanes) {
 		return 0, Errorf(InvalidArg, "the request has %d rows: at most %d can run at once", lanes, in.wiring.maxLanes)
 	}
-	return lanes, nil
+	return lanes, in.checkMasks(r, q)
 }
 
 // joins tells whether a request can run with those that the run has already.
@@ -255,9 +259,6 @@ func (x *execution) joins(r *Request, q *statebuffer.Sequence, lanes int64) bool
 	}
 	if !in.wiring.varies && !in.wiring.shares {
 		return true
-	}
-	if r.Start {
-		q = nil
 	}
 	first := &x.requests[x.rows[0]]
 	for i := range in.wiring.inputs {

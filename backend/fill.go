@@ -150,27 +150,26 @@ func (w *wirer) derived(f *fillWire, info *TensorInfo, text string) error {
 	if !ok {
 		return fmt.Errorf("%q has no closing parenthesis", text)
 	}
-	name, axisText, hasAxis := strings.Cut(argument, ":")
-	source := lengthSource{name: strings.TrimSpace(name), axis: noAxis}
-	if hasAxis {
-		axis, err := strconv.Atoi(strings.TrimSpace(axisText))
-		if err != nil || axis < 0 {
-			return fmt.Errorf("%q: want an axis counted from 0 behind the colon", text)
-		}
-		source.axis = axis
-	}
-	f.source = w.lengthOf(source)
-	return nil
+	var err error
+	f.source, err = w.lengthOf(argument)
+	return err
 }
 
-// lengthOf is the position of a length source, which is added if it is new.
-func (w *wirer) lengthOf(source lengthSource) int {
-	at := slices.Index(w.wiring.lengths, source)
-	if at < 0 {
+// lengthOf is the position of the length source that is written INPUT or INPUT:AXIS,
+// which is added if it is new.
+func (w *wirer) lengthOf(text string) (at int, err error) {
+	name, axis, hasAxis := strings.Cut(text, ":")
+	source := lengthSource{name: strings.TrimSpace(name), axis: noAxis}
+	if hasAxis {
+		if source.axis, err = strconv.Atoi(strings.TrimSpace(axis)); err != nil || source.axis < 0 {
+			return 0, fmt.Errorf("%q: want an axis counted from 0 behind the colon", strings.TrimSpace(text))
+		}
+	}
+	if at = slices.Index(w.wiring.lengths, source); at < 0 {
 		at = len(w.wiring.lengths)
 		w.wiring.lengths = append(w.wiring.lengths, source)
 	}
-	return at
+	return at, nil
 }
 
 // resolveLengths finds the inputs that lengths are taken from, once all are wired.

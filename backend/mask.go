@@ -4,18 +4,21 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"tritonstateful/statebuffer"
 )
 
 // maskWire is what a mask tells of: for each lane 0 where the states are padding,
 // and 1 for what is theirs and for this step's part of an input, if one is named.
 type maskWire struct {
-	states, input string // names; that of the states may be a pattern
-	axis          int    // of the mask's own length
-	state         int    // position in wiring.varying of the first
-	length        int    // position in wiring.lengths, or -1
+	states string // their name, which may be a pattern
+	axis   int    // of the mask's own length
+	covers []int  // positions of the states in wiring.varying
+	length int    // position in wiring.lengths, or -1
 }
 
-// mask is mask(STATES) or mask(STATES, INPUT). Naming one is what allows sequences
+// mask is mask(STATES) or mask(STATES, INPUT), where INPUT may be followed by a colon
+// and an axis. Naming one is what allows sequences
 // of unequal length to share a run.
 func (w *wirer) mask(f *fillWire, info *TensorInfo, argument string) (err error) {
 	f.kind = fillMask
@@ -37,14 +40,16 @@ func (w *wirer) mask(f *fillWire, info *TensorInfo, argument string) (err error)
 		return fmt.Errorf("its shape in the model is %v: want a batch axis and behind it one dynamic axis, such as [-1,-1]", info.Dims)
 	}
 	states, input, _ := strings.Cut(argument, ",")
-	m.states, m.input = strings.TrimSpace(states), strings.TrimSpace(input)
+	m.states = strings.TrimSpace(states)
 	for i, word := range []string{"0", "1"} {
 		if f.value[i], err = parseElement(word, f.dtype); err != nil {
 			return err
 		}
 	}
-	if m.input != "" {
-		m.length = w.lengthOf(lengthSource{name: m.input, axis: noAxis})
+	if strings.TrimSpace(input) != "" {
+		if m.length, err = w.lengthOf(input); err != nil {
+			return err
+		}
 	}
 	f.mask = m
 	w.wiring.varies = true
@@ -59,18 +64,15 @@ func (w *wirer) resolveMasks() {
 		if m == nil {
 			continue
 		}
-		m.state = -1
 		for j := range w.wiring.varying {
 			s := &w.wiring.varying[j]
 			if _, ok := matchPattern(m.states, s.input); !ok {
 				continue
 			}
-			if m.state < 0 {
-				m.state = j
-			}
+			m.covers = append(m.covers, j)
 			w.pad(s, j)
 		}
-		if m.state < 0 {
+		if len(m.covers) == 0 {
 			w.fault("parameter derived_inputs: input %q: mask(%s) names no state that grows", w.wiring.fills[i].name, m.states)
 		}
 	}
@@ -94,6 +96,43 @@ func (w *wirer) pad(s *stateWire, at int) {
 	}
 }
 
+// maskMost bounds the bytes of a mask for one sequence. How long it is follows from
+// what a request says of its shape, which may be anything where it brings no data.
+const maskMost = 64 << 20
+
+// checkMasks tells why there can be no mask for a request of a sequence; nil is one
+// that starts.
+func (in *Instance) checkMasks(r *Request, q *statebuffer.Sequence) error {
+	for i := range in.wiring.fills {
+		f := &in.wiring.fills[i]
+		if f.mask == nil {
+			continue
+		}
+		held, step := in.store.Length(f.mask.covers[0], q), int64(0)
+		for _, state := range f.mask.covers[1:] {
+			if other := in.store.Length(state, q); other != held {
+				return Errorf(InvalidArg, "input %q: the states %q and %q are to have one mask, and have the lengths %d and %d: want them equal; give each a mask of its own, or none", f.name, in.wiring.varying[f.mask.covers[0]].input, in.wiring.varying[state].input, held, other)
+			}
+		}
+		if f.mask.length >= 0 {
+			step = in.extent(r, &in.wiring.lengths[f.mask.length])
+		}
+		if most := maskMost / int64(f.dtype.Size()); step > most-held {
+			return Errorf(InvalidArg, "input %q: a mask of length %d for the states and %d for the request: want at most %d in all; send less in a request, or end the sequence", f.name, held, step, most)
+		}
+	}
+	return nil
+}
+
+// extent is the length of an input in a request that was checked.
+func (in *Instance) extent(r *Request, l *lengthSource) int64 {
+	input := &r.Inputs[l.input]
+	if !input.Present {
+		return 0
+	}
+	return in.wiring.inputs[l.input].modelDims(input.Shape)[l.axis]
+}
+
 // putMask writes a mask.
 func (x *execution) putMask(i int) error {
 	in := x.in
@@ -101,32 +140,35 @@ func (x *execution) putMask(i int) error {
 	m := f.mask
 	var longest, step int64
 	for _, l := range x.lanes {
-		longest = max(longest, in.store.Length(m.state, l.Sequence))
+		longest = max(longest, in.store.Length(m.covers[0], l.Sequence))
 	}
 	if m.length >= 0 {
 		step = int64(x.lengths[m.length])
 	}
 	element := int64(f.dtype.Size())
 	width := longest + step
-	lanes := int64(x.stage.lanes)
+	shape := f.dims.With(f.axis, int64(x.stage.lanes))
+	shape[m.axis] = width
+	bytes, err := shape.Bytes(f.dtype)
+	if err != nil {
+		return Errorf(Internal, "input %q: the mask: %w", f.name, err)
+	}
 	buffer := &in.io.fills[i]
-	if err := in.io.reserve(buffer, lanes*width*element); err != nil {
+	if err := in.io.reserve(buffer, bytes); err != nil {
 		return err
 	}
 	to := buffer.Bytes
 	for lane := range x.stage.lanes {
 		padding := int64(0) // a padding lane has a whole value
 		if lane < len(x.lanes) {
-			padding = longest - in.store.Length(m.state, x.lanes[lane].Sequence)
+			padding = longest - in.store.Length(m.covers[0], x.lanes[lane].Sequence)
 		}
 		for at := range width {
 			copy(to, f.value[index(at >= padding)])
 			to = to[element:]
 		}
 	}
-	shape := f.dims.With(f.axis, lanes)
-	shape[m.axis] = width
-	x.stage.inputs[f.at] = Tensor{Data: buffer.At(0, lanes*width*element), DType: f.dtype, Shape: shape}
+	x.stage.inputs[f.at] = Tensor{Data: buffer.At(0, bytes), DType: f.dtype, Shape: shape}
 	return nil
 }
 
