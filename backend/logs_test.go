@@ -153,3 +153,18 @@ func TestLazyLines(t *testing.T) {
 	require.Len(t, s.log.having("INFO released a chunk of slots"), 1)
 	require.Len(t, s.log.having("chunks=1 slots=8 free=7"), 1)
 }
+
+// TestRestlessChunksWarnOnce: a model is told at load that its chunks can come and go
+// without end, and what would stop it.
+func TestRestlessChunksWarnOnce(t *testing.T) {
+	chunks := func(initial, above string) *server {
+		return newServer(t, param("initial_buffer_size", initial), param("subsequent_buffer_size", "8"), param("buffer_alloc_threshold", "8"), param("buffer_dealloc_threshold", above))
+	}
+	const warning = "WARN a chunk of slots can be allocated and released in turns, batch after batch: buffer_dealloc_threshold is 14; want at least 15, buffer_alloc_threshold 8 and subsequent_buffer_size 8 less 1"
+	s := chunks("8", "14")
+	s.batch(wholeOf(1)).ok()
+	require.Len(t, s.log.having(warning), 1)
+	require.Empty(t, chunks("8", "15").log.having("in turns"))
+	require.Empty(t, chunks("10000", "14").log.having("in turns"), "there is one chunk, which stays")
+	require.Empty(t, newServer(t).log.having("in turns"))
+}

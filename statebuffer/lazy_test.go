@@ -147,3 +147,28 @@ func TestNewStoreWithoutMemory(t *testing.T) {
 		require.True(t, ok, "no error begins with %s", prefix)
 	}
 }
+
+// TestSteadyFrom: from there on, and not below, a chunk that was allocated stays while
+// nobody starts or ends, however many rows are taken.
+func TestSteadyFrom(t *testing.T) {
+	sizing := Sizing{Initial: 16, Subsequent: 6, MaxChunks: 3, AllocBelow: 4}
+	least := sizing.SteadyFrom()
+	require.Equal(t, 9, least)
+	for sizing.DeallocAbove = least - 3; sizing.DeallocAbove <= least+3; sizing.DeallocAbove++ {
+		restless := false
+		for taken := range sizing.Total() {
+			s := newTestStore(t, Options{Sizing: sizing})
+			for n := range taken { // one after the other, so that chunks come as they are needed
+				begin(t, s, number(uint64(n)), 1)
+				_, err := s.Maintain(at(1))
+				require.NoError(t, err)
+			}
+			for range 4 {
+				change, err := s.Maintain(at(2))
+				require.NoError(t, err)
+				restless = restless || change.Shrunk
+			}
+		}
+		require.Equal(t, sizing.DeallocAbove < least, restless, "released when more than %d are free", sizing.DeallocAbove)
+	}
+}
