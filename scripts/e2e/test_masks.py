@@ -10,7 +10,7 @@ from conftest import Folder
 from graphs import model, op, tensor
 from onnx import ModelProto
 from sequences import Reference, Tensors, play
-from tritonclient.grpc import InferenceServerClient
+from tritonclient.grpc import InferenceServerClient, InferInput
 from tritonclient.utils import InferenceServerException
 from tritonserver import TritonServer
 from unary import infer
@@ -66,11 +66,27 @@ def attention() -> ModelProto:
     )
 
 
+def open_ended() -> ModelProto:
+    """Its input has no extent that the model fixes."""
+    return model(
+        op("Concat", "past x -> present", axis=1),
+        op("Identity", "mask -> seen"),
+        inputs=[
+            tensor("x", F32, "batch", "rows", "width"),
+            tensor("past", F32, "batch", "past", 1),
+            tensor("mask", np.int64, "batch", "total"),
+        ],
+        outputs=[tensor("seen", np.int64, "batch", "total"), tensor("present", F32, "batch", "total", 1)],
+    )
+
+
 MASK = {"derived_inputs": "mask = mask(past_*, x)"}
+BY_AXIS = {"derived_inputs": "mask = mask(past, x:1)"}
 WAITING = oldest(4, delay=300_000)
 MODELS = {
     "padded": Folder(config([ROWS], [OUT, LANES], WAITING, **MASK), attention()),
     "limited": Folder(config([ROWS], [OUT, LANES], WAITING, max_state_bytes=str(LIMIT), **MASK), attention()),
+    "open": Folder(config([io("x", "FP32", -1, -1)], [io("seen", "INT64", -1)], oldest(4), **BY_AXIS), open_ended()),
 }
 
 
@@ -86,7 +102,6 @@ def client(tmp_path_factory):
 def rows(counts: list[int], seed: int) -> list[Tensors]:
     random = np.random.default_rng(seed)
     return [{"x": random.normal(size=(1, count, WIDTH)).astype(F32)} for count in counts]
-
 
 
 UNEQUAL = [rows([1, 1, 1, 1, 1], 1), rows([3, 1, 1, 1, 1], 2), rows([5, 1, 1, 1, 1], 3), rows([2, 1, 1, 1, 1], 4)]
@@ -131,3 +146,15 @@ def test_the_longest_does_not_fail_the_others(client):
             refused.result()
         want = Masked(attention(), STATES).answers(short)[1]
         np.testing.assert_allclose(answered.result()["y"], want["y"], rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("length", [1 << 32, 1 << 61])
+def test_a_shape_without_data_harms_nobody(client, length):
+    """A request may say that it is as long as it likes, if another extent is 0. It is refused alone."""
+    one = {"x": np.ones((1, 2, 1), F32)}
+    infer(client, "open", 81, one, start=True)
+    hollow = InferInput("x", [1, length, 0], "FP32")
+    hollow._raw_content = b""  # the client has no other way to send what numpy cannot make
+    with pytest.raises(InferenceServerException, match="mask of length 0 for the states and .*end the sequence"):
+        client.infer("open", [hollow], sequence_id=82, sequence_start=True)
+    assert infer(client, "open", 81, one)["seen"].tolist() == [[1, 1, 1, 1]]
