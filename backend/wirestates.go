@@ -88,7 +88,12 @@ func (w *wirer) matchState(s *stateWire) error {
 // stateAxis finds the batch axis of a state. Exporters often name the axes of an
 // input but not of an output; then the input's axis holds for both.
 func (w *wirer) stateAxis(s *stateWire, in, out *TensorInfo) (err error) {
-	if s.axis, s.how, err = w.tensorAxis(in); err != nil {
+	s.axis, s.how, err = w.tensorAxis(in)
+	if err != nil && s.stateSpec.dims != nil && w.config.MaxBatchSize > 0 && len(s.stateSpec.dims) == len(in.Dims)-1 && in.Dims[0] < 0 {
+		s.axis, s.how, err = 0, "the first axis, as Triton has it", nil // for implicit state, nothing else was possible
+		w.wiring.guessed = true
+	}
+	if err != nil {
 		return err
 	}
 	if s.axis == noAxis {

@@ -136,6 +136,21 @@ CASES = {
         {"states": STATES, "initial": {"s": np.zeros((2, 1, 3), F32)}},
         True,
     ),
+    "as_implicit_state": (
+        Folder(
+            config(
+                [io("x", "FP32", 2, 3)],
+                [io("y", "FP32", 2, 3)],
+                oldest(
+                    more='state [{ input_name: "s" output_name: "s_out" data_type: TYPE_FP32 dims: [2, 3] '
+                    'initial_state { data_type: TYPE_FP32 dims: [2, 3] zero_data: true name: "zero" } }]'
+                ),
+            ),
+            running_sum(None, None, 3),
+        ),
+        {"states": STATES, "initial": {"s": np.zeros((1, 2, 3), F32)}},
+        True,
+    ),
     "time_has_a_name": (
         Folder(config([io("x", "FP32", -1, 3)], [io("y", "FP32", -1, 3)]), over_time("time", None, 3, state=None)),
         {"states": STATES, "axes": {"x": 1, "y": 1}, "initial": {"s": np.zeros((1, 1, 3), F32)}},
@@ -212,6 +227,7 @@ def test_axis(own_client, name):
         ("axis_2", 's -> s_out state from the names in the model, begins with zeros FP32 [2,3,-1] 2, axis "batch" 24'),
         ("only_dynamic_axis", "FP32 [2,-1,3] 1, its only dynamic axis 24"),
         ("probed", 'FP32 [2,-1,3] 1, axis "batch (by probe runs)" 24'),
+        ("as_implicit_state", "FP32 [-1,-1,3] 0, the first axis, as Triton has it 24"),
         ("time_has_a_name", 'FP32 [1,-1,3] 1, axis "batch (by probe runs)" 12'),
         ("fixed_behind_time", 'requests run one at a time: "x" has a batch axis that is fixed at 1'),
         ("overridden", "FP32 [-1,-1,3] 1, batch_axes"),
