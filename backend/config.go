@@ -166,6 +166,26 @@ func (c *Config) candidates() int {
 	}
 }
 
+// direct tells whether the scheduler gives each sequence a place in the batch,
+// which is Triton's default.
+func (c *Config) direct() bool { return c.Sequence != nil && c.Sequence.Oldest == nil }
+
+// places is how many places a batch of the direct scheduler has.
+func (c *Config) places() int {
+	if !c.direct() {
+		return 0
+	}
+	return max(c.MaxBatchSize, 1)
+}
+
+// candidatesField is the field that candidates follows from.
+func (c *Config) candidatesField() string {
+	if c.direct() {
+		return "max_batch_size"
+	}
+	return "max_candidate_sequences"
+}
+
 // preferred are the batch sizes that Triton tries to form.
 func (c *Config) preferred() []int {
 	if c.Sequence == nil || c.Sequence.Oldest == nil {

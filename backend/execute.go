@@ -73,13 +73,20 @@ func (x *execution) take(batch Batch) {
 }
 
 // begin notes who is in the batch, before anybody can be expired or evicted for
-// somebody else's sake. Requests without START come first, because one that
-// shares its ID with a START belongs to the sequence before.
+// somebody else's sake. With the direct scheduler a request's row is the place
+// that its sequence has in the batch until another one STARTs there. Requests
+// without START come first, because one that shares its ID with a START belongs
+// to the sequence before.
 func (x *execution) begin() {
 	in := x.in
 	x.requests = x.batch.Requests()
 	x.spans.enter(x.now)
 	x.known = slices.Grow(x.known, len(x.requests))[:len(x.requests)]
+	for row := range x.requests {
+		if r := &x.requests[row]; in.direct && r.Start {
+			in.store.Displace(row, key(r.Sequence), x.now)
+		}
+	}
 	for _, starts := range []bool{false, true} {
 		for row := range x.requests {
 			if r := &x.requests[row]; r.Start == starts {
@@ -193,7 +200,7 @@ func (x *execution) admit(row int) bool {
 	}
 	lane := statebuffer.Lane{End: r.End}
 	if in.sequences && !r.Sequence.IsZero() { // model_warmup brings no sequence
-		if lane.Sequence, err = x.sequence(r); err != nil {
+		if lane.Sequence, err = x.sequence(row); err != nil {
 			x.batch.Fail(row, err)
 			return true
 		}
@@ -208,8 +215,8 @@ func (x *execution) admit(row int) bool {
 }
 
 // sequence finds the sequence of a request, or begins it.
-func (x *execution) sequence(r *Request) (q *statebuffer.Sequence, err error) {
-	in := x.in
+func (x *execution) sequence(row int) (q *statebuffer.Sequence, err error) {
+	in, r := x.in, &x.requests[row]
 	if r.Start {
 		q, err = in.store.Begin(key(r.Sequence), x.now)
 	} else {
@@ -219,6 +226,7 @@ func (x *execution) sequence(r *Request) (q *statebuffer.Sequence, err error) {
 		return nil, refusal(r.Sequence, err)
 	}
 	if r.Start {
+		in.store.Settle(q, row)
 		in.levels.reset(r.Sequence)
 	} else {
 		in.meter.observe(MetricGap, q.Idled().Seconds())

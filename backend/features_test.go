@@ -351,22 +351,6 @@ func TestImplicitState(t *testing.T) {
 	}
 }
 
-// TestDirect: idle lanes of the direct strategy are answered and nothing else.
-func TestDirect(t *testing.T) {
-	model, c := sumModel(), sumConfig()
-	c.Sequence.Oldest = nil
-	in, err := model.instance(t, c, "")
-	require.NoError(t, err)
-	require.Equal(t, 4, in.store.Usage().Total, "a slot for each lane, whatever the ratio")
-	got := send(t, in,
-		Request{Sequence: SequenceID{Number: 1}, Start: true, Inputs: intInput(tensor.Shape{1, 2}, 1, 2)},
-		Request{Inputs: intInput(tensor.Shape{1, 2}, 9, 9)})
-	require.NoError(t, got[0].err)
-	require.NoError(t, got[1].err)
-	require.Equal(t, []int32{1, 2}, numbers(got[0].outputs[0]))
-	require.Equal(t, 1, in.store.Usage().Live)
-}
-
 // TestWithoutSequences: a model that keeps no states takes requests of several
 // rows, up to its batch.
 func TestWithoutSequences(t *testing.T) {

@@ -83,12 +83,12 @@ func (in *Instance) checkRoom(states *statebuffer.Options) error {
 	if device.Managed != "" {
 		managed = "; NVML says " + device.Managed
 	}
-	return Errorf(Unavailable, "no room on %v for the states of %d sequences and the tensors of batches of %d: %w%s; %s",
-		device, states.Sizing.Initial, states.MaxLanes, err, managed, roomRemedy)
+	return Errorf(Unavailable, "no room on %v for the states of %d sequences and the tensors of batches of %d: %w%s; use fewer slots (%s, max_candidate_sequence_use_ratio), %s",
+		device, states.Sizing.Initial, states.MaxLanes, err, managed, in.model.config.candidatesField(), roomRemedy)
 }
 
-// roomRemedy is what to do where a GPU is too small.
-const roomRemedy = "use fewer slots (max_candidate_sequences, max_candidate_sequence_use_ratio), allocate them as they are needed (initial_buffer_size), set store_states_as_fp16, bound ONNX Runtime (gpu_mem_limit), or take another GPU (gpus of instance_group)"
+// roomRemedy is what else to do where a GPU is too small.
+const roomRemedy = "allocate them as they are needed (initial_buffer_size), set store_states_as_fp16, bound ONNX Runtime (gpu_mem_limit), or take another GPU (gpus of instance_group)"
 
 // ioMemory is where the host fills inputs and reads outputs.
 func (in *Instance) ioMemory() statebuffer.Memory {

@@ -76,7 +76,7 @@ func (in *Instance) load(provider Provider, info InstanceInfo, faults error) (er
 	}
 	in.stages = make([]*stage, in.wiring.maxLanes+1)
 	in.sequences = m.config.Sequence != nil
-	in.direct = in.sequences && m.config.Sequence.Oldest == nil // Triton's default is direct
+	in.direct = m.config.direct()
 	in.ladder = m.ladder()
 	in.holds = in.wiring.canHold()
 	in.pace = newPace(m.params.Padding == PadAuto && !in.wiring.varies && in.store.Roams() && in.store.RowBytes() >= paceFrom)
@@ -128,8 +128,8 @@ func (in *Instance) newStore() (*statebuffer.Store, error) {
 		varying[i] = statebuffer.Varying{Name: w.input, DType: w.dtype, Axis: w.axis, InitialShape: w.shape, Initial: w.value, MaxBytes: params.MaxStateBytes, Padded: w.padded, PadAxis: w.padAxis}
 	}
 	options := statebuffer.Options{
-		Memory: in.runner.Memory(), States: states, Varying: varying, Sizing: sizing, MaxLanes: in.wiring.maxLanes,
-		Limits: statebuffer.Limits{Idle: config.Idle(), Full: params.Full, Remember: max(1024, sizing.Total()), Bytes: params.MaxStateMemory},
+		Memory: in.runner.Memory(), States: states, Varying: varying, Sizing: sizing, MaxLanes: in.wiring.maxLanes, Places: config.places(),
+		Limits: statebuffer.Limits{Idle: config.Idle(), Full: params.Full, Remember: max(1024, sizing.Total()), Bytes: params.MaxStateMemory, Field: config.candidatesField()},
 	}
 	if err := in.checkRoom(&options); err != nil {
 		return nil, err
@@ -139,7 +139,7 @@ func (in *Instance) newStore() (*statebuffer.Store, error) {
 		return nil, Errorf(InvalidArg, "the slots for sequences: %w", err)
 	}
 	if err != nil {
-		return nil, Errorf(Internal, "allocating the states of %d sequences: %w; use fewer instances or a smaller max_candidate_sequences", sizing.Initial, err)
+		return nil, Errorf(Internal, "allocating the states of %d sequences: %w; use fewer instances or a smaller %s", sizing.Initial, err, config.candidatesField())
 	}
 	return store, nil
 }

@@ -17,6 +17,7 @@ const (
 	MetricEnded
 	MetricExpired
 	MetricEvicted
+	MetricDisplaced
 	MetricRejectedFull
 	MetricRejectedStartFailed
 	MetricUnknown
@@ -81,9 +82,10 @@ var metrics = [metricCount]MetricInfo{
 	MetricEnded:               {Name: "stateful_sequences_ended_total", Help: "Sequences that their client ended"},
 	MetricExpired:             {Name: "stateful_sequences_expired_total", Help: "Sequences that lost their state because no request came for too long"},
 	MetricEvicted:             {Name: "stateful_sequences_evicted_total", Help: "Sequences that lost their state to make room for others"},
+	MetricDisplaced:           {Name: "stateful_sequences_displaced_total", Help: "Sequences that lost their state because the direct scheduler gave their place in the batch to another one"},
 	MetricRejectedFull:        {Name: "stateful_sequences_rejected_total", Help: rejectedHelp, Reason: "full"},
 	MetricRejectedStartFailed: {Name: "stateful_sequences_rejected_total", Help: rejectedHelp, Reason: "start_failed"},
-	MetricUnknown:             {Name: "stateful_requests_unknown_total", Help: "Requests without START of a sequence that has no state: expired, evicted, rejected or never seen"},
+	MetricUnknown:             {Name: "stateful_requests_unknown_total", Help: "Requests without START of a sequence that has no state: expired, evicted, displaced, rejected or never seen"},
 	MetricPaddedRows:          {Name: "stateful_padded_rows_total", Help: "Rows that were added to runs to reach a batch size"},
 	MetricFailedRuns:          {Name: "stateful_failed_runs_total", Help: "Runs of the model that failed, or whose states could not be read or kept"},
 	MetricSaturated:           {Name: "stateful_saturated_elements_total", Help: "Elements of states that were clamped by store_states_as_fp16"},
@@ -204,6 +206,7 @@ func (in *Instance) measureStore() {
 	m.count(MetricEnded, c.Ended)
 	m.count(MetricExpired, c.Expired)
 	m.count(MetricEvicted, c.Evicted)
+	m.count(MetricDisplaced, c.Displaced)
 	m.count(MetricRejectedFull, c.RejectedFull)
 	m.count(MetricRejectedStartFailed, c.StartFailures)
 	m.count(MetricUnknown, c.Unknown)

@@ -122,7 +122,7 @@ func (in *Instance) describeMemory(b *strings.Builder) {
 	if sizing.Lazy() {
 		fmt.Fprintf(b, " in chunks of %d", sizing.Subsequent)
 	}
-	fmt.Fprintf(b, "; max_candidate_sequences %d times max_candidate_sequence_use_ratio %v is %d", c.candidates(), p.ratio(c), int(float32(c.candidates())*p.ratio(c)))
+	fmt.Fprintf(b, "; %s %d times max_candidate_sequence_use_ratio %v is %d", c.candidatesField(), c.candidates(), p.ratio(c), int(float32(c.candidates())*p.ratio(c)))
 	if sizing.Lazy() {
 		fmt.Fprint(b, ", less what fills no whole chunk")
 	}

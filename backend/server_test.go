@@ -261,6 +261,9 @@ func (s *server) settle(a *ask, got *answer) {
 	case got.err != nil:
 		s.settleError(a, q)
 		return
+	case a.id == "" && s.in.direct:
+		s.requireEmpty(got)
+		return
 	case a.end && !s.in.model.params.InferEnd:
 		s.requireEmpty(got)
 		delete(s.plain, a.id)

@@ -20,11 +20,12 @@ func (e *BudgetError) Error() string {
 // FirstChunkError says that not even the first chunk is within the limit.
 type FirstChunkError struct {
 	Rows       int
-	Each, Most int64 // bytes of a row, and of all
+	Each, Most int64  // bytes of a row, and of all
+	Field      string // see Limits
 }
 
 func (e *FirstChunkError) Error() string {
-	return fmt.Sprintf("the first %d slots of %d bytes each are more than %d bytes (max_state_memory_bytes): lower initial_buffer_size or max_candidate_sequences, or raise the limit", e.Rows, e.Each, e.Most)
+	return fmt.Sprintf("the first %d slots of %d bytes each are more than %d bytes (max_state_memory_bytes): lower initial_buffer_size or %s, or raise the limit", e.Rows, e.Each, e.Most, e.Field)
 }
 
 // held is what the sequences' states take, or could take in free rows.
@@ -46,7 +47,7 @@ func (s *Store) nextChunk() int64 { return int64(s.sizing.Subsequent) * s.RowByt
 func (s *Store) checkBudget() error {
 	most, each := s.limits.Bytes, s.RowBytes()
 	if most > 0 && each > 0 && int64(s.sizing.Initial) > most/each {
-		return &FirstChunkError{Rows: s.sizing.Initial, Each: each, Most: most}
+		return &FirstChunkError{Rows: s.sizing.Initial, Each: each, Most: most, Field: s.limits.Field}
 	}
 	return nil
 }

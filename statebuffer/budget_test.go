@@ -58,7 +58,7 @@ func TestBudgetOfChunks(t *testing.T) {
 
 // TestBudgetOfTheFirstChunk: it is never freed, so it must fit.
 func TestBudgetOfTheFirstChunk(t *testing.T) {
-	options := Options{Memory: &Heap{}, MaxLanes: 1, Sizing: Sizing{Initial: 4, MaxChunks: 1}, Limits: Limits{Bytes: 31},
+	options := Options{Memory: &Heap{}, MaxLanes: 1, Sizing: Sizing{Initial: 4, MaxChunks: 1}, Limits: Limits{Bytes: 31, Field: "max_candidate_sequences"},
 		States: []State{{Name: "state", Layout: Layout{Runs: 2, RunBytes: 4}}}}
 	_, err := NewStore(options)
 	require.EqualError(t, err, "the first 4 slots of 8 bytes each are more than 31 bytes (max_state_memory_bytes): lower initial_buffer_size or max_candidate_sequences, or raise the limit")

@@ -22,6 +22,7 @@ const (
 	Refused          // its START found no free row
 	StartFailed      // the run of its START failed
 	Damaged          // its new state could not be stored
+	Displaced        // the direct scheduler gave its place in the batch to another one
 )
 
 // Sequence is one client's stream of requests. It is valid until the store
@@ -42,6 +43,9 @@ type Sequence struct {
 	idled      time.Duration // see Idled
 	// visit is the number of the last run that took this sequence.
 	visit uint64
+
+	// batchSlot is its place in the batches of the direct scheduler and one, or 0.
+	batchSlot int
 
 	// home and cell are where a roamer keeps the values.
 	home *area

@@ -59,6 +59,9 @@ type Options struct {
 	Limits  Limits
 	// MaxLanes is the largest batch.
 	MaxLanes int
+	// Places are those in a batch of the direct scheduler, which a sequence keeps
+	// until the server gives it to another; 0 with other schedulers.
+	Places int
 	// RoamFrom is the size of a row, in bytes, from which values stay where runs
 	// wrote them, so that a step copies each of them once or not at all. Smaller
 	// ones are copied from their rows and back, which costs less than knowing
@@ -87,7 +90,7 @@ const defaultRoamFrom = 4 << 10
 // NewStore allocates the first chunk and the batched tensors. Close frees them.
 func NewStore(o Options) (*Store, error) {
 	s := &Store{
-		table:    table{index: newIndex(), limits: o.Limits, total: o.Sizing.Total()},
+		table:    table{index: newIndex(), limits: o.Limits, total: o.Sizing.Total(), holders: make(batchSlots, o.Places)},
 		memory:   o.Memory,
 		states:   o.States,
 		sizing:   o.Sizing,

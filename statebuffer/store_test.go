@@ -195,7 +195,7 @@ func TestIdle(t *testing.T) {
 func TestLostErrors(t *testing.T) {
 	s := newTestStore(t, Options{
 		Sizing: Sizing{Initial: 2, MaxChunks: 1},
-		Limits: Limits{Idle: time.Second, Full: EvictLRU, Remember: 4},
+		Limits: Limits{Idle: time.Second, Full: EvictLRU, Remember: 4, Field: "max_candidate_sequences"},
 	})
 	ask := func(n uint64, want string) {
 		t.Helper()
@@ -226,6 +226,30 @@ func TestLostErrors(t *testing.T) {
 	begin(t, s, number(6), 4*time.Second)
 	_, err = s.Continue(number(6), 5*time.Second)
 	require.NoError(t, err, "a START that succeeds ends the matter")
+}
+
+// TestDisplaced: a place in the batch is one sequence's at a time.
+func TestDisplaced(t *testing.T) {
+	s := newTestStore(t, Options{Sizing: Sizing{Initial: 2, MaxChunks: 1}, Limits: Limits{Remember: 4}, Places: 2})
+	settle := func(n uint64, at int) {
+		t.Helper()
+		s.Displace(at, number(n), time.Second)
+		s.Settle(begin(t, s, number(n), time.Second), at)
+	}
+	settle(1, 0)
+	settle(2, 1)
+	settle(2, 1)
+	settle(3, 0)
+	_, err := s.Continue(number(1), 3*time.Second)
+	require.EqualError(t, err, "its place in the batch was given to another sequence 2s ago, because the server had dropped it (idle or cancelled); begin it anew with a START request")
+	settle(2, 0) // it moves, and 3 is lost
+	settle(4, 1)
+	require.EqualValues(t, 2, s.Counters().Displaced)
+	s.End(number(4))
+	settle(5, 1)
+	require.EqualValues(t, 2, s.Counters().Displaced, "a place that END left is nobody's")
+	s.Displace(2, number(6), 2*time.Second) // there is no such place
+	require.Equal(t, 2, s.Usage().Live)
 }
 
 // TestDamaged: if storing fails, nobody knows what is in the rows.

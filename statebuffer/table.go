@@ -32,6 +32,8 @@ type Limits struct {
 	// Bytes bounds what the rows and the varying states of all sequences take
 	// together; 0 means no bound.
 	Bytes int64
+	// Field is what the configuration calls the number of sequences, for messages.
+	Field string
 }
 
 // LostError says that a request names a sequence that has no state.
@@ -55,6 +57,8 @@ func (e *LostError) Error() string {
 		return fmt.Sprintf("its START was refused %v ago because there was no free slot%s", ago, remedy)
 	case StartFailed:
 		return fmt.Sprintf("its START failed %v ago, so it has no state%s", ago, remedy)
+	case Displaced:
+		return fmt.Sprintf("its place in the batch was given to another sequence %v ago, because the server had dropped it (idle or cancelled)%s", ago, remedy)
 	case Damaged:
 		return fmt.Sprintf("its state could not be stored %v ago%s", ago, remedy)
 	default:
@@ -67,21 +71,23 @@ type FullError struct {
 	Live, Total int
 	// Bytes is the limit that keeps the store from allocating more rows, or 0.
 	Bytes int64
+	Field string // see Limits
 }
 
 func (e *FullError) Error() string {
 	if e.Bytes > 0 {
 		return fmt.Sprintf("too many simultaneous sequences: %d slots are taken, and more would exceed %d bytes (max_state_memory_bytes); try again later, end sequences that are done, or raise the limit", e.Live, e.Bytes)
 	}
-	return fmt.Sprintf("too many simultaneous sequences: %d of %d slots are taken; try again later, end sequences that are done, or raise max_candidate_sequences", e.Live, e.Total)
+	return fmt.Sprintf("too many simultaneous sequences: %d of %d slots are taken; try again later, end sequences that are done, or raise %s", e.Live, e.Total, e.Field)
 }
 
 // Counters count what happened since the store was made. Unknown are requests
 // without START of a sequence that has no state, for whatever reason.
 type Counters struct {
-	Started, Restarted, Ended                              uint64
-	Expired, Evicted, RejectedFull, StartFailures, Unknown uint64
-	Saturated                                              uint64
+	Started, Restarted, Ended            uint64
+	Expired, Evicted, Displaced          uint64
+	RejectedFull, StartFailures, Unknown uint64
+	Saturated                            uint64
 }
 
 // table is the life of sequences: who is live, in which row, and what became
@@ -89,6 +95,7 @@ type Counters struct {
 type table struct {
 	index
 	rows       rowSet
+	holders    batchSlots
 	live       sequenceList // by last use
 	lost       sequenceList // by time of loss
 	limits     Limits
@@ -117,7 +124,7 @@ func (t *table) begin(k Key, now time.Duration) (*Sequence, error) {
 	if !ok {
 		t.counters.RejectedFull++
 		t.remember(q, Refused, now)
-		return nil, &FullError{Live: t.live.len, Total: t.total}
+		return nil, &FullError{Live: t.live.len, Total: t.total, Field: t.limits.Field}
 	}
 	q.fate, q.row, q.lastUse = Alive, row, now
 	t.renew(q)
@@ -158,6 +165,7 @@ func (t *table) touch(q *Sequence, now time.Duration) {
 // finish forgets a sequence that ended.
 func (t *table) finish(q *Sequence) {
 	t.live.remove(q)
+	t.holders.leave(q)
 	t.release(q)
 	t.rows.put(q.row)
 	t.drop(q.key)
@@ -167,6 +175,7 @@ func (t *table) finish(q *Sequence) {
 // lose takes the row of a live sequence and remembers why.
 func (t *table) lose(q *Sequence, why Fate, now time.Duration) {
 	t.live.remove(q)
+	t.holders.leave(q)
 	t.release(q)
 	t.rows.put(q.row)
 	switch why {
@@ -174,6 +183,8 @@ func (t *table) lose(q *Sequence, why Fate, now time.Duration) {
 		t.counters.Expired++
 	case Evicted:
 		t.counters.Evicted++
+	case Displaced:
+		t.counters.Displaced++
 	case StartFailed:
 		t.counters.StartFailures++
 	}

@@ -12,10 +12,10 @@ def oldest(batch: int = 3, more: str = "", *, candidates: int = 32, delay: int =
     )
 
 
-def direct(more: str = "", *, delay: int = 20_000, utilization: float = 1) -> str:
+def direct(more: str = "", *, delay: int = 20_000, utilization: float = 1, idle: int = 60_000_000) -> str:
     """The direct scheduler. It waits until that share of the sequences has a request, at most delay microseconds."""
     return (
-        "sequence_batching { max_sequence_idle_microseconds: 60000000 "
+        f"sequence_batching {{ max_sequence_idle_microseconds: {idle} "
         f"direct {{ max_queue_delay_microseconds: {delay} minimum_slot_utilization: {utilization} }} {more} }}"
     )
 

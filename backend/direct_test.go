@@ -1,0 +1,135 @@
+package backend
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tritonstateful/internal/tensor"
+)
+
+// direct has that many places in the batch.
+func direct(places int) func(*setup) {
+	return func(s *setup) { s.config.MaxBatchSize, s.config.Sequence.Oldest = places, nil }
+}
+
+// idle is what the direct scheduler sends for a place whose sequence has no request.
+var idle = ask{}
+
+// TestDirect: idle lanes of the direct strategy are answered and nothing else.
+func TestDirect(t *testing.T) {
+	model, c := sumModel(), sumConfig()
+	c.Sequence.Oldest = nil
+	in, err := model.instance(t, c, "")
+	require.NoError(t, err)
+	require.Equal(t, 4, in.store.Usage().Total, "a slot for each lane, whatever the ratio")
+	got := send(t, in,
+		Request{Sequence: SequenceID{Number: 1}, Start: true, Inputs: intInput(tensor.Shape{1, 2}, 1, 2)},
+		Request{Inputs: intInput(tensor.Shape{1, 2}, 9, 9)})
+	require.NoError(t, got[0].err)
+	require.NoError(t, got[1].err)
+	require.Equal(t, []int32{1, 2}, numbers(got[0].outputs[0]))
+	require.Equal(t, 1, in.store.Usage().Live)
+}
+
+// TestDirectPlaceIsGivenAway: Triton frees the place of a sequence that idled or
+// was cancelled, and tells nobody. A START there says that whoever had it is gone.
+func TestDirectPlaceIsGivenAway(t *testing.T) {
+	for _, full := range []string{"reject", "evict_lru"} {
+		t.Run(full, func(t *testing.T) {
+			s := newServer(t, direct(4), param("when_full", full))
+			s.batch(startOf(1), startOf(2), startOf(3), startOf(4)).ok()
+			s.batch(nextOf(1), nextOf(2)).ok() // used after 3 and 4, which are to stay
+			s.forget(1, 2)
+			s.batch(startOf(101), startOf(102)).ok()
+			s.batch(idle, idle, nextOf(3), nextOf(4)).ok()
+			s.batch(nextOf(1)).want("sequence 1: its place in the batch was given to another sequence 0s ago")
+			s.batch(nextOf(101), nextOf(102), nextOf(3), nextOf(4)).ok()
+			require.EqualValues(t, 2, s.in.store.Counters().Displaced)
+			require.Zero(t, s.in.store.Counters().Evicted)
+		})
+	}
+}
+
+// TestDirectPlacesAreGivenAwayForEver: the same with one START after another.
+func TestDirectPlacesAreGivenAwayForEver(t *testing.T) {
+	s := newServer(t, direct(3))
+	for id := 1; id < 100; id++ {
+		asks := []ask{idle, idle, idle}
+		asks[id%3] = startOf(id)
+		s.forget(id - 3)
+		s.batch(asks...).ok()
+		if id > 3 {
+			require.EqualValues(t, id-3, s.in.store.Counters().Displaced)
+		}
+	}
+}
+
+// TestDirectExpired: a sequence that idled too long leaves its place, which then
+// is nobody's.
+func TestDirectExpired(t *testing.T) {
+	s := newServer(t, direct(2))
+	s.batch(startOf(1)).ok()
+	s.now += 3 * time.Second // more than twice the limit of one
+	s.forget(1)
+	s.batch(idle, startOf(2)).ok()
+	s.batch(startOf(3), nextOf(2)).ok()
+	require.Zero(t, s.in.store.Counters().Displaced)
+	s.batch(endOf(3), endOf(2)).ok()
+	s.batch(startOf(4), startOf(5)).ok()
+	require.Zero(t, s.in.store.Counters().Displaced)
+}
+
+// TestDirectRefusedStartTakesThePlace: the place is the new sequence's, also when
+// its START does not run.
+func TestDirectRefusedStartTakesThePlace(t *testing.T) {
+	s := newServer(t, direct(2))
+	s.batch(startOf(1), startOf(2)).ok()
+	s.forget(1)
+	s.batch(startOf(3).cancel(), nextOf(2)).want("cancelled", "")
+	s.batch(nextOf(1), nextOf(2)).want("its place in the batch was given to another sequence", "")
+	s.batch(startOf(4), nextOf(2)).ok()
+}
+
+// TestDirectOnlyAStartTakesAPlace: whatever else comes at a place, its sequence
+// stays, and so does one that begins anew at its own.
+func TestDirectOnlyAStartTakesAPlace(t *testing.T) {
+	s := newServer(t, direct(2))
+	s.batch(startOf(1), startOf(2)).ok()
+	s.batch(nextOf(9), idle).want("no such sequence", "")
+	s.batch(startOf(1), nextOf(2)).ok()
+	s.batch(nextOf(1), nextOf(2)).ok()
+	require.Zero(t, s.in.store.Counters().Displaced)
+}
+
+// TestDirectSequenceMoves: a sequence that Triton dropped begins anew at another
+// place. Its old one may be given away without harm to it, even in the same batch.
+func TestDirectSequenceMoves(t *testing.T) {
+	s := newServer(t, direct(3))
+	s.batch(startOf(1)).ok()
+	s.batch(idle, startOf(1)).ok()
+	s.batch(startOf(2), nextOf(1)).ok()
+	s.batch(startOf(1), startOf(3), startOf(2)).ok() // all have moved
+	s.batch(nextOf(1), nextOf(3), nextOf(2)).ok()
+	s.forget(3)
+	s.batch(endOf(1), startOf(1), nextOf(2)).ok() // Triton forgets an ID when its END is queued
+	s.batch(idle, nextOf(1), nextOf(2)).ok()
+}
+
+// TestDirectNamesItsOwnLimit: direct has no max_candidate_sequences that anybody
+// could change.
+func TestDirectNamesItsOwnLimit(t *testing.T) {
+	s := newServer(t, direct(2))
+	o := s.batch(startOf(1), startOf(2), startOf(3)) // Triton would not send three
+	require.EqualError(t, o.answers[2].err, "sequence 3: too many simultaneous sequences: 2 of 2 slots are taken; try again later, end sequences that are done, or raise max_batch_size")
+	require.Len(t, s.log.having("max_batch_size 2 times max_candidate_sequence_use_ratio 1 is 2"), 1)
+	for _, parameter := range []struct{ name, value, want string }{
+		{"max_candidate_sequence_use_ratio", "0.9", "max_candidate_sequence_use_ratio is 0.9: the direct scheduler needs a slot for each of the 2 places in the batch: want 1 or more, or leave it out"},
+		{"max_state_memory_bytes", "1", "lower initial_buffer_size or max_batch_size"},
+	} {
+		_, err := load(t, direct(2), param(parameter.name, parameter.value))
+		require.ErrorContains(t, err, parameter.want)
+		require.NotContains(t, err.Error(), "max_candidate_sequences")
+	}
+}
