@@ -1,6 +1,9 @@
 package backend
 
 import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -52,18 +55,58 @@ func TestDirectPlaceIsGivenAway(t *testing.T) {
 	}
 }
 
-// TestDirectPlacesAreGivenAwayForEver: the same with one START after another.
-func TestDirectPlacesAreGivenAwayForEver(t *testing.T) {
-	s := newServer(t, direct(3))
-	for id := 1; id < 100; id++ {
-		asks := []ask{idle, idle, idle}
-		asks[id%3] = startOf(id)
-		s.forget(id - 3)
+// TestDirectStory plays Triton's direct scheduler, which drops sequences without a
+// word and gives their places, and later also their IDs, to others. Everybody whom
+// it serves must be served.
+func TestDirectStory(t *testing.T) {
+	const places, ids, batches = 5, 12, 5000
+	rng := rand.New(rand.NewPCG(1, 2))
+	s := newServer(t, direct(places))
+	var serves, keeps [places]string // the sequence of each place, as Triton and as the instance have it
+	for range batches {
+		asks := make([]ask, 1+rng.IntN(places)) // cut short behind the last request
+		for place := range asks {
+			if rng.IntN(3) == 0 {
+				serves[place] = "" // dropped
+			}
+			id := serves[place]
+			switch {
+			case rng.IntN(4) == 0:
+				continue // idle
+			case id == "":
+				if id = fmt.Sprint(1 + rng.IntN(ids)); slices.Contains(serves[:], id) {
+					continue // Triton would give it to the place that it has
+				}
+				asks[place] = ask{id: id, start: true, end: rng.IntN(8) == 0}
+			default:
+				asks[place] = ask{id: id, start: rng.IntN(20) == 0, end: rng.IntN(8) == 0}
+			}
+			if serves[place] = id; asks[place].end {
+				serves[place] = ""
+			}
+		}
+		for place, a := range asks {
+			if a.start && keeps[place] != a.id {
+				s.forget(keeps[place])
+				keeps[place] = ""
+			}
+		}
+		for place, a := range asks {
+			if a.start {
+				if at := slices.Index(keeps[:], a.id); at >= 0 {
+					keeps[at] = "" // it has moved
+				}
+				keeps[place] = a.id
+			}
+		}
 		s.batch(asks...).ok()
-		if id > 3 {
-			require.EqualValues(t, id-3, s.in.store.Counters().Displaced)
+		for place, a := range asks {
+			if a.end {
+				keeps[place] = ""
+			}
 		}
 	}
+	require.Greater(t, s.in.store.Counters().Displaced, uint64(batches/10))
 }
 
 // TestDirectExpired: a sequence that idled too long leaves its place, which then

@@ -122,6 +122,7 @@ def test_story(own_server, own_client):
         "stateful_sequences_ended_total": 1,
         "stateful_sequences_expired_total": 0,
         "stateful_sequences_evicted_total": 0,
+        "stateful_sequences_displaced_total": 0,
         'stateful_sequences_rejected_total{reason="full"}': 1,
         'stateful_sequences_rejected_total{reason="start_failed"}': 1,
         "stateful_requests_unknown_total": 2,
