@@ -66,7 +66,7 @@ func TestLanesApart(t *testing.T) {
 		}
 	}
 	chance := float32(0)
-	noisy := func(x, s []float32) {
+	noisy := func(x, _ []float32) {
 		chance++
 		for i := range x {
 			x[i] += chance
