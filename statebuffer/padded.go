@@ -94,10 +94,15 @@ func (s *varyingStore) preparePadded(i int, lanes []Lane) error {
 }
 
 // keepPadded takes from each lane what is not padding.
-func (s *varyingStore) keepPadded(i int, t *Transfer, lanes []Lane) error {
+func (s *varyingStore) keepPadded(i int, lanes []Lane, padded int) error {
 	v, io := &s.states[i], &s.io[i]
 	axis := v.lengthAxis()
 	out := v.batched(io.OutShape, 1)
+	layout, err := v.layout(out)
+	if err != nil {
+		return err
+	}
+	t := Transfer{Layout: layout, Tensor: io.Out, Lanes: padded}
 	row, err := s.paddedRow(v, out)
 	if err != nil {
 		return err

@@ -21,8 +21,12 @@ type Varying struct {
 	Initial      []byte
 	// MaxBytes bounds the value of one sequence.
 	MaxBytes int64
+	// Update is what becomes of a run's output, and AppendAxis where Append puts it;
+	// that is not the batch axis.
+	Update     Update
+	AppendAxis int
 	// Padded: sequences whose values differ in length, which is the extent at
-	// PadAxis, can share a run.
+	// PadAxis, can share a run. Such a state is one that runs Replace.
 	Padded  bool
 	PadAxis int
 }
@@ -40,10 +44,9 @@ func (v *Varying) batched(shape tensor.Shape, lanes int) tensor.Shape {
 	return shape.With(v.Axis, int64(lanes))
 }
 
-// fits tells whether a run of that many lanes can have written a tensor of this
-// shape.
-func (v *Varying) fits(shape tensor.Shape, lanes int) bool {
-	return len(shape) == len(v.InitialShape) && (v.Axis < 0 || shape[v.Axis] == int64(lanes))
+// fits tells whether a run of that many lanes can have written such a tensor.
+func (v *Varying) fits(io *VaryingIO, lanes int) bool {
+	return len(io.OutShape) == len(v.InitialShape) && (v.Axis < 0 || io.OutShape[v.Axis] == int64(lanes) || v.unchanged(io))
 }
 
 // value is what one sequence holds of a varying state.
@@ -239,16 +242,19 @@ func (s *varyingStore) growth(lanes []Lane, padded int) (more int64, err error) 
 	return more, nil
 }
 
-// written is the size of a lane of what the model wrote.
+// written is the size of a lane's value after what the model wrote.
 func (s *varyingStore) written(i, padded int) (int64, error) {
 	v, io := &s.states[i], &s.io[i]
-	if !v.fits(io.OutShape, padded) {
+	if !v.fits(io, padded) {
 		return 0, fmt.Errorf("state %q: the model wrote shape %v for %d lanes: want rank %d with the batch at axis %d", v.Name, io.OutShape, padded, len(v.InitialShape), v.Axis)
 	}
 	if err := v.checkPadded(io); err != nil {
 		return 0, err
 	}
-	shape := v.batched(io.OutShape, 1)
+	shape, err := v.next(io)
+	if err != nil {
+		return 0, err
+	}
 	layout, err := v.layout(shape)
 	if err != nil {
 		return 0, fmt.Errorf("state %q: %w", v.Name, err)
@@ -332,25 +338,20 @@ func (s *varyingStore) room(l Lane, i int, bytes int64) error {
 func (s *varyingStore) keep(lanes []Lane, padded int) error {
 	for i := range s.states {
 		v, io := &s.states[i], &s.io[i]
-		shape := v.batched(io.OutShape, 1)
-		layout, err := v.layout(shape)
+		shape, err := v.next(io)
 		if err != nil {
 			return err
 		}
 		_, differ := s.longest(i, lanes)
-		s.chunks, s.rows = s.chunks[:0], s.rows[:0]
-		for lane, l := range lanes {
-			row, block := NoRow, Block{}
-			if l.keeps() {
-				row, block = Row{Chunk: int32(lane)}, l.Sequence.values[i].block
-			}
-			s.rows, s.chunks = append(s.rows, row), append(s.chunks, block)
-		}
-		t := Transfer{Layout: layout, Chunks: s.chunks, Rows: s.rows, Tensor: io.Out, Lanes: padded}
-		if differ {
-			err = s.keepPadded(i, &t, lanes)
-		} else {
-			err = s.keepEqual(i, &t, lanes, shape)
+		switch {
+		case differ:
+			err = s.keepPadded(i, lanes, padded)
+		case v.unchanged(io):
+			err = s.keepOld(i, lanes, padded, shape)
+		case v.Update == Append && io.InShape[v.AppendAxis] > 0:
+			err = s.keepAppended(i, lanes, padded, shape)
+		default:
+			err = s.keepNew(i, lanes, padded, shape)
 		}
 		if err != nil {
 			return err
@@ -359,12 +360,13 @@ func (s *varyingStore) keep(lanes []Lane, padded int) error {
 	return nil
 }
 
-// keepEqual stores values of one shape.
-func (s *varyingStore) keepEqual(i int, t *Transfer, lanes []Lane, shape tensor.Shape) error {
-	for _, l := range lanes {
-		if l.keeps() {
-			l.Sequence.values[i].shape = shape
-		}
+// keepNew stores outputs of one shape as they are.
+func (s *varyingStore) keepNew(i int, lanes []Lane, padded int, shape tensor.Shape) error {
+	layout, err := s.states[i].layout(shape)
+	if err != nil {
+		return err
 	}
-	return s.memory.Scatter([]Transfer{*t})
+	s.destinations(i, lanes, func(*Sequence) bool { return true })
+	setShapes(i, lanes, shape)
+	return s.memory.Scatter([]Transfer{{Layout: layout, Chunks: s.chunks, Rows: s.rows, Tensor: s.io[i].Out, Lanes: padded}})
 }

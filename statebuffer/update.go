@@ -1,0 +1,161 @@
+package statebuffer
+
+import (
+	"fmt"
+	"slices"
+
+	"tritonstateful/internal/tensor"
+)
+
+// Update is how what a run writes becomes the value of a varying state.
+type Update uint8
+
+const (
+	// Replace: it is the new value.
+	Replace Update = iota
+	// Append: it is put behind the old value, along Varying.AppendAxis.
+	Append
+	// KeepIfEmpty: it is the new value, unless it has no elements; then the old
+	// value stays. Models write such outputs where they have nothing new, even
+	// without a lane for each lane.
+	KeepIfEmpty
+)
+
+// unchanged tells whether a run leaves the values as they are.
+func (v *Varying) unchanged(io *VaryingIO) bool {
+	return v.Update == KeepIfEmpty && slices.Contains(io.OutShape, 0)
+}
+
+// next is the shape of a lane's value after a run that has written OutShape.
+func (v *Varying) next(io *VaryingIO) (tensor.Shape, error) {
+	old, wrote := v.batched(io.InShape, 1), v.batched(io.OutShape, 1)
+	axis := v.AppendAxis
+	switch {
+	case v.unchanged(io):
+		return old, nil
+	case v.Update != Append || old[axis] == 0: // also where other extents were not known at the start
+		return wrote, nil
+	case !wrote.With(axis, 0).Equal(old.With(axis, 0)):
+		return nil, fmt.Errorf("state %q: the model wrote shape %v to be appended at axis %d to a value of shape %v: all other extents must be equal", v.Name, wrote, axis, old)
+	}
+	return old.With(axis, old[axis]+wrote[axis]), nil
+}
+
+// keepOld stores what the lanes have read, for those whose sequences have no value
+// of their own yet.
+func (s *varyingStore) keepOld(i int, lanes []Lane, padded int, shape tensor.Shape) error {
+	layout, err := s.states[i].layout(shape)
+	if err != nil {
+		return err
+	}
+	s.destinations(i, lanes, func(q *Sequence) bool { return q.fresh })
+	setShapes(i, lanes, shape)
+	return s.memory.Scatter([]Transfer{{Layout: layout, Chunks: s.chunks, Rows: s.rows, Tensor: s.io[i].In, Lanes: padded}})
+}
+
+// destinations names for each lane where its sequence keeps the state, if the lane
+// keeps anything and the sequence is wanted.
+func (s *varyingStore) destinations(i int, lanes []Lane, wanted func(*Sequence) bool) {
+	s.chunks, s.rows = s.chunks[:0], s.rows[:0]
+	for lane, l := range lanes {
+		row, block := NoRow, Block{}
+		if l.keeps() && wanted(l.Sequence) {
+			row, block = Row{Chunk: int32(lane)}, l.Sequence.values[i].block
+		}
+		s.rows, s.chunks = append(s.rows, row), append(s.chunks, block)
+	}
+}
+
+func setShapes(i int, lanes []Lane, shape tensor.Shape) {
+	for _, l := range lanes {
+		if l.keeps() {
+			l.Sequence.values[i].shape = shape
+		}
+	}
+}
+
+// keepAppended stores the lanes' values with what the run wrote behind them. The
+// batched input still holds the old values, so nothing is moved onto itself.
+func (s *varyingStore) keepAppended(i int, lanes []Lane, padded int, joined tensor.Shape) error {
+	v, io := &s.states[i], &s.io[i]
+	old := io.InShape[v.AppendAxis]
+	before, err := v.strip(io.InShape, 0, joined)
+	if err != nil {
+		return err
+	}
+	behind, err := v.strip(io.OutShape, old, joined)
+	if err != nil {
+		return err
+	}
+	// A value in one piece that is there already only gets longer.
+	there := before.pieces*before.parts == 1
+	var transfers []Transfer
+	s.destinations(i, lanes, func(q *Sequence) bool { return q.fresh || !there })
+	transfers = before.transfers(transfers, io.In, padded, s.rows, s.chunks)
+	s.destinations(i, lanes, func(*Sequence) bool { return true })
+	transfers = behind.transfers(transfers, io.Out, padded, s.rows, s.chunks)
+	setShapes(i, lanes, joined)
+	return s.memory.Scatter(transfers)
+}
+
+// strip is a batched tensor as a part of longer values: some extents of the axis
+// along which they grow. What lies outside of that axis cuts it into pieces, one
+// behind the other in a value. Where the batch is among it, the extents outside of
+// the batch count as pieces, and those between the two as parts of each.
+type strip struct {
+	pieces, parts int64
+	layout        Layout // of one part of one piece in the batched tensor
+	first, stride int64  // where they are in the longer value, in bytes
+}
+
+// strip tells where a tensor of that shape is in values of the joined shape, from
+// an extent of the append axis on.
+func (v *Varying) strip(shape tensor.Shape, from int64, joined tensor.Shape) (strip, error) {
+	axis := v.AppendAxis
+	lane := v.batched(shape, 1)
+	bytes, err := lane.Bytes(v.DType)
+	if bytes == 0 || err != nil { // there may be very many pieces of nothing
+		return strip{}, err
+	}
+	pieces, parts := elements(lane[:axis]), int64(1)
+	if v.Axis < axis {
+		pieces, parts = elements(lane[:max(v.Axis, 0)]), elements(lane[v.Axis+1:axis])
+	}
+	piece := bytes / (pieces * parts)
+	unit := piece / shape[axis]
+	st := strip{pieces: pieces, parts: parts, layout: Layout{Runs: 1, RunBytes: piece}, first: from * unit, stride: joined[axis] * unit}
+	if axis < v.Axis {
+		st.layout, err = LayoutOf(lane[axis:], v.Axis-axis, v.DType)
+	}
+	return st, err
+}
+
+// elements is their product; the tensor that they are of has a size.
+func elements(extents tensor.Shape) (n int64) {
+	n = 1
+	for _, d := range extents {
+		n *= d
+	}
+	return n
+}
+
+// transfers adds what brings a strip to the lanes' values, which are the rows of
+// that many chunks.
+func (st *strip) transfers(to []Transfer, from Block, padded int, rows []Row, values []Block) []Transfer {
+	piece := st.layout.RowBytes()
+	group := int64(padded) * st.parts * piece
+	for p := range st.pieces {
+		t := Transfer{Layout: st.layout, Tensor: from.At(p*group, group), Lanes: padded * int(st.parts)}
+		for lane := range rows {
+			for q := range st.parts {
+				row, block := NoRow, Block{}
+				if rows[lane] != NoRow {
+					row, block = Row{Chunk: int32(len(t.Chunks))}, values[lane].At(st.first+(p*st.parts+q)*st.stride, piece)
+				}
+				t.Rows, t.Chunks = append(t.Rows, row), append(t.Chunks, block)
+			}
+		}
+		to = append(to, t)
+	}
+	return to
+}
