@@ -274,7 +274,13 @@ func (x *execution) joins(r *Request, q *statebuffer.Sequence, lanes int64) bool
 			return false
 		}
 	}
-	return in.store.Alike(q, x.lanes[0].Sequence)
+	of := x.lanes[0].Sequence
+	for i := range in.wiring.fills {
+		if !in.wiring.fills[i].joins(r, q, first, of) {
+			return false
+		}
+	}
+	return in.store.Alike(q, of)
 }
 
 // gather fills the tensors of the run: the requests' inputs, the controls and
@@ -430,6 +436,7 @@ func (x *execution) keep() {
 	}
 	x.step, x.settled = nil, true
 	x.failRefused()
+	x.measureOutputs()
 	for i, length := range x.lengths {
 		for _, l := range x.lanes {
 			if l.Sequence != nil && l.Refused == nil {

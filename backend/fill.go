@@ -4,9 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-	"slices"
-	"strconv"
-	"strings"
 
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
@@ -22,7 +19,7 @@ const (
 	fillID                       // the correlation ID
 	fillConstant                 // the same value always
 	fillSteps                    // steps of the sequence before this one
-	fillBefore                   // summed lengths of an input before this step
+	fillBefore                   // summed lengths of an input or an output before this step
 	fillAfter                    // the same with this step
 	fillMask                     // which parts of padded states count
 )
@@ -42,16 +39,11 @@ type fillWire struct {
 	dtype tensor.DType
 	// value holds the bytes of a lane for false and true; a constant has one.
 	value [2][]byte
-	// source counts in wiring.lengths.
+	// source counts in wiring.lengths; plus is added to what is counted.
 	source int
+	plus   int64
 	mask   *maskWire // of a mask only
 	statebuffer.Layout
-}
-
-// lengthSource is an input whose extent at an axis is summed up per sequence.
-type lengthSource struct {
-	input, axis int // position in wiring.inputs, axis of the model's tensor
-	name        string
 }
 
 // fills wires the controls, the constants and the derived inputs. Controls that
@@ -119,78 +111,6 @@ func (w *wirer) constant(f *fillWire, info *TensorInfo, text string) (err error)
 	return err
 }
 
-// derived is steps, length_before(INPUT) or length_after(INPUT); the input may be
-// followed by a colon and an axis.
-func (w *wirer) derived(f *fillWire, info *TensorInfo, text string) error {
-	if w.config.Sequence == nil {
-		return fmt.Errorf("it is counted for each sequence: sequence_batching is missing")
-	}
-	if argument, ok := strings.CutPrefix(text, "mask("); ok {
-		return w.mask(f, info, strings.TrimSuffix(strings.TrimSpace(argument), ")"))
-	}
-	if err := w.perLane(f, info); err != nil {
-		return err
-	}
-	if _, err := parseElement("0", f.dtype); err != nil || f.dtype == tensor.Bool {
-		return fmt.Errorf("it is of type %v: want a number", f.dtype)
-	}
-	function, argument, call := strings.Cut(text, "(")
-	switch {
-	case text == "steps":
-		f.kind = fillSteps
-		return nil
-	case function == "length_before" && call:
-		f.kind = fillBefore
-	case function == "length_after" && call:
-		f.kind = fillAfter
-	default:
-		return fmt.Errorf("%q: want steps, length_before(INPUT), length_after(INPUT) or mask(STATES, INPUT)", text)
-	}
-	argument, ok := strings.CutSuffix(strings.TrimSpace(argument), ")")
-	if !ok {
-		return fmt.Errorf("%q has no closing parenthesis", text)
-	}
-	var err error
-	f.source, err = w.lengthOf(argument)
-	return err
-}
-
-// lengthOf is the position of the length source that is written INPUT or INPUT:AXIS,
-// which is added if it is new.
-func (w *wirer) lengthOf(text string) (at int, err error) {
-	name, axis, hasAxis := strings.Cut(text, ":")
-	source := lengthSource{name: strings.TrimSpace(name), axis: noAxis}
-	if hasAxis {
-		if source.axis, err = strconv.Atoi(strings.TrimSpace(axis)); err != nil || source.axis < 0 {
-			return 0, fmt.Errorf("%q: want an axis counted from 0 behind the colon", strings.TrimSpace(text))
-		}
-	}
-	if at = slices.Index(w.wiring.lengths, source); at < 0 {
-		at = len(w.wiring.lengths)
-		w.wiring.lengths = append(w.wiring.lengths, source)
-	}
-	return at, nil
-}
-
-// resolveLengths finds the inputs that lengths are taken from, once all are wired.
-func (w *wirer) resolveLengths() {
-	for i := range w.wiring.lengths {
-		l := &w.wiring.lengths[i]
-		l.input = slices.IndexFunc(w.wiring.inputs, func(p port) bool { return p.Name == l.name })
-		if l.input < 0 {
-			w.fault("parameter derived_inputs: %q is not an input of the configuration", l.name)
-			continue
-		}
-		p := &w.wiring.inputs[l.input]
-		if l.axis == noAxis {
-			l.axis = slices.IndexFunc(p.dims, func(d int64) bool { return d < 0 })
-		}
-		if l.axis == noAxis || l.axis >= len(p.dims) || l.axis == p.axis {
-			w.fault("parameter derived_inputs: say which axis of input %q %v is its length, for example length_before(%s:1)", l.name, p.dims, l.name)
-		}
-	}
-}
-
 func (w *wirer) control(name string, c *Control, at int) {
 	info := &w.sig.Inputs[at]
 	f := fillWire{name: name, at: at, dtype: info.DType}
@@ -202,10 +122,11 @@ func (w *wirer) control(name string, c *Control, at int) {
 		w.fault("control input %q (%s): %w", name, c.Kind, err)
 		return
 	}
+	w.forAll(&f)
 	w.wiring.fills = append(w.wiring.fills, f)
 }
 
-// perLane checks that a tensor has one element for each lane.
+// perLane checks that a tensor has one element for each lane, or for all of them.
 func (w *wirer) perLane(f *fillWire, info *TensorInfo) (err error) {
 	if f.axis, _, err = w.tensorAxis(info); err != nil {
 		return err
@@ -216,9 +137,6 @@ func (w *wirer) perLane(f *fillWire, info *TensorInfo) (err error) {
 			return fmt.Errorf("its shape in the model is %v: want one element for each request, such as [-1] or [-1,1]", info.Dims)
 		}
 		f.dims[i] = 1
-	}
-	if f.axis == noAxis {
-		w.unbatched(info.Name)
 	}
 	f.Layout = statebuffer.Layout{Runs: 1, RunBytes: int64(info.DType.Size())}
 	return nil
@@ -318,7 +236,11 @@ func (f *fillWire) fill(to []byte, x *execution) {
 		}
 		return
 	}
-	for lane := range x.stage.lanes {
+	lanes := x.stage.lanes
+	if f.axis == noAxis {
+		lanes = 1
+	}
+	for lane := range lanes {
 		var r *Request
 		var q *statebuffer.Sequence
 		if lane < len(x.lanes) {
@@ -340,7 +262,7 @@ func (f *fillWire) put(to []byte, x *execution, r *Request, q *statebuffer.Seque
 		on = r != nil
 	case fillID:
 		if r != nil {
-			putInt(to, f.dtype, r.Sequence.Number)
+			putInt(to, f.dtype, int64(r.Sequence.Number))
 		} else {
 			putInt(to, f.dtype, 0)
 		}
@@ -350,33 +272,6 @@ func (f *fillWire) put(to []byte, x *execution, r *Request, q *statebuffer.Seque
 		return
 	}
 	copy(to, f.value[index(on)])
-}
-
-// count is the derived value of a lane.
-func (f *fillWire) count(x *execution, q *statebuffer.Sequence) (n uint64) {
-	if f.kind == fillAfter {
-		n = x.lengths[f.source]
-	}
-	switch {
-	case q == nil:
-		return n
-	case f.kind == fillSteps:
-		return q.Steps()
-	default:
-		return n + q.Total(f.source)
-	}
-}
-
-// putInt writes a number as an element of a type.
-func putInt(to []byte, dtype tensor.DType, n uint64) {
-	switch dtype {
-	case tensor.FP16, tensor.FP32, tensor.FP64, tensor.BF16:
-		copy(to, floatElement(float64(n), dtype))
-	default:
-		var buffer [8]byte
-		binary.LittleEndian.PutUint64(buffer[:], n)
-		copy(to[:dtype.Size()], buffer[:])
-	}
 }
 
 func index(on bool) int {

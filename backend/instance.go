@@ -125,7 +125,10 @@ func (in *Instance) newStore() (*statebuffer.Store, error) {
 	varying := make([]statebuffer.Varying, len(in.wiring.varying))
 	for i := range varying {
 		w := &in.wiring.varying[i]
-		varying[i] = statebuffer.Varying{Name: w.input, DType: w.dtype, Axis: w.axis, InitialShape: w.shape, Initial: w.value, MaxBytes: params.MaxStateBytes, Padded: w.padded, PadAxis: w.padAxis}
+		varying[i] = statebuffer.Varying{
+			Name: w.input, DType: w.dtype, Axis: w.axis, InitialShape: w.shape, Initial: w.value, MaxBytes: params.MaxStateBytes,
+			Update: w.update, AppendAxis: w.appendAxis, Padded: w.padded, PadAxis: w.padAxis,
+		}
 	}
 	options := statebuffer.Options{
 		Memory: in.runner.Memory(), States: states, Varying: varying, Sizing: sizing, MaxLanes: in.wiring.maxLanes, Places: config.places(),

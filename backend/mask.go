@@ -91,6 +91,12 @@ func (w *wirer) pad(s *stateWire, at int) {
 		}
 	}
 	s.padded = true
+	if slices.ContainsFunc(w.wiring.lengths, func(l lengthSource) bool { return l.output && l.at == s.out }) {
+		w.fault("parameter derived_inputs: output %q is that of a state that is padded for a mask: its length has padding in it; take that of an input", s.output)
+	}
+	if s.update != statebuffer.Replace {
+		w.fault("state %q: a mask pads it, and state_updates says %s: a mask is for models that write the whole state; leave one out", s.input, s.rule())
+	}
 	if slices.ContainsFunc(w.wiring.outputs, func(p port) bool { return p.stateOut && p.state == len(w.wiring.states)+at }) {
 		w.fault("state %q is listed in output and also padded for a mask: answers would hold padding; leave one out", s.input)
 	}

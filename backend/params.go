@@ -46,6 +46,7 @@ type Parameters struct {
 
 	BatchAxes     []assignment // tensor = axis, or none
 	InitialStates []assignment // state input = value
+	StateUpdates  []assignment // state input = replace, append(AXIS) or keep
 	Constants     []assignment // input = value
 	Derived       []assignment // input = steps and the like
 	MaxStateBytes int64        // of one sequence's value of a state that varies
@@ -62,7 +63,7 @@ func (p *Parameters) sound(names ...string) bool {
 // clone is a copy whose assignments can be marked as used.
 func (p *Parameters) clone() *Parameters {
 	c := *p
-	c.BatchAxes, c.InitialStates = slices.Clone(p.BatchAxes), slices.Clone(p.InitialStates)
+	c.BatchAxes, c.InitialStates, c.StateUpdates = slices.Clone(p.BatchAxes), slices.Clone(p.InitialStates), slices.Clone(p.StateUpdates)
 	return &c
 }
 
@@ -108,7 +109,7 @@ const (
 var lazyNames = [4]string{"initial_buffer_size", "subsequent_buffer_size", "buffer_alloc_threshold", "buffer_dealloc_threshold"}
 
 // wiringNames are the parameters that say what the model's tensors are for.
-var wiringNames = []string{"state_pairs", "batch_axes", "initial_states", "constant_inputs", "derived_inputs"}
+var wiringNames = []string{"state_pairs", "batch_axes", "initial_states", "state_updates", "constant_inputs", "derived_inputs"}
 
 // ParseParameters reads the parameters. The error reports all faults; what is
 // returned beside it has defaults for them, so that the rest can be checked too.
@@ -150,6 +151,7 @@ func (r *paramReader) parameters() *Parameters {
 	_, p.RatioGiven = r.value("max_candidate_sequence_use_ratio")
 	p.BatchAxes = r.assignments("batch_axes")
 	p.InitialStates = r.assignments("initial_states")
+	p.StateUpdates = r.assignments("state_updates")
 	p.Constants = r.assignments("constant_inputs")
 	p.Derived = r.assignments("derived_inputs")
 	p.GPUMemory = int64(r.count("gpu_mem_limit", 0, math.MaxInt))

@@ -77,7 +77,7 @@ func (in *Instance) describeTensors(b *strings.Builder) {
 	}
 	for i := range w.varying {
 		s := &w.varying[i]
-		row(s.input+" -> "+s.output, fmt.Sprintf("varying state from %s, begins with %s %v", s.source, s.begin, s.shape), s.dtype, sig.Inputs[s.in].Dims, axisName(s.axis)+", "+s.how, size(&s.Layout, true))
+		row(s.input+" -> "+s.output, fmt.Sprintf("varying state from %s%s, begins with %s %v", s.source, s.told(), s.begin, s.shape), s.dtype, sig.Inputs[s.in].Dims, axisName(s.axis)+", "+s.how, size(&s.Layout, true))
 	}
 	for i := range w.outputs {
 		p := &w.outputs[i]

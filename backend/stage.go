@@ -232,10 +232,19 @@ func (x *execution) measure(first *Request) {
 	x.lengths = x.lengths[:0]
 	for i := range w.lengths {
 		l, length := &w.lengths[i], uint64(0)
-		if first == nil || first.Inputs[l.input].Present {
-			length = uint64(x.stage.inputs[w.inputs[l.input].at].Shape[l.axis])
+		if !l.output && (first == nil || first.Inputs[l.input].Present) {
+			length = uint64(x.stage.inputs[l.at].Shape[l.axis])
 		}
 		x.lengths = append(x.lengths, length)
+	}
+}
+
+// measureOutputs notes the lengths of what the run has written.
+func (x *execution) measureOutputs() {
+	for i := range x.in.wiring.lengths {
+		if l := &x.in.wiring.lengths[i]; l.output {
+			x.lengths[i] = uint64(x.stage.outputs[l.at].Shape[l.axis])
+		}
 	}
 }
 

@@ -44,7 +44,7 @@ func (w *wirer) state(spec stateSpec) {
 		w.fault("%v: %w", &spec, err)
 		return
 	}
-	if withoutBatch(s.dims, s.axis).Fixed() {
+	if !s.varies() {
 		w.wiring.states = append(w.wiring.states, s)
 		return
 	}
@@ -71,13 +71,19 @@ func (w *wirer) matchState(s *stateWire) error {
 	if err := w.stateAxis(s, in, out); err != nil {
 		return err
 	}
+	if err := w.updateOf(s, in); err != nil {
+		return err
+	}
 	if err := w.stateDims(s, in, out); err != nil {
 		return err
+	}
+	if s.appends(s.appendAxis) && s.dims[s.appendAxis] >= 0 {
+		return fmt.Errorf("state_updates says append(%d), but that axis of %v is fixed: a state grows along a dynamic axis", s.appendAxis, s.dims)
 	}
 	if err := w.initialValue(s); err != nil {
 		return err
 	}
-	if !withoutBatch(s.dims, s.axis).Fixed() {
+	if s.varies() {
 		return nil
 	}
 	var err error
@@ -120,7 +126,7 @@ func (w *wirer) stateDims(s *stateWire, in, out *TensorInfo) error {
 		// An output that is dynamic where the input is fixed is an exporter that
 		// lost the extent: ONNX Runtime refuses at run time what does not fit.
 		o := out.Dims[i]
-		if i == s.axis || o < 0 || o == s.dims[i] {
+		if i == s.axis || o < 0 || o == s.dims[i] || s.appends(i) {
 			continue
 		}
 		if s.dims[i] >= 0 {

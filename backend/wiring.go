@@ -27,9 +27,9 @@ type wiring struct {
 	// guessed: the batch axis of some tensor was told neither by a name nor by the
 	// configuration.
 	guessed bool
-	// shares: some input is taken once for all lanes, or may be absent.
+	// shares: some input is there once for all lanes, or may be absent.
 	shares bool
-	// lengths are the inputs whose lengths are summed up for each sequence.
+	// lengths are the tensors whose lengths are summed up for each sequence.
 	lengths []lengthSource
 }
 
@@ -73,6 +73,10 @@ type stateWire struct {
 	value []byte
 	shape tensor.Shape
 	begin string // the initial value in words
+	// update is what becomes of the output of a varying state; appendAxis is that of
+	// the model's tensors.
+	update     statebuffer.Update
+	appendAxis int
 	// padded: sequences of unequal length along padAxis may share a run.
 	padded  bool
 	padAxis int
@@ -116,6 +120,7 @@ func wire(config *Config, params *Parameters, sig *Signature, files fileReader) 
 	w.ports("output", config.Outputs, sig.Outputs, w.takenOut, &w.wiring.outputs)
 	w.resolveLengths()
 	w.resolveMasks()
+	w.checkUpdates()
 	w.leftovers()
 	w.unusedAssignments()
 	if len(w.faults) > 0 {
@@ -224,7 +229,7 @@ func (w *wirer) unusedAssignments() {
 	for _, a := range []struct {
 		parameter string
 		list      []assignment
-	}{{"batch_axes", w.params.BatchAxes}, {"initial_states", w.params.InitialStates}} {
+	}{{"batch_axes", w.params.BatchAxes}, {"initial_states", w.params.InitialStates}, {"state_updates", w.params.StateUpdates}} {
 		for _, name := range unused(a.list) {
 			w.fault("parameter %s: %q is the name of no tensor that it could hold for", a.parameter, name)
 		}

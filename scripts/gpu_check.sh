@@ -148,6 +148,7 @@ line "driver" gpu_test internal/devicememory TestOnGPU/Driver
 line "PTX is compiled" gpu_test internal/devicememory TestOnGPU/JIT
 line "kernels move what they should" gpu_test internal/devicememory TestOnGPU/Kernels
 line "single copies do the same" gpu_test internal/devicememory TestOnGPU/Copies
+line "states are appended to" gpu_test internal/devicememory TestOnGPU/Appended
 line "kernels under compute-sanitizer" memcheck
 line "time of gather and scatter" gpu_test internal/devicememory TestOnGPU/Speed
 line "rows that are kept, or fresh ones" gpu_test internal/devicememory TestOnGPU/Rows

@@ -47,6 +47,7 @@ func TestOnGPU(t *testing.T) {
 		m.degraded = fmt.Errorf("asked for")
 		memorytest.MemorySuite(t, func() statebuffer.Memory { return m })
 	})
+	t.Run("Appended", func(t *testing.T) { compareAppended(t, newMemory(t, g)) })
 	t.Run("Full", func(t *testing.T) { onGPUFull(t, g) })
 	t.Run("Cycles", func(t *testing.T) { onGPUCycles(t, g) })
 	t.Run("Speed", func(t *testing.T) { onGPUSpeed(t, g) })

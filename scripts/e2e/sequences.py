@@ -30,6 +30,7 @@ class Reference:
     axes      where the batch stands in inputs and outputs that have it elsewhere than in front; None: nowhere
     rows      requests and answers have the batch in front; False for max_batch_size 0
     given     further inputs by the number of the step and the inputs before it
+    updates   what becomes of a state, by what it was and what the model wrote; the others are replaced
     """
 
     model: ModelProto
@@ -38,6 +39,7 @@ class Reference:
     axes: dict[str, int | None] = field(default_factory=dict)
     rows: bool = True
     given: Callable[[int, list[Tensors]], Tensors] = lambda step, before: {}
+    updates: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = field(default_factory=dict)
 
     def answers(self, steps: list[Tensors]) -> list[Tensors]:
         """What a sequence of these requests is answered with, in the shapes of the server's answers."""
@@ -47,7 +49,10 @@ class Reference:
         for number, step in enumerate(steps):
             feeds = {name: self.from_request(name, value) for name, value in step.items()}
             outputs = session.run(feeds | states | self.given(number, steps[:number]))
-            states = {name: outputs[output] for name, output in self.states.items()}
+            states = {
+                name: self.updates.get(name, replace)(states[name], outputs[output])
+                for name, output in self.states.items()
+            }
             answers.append({name: self.to_answer(name, value) for name, value in outputs.items()})
         return answers
 
@@ -67,6 +72,10 @@ class Reference:
 
     def rank(self, name: str) -> int:
         return next(len(each.type.tensor_type.shape.dim) for each in self.model.graph.input if each.name == name)
+
+
+def replace(_old: np.ndarray, new: np.ndarray) -> np.ndarray:
+    return new
 
 
 class Session:

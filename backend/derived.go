@@ -1,0 +1,258 @@
+package backend
+
+import (
+	"encoding/binary"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"tritonstateful/internal/tensor"
+	"tritonstateful/statebuffer"
+)
+
+// lengthSource is an input or an output whose extent at an axis is summed up per
+// sequence.
+type lengthSource struct {
+	name   string
+	axis   int  // of the model's tensor
+	at     int  // position in the signature
+	output bool // at counts in its outputs
+	input  int  // position in wiring.inputs, unless it is an output
+}
+
+// A summand before or behind a function: 16 + steps, length_before(x) - 1.
+var (
+	summandBefore = regexp.MustCompile(`^([+-]?\s*\d+)\s*\+\s*(.*)$`)
+	summandBehind = regexp.MustCompile(`^(.*[^\s+-])\s*([+-]\s*\d+)$`)
+)
+
+// summand parts a derived value into its function and the number that is added. A
+// number is not told from a part of a name in parentheses, so it has to stand
+// outside of them.
+func summand(text string) (function string, plus int64, err error) {
+	function = text
+	number := ""
+	if m := summandBefore.FindStringSubmatch(text); m != nil {
+		number, function = m[1], m[2]
+	} else if m := summandBehind.FindStringSubmatch(text); m != nil {
+		function, number = m[1], m[2]
+	}
+	if number == "" {
+		return function, 0, nil
+	}
+	plus, err = strconv.ParseInt(strings.Join(strings.Fields(number), ""), 10, 64)
+	if err != nil {
+		return function, 0, fmt.Errorf("%q: %q is no summand: want an integer of 64 bits", text, number)
+	}
+	return function, plus, nil
+}
+
+// derived is steps, length_before(TENSOR), length_after(INPUT), with or without a
+// summand, or mask(STATES, INPUT); a tensor may be followed by a colon and an axis.
+func (w *wirer) derived(f *fillWire, info *TensorInfo, text string) error {
+	if w.config.Sequence == nil {
+		return fmt.Errorf("it is counted for each sequence: sequence_batching is missing")
+	}
+	if argument, ok := strings.CutPrefix(text, "mask("); ok {
+		argument, ok = strings.CutSuffix(strings.TrimSpace(argument), ")")
+		if !ok {
+			return fmt.Errorf("%q: want mask(STATES) or mask(STATES, INPUT) and nothing behind it", text)
+		}
+		return w.mask(f, info, argument)
+	}
+	if err := w.perLane(f, info); err != nil {
+		return err
+	}
+	if _, err := parseElement("0", f.dtype); err != nil || f.dtype == tensor.Bool {
+		return fmt.Errorf("it is of type %v: want a number", f.dtype)
+	}
+	function, plus, err := summand(text)
+	if err != nil {
+		return err
+	}
+	if _, err := parseElement(strconv.FormatInt(plus, 10), f.dtype); err != nil {
+		return fmt.Errorf("%q: the summand: %w", text, err)
+	}
+	f.plus = plus
+	if err := w.counted(f, function, text); err != nil {
+		return err
+	}
+	w.forAll(f)
+	return nil
+}
+
+// counted is a function without its summand.
+func (w *wirer) counted(f *fillWire, function, text string) error {
+	name, argument, call := strings.Cut(function, "(")
+	switch {
+	case function == "steps":
+		f.kind = fillSteps
+		return nil
+	case name == "length_before" && call:
+		f.kind = fillBefore
+	case name == "length_after" && call:
+		f.kind = fillAfter
+	default:
+		return fmt.Errorf("%q: want steps, length_before(INPUT), length_before(OUTPUT), length_after(INPUT), each with an integer added or not, or mask(STATES, INPUT)", text)
+	}
+	argument, ok := strings.CutSuffix(strings.TrimSpace(argument), ")")
+	if !ok {
+		return fmt.Errorf("%q has no closing parenthesis", text)
+	}
+	var err error
+	f.source, err = w.lengthOf(argument)
+	return err
+}
+
+// forAll notes that an input without a batch axis is for all lanes of a run, which
+// takes only requests that get the same then. Correlation IDs never are the same.
+func (w *wirer) forAll(f *fillWire) {
+	switch {
+	case f.axis != noAxis:
+	case f.kind == fillID:
+		w.unbatched(f.name)
+	default:
+		w.wiring.shares = true
+	}
+}
+
+// lengthOf is the position of the length source that is written TENSOR or TENSOR:AXIS,
+// which is added if it is new.
+func (w *wirer) lengthOf(text string) (at int, err error) {
+	name, axis, hasAxis := strings.Cut(text, ":")
+	source := lengthSource{name: strings.TrimSpace(name), axis: noAxis}
+	if hasAxis {
+		if source.axis, err = strconv.Atoi(strings.TrimSpace(axis)); err != nil || source.axis < 0 {
+			return 0, fmt.Errorf("%q: want an axis counted from 0 behind the colon", strings.TrimSpace(text))
+		}
+	}
+	if at = slices.Index(w.wiring.lengths, source); at < 0 {
+		at = len(w.wiring.lengths)
+		w.wiring.lengths = append(w.wiring.lengths, source)
+	}
+	return at, nil
+}
+
+// resolveLengths finds the tensors that lengths are taken from, once all are wired.
+func (w *wirer) resolveLengths() {
+	for i := range w.wiring.lengths {
+		l := &w.wiring.lengths[i]
+		dims, batch, found := w.lengthTensor(l)
+		kind := "input"
+		switch {
+		case !found:
+			w.fault("parameter derived_inputs: %q is not an input of the configuration, nor an output of it or of a state", l.name)
+			continue
+		case l.output && w.ahead(i):
+			w.fault("parameter derived_inputs: %q is an output: how long it gets is known only behind the step; length_before(%s) has its length in the steps before", l.name, l.name)
+			continue
+		case l.output:
+			kind = "output"
+		}
+		if l.axis == noAxis {
+			l.axis = onlyDynamic(dims)
+		}
+		if l.axis == noAxis || l.axis >= len(dims) || l.axis == batch {
+			w.fault("parameter derived_inputs: say which axis of %s %q %v is its length, for example length_before(%s:1)", kind, l.name, dims, l.name)
+		}
+	}
+}
+
+// onlyDynamic is the dynamic axis, if there is one and no other.
+func onlyDynamic(dims tensor.Shape) (at int) {
+	at = noAxis
+	for axis, d := range dims {
+		switch {
+		case d >= 0:
+		case at != noAxis:
+			return noAxis
+		default:
+			at = axis
+		}
+	}
+	return at
+}
+
+// lengthTensor finds the tensor of a length, its extents and its batch axis.
+func (w *wirer) lengthTensor(l *lengthSource) (dims tensor.Shape, batch int, found bool) {
+	named := func(p port) bool { return p.Name == l.name }
+	if i := slices.IndexFunc(w.wiring.inputs, named); i >= 0 {
+		p := &w.wiring.inputs[i]
+		l.at, l.input = p.at, i
+		return p.dims, p.axis, true
+	}
+	l.output = true
+	if i := slices.IndexFunc(w.wiring.outputs, named); i >= 0 {
+		p := &w.wiring.outputs[i]
+		l.at = p.at
+		return p.dims, p.axis, true
+	}
+	for _, states := range [][]stateWire{w.wiring.states, w.wiring.varying} {
+		if i := slices.IndexFunc(states, func(s stateWire) bool { return s.output == l.name }); i >= 0 {
+			s := &states[i]
+			l.at = s.out
+			return batched(w.sig.Outputs[s.out].Dims, s.axis, 1), s.axis, true
+		}
+	}
+	return nil, noAxis, false
+}
+
+// ahead tells whether some input needs a length before the step is over.
+func (w *wirer) ahead(length int) bool {
+	return slices.ContainsFunc(w.wiring.fills, func(f fillWire) bool {
+		return f.kind == fillAfter && f.source == length || f.mask != nil && f.mask.length == length
+	})
+}
+
+// count is the derived value of a lane.
+func (f *fillWire) count(x *execution, q *statebuffer.Sequence) int64 {
+	n := f.plus + f.before(q)
+	if f.kind == fillAfter {
+		n += int64(x.lengths[f.source])
+	}
+	return n
+}
+
+// before is what the steps before have counted; nil is a sequence that starts.
+func (f *fillWire) before(q *statebuffer.Sequence) int64 {
+	switch {
+	case q == nil:
+		return 0
+	case f.kind == fillSteps:
+		return int64(q.Steps())
+	default:
+		return int64(q.Total(f.source))
+	}
+}
+
+// joins tells whether a request gets the same value as the first one of a run, where
+// the model has one for all lanes. q is nil for a sequence that starts.
+func (f *fillWire) joins(r *Request, q *statebuffer.Sequence, first *Request, of *statebuffer.Sequence) bool {
+	if f.axis != noAxis {
+		return true
+	}
+	switch f.kind {
+	case fillStart:
+		return (q == nil) == (of == nil || first.Start)
+	case fillEnd:
+		return r.End == first.End
+	case fillSteps, fillBefore, fillAfter: // inputs of equal shapes add the same
+		return f.before(q) == f.before(of)
+	default:
+		return true
+	}
+}
+
+// putInt writes a number as an element of a type.
+func putInt(to []byte, dtype tensor.DType, n int64) {
+	switch dtype {
+	case tensor.FP16, tensor.FP32, tensor.FP64, tensor.BF16:
+		copy(to, floatElement(float64(n), dtype))
+	default:
+		var buffer [8]byte
+		binary.LittleEndian.PutUint64(buffer[:], uint64(n))
+		copy(to[:dtype.Size()], buffer[:])
+	}
+}

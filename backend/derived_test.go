@@ -1,0 +1,161 @@
+package backend
+
+import (
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tritonstateful/internal/tensor"
+)
+
+// derivedModel is cacheModel with further inputs, one number for each lane, and tells
+// what the single lane of each run has in them.
+func derivedModel(dtypes map[string]tensor.DType, sees func(map[string]float64)) *scripted {
+	model := cacheModel()
+	for name, dtype := range dtypes {
+		i := info(name, dtype, -1)
+		i.Symbols[0] = "batch"
+		model.sig.Inputs = append(model.sig.Inputs, i)
+	}
+	inner := model.run
+	model.run = func(inputs, outputs []Tensor) error {
+		seen := map[string]float64{}
+		for i := 2; i < len(inputs); i++ {
+			seen[model.sig.Inputs[i].Name] = element(inputs[i].Data.Bytes, inputs[i].DType, 0)
+		}
+		sees(seen)
+		return inner(inputs, outputs)
+	}
+	return model
+}
+
+// TestDerivedSummands: a number may be added to what is counted, in every type that
+// holds it, also to what only the outputs of earlier steps tell.
+func TestDerivedSummands(t *testing.T) {
+	var seen map[string]float64
+	model := derivedModel(map[string]tensor.DType{
+		"offset": tensor.Int64, "late": tensor.Int32, "minus": tensor.FP32, "half": tensor.FP16,
+		"after": tensor.Int32, "wide": tensor.Int64, "cache": tensor.Int32,
+	}, func(all map[string]float64) { seen = all })
+	c := cacheConfig()
+	c.Parameters["max_state_bytes"] = Value{"0"}
+	c.Parameters["derived_inputs"] = Value{`offset = 16 + length_before(Output); late = steps - 3; minus = -2 + steps; half = steps+0
+		after = length_after( Input : 1 ) + 100; wide = - 9007199254740992 + steps; cache = length_before(NewCache)`}
+	in, err := model.instance(t, c, "")
+	require.NoError(t, err)
+	ask := func(start bool, values ...int32) Request {
+		return Request{Sequence: SequenceID{Number: 7}, Start: start, Inputs: intInput(tensor.Shape{1, int64(len(values))}, values...)}
+	}
+	for round := range 2 {
+		written := float64(0) // Output is the cache with the input
+		for step, length := range []float64{2, 5, 6} {
+			values := make([]int32, []int{2, 3, 1}[step])
+			require.NoError(t, send(t, in, ask(step == 0, values...))[0].err)
+			n := float64(step)
+			require.Equal(t, map[string]float64{
+				"offset": 16 + written, "late": n - 3, "minus": n - 2, "half": n,
+				"after": 100 + length, "wide": n - (1 << 53), "cache": written,
+			}, seen, "round %d, step %d", round, step)
+			written += length
+		}
+	}
+}
+
+// TestLengthOfAFailedStep: what a step wrote counts if its states were kept.
+func TestLengthOfAFailedStep(t *testing.T) {
+	var seen map[string]float64
+	model := derivedModel(map[string]tensor.DType{"offset": tensor.Int32}, func(all map[string]float64) { seen = all })
+	c := cacheConfig() // of at most 24 bytes
+	c.Parameters["derived_inputs"] = Value{"offset = length_before(Output) - 1"}
+	in, err := model.instance(t, c, "")
+	require.NoError(t, err)
+	for step, want := range []float64{-1, 1, 1} {
+		length := []int64{2, 20, 1}[step]
+		got := send(t, in, Request{Sequence: SequenceID{Number: 7}, Start: step == 0, Inputs: intInput(tensor.Shape{1, length}, make([]int32, length)...)})
+		require.Equal(t, step == 1, got[0].err != nil)
+		require.Equal(t, want, seen["offset"])
+	}
+}
+
+func TestSummand(t *testing.T) {
+	for text, want := range map[string]struct {
+		function string
+		plus     int64
+	}{
+		"steps":                        {"steps", 0},
+		"16 + steps":                   {"steps", 16},
+		"16+steps":                     {"steps", 16},
+		"-16 + steps":                  {"steps", -16},
+		"+ 1 + steps":                  {"steps", 1},
+		"steps - 4":                    {"steps", -4},
+		"steps+ 4":                     {"steps", 4},
+		"length_before(a-1)":           {"length_before(a-1)", 0},
+		"length_before(a + 1) + 2":     {"length_before(a + 1)", 2},
+		"9223372036854775807 + steps":  {"steps", math.MaxInt64},
+		"steps - 9223372036854775808":  {"steps", math.MinInt64},
+		"16 - steps":                   {"16 - steps", 0},
+		"1 + steps + 2":                {"steps + 2", 1},
+		"steps + - 2":                  {"steps + - 2", 0},
+		"3":                            {"3", 0},
+		"":                             {"", 0},
+		"16":                           {"16", 0},
+		"length_before(x:1) + 0000012": {"length_before(x:1)", 12},
+	} {
+		function, plus, err := summand(text)
+		require.NoError(t, err, text)
+		require.Equal(t, want.function, function, text)
+		require.Equal(t, want.plus, plus, text)
+	}
+	_, _, err := summand("9223372036854775808 + steps")
+	require.ErrorContains(t, err, `"9223372036854775808" is no summand: want an integer of 64 bits`)
+}
+
+func TestDerivedReject(t *testing.T) {
+	for _, tt := range []struct {
+		dtype       tensor.DType
+		value, want string
+	}{
+		{tensor.Int32, "16 - steps", `"16 - steps": want steps, length_before(INPUT)`},
+		{tensor.Int32, "1 + steps + 2", `"1 + steps + 2": want steps`},
+		{tensor.Int32, "16", `"16": want steps`},
+		{tensor.Int32, "1.5 + steps", `"1.5 + steps": want steps`},
+		{tensor.Int8, "200 + steps", `"200 + steps": the summand: "200" is no value of type INT8`},
+		{tensor.Uint32, "steps - 1", `"steps - 1": the summand: "-1" is no value of type UINT32`},
+		{tensor.Int32, "length_after(Output)", `"Output" is an output: how long it gets is known only behind the step; length_before(Output) has its length in the steps before`},
+		{tensor.Int32, "3 + length_after(NewCache)", `"NewCache" is an output: how long`},
+		{tensor.Int32, "length_before(Output:0)", `say which axis of output "Output" [1,-1] is its length`},
+		{tensor.Int32, "length_before(Output:2)", `say which axis of output "Output"`},
+		{tensor.Int32, "length_before(Nothing)", `"Nothing" is not an input of the configuration, nor an output of it or of a state`},
+		{tensor.Int32, "mask(Cache, Input) + 1", `want mask(STATES) or mask(STATES, INPUT) and nothing behind it`},
+	} {
+		t.Run(tt.value, func(t *testing.T) {
+			c := cacheConfig()
+			c.Parameters["derived_inputs"] = Value{"extra = " + tt.value}
+			_, err := derivedModel(map[string]tensor.DType{"extra": tt.dtype}, func(map[string]float64) {}).instance(t, c, "")
+			require.ErrorContains(t, err, tt.want)
+			require.Equal(t, InvalidArg, CodeOf(err))
+		})
+	}
+}
+
+// TestLengthsWithAMask: lengths that a mask's padding is in, and masks of outputs, are
+// refused.
+func TestLengthsWithAMask(t *testing.T) {
+	for value, want := range map[string]string{
+		"mask = mask(Cache, Output)":                             `"Output" is an output: how long`,
+		"mask = mask(Cache, Input); n = length_before(NewCache)": `output "NewCache" is that of a state that is padded for a mask: its length has padding in it`,
+	} {
+		model := derivedModel(map[string]tensor.DType{"n": tensor.Int32}, func(map[string]float64) {})
+		mask := info("mask", tensor.Int32, -1, -1)
+		mask.Symbols[0] = "batch"
+		model.sig.Inputs = append(model.sig.Inputs, mask)
+		c := cacheConfig()
+		c.Parameters["derived_inputs"] = Value{value}
+		if value == "mask = mask(Cache, Output)" {
+			c.Parameters["constant_inputs"] = Value{"n = 0"}
+		}
+		_, err := model.instance(t, c, "")
+		require.ErrorContains(t, err, want)
+	}
+}
