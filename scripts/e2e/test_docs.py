@@ -18,6 +18,7 @@ from onnx import ModelProto
 from report import load_report
 from test_bad_models import config, field, pairs, parameter, reset_control
 from test_masks import attention
+from test_state_updates import delta, merged
 from tritonclient.grpc.model_config_pb2 import TYPE_FP16, ModelConfig
 from tritonserver import MODELS as EXAMPLES
 from tritonserver import ROOT
@@ -127,6 +128,8 @@ DOCUMENTED = {
     "derived": plain(derived()),
     "matting": plain(matting()),
     "masked": plain(attention()),
+    "delta": plain(delta()),
+    "merged": plain(merged()),
     "double": plain(
         model(op("Add", "x x -> y"), inputs=[tensor("x", F32, "batch", 3)], outputs=[tensor("y", F32, "batch", 3)])
     ),

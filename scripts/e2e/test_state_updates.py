@@ -1,0 +1,331 @@
+"""States that their output does not simply replace, and inputs that follow from what the model wrote."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from configs import config, io, oldest
+from conftest import Folder
+from graphs import model, op, tensor
+from onnx import ModelProto, helper
+from report import load_report
+from sequences import Reference, Tensors, check, play
+from tritonclient.utils import InferenceServerException
+from unary import infer
+
+F32 = np.float32
+
+
+def running_sum() -> ModelProto:
+    """Answers with the sum of all numbers so far, and writes only the newest."""
+    return model(
+        op("Concat", "past x -> all", axis=1),
+        op("ReduceSum", "all one -> y", keepdims=1),
+        op("Identity", "x -> new"),
+        inputs=[tensor("x", F32, "batch", 1), tensor("past", F32, "batch", "past")],
+        outputs=[tensor("y", F32, "batch", 1), tensor("new", F32, "batch", 1)],
+        constants={"one": np.array([1])},
+    )
+
+
+def deltas() -> ModelProto:
+    """Writes the new part of caches whose batch and length stand in every order, and answers with what tells all of
+    their rows apart."""
+    return model(
+        op("Unsqueeze", "x one -> present_0"),  # [batch, 1, rows, 3], the length inside
+        op("Transpose", "x -> present_1", perm=[1, 0, 2]),  # [rows, batch, 3], the batch inside
+        op("Transpose", "x -> present_2", perm=[2, 1, 0]),  # [3, rows, batch], both
+        *(op("Concat", f"past_{n} present_{n} -> all_{n}", axis=axis) for n, axis in enumerate([2, 0, 1])),
+        op("Squeeze", "all_0 one -> rows_0"),
+        op("Transpose", "all_1 -> rows_1", perm=[1, 0, 2]),
+        op("Transpose", "all_2 -> rows_2", perm=[2, 1, 0]),
+        op("Concat", "rows_0 rows_1 rows_2 -> y", axis=2),
+        inputs=[
+            tensor("x", F32, "batch", "rows", 3),
+            tensor("past_0", F32, "batch", 1, "past", 3),
+            tensor("past_1", F32, "past", "batch", 3),
+            tensor("past_2", F32, 3, "past", "batch"),
+        ],
+        outputs=[
+            tensor("y", F32, "batch", "total", 9),
+            tensor("present_0", F32, "batch", 1, "rows", 3),
+            tensor("present_1", F32, "rows", "batch", 3),
+            tensor("present_2", F32, 3, "rows", "batch"),
+        ],
+        constants={"one": np.array([1])},
+    )
+
+
+def delta() -> ModelProto:
+    """Two caches [batch, past, 3], of which the model writes the new part."""
+    return model(
+        op("Concat", "past_0 x -> all_0", axis=1),
+        op("Concat", "past_1 x -> all_1", axis=1),
+        op("Add", "all_0 all_1 -> both"),
+        op("ReduceSum", "both one -> y", keepdims=0),
+        op("Identity", "x -> present_0"),
+        op("Identity", "x -> present_1"),
+        inputs=[
+            tensor("x", F32, "batch", "rows", 3),
+            *(tensor(f"past_{n}", F32, "batch", "past", 3) for n in range(2)),
+        ],
+        outputs=[
+            tensor("y", F32, "batch", 3),
+            *(tensor(f"present_{n}", F32, "batch", "rows", 3) for n in range(2)),
+        ],
+        constants={"one": np.array([1])},
+    )
+
+
+def merged() -> ModelProto:
+    """Like a decoder that optimum has merged of one without and one with caches: an If on use_cache_branch. With it
+    the encoder's cache is read and written as [0, heads, 1, dim]."""
+    branch = {
+        "without": [
+            op("Reshape", "encoder_hidden_states heads -> split"),
+            op("Transpose", "split -> cross_without", perm=[0, 2, 1, 3]),
+            op("Identity", "cross_without -> encoder_without"),
+        ],
+        "with": [
+            op("Identity", "past_key_values.0.encoder.key -> cross_with"),
+            op("ConstantOfShape", "nothing -> encoder_with"),
+        ],
+    }
+    graphs = {
+        name: helper.make_graph(nodes, name, [], [tensor(f"{out}_{name}", F32, *4 * [None]) for out in ("cross", "encoder")])
+        for name, nodes in branch.items()
+    }
+    return model(
+        helper.make_node(
+            "If",
+            ["use_cache_branch"],
+            ["cross", "present.0.encoder.key"],
+            then_branch=graphs["with"],
+            else_branch=graphs["without"],
+        ),
+        op("Cast", "input_ids -> tokens", to=1),
+        op("Unsqueeze", "tokens outer -> token"),
+        op("Mul", "token weights -> key"),
+        op("Concat", "past_key_values.0.decoder.key key -> present.0.decoder.key", axis=2),
+        op("ReduceSum", "cross inner -> crossed", keepdims=0),
+        op("ReduceSum", "present.0.decoder.key inner -> attended", keepdims=0),
+        op("Concat", "crossed attended -> last", axis=1),
+        op("Unsqueeze", "last one -> spread"),
+        op("Unsqueeze", "tokens two -> column"),
+        op("Add", "spread column -> logits"),
+        inputs=[
+            tensor("input_ids", np.int64, "batch", "sequence"),
+            tensor("encoder_hidden_states", F32, "batch", "encoder", 4),
+            tensor("past_key_values.0.decoder.key", F32, "batch", 2, "past", 2),
+            tensor("past_key_values.0.encoder.key", F32, "batch", 2, "encoder_past", 2),
+            tensor("use_cache_branch", bool, 1),
+        ],
+        outputs=[
+            tensor("logits", F32, "batch", "sequence", 4),
+            tensor("present.0.decoder.key", F32, "batch", 2, "total", 2),
+            tensor("present.0.encoder.key", F32, "batch_out", 2, "encoder_out", 2),
+        ],
+        constants={
+            "heads": np.array([0, 0, 2, 2]),
+            "nothing": np.array([0, 2, 1, 2]),
+            "outer": np.array([1, 3]),
+            "inner": np.array([1, 2]),
+            "one": np.array([1]),
+            "two": np.array([2]),
+            "weights": np.array([[[[1, 10]], [[100, 1000]]]], F32),
+        },
+    )
+
+
+def wenet() -> ModelProto:
+    """Writes one row for every two that it is sent, tells its offset, and keeps a state so that it has sequences."""
+    return model(
+        op("Slice", "x from to axis step -> half"),
+        op("Cast", "offset -> shift", to=1),
+        op("Add", "half shift -> y"),
+        op("Identity", "s -> s_out"),
+        inputs=[
+            tensor("x", F32, "batch", "rows", 3),
+            tensor("s", F32, "batch", 1),
+            tensor("offset", np.int64),
+        ],
+        outputs=[tensor("y", F32, "batch", "frames", 3), tensor("s_out", F32, "batch", 1)],
+        constants={"from": np.array([0]), "to": np.array([1 << 40]), "axis": np.array([1]), "step": np.array([2])},
+    )
+
+
+ROWS = io("x", "FP32", -1, 3)
+NUMBER, SUM = io("x", "FP32", 1), io("y", "FP32", 1)
+APPENDED = {"state_pairs": "<<<past, new>>>", "state_updates": "past = append(1)"}
+LIMIT = 3 * 3 * 4  # bytes of three rows
+BRANCH = '{ name: "use_cache_branch" control [{ kind: CONTROL_SEQUENCE_START bool_false_true: [ true, false ] }] }'
+DECODER = [io("input_ids", "INT64", -1), io("encoder_hidden_states", "FP32", -1, 4)]
+
+MODELS = {
+    "running_sum": Folder(config([NUMBER], [SUM], **APPENDED), running_sum()),
+    "limited": Folder(
+        config([ROWS], [io("y", "FP32", 3)], max_state_bytes=str(LIMIT), state_updates="past_* = append(1)"), delta()
+    ),
+    "shown": Folder(config([NUMBER], [SUM, io("new", "FP32", 1)], **APPENDED), running_sum()),
+    "deltas": Folder(
+        config(
+            [ROWS],
+            [io("y", "FP32", -1, 9)],
+            state_updates="past_0 = append(2); past_1 = append(0); past_2 = append(1)",
+            initial_states="past_0 = 0.5[1,2,3]; past_1 = 1.5[2,3]; past_2 = 2.5[3,2]",
+        ),
+        deltas(),
+    ),
+    "merged": Folder(
+        config(
+            DECODER,
+            [io("logits", "FP32", -1, 4)],
+            oldest(more=f"control_input [{BRANCH}]"),
+            state_pairs="<<<past_key_values.*, present.*>>>",
+            state_updates="past_key_values.*.encoder.* = keep",
+        ),
+        merged(),
+    ),
+    "wenet": Folder(
+        config([ROWS], [io("y", "FP32", -1, 3)], derived_inputs="offset = 16 + length_before(y)"),
+        wenet(),
+    ),
+}
+
+
+def numbers(*values: float) -> list[Tensors]:
+    return [{"x": np.array([[value]], F32)} for value in values]
+
+
+def appending(axis: int):
+    return lambda old, new: np.concatenate([old, new], axis)
+
+
+def test_model_that_writes_what_is_new(own_client):
+    answers = play(own_client, "running_sum", [numbers(*(n * 10**k for k in range(4))) for n in (1, 2, 3)])
+    for n, answered in enumerate(answers, 1):
+        assert [float(each["y"][0, 0]) for each in answered] == [n * sum for sum in (1, 11, 111, 1111)]
+
+
+def test_append_against_the_reference(own_client):
+    reference = Reference(running_sum(), {"past": "new"}, updates={"past": appending(1)})
+    check(own_client, "running_sum", reference, [numbers(*range(first, first + 9)) for first in (1, 20, 300)])
+
+
+def test_append_along_every_axis(own_client):
+    """Sequences of one and of different lengths, which meet in batches of Triton's."""
+    states = {f"past_{n}": f"present_{n}" for n in range(3)}
+    shapes = [(1, 1, 2, 3), (2, 1, 3), (3, 2, 1)]
+    initial = {f"past_{n}": np.full(shape, n + 0.5, F32) for n, shape in enumerate(shapes)}
+    updates = {f"past_{n}": appending(axis) for n, axis in enumerate([2, 0, 1])}
+    reference = Reference(deltas(), states, initial, updates=updates)
+    random = np.random.default_rng(5)
+    sequences = [
+        [{"x": random.integers(0, 1000, (1, count, 3)).astype(F32)} for count in counts]
+        for counts in ([1, 1, 1, 2], [1, 1, 1, 2, 1], [2, 1, 1], [3, 1, 2])
+    ]
+    check(own_client, "deltas", reference, sequences)
+
+
+def test_state_in_the_answer_is_what_the_model_wrote(own_client):
+    ((first, second),) = play(own_client, "shown", [numbers(4, 5)])
+    assert [first["new"].tolist(), second["new"].tolist(), second["y"].tolist()] == [[[4]], [[5]], [[9]]]
+
+
+def test_limit_of_the_joined_state(own_client):
+    """The request beyond the limit is refused; the state stays as it was."""
+
+    def rows(count: int) -> Tensors:
+        return {"x": np.full((1, count, 3), count, F32)}
+
+    infer(own_client, "limited", 7, rows(2), start=True)
+    for _ in range(2):
+        with pytest.raises(InferenceServerException, match=r"would grow to 48 bytes with shape \[1,4,3\]: at most 36 "):
+            infer(own_client, "limited", 7, rows(2))
+    assert infer(own_client, "limited", 7, rows(1), end=True)["y"].tolist() == [[10, 10, 10]]
+
+
+def tokens(random: np.random.Generator, *, start: bool, length: int = 1) -> Tensors:
+    """A request of the decoder. What the encoder says counts at the start; then its cache does."""
+    hidden = random.integers(0, 100, (1, 5, 4)).astype(F32) if start else np.full((1, 5, 4), np.nan, F32)
+    return {"input_ids": random.integers(1, 9, (1, length)), "encoder_hidden_states": hidden}
+
+
+def decoder_reference() -> Reference:
+    return Reference(
+        merged(),
+        {f"past_key_values.0.{part}.key": f"present.0.{part}.key" for part in ("decoder", "encoder")},
+        {f"past_key_values.0.{part}.key": np.zeros((1, 2, 0, 2), F32) for part in ("decoder", "encoder")},
+        given=lambda step, before: {"use_cache_branch": np.array([step > 0])},
+        updates={"past_key_values.0.encoder.key": lambda old, new: new if new.size else old},
+    )
+
+
+def test_merged_decoder(own_client):
+    random = np.random.default_rng(6)
+    sequences = [[tokens(random, start=step == 0) for step in range(steps)] for steps in (5, 4, 5)]
+    check(own_client, "merged", decoder_reference(), sequences)
+
+
+def test_starts_and_others_in_one_batch(own_client):
+    """The flag is one for a whole run, so a batch with both kinds is more than one run."""
+    random = np.random.default_rng(7)
+    sequences = [[tokens(random, start=step == 0) for step in range(3)] for _ in range(4)]
+    want = [decoder_reference().answers(steps) for steps in sequences]
+    ids = [61, 62, 63, 64]
+    with ThreadPoolExecutor(len(ids)) as pool:
+        for moment in range(5):  # two sequences begin later than the others
+            sent = {
+                at: pool.submit(
+                    infer, own_client, "merged", ids[at], sequences[at][step], start=step == 0, end=step == 2
+                )
+                for at in range(len(ids))
+                if 0 <= (step := moment - at // 2) < 3
+            }
+            for at, answer in sent.items():
+                np.testing.assert_array_equal(answer.result()["logits"], want[at][moment - at // 2]["logits"])
+
+
+def test_offset_that_begins_with_the_cache_and_follows_the_output(own_client):
+    """WeNet's offset: 16, and what earlier requests were answered with. Sequences of unequal offset share no run."""
+
+    def offset(_step: int, before: list[Tensors]) -> Tensors:
+        return {"offset": np.array(16 + sum((each["x"].shape[1] + 1) // 2 for each in before))}
+
+    sequences = [
+        [{"x": np.full((1, count, 3), first, F32)} for count in counts]
+        for first, counts in ((0.5, [4, 4, 1, 4]), (2, [4, 4, 1, 4]), (3, [3, 4, 1, 4, 2]))
+    ]
+    check(own_client, "wenet", Reference(wenet(), {"s": "s_out"}, given=offset), sequences)
+
+
+def test_load_report_names_the_rules(own_server, own_client):
+    assert own_client.is_model_ready("merged")
+    assert "append(1) from state_updates" in load_report(own_server, "running_sum")
+    report = load_report(own_server, "merged")
+    assert report.count("keep from state_updates") == 1
+    assert "one at a time" not in report
+
+
+def updates(rule: str, **parameters: str) -> Folder:
+    return Folder(config([NUMBER], [SUM], **({**APPENDED, "state_updates": rule} | parameters)), running_sum())
+
+
+REFUSED = {
+    "batch": (updates("past = append(0)"), ("append(0), but axis 0 of [-1,-1] is the batch",)),
+    "no_axis": (updates("past = append(2)"), ("want an axis of its shape [-1,-1]",)),
+    "no_rule": (updates("past = add"), ('"add": want replace, append(AXIS) or keep',)),
+    "no_state": (updates("pest = keep"), ('state_updates: "pest" is the name of no tensor',)),
+    "after_an_output": (
+        Folder(config([ROWS], [io("y", "FP32", -1, 3)], derived_inputs="offset = length_after(y)"), wenet()),
+        ('"y" is an output: how long it gets is known only behind the step', "length_before(y)"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(refusal, name):
+    folder, words = REFUSED[name]
+    message = refusal(f"updates_{name}", folder)
+    for word in words:
+        assert word in message
