@@ -110,10 +110,11 @@ func (c *choices) config(sig *Signature) *Config {
 		{"batch_axes", "", "s = 0", "x = 1", "* = none", "s = 3"},
 		{"initial_states", "", "s = 1.5", "s = 2[1,2]", "h_in = file:a.npy", "* = 1[2147483648]"},
 		{"constant_inputs", "", "c = 1", "x = true"},
-		{"derived_inputs", "", "c = steps", "c = length_before(x)", "c = length_after(x:1)"},
+		{"derived_inputs", "", "c = steps", "c = length_before(x)", "c = length_after(x:1)", "c = 16 + length_before(y)", "c = length_before(new_s:1) - 3", "x = steps - 1"},
 		{"batch_padding", "", "max", "preferred"}, {"store_states_as_fp16", "", "1"}, {"infer_end_requests", "", "0"},
 		{"when_full", "", "evict_lru"}, {"max_state_memory_bytes", "", "1", "1000", "9223372036854775807"}, {"max_state_bytes", "", "0", "8"},
 		{"initial_buffer_size", "", "4"}, {"max_candidate_sequence_use_ratio", "", "1e30", "0.0001"},
+		{"state_updates", "", "* = keep", "s = append(1)", "* = append(0)", "s = append(2)", "h_in = append(1); s = keep"},
 	} {
 		if value := choose(c, p[1:]...); value != "" {
 			config.Parameters[p[0]] = Value{value}

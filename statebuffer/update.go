@@ -11,12 +11,12 @@ import (
 type Update uint8
 
 const (
-	// Replace: it is the new value.
+	// Replace means that it is the new value.
 	Replace Update = iota
-	// Append: it is put behind the old value, along Varying.AppendAxis.
+	// Append means that it is put behind the old value, along Varying.AppendAxis.
 	Append
-	// KeepIfEmpty: it is the new value, unless it has no elements; then the old
-	// value stays. Models write such outputs where they have nothing new, even
+	// KeepIfEmpty means that it is the new value, unless it has no elements; then the
+	// old value stays. Models write such outputs where they have nothing new, even
 	// without a lane for each lane.
 	KeepIfEmpty
 )
@@ -145,7 +145,11 @@ func (st *strip) transfers(to []Transfer, from Block, padded int, rows []Row, va
 	piece := st.layout.RowBytes()
 	group := int64(padded) * st.parts * piece
 	for p := range st.pieces {
-		t := Transfer{Layout: st.layout, Tensor: from.At(p*group, group), Lanes: padded * int(st.parts)}
+		given := len(rows) * int(st.parts)
+		t := Transfer{
+			Layout: st.layout, Tensor: from.At(p*group, group), Lanes: padded * int(st.parts),
+			Rows: make([]Row, 0, given), Chunks: make([]Block, 0, given),
+		}
 		for lane := range rows {
 			for q := range st.parts {
 				row, block := NoRow, Block{}

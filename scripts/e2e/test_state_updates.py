@@ -92,7 +92,9 @@ def merged() -> ModelProto:
         ],
     }
     graphs = {
-        name: helper.make_graph(nodes, name, [], [tensor(f"{out}_{name}", F32, *4 * [None]) for out in ("cross", "encoder")])
+        name: helper.make_graph(
+            nodes, name, [], [tensor(f"{out}_{name}", F32, *4 * [None]) for out in ("cross", "encoder")]
+        )
         for name, nodes in branch.items()
     }
     return model(
