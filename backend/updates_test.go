@@ -261,3 +261,14 @@ func TestAppendedAnswer(t *testing.T) {
 	require.Equal(t, []int32{5}, numbers(got[0].outputs[1]))
 	require.Equal(t, tensor.Shape{1, 1}, got[0].shapes[1])
 }
+
+// TestKeptStateWithoutNames: where axes have no names, runs show that lanes are apart,
+// also in a model that writes nothing in these runs.
+func TestKeptStateWithoutNames(t *testing.T) {
+	model := crossModel(func(byte, int64) {})
+	withoutSymbols(&model.sig)
+	in, err := model.instance(t, crossConfig(), "")
+	require.NoError(t, err)
+	got := send(t, in, one(1, true, 1), one(2, true, 2))
+	require.Equal(t, []int32{2002}, numbers(got[1].outputs[0]))
+}
