@@ -314,7 +314,8 @@ func (c *completion) describe(info *TensorInfo) (TensorConfig, error) {
 }
 
 // fillSequences fills in sequence_batching. The states are listed in it for
-// people to see; the server has no other field for them.
+// people to see; the server has no other field for them. A state that grows must
+// not be in it: it would begin with one element.
 func (c *completion) fillSequences() {
 	type state struct {
 		Input  string       `json:"input_name"`
@@ -330,8 +331,8 @@ func (c *completion) fillSequences() {
 	for _, s := range c.states {
 		t, err := c.describe(&c.sig.Inputs[exactName(s.input, c.sig.Inputs)])
 		words = append(words, fmt.Sprintf("state %q -> %q from the model, joined by %s", s.input, s.output, s.source))
-		if err == nil && t.Reshape == nil { // state has no reshape
-			sequences.States = append(sequences.States, state{s.input, s.output, t.DataType, t.Dims})
+		if err == nil && t.Dims.Fixed() {
+			sequences.States = append(sequences.States, state{s.input, s.output, t.DataType, t.lane()})
 		}
 	}
 	if len(sequences.States) < len(c.states) {

@@ -131,8 +131,11 @@ func (w *wirer) stateDims(s *stateWire, in, out *TensorInfo) error {
 	if s.stateSpec.dims == nil {
 		return nil
 	}
-	// Implicit state writes dims without the batch when max_batch_size is given.
 	config := slices.Clone(s.stateSpec.dims)
+	if len(withoutBatch(s.dims, s.axis)) == 0 && (len(config) == 0 || config.Equal(tensor.Shape{1})) {
+		return nil
+	}
+	// Implicit state writes dims without the batch when max_batch_size is given.
 	if w.config.MaxBatchSize > 0 {
 		axis := max(s.axis, 0)
 		if len(config) != len(s.dims)-1 {

@@ -33,6 +33,17 @@ def recurrent() -> ModelProto:
     )
 
 
+def one_number() -> ModelProto:
+    """A state with no axis besides the batch."""
+    lane = ["batch"]
+    return model(
+        op("Add", "s x -> s_out"),
+        op("Identity", "s_out -> y"),
+        inputs=[tensor("x", F32, *lane), tensor("s", F32, *lane)],
+        outputs=[tensor("y", F32, *lane), tensor("s_out", F32, *lane)],
+    )
+
+
 def double() -> ModelProto:
     """y = x + x, and no state."""
     return model(op("Add", "x x -> y"), inputs=[tensor("x", F32, "batch", 3)], outputs=[tensor("y", F32, "batch", 3)])
@@ -56,6 +67,7 @@ MODELS = {
     "three_lines": Folder(THREE_LINES, recurrent),
     "direct": Folder('backend: "stateful"\nsequence_batching { }\n', recurrent),
     "backend_only": Folder('backend: "stateful"\n', recurrent),
+    "one_number": Folder('backend: "stateful"\n', one_number),
     "nothing.stateful": Folder(None, None, {"1/model.stateful": recurrent().SerializeToString()}),
     "stateless": Folder('backend: "stateful"\n', double),
     "unbatched": Folder('backend: "stateful"\nsequence_batching { oldest { } }\n', running_sum(1, 3)),
@@ -111,6 +123,13 @@ def test_sequence_batching(own_server, name):
     assert filled["oldest"]["max_candidate_sequences"] == 256
     states = [{key: state[key] for key in ("input_name", "output_name", "data_type", "dims")} for state in filled["state"]]
     assert states == [{"input_name": "s", "output_name": "s_out", "data_type": "TYPE_FP32", "dims": [2, 3]}]
+
+
+def test_state_of_one_number(own_server, own_client):
+    (state,) = config(own_server, "one_number")["sequence_batching"]["state"]
+    assert (state["input_name"], state["dims"]) == ("s", [])
+    steps = [{"x": np.array([[k]], F32)} for k in range(3)]
+    check(own_client, "one_number", Reference(one_number(), STATES), [steps], batched=False)
 
 
 def test_a_scheduler_that_was_chosen_stays(own_server):
