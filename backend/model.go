@@ -77,6 +77,7 @@ func NewModel(info ModelInfo, host Host) (*Model, error) {
 	for _, w := range append(warnings, config.warnings()...) {
 		m.log.Warn(w)
 	}
+	m.faults = errors.Join(m.faults, config.refusals())
 	if m.sizing, err = m.size(); err != nil {
 		m.faults = errors.Join(m.faults, err)
 	} else if least := m.sizing.SteadyFrom(); m.sizing.Lazy() && m.sizing.DeallocAbove < least {
