@@ -200,7 +200,13 @@ func (c *completion) fillBatch() (filled bool) {
 	if c.config.MaxBatchSize > 0 || len(c.config.Inputs)+len(c.config.Outputs) > 0 {
 		return false
 	}
-	if why := c.unbatched(); why != "" {
+	why := c.unbatched()
+	if scalar := c.scalar(); why != "" && scalar != "" && c.batch > 0 {
+		c.config.MaxBatchSize = 1
+		c.fill("max_batch_size", 1, fmt.Sprintf("max_batch_size: 1, for %s and %q has no axes, which the server takes only with a batch", why, scalar))
+		return true
+	}
+	if why != "" {
 		c.log.Info("max_batch_size stays 0: " + why)
 		return false
 	}
@@ -256,6 +262,16 @@ func (c *completion) unbatched() string {
 	return ""
 }
 
+// scalar is an input or output for clients that has no axes at all, or empty.
+func (c *completion) scalar() string {
+	for _, t := range slices.Concat(c.freeInputs(), c.freeOutputs()) {
+		if len(t.Dims) == 0 {
+			return t.Name
+		}
+	}
+	return ""
+}
+
 // axis is the batch axis of a tensor, or noAxis. Without states, dynamic axes that
 // have no names are told apart by the outermost one being the batch.
 func (c *completion) axis(t *TensorInfo) int {
@@ -282,6 +298,9 @@ func (c *completion) fillTensors() error {
 		var words []string
 		for i := range part.model {
 			t, err := c.describe(&part.model[i])
+			if err == nil && t.Reshape != nil && c.config.MaxBatchSize == 0 {
+				err = errScalar
+			}
 			if err != nil {
 				return fmt.Errorf("%s %q: %w", part.field, part.model[i].Name, err)
 			}

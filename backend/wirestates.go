@@ -136,7 +136,7 @@ func (w *wirer) stateDims(s *stateWire, in, out *TensorInfo) error {
 		return nil
 	}
 	// Implicit state writes dims without the batch when max_batch_size is given.
-	if w.config.MaxBatchSize > 0 {
+	if w.config.MaxBatchSize > 0 && (s.axis != noAxis || len(config) != len(s.dims)) {
 		axis := max(s.axis, 0)
 		if len(config) != len(s.dims)-1 {
 			return fmt.Errorf("dims are %v in the configuration and %v in the model: want them without the batch axis", config, in.Dims)
