@@ -200,7 +200,13 @@ func (c *completion) fillBatch() (filled bool) {
 	if c.config.MaxBatchSize > 0 || len(c.config.Inputs)+len(c.config.Outputs) > 0 {
 		return false
 	}
-	if why := c.unbatched(); why != "" {
+	why := c.unbatched()
+	if scalar := c.scalar(); why != "" && scalar != "" && c.batch > 0 {
+		c.config.MaxBatchSize = 1
+		c.fill("max_batch_size", 1, fmt.Sprintf("max_batch_size: 1, for %s and %q has no axes, which the server takes only with a batch", why, scalar))
+		return true
+	}
+	if why != "" {
 		c.log.Info("max_batch_size stays 0: " + why)
 		return false
 	}
@@ -256,6 +262,16 @@ func (c *completion) unbatched() string {
 	return ""
 }
 
+// scalar is an input or output for clients that has no axes at all, or empty.
+func (c *completion) scalar() string {
+	for _, t := range slices.Concat(c.freeInputs(), c.freeOutputs()) {
+		if len(t.Dims) == 0 {
+			return t.Name
+		}
+	}
+	return ""
+}
+
 // axis is the batch axis of a tensor, or noAxis. Without states, dynamic axes that
 // have no names are told apart by the outermost one being the batch.
 func (c *completion) axis(t *TensorInfo) int {
@@ -282,6 +298,9 @@ func (c *completion) fillTensors() error {
 		var words []string
 		for i := range part.model {
 			t, err := c.describe(&part.model[i])
+			if err == nil && t.Reshape != nil && c.config.MaxBatchSize == 0 {
+				err = errScalar
+			}
 			if err != nil {
 				return fmt.Errorf("%s %q: %w", part.field, part.model[i].Name, err)
 			}
@@ -314,7 +333,8 @@ func (c *completion) describe(info *TensorInfo) (TensorConfig, error) {
 }
 
 // fillSequences fills in sequence_batching. The states are listed in it for
-// people to see; the server has no other field for them.
+// people to see; the server has no other field for them. A state that grows must
+// not be in it: it would begin with one element.
 func (c *completion) fillSequences() {
 	type state struct {
 		Input  string       `json:"input_name"`
@@ -330,8 +350,8 @@ func (c *completion) fillSequences() {
 	for _, s := range c.states {
 		t, err := c.describe(&c.sig.Inputs[exactName(s.input, c.sig.Inputs)])
 		words = append(words, fmt.Sprintf("state %q -> %q from the model, joined by %s", s.input, s.output, s.source))
-		if err == nil && t.Reshape == nil { // state has no reshape
-			sequences.States = append(sequences.States, state{s.input, s.output, t.DataType, t.Dims})
+		if err == nil && t.Dims.Fixed() {
+			sequences.States = append(sequences.States, state{s.input, s.output, t.DataType, t.lane()})
 		}
 	}
 	if len(sequences.States) < len(c.states) {

@@ -20,6 +20,7 @@ type Config struct {
 	// DefaultModelFilename names the model file where onnx_file_name does not.
 	DefaultModelFilename string           `json:"default_model_filename"`
 	Parameters           map[string]Value `json:"parameters"`
+	Unserved
 }
 
 // Value is a parameter's value.
@@ -56,6 +57,7 @@ type SequenceConfig struct {
 	ControlInputs       []ControlConfig `json:"control_input"`
 	States              []StateConfig   `json:"state"`
 	Oldest              *OldestConfig   `json:"oldest"` // nil: the direct strategy
+	Iterative           bool            `json:"iterative_sequence"`
 }
 
 // StateConfig is one state of Triton's implicit state management.

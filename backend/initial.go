@@ -44,18 +44,23 @@ func initialFiles(modelDirectory string) fileReader {
 
 // initialValue finds what a state is when a sequence starts: what the parameter
 // initial_states says, or initial_state of the configuration, or zeros. A dynamic
-// axis starts with length 0.
+// axis starts with length 0, or with 1 where Triton's implicit state is what the
+// configuration was written for: its models reckon with one element.
 func (w *wirer) initialValue(s *stateWire) (err error) {
 	s.shape, s.begin = batched(s.dims, s.axis, 1).Clone(), "zeros"
 	text, given := lookup(w.params.InitialStates, s.input)
 	switch {
 	case given:
 		err = w.initialFromText(s, text)
-	case s.initial != nil && s.initial.DataFile != "":
+	case s.initial != nil && (s.initial.DataFile != "" || len(s.initial.Dims) > 0):
 		err = w.initialFromConfig(s)
 	default:
 		for i, d := range s.shape {
-			if d < 0 {
+			switch {
+			case d >= 0:
+			case s.implicit:
+				s.shape[i] = 1
+			default:
 				s.shape[i], s.begin = 0, "empty"
 			}
 		}
@@ -70,7 +75,13 @@ func (w *wirer) initialFromConfig(s *stateWire) error {
 	if s.initial.DataType != "" && s.initial.DataType != s.dtype.ConfigName() {
 		return fmt.Errorf("initial_state %q has data_type %s: want %s", s.initial.Name, s.initial.DataType, s.dtype.ConfigName())
 	}
-	return w.initialFromFile(s, s.initial.DataFile, s.initial.Dims)
+	if s.initial.DataFile != "" {
+		return w.initialFromFile(s, s.initial.DataFile, s.initial.Dims)
+	}
+	if err := w.setShape(s, s.initial.Dims); err != nil {
+		return fmt.Errorf("initial_state %q: %w", s.initial.Name, err)
+	}
+	return nil
 }
 
 // initialFromText reads VALUE, VALUE[SHAPE] or file:NAME.

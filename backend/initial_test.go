@@ -69,6 +69,49 @@ func TestInitialStates(t *testing.T) {
 	}
 }
 
+// TestInitialShape: how long a growing state is at the start of a sequence.
+func TestInitialShape(t *testing.T) {
+	const list = "sequence_batching.state"
+	tests := []struct {
+		name, pairs string
+		states      []StateConfig
+		want        []int32
+		fault       string
+	}{
+		{"a pair", "<<<Cache, NewCache>>>", nil, []int32{7}, ""},
+		{list, "", []StateConfig{{}}, []int32{0, 7}, ""},
+		{"both", "<<<Cache, NewCache>>>", []StateConfig{{}}, []int32{7}, ""},
+		{"dims of zeros", "", []StateConfig{{Initial: []InitialState{{DataType: "TYPE_INT32", Dims: tensor.Shape{2}, ZeroData: true}}}}, []int32{0, 0, 7}, ""},
+		{"dims of zeros with the batch", "", []StateConfig{{Initial: []InitialState{{DataType: "TYPE_INT32", Dims: tensor.Shape{1, 3}, ZeroData: true}}}}, []int32{0, 0, 0, 7}, ""},
+		{"no length", "", []StateConfig{{Initial: []InitialState{{DataType: "TYPE_INT32", Dims: tensor.Shape{0}, ZeroData: true}}}}, []int32{7}, ""},
+		{"zeros without dims", "", []StateConfig{{Initial: []InitialState{{DataType: "TYPE_INT32", ZeroData: true}}}}, []int32{0, 7}, ""},
+		{"other type", "", []StateConfig{{Initial: []InitialState{{Name: "i", DataType: "TYPE_FP32", Dims: tensor.Shape{2}, ZeroData: true}}}}, nil, `initial_state "i" has data_type TYPE_FP32: want TYPE_INT32`},
+		{"other rank", "", []StateConfig{{Initial: []InitialState{{Name: "i", DataType: "TYPE_INT32", Dims: tensor.Shape{1, 1, 2}, ZeroData: true}}}}, nil, `initial_state "i": shape [1,1,2] does not fit the state's [1,-1]`},
+		{"dynamic", "", []StateConfig{{Initial: []InitialState{{Name: "i", DataType: "TYPE_INT32", Dims: tensor.Shape{-1}, ZeroData: true}}}}, nil, `initial_state "i": shape [-1] does not fit the state's [1,-1]`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			model, c := cacheModel(), cacheConfig()
+			c.Parameters["state_pairs"] = Value{tt.pairs}
+			for _, s := range tt.states {
+				s.InputName, s.OutputName, s.DataType, s.Dims = "Cache", "NewCache", "TYPE_INT32", tensor.Shape{-1}
+				c.Sequence.States = append(c.Sequence.States, s)
+			}
+			in, err := model.instance(t, c, "")
+			if tt.fault != "" {
+				require.ErrorContains(t, err, tt.fault)
+				return
+			}
+			require.NoError(t, err)
+			for range 2 {
+				got := send(t, in, Request{Sequence: SequenceID{Number: 1}, Start: true, Inputs: intInput(tensor.Shape{1, 1}, 7)})
+				require.NoError(t, got[0].err)
+				require.Equal(t, tt.want, numbers(got[0].outputs[0]))
+			}
+		})
+	}
+}
+
 func TestParseElement(t *testing.T) {
 	tests := []struct {
 		word  string

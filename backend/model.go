@@ -74,9 +74,10 @@ func NewModel(info ModelInfo, host Host) (*Model, error) {
 	m := &Model{info: info, host: host, log: host.Log.With("model", info.Name), config: config}
 	var warnings []string
 	m.params, warnings, m.faults = ParseParameters(config.Parameters)
-	for _, w := range warnings {
+	for _, w := range append(warnings, config.warnings()...) {
 		m.log.Warn(w)
 	}
+	m.faults = errors.Join(m.faults, config.refusals())
 	if m.sizing, err = m.size(); err != nil {
 		m.faults = errors.Join(m.faults, err)
 	} else if least := m.sizing.SteadyFrom(); m.sizing.Lazy() && m.sizing.DeallocAbove < least {

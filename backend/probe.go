@@ -159,7 +159,11 @@ func probeRun(r Runner, axes []int, lanes, extent int64) (shapes []tensor.Shape,
 	for i := range sig.Outputs {
 		outputs[i].DType = sig.Outputs[i].DType
 	}
-	if err := r.Run(inputs, outputs); err != nil {
+	run := r.Run
+	if p, ok := r.(Prober); ok {
+		run = p.Probe
+	}
+	if err := run(inputs, outputs); err != nil {
 		return nil, false
 	}
 	for i := range outputs {

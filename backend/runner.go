@@ -28,6 +28,12 @@ type Runner interface {
 	Close()
 }
 
+// Prober is a Runner that can try whether the model takes certain shapes.
+type Prober interface {
+	// Probe is Run, but no error stands in the server's log when it fails.
+	Probe(inputs, outputs []Tensor) error
+}
+
 // DeviceRunner is a Runner on a GPU, whose Memory the host cannot address.
 type DeviceRunner interface {
 	Runner

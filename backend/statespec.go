@@ -18,6 +18,8 @@ type stateSpec struct {
 	dims  tensor.Shape
 	// initial is how sequence_batching.state[].initial_state gives the initial value.
 	initial *InitialState
+	// implicit: sequence_batching.state alone names it, as for Triton's own states.
+	implicit bool
 }
 
 // specs collects the descriptions of all states. state_pairs and
@@ -90,6 +92,7 @@ func (w *wirer) configSpecs(pairs []stateSpec) (specs []stateSpec) {
 			pairs[at] = s
 			continue
 		}
+		s.implicit = true
 		specs = append(specs, s)
 	}
 	return specs

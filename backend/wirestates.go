@@ -137,9 +137,12 @@ func (w *wirer) stateDims(s *stateWire, in, out *TensorInfo) error {
 	if s.stateSpec.dims == nil {
 		return nil
 	}
-	// Implicit state writes dims without the batch when max_batch_size is given.
 	config := slices.Clone(s.stateSpec.dims)
-	if w.config.MaxBatchSize > 0 {
+	if len(withoutBatch(s.dims, s.axis)) == 0 && (len(config) == 0 || config.Equal(tensor.Shape{1})) {
+		return nil
+	}
+	// Implicit state writes dims without the batch when max_batch_size is given.
+	if w.config.MaxBatchSize > 0 && (s.axis != noAxis || len(config) != len(s.dims)) {
 		axis := max(s.axis, 0)
 		if len(config) != len(s.dims)-1 {
 			return fmt.Errorf("dims are %v in the configuration and %v in the model: want them without the batch axis", config, in.Dims)

@@ -201,6 +201,9 @@ func (w *wirer) stateOutput(kind string, at int) (state int, is bool) {
 	return 0, false
 }
 
+// errScalar is about an input or output of the model without any axis.
+var errScalar = errors.New("it has no axes, and the server takes that only with a batch: write max_batch_size: 1, and dims: [ 1 ] reshape: { shape: [ ] } for it")
+
 func (w *wirer) port(p *port, c *TensorConfig, info *TensorInfo) error {
 	dtype, err := tensor.ParseDType(c.DataType)
 	if err != nil {
@@ -211,7 +214,14 @@ func (w *wirer) port(p *port, c *TensorConfig, info *TensorInfo) error {
 	}
 	p.DType = dtype
 	if err := w.matchDims(p, c.lane(), info); err != nil {
-		return err
+		switch {
+		case len(info.Dims) > 0:
+			return err
+		case w.config.MaxBatchSize == 0:
+			return errScalar
+		default:
+			return fmt.Errorf("%w; for a tensor without axes write dims: [ 1 ] reshape: { shape: [ ] }", err)
+		}
 	}
 	if dtype == tensor.Bytes || !withoutBatch(p.dims, p.axis).Fixed() {
 		p.varies, w.wiring.varies = true, true

@@ -99,6 +99,12 @@ func TestWiringRejects(t *testing.T) {
 		{"no type", func(c *Config) { c.Inputs[0].DataType = "TYPE_FP33" }, none, `data type "TYPE_FP33" is unknown`},
 		{"rank", func(c *Config) { c.Inputs[0].Dims = tensor.Shape{4, -1, 5, 1} }, none, `input "Input": dims are [4,-1,5,1] and the model's shape is [4,-1,5]`},
 		{"scalar", func(c *Config) { c.Inputs[0].Dims = tensor.Shape{} }, none, `input "Input": dims are [] and the model's shape is [4,-1,5]`},
+		{"no axes at all, and no batch", func(c *Config) {
+			c.MaxBatchSize, c.Inputs[0].Dims = 0, tensor.Shape{1}
+		}, func(s *Signature) { s.Inputs[0].Dims, s.Inputs[0].Symbols = tensor.Shape{}, nil }, `input "Input": it has no axes, and the server takes that only with a batch: write max_batch_size: 1, and dims: [ 1 ] reshape: { shape: [ ] } for it`},
+		{"no axes at all", func(c *Config) {
+			c.Inputs[0].Dims = tensor.Shape{1}
+		}, func(s *Signature) { s.Inputs[0].Dims, s.Inputs[0].Symbols = tensor.Shape{}, nil }, `for a tensor without axes write dims: [ 1 ] reshape: { shape: [ ] }`},
 		{"extent", func(c *Config) { c.Inputs[0].Dims = tensor.Shape{4, -1, 6} }, none, `input "Input": dims are [4,-1,6] and the model's shape is [4,-1,5]`},
 		{"extent, without the batch axis", func(c *Config) { c.Outputs[0].Dims = tensor.Shape{3, 5} }, none, `output "Output": dims are [3,5]`},
 		{"fixed batch axis", func(c *Config) { c.Inputs[0].Dims = tensor.Shape{4, 3, 5} }, none, `input "Input": dims are [4,3,5]`},

@@ -94,7 +94,7 @@ func TestAutoCompleteOfAFileThatCannotBeRead(t *testing.T) {
 		return nil, backend.Errorf(backend.NotFound, "there is no model.onnx")
 	})
 	s.model.AutoComplete(true)
-	failed(t, s.model.Initialize(), backend.NotFound, "that the configuration leaves out: there is no model.onnx")
+	failed(t, s.model.Initialize(), backend.NotFound, "opening the model to read its inputs and outputs: there is no model.onnx")
 	require.NoError(t, s.model.Finalize())
 }
 

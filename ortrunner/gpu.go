@@ -127,6 +127,12 @@ func (r *gpuRunner) Run(inputs, outputs []backend.Tensor) error {
 	return r.thread.do(r.runJob)
 }
 
+// Probe implements backend.Prober.
+func (r *gpuRunner) Probe(inputs, outputs []backend.Tensor) error {
+	r.given, r.wanted = inputs, outputs
+	return r.thread.do(func() error { return probing(r.runJob) })
+}
+
 // Submit implements backend.DeviceRunner.
 func (r *gpuRunner) Submit(inputs, outputs []backend.Tensor) error {
 	r.given, r.wanted = inputs, outputs

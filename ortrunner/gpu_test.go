@@ -214,6 +214,8 @@ func TestGPURefuses(t *testing.T) {
 	err = r.Run([]backend.Tensor{short, old}, []backend.Tensor{y, next})
 	require.ErrorContains(t, err, `input "x": shape [2,2] of FP32 takes 16 bytes, its data has 8`)
 	require.NoError(t, r.Run([]backend.Tensor{x, old}, []backend.Tensor{y, next}))
+	require.ErrorContains(t, r.Probe([]backend.Tensor{short, old}, []backend.Tensor{y, next}), "takes 16 bytes")
+	require.NoError(t, r.Probe([]backend.Tensor{x, old}, []backend.Tensor{y, next}))
 	_, err = rt.Open(backend.SessionOptions{Path: textIdentity().Write(t), Provider: backend.CUDA})
 	require.ErrorContains(t, err, "has strings, which a GPU cannot hold: use KIND_CPU instances")
 }

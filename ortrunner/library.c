@@ -23,6 +23,8 @@ typedef void (*log_sink_function)(int level, const char *message);
 
 static const ortx_api_base *base; // set at the end of a successful ortx_load
 static _Atomic uintptr_t log_sink;
+// ONNX Runtime logs the failure of a run on the thread that called it.
+static _Thread_local bool probing;
 
 // The receiver of ONNX Runtime's log. log_id is the model's name.
 static void on_log(void *param, ortx_enum severity, const char *category, const char *log_id,
@@ -35,12 +37,14 @@ static void on_log(void *param, ortx_enum severity, const char *category, const 
   for (char *c = line; (c = strchr(c, '\n')) != NULL;) *c = ' ';
   log_sink_function sink = (log_sink_function)atomic_load(&log_sink);
   if (sink != NULL)
-    sink((int)severity, line);
+    sink(probing ? 0 : (int)severity, line); // 0: verbose
   else
     fprintf(stderr, "%s\n", line);
 }
 
 void ortx_set_log_sink(uintptr_t sink) { atomic_store(&log_sink, sink); }
+
+void ortx_set_probing(bool is) { probing = is; }
 
 // A message in memory of its own, as ortx_load returns it.
 __attribute__((format(printf, 1, 2))) static char *message(const char *format, ...) {

@@ -5,6 +5,7 @@ import "C"
 
 import (
 	"errors"
+	"runtime"
 
 	"tritonstateful/backend"
 	"tritonstateful/internal/tensor"
@@ -75,6 +76,21 @@ func (r *runner) Run(inputs, outputs []backend.Tensor) error {
 		}
 	}
 	return nil
+}
+
+// Probe implements backend.Prober.
+func (r *runner) Probe(inputs, outputs []backend.Tensor) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	return probing(func() error { return r.Run(inputs, outputs) })
+}
+
+// probing calls a function whose goroutine keeps its thread. What ONNX Runtime logs
+// of it is for verbose logs.
+func probing(run func() error) error {
+	C.ortx_set_probing(true)
+	defer C.ortx_set_probing(false)
+	return run()
 }
 
 // bindInputs puts the names and values of the inputs that are given to the front

@@ -57,6 +57,24 @@ func TestLogSink(t *testing.T) {
 	require.Regexp(t, `^3 onnxruntime: adder: .*Add.*\n$`, sinktest.Take())
 }
 
+// TestProbeLogsNoError: the failure of a run that may fail is a verbose line, and
+// that of the next run is an error again.
+func TestProbeLogsNoError(t *testing.T) {
+	rt, err := New(Options{Library: library(t), LogLevel: 3, LogSink: sinktest.Address()})
+	require.NoError(t, err)
+	model := accumulate(2)
+	r, err := rt.Open(backend.SessionOptions{Path: model.Write(t), Name: "adder", IntraOpThreads: 2})
+	require.NoError(t, err)
+	defer r.Close()
+	run := r.(*runner)
+	inputs := []backend.Tensor{floats(t, run, []int64{3, 2}, 1, 2, 3, 4, 5, 6), floats(t, run, []int64{2, 2}, 1, 2, 3, 4)}
+	sinktest.Take()
+	require.ErrorContains(t, run.Probe(inputs, leftOpen(r)), "Add")
+	require.Regexp(t, `^0 onnxruntime: adder: .*Add.*\n$`, sinktest.Take())
+	require.Error(t, run.Run(inputs, leftOpen(r)))
+	require.Regexp(t, `^3 onnxruntime: adder: .*Add.*\n$`, sinktest.Take())
+}
+
 // firstLoad is the environment variable by which this test program is told to
 // be the child of TestFirstLoad, and with which fakes.
 const firstLoad = "ORTRUNNER_TEST_FIRST_LOAD"

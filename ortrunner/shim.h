@@ -21,6 +21,9 @@ const char *ortx_version(void);
 // Runtime's log lines; 0 is stderr. Called from any thread, also several at once.
 void ortx_set_log_sink(uintptr_t sink);
 
+// Makes all log lines of the calling thread verbose ones, until it is unset.
+void ortx_set_probing(bool is);
+
 // Whether the library was built with the execution provider of that name.
 OrtStatus *ortx_has_provider(const char *name, int *has);
 

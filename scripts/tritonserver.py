@@ -210,9 +210,10 @@ class TritonServer:
         return "\n".join(self.log_text().splitlines()[-lines:])
 
     def _command(self) -> list[str]:
-        for folder in (self.repository, self.backends):
-            if not folder.is_dir():
-                raise ServerError(f"there is no folder {folder}: run go run build.go")
+        if not self.repository.is_dir():
+            raise ServerError(f"there is no model repository {self.repository}: name a folder that has models")
+        if not self.backends.is_dir():
+            raise ServerError(f"there is no backends folder {self.backends}: run go run build.go")
         return [
             str(_binary()),
             f"--model-repository={self.repository}",

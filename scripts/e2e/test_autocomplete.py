@@ -33,6 +33,29 @@ def recurrent() -> ModelProto:
     )
 
 
+def one_number() -> ModelProto:
+    """A state with no axis besides the batch."""
+    lane = ["batch"]
+    return model(
+        op("Add", "s x -> s_out"),
+        op("Identity", "s_out -> y"),
+        inputs=[tensor("x", F32, *lane), tensor("s", F32, *lane)],
+        outputs=[tensor("y", F32, *lane), tensor("s_out", F32, *lane)],
+    )
+
+
+def scaled() -> ModelProto:
+    """s' = s + x * gain, without a batch; the gain is a scalar."""
+    lane = [1, 3]
+    return model(
+        op("Mul", "x gain -> more"),
+        op("Add", "s more -> s_out"),
+        op("Identity", "s_out -> y"),
+        inputs=[tensor("x", F32, *lane), tensor("gain", F32), tensor("s", F32, *lane)],
+        outputs=[tensor("y", F32, *lane), tensor("s_out", F32, *lane)],
+    )
+
+
 def double() -> ModelProto:
     """y = x + x, and no state."""
     return model(op("Add", "x x -> y"), inputs=[tensor("x", F32, "batch", 3)], outputs=[tensor("y", F32, "batch", 3)])
@@ -56,6 +79,9 @@ MODELS = {
     "three_lines": Folder(THREE_LINES, recurrent),
     "direct": Folder('backend: "stateful"\nsequence_batching { }\n', recurrent),
     "backend_only": Folder('backend: "stateful"\n', recurrent),
+    "scalar": Folder('backend: "stateful"\nsequence_batching { oldest { } }\n', scaled),
+    "scalar_alone": Folder('backend: "stateful"\n', scaled),
+    "one_number": Folder('backend: "stateful"\n', one_number),
     "nothing.stateful": Folder(None, None, {"1/model.stateful": recurrent().SerializeToString()}),
     "stateless": Folder('backend: "stateful"\n', double),
     "unbatched": Folder('backend: "stateful"\nsequence_batching { oldest { } }\n', running_sum(1, 3)),
@@ -111,6 +137,23 @@ def test_sequence_batching(own_server, name):
     assert filled["oldest"]["max_candidate_sequences"] == 256
     states = [{key: state[key] for key in ("input_name", "output_name", "data_type", "dims")} for state in filled["state"]]
     assert states == [{"input_name": "s", "output_name": "s_out", "data_type": "TYPE_FP32", "dims": [2, 3]}]
+
+
+def test_state_of_one_number(own_server, own_client):
+    (state,) = config(own_server, "one_number")["sequence_batching"]["state"]
+    assert (state["input_name"], state["dims"]) == ("s", [])
+    steps = [{"x": np.array([[k]], F32)} for k in range(3)]
+    check(own_client, "one_number", Reference(one_number(), STATES), [steps], batched=False)
+
+
+@pytest.mark.parametrize("name", ["scalar", "scalar_alone"])
+def test_scalar_without_a_batch(own_server, own_client, name):
+    """Triton refuses a scalar where max_batch_size is 0."""
+    assert config(own_server, name)["max_batch_size"] == 1
+    for step in range(3):
+        inputs = {"x": np.ones((1, 1, 3), F32), "gain": np.full((1, 1), 2, F32)}
+        answer = infer(own_client, name, 3, inputs, start=step == 0, end=step == 2)
+        np.testing.assert_array_equal(answer["y"].ravel(), np.full(3, 2 * (step + 1), F32))
 
 
 def test_a_scheduler_that_was_chosen_stays(own_server):

@@ -89,6 +89,33 @@ def no_sequences(config: ModelConfig) -> None:
     config.ClearField("sequence_batching")
 
 
+def batch_input(config: ModelConfig) -> None:
+    config.batch_input.add(
+        kind=model_config_pb2.BatchInput.BATCH_ELEMENT_COUNT,
+        target_name=["Count"],
+        data_type=model_config_pb2.TYPE_FP32,
+        source_input=["Input"],
+    )
+
+
+def batch_output(config: ModelConfig) -> None:
+    config.batch_output.add(
+        kind=model_config_pb2.BatchOutput.BATCH_SCATTER_WITH_INPUT_SHAPE, target_name=["Output"], source_input=["Input"]
+    )
+
+
+def file_by_capability(config: ModelConfig) -> None:
+    config.cc_model_filenames["7.5"] = "other.onnx"
+
+
+def custom_operators(config: ModelConfig) -> None:
+    config.model_operations.op_library_filename.append("ops.so")
+
+
+def iterative(config: ModelConfig) -> None:
+    config.sequence_batching.iterative_sequence = True
+
+
 @dataclass(frozen=True)
 class Mistake:
     """A model that is refused, and words of the refusal: who is to blame, and what is there or wanted instead."""
@@ -135,6 +162,12 @@ MISTAKES = [
     Mistake("input_extent", ('"Input"', "[4,-1,6]", "[-1,-1,5]"), dims("input", 4, -1, 6)),
     Mistake("input_rank", ('"Input"', "[4,1,-1,5]", "[-1,-1,5]"), dims("input", 4, 1, -1, 5)),
     Mistake("output_extent", ('"Output"', "[4,-1,6]", "[-1,-1,5]"), dims("output", 4, -1, 6)),
+    # What this backend does not do.
+    Mistake("batch_input", ("batch_input BATCH_ELEMENT_COUNT for Count", "remove it"), batch_input),
+    Mistake("batch_output", ("batch_output BATCH_SCATTER_WITH_INPUT_SHAPE for Output", "remove it"), batch_output),
+    Mistake("cc_model_filenames", ("cc_model_filenames", "onnx_file_name"), file_by_capability),
+    Mistake("op_library", ('op_library_filename "ops.so"', "export the model without"), custom_operators),
+    Mistake("iterative", ("iterative_sequence", "remove it"), iterative),
     # Parameters.
     Mistake("flag", ("infer_end_requests", '"maybe"', "0, 1"), parameter("infer_end_requests", "maybe")),
     Mistake("negative", ("initial_buffer_size", '"-1"', "from 0"), parameter("initial_buffer_size", "-1")),

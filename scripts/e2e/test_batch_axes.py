@@ -242,6 +242,11 @@ def test_report_tells_the_axis(own_server, name, words):
     assert words in load_report(own_server, name)
 
 
+def test_probe_runs_log_no_errors(own_server):
+    """Some of them fail, which is how the batch axis is found."""
+    assert "onnxruntime: probed" not in own_server.log_text()
+
+
 REFUSED = {
     "several_axes": (
         Folder(config([X], [Y]), running_sum(None, None, 3)),

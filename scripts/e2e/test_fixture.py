@@ -111,8 +111,10 @@ def test_says_why_the_server_does_not_start(tmp_path):
 
 
 def test_names_a_missing_folder(tmp_path):
-    with pytest.raises(ServerError, match="there is no folder .*nowhere: run go run build.go"):
+    with pytest.raises(ServerError, match="there is no model repository .*nowhere: name a folder that has models"):
         TritonServer(tmp_path / "nowhere").start()
+    with pytest.raises(ServerError, match="there is no backends folder .*nowhere: run go run build.go"):
+        TritonServer(tmp_path, tmp_path / "nowhere").start()
 
 
 def test_passes_the_servers_message_on(tmp_path):

@@ -289,3 +289,17 @@ def test_correlation_id(own_client, name):
             wanted = [[sequence.encode()]] if datatype == "STRING" else [[sequence]]
             dtype = object if datatype == "STRING" else IDS[datatype]
             np.testing.assert_array_equal(got["ID_y"], np.array(wanted, dtype), strict=True)
+
+
+def test_without_the_control_ids_are_numbers_or_texts(own_client):
+    """The server survives any text then; a control of a numeric type would let it write past the number's end."""
+    for sequence in (41, "41", "語" * 40):
+        for step in range(2):
+            answer = infer(own_client, "oldest", sequence, {"x": np.ones((1, 3), F32)}, start=step == 0, end=step == 1)
+            np.testing.assert_array_equal(answer["y"], np.full((1, 3), step + 1, F32))
+
+
+def test_numeric_ids_are_warned_of(own_server):
+    log = own_server.log_text().replace('\\"', '"')
+    assert 'control "ID" has data_type TYPE_UINT64: tritonserver may crash' in log
+    assert 'control "ID" has data_type TYPE_STRING' not in log

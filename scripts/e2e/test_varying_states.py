@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from configs import config, io
+from configs import config, io, oldest
 from conftest import Folder
 from graphs import model, op, tensor
 from onnx import ModelProto
@@ -108,6 +108,11 @@ def counters() -> ModelProto:
     )
 
 
+def listed(initial: str = "") -> str:
+    """The scheduler with the cache as Triton's implicit state has it."""
+    return oldest(3, f'state [{{ input_name: "past" output_name: "present" data_type: TYPE_FP32 dims: [-1, 2] {initial} }}]')
+
+
 ROWS, SUM = io("x", "FP32", -1, 2), io("y", "FP32", 2)
 LIMIT = 10 * 2 * 4  # bytes of ten rows
 
@@ -118,6 +123,15 @@ MODELS = {
     "shown": Folder(config([ROWS], [SUM, io("present", "FP32", -1, 2)], state_pairs="<<<past, present>>>"), cache()),
     "begins_long": Folder(
         config([ROWS], [SUM], state_pairs="<<<past, present>>>", initial_states="past = 0.5[3,2]"), cache()
+    ),
+    "begins_with_one": Folder(config([ROWS], [SUM, io("present", "FP32", -1, 2)], listed()), cache()),
+    "begins_with_dims": Folder(
+        config(
+            [ROWS],
+            [SUM, io("present", "FP32", -1, 2)],
+            listed('initial_state: { name: "i" data_type: TYPE_FP32 dims: [2, 2] zero_data: true }'),
+        ),
+        cache(),
     ),
     "limited": Folder(config([ROWS], [SUM], state_pairs="<<<past, present>>>", max_state_bytes=str(LIMIT)), cache()),
     "two_caches": Folder(config([ROWS], [SUM, io("s_out", "FP32", 2)]), two_caches()),
@@ -163,6 +177,14 @@ def test_sequences_of_unequal_length(own_client, name, axis):
         initial = {"past": np.zeros((0, 1, 2), F32)}
     axes = {"x": axis, "y": axis and 0, "length": None}
     check(own_client, name, Reference(MODELS[name].onnx, states, initial, axes=axes), UNEQUAL)
+
+
+@pytest.mark.parametrize(("name", "length"), [("begins_with_one", 1), ("begins_with_dims", 2)])
+def test_the_list_begins_as_tritons_own_states(own_client, name, length):
+    """Triton's implicit state has 1 for a wildcard, or the dims of initial_state."""
+    for _ in range(2):
+        answer = infer(own_client, name, 5, *rows(1), start=True)
+        np.testing.assert_array_equal(answer["present"], [[*[[0, 0]] * length, [1, 100]]])
 
 
 def test_state_in_the_answer(own_client):

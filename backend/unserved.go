@@ -1,0 +1,97 @@
+package backend
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Unserved is the part of a model configuration that means something to other
+// backends. It is read to be refused, or warned of, rather than passed over.
+type Unserved struct {
+	BatchInput      []BatchTensor `json:"batch_input"`
+	BatchOutput     []BatchTensor `json:"batch_output"`
+	ModelOperations struct {
+		OpLibraryFilename []string `json:"op_library_filename"`
+	} `json:"model_operations"`
+	CCModelFilenames map[string]string  `json:"cc_model_filenames"`
+	Optimization     OptimizationConfig `json:"optimization"`
+}
+
+// BatchTensor is a batch_input or batch_output.
+type BatchTensor struct {
+	Kind       string   `json:"kind"`
+	TargetName []string `json:"target_name"`
+}
+
+func (b *BatchTensor) String() string {
+	return b.Kind + " for " + strings.Join(b.TargetName, ", ")
+}
+
+// OptimizationConfig is optimization, as far as this backend has a parameter for
+// the same.
+type OptimizationConfig struct {
+	Graph struct {
+		Level int `json:"level"`
+	} `json:"graph"`
+	CUDA struct {
+		Graphs bool `json:"graphs"`
+	} `json:"cuda"`
+	Accelerators struct {
+		GPU []Accelerator `json:"gpu_execution_accelerator"`
+		CPU []Accelerator `json:"cpu_execution_accelerator"`
+	} `json:"execution_accelerators"`
+}
+
+// Accelerator is one of optimization.execution_accelerators.
+type Accelerator struct {
+	Name string `json:"name"`
+}
+
+// refusals is what the configuration asks for and would not get.
+func (c *Config) refusals() error {
+	var faults []error
+	fault := func(format string, args ...any) { faults = append(faults, Errorf(InvalidArg, format, args...)) }
+	for i := range c.BatchInput {
+		fault("batch_input %v: this backend makes no inputs of a whole batch: remove it; requests of different shapes run separately, and the parameter derived_inputs gives the model the lengths of sequences", &c.BatchInput[i])
+	}
+	for i := range c.BatchOutput {
+		fault("batch_output %v: this backend does not scatter outputs: remove it; every output has its batch axis, and requests of different shapes run separately", &c.BatchOutput[i])
+	}
+	for _, name := range c.ModelOperations.OpLibraryFilename {
+		fault("model_operations has op_library_filename %q: libraries of custom operators are not loaded: export the model without them and remove it", name)
+	}
+	if len(c.CCModelFilenames) > 0 {
+		fault("cc_model_filenames: the model's file is not chosen by the GPU: name it by the parameter onnx_file_name")
+	}
+	if c.Sequence != nil && c.Sequence.Iterative {
+		fault("sequence_batching.iterative_sequence: this backend runs each request once: remove it")
+	}
+	return errors.Join(faults...)
+}
+
+// warnings is what the configuration says that goes wrong, or does nothing, though
+// the model can be served.
+func (c *Config) warnings() (warnings []string) {
+	warn := func(format string, args ...any) { warnings = append(warnings, fmt.Sprintf(format, args...)) }
+	// The server writes the text of an ID into the control as it is, and counts
+	// on TYPE_STRING for the room (SequenceBatch::SetControlTensors).
+	if name, control := c.control(ControlCorrID); control != nil && control.DataType != "TYPE_STRING" {
+		warn("control %q has data_type %s: tritonserver may crash when a client sends a text as the correlation ID; "+
+			"leave the control out if the model has no input %q, for this backend needs none, or write data_type: TYPE_STRING if clients may send texts", name, control.DataType, name)
+	}
+	if c.Optimization.Graph.Level != 0 {
+		warn("optimization.graph.level has no effect: use the parameter graph_optimization")
+	}
+	if c.Optimization.CUDA.Graphs {
+		warn("optimization.cuda.graphs has no effect: use the parameter enable_cuda_graph")
+	}
+	var accelerators []string
+	for _, a := range append(c.Optimization.Accelerators.GPU, c.Optimization.Accelerators.CPU...) {
+		accelerators = append(accelerators, a.Name)
+	}
+	if len(accelerators) > 0 {
+		warn("optimization.execution_accelerators has no effect (%s): use the parameter ort_ep, for instances on a GPU", strings.Join(accelerators, ", "))
+	}
+	return warnings
+}
