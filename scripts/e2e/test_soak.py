@@ -29,8 +29,9 @@ def test_soak(serve):
     soak.build()
     rules = [model.rules() for model in soak.MODELS]
     judge = Listening(rules)
-    assert soak.soak(server, soak.Load(minutes=25 / 60, steps=250_000, breaks=2), judge) == []
-    assert server.stop() in soak.EXIT_CODES
+    load = soak.Load(minutes=25 / 60, steps=250_000, breaks=2)
+    assert soak.soak(server, load, judge) == []
+    assert server.stop() in load.exit_codes, server.log_tail()
 
     records = judge.heard
     records[value_in_the_middle(records)] ^= 1

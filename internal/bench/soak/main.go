@@ -119,7 +119,8 @@ func (s *soak) open() ([]*stream, error) {
 	return streams, nil
 }
 
-// drainTime is how long the last answers may take; a server that takes longer has lost a request.
+// drainTime is how long the last answers and the ends of the streams may take; a server that takes longer has lost a
+// request, or has never released one.
 const drainTime = 30 * time.Second
 
 // drive runs the streams until all have ended, which they do when it is time.
@@ -135,7 +136,9 @@ func (s *soak) drive(ctx context.Context, streams []*stream) error {
 			one.conn.Close()
 		})
 	}
-	late := time.AfterFunc(s.config.duration+drainTime, func() { cancel(fmt.Errorf("the last answers did not come within %v", drainTime)) })
+	late := time.AfterFunc(s.config.duration+drainTime, func() {
+		cancel(fmt.Errorf("the last answers, or the ends of the streams, did not come within %v", drainTime))
+	})
 	end := time.AfterFunc(s.config.duration, func() { s.ended.Store(true) })
 	running.Wait()
 	end.Stop()

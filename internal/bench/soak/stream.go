@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"strconv"
 	"time"
@@ -74,7 +75,31 @@ func (s *stream) run(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	return s.finish(ctx)
+}
+
+// finish half-closes the stream and waits until the server has ended it, too, which it does when every request of the
+// stream was released. tritonserver 2.51 can no longer unload the models of a stream that is cancelled instead.
+func (s *stream) finish(ctx context.Context) error {
+	if err := s.rpc.CloseSend(); err != nil {
+		return fmt.Errorf("close the stream: %w", err)
+	}
+	for {
+		select {
+		case a := <-s.answers:
+			switch {
+			case a.generation != s.generation: // of a stream that we broke off
+			case errors.Is(a.broken, io.EOF):
+				return nil
+			case a.broken != nil:
+				return fmt.Errorf("end the stream: %w", a.broken)
+			default:
+				return fmt.Errorf("an answer to request %d, after all had theirs", a.request)
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }
 
 func (s *stream) connect(ctx context.Context) (err error) {
