@@ -64,6 +64,18 @@ func TestLibrariesAsTheyAreShipped(t *testing.T) {
 			require.Contains(t, libcFamily, name, path)
 		}
 	}
+	t.Run("ONNX Runtime", func(t *testing.T) {
+		shipped := os.Getenv(ortLibraryVariable)
+		if shipped == "" {
+			t.Skipf("%s is not set: want the %s of an install tree", ortLibraryVariable, ortLibrary)
+		}
+		file, err := elf.Open(shipped)
+		require.NoError(t, err)
+		defer file.Close()
+		names, err := file.DynString(elf.DT_SONAME)
+		require.NoError(t, err)
+		require.Equal(t, []string{ortLibrary}, names, "who needs libonnxruntime.so.1 would get ours")
+	})
 }
 
 // defined are the functions that a library exports.
