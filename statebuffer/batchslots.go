@@ -30,7 +30,7 @@ func (s *Store) Displace(at int, by Key, now time.Duration) {
 		return
 	}
 	if q := s.holders[at]; q != nil && q.key != by {
-		s.lose(q, Displaced, now)
+		s.lose(q, Displaced, 0, now)
 	}
 }
 

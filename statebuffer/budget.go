@@ -1,7 +1,6 @@
 package statebuffer
 
 import (
-	"errors"
 	"fmt"
 	"time"
 )
@@ -52,14 +51,13 @@ func (s *Store) checkBudget() error {
 	return nil
 }
 
-// fullFor adds to the refusal of a START that it is the limit of memory, not the
-// number of rows, that keeps the store from growing.
-func (s *Store) fullFor(err error) error {
-	var full *FullError
-	if errors.As(err, &full) && len(s.rows.chunks) < s.sizing.MaxChunks && !s.fits(s.nextChunk()) {
-		full.Bytes = s.limits.Bytes
+// growthBound is the limit of memory if that, not the number of rows, keeps the
+// store from growing, otherwise 0.
+func (s *Store) growthBound() int64 {
+	if len(s.rows.chunks) < s.sizing.MaxChunks && !s.fits(s.nextChunk()) {
+		return s.limits.Bytes
 	}
-	return err
+	return 0
 }
 
 // ration grants the varying states of a run what memory there is, lane by lane, and
@@ -87,7 +85,7 @@ func (s *Store) afford(lanes []Lane, more int64, now time.Duration) bool {
 	stays := s.held() - s.varying.bytes + s.varying.heldBy(lanes)
 	possible := more <= s.limits.Bytes-stays
 	for !s.fits(more) {
-		if !possible || !s.makeRoom(now) {
+		if !possible || !s.makeRoom(s.limits.Bytes, now) {
 			return false
 		}
 	}

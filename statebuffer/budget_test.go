@@ -50,10 +50,24 @@ func TestBudgetOfChunks(t *testing.T) {
 	require.Equal(t, 6, s.Usage().Rows, "7 would fit, but rows come in twos")
 	_, err := s.Begin(number(6), 2)
 	require.EqualError(t, err, "too many simultaneous sequences: 6 slots are taken, and more would exceed 63 bytes (max_state_memory_bytes); try again later, end sequences that are done, or raise the limit")
+	lost(t, s, 6, "its START was refused 0s ago because there was no free slot: states may take at most 63 bytes (max_state_memory_bytes)")
+	s.limits.Full = EvictLRU
+	begin(t, s, number(7), 2)
+	lost(t, s, 0, "its state was evicted 0s ago to make room for another sequence: states may take at most 63 bytes (max_state_memory_bytes)")
+	s.End(number(7))
+	begin(t, s, number(0), 2)
+	s.limits.Full = Reject
 	s.limits.Bytes = 64
 	_, err = s.Maintain(at(2))
 	require.NoError(t, err)
 	begin(t, s, number(6), 3)
+}
+
+// lost asks for a sequence that lost its state a moment ago.
+func lost(t testing.TB, s *Store, n uint64, want string) {
+	t.Helper()
+	_, err := s.Continue(number(n), 20)
+	require.EqualError(t, err, want+"; begin it anew with a START request")
 }
 
 // TestBudgetOfTheFirstChunk: it is never freed, so it must fit.
@@ -130,8 +144,7 @@ func TestBudgetRefusesOnlyWhoDoesNotFit(t *testing.T) {
 	require.Equal(t, []bool{false, false, false}, run(start(1), start(2), start(3))) // take 512 each
 	require.Equal(t, []bool{false, false, false, true}, run(next(1), start(4), next(2), start(5)))
 	require.Equal(t, []byte{2, 2, 1, 2}, []byte{cache(1), cache(2), cache(3), cache(4)})
-	_, err := s.Continue(number(5), 3)
-	require.ErrorContains(t, err, "its START failed")
+	lost(t, s, 5, "its START failed 0s ago, so it has no state: states may take at most 2112 bytes (max_state_memory_bytes)")
 
 	last := next(4)
 	last.End = true
@@ -149,9 +162,8 @@ func TestBudgetEvicts(t *testing.T) {
 	}
 	q := s.Touch(number(1), 10)
 	require.NoError(t, writeCache(t, s, q, 512, 10))
-	_, err := s.Continue(number(0), 11)
-	require.ErrorContains(t, err, "evicted")
-	_, err = s.Continue(number(2), 11)
+	lost(t, s, 0, "its state was evicted 0s ago to make room for another sequence: states may take at most 1088 bytes (max_state_memory_bytes)")
+	_, err := s.Continue(number(2), 11)
 	require.NoError(t, err)
 	budget := &BudgetError{}
 	require.ErrorAs(t, writeCache(t, s, s.Touch(number(3), 12), 2000, 12), &budget)

@@ -39,6 +39,7 @@ type Sequence struct {
 	steps      uint64
 	totals     []uint64 // see Add
 	values     []value  // of the varying states, from the first step on
+	bytes      int64    // with a fate, the limit of memory if that is why; or 0
 	lastUse    time.Duration
 	idled      time.Duration // see Idled
 	// visit is the number of the last run that took this sequence.

@@ -122,7 +122,7 @@ func (s *Store) scatter(step *Step, now time.Duration) error {
 		}
 		for _, l := range step.lanes {
 			if l.Sequence != nil {
-				s.lose(l.Sequence, Damaged, now)
+				s.lose(l.Sequence, Damaged, 0, now)
 			}
 		}
 	}()
@@ -189,8 +189,10 @@ func (s *Store) Fail(l Lane, now time.Duration) {
 	}
 	switch q := l.Sequence; {
 	case q == nil:
+	case q.fresh && l.Refused != nil:
+		s.lose(q, StartFailed, l.Refused.Most, now)
 	case q.fresh:
-		s.lose(q, StartFailed, now)
+		s.lose(q, StartFailed, 0, now)
 	case l.End:
 		s.finish(q)
 	}

@@ -101,7 +101,7 @@ func NewStore(o Options) (*Store, error) {
 	s.step.rows = make([]Row, 0, o.MaxLanes)
 	s.step.In, s.step.Out = make([]Block, len(o.States)), make([]Block, len(o.States))
 	s.varying = varyingStore{memory: o.Memory, states: o.Varying}
-	s.release = s.vacate
+	s.release, s.bound = s.vacate, s.growthBound
 	if err := s.checkBudget(); err != nil {
 		return nil, err
 	}
@@ -265,13 +265,7 @@ func (s *Store) Touch(k Key, now time.Duration) *Sequence {
 // Begin is the START of a sequence: its next step reads the initial values. A
 // live sequence of the same key begins anew in its row. The error is a
 // *FullError.
-func (s *Store) Begin(k Key, now time.Duration) (*Sequence, error) {
-	q, err := s.begin(k, now)
-	if err != nil {
-		return nil, s.fullFor(err)
-	}
-	return q, nil
-}
+func (s *Store) Begin(k Key, now time.Duration) (*Sequence, error) { return s.begin(k, now) }
 
 // Continue finds the sequence of a request without START. The error is a
 // *LostError.

@@ -205,7 +205,7 @@ func TestLostErrors(t *testing.T) {
 	begin(t, s, number(1), 0)
 	begin(t, s, number(2), 1)
 	begin(t, s, number(3), 2)
-	ask(1, "its state was evicted 10s ago to make room for another sequence")
+	ask(1, "its state was evicted 10s ago to make room for another sequence: there are at most 2 slots (max_candidate_sequences)")
 	s.Fail(Lane{Sequence: begin(t, s, number(3), time.Millisecond)}, time.Millisecond)
 	ask(3, "its START failed 9.999s ago, so it has no state")
 	require.Equal(t, 1, s.ExpireIdle(2500*time.Millisecond))
@@ -217,7 +217,7 @@ func TestLostErrors(t *testing.T) {
 	}
 	_, err := s.Begin(number(6), 3*time.Second)
 	require.EqualError(t, err, "too many simultaneous sequences: 2 of 2 slots are taken; try again later, end sequences that are done, or raise max_candidate_sequences")
-	ask(6, "its START was refused 7s ago because there was no free slot")
+	ask(6, "its START was refused 7s ago because there was no free slot: there are at most 2 slots (max_candidate_sequences)")
 	_, err = s.Begin(number(7), 3*time.Second)
 	require.Error(t, err)
 	ask(1, "no such sequence is known") // the fifth loss made the first be forgotten
@@ -263,7 +263,7 @@ func TestDamaged(t *testing.T) {
 	memory.scatter = errInjected
 	require.ErrorIs(t, s.Commit(step, 2), errInjected)
 	_, err = s.Continue(number(1), 2)
-	require.EqualError(t, err, "its state could not be stored 0s ago; begin it anew with a START request")
+	require.EqualError(t, err, "its state could not be stored 0s ago because writing to memory failed; begin it anew with a START request")
 	require.Equal(t, 0, s.Usage().Live)
 }
 

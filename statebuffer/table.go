@@ -41,8 +41,14 @@ type LostError struct {
 	// Fate is Alive for a sequence that was never seen, or ended, or is
 	// forgotten.
 	Fate Fate
-	// Ago is how long since it was lost, Idle the limit that it exceeded.
-	Ago, Idle time.Duration
+	// Ago is how long since it was lost.
+	Ago time.Duration
+	// Idle, Slots and Bytes are the limits that cost it its state: Idle with
+	// Expired; otherwise Bytes, if that is not 0, or the number of slots.
+	Idle  time.Duration
+	Slots int
+	Bytes int64
+	Field string // see Limits
 }
 
 func (e *LostError) Error() string {
@@ -52,18 +58,29 @@ func (e *LostError) Error() string {
 	case Expired:
 		return fmt.Sprintf("its state expired %v ago, after idling longer than %v (max_sequence_idle_microseconds)%s", ago, e.Idle, remedy)
 	case Evicted:
-		return fmt.Sprintf("its state was evicted %v ago to make room for another sequence%s", ago, remedy)
+		return fmt.Sprintf("its state was evicted %v ago to make room for another sequence: %s%s", ago, e.limit(), remedy)
 	case Refused:
-		return fmt.Sprintf("its START was refused %v ago because there was no free slot%s", ago, remedy)
+		return fmt.Sprintf("its START was refused %v ago because there was no free slot: %s%s", ago, e.limit(), remedy)
 	case StartFailed:
+		if e.Bytes > 0 {
+			return fmt.Sprintf("its START failed %v ago, so it has no state: %s%s", ago, e.limit(), remedy)
+		}
 		return fmt.Sprintf("its START failed %v ago, so it has no state%s", ago, remedy)
 	case Displaced:
 		return fmt.Sprintf("its place in the batch was given to another sequence %v ago, because the server had dropped it (idle or cancelled)%s", ago, remedy)
 	case Damaged:
-		return fmt.Sprintf("its state could not be stored %v ago%s", ago, remedy)
+		return fmt.Sprintf("its state could not be stored %v ago because writing to memory failed%s", ago, remedy)
 	default:
 		return "no such sequence is known" + remedy
 	}
+}
+
+// limit is what there was too little of, with its parameter.
+func (e *LostError) limit() string {
+	if e.Bytes > 0 {
+		return fmt.Sprintf("states may take at most %d bytes (max_state_memory_bytes)", e.Bytes)
+	}
+	return fmt.Sprintf("there are at most %d slots (%s)", e.Slots, e.Field)
 }
 
 // FullError says that a START found no free row.
@@ -94,12 +111,15 @@ type Counters struct {
 // of the others. Each operation is O(1), whatever the number of sequences.
 type table struct {
 	index
-	rows       rowSet
-	holders    batchSlots
-	live       sequenceList // by last use
-	lost       sequenceList // by time of loss
-	limits     Limits
-	total      int // rows with all chunks allocated, for messages
+	rows    rowSet
+	holders batchSlots
+	live    sequenceList // by last use
+	lost    sequenceList // by time of loss
+	limits  Limits
+	total   int // rows with all chunks allocated, for messages
+	// bound is the limit of memory if it keeps the table from getting more rows,
+	// otherwise 0; for messages.
+	bound      func() int64
 	generation uint64
 	counters   Counters
 	// release overwrites the row of a sequence that is about to lose it, and
@@ -118,13 +138,14 @@ func (t *table) begin(k Key, now time.Duration) (*Sequence, error) {
 	}
 	q = t.recall(q, k)
 	row, ok := t.rows.take()
-	if !ok && t.makeRoom(now) {
-		row, ok = t.rows.take()
-	}
 	if !ok {
-		t.counters.RejectedFull++
-		t.remember(q, Refused, now)
-		return nil, &FullError{Live: t.live.len, Total: t.total, Field: t.limits.Field}
+		bytes := t.bound()
+		if !t.makeRoom(bytes, now) {
+			t.counters.RejectedFull++
+			t.remember(q, Refused, bytes, now)
+			return nil, &FullError{Live: t.live.len, Total: t.total, Bytes: bytes, Field: t.limits.Field}
+		}
+		row, _ = t.rows.take()
 	}
 	q.fate, q.row, q.lastUse = Alive, row, now
 	t.renew(q)
@@ -148,7 +169,7 @@ func (t *table) proceed(k Key, now time.Duration) (*Sequence, error) {
 	}
 	if q.fate != Alive {
 		t.counters.Unknown++
-		return nil, &LostError{Fate: q.fate, Ago: now - q.lastUse, Idle: t.limits.Idle}
+		return nil, &LostError{Fate: q.fate, Ago: now - q.lastUse, Idle: t.limits.Idle, Slots: t.total, Bytes: q.bytes, Field: t.limits.Field}
 	}
 	t.touch(q, now)
 	return q, nil
@@ -172,8 +193,9 @@ func (t *table) finish(q *Sequence) {
 	t.counters.Ended++
 }
 
-// lose takes the row of a live sequence and remembers why.
-func (t *table) lose(q *Sequence, why Fate, now time.Duration) {
+// lose takes the row of a live sequence and remembers why; bytes is the limit of
+// memory if that was the reason, otherwise 0.
+func (t *table) lose(q *Sequence, why Fate, bytes int64, now time.Duration) {
 	t.live.remove(q)
 	t.holders.leave(q)
 	t.release(q)
@@ -188,13 +210,13 @@ func (t *table) lose(q *Sequence, why Fate, now time.Duration) {
 	case StartFailed:
 		t.counters.StartFailures++
 	}
-	t.remember(q, why, now)
+	t.remember(q, why, bytes, now)
 }
 
 // remember keeps a sequence that has no row any more, or never had one, for
 // messages.
-func (t *table) remember(q *Sequence, why Fate, now time.Duration) {
-	q.fate, q.row, q.lastUse = why, NoRow, now
+func (t *table) remember(q *Sequence, why Fate, bytes int64, now time.Duration) {
+	q.fate, q.row, q.bytes, q.lastUse = why, NoRow, bytes, now
 	t.lost.push(q)
 	for t.lost.len > t.limits.Remember {
 		oldest := t.lost.first
@@ -209,7 +231,7 @@ func (t *table) expire(now, limit time.Duration) (n int) {
 		return 0
 	}
 	for q := t.live.first; q != nil && now-q.lastUse > limit; q = t.live.first {
-		t.lose(q, Expired, now)
+		t.lose(q, Expired, 0, now)
 		n++
 	}
 	return n
@@ -219,11 +241,11 @@ func (t *table) expire(now, limit time.Duration) (n int) {
 func (t *table) refuse(k Key, now time.Duration) {
 	q := t.find(k)
 	if q != nil && q.fate == Alive {
-		t.lose(q, StartFailed, now)
+		t.lose(q, StartFailed, 0, now)
 		return
 	}
 	t.counters.StartFailures++
-	t.remember(t.recall(q, k), StartFailed, now)
+	t.remember(t.recall(q, k), StartFailed, 0, now)
 }
 
 // recall is what is remembered of a sequence that is not live, or a new one. It
@@ -239,8 +261,9 @@ func (t *table) recall(q *Sequence, k Key) *Sequence {
 }
 
 // makeRoom frees at least one row if the limits allow it. A sequence in use at
-// this very moment, which the caller has touched, stays.
-func (t *table) makeRoom(now time.Duration) bool {
+// this very moment, which the caller has touched, stays. bytes is the limit of
+// memory if it is memory that there is no room in, otherwise 0.
+func (t *table) makeRoom(bytes int64, now time.Duration) bool {
 	if t.expire(now, t.limits.Idle) > 0 {
 		return true
 	}
@@ -248,6 +271,6 @@ func (t *table) makeRoom(now time.Duration) bool {
 	if t.limits.Full != EvictLRU || q == nil || q.lastUse >= now {
 		return false
 	}
-	t.lose(q, Evicted, now)
+	t.lose(q, Evicted, bytes, now)
 	return true
 }

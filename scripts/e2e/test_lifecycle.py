@@ -1,12 +1,15 @@
-"""What a client is told when its sequence has no state: code, text, remedy; and the limit of memory."""
+"""What a client is told when its sequence has no state: code, text, remedy; and the limits of memory."""
 
+import re
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 from configs import config, io, oldest
 from conftest import Folder
-from graphs import model, op, running_sum, tensor
+from graphs import model, onnx_type, op, running_sum, tensor
+from onnx import ModelProto, helper
 from tritonclient.utils import InferenceServerException
 from unary import infer
 
@@ -24,6 +27,32 @@ def tape():
     )
 
 
+def slow() -> ModelProto:
+    """A running sum that takes its time: as many rounds of a loop as its input "rounds" says. Any other than 0 of "fails"
+    makes the run fail."""
+    scalar = helper.make_tensor_value_info
+    body = helper.make_graph(
+        [op("Identity", "go -> goes"), op("Identity", "carried -> carries")],
+        "round",
+        [scalar("round", onnx_type(np.int64), []), scalar("go", onnx_type(bool), []), scalar("carried", onnx_type(F32), [])],
+        [scalar("goes", onnx_type(bool), []), scalar("carries", onnx_type(F32), [])],
+    )
+    return model(
+        op("Squeeze", "rounds -> count"),
+        op("Loop", "count . zero -> nothing", body=body),
+        op("Squeeze", "fails -> at"),
+        op("Gather", "only at -> one"),
+        op("Mul", "x one -> known"),
+        op("Add", "known nothing -> more"),
+        op("Add", "s more -> s_out"),
+        op("Identity", "s_out -> y"),
+        inputs=[tensor("x", F32, "batch", 3), tensor("rounds", np.int64, "batch", 1), tensor("fails", np.int64, "batch", 1),
+                tensor("s", F32, "batch", 3)],
+        outputs=[tensor("y", F32, "batch", 3), tensor("s_out", F32, "batch", 3)],
+        constants={"zero": np.float32(0), "only": np.ones(1, F32)},
+    )  # fmt: skip
+
+
 def small(**parameters: str) -> str:
     """Two slots for many sequences of Triton's."""
     return config([io("x", "FP32", 3)], [io("y", "FP32", 3)], oldest(0, candidates=200), batch=2,
@@ -35,15 +64,24 @@ def limited(**parameters: str) -> Folder:
     return Folder(grown, tape())
 
 
+IDLE = oldest(0).replace("60000000", "1000000")
+SLOW = ([io("x", "FP32", 3), io("rounds", "INT64", 1), io("fails", "INT64", 1)], [io("y", "FP32", 3)])
+
 MODELS = {
     "reject": Folder(small(), running_sum("batch", 3)),
     "evict": Folder(small(when_full="evict_lru"), running_sum("batch", 3)),
-    "idle": Folder(
-        config([io("x", "FP32", 3)], [io("y", "FP32", 3)], oldest(0).replace("60000000", "1000000")), running_sum("batch", 3)
+    "idle": Folder(config([io("x", "FP32", 3)], [io("y", "FP32", 3)], IDLE), running_sum("batch", 3)),
+    "forgets": Folder(
+        config([io("x", "FP32", 3)], [io("y", "FP32", 3)], oldest(0, candidates=2000), batch=2,
+               max_candidate_sequence_use_ratio="0.001"),
+        running_sum("batch", 3),
     ),
+    "slow": Folder(config(*SLOW, IDLE, batch=1, max_candidate_sequence_use_ratio="0.0625"), slow()),
+    "fails": Folder(config(*SLOW, oldest(0), batch=1), slow()),
+    "grows": Folder(config([io("x", "FP32", -1)], [io("y", "FP32", 1)], oldest(0), max_state_bytes="256"), tape()),
     "budget": limited(),
     "budget_evicts": limited(when_full="evict_lru"),
-}
+}  # fmt: skip
 
 
 class Model:
@@ -52,6 +90,10 @@ class Model:
 
     def step(self, sequence: int, n: int = 3, **flags) -> float:
         return float(infer(self.client, self.name, sequence, {"x": np.ones((1, n), F32)}, **flags)["y"].flat[0])
+
+    def slow_step(self, sequence: int, rounds: int = 0, fails: int = 0, **flags) -> float:
+        values = {"x": np.ones((1, 3), F32), "rounds": np.array([[rounds]]), "fails": np.array([[fails]])}
+        return float(infer(self.client, self.name, sequence, values, **flags)["y"].flat[0])
 
     def refuses(self, text: str, code: str, *step, **flags) -> None:
         with pytest.raises(InferenceServerException, match=text) as refusal:
@@ -65,7 +107,10 @@ def test_reject(own_client):
     assert m.step(1, start=True) == m.step(2, start=True) == 1
     full = r"sequence 3: too many simultaneous sequences: 2 of 2 slots are taken; try again later, end sequences"
     m.refuses(full, "INTERNAL", 3, start=True)
-    refused = r"sequence 3: its START was refused \d+\S*s ago because there was no free slot; begin it anew with a START"
+    refused = (
+        r"sequence 3: its START was refused \d+\S*s ago because there was no free slot: there are at most 2 slots "
+        r"\(max_candidate_sequences\); begin it anew with a START"
+    )
     m.refuses(refused, "INVALID_ARGUMENT", 3)
     assert m.step(1) == 2 and m.step(2, end=True) == 2
     m.refuses(refused, "INVALID_ARGUMENT", 3)  # a free slot is not enough: it needs a START
@@ -77,7 +122,10 @@ def test_evict(own_client):
     m = Model(own_client, "evict")
     assert m.step(1, start=True) == m.step(2, start=True) == 1 and m.step(1) == 2
     assert m.step(3, start=True) == 1
-    evicted = r"sequence 2: its state was evicted \d+\S*s ago to make room for another sequence; begin it anew with a START"
+    evicted = (
+        r"sequence 2: its state was evicted \d+\S*s ago to make room for another sequence: there are at most 2 slots "
+        r"\(max_candidate_sequences\); begin it anew with a START"
+    )
     m.refuses(evicted, "INVALID_ARGUMENT", 2)
     m.refuses(evicted, "INVALID_ARGUMENT", 2)
     assert m.step(1) == 3 and m.step(2, start=True) == 1
@@ -93,11 +141,68 @@ def test_idle(own_client):
         try:
             m.step(1)  # not looked at by Triton yet, so it is not idle any more
         except InferenceServerException as failure:
-            assert "must specify the START flag" in failure.message()
+            assert "must specify the START flag" in failure.message() and failure.status() == "StatusCode.INVALID_ARGUMENT"
             break
         assert time.monotonic() < deadline
         time.sleep(3)
     assert m.step(1, start=True) == 1
+
+
+def test_expired(own_client):
+    """Who waits in the queue for longer than the idle limit loses the slot to a START before it, and is told so. Triton
+    counts from the arrival of the requests and lets them through."""
+    m = Model(own_client, "slow")
+    began = time.perf_counter()
+    m.slow_step(1, 20_000, start=True)
+    a_second = round(20_000 / (time.perf_counter() - began))
+    assert m.slow_step(1, start=True) == m.slow_step(2, start=True) == 1
+    with ThreadPoolExecutor(2) as pool:
+        queued = [pool.submit(m.slow_step, 2, 2 * a_second)]
+        time.sleep(0.2)
+        queued.append(pool.submit(m.slow_step, 3, start=True))
+        time.sleep(0.2)
+        with pytest.raises(InferenceServerException) as lost:
+            m.slow_step(1)
+        assert [step.result() for step in queued] == [2, 1]
+    assert re.fullmatch(
+        r".*sequence 1: its state expired \d+\S*s ago, after idling longer than 1s \(max_sequence_idle_microseconds\); "
+        "begin it anew with a START request",
+        lost.value.message(),
+    )
+    assert lost.value.status() == "StatusCode.INVALID_ARGUMENT"
+
+
+def test_unknown(own_client):
+    """The backend remembers the last 1024 sequences that lost their state; of those before it knows nothing."""
+    m = Model(own_client, "forgets")
+    m.step(1, start=True), m.step(2, start=True)
+    for sequence in range(3, 3 + 1025):
+        m.refuses("too many simultaneous sequences: 2 of 2 slots", "INTERNAL", sequence, start=True)
+    m.refuses("sequence 3: no such sequence is known; begin it anew with a START request", "INVALID_ARGUMENT", 3)
+    m.refuses("sequence 4: its START was refused", "INVALID_ARGUMENT", 4)
+
+
+def test_failed_run(own_client):
+    """The state is as before; a START that failed leaves none."""
+    m = Model(own_client, "fails")
+    assert m.slow_step(4, start=True) == 1
+    for sequence, flags in ((4, {}), (5, {"start": True})):
+        with pytest.raises(InferenceServerException, match="error during inference: .*Gather") as failure:
+            m.slow_step(sequence, fails=7, **flags)
+        assert failure.value.status() == "StatusCode.INVALID_ARGUMENT"
+    with pytest.raises(InferenceServerException, match=r"START failed \d+\S*s ago, so it has no state; begin it anew") as failure:
+        m.slow_step(5)
+    assert failure.value.status() == "StatusCode.INVALID_ARGUMENT"
+    assert m.slow_step(4) == 2
+
+
+def test_state_limit(own_client):
+    """A state that would grow beyond max_state_bytes stays as it is."""
+    m = Model(own_client, "grows")
+    m.step(1, 60, start=True)
+    over = r'state "s" would grow to 260 bytes with shape \[1,65\]: at most 256 bytes are allowed \(max_state_bytes\); end the'
+    m.refuses(over, "INVALID_ARGUMENT", 1, 5)
+    m.step(1, 4)
 
 
 def test_budget(own_client):
@@ -108,6 +213,9 @@ def test_budget(own_client):
     over = r"the states take 768 bytes and would grow by 512: at most 1024 bytes are allowed \(max_state_memory_bytes\)"
     m.refuses(over, "UNAVAILABLE", 1, 1)
     m.refuses(over, "UNAVAILABLE", 1, 1)
+    m.refuses(r"\(max_state_memory_bytes\)", "UNAVAILABLE", 3, 128, start=True)
+    limit = r": states may take at most 1024 bytes \(max_state_memory_bytes\); begin it anew"
+    m.refuses(r"sequence 3: its START failed \d+\S*s ago, so it has no state" + limit, "INVALID_ARGUMENT", 3)
     m.step(2, 1, end=True)
     m.step(1, 1)
 
@@ -117,6 +225,7 @@ def test_budget_evicts(own_client):
     m.step(1, 128, start=True)
     m.step(2, 64, start=True)
     m.step(1, 1)
-    m.refuses("sequence 2: its state was evicted", "INVALID_ARGUMENT", 2, 1)
+    evicted = r"sequence 2: its state was evicted \S+ ago to make room for another sequence: states may take at most 1024 bytes"
+    m.refuses(evicted + r" \(max_state_memory_bytes\); begin it anew", "INVALID_ARGUMENT", 2, 1)
     m.refuses(r"would grow by 2048: at most 1024 bytes", "UNAVAILABLE", 3, 512, start=True)
     m.step(1, 1)  # nobody gave way for what never fits
