@@ -21,7 +21,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "reliability.md"
 HEADER = "| Promise | Proved by | Last run |"
 FOLDERS = {"tensor": "internal/tensor"}  # of packages that do not lie at the top
-FUZZ_INPUTS = 10_000
+# In fuzz.go: module, folder, name and how many inputs.
+FUZZ_TARGETS = re.compile(r'\{"(\S+)", "(\S+)", "(Fuzz\w+)", ([\d_]+)\}')
 
 GO_TEST = re.compile(r"`([a-z]+)\.((?:Test|Fuzz|Benchmark)\w+)`")
 PYTHON_TEST = re.compile(r"`(scripts/\S+\.py)::(test_\w+)`")
@@ -74,11 +75,22 @@ def go_tests(package: str, names: list[str]) -> dict[str, Figures]:
     return figures
 
 
-def fuzz(package: str, name: str) -> Figures:
+def fuzz_targets() -> dict[str, tuple[str, str, int]]:
+    """What go run build.go test fuzzes: module, folder and number of inputs, by "package.FuzzName"."""
+    source = (ROOT / "internal" / "build" / "fuzz.go").read_text()
+    return {
+        f"{Path(folder).name}.{name}": (module, folder, int(inputs))
+        for module, folder, name, inputs in FUZZ_TARGETS.findall(source)
+    }
+
+
+def fuzz(target: str) -> Figures:
     """A fuzz target, fed with inputs that nobody thought of."""
-    folder = "./" + FOLDERS.get(package, package)
-    run(["go", "test", folder, "-run", "^$", "-fuzz", f"^{name}$", "-fuzztime", f"{FUZZ_INPUTS}x"])
-    return Figures(words=f"{name.removeprefix('Fuzz')} {FUZZ_INPUTS:,} inputs")
+    module, folder, inputs = fuzz_targets()[target]
+    name = target.split(".")[1]
+    run(["go", "-C", module, "test", folder, "-run", "^$", "-fuzz", f"^{name}$", "-fuzztime", f"{inputs}x",
+         "-fuzzminimizetime", "100x"])  # fmt: skip
+    return Figures(words=f"{name.removeprefix('Fuzz')} {inputs:,} inputs")
 
 
 def benchmark(package: str, name: str) -> Figures:
@@ -109,7 +121,7 @@ def measure(page: str) -> dict[str, Figures]:
     packages: dict[str, list[str]] = defaultdict(list)
     for package, name in sorted(set(GO_TEST.findall(page))):
         if name.startswith("Fuzz"):
-            figures[f"{package}.{name}"] = fuzz(package, name)
+            figures[f"{package}.{name}"] = fuzz(f"{package}.{name}")
         elif name.startswith("Benchmark"):
             figures[f"{package}.{name}"] = benchmark(package, name)
         else:

@@ -1,6 +1,9 @@
 """How the figures come into docs/reliability.md."""
 
-from promises import Figures, filled
+import re
+
+from promises import PAGE as RELIABILITY
+from promises import Figures, filled, fuzz_targets
 
 PAGE = """# Page
 
@@ -28,3 +31,9 @@ def test_each_row_gets_the_sum_of_its_tests():
     assert page.splitlines()[5].endswith("| D few 5 ns, many 6 ns; E 10,000 inputs |")
     assert page.splitlines()[6:] == PAGE.splitlines()[6:]
     assert filled(page, figures) == page
+
+
+def test_every_fuzz_target_of_the_page_is_found():
+    named = set(re.findall(r"`([a-z]+\.Fuzz\w+)`", RELIABILITY.read_text()))
+    assert named == set(fuzz_targets())
+    assert min(inputs for _, _, inputs in fuzz_targets().values()) >= 10_000
