@@ -7,6 +7,9 @@ from exchanges import END, RECORD
 from judge import Judge
 
 
+FOLDERS = {model.name: Folder(model.config(), model.graph()) for model in soak.MODELS}
+
+
 class Listening(Judge):
     """A judge who keeps what he is given."""
 
@@ -24,8 +27,7 @@ def test_soak(serve):
 
     Then the same answers again, one of them with one wrong byte: that is seen.
     """
-    models = {model.name: Folder(model.config(), model.graph()) for model in soak.MODELS}
-    server = serve(models, options=soak.OPTIONS)
+    server = serve(FOLDERS, options=soak.OPTIONS)
     soak.build()
     rules = [model.rules() for model in soak.MODELS]
     judge = Listening(rules)
@@ -41,6 +43,16 @@ def test_soak(serve):
     assert seen[FOREIGN] == 1
     assert seen[FORBIDDEN] == 0
     assert all(seen[kind] > 0 for kind in (ANSWERED, UNCERTAIN, DROPPED, EVICTED, REFUSED, FULL)), seen
+
+
+def test_a_soak_without_breaks_ends_in_order(serve):
+    """The streams end and all models unload, which a single request that is never released would prevent."""
+    server = serve(FOLDERS, options=soak.OPTIONS)
+    soak.build()
+    load = soak.Load(minutes=5 / 60, steps=50_000)
+    assert soak.soak(server, load, Judge([model.rules() for model in soak.MODELS])) == []
+    assert load.exit_codes == (0,)
+    assert server.stop() == 0, server.log_tail()
 
 
 def value_in_the_middle(records: bytes) -> int:
