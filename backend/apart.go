@@ -284,7 +284,7 @@ func (t *trial) run() ([]Tensor, bool) {
 	for _, o := range t.outputs {
 		outputs[o.at].DType = t.runner.Signature().Outputs[o.at].DType
 	}
-	if err := t.runner.Run(t.inputs, outputs); err != nil {
+	if err := try(t.runner, t.inputs, outputs); err != nil {
 		return nil, false
 	}
 	var kept []Tensor

@@ -159,17 +159,21 @@ func probeRun(r Runner, axes []int, lanes, extent int64) (shapes []tensor.Shape,
 	for i := range sig.Outputs {
 		outputs[i].DType = sig.Outputs[i].DType
 	}
-	run := r.Run
-	if p, ok := r.(Prober); ok {
-		run = p.Probe
-	}
-	if err := run(inputs, outputs); err != nil {
+	if err := try(r, inputs, outputs); err != nil {
 		return nil, false
 	}
 	for i := range outputs {
 		shapes = append(shapes, outputs[i].Shape.Clone())
 	}
 	return shapes, true
+}
+
+// try is a run that may fail, without an error in the server's log if it can be.
+func try(r Runner, inputs, outputs []Tensor) error {
+	if p, ok := r.(Prober); ok {
+		return p.Probe(inputs, outputs)
+	}
+	return r.Run(inputs, outputs)
 }
 
 // withBatch is a copy of the signature with a name at the batch axes.
