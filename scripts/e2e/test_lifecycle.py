@@ -152,12 +152,14 @@ def test_expired(own_client):
     """Who waits in the queue for longer than the idle limit loses the slot to a START before it, and is told so. Triton
     counts from the arrival of the requests and lets them through."""
     m = Model(own_client, "slow")
-    began = time.perf_counter()
-    m.slow_step(1, 20_000, start=True)
-    a_second = round(20_000 / (time.perf_counter() - began))
+    a_second = 0
+    for _ in range(3):  # the fastest counts: others may have had the processor
+        began = time.perf_counter()
+        m.slow_step(1, 20_000, start=True)
+        a_second = max(a_second, round(20_000 / (time.perf_counter() - began)))
     assert m.slow_step(1, start=True) == m.slow_step(2, start=True) == 1
     with ThreadPoolExecutor(2) as pool:
-        queued = [pool.submit(m.slow_step, 2, 2 * a_second)]
+        queued = [pool.submit(m.slow_step, 2, 4 * a_second)]
         time.sleep(0.2)
         queued.append(pool.submit(m.slow_step, 3, start=True))
         time.sleep(0.2)
