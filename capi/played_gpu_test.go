@@ -99,7 +99,7 @@ const (
 )
 
 // play loads a model on a CPU or a played GPU and sends it the calls, in batches.
-func (m *playedModel) play(t *testing.T, kind int, parameters map[string]string, batches [][]fakehost.Call) (answers [][]fakehost.Output) {
+func (m *playedModel) play(t *testing.T, driver string, kind int, parameters map[string]string, batches [][]fakehost.Call) (answers [][]fakehost.Output) {
 	t.Helper()
 	folder := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(folder, "1"), 0o755))
@@ -110,7 +110,6 @@ func (m *playedModel) play(t *testing.T, kind int, parameters map[string]string,
 	s.instance = fakehost.NewInstance(s.model, "m_0", kind, 0)
 	library, err := findORT()
 	require.NoError(t, err)
-	driver := fakedriver.Library(t, "READABLE", "1", "DELAY_US", "300")
 	require.NoError(t, s.initialize(func(_ settings, log *slog.Logger) (parts, error) {
 		runtime, err := ortrunner.New(ortrunner.Options{Library: library, LogLevel: ortLoggingDefault, Log: log, Driver: driver, PlayGPU: true})
 		return parts{open: runtime.Open, load: loadModel}, err
@@ -182,6 +181,7 @@ func (m *playedModel) schedule(seed uint64, onGPU bool) (batches [][]fakehost.Ca
 // same requests are answered as on a CPU, bit for bit, with states on a device that
 // works late, whatever their layout, and whether they grow or not.
 func TestPlayedGPU(t *testing.T) {
+	driver := fakedriver.Library(t, "READABLE", "1", "DELAY_US", "300")
 	for name, model := range map[string]playedModel{"fixed": fixed, "growing": growing} {
 		for how, parameters := range map[string]map[string]string{
 			"as it is":          {"ort_ep": "cuda"},
@@ -192,8 +192,8 @@ func TestPlayedGPU(t *testing.T) {
 		} {
 			t.Run(name+"/"+how, func(t *testing.T) {
 				for seed := range uint64(3) {
-					want := model.play(t, kindCPU, parameters, model.schedule(seed, false))
-					got := model.play(t, kindGPU, parameters, model.schedule(seed, true))
+					want := model.play(t, driver, kindCPU, parameters, model.schedule(seed, false))
+					got := model.play(t, driver, kindGPU, parameters, model.schedule(seed, true))
 					require.Len(t, got, len(want))
 					for i := range want {
 						require.Equal(t, want[i], got[i], "answer %d, seed %d", i, seed)
