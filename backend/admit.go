@@ -1,0 +1,178 @@
+package backend
+
+import (
+	"slices"
+
+	"tritonstateful/statebuffer"
+)
+
+func key(id SequenceID) statebuffer.Key {
+	return statebuffer.Key{Number: id.Number, Text: id.Text}
+}
+
+// next takes the requests of the next run out of the pending ones: at most one
+// of each sequence, and all of the same shapes. It is false when none is left.
+func (x *execution) next() bool {
+	x.rows, x.first, x.laneRow, x.lanes = x.rows[:0], x.first[:0], x.laneRow[:0], x.lanes[:0]
+	x.settled, x.failed = false, false
+	for len(x.rows) == 0 && len(x.pending) > 0 {
+		x.in.runs++
+		most := x.in.pace.share(len(x.pending))
+		later := x.pending[:0]
+		for at, row := range x.pending {
+			if x.enough(row, len(x.pending)-at, most) {
+				later = append(later, x.pending[at:]...)
+				break
+			}
+			if x.follows(later, row) || !x.admit(row) {
+				later = append(later, row)
+			}
+		}
+		x.pending = later
+	}
+	return len(x.rows) > 0
+}
+
+// enough tells whether the run is to end before a request, with so many left for
+// later ones.
+func (x *execution) enough(row, left, most int) bool {
+	n, least := len(x.lanes), x.in.pace.least
+	switch {
+	case left < 2 || n < most && n < least: // none is left to run alone
+		return false
+	case n >= most:
+		return true
+	default:
+		return left >= least && !statebuffer.Beside(x.lanes[n-1].Sequence, x.known[row])
+	}
+}
+
+// follows tells whether an earlier request of the same sequence is among those
+// that wait: then this one waits too, whatever it is.
+func (x *execution) follows(waiting []int, row int) bool {
+	id := x.requests[row].Sequence
+	if id.IsZero() {
+		return false
+	}
+	return slices.ContainsFunc(waiting, func(w int) bool { return x.requests[w].Sequence == id })
+}
+
+// admit gives a request its lanes, or answers it. It is false when the request
+// must wait for a later run.
+func (x *execution) admit(row int) bool {
+	r, in := &x.requests[row], x.in
+	known := in.store.Touch(key(r.Sequence), x.now) // nil without sequences
+	if known != nil && known.Visited(in.runs) {
+		return false // the run has this sequence: nothing may happen to it meanwhile
+	}
+	switch {
+	case r.Err != nil:
+		x.refuse(row, r.Err)
+		return true
+	case r.Cancelled:
+		x.refuse(row, Errorf(Cancelled, "the request was cancelled before it ran"))
+		return true
+	case in.direct && r.Sequence.IsZero(): // a lane that the direct scheduler leaves idle
+		x.answerEmpty(row)
+		return true
+	case r.End && !in.model.params.InferEnd && in.sequences && !r.Sequence.IsZero():
+		in.store.End(key(r.Sequence))
+		in.levels.endNotInferred(r.Sequence)
+		x.answerEmpty(row)
+		return true
+	}
+	if r.Start {
+		known = nil // what it had does not matter
+	}
+	lanes, err := in.check(r, known)
+	if err != nil {
+		x.refuse(row, err)
+		return true
+	}
+	if !x.joins(r, known, lanes) {
+		return false
+	}
+	lane := statebuffer.Lane{End: r.End}
+	if in.sequences && !r.Sequence.IsZero() { // model_warmup brings no sequence
+		if lane.Sequence, err = x.sequence(row); err != nil {
+			x.batch.Fail(row, err)
+			return true
+		}
+	}
+	x.first = append(x.first, len(x.lanes))
+	x.rows = append(x.rows, row)
+	for range lanes {
+		x.laneRow = append(x.laneRow, len(x.rows)-1)
+		x.lanes = append(x.lanes, lane)
+	}
+	return true
+}
+
+// sequence finds the sequence of a request, or begins it.
+func (x *execution) sequence(row int) (q *statebuffer.Sequence, err error) {
+	in, r := x.in, &x.requests[row]
+	if r.Start {
+		q, err = in.store.Begin(key(r.Sequence), x.now)
+	} else {
+		q, err = in.store.Continue(key(r.Sequence), x.now)
+	}
+	if err != nil {
+		return nil, refusal(r.Sequence, err)
+	}
+	if r.Start {
+		in.store.Settle(q, row)
+		in.levels.reset(r.Sequence)
+	} else {
+		in.meter.observe(MetricGap, q.Idled().Seconds())
+	}
+	q.Visit(in.runs)
+	return q, nil
+}
+
+// check tells how many lanes a request of a sequence takes, or why it does not fit the
+// model.
+func (in *Instance) check(r *Request, q *statebuffer.Sequence) (lanes int64, err error) {
+	ports := in.wiring.inputs
+	lanes = 1
+	if !in.sequences && in.model.config.MaxBatchSize > 0 {
+		if i := slices.IndexFunc(r.Inputs, func(input Input) bool { return input.Present && len(input.Shape) > 0 }); i >= 0 {
+			lanes = max(1, r.Inputs[i].Shape[0])
+		}
+	}
+	for i := range ports {
+		if err := ports[i].check(&r.Inputs[i], lanes); err != nil {
+			return 0, err
+		}
+	}
+	if lanes > int64(in.wiring.maxLanes) {
+		return 0, Errorf(InvalidArg, "the request has %d rows: at most %d can run at once", lanes, in.wiring.maxLanes)
+	}
+	return lanes, in.checkMasks(r, q)
+}
+
+// joins tells whether a request can run with those that the run has already.
+func (x *execution) joins(r *Request, q *statebuffer.Sequence, lanes int64) bool {
+	in := x.in
+	if len(x.rows) == 0 {
+		return true
+	}
+	if x.alone || len(x.lanes)+int(lanes) > in.wiring.maxLanes {
+		return false
+	}
+	if !in.wiring.varies && !in.wiring.shares {
+		return true
+	}
+	first := &x.requests[x.rows[0]]
+	for i := range in.wiring.inputs {
+		if !in.wiring.inputs[i].joins(&r.Inputs[i], &first.Inputs[i]) {
+			return false
+		}
+	}
+	of := x.lanes[0].Sequence
+	for i := range in.wiring.fills {
+		if !in.wiring.fills[i].joins(r, q, first, of) {
+			return false
+		}
+	}
+	return in.store.Alike(q, of)
+}
