@@ -153,7 +153,11 @@ func (r *gpuRunner) Wait() (err error) {
 	if e := r.done.Record(r.stream); e != nil {
 		return errors.Join(err, e)
 	}
-	if e := r.done.Sync(); err == nil {
+	e := r.done.Sync()
+	if e == nil {
+		r.memory.Waited()
+	}
+	if err == nil {
 		err = e
 	}
 	return err

@@ -13,6 +13,7 @@ import (
 	"tritonstateful/internal/cuda"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/ortrunner/onnxtest"
+	"tritonstateful/statebuffer"
 )
 
 // waitsOf opens a model on a fake GPU, and tells how often the host has waited for it
@@ -49,14 +50,27 @@ func TestGPUWaitsOnce(t *testing.T) {
 		}
 		x, old := ioTensor(t, r, shape, values...), stateTensor(t, r, shape, values...)
 		y, next := ioTensor(t, r, shape), stateTensor(t, r, shape, values...)
+		chunk, err := r.Memory().Alloc(8)
+		require.NoError(t, err)
+		states := func(tensor statebuffer.Block) []statebuffer.Transfer { // of the first lane
+			return []statebuffer.Transfer{{Layout: statebuffer.Layout{Runs: 1, RunBytes: 8}, Chunks: []statebuffer.Block{chunk}, Rows: []statebuffer.Row{{}}, Tensor: tensor.At(0, 8), Lanes: 1}}
+		}
+		require.NoError(t, r.Memory().Scatter(states(old.Data)))
 		waits()
 
+		require.NoError(t, r.Memory().Gather(states(old.Data)))
+		around := waits()
 		r.Begin()
 		kept, err := r.Bring(next.Data)
 		require.NoError(t, err)
 		r.Deliver(y.Data, client.Data.Addr)
 		require.NoError(t, r.Run([]backend.Tensor{x, old}, []backend.Tensor{y, next}))
 		require.EqualValues(t, 1, waits())
+		r.Memory().Clear([]statebuffer.Block{chunk})
+		require.NoError(t, r.Memory().Scatter(states(next.Data)))
+		if around += waits(); lanes > 6 { // until then what the launches are told by is allocated
+			require.Zero(t, around, "states are gathered, cleared and stored without a wait")
+		}
 		require.Equal(t, asBytes(twice), kept)
 
 		require.NoError(t, r.stream.Set(client.Data.Addr, 0, client.Data.Size))

@@ -62,7 +62,7 @@ func (m *Memory) clearAll(areas []area, largest uint64) error {
 	copy(unsafe.Slice((*area)(unsafe.Pointer(unsafe.SliceData(p.host))), len(areas)), areas)
 	const perBlock = threads * unitsPerThread * 16
 	grid := cuda.Grid{X: int(min((largest+perBlock-1)/perBlock, maxParts)), Y: len(areas), Z: 1}
-	return errors.Join(m.stream.CopyIn(p.device, p.host[:p.used]), m.stream.Launch(m.wipe, grid, threads, p.device), p.done.Record(m.stream))
+	return errors.Join(m.stream.CopyIn(p.device, p.host[:p.used]), m.stream.Launch(m.wipe, grid, threads, p.device), p.launched())
 }
 
 // clearEach is for a driver without the kernels, and for areas that are too large

@@ -166,6 +166,14 @@ func (m *Memory) Sync() error {
 	return err
 }
 
+// Waited is told when somebody has waited for all that is in the stream, so that
+// nobody waits for the same again.
+func (m *Memory) Waited() {
+	for i := range m.plans {
+		m.plans[i].flying = false
+	}
+}
+
 // Close frees every block.
 func (m *Memory) Close() error {
 	err := m.stream.Sync()

@@ -76,7 +76,7 @@ func (m *Memory) launch(p *plan, gather bool) error {
 			return err
 		}
 	}
-	return p.done.Record(m.stream)
+	return p.launched()
 }
 
 // gridOf is large enough for the largest of the moves; blocks that have nothing

@@ -34,6 +34,7 @@ type plan struct {
 	context *cuda.Context
 	stream  *cuda.Stream
 	done    *cuda.Event
+	flying  bool   // it was launched, and nobody has waited for anything behind it
 	host    []byte // pinned
 	device  uint64
 	moves   []move
@@ -66,8 +67,11 @@ func (p *plan) free() (err error) {
 
 // reserve waits until the plan is free and makes room.
 func (p *plan) reserve(bytes int64) error {
-	if err := p.done.Sync(); err != nil {
-		return err
+	if p.flying {
+		if err := p.done.Sync(); err != nil {
+			return err
+		}
+		p.flying = false
 	}
 	p.collect()
 	if int64(len(p.host)) >= bytes {
@@ -88,6 +92,12 @@ func (p *plan) reserve(bytes int64) error {
 	}
 	p.host = host
 	return nil
+}
+
+// launched notes that the launch is in the stream.
+func (p *plan) launched() error {
+	p.flying = true
+	return p.done.Record(p.stream)
 }
 
 // collect adds what the last launch has counted, once.
