@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"iter"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -193,7 +194,7 @@ func (t *trial) close() {
 // change gives a lane of an input other numbers.
 func (t *trial) change(at int, lane int64) {
 	in := &t.inputs[at]
-	for part := range partsOfLane(in.Data.Bytes, in.Shape, t.axes[at], lane) {
+	for part := range in.lane(t.axes[at], lane) {
 		t.numbers(part, in.DType)
 	}
 }
@@ -218,19 +219,16 @@ func (t *trial) numbers(to []byte, dtype tensor.DType) {
 	}
 }
 
-// partsOfLane are the pieces of memory in which a lane of a tensor lies.
-func partsOfLane(data []byte, shape tensor.Shape, axis int, lane int64) func(func([]byte) bool) {
+// lane are the pieces of memory in which a lane of a tensor on the host lies: none, if
+// the model wrote nothing for it.
+func (t *Tensor) lane(axis int, lane int64) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
-		runs := int64(1)
-		for _, extent := range shape[:axis] {
-			runs *= extent
-		}
-		if runs == 0 || shape[axis] == 0 {
+		l, err := layoutOf(t.Shape, axis, t.DType)
+		if err != nil || lane >= t.Shape[axis] {
 			return
 		}
-		run := int64(len(data)) / runs / shape[axis]
-		for x := range runs {
-			if !yield(data[(x*shape[axis]+lane)*run:][:run]) {
+		for x := range l.Runs {
+			if !yield(t.Data.Bytes[(x*t.Shape[axis]+lane)*l.RunBytes:][:l.RunBytes]) {
 				return
 			}
 		}
@@ -269,7 +267,7 @@ func (t *trial) leak() (leak string, ran bool) {
 			return "", false
 		}
 		for i, o := range t.outputs {
-			if o.axis != noAxis && !sameLane(before[i], after[i], o.axis, kept) {
+			if o.axis != noAxis && !sameLane(&before[i], &after[i], o.axis, kept) {
 				return fmt.Sprintf("output %q of one changes with the inputs of another", o.name), true
 			}
 		}
@@ -304,18 +302,7 @@ func same(a, b []Tensor) bool {
 	return true
 }
 
-func sameLane(a, b Tensor, axis int, lane int64) bool {
-	if len(a.Data.Bytes) != len(b.Data.Bytes) {
-		return false
-	}
-	var parts [][]byte
-	for part := range partsOfLane(a.Data.Bytes, a.Shape, axis, lane) {
-		parts = append(parts, part)
-	}
-	equal, at := true, 0
-	for part := range partsOfLane(b.Data.Bytes, b.Shape, axis, lane) {
-		equal = equal && at < len(parts) && bytes.Equal(parts[at], part)
-		at++
-	}
-	return equal
+func sameLane(a, b *Tensor, axis int, lane int64) bool {
+	bytesOf := func(t *Tensor) []byte { return bytes.Join(slices.Collect(t.lane(axis, lane)), nil) }
+	return bytes.Equal(bytesOf(a), bytesOf(b))
 }
