@@ -189,7 +189,6 @@ func (w *wirer) matchDims(p *port, config tensor.Shape, info *TensorInfo) error 
 		for axis := 1; axis < len(info.Dims) && !given; axis++ {
 			dims := slices.Insert(slices.Clone(config), axis, 1)
 			if info.Dims[axis] == 1 && opens(dims, info.Dims, axis) && fit(axis, dims) {
-				w.oneLane(info.Name, "has a batch axis that is fixed at 1")
 				return nil
 			}
 		}

@@ -172,7 +172,10 @@ func (w *wirer) ports(kind string, configs []TensorConfig, infos []TensorInfo, t
 		if c.Optional && !infos[at].Optional {
 			w.fault("%s %q is optional in the configuration, but the model has no default for it", kind, c.Name)
 		}
-		if p.axis == noAxis && kind == "output" {
+		switch {
+		case p.axis != noAxis && infos[at].Dims[p.axis] == 1:
+			w.oneLane(c.Name, "has a batch axis that is fixed at 1")
+		case p.axis == noAxis && kind == "output":
 			w.unbatched(c.Name)
 		}
 		if kind == "input" && (p.axis == noAxis || p.Optional) {

@@ -161,6 +161,14 @@ CASES = {
         {"states": STATES, "axes": {"x": 1, "y": 1}},
         False,
     ),
+    "fixed_and_told": (
+        Folder(
+            config([io("x", "FP32", 2, 3)], [io("y", "FP32", 2, 3)], batch_axes="x = 1; y = 1"),
+            over_time("time", 1, 3, state=1),
+        ),
+        {"states": STATES, "axes": {"x": 1, "y": 1}},
+        False,
+    ),
     "fixed": (
         Folder(config([ROW], [ROW_OUT]), running_sum(1, 3)),
         {"states": STATES},
@@ -229,6 +237,7 @@ def test_axis(own_client, name):
         ("probed", 'FP32 [2,-1,3] 1, axis "batch (by probe runs)" 24'),
         ("as_implicit_state", "FP32 [-1,-1,3] 0, the first axis, as Triton has it 24"),
         ("time_has_a_name", 'FP32 [1,-1,3] 1, axis "batch (by probe runs)" 12'),
+        ("fixed_and_told", 'requests run one at a time: "x" has a batch axis that is fixed at 1'),
         ("fixed_behind_time", 'requests run one at a time: "x" has a batch axis that is fixed at 1'),
         ("overridden", "FP32 [-1,-1,3] 1, batch_axes"),
         ("fixed", 'requests run one at a time: "s" has no batch axis'),
