@@ -1,11 +1,6 @@
 package statebuffer
 
-import (
-	"encoding/binary"
-	"math"
-
-	"tritonstateful/internal/tensor"
-)
+import "tritonstateful/internal/tensor"
 
 // GatherHost is Memory.Gather for memory that the host can address.
 func GatherHost(transfers []Transfer) error {
@@ -56,7 +51,7 @@ func (t *Transfer) gatherLane(lane int, row []byte) {
 	at := int64(lane) * piece
 	if t.Convert == Half {
 		for x := range t.Runs {
-			widen(t.Tensor.Bytes[at+x*stride:][:piece], row[x*piece/2:])
+			tensor.Widens(t.Tensor.Bytes[at+x*stride:][:piece], row[x*piece/2:])
 		}
 		return
 	}
@@ -71,7 +66,7 @@ func (t *Transfer) scatterLane(lane int, row []byte) {
 	if t.Convert == Half {
 		clamped := uint64(0)
 		for x := range t.Runs {
-			clamped += narrow(row[x*piece/2:][:piece/2], t.Tensor.Bytes[at+x*stride:])
+			clamped += tensor.Halves(row[x*piece/2:][:piece/2], t.Tensor.Bytes[at+x*stride:])
 		}
 		if t.Saturated != nil {
 			*t.Saturated += clamped
@@ -81,25 +76,4 @@ func (t *Transfer) scatterLane(lane int, row []byte) {
 	for x := range t.Runs {
 		copy(row[x*piece:(x+1)*piece], t.Tensor.Bytes[at+x*stride:])
 	}
-}
-
-// widen fills dst with FP32 from the FP16 in src.
-func widen(dst, src []byte) {
-	for i := 0; i+4 <= len(dst); i += 4 {
-		h := binary.NativeEndian.Uint16(src[i/2:])
-		binary.NativeEndian.PutUint32(dst[i:], math.Float32bits(tensor.Widen(h)))
-	}
-}
-
-// narrow fills dst with FP16 from the FP32 in src and counts what it clamped.
-func narrow(dst, src []byte) (clamped uint64) {
-	for i := 0; i+2 <= len(dst); i += 2 {
-		f := math.Float32frombits(binary.NativeEndian.Uint32(src[2*i:]))
-		h, c := tensor.Half(f)
-		binary.NativeEndian.PutUint16(dst[i:], h)
-		if c {
-			clamped++
-		}
-	}
-	return clamped
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"tritonstateful/internal/tensor"
 )
 
 // flaky is a Memory that fails when told to.
@@ -138,8 +140,8 @@ func (w *world) kept(s *State, value []byte) (kept []byte, clamped uint64) {
 		return value, 0
 	}
 	half, kept := make([]byte, len(value)/2), make([]byte, len(value))
-	clamped = narrow(half, value)
-	widen(kept, half)
+	clamped = tensor.Halves(half, value)
+	tensor.Widens(kept, half)
 	return kept, clamped
 }
 
@@ -219,7 +221,7 @@ func (w *world) checkStored(q *Sequence, want *plainSequence) {
 		got := w.stored(q, k)
 		if s.Convert == Half {
 			wide := make([]byte, s.RowBytes())
-			widen(wide, got)
+			tensor.Widens(wide, got)
 			got = wide
 		}
 		if !bytes.Equal(want.values[k], got) {

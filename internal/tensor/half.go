@@ -42,14 +42,16 @@ func roundUp(frac uint32, shift uint, h uint32) uint32 {
 	return 0
 }
 
-// Widen is the value of an FP16, exactly.
+// Widen is the value of an FP16, exactly; a NaN becomes a quiet one.
 func Widen(h uint16) float32 {
 	sign := uint32(h&0x8000) << 16
 	exp := uint32(h>>10) & 0x1f
 	frac := uint32(h) & 0x3ff
 	switch {
+	case exp == 0x1f && frac != 0:
+		return math.Float32frombits(sign | 0x7fc00000 | frac<<13)
 	case exp == 0x1f:
-		return math.Float32frombits(sign | 0x7f800000 | frac<<13)
+		return math.Float32frombits(sign | 0x7f800000)
 	case exp != 0:
 		return math.Float32frombits(sign | (exp-15+127)<<23 | frac<<13)
 	default: // zero or subnormal: frac * 2^-24

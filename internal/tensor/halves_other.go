@@ -1,0 +1,8 @@
+//go:build !amd64
+
+package tensor
+
+// widenBlocks and halfBlocks leave everything to the plain loops.
+func widenBlocks(dst, src []byte) (done int) { return 0 }
+
+func halfBlocks(dst, src []byte) (done int, clamped uint64) { return 0, 0 }
