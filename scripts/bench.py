@@ -2,8 +2,9 @@
 
 End to end: a real tritonserver, loaded with sequences by a native load generator. Every contender (a backend and what it
 needs) serves the same model with the same scheduler in a server of its own. The servers are measured in turns, in
-several rounds, and the table shows the medians: on a shared machine single figures move by a factor of two, while
-ratios within a round hold. The steadiest figure is the server's CPU time per request.
+many short rounds, each of which another one begins, and the table shows the medians: on a shared machine single
+figures move by a factor of two, while ratios within a round hold. The steadiest figure is the server's CPU time per
+request.
 
   stateful  this backend
   nothing   a backend that answers with zeros: what the server itself costs
@@ -291,7 +292,8 @@ def serve(contender: Contender, workload: Workload, max_batch: int) -> Iterator[
 
 
 def measure(workload: Workload, options: argparse.Namespace) -> Samples:
-    """Runs all rounds of one workload. The contenders alternate fastest, so that they meet the same machine."""
+    """Runs all rounds of one workload. The contenders alternate fastest, so that they meet the same machine; the one that
+    is first in a round follows the work of raw, so each is in turn."""
     samples: Samples = {}
     raw = RawModel(workload.file, workload.layout)
     with contextlib.ExitStack() as stack:
@@ -301,7 +303,8 @@ def measure(workload: Workload, options: argparse.Namespace) -> Samples:
             targets.append(stack.enter_context(serve(CONTENDERS[name], workload, options.max_batch)))
         for round_number in range(1, options.rounds + 1):
             for sequences in options.sequences:
-                for target in targets:
+                first = (round_number - 1) % len(targets)
+                for target in targets[first:] + targets[:first]:
                     result = target.load_again(sequences, options)
                     samples.setdefault((sequences, target.contender.name), []).append(result)
                     shown = progress(target.contender.name, result)
@@ -335,9 +338,9 @@ def parse_options() -> argparse.Namespace:
     add("--contenders", nargs="+", choices=CONTENDERS, default=list(CONTENDERS), help="backends (default: all)")
     add("--sequences", nargs="+", type=positive, default=[8, 64, 256], metavar="N",
         help=f"concurrent sequences up to {MAX_SEQUENCES}, each with one request in flight (default: 8 64 256)")  # fmt: skip
-    add("--rounds", type=positive, default=5, metavar="N", help="rounds to take the medians of (default: 5)")
-    add("--seconds", type=float, default=4, metavar="S", help="time of one measurement (default: 4)")
-    add("--warmup", type=float, default=0.5, metavar="S", help="load before each measurement (default: 0.5)")
+    add("--rounds", type=positive, default=16, metavar="N", help="rounds to take the medians of (default: 16)")
+    add("--seconds", type=float, default=0.6, metavar="S", help="time of one measurement (default: 0.6)")
+    add("--warmup", type=float, default=0.2, metavar="S", help="load before each measurement (default: 0.2)")
     add("--steps", type=positive, default=100, metavar="N",
         help="requests of a sequence before it ends and a new one starts (default: 100)")  # fmt: skip
     add("--streams", type=positive, default=4, metavar="N", help="gRPC streams for the sequences (default: 4)")
