@@ -24,6 +24,8 @@ import (
 type playedModel struct {
 	onnx   onnxtest.Model
 	states string // state_pairs
+	// derived is derived_inputs, or empty
+	derived string
 	// rows of the input of a request, at most
 	rows int
 }
@@ -72,12 +74,31 @@ var growing = playedModel{
 	rows:   3,
 }
 
+// masked is growing with a mask, so that sequences of unequal length may share a run.
+var masked = playedModel{
+	onnx: onnxtest.Model{
+		Inputs: append(slices.Clone(growing.onnx.Inputs), onnxtest.Value{Name: "mask", Type: onnxtest.Float, Dims: onnxtest.Dims("batch", "all")}),
+		Nodes: append(slices.Clone(growing.onnx.Nodes[:1]),
+			onnxtest.Node{Op: "Mul", Inputs: []string{"new_cache", "mask"}, Outputs: []string{"hidden"}},
+			onnxtest.Node{Op: "ReduceMax", Inputs: []string{"hidden"}, Outputs: []string{"max"}, Attributes: []onnxtest.Attribute{{Name: "axes", Value: []int64{1}}, {Name: "keepdims", Value: int64(1)}}},
+			onnxtest.Node{Op: "Add", Inputs: []string{"max", "x"}, Outputs: []string{"y"}},
+		),
+		Outputs: []onnxtest.Value{
+			{Name: "y", Type: onnxtest.Float, Dims: onnxtest.Dims("batch", "new")},
+			growing.onnx.Outputs[1],
+		},
+	},
+	states:  growing.states,
+	derived: "mask = mask(cache, x)",
+	rows:    3,
+}
+
 func (m *playedModel) config(t *testing.T, parameters map[string]string) string {
 	dim := 2
 	if m.rows > 1 {
 		dim = -1
 	}
-	given := map[string]any{"state_pairs": map[string]string{"string_value": m.states}}
+	given := map[string]any{"state_pairs": map[string]string{"string_value": m.states}, "derived_inputs": map[string]string{"string_value": m.derived}}
 	for name, value := range parameters {
 		given[name] = map[string]string{"string_value": value}
 	}
@@ -182,7 +203,7 @@ func (m *playedModel) schedule(seed uint64, onGPU bool) (batches [][]fakehost.Ca
 // works late, whatever their layout, and whether they grow or not.
 func TestPlayedGPU(t *testing.T) {
 	driver := fakedriver.Library(t, "READABLE", "1", "DELAY_US", "300")
-	for name, model := range map[string]playedModel{"fixed": fixed, "growing": growing} {
+	for name, model := range map[string]playedModel{"fixed": fixed, "growing": growing, "masked": masked} {
 		for how, parameters := range map[string]map[string]string{
 			"as it is":          {"ort_ep": "cuda"},
 			"TensorRT":          {"ort_ep": "trt"},

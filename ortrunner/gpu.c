@@ -74,6 +74,7 @@ OrtStatus *ortx_bind(const ortx_call *call, const OrtMemoryInfo *memory, const c
                      const char *const *values, size_t count, ortx_binding **binding) {
   ortx_binding *b = calloc(1, sizeof *b);
   if (b == NULL) return ortx.CreateStatus(ORTX_FAIL, "no memory for the arguments of a run");
+  b->memory = memory;
   OrtStatus *status = bind_tensors(call, memory, b);
   if (status == NULL) status = set_options(b, keys, values, count);
   if (status != NULL) {
@@ -110,10 +111,28 @@ static OrtStatus *take_results(ortx_call *call, const ortx_binding *b) {
   return NULL;
 }
 
+// Makes a binding forget what a run has allocated. Else the next run would have to write
+// outputs of the same shapes to the same place, and it would be held for as long as the
+// binding lives.
+static OrtStatus *forget_outputs(const ortx_call *call, const ortx_binding *b) {
+  for (size_t i = 0; i < call->output_count; i++)
+    if (call->results[i].wanted)
+      ORTX_TRY(ortx.BindOutputToDevice(b->bound, call->output_names[i], b->memory));
+  return NULL;
+}
+
+static OrtStatus *run_and_take(ortx_call *call, const ortx_binding *b) {
+  ORTX_TRY(ortx.RunWithBinding(call->session, b->options, b->bound));
+  return b->allocates ? take_results(call, b) : NULL;
+}
+
 OrtStatus *ortx_run_bound(ortx_call *call, const ortx_binding *b) {
   ortx_drop_results(call);
   for (size_t i = 0; i < call->output_count; i++)
     call->results[i].wanted = call->outputs[i] == NULL && call->output_names[i] != NULL;
-  ORTX_TRY(ortx.RunWithBinding(call->session, b->options, b->bound));
-  return b->allocates ? take_results(call, b) : NULL;
+  OrtStatus *status = run_and_take(call, b);
+  OrtStatus *unforgotten = forget_outputs(call, b);
+  if (status == NULL) return unforgotten;
+  if (unforgotten != NULL) ortx.ReleaseStatus(unforgotten);
+  return status;
 }

@@ -117,6 +117,7 @@ func (r *gpuRunner) Write(to uint64, from []byte) error {
 	if err != nil {
 		return err
 	}
+	defer r.fetched.back() // many can be written before the next Begin
 	copy(pinned, from)
 	return errors.Join(r.stream.CopyIn(to, pinned), r.stream.Sync())
 }

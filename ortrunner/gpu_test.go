@@ -129,6 +129,26 @@ func TestGPUAllocates(t *testing.T) {
 	}
 }
 
+// TestGPUAllocatesAnew: what a model writes may depend on the values that it reads, so
+// that an output is of another shape although the inputs are where they were.
+func TestGPUAllocatesAnew(t *testing.T) {
+	r := openGPU(t, fakeGPU(t, &bytes.Buffer{}), nonZero(), backend.GPUOptions{})
+	defer r.Close()
+	x := ioTensor(t, r, tensor.Shape{4}, 0, 0, 0, 0)
+	for _, found := range []int64{1, 3, 3, 0, 2} {
+		values := make([]float32, 4)
+		for i := range found {
+			values[i] = 1
+		}
+		copy(x.Data.Bytes, asBytes(values))
+		outputs := leftOpen(r)
+		require.NoError(t, r.Run([]backend.Tensor{x}, outputs))
+		require.Equal(t, tensor.Shape{1, found}, outputs[0].Shape)
+		require.Equal(t, 8*found, outputs[0].Data.Size)
+	}
+	require.Len(t, r.bindings.all, 1)
+}
+
 // TestGPUPlaces takes a lane of an input from the device.
 func TestGPUPlaces(t *testing.T) {
 	r := openGPU(t, fakeGPU(t, &bytes.Buffer{}), accumulate(2), backend.GPUOptions{})

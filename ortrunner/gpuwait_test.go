@@ -126,3 +126,22 @@ func TestGPUFetchedGrows(t *testing.T) {
 	r.Close()
 	require.Empty(t, log.String(), "all was given back")
 }
+
+// TestGPUWritesTakeOnePiece: answers without a run, of which there may be any number
+// before the next one, take no more pinned memory than one.
+func TestGPUWritesTakeOnePiece(t *testing.T) {
+	r := openGPU(t, fakeGPU(t, &bytes.Buffer{}), accumulate(2), backend.GPUOptions{})
+	defer r.Close()
+	shape := tensor.Shape{1, 2}
+	state, client := stateTensor(t, r, shape, 3, 4), stateTensor(t, r, shape, 0, 0)
+	r.Begin()
+	kept, err := r.Bring(state.Data)
+	require.NoError(t, err)
+	copy(kept, asBytes([]float32{1, 2}))
+	for n := range 20 {
+		require.NoError(t, r.Write(client.Data.Addr, asBytes([]float32{5, float32(n)})))
+		require.Equal(t, []float32{5, float32(n)}, onDevice(client.Data))
+	}
+	require.Len(t, r.fetched.pieces, 2)
+	require.Equal(t, asBytes([]float32{1, 2}), kept, "what the run uses is its own")
+}

@@ -98,6 +98,15 @@ func accumulate(width int) onnxtest.Model {
 	}
 }
 
+// nonZero is where x, a list, is not zero.
+func nonZero() onnxtest.Model {
+	return onnxtest.Model{
+		Inputs:  []onnxtest.Value{{Name: "x", Type: onnxtest.Float, Dims: onnxtest.Dims("n")}},
+		Nodes:   []onnxtest.Node{{Op: "NonZero", Inputs: []string{"x"}, Outputs: []string{"y"}}},
+		Outputs: []onnxtest.Value{{Name: "y", Type: onnxtest.Int64, Dims: onnxtest.Dims(1, "found")}},
+	}
+}
+
 // leftOpen are the outputs of a model, for the runner to allocate.
 func leftOpen(r backend.Runner) []backend.Tensor {
 	var outputs []backend.Tensor

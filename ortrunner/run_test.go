@@ -62,11 +62,7 @@ func TestUnwantedOutput(t *testing.T) {
 
 // TestAllocatedOutput leaves an output of unknown length to the runner.
 func TestAllocatedOutput(t *testing.T) {
-	r := open(t, onnxtest.Model{
-		Inputs:  []onnxtest.Value{{Name: "x", Type: onnxtest.Float, Dims: onnxtest.Dims("n")}},
-		Nodes:   []onnxtest.Node{{Op: "NonZero", Inputs: []string{"x"}, Outputs: []string{"y"}}},
-		Outputs: []onnxtest.Value{{Name: "y", Type: onnxtest.Int64, Dims: onnxtest.Dims(1, "found")}},
-	})
+	r := open(t, nonZero())
 	for _, c := range []struct {
 		in   []float32
 		want []int64

@@ -129,6 +129,7 @@ void ortx_release_memory(OrtMemoryInfo *memory);
 typedef struct {
   OrtIoBinding *bound;
   OrtRunOptions *options;
+  const OrtMemoryInfo *memory; // borrowed: where outputs are allocated
   bool allocates; // an output is left to ONNX Runtime
 } ortx_binding;
 

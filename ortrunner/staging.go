@@ -123,6 +123,9 @@ func (f *fetched) room(bytes int64) ([]byte, error) {
 	return (*piece)[:bytes], nil
 }
 
+// back makes the last piece one that the run does not use.
+func (f *fetched) back() { f.used-- }
+
 func (f *fetched) close() (err error) {
 	for _, piece := range append(f.pieces, f.replaced...) {
 		if piece != nil {

@@ -2,6 +2,7 @@ package statebuffer
 
 import (
 	"fmt"
+	"slices"
 
 	"tritonstateful/internal/tensor"
 )
@@ -11,7 +12,20 @@ import (
 // makes tells the model what counts, and what the model wrote behind those zeros
 // is kept. So the padding never becomes part of a value.
 //
-// It needs memory that the host can address, and a model that appends.
+// It needs memory that the host can address, and a model that appends. In a device's
+// memory sequences of unequal length run apart.
+
+// padable is states of which none is padded where the memory does not allow it.
+func padable(states []Varying, m Memory) []Varying {
+	if _, device := m.(Uploader); !device {
+		return states
+	}
+	states = slices.Clone(states)
+	for i := range states {
+		states[i].Padded = false
+	}
+	return states
+}
 
 // lengthAxis is the axis along which a padded value has its length.
 func (v *Varying) lengthAxis() int { return v.PadAxis }

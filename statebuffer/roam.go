@@ -63,9 +63,11 @@ func (r *roamer) shrink() {
 func (r *roamer) arrange(lanes []Lane) []int {
 	r.window = span{}
 	r.note(lanes)
-	if r.flat {
+	switch {
+	case nobodys(lanes): // it would take cells that have no row, so that tenants find none
+	case r.flat:
 		r.findWindow(len(lanes))
-	} else {
+	default:
 		r.findBlock(len(lanes))
 	}
 	if !r.worthwhile() {
@@ -92,6 +94,11 @@ func (r *roamer) arrange(lanes []Lane) []int {
 		order[at] = lane
 	}
 	return order
+}
+
+// nobodys tells whether a lane belongs to no sequence.
+func nobodys(lanes []Lane) bool {
+	return slices.ContainsFunc(lanes, func(l Lane) bool { return l.Sequence == nil })
 }
 
 // note lists the lanes that have a value. A sequence that starts anew has none.

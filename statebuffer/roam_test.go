@@ -89,6 +89,9 @@ type twins struct {
 	lanes  int
 }
 
+// nobody is the number of a lane that belongs to no sequence, as padding does.
+const nobody = 1 << 40
+
 // TestRoamingEqualsCopying: whatever batches come, both stores give every lane the
 // same bytes to read.
 func TestRoamingEqualsCopying(t *testing.T) {
@@ -121,6 +124,9 @@ func (w *twins) pick(slots int) (ids []uint64) {
 		return ids
 	}
 	for _, id := range w.rng.Perm(slots)[:1+w.rng.IntN(w.lanes)] {
+		if w.rng.IntN(8) == 0 {
+			id = nobody
+		}
 		ids = append(ids, uint64(id))
 	}
 	return ids
@@ -131,6 +137,9 @@ func (w *twins) step(ids []uint64) {
 	fails, padding := w.rng.IntN(12) == 0, w.rng.IntN(4)/3
 	ends, starts := map[uint64]bool{}, map[uint64]bool{}
 	for _, id := range ids {
+		if id == nobody {
+			continue
+		}
 		_, known := w.both[id]
 		starts[id], ends[id] = !known || w.rng.IntN(20) == 0, w.rng.IntN(20) == 0
 	}
@@ -151,6 +160,9 @@ func (w *twins) step(ids []uint64) {
 func (w *twins) run(i int, s *Store, ids []uint64, starts, ends map[uint64]bool, fails bool, padded int, salt byte) map[uint64][]byte {
 	lanes := make([]Lane, len(ids))
 	for lane, id := range ids {
+		if id == nobody {
+			continue
+		}
 		if starts[id] {
 			pair := w.both[id]
 			pair[i] = begin(w.t, s, number(id), 1)
@@ -171,7 +183,7 @@ func (w *twins) run(i int, s *Store, ids []uint64, starts, ends map[uint64]bool,
 	read := map[uint64][]byte{}
 	for k := range s.states {
 		for lane := range padded {
-			var name uint64 = 1 << 40 // of padding
+			var name uint64 = nobody
 			if lane < len(ids) {
 				name = ids[lane]
 			}

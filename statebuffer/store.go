@@ -100,7 +100,7 @@ func NewStore(o Options) (*Store, error) {
 	s.transfers = make([]Transfer, len(o.States))
 	s.step.rows = make([]Row, 0, o.MaxLanes)
 	s.step.In, s.step.Out = make([]Block, len(o.States)), make([]Block, len(o.States))
-	s.varying = varyingStore{memory: o.Memory, states: o.Varying}
+	s.varying = varyingStore{memory: o.Memory, states: padable(o.Varying, o.Memory)}
 	s.release, s.bound = s.vacate, s.growthBound
 	if err := s.checkBudget(); err != nil {
 		return nil, err
