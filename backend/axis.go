@@ -148,7 +148,12 @@ func dynamicAxes(info *TensorInfo) (axes []int) {
 // wherever the model has it; requests and answers have the batch in front.
 func (w *wirer) matchDims(p *port, config tensor.Shape, info *TensorInfo) error {
 	axis, given := w.givenAxis(info)
-	if !given {
+	known := given
+	switch {
+	case p.stateOut: // the answer is cut where the state is, whatever tells of the input alone
+		axis, known = w.wiring.stateAt(p.state).axis, true
+		given = given || axis != noAxis
+	case !given:
 		axis = axisOf(w.symbol, info)
 		w.wiring.guessed = w.wiring.guessed || axis == noAxis
 	}
@@ -164,7 +169,7 @@ func (w *wirer) matchDims(p *port, config tensor.Shape, info *TensorInfo) error 
 			return nil
 		}
 	case len(config) == len(info.Dims):
-		if marked := markedAxis(config, axis, given); marked != noAxis && info.Dims[marked] < 0 && fit(marked, config) {
+		if marked := markedAxis(config, axis, known); marked != noAxis && info.Dims[marked] < 0 && fit(marked, config) {
 			p.answer = p.dims.With(marked, 1)
 			p.request = front(p.answer)
 			if w.config.Sequence == nil { // requests of several rows need the batch in the answer
@@ -180,7 +185,7 @@ func (w *wirer) matchDims(p *port, config tensor.Shape, info *TensorInfo) error 
 	case len(config) == len(info.Dims)-1:
 		p.request, p.leading = front(config), true
 		p.answer = p.request
-		candidates := w.candidateAxes(info, axis, given)
+		candidates := w.candidateAxes(info, axis, known)
 		for _, axis := range candidates {
 			if dims := slices.Insert(slices.Clone(config), axis, 1); opens(dims, info.Dims, axis) && fit(axis, dims) {
 				return nil

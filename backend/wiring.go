@@ -37,6 +37,14 @@ func (w *wiring) hasFP32State() bool {
 	return slices.ContainsFunc(w.states, func(s stateWire) bool { return s.dtype == tensor.FP32 })
 }
 
+// stateAt is the state that port.state counts.
+func (w *wiring) stateAt(i int) *stateWire {
+	if i < len(w.states) {
+		return &w.states[i]
+	}
+	return &w.varying[i-len(w.states)]
+}
+
 // port joins a tensor of the configuration and the model's tensor behind it.
 type port struct {
 	Port

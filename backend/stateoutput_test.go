@@ -1,0 +1,74 @@
+package backend
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tritonstateful/internal/tensor"
+	"tritonstateful/statebuffer"
+)
+
+// tailModel appends its input to a cache whose length stands in front, and lets
+// clients see it; the cache has that shape. Its output says nothing of its axes.
+func tailModel(batch int64) (*scripted, *Config) {
+	cache := tensor.Shape{-1, batch, 1}
+	if batch == 0 {
+		cache = tensor.Shape{-1, 1}
+	}
+	m := &scripted{sig: Signature{
+		Inputs:  []TensorInfo{info("Input", tensor.Int32, -1, 1), info("Cache", tensor.Int32, cache...)},
+		Outputs: []TensorInfo{info("Output", tensor.Int32, -1, 1), info("NewCache", tensor.Int32, cache...)},
+	}}
+	m.run = func(inputs, outputs []Tensor) error {
+		all := append(append([]byte(nil), inputs[1].Data.Bytes...), inputs[0].Data.Bytes...)
+		shape := inputs[1].Shape.With(0, inputs[1].Shape[0]+1)
+		outputs[1].Data, outputs[1].Shape = statebuffer.Block{Bytes: all, Size: int64(len(all))}, shape
+		return nil
+	}
+	c := cacheConfig()
+	c.Inputs[0].Dims, c.Outputs[0].Dims = tensor.Shape{1}, tensor.Shape{1}
+	c.Outputs = append(c.Outputs, TensorConfig{Name: "NewCache", DataType: "TYPE_INT32", Dims: tensor.Shape{-1, 1}})
+	return m, c
+}
+
+// TestStateOutputAxis: the answer with a state is cut at the state's own batch axis,
+// also where only the state's input tells of it. Its length must not be taken for
+// lanes: where there are as many, each client would get a part of both caches.
+func TestStateOutputAxis(t *testing.T) {
+	named := func(m *scripted, _ *Config) {
+		m.sig.Inputs[0].Symbols[0], m.sig.Inputs[1].Symbols[1], m.sig.Outputs[0].Symbols[0] = "batch", "batch", "batch"
+	}
+	given := func(_ *scripted, c *Config) { c.Parameters["batch_axes"] = Value{"Cache = 1"} }
+	for name, edit := range map[string]func(*scripted, *Config){"named": named, "given": given} {
+		t.Run(name, func(t *testing.T) {
+			m, c := tailModel(-1)
+			edit(m, c)
+			in, err := m.instance(t, c, "")
+			require.NoError(t, err)
+			send(t, in, one(1, true, 10))
+			send(t, in, one(2, true, 20))
+			for step, want := range [][2][]int32{{{10, 11}, {20, 21}}, {{10, 11, 12}, {20, 21, 22}}} {
+				got := send(t, in, one(1, false, 11+int32(step)), one(2, false, 21+int32(step)))
+				for i := range got {
+					require.NoError(t, got[i].err)
+					require.Equal(t, want[i], numbers(got[i].outputs[1]))
+					require.Equal(t, tensor.Shape{1, int64(step + 2), 1}, got[i].shapes[1])
+				}
+			}
+		})
+	}
+}
+
+// TestOutputOfStateWithoutBatch: a state that has no batch has none in the answer.
+func TestOutputOfStateWithoutBatch(t *testing.T) {
+	m, c := tailModel(0)
+	c.Parameters["batch_axes"] = Value{"Cache = none"}
+	in, err := m.instance(t, c, "")
+	require.NoError(t, err)
+	send(t, in, one(1, true, 10))
+	got := send(t, in, one(1, false, 11))
+	require.NoError(t, got[0].err)
+	require.Equal(t, []int32{10, 11}, numbers(got[0].outputs[1]))
+	require.Equal(t, tensor.Shape{1, 2, 1}, got[0].shapes[1])
+}
