@@ -107,6 +107,12 @@ func (w *wirer) givenAxis(info *TensorInfo) (axis int, given bool) {
 	return axis, true
 }
 
+// namesAxis tells whether batch_axes names a tensor itself: a pattern may be meant
+// for others.
+func (w *wirer) namesAxis(info *TensorInfo) bool {
+	return slices.ContainsFunc(w.params.BatchAxes, func(a assignment) bool { return a.name == info.Name })
+}
+
 // tensorAxis finds the batch axis of a tensor that the configuration does not
 // describe, and says how. noAxis and no error is a tensor without one.
 func (w *wirer) tensorAxis(info *TensorInfo) (axis int, how string, err error) {

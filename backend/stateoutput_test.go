@@ -72,3 +72,27 @@ func TestOutputOfStateWithoutBatch(t *testing.T) {
 	require.Equal(t, []int32{10, 11}, numbers(got[0].outputs[1]))
 	require.Equal(t, tensor.Shape{1, 2, 1}, got[0].shapes[1])
 }
+
+// TestBatchAxesForEach: batch_axes may name each tensor of the model, also those for
+// which the backend need not ask; what it says of a state's output must be right.
+func TestBatchAxesForEach(t *testing.T) {
+	for axes, want := range map[string]string{
+		"Input = 0; Output = 0; Sum = 0; NewSum = 0; Extra = 0": "",
+		"New* = 1; * = 0":      "", // the pattern may be meant for others
+		"Sum = 0; NewSum = 1":  `state <<<Sum, NewSum>>>: the batch is at axis 0 of "Sum", and batch_axes says axis 1 of "NewSum": they must be the same`,
+		"NewSum = none":        `and batch_axes says no axis of "NewSum"`,
+		"NewSum = 2":           `parameter batch_axes: "NewSum" has "2": want none or an axis of its shape [-1,2], counted from 0`,
+		"Extra = 0; Ekstra= 0": `parameter batch_axes: "Ekstra" is the name of no tensor`,
+	} {
+		m, c := sumModel(), sumConfig()
+		m.sig.Outputs = append(m.sig.Outputs, info("Extra", tensor.Int32, -1))
+		c.Parameters["batch_axes"] = Value{axes}
+		_, err := m.instance(t, c, "")
+		if want == "" {
+			require.NoError(t, err, axes)
+			continue
+		}
+		require.ErrorContains(t, err, want)
+		require.NotContains(t, err.Error(), "\n", "one fault")
+	}
+}

@@ -263,6 +263,7 @@ func (w *wirer) leftovers() {
 	for i := range w.sig.Inputs {
 		info := &w.sig.Inputs[i]
 		if w.takenIn[i] != "" || info.Optional {
+			lookup(w.params.BatchAxes, info.Name) // of what is left out it says nothing wrong
 			continue
 		}
 		hint := "name it in input, state_pairs, control_input, constant_inputs or derived_inputs"
@@ -273,6 +274,7 @@ func (w *wirer) leftovers() {
 	}
 	for i := range w.sig.Outputs {
 		if w.takenOut[i] == "" {
+			lookup(w.params.BatchAxes, w.sig.Outputs[i].Name)
 			w.wiring.unused = append(w.wiring.unused, i)
 		}
 	}
