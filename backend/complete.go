@@ -142,7 +142,7 @@ func (c *completion) findStates(chosen bool) error {
 	if len(c.w.faults) > 0 {
 		return fmt.Errorf("%w; write sequence_batching { oldest { } } for a model with states, dynamic_batching { } for one without", errors.Join(c.w.faults...))
 	}
-	said := c.params.PairsGiven || len(c.params.Derived) > 0 || len(c.params.InitialStates) > 0
+	said := c.params.PairsGiven || len(c.params.Derived) > 0 || len(c.params.InitialStates) > 0 || len(c.params.StateUpdates) > 0
 	free := slices.Contains(c.w.takenOut, "") && len(c.freeInputs()) > 0
 	if !said && (len(c.states) == 0 || !free) {
 		c.config.Sequence = nil

@@ -130,6 +130,8 @@ func TestComplete(t *testing.T) {
 			`{"max_batch_size":4,"dynamic_batching":{},"input":[{"name":"x","data_type":"TYPE_FP32","dims":[-1,8]},{"name":"text","data_type":"TYPE_STRING","dims":[2]}],"output":[{"name":"y","data_type":"TYPE_FP32","dims":[8]}]}`},
 		{"no states, though the names are alike", `{}`, "x:FP32[B,8]", "x_out:FP32[B,8]",
 			`{"max_batch_size":4,"dynamic_batching":{},"input":[{"name":"x","data_type":"TYPE_FP32","dims":[8]}],"output":[{"name":"x_out","data_type":"TYPE_FP32","dims":[8]}]}`},
+		{"states that a parameter tells of", `{"parameters":{"state_updates":{"string_value":"h = append(1)"}}}`, "x:FP32[B,8] h:FP32[B,T]", "h_out:FP32[B,1]",
+			`{...,"max_batch_size":64,"sequence_batching":{"oldest":{"max_candidate_sequences":256}},"input":[{"name":"x","data_type":"TYPE_FP32","dims":[8]}],"output":[{"name":"h_out","data_type":"TYPE_FP32","dims":[1]}]}`},
 		{"no states, by the scheduler", `{"dynamic_batching":{}}`, "x:FP32[B,8] h:FP32[B,1]", "y:FP32[B,8] h_out:FP32[B,1]",
 			`{...,"max_batch_size":4,"input":[{"name":"x","data_type":"TYPE_FP32","dims":[8]},{"name":"h","data_type":"TYPE_FP32","dims":[1]}],
 			"output":[{"name":"y","data_type":"TYPE_FP32","dims":[8]},{"name":"h_out","data_type":"TYPE_FP32","dims":[1]}]}`},
