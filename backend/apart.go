@@ -223,8 +223,11 @@ func (t *trial) numbers(to []byte, dtype tensor.DType) {
 // the model wrote nothing for it.
 func (t *Tensor) lane(axis int, lane int64) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
+		if axis >= len(t.Shape) || lane >= t.Shape[axis] {
+			return
+		}
 		l, err := layoutOf(t.Shape, axis, t.DType)
-		if err != nil || lane >= t.Shape[axis] {
+		if err != nil {
 			return
 		}
 		for x := range l.Runs {

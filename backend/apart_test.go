@@ -129,3 +129,20 @@ func TestLanesApartOnDevice(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, log.having("nobody has checked that the lanes of a batch are apart"), 1)
 }
+
+// TestLanesApartOfLowerRank: what the model writes in the trial may have fewer axes
+// than it has told of.
+func TestLanesApartOfLowerRank(t *testing.T) {
+	m := crossModel(func(byte, int64) {})
+	withoutSymbols(&m.sig)
+	m.sig.Inputs[1].Dims, m.sig.Outputs[1].Dims = tensor.Shape{1, -1}, tensor.Shape{1, -1}
+	inner := m.run
+	m.run = func(inputs, outputs []Tensor) error {
+		err := inner(inputs, outputs)
+		outputs[1].Shape = outputs[1].Shape[:1]
+		return err
+	}
+	in, err := m.instance(t, crossConfig(), "")
+	require.NoError(t, err)
+	require.ErrorContains(t, send(t, in, one(1, true, 1))[0].err, `state "Cross": the model wrote shape [1]`)
+}
