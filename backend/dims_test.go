@@ -1,0 +1,43 @@
+package backend
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tritonstateful/internal/tensor"
+)
+
+// copyModel has an output like its input, of these extents and names.
+func copyModel(dims tensor.Shape, in, out []string) (*scripted, *Config) {
+	m := &scripted{sig: Signature{
+		Inputs:  []TensorInfo{{Name: "Input", DType: tensor.Int32, Dims: dims, Symbols: in}},
+		Outputs: []TensorInfo{{Name: "Output", DType: tensor.Int32, Dims: dims, Symbols: out}},
+	}}
+	m.run = func(inputs, outputs []Tensor) error {
+		copy(outputs[0].Data.Bytes, inputs[0].Data.Bytes)
+		return nil
+	}
+	c := &Config{
+		Name: "model", MaxBatchSize: 8, Parameters: map[string]Value{},
+		Inputs:  []TensorConfig{{Name: "Input", DataType: "TYPE_INT32"}},
+		Outputs: []TensorConfig{{Name: "Output", DataType: "TYPE_INT32"}},
+	}
+	return m, c
+}
+
+// TestDimsOfAllAxes: where dims name every axis, and there are no sequences, answers
+// have the batch in front of all of them, whether some other axis is open or not.
+func TestDimsOfAllAxes(t *testing.T) {
+	for _, rows := range []int64{3, -1} {
+		names := []string{"", "batch", ""}
+		m, c := copyModel(tensor.Shape{rows, -1, 1}, names, names)
+		c.Inputs[0].Dims, c.Outputs[0].Dims = tensor.Shape{rows, -1, 1}, tensor.Shape{rows, -1, 1}
+		in, err := m.instance(t, c, "")
+		require.NoError(t, err)
+		got := send(t, in, Request{Inputs: intInput(tensor.Shape{2, 3, 1, 1}, 1, 2, 3, 4, 5, 6)})
+		require.NoError(t, got[0].err)
+		require.Equal(t, []int32{1, 2, 3, 4, 5, 6}, numbers(got[0].outputs[0]))
+		require.Equal(t, tensor.Shape{2, 3, 1, 1}, got[0].shapes[0])
+	}
+}
