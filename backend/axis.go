@@ -203,6 +203,9 @@ func (w *wirer) matchDims(p *port, config tensor.Shape, info *TensorInfo) error 
 				return nil
 			}
 		}
+		if first := front(config); !given && info.Dims[0] == 1 && opens(first, info.Dims, 0) && fit(noAxis, first) {
+			return nil
+		}
 		for _, axis := range candidates {
 			if fit(axis, slices.Insert(slices.Clone(config), axis, 1)) {
 				return nil

@@ -41,3 +41,24 @@ func TestDimsOfAllAxes(t *testing.T) {
 		require.Equal(t, tensor.Shape{2, 3, 1, 1}, got[0].shapes[0])
 	}
 }
+
+// TestFixedBatchAndOpenTime: a batch that the exporter has fixed at 1 stays one if an
+// open axis stands behind it, whatever that is called; dims that leave it open say so.
+func TestFixedBatchAndOpenTime(t *testing.T) {
+	for name, names := range map[string][2]string{"named": {"time", "time"}, "named apart": {"in", "out"}, "nameless": {}} {
+		for _, batch := range []int{1, 8} {
+			t.Run(name, func(t *testing.T) {
+				m, c := copyModel(tensor.Shape{1, -1, 2}, []string{"", names[0], ""}, []string{"", names[1], ""})
+				c.MaxBatchSize = batch
+				c.Inputs[0].Dims, c.Outputs[0].Dims = tensor.Shape{-1, 2}, tensor.Shape{-1, 2}
+				in, err := m.instance(t, c, "")
+				require.NoError(t, err)
+				require.Equal(t, 1, in.wiring.maxLanes)
+				got := send(t, in, Request{Inputs: intInput(tensor.Shape{1, 3, 2}, 1, 2, 3, 4, 5, 6)})
+				require.NoError(t, got[0].err)
+				require.Equal(t, []int32{1, 2, 3, 4, 5, 6}, numbers(got[0].outputs[0]))
+				require.Equal(t, tensor.Shape{1, 3, 2}, got[0].shapes[0])
+			})
+		}
+	}
+}
