@@ -276,3 +276,23 @@ func narrow(dims, model tensor.Shape, axis int) bool {
 	}
 	return true
 }
+
+// settle fixes in the shapes of requests and answers what the model fixes, though the
+// configuration leaves it open: an answer says how large it is.
+func (p *port) settle() {
+	model := batched(p.dims, p.axis, 1)
+	if p.leading && p.axis != noAxis && len(p.request) == len(model) {
+		model = withoutBatch(p.dims, p.axis)
+	}
+	same := len(p.answer) == len(p.request) // else it is made of the model's extents
+	p.request = p.request.Clone()
+	front := len(p.request) - len(model)
+	for i, d := range model {
+		if p.request[front+i] < 0 {
+			p.request[front+i] = d
+		}
+	}
+	if same {
+		p.answer = p.request
+	}
+}

@@ -62,3 +62,27 @@ func TestFixedBatchAndOpenTime(t *testing.T) {
 		}
 	}
 }
+
+// TestOpenDimsOfFixedExtents: dims may leave open what the model fixes. Answers have
+// its extent, and a request of another one is told so.
+func TestOpenDimsOfFixedExtents(t *testing.T) {
+	for batch, model := range map[int]tensor.Shape{0: {3, 2}, 4: {-1, 3, 2}, 5: {3, -1, 2}, 6: {1, 3, 2}} {
+		names := make([]string, len(model))
+		m, c := copyModel(model, names, names)
+		c.MaxBatchSize = batch
+		c.Inputs[0].Dims, c.Outputs[0].Dims = tensor.Shape{-1, 2}, tensor.Shape{-1, 2}
+		in, err := m.instance(t, c, "")
+		require.NoError(t, err)
+		shape := func(rows int64) tensor.Shape {
+			if batch == 0 {
+				return tensor.Shape{rows, 2}
+			}
+			return tensor.Shape{1, rows, 2}
+		}
+		got := send(t, in, Request{Inputs: intInput(shape(3), 1, 2, 3, 4, 5, 6)}, Request{Inputs: intInput(shape(2), 1, 2, 3, 4)})
+		require.NoError(t, got[0].err)
+		require.Equal(t, shape(3), got[0].shapes[0])
+		require.ErrorContains(t, got[1].err, "has shape "+shape(2).String()+": want "+shape(3).String())
+		require.Equal(t, tensor.Shape{-1, 2}, in.model.config.Inputs[0].Dims, "other instances read it")
+	}
+}

@@ -234,6 +234,7 @@ func (w *wirer) port(p *port, c *TensorConfig, info *TensorInfo) error {
 			return fmt.Errorf("%w; for a tensor without axes write dims: [ 1 ] reshape: { shape: [ ] }", err)
 		}
 	}
+	p.settle()
 	if dtype == tensor.Bytes || !withoutBatch(p.dims, p.axis).Fixed() {
 		p.varies, w.wiring.varies = true, true
 		if dtype == tensor.Bytes && p.axis > 0 {
