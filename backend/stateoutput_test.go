@@ -96,3 +96,24 @@ func TestBatchAxesForEach(t *testing.T) {
 		require.NotContains(t, err.Error(), "\n", "one fault")
 	}
 }
+
+// TestStateOutputOfOtherDims: an answer with a state is as large as the state.
+func TestStateOutputOfOtherDims(t *testing.T) {
+	m, c := sumModel(), sumConfig()
+	for _, infos := range [][]TensorInfo{m.sig.Inputs[1:], m.sig.Outputs[1:]} {
+		infos[0].Dims, infos[0].Symbols = tensor.Shape{-1, -1}, []string{"batch", "size"}
+	}
+	m.sig.Inputs[0].Symbols[0], m.sig.Outputs[0].Symbols[0] = "batch", "batch"
+	c.Sequence.States = []StateConfig{{InputName: "Sum", OutputName: "NewSum", DataType: "TYPE_INT32", Dims: tensor.Shape{2}}}
+	c.Outputs = append(c.Outputs, TensorConfig{Name: "NewSum", DataType: "TYPE_INT32", Dims: tensor.Shape{3}})
+	_, err := m.instance(t, c, "")
+	require.ErrorContains(t, err, `output "NewSum": dims are [3] and the state "Sum" has [2]: want the extents of the state, or -1`)
+	for _, open := range []int64{-1, 2} {
+		c.Outputs[1].Dims = tensor.Shape{open}
+		in, err := m.instance(t, c, "")
+		require.NoError(t, err)
+		got := send(t, in, Request{Sequence: SequenceID{Number: 1}, Start: true, Inputs: intInput(tensor.Shape{1, 2}, 1, 2)})
+		require.Equal(t, tensor.Shape{1, 2}, got[0].shapes[1])
+		in.Close()
+	}
+}

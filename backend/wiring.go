@@ -91,6 +91,16 @@ type stateWire struct {
 	statebuffer.Layout
 }
 
+// agrees tells whether an output that has the state can have what is fixed of it.
+func (s *stateWire) agrees(p *port) bool {
+	for i, d := range s.dims {
+		if i != s.axis && i != p.axis && d >= 0 && p.dims[i] >= 0 && p.dims[i] != d {
+			return false
+		}
+	}
+	return true
+}
+
 // wirer collects everything that does not fit while a wiring is made.
 type wirer struct {
 	config *Config
@@ -235,6 +245,11 @@ func (w *wirer) port(p *port, c *TensorConfig, info *TensorInfo) error {
 		}
 	}
 	p.settle()
+	if p.stateOut {
+		if s := w.wiring.stateAt(p.state); !s.agrees(p) {
+			return fmt.Errorf("dims are %v and the state %q has %v: want the extents of the state, or -1", c.lane(), s.input, withoutBatch(s.dims, s.axis))
+		}
+	}
 	if dtype == tensor.Bytes || !withoutBatch(p.dims, p.axis).Fixed() {
 		p.varies, w.wiring.varies = true, true
 		if dtype == tensor.Bytes && p.axis > 0 {
