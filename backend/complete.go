@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sort"
 
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
@@ -217,9 +218,7 @@ func (c *completion) fillBatch() (filled bool) {
 	if size <= 0 {
 		return false
 	}
-	for size > 1 && !c.hasSlots(size) {
-		size--
-	}
+	size = max(1, sort.Search(size, func(n int) bool { return !c.hasSlots(n + 1) }))
 	c.config.MaxBatchSize = size
 	c.fill("max_batch_size", size, fmt.Sprintf("max_batch_size: %d from the model, which has a batch axis", size))
 	return true

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"strconv"
 	"strings"
 	"testing"
@@ -168,7 +169,7 @@ func TestCompleteOptionalInputs(t *testing.T) {
 
 // TestCompleteDefaultBatch: the operator's default-max-batch-size rules.
 func TestCompleteDefaultBatch(t *testing.T) {
-	for given, want := range map[int]int{0: 0, 1: 1, 4: 64, 16: 16} {
+	for given, want := range map[int]int{0: 0, 1: 1, 4: 64, 16: 16, 230: 230, 231: 230, math.MaxInt32: 230} {
 		file := &fileOnly{sig: Signature{Inputs: tensors(t, lstmInputs), Outputs: tensors(t, lstmOutputs)}}
 		host := Host{Log: slog.New(newRecorder(slog.LevelInfo)), DefaultBatch: given, Open: func(SessionOptions) (Runner, error) { return file, nil }}
 		text, err := Complete(ModelInfo{}, host)
