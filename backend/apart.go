@@ -121,8 +121,11 @@ func (w *wiring) newTrial(r Runner, extent int64) *trial {
 	}
 	for i := range w.fills {
 		f := &w.fills[i]
-		value := f.value[index(f.kind == fillReady)]
-		if !t.give(f.at, f.axis, f.dims, f.dtype, value, extent) {
+		value, dims := f.value[index(f.kind == fillReady || f.kind == fillMask)], f.dims
+		if f.mask != nil {
+			dims = dims.With(f.mask.axis, t.maskLength(w, f.mask, extent))
+		}
+		if !t.give(f.at, f.axis, dims, f.dtype, value, extent) {
 			t.close()
 			return nil
 		}
@@ -143,6 +146,17 @@ func (w *wiring) newTrial(r Runner, extent int64) *trial {
 		}
 	}
 	return t
+}
+
+// maskLength is how long a mask is, which hides nothing: that of the states, and of
+// the input that it counts.
+func (t *trial) maskLength(w *wiring, m *maskWire, extent int64) int64 {
+	if m.length >= 0 {
+		if l := &w.lengths[m.length]; t.inputs[l.at].DType != tensor.Invalid {
+			return extent + t.inputs[l.at].Shape[l.axis]
+		}
+	}
+	return extent
 }
 
 // give makes an input of two lanes. With a value every lane has that.
@@ -223,8 +237,11 @@ func (t *trial) numbers(to []byte, dtype tensor.DType) {
 // the model wrote nothing for it.
 func (t *Tensor) lane(axis int, lane int64) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
+		if axis >= len(t.Shape) || lane >= t.Shape[axis] {
+			return
+		}
 		l, err := layoutOf(t.Shape, axis, t.DType)
-		if err != nil || lane >= t.Shape[axis] {
+		if err != nil {
 			return
 		}
 		for x := range l.Runs {

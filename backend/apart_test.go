@@ -129,3 +129,46 @@ func TestLanesApartOnDevice(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, log.having("nobody has checked that the lanes of a batch are apart"), 1)
 }
+
+// TestLanesApartOfLowerRank: what the model writes in the trial may have fewer axes
+// than it has told of.
+func TestLanesApartOfLowerRank(t *testing.T) {
+	m := crossModel(func(byte, int64) {})
+	withoutSymbols(&m.sig)
+	m.sig.Inputs[1].Dims, m.sig.Outputs[1].Dims = tensor.Shape{1, -1}, tensor.Shape{1, -1}
+	inner := m.run
+	m.run = func(inputs, outputs []Tensor) error {
+		err := inner(inputs, outputs)
+		outputs[1].Shape = outputs[1].Shape[:1]
+		return err
+	}
+	in, err := m.instance(t, crossConfig(), "")
+	require.NoError(t, err)
+	require.ErrorContains(t, send(t, in, one(1, true, 1))[0].err, `state "Cross": the model wrote shape [1]`)
+}
+
+// TestLanesApartBehindAMask: a mask in the trial hides nothing, and is as long as the
+// model wants it.
+func TestLanesApartBehindAMask(t *testing.T) {
+	for _, mask := range []string{"mask(Sum)", "mask(Sum, Input:1)"} {
+		m, c := floatModel(nil), floatConfig()
+		more := int64(index(mask != "mask(Sum)")) * 2
+		m.sig.Inputs[1], m.sig.Outputs[1] = info("Sum", tensor.FP32, -1, -1), info("NewSum", tensor.FP32, -1, -1)
+		m.sig.Inputs = append(m.sig.Inputs, info("Mask", tensor.Int32, -1, -1))
+		m.run = func(inputs, outputs []Tensor) error {
+			if length := inputs[1].Shape[1] + more; inputs[2].Shape[1] != length {
+				return Errorf(InvalidArg, "the mask has shape %v for a length of %d", inputs[2].Shape, length)
+			}
+			sum := 0.0 // of all lanes, as far as the mask lets it see
+			for i := range 2 * inputs[0].Shape[0] {
+				sum += element(inputs[0].Data.Bytes, tensor.FP32, i) * element(inputs[2].Data.Bytes, tensor.Int32, 0)
+			}
+			setElement(outputs[0].Data.Bytes, tensor.FP32, 0, sum)
+			outputs[1].Data, outputs[1].Shape = inputs[1].Data, inputs[1].Shape
+			return nil
+		}
+		c.Parameters["batch_axes"], c.Parameters["derived_inputs"] = Value{"Sum = 0; Mask = 0"}, Value{"Mask = " + mask}
+		_, err := m.instance(t, c, "")
+		require.ErrorContains(t, err, `output "Output" of one changes with the inputs of another`)
+	}
+}

@@ -107,6 +107,12 @@ func (w *wirer) givenAxis(info *TensorInfo) (axis int, given bool) {
 	return axis, true
 }
 
+// namesAxis tells whether batch_axes names a tensor itself: a pattern may be meant
+// for others.
+func (w *wirer) namesAxis(info *TensorInfo) bool {
+	return slices.ContainsFunc(w.params.BatchAxes, func(a assignment) bool { return a.name == info.Name })
+}
+
 // tensorAxis finds the batch axis of a tensor that the configuration does not
 // describe, and says how. noAxis and no error is a tensor without one.
 func (w *wirer) tensorAxis(info *TensorInfo) (axis int, how string, err error) {
@@ -148,7 +154,12 @@ func dynamicAxes(info *TensorInfo) (axes []int) {
 // wherever the model has it; requests and answers have the batch in front.
 func (w *wirer) matchDims(p *port, config tensor.Shape, info *TensorInfo) error {
 	axis, given := w.givenAxis(info)
-	if !given {
+	known := given
+	switch {
+	case p.stateOut: // the answer is cut where the state is, whatever tells of the input alone
+		axis, known = w.wiring.stateAt(p.state).axis, true
+		given = given || axis != noAxis
+	case !given:
 		axis = axisOf(w.symbol, info)
 		w.wiring.guessed = w.wiring.guessed || axis == noAxis
 	}
@@ -164,7 +175,7 @@ func (w *wirer) matchDims(p *port, config tensor.Shape, info *TensorInfo) error 
 			return nil
 		}
 	case len(config) == len(info.Dims):
-		if marked := markedAxis(config, axis, given); marked != noAxis && info.Dims[marked] < 0 && fit(marked, config) {
+		if marked := markedAxis(config, axis, known); marked != noAxis && info.Dims[marked] < 0 && fit(marked, config) {
 			p.answer = p.dims.With(marked, 1)
 			p.request = front(p.answer)
 			if w.config.Sequence == nil { // requests of several rows need the batch in the answer
@@ -180,7 +191,7 @@ func (w *wirer) matchDims(p *port, config tensor.Shape, info *TensorInfo) error 
 	case len(config) == len(info.Dims)-1:
 		p.request, p.leading = front(config), true
 		p.answer = p.request
-		candidates := w.candidateAxes(info, axis, given)
+		candidates := w.candidateAxes(info, axis, known)
 		for _, axis := range candidates {
 			if dims := slices.Insert(slices.Clone(config), axis, 1); opens(dims, info.Dims, axis) && fit(axis, dims) {
 				return nil
@@ -191,6 +202,9 @@ func (w *wirer) matchDims(p *port, config tensor.Shape, info *TensorInfo) error 
 			if info.Dims[axis] == 1 && opens(dims, info.Dims, axis) && fit(axis, dims) {
 				return nil
 			}
+		}
+		if first := front(config); !given && info.Dims[0] == 1 && opens(first, info.Dims, 0) && fit(noAxis, first) {
+			return nil
 		}
 		for _, axis := range candidates {
 			if fit(axis, slices.Insert(slices.Clone(config), axis, 1)) {
@@ -261,4 +275,24 @@ func narrow(dims, model tensor.Shape, axis int) bool {
 		}
 	}
 	return true
+}
+
+// settle fixes in the shapes of requests and answers what the model fixes, though the
+// configuration leaves it open: an answer says how large it is.
+func (p *port) settle() {
+	model := batched(p.dims, p.axis, 1)
+	if p.leading && p.axis != noAxis && len(p.request) == len(model) {
+		model = withoutBatch(p.dims, p.axis)
+	}
+	same := len(p.answer) == len(p.request) // else it is made of the model's extents
+	p.request = p.request.Clone()
+	front := len(p.request) - len(model)
+	for i, d := range model {
+		if p.request[front+i] < 0 {
+			p.request[front+i] = d
+		}
+	}
+	if same {
+		p.answer = p.request
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sort"
 
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
@@ -142,7 +143,7 @@ func (c *completion) findStates(chosen bool) error {
 	if len(c.w.faults) > 0 {
 		return fmt.Errorf("%w; write sequence_batching { oldest { } } for a model with states, dynamic_batching { } for one without", errors.Join(c.w.faults...))
 	}
-	said := c.params.PairsGiven || len(c.params.Derived) > 0 || len(c.params.InitialStates) > 0
+	said := c.params.PairsGiven || len(c.params.Derived) > 0 || len(c.params.InitialStates) > 0 || len(c.params.StateUpdates) > 0
 	free := slices.Contains(c.w.takenOut, "") && len(c.freeInputs()) > 0
 	if !said && (len(c.states) == 0 || !free) {
 		c.config.Sequence = nil
@@ -217,9 +218,7 @@ func (c *completion) fillBatch() (filled bool) {
 	if size <= 0 {
 		return false
 	}
-	for size > 1 && !c.hasSlots(size) {
-		size--
-	}
+	size = max(1, sort.Search(size, func(n int) bool { return !c.hasSlots(n + 1) }))
 	c.config.MaxBatchSize = size
 	c.fill("max_batch_size", size, fmt.Sprintf("max_batch_size: %d from the model, which has a batch axis", size))
 	return true

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"strconv"
 	"strings"
 	"testing"
@@ -130,6 +131,8 @@ func TestComplete(t *testing.T) {
 			`{"max_batch_size":4,"dynamic_batching":{},"input":[{"name":"x","data_type":"TYPE_FP32","dims":[-1,8]},{"name":"text","data_type":"TYPE_STRING","dims":[2]}],"output":[{"name":"y","data_type":"TYPE_FP32","dims":[8]}]}`},
 		{"no states, though the names are alike", `{}`, "x:FP32[B,8]", "x_out:FP32[B,8]",
 			`{"max_batch_size":4,"dynamic_batching":{},"input":[{"name":"x","data_type":"TYPE_FP32","dims":[8]}],"output":[{"name":"x_out","data_type":"TYPE_FP32","dims":[8]}]}`},
+		{"states that a parameter tells of", `{"parameters":{"state_updates":{"string_value":"h = append(1)"}}}`, "x:FP32[B,8] h:FP32[B,T]", "h_out:FP32[B,1]",
+			`{...,"max_batch_size":64,"sequence_batching":{"oldest":{"max_candidate_sequences":256}},"input":[{"name":"x","data_type":"TYPE_FP32","dims":[8]}],"output":[{"name":"h_out","data_type":"TYPE_FP32","dims":[1]}]}`},
 		{"no states, by the scheduler", `{"dynamic_batching":{}}`, "x:FP32[B,8] h:FP32[B,1]", "y:FP32[B,8] h_out:FP32[B,1]",
 			`{...,"max_batch_size":4,"input":[{"name":"x","data_type":"TYPE_FP32","dims":[8]},{"name":"h","data_type":"TYPE_FP32","dims":[1]}],
 			"output":[{"name":"y","data_type":"TYPE_FP32","dims":[8]},{"name":"h_out","data_type":"TYPE_FP32","dims":[1]}]}`},
@@ -166,7 +169,7 @@ func TestCompleteOptionalInputs(t *testing.T) {
 
 // TestCompleteDefaultBatch: the operator's default-max-batch-size rules.
 func TestCompleteDefaultBatch(t *testing.T) {
-	for given, want := range map[int]int{0: 0, 1: 1, 4: 64, 16: 16} {
+	for given, want := range map[int]int{0: 0, 1: 1, 4: 64, 16: 16, 230: 230, 231: 230, math.MaxInt32: 230} {
 		file := &fileOnly{sig: Signature{Inputs: tensors(t, lstmInputs), Outputs: tensors(t, lstmOutputs)}}
 		host := Host{Log: slog.New(newRecorder(slog.LevelInfo)), DefaultBatch: given, Open: func(SessionOptions) (Runner, error) { return file, nil }}
 		text, err := Complete(ModelInfo{}, host)

@@ -207,7 +207,7 @@ func (x *execution) putStrings(i int) error {
 	if p.axis == noAxis {
 		rows = rows[:1]
 	}
-	first := x.requests[rows[0]].Inputs[i].Data
+	first := x.firstStrings(i)
 	size, padding := int64(0), 0
 	for _, row := range rows {
 		size += int64(len(x.requests[row].Inputs[i].Data))
@@ -229,6 +229,17 @@ func (x *execution) putStrings(i int) error {
 	}
 	s.inputs[p.at].Data = buffer.At(0, size)
 	return nil
+}
+
+// firstStrings are those of the run's first lane, which may be one of several that the
+// first request has.
+func (x *execution) firstStrings(i int) []byte {
+	input := &x.requests[x.rows[0]].Inputs[i]
+	if _, lanes := x.lanesOf(0); lanes > 1 {
+		elements, _ := input.Shape.Elements() // check has counted them
+		return input.Data[:stringsEnd(input.Data, elements/int64(lanes))]
+	}
+	return input.Data
 }
 
 // run runs the model.

@@ -54,6 +54,9 @@ type fakeBatch struct {
 	faulty bool
 	// onDevice are the rows whose clients want their answers in the memory of a GPU.
 	onDevice map[int]bool
+	// ports are those of the outputs, if shapes are to be compared with bytes as the
+	// server's side does.
+	ports    []Port
 	reserved map[int][]uint64 // of each row
 	there    map[uint64][]byte
 }
@@ -140,6 +143,11 @@ func (b *fakeBatch) send() {
 				continue
 			}
 			a.outputs = append(a.outputs, lanesOf(o, p.lane, p.lanes))
+			if b.ports != nil && b.ports[i].DType != tensor.Bytes {
+				bytes, err := shape.Bytes(b.ports[i].DType)
+				require.NoError(b.t, err, "output %q", b.ports[i].Name)
+				require.Len(b.t, a.outputs[i], int(bytes), "output %q of shape %v", b.ports[i].Name, shape)
+			}
 		}
 	}
 	b.pending = nil

@@ -91,7 +91,7 @@ func (w *wirer) filled(parameter string, a assignment, fill func(*fillWire, *Ten
 // batch get the extent 1.
 func (w *wirer) constant(f *fillWire, info *TensorInfo, text string) (err error) {
 	f.kind = fillConstant
-	if f.axis, _, err = w.tensorAxis(info); err != nil {
+	if err = w.fillAxis(f, info); err != nil {
 		return err
 	}
 	f.dims = info.Dims.Clone()
@@ -126,9 +126,24 @@ func (w *wirer) control(name string, c *Control, at int) {
 	w.wiring.fills = append(w.wiring.fills, f)
 }
 
+// fillAxis finds the batch axis of an input that the backend fills. batch_axes may
+// name one that the model fixes, which takes no other number of lanes.
+func (w *wirer) fillAxis(f *fillWire, info *TensorInfo) (err error) {
+	if f.axis, _, err = w.tensorAxis(info); err != nil || f.axis == noAxis {
+		return err
+	}
+	switch extent := info.Dims[f.axis]; {
+	case extent == 1:
+		w.oneLane(f.name, "has a batch axis that is fixed at 1")
+	case extent >= 0:
+		return fmt.Errorf("batch_axes names axis %d of %v, which is fixed: a batch needs a dynamic axis", f.axis, info.Dims)
+	}
+	return nil
+}
+
 // perLane checks that a tensor has one element for each lane, or for all of them.
-func (w *wirer) perLane(f *fillWire, info *TensorInfo) (err error) {
-	if f.axis, _, err = w.tensorAxis(info); err != nil {
+func (w *wirer) perLane(f *fillWire, info *TensorInfo) error {
+	if err := w.fillAxis(f, info); err != nil {
 		return err
 	}
 	f.dims = info.Dims.Clone()

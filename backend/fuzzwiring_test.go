@@ -247,7 +247,7 @@ func FuzzModel(f *testing.F) {
 
 // batch is requests that mostly fit what the instance takes.
 func (c *choices) batch(t *testing.T, in *Instance) *fakeBatch {
-	b := &fakeBatch{t: t}
+	b := &fakeBatch{t: t, ports: in.Outputs()}
 	for range 1 + c.below(4) {
 		r := Request{Start: c.yes(), End: c.below(4) == 1, Cancelled: c.below(8) == 1}
 		if in.StringIDs() {

@@ -165,8 +165,11 @@ func (w *wirer) initialFromFile(s *stateWire, name string, dims tensor.Shape) er
 // dynamic: models that find out their states' shapes begin with ones.
 func (w *wirer) setShape(s *stateWire, shape tensor.Shape) error {
 	full := slices.Clone(shape)
-	if s.axis != noAxis && len(full) == len(s.dims)-1 {
+	switch {
+	case s.axis != noAxis && len(full) == len(s.dims)-1:
 		full = slices.Insert(full, s.axis, 1)
+	case len(s.dims) == 0 && shape.Equal(tensor.Shape{1}): // Triton has no dims for a single number
+		full = tensor.Shape{}
 	}
 	if len(full) != len(s.dims) {
 		return fmt.Errorf("shape %v does not fit the state's %v", shape, s.dims)

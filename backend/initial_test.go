@@ -129,3 +129,29 @@ func TestParseElement(t *testing.T) {
 		require.Equal(t, tt.want, got, "%q of %v", tt.word, tt.dtype)
 	}
 }
+
+// TestInitialStateOfOneNumber: Triton wants an extent in dims, so a state of a single
+// number may have 1 there, whether it has a batch or not.
+func TestInitialStateOfOneNumber(t *testing.T) {
+	for _, dims := range [][]int64{{}, {-1}} {
+		m := &scripted{sig: Signature{
+			Inputs:  []TensorInfo{info("Input", tensor.Int32, -1, 1), info("N", tensor.Int32, dims...)},
+			Outputs: []TensorInfo{info("Output", tensor.Int32, -1, 1), info("NextN", tensor.Int32, dims...)},
+		}}
+		m.run = func(inputs, outputs []Tensor) error {
+			copy(outputs[0].Data.Bytes, inputs[1].Data.Bytes)
+			return nil
+		}
+		directory := t.TempDir()
+		require.NoError(t, os.Mkdir(filepath.Join(directory, "initial_state"), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(directory, "initial_state", "seven"), int32s(7), 0o600))
+		c := sumConfig()
+		c.Parameters = nil
+		c.Inputs[0].Dims, c.Outputs[0].Dims = tensor.Shape{1}, tensor.Shape{1}
+		initial := InitialState{Name: "seven", DataType: "TYPE_INT32", Dims: tensor.Shape{1}, DataFile: "seven"}
+		c.Sequence.States = []StateConfig{{InputName: "N", OutputName: "NextN", DataType: "TYPE_INT32", Dims: tensor.Shape{1}, Initial: []InitialState{initial}}}
+		in, err := m.instance(t, c, directory)
+		require.NoError(t, err)
+		require.Equal(t, []int32{7}, numbers(send(t, in, one(1, true, 0))[0].outputs[0]))
+	}
+}

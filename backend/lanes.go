@@ -54,6 +54,14 @@ func stringOffsets(data []byte, lane tensor.Shape, lanes int) ([]int64, error) {
 	return offsets, nil
 }
 
+// stringsEnd is where so many strings end that are known to be there.
+func stringsEnd(data []byte, elements int64) (at int64) {
+	for range elements {
+		at += 4 + int64(binary.NativeEndian.Uint32(data[at:]))
+	}
+	return at
+}
+
 // check tells why a request's tensor is not what the port takes, for a request
 // of that many lanes.
 func (p *port) check(input *Input, lanes int64) error {

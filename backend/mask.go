@@ -22,7 +22,7 @@ type maskWire struct {
 // of unequal length to share a run.
 func (w *wirer) mask(f *fillWire, info *TensorInfo, argument string) (err error) {
 	f.kind = fillMask
-	if f.axis, _, err = w.tensorAxis(info); err != nil {
+	if err = w.fillAxis(f, info); err != nil {
 		return err
 	}
 	m := &maskWire{axis: noAxis, length: -1}

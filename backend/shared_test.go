@@ -135,3 +135,30 @@ func TestInitialShapeOtherThanTheOutputs(t *testing.T) {
 	_, err = model.instance(t, c, "")
 	require.ErrorContains(t, err, "shape [1] does not fit the state's [1,3]")
 }
+
+// TestFilledInputOfFixedBatch: where batch_axes takes the only element of an input
+// that the backend fills for its batch, runs have one lane; more elements cannot be.
+func TestFilledInputOfFixedBatch(t *testing.T) {
+	for _, p := range [][2]string{{"constant_inputs", "rate = 16000"}, {"derived_inputs", "rate = steps"}} {
+		for extent := range int64(3) {
+			m, c := deltaModel(func([]int32) {}), deltaConfig()
+			m.sig.Inputs = append(m.sig.Inputs, info("rate", tensor.Int32, extent))
+			inner := m.run
+			m.run = func(inputs, outputs []Tensor) error {
+				require.Equal(t, tensor.Shape{extent}, inputs[2].Shape)
+				return inner(inputs, outputs)
+			}
+			c.Parameters[p[0]], c.Parameters["batch_axes"] = Value{p[1]}, Value{"* = 0"}
+			in, err := m.instance(t, c, "")
+			if extent != 1 {
+				require.ErrorContains(t, err, `input "rate": batch_axes names axis 0 of [`)
+				require.ErrorContains(t, err, `], which is fixed: a batch needs a dynamic axis`)
+				continue
+			}
+			require.NoError(t, err)
+			for _, got := range send(t, in, one(1, true, 1), one(2, true, 2)) {
+				require.NoError(t, got.err)
+			}
+		}
+	}
+}

@@ -300,13 +300,12 @@ func (s *stage) varyingAnswer(p *port, out *Tensor) (Output, error) {
 	}
 	answer := Output{Tensor: out.Data.Bytes, Lanes: s.lanes, Batched: p.leading}
 	lane := withoutBatch(out.Shape, p.axis)
+	answer.Shape = batched(out.Shape, p.axis, 1)
 	switch {
-	case p.leading:
+	case len(p.answer) > len(p.dims): // the batch is in front of all axes that the model has
+		answer.Shape = slices.Insert(answer.Shape.Clone(), 0, 1)
+	case p.leading && p.axis != noAxis:
 		answer.Shape = slices.Insert(lane.Clone(), 0, 1)
-	case p.axis == noAxis:
-		answer.Shape = out.Shape
-	default:
-		answer.Shape = out.Shape.With(p.axis, 1)
 	}
 	var err error
 	if p.DType == tensor.Bytes {

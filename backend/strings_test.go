@@ -99,3 +99,29 @@ func TestOptionalInput(t *testing.T) {
 	}
 	require.Equal(t, []bool{true, false}, present)
 }
+
+// TestStringsOfSeveralRows: padding is the strings of one lane, also where the first
+// request has several.
+func TestStringsOfSeveralRows(t *testing.T) {
+	m := &scripted{sig: Signature{
+		Inputs:  []TensorInfo{info("Input", tensor.Bytes, -1, 2)},
+		Outputs: []TensorInfo{info("Output", tensor.Bytes, -1, 2)},
+	}}
+	var given []byte
+	m.run = func(inputs, outputs []Tensor) error {
+		given = append([]byte(nil), inputs[0].Data.Bytes...)
+		outputs[0].Data, outputs[0].Shape = statebuffer.Block{Bytes: given, Size: int64(len(given))}, inputs[0].Shape
+		return nil
+	}
+	c := &Config{
+		Name: "model", MaxBatchSize: 4, Parameters: map[string]Value{"batch_padding": {"max"}},
+		Inputs:  []TensorConfig{{Name: "Input", DataType: "TYPE_STRING", Dims: tensor.Shape{2}}},
+		Outputs: []TensorConfig{{Name: "Output", DataType: "TYPE_STRING", Dims: tensor.Shape{2}}},
+	}
+	in, err := m.instance(t, c, "")
+	require.NoError(t, err)
+	got := send(t, in, Request{Inputs: []Input{{Present: true, DType: tensor.Bytes, Shape: tensor.Shape{2, 2}, Data: texts("a", "bc", "", "d")}}})
+	require.NoError(t, got[0].err)
+	require.Equal(t, texts("a", "bc", "", "d"), got[0].outputs[0])
+	require.Equal(t, texts("a", "bc", "", "d", "a", "bc", "a", "bc"), given)
+}

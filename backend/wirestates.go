@@ -102,6 +102,10 @@ func (w *wirer) stateAxis(s *stateWire, in, out *TensorInfo) (err error) {
 	if err != nil {
 		return err
 	}
+	faults := len(w.faults)
+	if axis, given := w.givenAxis(out); given && axis != s.axis && w.namesAxis(out) && len(w.faults) == faults {
+		return fmt.Errorf("the batch is at %s, and batch_axes says %s: they must be the same", axisText(s.input, s.axis), axisText(s.output, axis))
+	}
 	if s.axis == noAxis {
 		w.unbatched(s.input)
 		return nil

@@ -37,6 +37,14 @@ func (w *wiring) hasFP32State() bool {
 	return slices.ContainsFunc(w.states, func(s stateWire) bool { return s.dtype == tensor.FP32 })
 }
 
+// stateAt is the state that port.state counts.
+func (w *wiring) stateAt(i int) *stateWire {
+	if i < len(w.states) {
+		return &w.states[i]
+	}
+	return &w.varying[i-len(w.states)]
+}
+
 // port joins a tensor of the configuration and the model's tensor behind it.
 type port struct {
 	Port
@@ -81,6 +89,16 @@ type stateWire struct {
 	padded  bool
 	padAxis int
 	statebuffer.Layout
+}
+
+// agrees tells whether an output that has the state can have what is fixed of it.
+func (s *stateWire) agrees(p *port) bool {
+	for i, d := range s.dims {
+		if i != s.axis && i != p.axis && d >= 0 && p.dims[i] >= 0 && p.dims[i] != d {
+			return false
+		}
+	}
+	return true
 }
 
 // wirer collects everything that does not fit while a wiring is made.
@@ -226,6 +244,12 @@ func (w *wirer) port(p *port, c *TensorConfig, info *TensorInfo) error {
 			return fmt.Errorf("%w; for a tensor without axes write dims: [ 1 ] reshape: { shape: [ ] }", err)
 		}
 	}
+	p.settle()
+	if p.stateOut {
+		if s := w.wiring.stateAt(p.state); !s.agrees(p) {
+			return fmt.Errorf("dims are %v and the state %q has %v: want the extents of the state, or -1", c.lane(), s.input, withoutBatch(s.dims, s.axis))
+		}
+	}
 	if dtype == tensor.Bytes || !withoutBatch(p.dims, p.axis).Fixed() {
 		p.varies, w.wiring.varies = true, true
 		if dtype == tensor.Bytes && p.axis > 0 {
@@ -255,6 +279,7 @@ func (w *wirer) leftovers() {
 	for i := range w.sig.Inputs {
 		info := &w.sig.Inputs[i]
 		if w.takenIn[i] != "" || info.Optional {
+			lookup(w.params.BatchAxes, info.Name) // of what is left out it says nothing wrong
 			continue
 		}
 		hint := "name it in input, state_pairs, control_input, constant_inputs or derived_inputs"
@@ -265,6 +290,7 @@ func (w *wirer) leftovers() {
 	}
 	for i := range w.sig.Outputs {
 		if w.takenOut[i] == "" {
+			lookup(w.params.BatchAxes, w.sig.Outputs[i].Name)
 			w.wiring.unused = append(w.wiring.unused, i)
 		}
 	}
