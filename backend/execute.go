@@ -56,7 +56,7 @@ type execution struct {
 	stage   *stage
 	lengths []uint64          // of each of wiring.lengths, see measure
 	step    *statebuffer.Step // open, that is neither committed nor aborted, or nil
-	alone   bool              // runs have one row from now on, see part
+	alone   bool              // runs have one row from now on, see oneByOne
 	settled bool              // the store knows how the run of the lanes ended
 	failed  bool
 
@@ -240,10 +240,14 @@ func (x *execution) run() {
 	x.in.meter.ran(len(x.lanes), x.stage.lanes)
 	err := x.infer()
 	x.spans.mark(&x.spans.run, x.in.host().Clock())
-	if err != nil {
-		x.failRun(fmt.Errorf("error during inference: %w", err))
-	} else {
+	switch {
+	case err == nil:
 		x.in.pace.ran(x.stage.lanes, x.spans.at-start)
+	case x.singles(err):
+		x.in.meter.failedRuns++
+		x.oneByOne()
+	default:
+		x.failRun(fmt.Errorf("error during inference: %w", err))
 	}
 	if x.timing.ComputeStart == 0 {
 		x.timing.ComputeStart = start
@@ -251,9 +255,26 @@ func (x *execution) run() {
 	x.timing.ComputeEnd = x.spans.at
 }
 
+// singles tells whether a run that failed is to be run again, one by one. An invalid
+// argument is a value that the model has no use for, such as a token beyond its
+// vocabulary: whoever sent it must not fail the others. Other errors would meet them
+// all again. On a GPU answers have their places by now, and get them only once.
+func (x *execution) singles(err error) bool {
+	return len(x.rows) > 1 && x.in.device == nil && CodeOf(err) == InvalidArg
+}
+
+// oneByOne gives the rows of a run back to the pending ones, as if there had been
+// none, to run alone.
+func (x *execution) oneByOne() {
+	x.in.store.Undo(x.step)
+	x.step, x.alone = nil, true
+	x.pending = slices.Insert(x.pending, 0, x.rows...)
+	x.rows, x.first, x.laneRow, x.lanes = x.rows[:0], x.first[:0], x.laneRow[:0], x.lanes[:0]
+}
+
 // keep stores the new states, which nothing could see until now.
 func (x *execution) keep() {
-	if x.failed {
+	if x.failed || len(x.rows) == 0 {
 		return
 	}
 	if x.part() {
