@@ -2,6 +2,7 @@ package backend
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -255,12 +256,17 @@ func (x *execution) run() {
 	x.timing.ComputeEnd = x.spans.at
 }
 
-// singles tells whether a run that failed is to be run again, one by one. An invalid
-// argument is a value that the model has no use for, such as a token beyond its
-// vocabulary: whoever sent it must not fail the others. Other errors would meet them
-// all again. On a GPU answers have their places by now, and get them only once.
+// singles tells whether a run that failed is to be run again, one by one: where ONNX
+// Runtime says INVALID_ARGUMENT, or INTERNAL, which is for whatever a kernel throws. It
+// may be a value that the model has no use for, such as a token beyond its vocabulary or
+// a length beyond its input, and whoever sent it must not fail the others. On a GPU
+// answers have their places by now, and get them only once.
 func (x *execution) singles(err error) bool {
-	return len(x.rows) > 1 && x.in.device == nil && CodeOf(err) == InvalidArg
+	var e *Error // what has no code is not from ONNX Runtime
+	if len(x.rows) < 2 || x.in.device != nil || !errors.As(err, &e) {
+		return false
+	}
+	return e.Code == InvalidArg || e.Code == Internal
 }
 
 // oneByOne gives the rows of a run back to the pending ones, as if there had been

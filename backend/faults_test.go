@@ -93,12 +93,13 @@ func TestFailedRun(t *testing.T) {
 // vocabulary, is the error of its own request, and of nobody who shared the run.
 func TestBadValueFailsAlone(t *testing.T) {
 	const bad = 99
+	code := InvalidArg
 	refusing := func(model *scripted) *scripted {
 		inner := model.run
 		model.run = func(inputs, outputs []Tensor) error {
 			for i := range inputs[0].Data.Size / 4 {
 				if element(inputs[0].Data.Bytes, tensor.Int32, i) == bad {
-					return Errorf(InvalidArg, "no token %d", bad)
+					return Errorf(code, "no token %d", bad)
 				}
 			}
 			return inner(inputs, outputs)
@@ -135,6 +136,11 @@ func TestBadValueFailsAlone(t *testing.T) {
 			}
 			got := check(send(t, in, request(1, true, false, 1), request(2, true, false, bad), request(3, true, false, 1)), true, false, true)
 			require.EqualError(t, got[1].err, "error during inference: no token 99")
+			code = Internal // a length beyond an input
+			got = send(t, in, request(8, true, true, 5), request(9, true, true, bad))
+			require.NoError(t, got[0].err)
+			require.Equal(t, Internal, CodeOf(got[1].err))
+			code = InvalidArg
 			check(send(t, in, request(1, false, false, 2), request(2, false, false, 2), request(3, false, false, bad)), true, false, false)
 			got = check(send(t, in, request(3, false, true, bad), request(1, false, true, 3), request(2, true, true, 4)), false, true, true)
 			require.Equal(t, tt.last, numbers(got[1].outputs[0]))
