@@ -235,15 +235,17 @@ func (c *completion) hasSlots(batch int) bool {
 
 // unbatched is why requests cannot run together, or empty. Without states the
 // batch is the outermost axis of every tensor, as Triton's backend for ONNX has it;
-// with states it may be any axis, and an input of fixed shape may lack it.
+// with states it may be any axis, and an input of fixed shape may lack it, whoever
+// fills it: requests of other values run apart then. Correlation IDs always are others,
+// and a mask must tell the lanes apart.
 func (c *completion) unbatched() string {
 	tensors := slices.Concat(c.freeInputs(), c.freeOutputs())
 	for _, s := range c.states {
 		tensors = append(tensors, c.sig.Inputs[exactName(s.input, c.sig.Inputs)])
 	}
 	for _, f := range c.w.wiring.fills {
-		if f.kind != fillConstant {
-			tensors = append(tensors, c.sig.Inputs[f.at])
+		if t := &c.sig.Inputs[f.at]; f.kind == fillID || f.kind == fillMask || f.kind != fillConstant && !t.Dims.Fixed() {
+			tensors = append(tensors, *t)
 		}
 	}
 	inputs := len(c.freeInputs())

@@ -119,14 +119,17 @@ func (w *wirer) forAll(f *fillWire) {
 }
 
 // lengthOf is the position of the length source that is written TENSOR or TENSOR:AXIS,
-// which is added if it is new.
+// which is added if it is new. Exporters put colons into names, x:0 or onnx::Slice_3:
+// what is a name as a whole has no axis, and else the last colon is the one before it.
 func (w *wirer) lengthOf(text string) (at int, err error) {
-	name, axis, hasAxis := strings.Cut(text, ":")
-	source := lengthSource{name: strings.TrimSpace(name), axis: noAxis}
-	if hasAxis {
-		if source.axis, err = strconv.Atoi(strings.TrimSpace(axis)); err != nil || source.axis < 0 {
-			return 0, fmt.Errorf("%q: want an axis counted from 0 behind the colon", strings.TrimSpace(text))
+	source := lengthSource{name: strings.TrimSpace(text), axis: noAxis}
+	isName := tensorName(source.name, w.sig.Inputs) >= 0 || tensorName(source.name, w.sig.Outputs) >= 0
+	if colon := strings.LastIndexByte(source.name, ':'); colon >= 0 && !isName {
+		axis := strings.TrimSpace(source.name[colon+1:])
+		if source.axis, err = strconv.Atoi(axis); err != nil || source.axis < 0 {
+			return 0, fmt.Errorf("%q: want an axis counted from 0 behind the colon", source.name)
 		}
+		source.name = strings.TrimSpace(source.name[:colon])
 	}
 	if at = slices.Index(w.wiring.lengths, source); at < 0 {
 		at = len(w.wiring.lengths)

@@ -2,6 +2,7 @@ package backend
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -56,7 +57,7 @@ type execution struct {
 	stage   *stage
 	lengths []uint64          // of each of wiring.lengths, see measure
 	step    *statebuffer.Step // open, that is neither committed nor aborted, or nil
-	alone   bool              // runs have one row from now on, see part
+	alone   bool              // runs have one row from now on, see oneByOne
 	settled bool              // the store knows how the run of the lanes ended
 	failed  bool
 
@@ -251,10 +252,14 @@ func (x *execution) run() {
 	x.in.meter.ran(len(x.lanes), x.stage.lanes)
 	err := x.infer()
 	x.spans.mark(&x.spans.run, x.in.host().Clock())
-	if err != nil {
-		x.failRun(fmt.Errorf("error during inference: %w", err))
-	} else {
+	switch {
+	case err == nil:
 		x.in.pace.ran(x.stage.lanes, x.spans.at-start)
+	case x.singles(err):
+		x.in.meter.failedRuns++
+		x.oneByOne()
+	default:
+		x.failRun(fmt.Errorf("error during inference: %w", err))
 	}
 	if x.timing.ComputeStart == 0 {
 		x.timing.ComputeStart = start
@@ -262,9 +267,31 @@ func (x *execution) run() {
 	x.timing.ComputeEnd = x.spans.at
 }
 
+// singles tells whether a run that failed is to be run again, one by one: where ONNX
+// Runtime says INVALID_ARGUMENT, or INTERNAL, which is for whatever a kernel throws. It
+// may be a value that the model has no use for, such as a token beyond its vocabulary or
+// a length beyond its input, and whoever sent it must not fail the others. On a GPU
+// answers have their places by now, and get them only once.
+func (x *execution) singles(err error) bool {
+	var e *Error // what has no code is not from ONNX Runtime
+	if len(x.rows) < 2 || x.in.device != nil || !errors.As(err, &e) {
+		return false
+	}
+	return e.Code == InvalidArg || e.Code == Internal
+}
+
+// oneByOne gives the rows of a run back to the pending ones, as if there had been
+// none, to run alone.
+func (x *execution) oneByOne() {
+	x.in.store.Undo(x.step)
+	x.step, x.alone = nil, true
+	x.pending = slices.Insert(x.pending, 0, x.rows...)
+	x.rows, x.first, x.laneRow, x.lanes = x.rows[:0], x.first[:0], x.laneRow[:0], x.lanes[:0]
+}
+
 // keep stores the new states, which nothing could see until now.
 func (x *execution) keep() {
-	if x.failed {
+	if x.failed || len(x.rows) == 0 {
 		return
 	}
 	if x.part() {

@@ -89,6 +89,66 @@ func TestFailedRun(t *testing.T) {
 	}
 }
 
+// TestBadValueFailsAlone: a value that the model refuses, such as a token beyond its
+// vocabulary, is the error of its own request, and of nobody who shared the run.
+func TestBadValueFailsAlone(t *testing.T) {
+	const bad = 99
+	code := InvalidArg
+	refusing := func(model *scripted) *scripted {
+		inner := model.run
+		model.run = func(inputs, outputs []Tensor) error {
+			for i := range inputs[0].Data.Size / 4 {
+				if element(inputs[0].Data.Bytes, tensor.Int32, i) == bad {
+					return Errorf(code, "no token %d", bad)
+				}
+			}
+			return inner(inputs, outputs)
+		}
+		return model
+	}
+	request := func(id uint64, start, end bool, value int32) Request {
+		return Request{Sequence: SequenceID{Number: id}, Start: start, End: end, Inputs: intInput(tensor.Shape{1, 2}, value, value)}
+	}
+	sums, cache := sumConfig(), cacheConfig()
+	cache.Parameters["max_state_bytes"] = Value{"1000"}
+	for name, tt := range map[string]struct {
+		model  *scripted
+		config *Config
+		last   []int32 // what the last answer of sequence 1 is, which sent 1, 2 and 3
+	}{
+		"fixed":   {sumModel(), sums, []int32{6, 6}},
+		"varying": {cacheModel(), cache, []int32{1, 1, 2, 2, 3, 3}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in, err := refusing(tt.model).instance(t, tt.config, "")
+			require.NoError(t, err)
+			check := func(answers []answer, good ...bool) []answer {
+				t.Helper()
+				for i := range good {
+					if good[i] {
+						require.NoError(t, answers[i].err)
+					} else {
+						require.Error(t, answers[i].err)
+						require.Equal(t, InvalidArg, CodeOf(answers[i].err))
+					}
+				}
+				return answers
+			}
+			got := check(send(t, in, request(1, true, false, 1), request(2, true, false, bad), request(3, true, false, 1)), true, false, true)
+			require.EqualError(t, got[1].err, "error during inference: no token 99")
+			code = Internal // a length beyond an input
+			got = send(t, in, request(8, true, true, 5), request(9, true, true, bad))
+			require.NoError(t, got[0].err)
+			require.Equal(t, Internal, CodeOf(got[1].err))
+			code = InvalidArg
+			check(send(t, in, request(1, false, false, 2), request(2, false, false, 2), request(3, false, false, bad)), true, false, false)
+			got = check(send(t, in, request(3, false, true, bad), request(1, false, true, 3), request(2, true, true, 4)), false, true, true)
+			require.Equal(t, tt.last, numbers(got[1].outputs[0]))
+			require.Zero(t, in.store.Usage().Live)
+		})
+	}
+}
+
 // TestSecondRunFails: of a batch that takes two runs, the first one counts.
 func TestSecondRunFails(t *testing.T) {
 	for _, fail := range []func() error{func() error { return errInjected }, func() error { panic(errInjected) }} {

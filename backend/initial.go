@@ -221,7 +221,7 @@ func parseElement(word string, dtype tensor.DType) ([]byte, error) {
 	switch dtype {
 	case tensor.FP32, tensor.FP64, tensor.FP16, tensor.BF16:
 		f, err := strconv.ParseFloat(word, 64)
-		if err != nil {
+		if err != nil || !inRange(f, dtype) {
 			return nil, bad()
 		}
 		return floatElement(f, dtype), nil
@@ -243,6 +243,24 @@ func parseElement(word string, dtype tensor.DType) ([]byte, error) {
 		return binary.NativeEndian.AppendUint64(nil, uint64(i))[:size], nil
 	}
 	return nil, bad()
+}
+
+// inRange tells whether a number, unless it is infinite itself, is a finite one of a
+// type: -1e9 in FP16 would be -65504, and 1e39 in FP32 infinite.
+func inRange(f float64, dtype tensor.DType) bool {
+	if math.IsInf(f, 0) || dtype == tensor.FP64 {
+		return true
+	}
+	f32 := float32(f)
+	_, clamped := tensor.Half(f32)
+	switch {
+	case math.IsInf(float64(f32), 0):
+		return false
+	case dtype == tensor.BF16:
+		return tensor.BFloat16(f32)&0x7fff != 0x7f80 // infinity, of either sign
+	default:
+		return dtype != tensor.FP16 || !clamped
+	}
 }
 
 // floatElement is the bytes of a number; 16-bit types are rounded to nearest even.

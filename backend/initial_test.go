@@ -2,6 +2,7 @@ package backend
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -66,6 +67,26 @@ func TestInitialStates(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestFloatsInRange: a number that a type has only as another one, or as infinity, is
+// refused as an integer would be.
+func TestFloatsInRange(t *testing.T) {
+	for dtype, words := range map[tensor.DType]struct{ good, bad []string }{
+		tensor.FP16: {[]string{"65504", "-65519", "1e-9", "inf", "-inf", "nan"}, []string{"65520", "-1e9", "1e300"}},
+		tensor.BF16: {[]string{"3.38e38", "-1e9", "inf", "-inf", "nan"}, []string{"3.4e38", "-3.4e38", "1e39"}},
+		tensor.FP32: {[]string{"3.4e38", "-1e9", "inf", "-inf", "nan"}, []string{"1e39", "-1e39"}},
+		tensor.FP64: {[]string{"1e300", "-inf", "nan"}, []string{"1e309"}},
+	} {
+		for _, word := range words.good {
+			_, err := parseElement(word, dtype)
+			require.NoError(t, err)
+		}
+		for _, word := range words.bad {
+			_, err := parseElement(word, dtype)
+			require.EqualError(t, err, fmt.Sprintf("%q is no value of type %v", word, dtype))
+		}
 	}
 }
 

@@ -210,14 +210,32 @@ func (in *Instance) warmUpWith(lanes int) error {
 	if err := in.work.putFills(); err != nil {
 		return err
 	}
-	run := in.runner.Run
+	run := func(inputs, outputs []Tensor) error { return try(in.runner, inputs, outputs) }
 	if in.device != nil {
 		run = in.device.WarmUp
 	}
 	if err := run(s.inputs, s.outputs); err != nil {
+		if in.putOnes(s); run(s.inputs, s.outputs) == nil {
+			return nil
+		}
 		return Errorf(InvalidArg, "the model fails to run: %w", err)
 	}
 	return nil
+}
+
+// putOnes fills the inputs with ones. A model may fail on zeros that no client sends,
+// such as a length of nothing, and must load all the same. Each batch writes its own
+// values over them.
+func (in *Instance) putOnes(s *stage) {
+	for i := range in.wiring.inputs {
+		one, err := parseElement("1", in.wiring.inputs[i].DType)
+		if err != nil {
+			continue
+		}
+		for to := s.in[i].Bytes; len(to) > 0; to = to[len(one):] {
+			copy(to, one)
+		}
+	}
 }
 
 // Inputs are the tensors that requests bring, in the order of Request.Inputs.

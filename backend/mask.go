@@ -187,15 +187,12 @@ func (x *execution) overflows() bool {
 	return slices.ContainsFunc(x.in.wiring.varying, func(s stateWire) bool { return s.padded })
 }
 
-// part gives the rows of a run that overflows back to the pending ones, to run one
-// by one. It is false when there is nothing to part.
+// part has the rows of a run that overflows run again, one by one. It is false when
+// there is nothing to part.
 func (x *execution) part() bool {
 	if !x.overflows() {
 		return false
 	}
-	x.in.store.Undo(x.step)
-	x.step, x.alone = nil, true
-	x.pending = slices.Insert(x.pending, 0, x.rows...)
-	x.rows, x.first, x.laneRow, x.lanes = x.rows[:0], x.first[:0], x.laneRow[:0], x.lanes[:0]
+	x.oneByOne()
 	return true
 }

@@ -130,6 +130,25 @@ func TestMaskOfStatesOfOtherLengths(t *testing.T) {
 	require.NoError(t, send(t, instance, step(1, true, 1))[0].err)
 }
 
+// TestMaskOfNameWithColon: what is a name as a whole has no axis, and the advice is
+// right for it.
+func TestMaskOfNameWithColon(t *testing.T) {
+	for value, want := range map[string]string{
+		"Mask = mask(Cache, Input:0:1)": "",
+		"Mask = mask(Cache, Input:0)":   `say which axis of input "Input:0" [1,-1,-1] is its length, for example length_before(Input:0:1)`,
+	} {
+		model, c := maskedModel()
+		model.sig.Inputs[0].Name, c.Inputs[0].Name = "Input:0", "Input:0"
+		c.Parameters["derived_inputs"] = Value{value}
+		_, err := model.instance(t, c, "")
+		if want == "" {
+			require.NoError(t, err)
+		} else {
+			require.ErrorContains(t, err, want)
+		}
+	}
+}
+
 // TestMaskAxis: the axis that is the length of a mask's input can be said.
 func TestMaskAxis(t *testing.T) {
 	for value, want := range map[string]string{

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"tritonstateful/internal/tensor"
 )
 
 func preferred(sizes ...int) func(*setup) {
@@ -69,6 +71,24 @@ func TestWarmUp(t *testing.T) {
 			require.Zero(t, s.in.store.Usage().Live)
 		})
 	}
+}
+
+// TestWarmUpOfAModelThatFailsOnZeros: a length of nothing is no reason to refuse a model.
+func TestWarmUpOfAModelThatFailsOnZeros(t *testing.T) {
+	model := sumModel()
+	inner := model.run
+	model.run = func(inputs, outputs []Tensor) error {
+		for i := range inputs[0].Data.Size / 4 {
+			if element(inputs[0].Data.Bytes, tensor.Int32, i) == 0 {
+				return errInjected
+			}
+		}
+		return inner(inputs, outputs)
+	}
+	in, err := model.instance(t, sumConfig(), "")
+	require.NoError(t, err)
+	request := Request{Sequence: SequenceID{Number: 1}, Start: true, Inputs: intInput(tensor.Shape{1, 2}, 5, 6)}
+	require.Equal(t, []int32{5, 6}, numbers(send(t, in, request)[0].outputs[0]), "nothing of the warm-up is left")
 }
 
 // TestFailedLoads: the error says what failed, and nothing stays behind; load

@@ -139,6 +139,7 @@ func wire(config *Config, params *Parameters, sig *Signature, files fileReader) 
 	w.resolveLengths()
 	w.resolveMasks()
 	w.checkUpdates()
+	w.handedOn()
 	w.leftovers()
 	w.unusedAssignments()
 	if len(w.faults) > 0 {
@@ -259,6 +260,18 @@ func (w *wirer) port(p *port, c *TensorConfig, info *TensorInfo) error {
 	}
 	p.Layout, err = layoutOf(p.dims, p.axis, dtype)
 	return err
+}
+
+// handedOn finds outputs that are inputs of the model, under one name and with no node
+// between them. ONNX Runtime writes nothing there: it gives back the memory of the
+// input, which is not ours to keep or to answer with.
+func (w *wirer) handedOn() {
+	for i := range w.sig.Outputs {
+		name := w.sig.Outputs[i].Name
+		if at := exactName(name, w.sig.Inputs); at >= 0 && w.takenIn[at] != "" && w.takenOut[i] != "" {
+			w.fault("tensor %q of the model is an input and an output in one, and ONNX Runtime does not write such an output: put an Identity node between them in the model, or leave it out of output if it is no state", name)
+		}
+	}
 }
 
 // unusedAssignments finds names in parameters that no tensor has.

@@ -95,6 +95,7 @@ func TestWiringRejects(t *testing.T) {
 		{"input that the model lacks", func(c *Config) { c.Inputs[0].Name = "Inptu" }, none, `input "Inptu" of the configuration is not in the model: its inputs are "Input", "Accumulate_In", "ResetSequence"`},
 		{"output that the model lacks", func(c *Config) { c.Outputs[0].Name = "Out" }, none, `output "Out" of the configuration is not in the model: its outputs are "Output", "Accumulate_Out"`},
 		{"type", func(c *Config) { c.Inputs[0].DataType = "TYPE_FP16" }, none, `input "Input": data_type is TYPE_FP16 in the configuration, the model has TYPE_FP32: write data_type: TYPE_FP32`},
+		{"an output that is an input", func(c *Config) { c.Outputs[0].Name = "Input" }, func(s *Signature) { s.Outputs[0].Name = "Input" }, `tensor "Input" of the model is an input and an output in one, and ONNX Runtime does not write such an output: put an Identity node between them`},
 		{"type of an output", func(c *Config) { c.Outputs[0].DataType = "TYPE_INT32" }, none, `output "Output": data_type is TYPE_INT32 in the configuration, the model has TYPE_FP32`},
 		{"no type", func(c *Config) { c.Inputs[0].DataType = "TYPE_FP33" }, none, `data type "TYPE_FP33" is unknown`},
 		{"rank", func(c *Config) { c.Inputs[0].Dims = tensor.Shape{4, -1, 5, 1} }, none, `input "Input": dims are [4,-1,5,1] and the model's shape is [4,-1,5]`},

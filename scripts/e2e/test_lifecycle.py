@@ -53,6 +53,18 @@ def slow() -> ModelProto:
     )  # fmt: skip
 
 
+def vocabulary() -> ModelProto:
+    """A running sum of what stands for each token; there are four, and any other makes the run fail."""
+    return model(
+        op("Gather", "words token -> word"),
+        op("Add", "s word -> s_out"),
+        op("Identity", "s_out -> y"),
+        inputs=[tensor("token", np.int64, "batch", 1), tensor("s", F32, "batch", 1)],
+        outputs=[tensor("y", F32, "batch", 1), tensor("s_out", F32, "batch", 1)],
+        constants={"words": np.array([1, 10, 100, 1000], F32)},
+    )
+
+
 def small(**parameters: str) -> str:
     """Two slots for many sequences of Triton's."""
     return config([io("x", "FP32", 3)], [io("y", "FP32", 3)], oldest(0, candidates=200), batch=2,
@@ -78,6 +90,7 @@ MODELS = {
     ),
     "slow": Folder(config(*SLOW, IDLE, batch=1, max_candidate_sequence_use_ratio="0.0625"), slow()),
     "fails": Folder(config(*SLOW, oldest(0), batch=1), slow()),
+    "tokens": Folder(config([io("token", "INT64", 1)], [io("y", "FP32", 1)], oldest(3)), vocabulary()),
     "grows": Folder(config([io("x", "FP32", -1)], [io("y", "FP32", 1)], oldest(0), max_state_bytes="256"), tape()),
     "budget": limited(),
     "budget_evicts": limited(when_full="evict_lru"),
@@ -196,6 +209,26 @@ def test_failed_run(own_client):
         m.slow_step(5)
     assert failure.value.status() == "StatusCode.INVALID_ARGUMENT"
     assert m.slow_step(4) == 2
+
+
+def test_bad_value_fails_alone(own_client):
+    """A token that the model does not have is the error of who sent it; others of its batch are answered, STARTs too."""
+
+    def sends(token: int, sequence: int, **flags) -> float | str:
+        try:
+            return float(infer(own_client, "tokens", sequence, {"token": np.array([[token]])}, **flags)["y"].item())
+        except InferenceServerException as failure:
+            assert failure.status() == "StatusCode.INVALID_ARGUMENT"
+            return re.sub(r":? .*", "", failure.message())
+
+    def batch(*tokens: int, **flags) -> list[float | str]:
+        with ThreadPoolExecutor(3) as pool:
+            return list(pool.map(lambda at: sends(tokens[at], 1 + at, **flags), range(3)))
+
+    assert batch(1, 7, 2, start=True) == [10, "error", 100]
+    assert batch(0, 0, 7) == [11, "sequence", "error"]
+    assert batch(0, 3, 0) == [12, "sequence", 101]
+    assert batch(3, 3, 3, start=True, end=True) == [1000, 1000, 1000]
 
 
 def test_state_limit(own_client):

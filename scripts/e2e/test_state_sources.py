@@ -31,6 +31,12 @@ def two_states(a: tuple[str, str], b: tuple[str, str], doc: str = "") -> ModelPr
     )
 
 
+def shifted() -> ModelProto:
+    """a' = b and b' = x, answered with a: one tensor is the input b and the output that a is read from."""
+    x, a, b, y, b_out = (tensor(name, F32, "batch", 2) for name in ("x", "a", "b", "y", "b_out"))
+    return model(op("Identity", "a -> y"), op("Identity", "x -> b_out"), inputs=[x, a, b], outputs=[y, b, b_out])
+
+
 def many_states() -> ModelProto:
     """Each state sums up its own multiple of x; the answer has them all."""
     lane = ["batch", 1]
@@ -140,6 +146,10 @@ REFUSED = {
     "contradiction": (
         sourced(PLAIN, oldest(3, listed(("left", "down"))), state_pairs=quoted(*PLAIN)),
         ('state "left"', '"right"', '"down"', "say it once"),
+    ),
+    "input_handed_on": (
+        Folder(config(X, Y, state_pairs=quoted(("a", "b"), ("b", "b_out"))), shifted()),
+        ('tensor "b" of the model is an input and an output in one', "Identity"),
     ),
     "nothing_alike": (sourced(PLAIN), ("could not find any state tensors", "state_pairs", '"left"', '"right"')),
 }

@@ -88,15 +88,15 @@ def matting() -> ModelProto:
     )
 
 
-def counters() -> ModelProto:
+def counters(x: str = "x") -> ModelProto:
     """Tells every number that the backend can derive, and keeps a state so that it has sequences."""
     lane = {"steps": (np.int64, []), "before": (np.int32, [1]), "after": (F32, [1, 1])}
     return model(
         *(op("Identity", f"{name} -> {name}_y") for name in lane),
-        op("ReduceSum", "x one -> sum", keepdims=0),
+        op("ReduceSum", f"{x} one -> sum", keepdims=0),
         op("Add", "s sum -> s_out"),
         inputs=[
-            tensor("x", F32, "batch", "rows", 2),
+            tensor(x, F32, "batch", "rows", 2),
             tensor("s", F32, "batch", 2),
             *(tensor(name, dtype, "batch", *dims) for name, (dtype, dims) in lane.items()),
         ],
@@ -151,6 +151,14 @@ MODELS = {
             derived_inputs="steps = steps; before = length_before(x); after = length_after(x:1)",
         ),
         counters(),
+    ),
+    "colons": Folder(
+        config(
+            [io("x:0", "FP32", -1, 2)],
+            [io("steps_y", "INT64"), io("before_y", "INT32", 1), io("after_y", "FP32", 1, 1)],
+            derived_inputs="steps = steps; before = length_before(x:0); after = length_after(x:0:1)",
+        ),
+        counters("x:0"),
     ),
 }
 
@@ -263,10 +271,11 @@ def test_memory_is_given_back(own_server, own_client):
     assert resident(own_server.pid) - before < 64 * MIB
 
 
-def test_derived_inputs(own_client):
+@pytest.mark.parametrize(("name", "x"), [("counters", "x"), ("colons", "x:0")])  # a name as tf2onnx makes them
+def test_derived_inputs(own_client, name, x):
     """The number of steps, and the summed lengths of an input, in the types and shapes that the model has."""
     counts = [[1, 1, 1], [3, 1, 2], [2, 1, 1, 1], [1, 1]]
-    answers = play(own_client, "counters", [rows(*each) for each in counts])
+    answers = play(own_client, name, [[{x: step["x"]} for step in rows(*each)] for each in counts])
     for lengths, answered in zip(counts, answers, strict=True):
         for step, answer in enumerate(answered):
             before, after = sum(lengths[:step]), sum(lengths[: step + 1])
