@@ -130,6 +130,19 @@ func TestMaskOfStatesOfOtherLengths(t *testing.T) {
 	require.NoError(t, send(t, instance, step(1, true, 1))[0].err)
 }
 
+// masked loads a model with these derived inputs, which fails for the reason that is
+// wanted, or not at all.
+func masked(t *testing.T, m *scripted, c *Config, derived, want string) {
+	t.Helper()
+	c.Parameters["derived_inputs"] = Value{derived}
+	_, err := m.instance(t, c, "")
+	if want == "" {
+		require.NoError(t, err)
+	} else {
+		require.ErrorContains(t, err, want)
+	}
+}
+
 // TestMaskOfNameWithColon: what is a name as a whole has no axis, and the advice is
 // right for it.
 func TestMaskOfNameWithColon(t *testing.T) {
@@ -139,13 +152,7 @@ func TestMaskOfNameWithColon(t *testing.T) {
 	} {
 		model, c := maskedModel()
 		model.sig.Inputs[0].Name, c.Inputs[0].Name = "Input:0", "Input:0"
-		c.Parameters["derived_inputs"] = Value{value}
-		_, err := model.instance(t, c, "")
-		if want == "" {
-			require.NoError(t, err)
-		} else {
-			require.ErrorContains(t, err, want)
-		}
+		masked(t, model, c, value, want)
 	}
 }
 
@@ -158,13 +165,7 @@ func TestMaskAxis(t *testing.T) {
 		"Mask = mask(Cache, Input: x)": `input "Mask": "Input: x": want an axis counted from 0 behind the colon`,
 	} {
 		model, c := maskedModel()
-		c.Parameters["derived_inputs"] = Value{value}
-		_, err := model.instance(t, c, "")
-		if want == "" {
-			require.NoError(t, err)
-		} else {
-			require.ErrorContains(t, err, want)
-		}
+		masked(t, model, c, value, want)
 	}
 	model, c := maskedModel()
 	c.Parameters["derived_inputs"] = Value{"Mask = mask(Cache, Input:2)"}
