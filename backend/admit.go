@@ -13,7 +13,7 @@ func key(id SequenceID) statebuffer.Key {
 // next takes the requests of the next run out of the pending ones: at most one
 // of each sequence, and all of the same shapes. It is false when none is left.
 func (x *execution) next() bool {
-	x.rows, x.first, x.laneRow, x.lanes = x.rows[:0], x.first[:0], x.laneRow[:0], x.lanes[:0]
+	x.dropRows()
 	x.settled, x.failed = false, false
 	for len(x.rows) == 0 && len(x.pending) > 0 {
 		x.in.runs++
@@ -31,6 +31,11 @@ func (x *execution) next() bool {
 		x.pending = later
 	}
 	return len(x.rows) > 0
+}
+
+// dropRows leaves nothing in the run.
+func (x *execution) dropRows() {
+	x.rows, x.first, x.laneRow, x.lanes = x.rows[:0], x.first[:0], x.laneRow[:0], x.lanes[:0]
 }
 
 // enough tells whether the run is to end before a request, with so many left for

@@ -107,6 +107,11 @@ func (w *wirer) givenAxis(info *TensorInfo) (axis int, given bool) {
 	return axis, true
 }
 
+// fixedAxis is why an axis that batch_axes names cannot be the batch's.
+func fixedAxis(axis int, info *TensorInfo) error {
+	return fmt.Errorf("batch_axes names axis %d of %v, which is fixed: a batch needs a dynamic axis", axis, info.Dims)
+}
+
 // namesAxis tells whether batch_axes names a tensor itself: a pattern may be meant
 // for others.
 func (w *wirer) namesAxis(info *TensorInfo) bool {

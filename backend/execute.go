@@ -286,7 +286,7 @@ func (x *execution) oneByOne() {
 	x.in.store.Undo(x.step)
 	x.step, x.alone = nil, true
 	x.pending = slices.Insert(x.pending, 0, x.rows...)
-	x.rows, x.first, x.laneRow, x.lanes = x.rows[:0], x.first[:0], x.laneRow[:0], x.lanes[:0]
+	x.dropRows()
 }
 
 // keep stores the new states, which nothing could see until now.

@@ -134,9 +134,9 @@ func (w *wirer) fillAxis(f *fillWire, info *TensorInfo) (err error) {
 	}
 	switch extent := info.Dims[f.axis]; {
 	case extent == 1:
-		w.oneLane(f.name, "has a batch axis that is fixed at 1")
+		w.fixedAtOne(f.name)
 	case extent >= 0:
-		return fmt.Errorf("batch_axes names axis %d of %v, which is fixed: a batch needs a dynamic axis", f.axis, info.Dims)
+		return fixedAxis(f.axis, info)
 	}
 	return nil
 }

@@ -111,7 +111,7 @@ func (w *wirer) stateAxis(s *stateWire, in, out *TensorInfo) (err error) {
 		return nil
 	}
 	if in.Dims[s.axis] >= 0 {
-		return fmt.Errorf("batch_axes names axis %d of %v, which is fixed: a batch needs a dynamic axis", s.axis, in.Dims)
+		return fixedAxis(s.axis, in)
 	}
 	if axis := axisOf(w.symbol, out); axis != noAxis && axis != s.axis {
 		return fmt.Errorf("the batch is axis %d of the input's shape %v and axis %d of the output's shape %v: they must be the same", s.axis, in.Dims, axis, out.Dims)

@@ -155,6 +155,11 @@ func (w *wirer) fault(format string, args ...any) {
 // unbatched notes that a tensor has no batch axis, so that a run has one lane.
 func (w *wirer) unbatched(tensorName string) { w.oneLane(tensorName, "has no batch axis") }
 
+// fixedAtOne notes that the model fixes a tensor's batch at 1, so that a run has one lane.
+func (w *wirer) fixedAtOne(tensorName string) {
+	w.oneLane(tensorName, "has a batch axis that is fixed at 1")
+}
+
 func (w *wirer) oneLane(tensorName, why string) {
 	if w.wiring.maxLanes > 1 {
 		w.wiring.maxLanes, w.wiring.why = 1, fmt.Sprintf("%q %s", tensorName, why)
@@ -193,7 +198,7 @@ func (w *wirer) ports(kind string, configs []TensorConfig, infos []TensorInfo, t
 		}
 		switch {
 		case p.axis != noAxis && infos[at].Dims[p.axis] == 1:
-			w.oneLane(c.Name, "has a batch axis that is fixed at 1")
+			w.fixedAtOne(c.Name)
 		case p.axis == noAxis && kind == "output":
 			w.unbatched(c.Name)
 		}

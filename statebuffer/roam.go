@@ -62,9 +62,9 @@ func (r *roamer) shrink() {
 // lanes in which these cells can be read as they are.
 func (r *roamer) arrange(lanes []Lane) []int {
 	r.window = span{}
-	r.note(lanes)
+	owned := r.note(lanes)
 	switch {
-	case nobodys(lanes): // it would take cells that have no row, so that tenants find none
+	case !owned: // a lane of nobody's would take cells that have no row, so that tenants find none
 	case r.flat:
 		r.findWindow(len(lanes))
 	default:
@@ -96,24 +96,22 @@ func (r *roamer) arrange(lanes []Lane) []int {
 	return order
 }
 
-// nobodys tells whether a lane belongs to no sequence.
-func nobodys(lanes []Lane) bool {
-	return slices.ContainsFunc(lanes, func(l Lane) bool { return l.Sequence == nil })
-}
-
-// note lists the lanes that have a value. A sequence that starts anew has none.
-func (r *roamer) note(lanes []Lane) {
-	r.members = r.members[:0]
+// note lists the lanes that have a value, and tells whether all belong to a sequence.
+// A sequence that starts anew has no value.
+func (r *roamer) note(lanes []Lane) (owned bool) {
+	r.members, owned = r.members[:0], true
 	for lane := range lanes {
 		q := lanes[lane].Sequence
 		switch {
 		case q == nil:
+			owned = false
 		case q.fresh:
 			q.leave(true)
 		default:
 			r.members = append(r.members, member{q.home, q.cell, lane})
 		}
 	}
+	return owned
 }
 
 // findWindow makes the window the n cells in a row that hold most members.
