@@ -81,7 +81,8 @@ func TestLanesApart(t *testing.T) {
 		"forward":            {forward, "", `output "Output" of one changes with the inputs of another, with the batch at axis 0 of "Input", axis 0 of "Sum": say where it is by the parameter batch_axes`},
 		"backward":           {backward, "", `output "NewSum" of one changes with the inputs of another`},
 		"the operator knows": {forward, "* = 0", ""},
-		"chance":             {noisy, "", ""},
+		"chance":             {noisy, "", `nothing shows that requests of one batch would be apart: two runs on the same inputs differ: if it is there, write batch_axes "* = 0"`},
+		"told of chance":     {noisy, "* = 0", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := floatConfig()
@@ -125,6 +126,13 @@ func TestLanesApartOnDevice(t *testing.T) {
 	}
 	_, err := load(nil)
 	require.ErrorContains(t, err, `requests of one batch would not be apart: output "NewSum"`)
+	_, err = load(errors.New("injected"))
+	require.ErrorContains(t, err, "the CPU cannot open the model: injected")
+	for _, infos := range [][]TensorInfo{model.sig.Inputs, model.sig.Outputs} {
+		for i := range infos {
+			infos[i].Symbols[0] = "batch"
+		}
+	}
 	log, err := load(errors.New("injected"))
 	require.NoError(t, err)
 	require.Len(t, log.having("nobody has checked that the lanes of a batch are apart"), 1)

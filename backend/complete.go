@@ -41,58 +41,117 @@ func Complete(info ModelInfo, host Host) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &completion{config: config, params: params, log: host.Log.With("model", info.Name), batch: host.DefaultBatch}
+	c := &completion{info: info, params: params, log: host.Log.With("model", info.Name), batch: host.DefaultBatch}
 	path, err := modelFile(info, config, params)
 	if err != nil {
 		return nil, err
 	}
-	if c.sig, err = readSignature(path, host); err != nil {
-		return nil, err
-	}
-	text, err := c.complete(info.Config)
-	if err != nil {
-		return nil, Errorf(InvalidArg, "filling in the configuration from the model: %w", err)
-	}
-	return text, nil
-}
-
-// readSignature opens a model only to see its tensors.
-func readSignature(path string, host Host) (*Signature, error) {
-	runner, err := host.Open(SessionOptions{
-		Path: path, Provider: CPU, Name: "auto-complete", IntraOpThreads: 1, InterOpThreads: 1, Optimization: "disabled",
-	})
+	options := SessionOptions{Path: path, Provider: CPU, Name: "auto-complete", IntraOpThreads: 1, InterOpThreads: 1, Optimization: "disabled"}
+	runner, err := host.Open(options)
 	if err != nil {
 		return nil, fmt.Errorf("opening the model to read its inputs and outputs: %w", err)
 	}
 	defer runner.Close()
-	return nameBatch(runner), nil
+	c.sig = runner.Signature()
+	text, err := c.choose(config, runner, func() (Runner, error) { return host.Open(options) })
+	if err != nil {
+		return nil, Errorf(InvalidArg, "filling in the configuration from the model: %w", err)
+	}
+	for _, line := range c.filled {
+		c.log.Info(line)
+	}
+	return text, nil
+}
+
+// choose completes the configuration by the candidate for the batch that is shown to
+// hold. Where none is, loading the model will say so; a model without states is then
+// served as it is, without a batch.
+func (c *completion) choose(given *Config, r Runner, open func() (Runner, error)) (text []byte, err error) {
+	candidates := candidatesFor(given, c.params, c.sig)
+	files := initialFiles(c.info.Directory)
+	search := chooser{verify: c.params.Verify, runner: func() (Runner, error) { return r, nil }, open: open}
+	search.attempt = func(k *candidate) *wirer {
+		if err := c.begin(k); err != nil {
+			return &wirer{axes: k, faults: []error{err}}
+		}
+		return wireInputs(c.trialConfig(), c.params, c.sig, files, k)
+	}
+	search.finish = func(w *wirer) error {
+		if text, err := c.complete(w.axes); err != nil {
+			return err
+		} else if config, err := ParseConfig(text); err != nil {
+			return err
+		} else {
+			return wireInputs(config, c.params, c.sig, files, w.axes).finish()
+		}
+	}
+	chosen := &candidates[0]
+	w, err := search.choose(candidates)
+	switch stateless := c.config != nil && c.config.Sequence == nil; {
+	case err == nil:
+		chosen = w.axes
+	case search.refused && !stateless:
+		return nil, err
+	case search.refused:
+		chosen = &candidates[len(candidates)-1]
+	}
+	return c.complete(chosen)
 }
 
 // completion is a configuration on its way to being complete.
 type completion struct {
-	config *Config
-	fields map[string]json.RawMessage // the whole configuration, by field
+	info   ModelInfo
 	params *Parameters
 	sig    *Signature
 	log    *slog.Logger
 	batch  int // the server's default-max-batch-size
+
+	axes   *candidate // where the batch is
+	config *Config
+	fields map[string]json.RawMessage // the whole configuration, by field
+	filled []string                   // in words, what was filled in
+	chosen bool                       // the configuration chooses a scheduler
 	// w knows what the configuration uses each tensor of the model for, states
 	// are those of the model.
 	w      *wirer
 	states []stateSpec
 }
 
-func (c *completion) complete(given []byte) ([]byte, error) {
-	if len(given) > 0 {
-		if err := json.Unmarshal(given, &c.fields); err != nil {
-			return nil, err
+// begin starts from what was given, with the batch at the axes of a candidate.
+func (c *completion) begin(axes *candidate) (err error) {
+	if c.config, err = ParseConfig(c.info.Config); err != nil {
+		return err
+	}
+	c.axes, c.filled, c.fields = axes, nil, nil
+	if len(c.info.Config) > 0 {
+		if err := json.Unmarshal(c.info.Config, &c.fields); err != nil {
+			return err
 		}
 	}
 	if c.fields == nil { // no text, or null
 		c.fields = map[string]json.RawMessage{}
 	}
-	chosen := c.schedulerChosen()
-	if err := c.findStates(chosen); err != nil {
+	c.chosen = c.schedulerChosen()
+	return c.findStates(c.chosen)
+}
+
+// trialConfig is the configuration for trial runs: with inputs, and nothing of outputs,
+// whose axes are not known yet.
+func (c *completion) trialConfig() *Config {
+	config := *c.config
+	if len(config.Inputs) > 0 {
+		return &config
+	}
+	config.MaxBatchSize = max(config.MaxBatchSize, 1)
+	for _, info := range c.freeInputs() {
+		config.Inputs = append(config.Inputs, TensorConfig{Name: info.Name, DataType: info.DType.ConfigName(), Dims: withoutBatch(info.Dims, info.place())})
+	}
+	return &config
+}
+
+// complete fills in everything, with the batch at the axes of a candidate.
+func (c *completion) complete(axes *candidate) ([]byte, error) {
+	if err := c.begin(axes); err != nil {
 		return nil, err
 	}
 	filled := c.fillBatch()
@@ -100,7 +159,7 @@ func (c *completion) complete(given []byte) ([]byte, error) {
 		return nil, err
 	}
 	switch {
-	case chosen:
+	case c.chosen:
 	case c.config.Sequence != nil:
 		c.fillSequences()
 	case filled && c.config.MaxBatchSize > 1: // as Triton's backend for ONNX does
@@ -109,7 +168,7 @@ func (c *completion) complete(given []byte) ([]byte, error) {
 	return json.Marshal(c.fields)
 }
 
-// fill sets a field of the configuration and tells so.
+// fill sets a field of the configuration and notes it.
 func (c *completion) fill(field string, value any, words ...string) {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -117,7 +176,7 @@ func (c *completion) fill(field string, value any, words ...string) {
 	}
 	c.fields[field] = text
 	for _, w := range words {
-		c.log.Info("filled in " + w)
+		c.filled = append(c.filled, "filled in "+w)
 	}
 }
 
@@ -154,7 +213,7 @@ func (c *completion) findStates(chosen bool) error {
 
 // look finds what each tensor of the model is for, as loading the model will.
 func (c *completion) look() {
-	c.w = newWirer(c.config, c.params, c.sig, nil)
+	c.w = newWirer(c.config, c.params, c.sig, nil, c.axes)
 	c.w.fills()
 	c.w.ports("input", c.config.Inputs, c.sig.Inputs, c.w.takenIn, &c.w.wiring.inputs)
 	c.states = nil
@@ -171,11 +230,19 @@ func (c *completion) look() {
 	}
 }
 
+// modelTensor is a tensor of the model with what is held of its batch axis.
+type modelTensor struct {
+	*TensorInfo
+	batchAxis
+}
+
+func (c *completion) input(at int) modelTensor { return modelTensor{&c.sig.Inputs[at], c.axes.in[at]} }
+
 // freeInputs are the inputs of the model that requests must bring.
-func (c *completion) freeInputs() (inputs []TensorInfo) {
+func (c *completion) freeInputs() (inputs []modelTensor) {
 	for i := range c.sig.Inputs {
 		if c.w.takenIn[i] == "" && !c.sig.Inputs[i].Optional {
-			inputs = append(inputs, c.sig.Inputs[i])
+			inputs = append(inputs, c.input(i))
 		}
 	}
 	return inputs
@@ -183,14 +250,12 @@ func (c *completion) freeInputs() (inputs []TensorInfo) {
 
 // freeOutputs are the outputs that clients can want: those of no state, or all if
 // there are no others.
-func (c *completion) freeOutputs() (outputs []TensorInfo) {
+func (c *completion) freeOutputs() (outputs []modelTensor) {
+	free := slices.Contains(c.w.takenOut, "")
 	for i := range c.sig.Outputs {
-		if c.w.takenOut[i] == "" {
-			outputs = append(outputs, c.sig.Outputs[i])
+		if c.w.takenOut[i] == "" || !free {
+			outputs = append(outputs, modelTensor{&c.sig.Outputs[i], c.axes.out[i]})
 		}
-	}
-	if len(outputs) == 0 {
-		return c.sig.Outputs
 	}
 	return outputs
 }
@@ -208,7 +273,7 @@ func (c *completion) fillBatch() (filled bool) {
 		return true
 	}
 	if why != "" {
-		c.log.Info("max_batch_size stays 0: " + why)
+		c.filled = append(c.filled, "max_batch_size stays 0: "+why)
 		return false
 	}
 	size := c.batch
@@ -241,17 +306,19 @@ func (c *completion) hasSlots(batch int) bool {
 func (c *completion) unbatched() string {
 	tensors := slices.Concat(c.freeInputs(), c.freeOutputs())
 	for _, s := range c.states {
-		tensors = append(tensors, c.sig.Inputs[exactName(s.input, c.sig.Inputs)])
+		tensors = append(tensors, c.input(exactName(s.input, c.sig.Inputs)))
 	}
 	for _, f := range c.w.wiring.fills {
-		if t := &c.sig.Inputs[f.at]; f.kind == fillID || f.kind == fillMask || f.kind != fillConstant && !t.Dims.Fixed() {
-			tensors = append(tensors, *t)
+		if t := c.input(f.at); f.kind == fillID || f.kind == fillMask || f.kind != fillConstant && !t.Dims.Fixed() {
+			tensors = append(tensors, t)
 		}
 	}
+	if c.axes.single && c.axes.lanes() {
+		return "the model runs with one request at a time only"
+	}
 	inputs := len(c.freeInputs())
-	for i := range tensors {
-		t := &tensors[i]
-		axis := c.axis(t)
+	for i, t := range tensors {
+		axis := t.place()
 		switch {
 		case axis == noAxis && c.config.Sequence != nil && i < inputs && t.Dims.Fixed():
 		case axis == noAxis:
@@ -273,14 +340,13 @@ func (c *completion) scalar() string {
 	return ""
 }
 
-// axis is the batch axis of a tensor, or noAxis. Without states, dynamic axes that
-// have no names are told apart by the outermost one being the batch.
-func (c *completion) axis(t *TensorInfo) int {
-	axis, _, err := c.w.tensorAxis(t)
-	if err != nil && c.config.Sequence == nil && t.Dims[0] < 0 {
-		return 0
+// place is the batch axis of a tensor, or noAxis. Where nothing tells, it is the only
+// one that is open.
+func (t *modelTensor) place() int {
+	if open := dynamicAxes(t.TensorInfo); !t.known && len(open) == 1 {
+		return open[0]
 	}
-	return axis
+	return t.axis
 }
 
 // fillTensors fills in the inputs and the outputs, each where none was given.
@@ -288,7 +354,7 @@ func (c *completion) fillTensors() error {
 	for _, part := range []struct {
 		field string
 		given *[]TensorConfig
-		model []TensorInfo
+		model []modelTensor
 	}{{"input", &c.config.Inputs, c.freeInputs()}, {"output", &c.config.Outputs, c.freeOutputs()}} {
 		if len(*part.given) > 0 {
 			continue
@@ -298,7 +364,7 @@ func (c *completion) fillTensors() error {
 		}
 		var words []string
 		for i := range part.model {
-			t, err := c.describe(&part.model[i])
+			t, err := c.describe(part.model[i])
 			if err == nil && t.Reshape != nil && c.config.MaxBatchSize == 0 {
 				err = errScalar
 			}
@@ -315,14 +381,14 @@ func (c *completion) fillTensors() error {
 
 // describe writes a tensor of the model as a configuration has it: without the
 // batch axis. Triton wants at least one axis; what has none is reshaped.
-func (c *completion) describe(info *TensorInfo) (TensorConfig, error) {
+func (c *completion) describe(info modelTensor) (TensorConfig, error) {
 	t := TensorConfig{Name: info.Name, DataType: info.DType.ConfigName(), Dims: info.Dims.Clone()}
 	if info.DType == tensor.Invalid {
 		return t, fmt.Errorf("its element type has no counterpart in Triton")
 	}
 	if c.config.MaxBatchSize > 0 {
-		axis := c.axis(info)
-		if _, given := lookup(c.w.params.BatchAxes, info.Name); axis == noAxis && !given && !info.Dims.Fixed() {
+		axis := info.place()
+		if axis == noAxis && !info.known && !info.Dims.Fixed() {
 			return t, fmt.Errorf("which axis of %v is the batch is not known: say it in the parameter batch_axes, \"%s = none\" if none is", info.Dims, info.Name)
 		}
 		t.Dims = withoutBatch(t.Dims, axis)
@@ -349,7 +415,7 @@ func (c *completion) fillSequences() {
 	}{Oldest: map[string]int{"max_candidate_sequences": sequenceCandidates}}
 	words := []string{fmt.Sprintf("sequence_batching { oldest { max_candidate_sequences: %d } }, for the model has states", sequenceCandidates)}
 	for _, s := range c.states {
-		t, err := c.describe(&c.sig.Inputs[exactName(s.input, c.sig.Inputs)])
+		t, err := c.describe(c.input(exactName(s.input, c.sig.Inputs)))
 		words = append(words, fmt.Sprintf("state %q -> %q from the model, joined by %s", s.input, s.output, s.source))
 		if err == nil && t.Dims.Fixed() {
 			sequences.States = append(sequences.States, state{s.input, s.output, t.DataType, t.lane()})

@@ -119,11 +119,18 @@ func (a *accumulator) Run(inputs, outputs []Tensor) error {
 			return err
 		}
 	}
+	if len(inputs[1].Shape) != len(a.streams[0].stateOrder) {
+		return fmt.Errorf("shape %v of the state", inputs[1].Shape)
+	}
 	lanes := inputs[1].Shape[strings.IndexRune(a.streams[0].stateOrder, 'b')]
+	a.allocate(outputs, lanes)
 	a.runs = append(a.runs, int(lanes))
 	reset := make([]bool, lanes)
 	if a.hasReset() {
 		control := &inputs[len(inputs)-1]
+		if control.Shape[0] != lanes {
+			return fmt.Errorf("shape %v of the control", control.Shape)
+		}
 		for lane := range lanes {
 			reset[lane] = element(control.Data.Bytes, control.DType, lane) != 0
 		}
@@ -140,6 +147,20 @@ func (a *accumulator) Run(inputs, outputs []Tensor) error {
 		s.run(inputs[2*i:], outputs[2*i:], lanes, reset)
 	}
 	return nil
+}
+
+// allocate makes the outputs that are left to the runner.
+func (a *accumulator) allocate(outputs []Tensor, lanes int64) {
+	for i := range a.streams {
+		s := &a.streams[i]
+		for k, order := range []string{s.order, s.stateOrder} {
+			if out := &outputs[2*i+k]; out.DType != tensor.Invalid && out.Data.Size == 0 {
+				out.Shape = s.dims(order, lanes)
+				bytes, _ := out.Shape.Bytes(out.DType)
+				out.Data = statebuffer.Block{Bytes: make([]byte, bytes), Size: bytes}
+			}
+		}
+	}
 }
 
 // checkTensor refuses what ONNX Runtime would.

@@ -129,7 +129,7 @@ func (w *wirer) control(name string, c *Control, at int) {
 // fillAxis finds the batch axis of an input that the backend fills. batch_axes may
 // name one that the model fixes, which takes no other number of lanes.
 func (w *wirer) fillAxis(f *fillWire, info *TensorInfo) (err error) {
-	if f.axis, _, err = w.tensorAxis(info); err != nil || f.axis == noAxis {
+	if f.axis, _, err = w.inputAxis(f.at); err != nil || f.axis == noAxis {
 		return err
 	}
 	switch extent := info.Dims[f.axis]; {

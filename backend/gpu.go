@@ -25,12 +25,13 @@ func (m *Model) gpuOptions(provider Provider) GPUOptions {
 // wrong with it, opening it for good will say.
 func (m *Model) shapes() []InputShapes {
 	const learns = "TensorRT learns the shapes of this model run by run, and builds anew each time"
-	sig, err := readSignature(m.path, m.host)
+	host, err := m.host.Open(SessionOptions{Path: m.path, Name: "shapes", IntraOpThreads: 1})
 	if err != nil {
 		m.log.Warn(learns+": the CPU cannot open it to read them", "error", err)
 		return nil
 	}
-	w, err := wire(m.config, m.params, sig, initialFiles(m.info.Directory))
+	defer host.Close()
+	w, err := m.wire(host)
 	if err != nil {
 		return nil
 	}
@@ -38,7 +39,7 @@ func (m *Model) shapes() []InputShapes {
 		m.log.Warn(learns + ": more than the batch varies")
 		return nil
 	}
-	return m.inputShapes(w, sig)
+	return m.inputShapes(w, host.Signature())
 }
 
 func (m *Model) inputShapes(w *wiring, sig *Signature) []InputShapes {

@@ -63,7 +63,7 @@ func (in *Instance) load(provider Provider, info InstanceInfo, faults error) (er
 		in.device, _ = in.runner.(DeviceRunner)
 	}
 	if in.runner != nil && m.params.sound(wiringNames...) {
-		in.wiring, err = m.wireApart(in.runner)
+		in.wiring, err = m.wire(in.runner)
 	}
 	if err := errors.Join(faults, err); err != nil {
 		return err

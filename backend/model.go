@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"tritonstateful/statebuffer"
@@ -59,6 +60,9 @@ type Model struct {
 	params *Parameters
 	sizing statebuffer.Sizing
 	path   string // of the ONNX file
+	// wired is what each tensor is for, which the first instance finds for all.
+	wired    *wiring
+	wireLock sync.Mutex
 	// faults is what is wrong with the configuration by itself. NewInstance
 	// reports it, together with what does not fit the model file.
 	faults error
@@ -128,4 +132,50 @@ func (m *Model) NewInstance(info InstanceInfo) (*Instance, error) {
 		return nil, fmt.Errorf("loading instance %q: %w", info.Name, err)
 	}
 	return in, nil
+}
+
+// wire joins configuration and model, once for all instances. Where the batch is, is
+// proved by runs as the parameter verify says.
+func (m *Model) wire(r Runner) (*wiring, error) {
+	m.wireLock.Lock()
+	defer m.wireLock.Unlock()
+	if m.wired != nil {
+		return m.wired, nil
+	}
+	files := initialFiles(m.info.Directory)
+	c := chooser{verify: m.params.Verify, finish: (*wirer).finish}
+	c.attempt = func(k *candidate) *wirer { return wireInputs(m.config, m.params, r.Signature(), files, k) }
+	c.open = func() (Runner, error) {
+		return m.host.Open(SessionOptions{Path: m.path, Name: "batch axes", IntraOpThreads: 1, Optimization: m.params.Optimization})
+	}
+	c.runner = func() (Runner, error) { return r, nil }
+	if _, device := r.(DeviceRunner); device { // the host cannot write the memory of a GPU
+		var host Runner
+		c.runner = func() (_ Runner, err error) {
+			if host == nil {
+				if host, err = c.open(); err != nil {
+					return nil, fmt.Errorf("the CPU cannot open the model: %w", err)
+				}
+			}
+			return host, nil
+		}
+		defer func() {
+			if host != nil {
+				host.Close()
+			}
+		}()
+	}
+	began := time.Now()
+	w, err := c.choose(candidatesFor(m.config, m.params, r.Signature()))
+	if c.runs > 0 {
+		m.log.Info("batch axes", "runs", c.runs, "took", time.Since(began).Round(time.Millisecond), "apart", err == nil && c.warning == "")
+	}
+	if err != nil {
+		return nil, err
+	}
+	if c.warning != "" {
+		m.log.Warn(c.warning)
+	}
+	m.wired = &w.wiring
+	return m.wired, nil
 }

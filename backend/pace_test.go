@@ -289,6 +289,9 @@ func (r *stateless) Close()                     {}
 
 func (r *stateless) Run(inputs, outputs []Tensor) error {
 	r.runs = append(r.runs, int(inputs[0].Shape[0]))
+	if out := &outputs[0]; out.Data.Size == 0 {
+		out.Shape, out.Data = inputs[0].Shape, statebuffer.Block{Bytes: make([]byte, inputs[0].Data.Size), Size: inputs[0].Data.Size}
+	}
 	copy(outputs[0].Data.Bytes, inputs[0].Data.Bytes)
 	return nil
 }

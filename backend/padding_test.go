@@ -64,7 +64,7 @@ func TestWarmUp(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			s, err := load(t, tt.edits...)
+			s, err := load(t, append(tt.edits, param("verify", "never"))...)
 			require.NoError(t, err)
 			defer s.in.Close()
 			require.Equal(t, tt.want, s.runner.runs)
@@ -106,7 +106,8 @@ func TestFailedLoads(t *testing.T) {
 	}
 	allocations := 0
 	probe := &testMemory{before: func(operation string) error { allocations += index(operation == "alloc"); return nil }}
-	s, err := load(t, withMemory(probe))
+	unproved := param("verify", "never") // memory for proofs that is not there is no reason to fail
+	s, err := load(t, withMemory(probe), unproved)
 	require.NoError(t, err)
 	s.in.Close()
 	require.Zero(t, probe.Used())
@@ -122,7 +123,7 @@ func TestFailedLoads(t *testing.T) {
 				}
 				return nil
 			}
-			_, err := load(t, withMemory(m))
+			_, err := load(t, withMemory(m), unproved)
 			require.ErrorIs(t, err, errInjected)
 			require.Equal(t, Internal, CodeOf(err))
 			require.Zero(t, m.Used())

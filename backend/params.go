@@ -44,6 +44,7 @@ type Parameters struct {
 	Optimization   string
 	Full           statebuffer.Policy
 
+	Verify        Verify       // which batch axes are proved by runs
 	BatchAxes     []assignment // tensor = axis, or none
 	InitialStates []assignment // state input = value
 	StateUpdates  []assignment // state input = replace, append(AXIS) or keep
@@ -109,7 +110,7 @@ const (
 var lazyNames = [4]string{"initial_buffer_size", "subsequent_buffer_size", "buffer_alloc_threshold", "buffer_dealloc_threshold"}
 
 // wiringNames are the parameters that say what the model's tensors are for.
-var wiringNames = []string{"state_pairs", "batch_axes", "initial_states", "state_updates", "constant_inputs", "derived_inputs"}
+var wiringNames = []string{"state_pairs", "batch_axes", "initial_states", "state_updates", "constant_inputs", "derived_inputs", "verify"}
 
 // ParseParameters reads the parameters. The error reports all faults; what is
 // returned beside it has defaults for them, so that the rest can be checked too.
@@ -149,6 +150,8 @@ func (r *paramReader) parameters() *Parameters {
 			choice("reject", statebuffer.Reject), choice("evict_lru", statebuffer.EvictLRU)),
 	}
 	_, p.RatioGiven = r.value("max_candidate_sequence_use_ratio")
+	p.Verify = oneOf(r, "verify", VerifyInferred,
+		choice("inferred", VerifyInferred), choice("always", VerifyAlways), choice("never", VerifyNever))
 	p.BatchAxes = r.assignments("batch_axes")
 	p.InitialStates = r.assignments("initial_states")
 	p.StateUpdates = r.assignments("state_updates")

@@ -92,14 +92,9 @@ func (w *wirer) matchState(s *stateWire) error {
 }
 
 // stateAxis finds the batch axis of a state. Exporters often name the axes of an
-// input but not of an output; then the input's axis holds for both.
+// input but not of an output; the input's axis holds for both.
 func (w *wirer) stateAxis(s *stateWire, in, out *TensorInfo) (err error) {
-	s.axis, s.how, err = w.tensorAxis(in)
-	if err != nil && s.stateSpec.dims != nil && w.config.MaxBatchSize > 0 && len(s.stateSpec.dims) == len(in.Dims)-1 && in.Dims[0] < 0 {
-		s.axis, s.how, err = 0, "the first axis, as Triton has it", nil // for implicit state, nothing else was possible
-		w.wiring.guessed = true
-	}
-	if err != nil {
+	if s.axis, s.how, err = w.inputAxis(s.in); err != nil {
 		return err
 	}
 	faults := len(w.faults)
@@ -113,8 +108,8 @@ func (w *wirer) stateAxis(s *stateWire, in, out *TensorInfo) (err error) {
 	if in.Dims[s.axis] >= 0 {
 		return fixedAxis(s.axis, in)
 	}
-	if axis := axisOf(w.symbol, out); axis != noAxis && axis != s.axis {
-		return fmt.Errorf("the batch is axis %d of the input's shape %v and axis %d of the output's shape %v: they must be the same", s.axis, in.Dims, axis, out.Dims)
+	if found := w.axes.out[s.out]; found.known && found.how != "batch_axes" && found.axis != noAxis && found.axis != s.axis {
+		return fmt.Errorf("the batch is axis %d of the input's shape %v and axis %d of the output's shape %v: they must be the same", s.axis, in.Dims, found.axis, out.Dims)
 	}
 	if out.Dims[s.axis] >= 0 {
 		return fmt.Errorf("the batch is axis %d of the input's shape %v, but that axis is fixed in the output's shape %v", s.axis, in.Dims, out.Dims)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
@@ -24,9 +25,6 @@ type wiring struct {
 	why      string
 	// varies: some tensor's shape is known only when a run is put together.
 	varies bool
-	// guessed: the batch axis of some tensor was told neither by a name nor by the
-	// configuration.
-	guessed bool
 	// shares: some input is there once for all lanes, or may be absent.
 	shares bool
 	// lengths are the tensors whose lengths are summed up for each sequence.
@@ -107,17 +105,16 @@ type wirer struct {
 	params *Parameters
 	sig    *Signature
 	files  fileReader
-	symbol string
+	axes   *candidate // where the batch is
 	wiring wiring
 	// takenIn and takenOut name what feeds or takes each tensor of the model.
 	takenIn, takenOut []string
 	faults            []error
 }
 
-func newWirer(config *Config, params *Parameters, sig *Signature, files fileReader) *wirer {
+func newWirer(config *Config, params *Parameters, sig *Signature, files fileReader, axes *candidate) *wirer {
 	w := &wirer{
-		config: config, params: params.clone(), sig: sig, files: files,
-		symbol:   batchSymbol(sig),
+		config: config, params: params.clone(), sig: sig, files: files, axes: axes,
 		takenIn:  make([]string, len(sig.Inputs)),
 		takenOut: make([]string, len(sig.Outputs)),
 	}
@@ -128,24 +125,30 @@ func newWirer(config *Config, params *Parameters, sig *Signature, files fileRead
 	return w
 }
 
-// wire joins configuration and model. files reads the files of initial states.
-// The error joins everything that is wrong.
-func wire(config *Config, params *Parameters, sig *Signature, files fileReader) (*wiring, error) {
-	w := newWirer(config, params, sig, files)
+// wireInputs wires all that feeds the model, by a candidate for its batch.
+func wireInputs(config *Config, params *Parameters, sig *Signature, files fileReader, axes *candidate) *wirer {
+	w := newWirer(config, params, sig, files, axes)
 	w.fills()
 	w.ports("input", config.Inputs, sig.Inputs, w.takenIn, &w.wiring.inputs)
 	w.states()
-	w.ports("output", config.Outputs, sig.Outputs, w.takenOut, &w.wiring.outputs)
+	w.unfed()
+	return w
+}
+
+// finish wires the outputs, and what depends on inputs and outputs. The error joins
+// everything that is wrong.
+func (w *wirer) finish() error {
+	w.ports("output", w.config.Outputs, w.sig.Outputs, w.takenOut, &w.wiring.outputs)
 	w.resolveLengths()
 	w.resolveMasks()
 	w.checkUpdates()
 	w.handedOn()
-	w.leftovers()
+	w.unused()
 	w.unusedAssignments()
-	if len(w.faults) > 0 {
-		return nil, Errorf(InvalidArg, "%w", errors.Join(w.faults...))
+	if w.axes.single && w.axes.lanes() {
+		w.oneLane("the model", "runs with no more")
 	}
-	return &w.wiring, nil
+	return w.err()
 }
 
 func (w *wirer) fault(format string, args ...any) {
@@ -189,7 +192,11 @@ func (w *wirer) ports(kind string, configs []TensorConfig, infos []TensorInfo, t
 			continue
 		}
 		p := port{Port: Port{Name: c.Name, Optional: c.Optional && infos[at].Optional}, at: at, axis: noAxis, state: state, stateOut: isState}
-		if err := w.port(&p, c, &infos[at]); err != nil {
+		found := w.axes.in
+		if kind == "output" {
+			found = w.axes.out
+		}
+		if err := w.port(&p, c, &infos[at], found[at]); err != nil {
 			w.fault("%s %q: %w", kind, c.Name, err)
 			continue
 		}
@@ -231,7 +238,7 @@ func (w *wirer) stateOutput(kind string, at int) (state int, is bool) {
 // errScalar is about an input or output of the model without any axis.
 var errScalar = errors.New("it has no axes, and the server takes that only with a batch: write max_batch_size: 1, and dims: [ 1 ] reshape: { shape: [ ] } for it")
 
-func (w *wirer) port(p *port, c *TensorConfig, info *TensorInfo) error {
+func (w *wirer) port(p *port, c *TensorConfig, info *TensorInfo, found batchAxis) error {
 	dtype, err := tensor.ParseDType(c.DataType)
 	if err != nil {
 		return err
@@ -240,7 +247,7 @@ func (w *wirer) port(p *port, c *TensorConfig, info *TensorInfo) error {
 		return fmt.Errorf("data_type is %s in the configuration, the model has %s: write data_type: %s", c.DataType, info.DType.ConfigName(), info.DType.ConfigName())
 	}
 	p.DType = dtype
-	if err := w.matchDims(p, c.lane(), info); err != nil {
+	if err := w.matchDims(p, c.lane(), info, found); err != nil {
 		switch {
 		case len(info.Dims) > 0:
 			return err
@@ -267,6 +274,20 @@ func (w *wirer) port(p *port, c *TensorConfig, info *TensorInfo) error {
 	return err
 }
 
+// batchAxes lists the axes of the inputs that are taken for the batch.
+func (w *wiring) batchAxes() string {
+	var texts []string
+	for _, p := range w.inputs {
+		texts = append(texts, axisText(p.Name, p.axis))
+	}
+	for _, states := range [][]stateWire{w.states, w.varying} {
+		for _, s := range states {
+			texts = append(texts, axisText(s.input, s.axis))
+		}
+	}
+	return strings.Join(texts, ", ")
+}
+
 // handedOn finds outputs that are inputs of the model, under one name and with no node
 // between them. ONNX Runtime writes nothing there: it gives back the memory of the
 // input, which is not ours to keep or to answer with.
@@ -291,9 +312,8 @@ func (w *wirer) unusedAssignments() {
 	}
 }
 
-// leftovers finds inputs of the model that nobody feeds, and outputs that nobody
-// takes.
-func (w *wirer) leftovers() {
+// unfed finds inputs of the model that nobody feeds.
+func (w *wirer) unfed() {
 	for i := range w.sig.Inputs {
 		info := &w.sig.Inputs[i]
 		if w.takenIn[i] != "" || info.Optional {
@@ -306,6 +326,10 @@ func (w *wirer) leftovers() {
 		}
 		w.fault("input %q %v of the model is fed by nothing in the configuration: %s", info.Name, info.Dims, hint)
 	}
+}
+
+// unused notes the outputs that nobody takes.
+func (w *wirer) unused() {
 	for i := range w.sig.Outputs {
 		if w.takenOut[i] == "" {
 			lookup(w.params.BatchAxes, w.sig.Outputs[i].Name)

@@ -80,8 +80,9 @@ def open_ended() -> ModelProto:
     )
 
 
-MASK = {"derived_inputs": "mask = mask(past_*, x)"}
-BY_AXIS = {"derived_inputs": "mask = mask(past, x:1)"}
+TOLD = {"batch_axes": "* = 0"}  # an output that counts the lanes looks like one of lanes that see each other
+MASK = {"derived_inputs": "mask = mask(past_*, x)", **TOLD}
+BY_AXIS = {"derived_inputs": "mask = mask(past, x:1)", **TOLD}
 WAITING = oldest(4, delay=300_000)
 MODELS = {
     "padded": Folder(config([ROWS], [OUT, LANES], WAITING, **MASK), attention()),

@@ -1,0 +1,396 @@
+package backend
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Verify is which batch axes are proved by runs before a model is served.
+type Verify uint8
+
+// The choices of the parameter verify.
+const (
+	VerifyInferred Verify = iota // where batch_axes does not tell all of them
+	VerifyAlways
+	VerifyNever
+)
+
+// String is the word that the parameter verify has for it.
+func (v Verify) String() string { return [...]string{"inferred", "always", "never"}[v] }
+
+// proofMost bounds the time that the runs for all candidates take.
+const proofMost = 5 * time.Second
+
+// A chooser finds the candidate by which a model is wired.
+type chooser struct {
+	verify Verify
+	// attempt wires inputs and states by a candidate. Its wirer has what does not fit.
+	attempt func(*candidate) *wirer
+	// finish wires the outputs, too.
+	finish func(*wirer) error
+	// runner gives a loaded model whose memory the host can write, or says why there
+	// is none.
+	runner func() (Runner, error)
+	open   func() (Runner, error) // see trial.open
+
+	deadline time.Time
+	runs     int
+	tried    []attempted
+	warning  string
+	refused  bool // no candidate holds, though some fit
+}
+
+// attempted is a candidate that was tried.
+type attempted struct {
+	c *candidate
+	w *wirer
+	judgement
+	// faults: it cannot be wired like this.
+	faults error
+}
+
+// choose returns what is wired by the candidate that holds. Candidates of one rank are
+// tried together: if just one is shown to hold, it is taken, and of several the one
+// whose name the most tensors carry. Where none is, the next rank has its turn.
+func (c *chooser) choose(candidates []candidate) (*wirer, error) {
+	c.deadline = time.Now().Add(proofMost)
+	if c.verify == VerifyNever || c.verify == VerifyInferred && candidates[0].complete {
+		return c.unproved(candidates)
+	}
+	for len(candidates) > 0 {
+		n := 1
+		for n < len(candidates) && candidates[n].rank == candidates[0].rank {
+			n++
+		}
+		first := len(c.tried)
+		for i := range candidates[:n] {
+			c.try(&candidates[i])
+		}
+		if w, err := c.settle(c.tried[first:]); w != nil || err != nil {
+			return w, err
+		}
+		candidates = candidates[n:]
+	}
+	return c.last()
+}
+
+// unproved takes the first candidate that fits, without a run.
+func (c *chooser) unproved(candidates []candidate) (*wirer, error) {
+	var faults error
+	for i := range candidates {
+		w := c.attempt(&candidates[i])
+		err := w.err()
+		if all := c.finish(w); all != nil {
+			err = all
+		}
+		if why := c.excludes(&attempted{c: &candidates[i], w: w}); err == nil && why != "" {
+			err = c.refusal(&attempted{c: &candidates[i], w: w})
+		}
+		if err != nil {
+			if faults == nil {
+				faults = err
+			}
+			continue
+		}
+		if !candidates[i].complete {
+			c.warning = fmt.Sprintf("verify is never: nobody has checked that the lanes of a batch are apart, with the batch at %s", w.wiring.batchAxes())
+		}
+		return w, nil
+	}
+	return nil, faults
+}
+
+// try wires a candidate and has it judged.
+func (c *chooser) try(k *candidate) {
+	a := attempted{c: k, w: c.attempt(k)}
+	defer func() { c.tried = append(c.tried, a) }()
+	if a.faults = a.w.err(); a.faults != nil {
+		if all := c.finish(a.w); all != nil {
+			a.faults = all
+		}
+		return
+	}
+	if c.verify != VerifyAlways && !k.assumes() && !a.w.openStates() {
+		a.verdict = apart // nothing is inferred
+	} else if r, err := c.runner(); err != nil {
+		a.why = err.Error()
+	} else {
+		t := a.w.newTrial(r, c.deadline)
+		t.open = c.open
+		expected := slices.Clone(k.out)
+		for _, states := range [][]stateWire{a.w.wiring.states, a.w.wiring.varying} {
+			for _, s := range states {
+				expected[s.out] = batchAxis{s.axis, true, s.how}
+			}
+		}
+		a.judgement = t.judge(expected)
+		if a.verdict == single {
+			a.verdict, a.why = c.singly(k, t, a.why)
+		}
+		c.runs += t.runs
+	}
+	for at, axis := range a.out {
+		if !k.out[at].known {
+			k.out[at] = batchAxis{axis, true, foundByRuns}
+		}
+	}
+	a.faults = c.finish(a.w)
+}
+
+// singly judges a candidate with which no several lanes run: an axis that takes 1 and
+// nothing else is a batch that the exporter has fixed, if it is the only one it can be;
+// and where there is no batch, states must grow from nothing.
+func (c *chooser) singly(k *candidate, t *trial, why string) (verdict, string) {
+	lanes := false
+	for i := range t.inputs {
+		in := &t.inputs[i]
+		if !t.laned(in) {
+			continue
+		}
+		lanes = true
+		info := &t.sig.Inputs[in.at]
+		if len(dynamicAxes(info)) > 1 && !isBatchName(info.Symbols[in.axis]) {
+			return notJudged, why
+		}
+	}
+	if grows := t.grows(); grows != "" && !lanes {
+		return notJudged, grows
+	}
+	k.single = true
+	return apart, ""
+}
+
+// settle decides between candidates of one rank. nil and no error is that the next
+// rank has its turn.
+func (c *chooser) settle(tried []attempted) (*wirer, error) {
+	var held []*attempted
+	for i := range tried {
+		if a := &tried[i]; a.faults == nil && a.verdict == apart && c.excludes(a) == "" {
+			held = append(held, a)
+		}
+	}
+	if len(held) == 1 && held[0].c.rank == withoutAny && held[0].w.config.MaxBatchSize > 0 && c.undecided() {
+		return nil, nil // that no axis is the batch may be a wrong way to read dims
+	}
+	several := slices.DeleteFunc(slices.Clone(held), func(a *attempted) bool { return a.c.single })
+	if len(several) > 0 {
+		held = several
+	}
+	slices.SortStableFunc(held, func(a, b *attempted) int { return b.c.weight - a.c.weight })
+	switch {
+	case len(held) == 1, len(held) > 1 && held[0].c.weight > held[1].c.weight:
+		return held[0].w, nil
+	case len(held) > 1:
+		c.refused = true
+		return nil, Errorf(InvalidArg, "the batch could be at %s, or at %s, and the model runs with either: say which by the parameter batch_axes, for example batch_axes \"%s\"",
+			held[0].w.wiring.batchAxes(), held[1].w.wiring.batchAxes(), held[0].w.line())
+	}
+	if first := &tried[0]; first.c.rank == byBatchName && first.c.lanes() && first.faults != nil && first.verdict != notApart {
+		return nil, first.faults // other axes than those that say they are the batch would only hide what is wrong
+	}
+	for i := range tried {
+		a := &tried[i]
+		if a.faults != nil || a.c.rank != byBatchName || a.verdict == apart {
+			continue
+		}
+		if doubt := c.exported(a); doubt != "" {
+			c.warning = doubt
+			return a.w, nil
+		}
+		if a.verdict == notJudged && a.c.lanes() {
+			return nil, c.refusal(a)
+		}
+	}
+	return nil, nil
+}
+
+// undecided reports whether runs have left open that some axis is the batch.
+func (c *chooser) undecided() bool {
+	return slices.ContainsFunc(c.tried, func(a attempted) bool { return a.faults == nil && a.verdict == notJudged && a.c.lanes() })
+}
+
+// exported is what is doubtful of a candidate that the exporter has told of, and that
+// is served all the same; empty if it is not.
+func (c *chooser) exported(a *attempted) string {
+	switch {
+	case !a.c.exported || c.excludes(a) != "":
+		return ""
+	case a.verdict == notJudged:
+		return fmt.Sprintf("nobody has checked that the lanes of a batch are apart: %s; the names in the model say that the batch is at %s, and batch_axes \"%s\" says that it is so", a.why, a.w.wiring.batchAxes(), a.w.line())
+	case a.verdict == notApart && a.w.wiring.maxLanes == 1:
+		return fmt.Sprintf("the model would not keep the lanes of a batch apart, so it is well that requests run one at a time: %s, with the batch at %s", a.why, a.w.wiring.batchAxes())
+	}
+	return ""
+}
+
+// lanes reports whether some input has a batch axis.
+func (c *candidate) lanes() bool {
+	return slices.ContainsFunc(c.in, func(a batchAxis) bool { return a.axis != noAxis })
+}
+
+// assumes reports whether the candidate says more than batch_axes does.
+func (c *candidate) assumes() bool {
+	return slices.ContainsFunc(c.in, func(a batchAxis) bool { return a.axis != noAxis && a.how != "batch_axes" }) ||
+		slices.ContainsFunc(c.out, func(a batchAxis) bool { return !a.known })
+}
+
+// excludes is why a candidate cannot be taken though no run speaks against it: a state
+// would begin with nothing along an axis that may be the batch, or that has a length
+// of its own from an input.
+func (c *chooser) excludes(a *attempted) string {
+	for i := range a.w.wiring.varying {
+		s := &a.w.wiring.varying[i]
+		info := &a.w.sig.Inputs[s.in]
+		if _, told, _ := toldAxis(a.w.params, info); told || s.begin != "empty" {
+			continue
+		}
+		for axis, extent := range s.shape {
+			if extent != 0 || axis == s.axis {
+				continue
+			}
+			if isBatchName(info.Symbols[axis]) {
+				return fmt.Sprintf("state %q would begin with nothing along axis %d, which is called %q", s.input, axis, info.Symbols[axis])
+			}
+			if s.axis == noAxis && info.Dims[0] != 1 && !c.refuted(s.in, axis) {
+				return fmt.Sprintf("state %q would begin with nothing along axis %d, which may be the batch", s.input, axis)
+			}
+		}
+	}
+	return ""
+}
+
+// refuted reports whether runs have shown that an axis of an input is not the batch.
+func (c *chooser) refuted(input, axis int) bool {
+	shown := false
+	for i := range c.tried {
+		if a := &c.tried[i]; a.c.in[input].axis == axis {
+			if a.faults == nil && a.verdict != notApart {
+				return false
+			}
+			shown = shown || a.verdict == notApart
+		}
+	}
+	return shown
+}
+
+// wire joins configuration and model by evidence alone. files reads the files of initial
+// states. The error joins everything that is wrong.
+func wire(config *Config, params *Parameters, sig *Signature, files fileReader) (*wiring, error) {
+	c := chooser{verify: VerifyNever, finish: (*wirer).finish, attempt: func(k *candidate) *wirer { return wireInputs(config, params, sig, files, k) }}
+	w, err := c.choose(candidatesFor(config, params, sig))
+	if err != nil {
+		return nil, err
+	}
+	return &w.wiring, nil
+}
+
+// last decides where no candidate was shown to hold.
+func (c *chooser) last() (*wirer, error) {
+	var faults error
+	var contradicted, open *attempted
+	for i := range c.tried {
+		a := &c.tried[i]
+		switch {
+		case a.verdict == notApart:
+			if contradicted == nil {
+				contradicted = a
+			}
+		case a.faults != nil:
+			if faults == nil {
+				faults = a.faults
+			}
+		case open == nil && a.c.lanes():
+			open = a
+		}
+	}
+	if told := c.told(); told != nil {
+		return told, nil
+	}
+	switch {
+	case faults != nil && contradicted == nil && (open == nil || c.tried[0].faults != nil):
+		return nil, faults
+	case open != nil && (contradicted == nil || open.c.rank <= contradicted.c.rank):
+		return nil, c.refusal(open)
+	case contradicted != nil:
+		return nil, c.refusal(contradicted)
+	}
+	return nil, c.refusal(&c.tried[len(c.tried)-1])
+}
+
+// told is what batch_axes says, if it says all: the operator may know better than runs
+// of contents that are made up.
+func (c *chooser) told() *wirer {
+	a := &c.tried[0]
+	if !a.c.told || a.faults != nil {
+		return nil
+	}
+	if a.verdict == notApart {
+		c.warning = fmt.Sprintf("batch_axes has the batch at %s, and with it %s", a.w.wiring.batchAxes(), a.why)
+	} else {
+		c.warning = fmt.Sprintf("nobody has checked that the lanes of a batch are apart: %s", a.why)
+	}
+	return a.w
+}
+
+// refusal is why a model is not served, with the line that decides.
+func (c *chooser) refusal(a *attempted) error {
+	c.refused = true
+	if why := c.excludes(a); why != "" && a.verdict != notApart {
+		return Errorf(InvalidArg, "which axis is the batch is not known: %s: say it by the parameter batch_axes, for example batch_axes \"%s\", or how the state begins by initial_states", why, a.w.line())
+	}
+	if a.verdict == notApart {
+		return Errorf(InvalidArg, "requests of one batch would not be apart: %s, with the batch at %s: say where it is by the parameter batch_axes (\"NAME = AXIS\" or \"NAME = none\" for each tensor); if it is there all the same, write batch_axes \"%s\", and max_batch_size: 1 so that requests do not share runs",
+			a.why, a.w.wiring.batchAxes(), a.w.line())
+	}
+	return Errorf(InvalidArg, "the batch seems to be at %s, and nothing shows that requests of one batch would be apart: %s: if it is there, write batch_axes \"%s\"", a.w.wiring.batchAxes(), a.why, a.w.line())
+}
+
+// line is the parameter batch_axes that says what the wirer goes by.
+func (w *wirer) line() string {
+	type entry struct {
+		name string
+		axis int
+	}
+	var entries []entry
+	for i := range w.sig.Inputs {
+		if len(dynamicAxes(&w.sig.Inputs[i])) > 0 {
+			entries = append(entries, entry{w.sig.Inputs[i].Name, w.axes.in[i].axis})
+		}
+	}
+	for i := range w.sig.Outputs {
+		if len(dynamicAxes(&w.sig.Outputs[i])) > 0 && w.axes.out[i].known {
+			entries = append(entries, entry{w.sig.Outputs[i].Name, w.axes.out[i].axis})
+		}
+	}
+	text := func(axis int) string {
+		if axis == noAxis {
+			return "none"
+		}
+		return fmt.Sprint(axis)
+	}
+	if len(entries) > 0 && !slices.ContainsFunc(entries, func(e entry) bool { return e.axis != entries[0].axis }) {
+		return "* = " + text(entries[0].axis)
+	}
+	var parts []string
+	for _, e := range entries {
+		parts = append(parts, e.name+" = "+text(e.axis))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// err joins what does not fit.
+func (w *wirer) err() error {
+	if len(w.faults) == 0 {
+		return nil
+	}
+	return Errorf(InvalidArg, "%w", errors.Join(w.faults...))
+}
+
+// openStates reports whether a state has an axis of which nobody has told whether it is
+// the batch.
+func (w *wirer) openStates() bool {
+	return slices.ContainsFunc(w.wiring.varying, func(s stateWire) bool { return s.axis == noAxis && s.how != "batch_axes" })
+}

@@ -1,0 +1,157 @@
+package backend
+
+import (
+	"fmt"
+	"slices"
+
+	"tritonstateful/internal/tensor"
+)
+
+// matchDims finds the batch axis of an input or output of the configuration, and
+// the shapes of requests and answers. Two ways to write dims are known. NVIDIA's
+// backend wants all axes of the model, -1 at the batch axis; requests have an axis
+// of 1 in front and answers have not. Triton's own way leaves the batch axis out,
+// wherever the model has it; requests and answers have the batch in front.
+func (w *wirer) matchDims(p *port, config tensor.Shape, info *TensorInfo, found batchAxis) error {
+	axis, given := w.givenAxis(info)
+	known := given
+	switch {
+	case p.stateOut: // the answer is cut where the state is, whatever tells of the input alone
+		axis, known = w.wiring.stateAt(p.state).axis, true
+		given = given || axis != noAxis
+	case !given:
+		axis, known = found.axis, found.known
+	}
+	fit := func(axis int, dims tensor.Shape) bool {
+		p.axis, p.dims = axis, slices.Clone(dims)
+		return narrow(p.dims, info.Dims, axis)
+	}
+	front := func(shape tensor.Shape) tensor.Shape { return slices.Insert(slices.Clone(shape), 0, 1) }
+	switch {
+	case w.config.MaxBatchSize == 0:
+		if len(config) == len(info.Dims) && fit(noAxis, config) {
+			p.request, p.answer = config, config
+			return nil
+		}
+	case len(config) == len(info.Dims):
+		if marked := markedAxis(config, axis, known); marked != noAxis && info.Dims[marked] < 0 && fit(marked, config) {
+			p.answer = p.dims.With(marked, 1)
+			p.request = front(p.answer)
+			if w.config.Sequence == nil { // requests of several rows need the batch in the answer
+				p.answer, p.leading = p.request, true
+			}
+			return nil
+		}
+		if (axis == noAxis || config[axis] == 1) && fit(axis, config) {
+			p.request, p.leading = front(config), true
+			p.answer = p.request
+			return nil
+		}
+	case len(config) == len(info.Dims)-1:
+		p.request, p.leading = front(config), true
+		p.answer = p.request
+		candidates := w.candidateAxes(info, axis, known)
+		for _, axis := range candidates {
+			if dims := slices.Insert(slices.Clone(config), axis, 1); opens(dims, info.Dims, axis) && fit(axis, dims) {
+				return nil
+			}
+		}
+		for axis := 1; axis < len(info.Dims) && !given; axis++ {
+			dims := slices.Insert(slices.Clone(config), axis, 1)
+			if info.Dims[axis] == 1 && opens(dims, info.Dims, axis) && fit(axis, dims) {
+				return nil
+			}
+		}
+		if first := front(config); !given && info.Dims[0] == 1 && opens(first, info.Dims, 0) && fit(noAxis, first) {
+			return nil
+		}
+		for _, axis := range candidates {
+			if fit(axis, slices.Insert(slices.Clone(config), axis, 1)) {
+				return nil
+			}
+		}
+		if info.Dims[0] == 1 && fit(noAxis, front(config)) {
+			return nil
+		}
+	}
+	return fmt.Errorf("dims are %v and the model's shape is %v: want its extents, with -1 at the batch axis or without that axis", config, info.Dims)
+}
+
+// markedAxis is the batch axis in dims that name every axis of the model: the one
+// that is known, if it is -1 there, or else the first -1.
+func markedAxis(config tensor.Shape, axis int, given bool) int {
+	if axis != noAxis || given {
+		if axis != noAxis && config[axis] < 0 {
+			return axis
+		}
+		return noAxis
+	}
+	return slices.IndexFunc(config, func(d int64) bool { return d < 0 })
+}
+
+// candidateAxes are the axes that can be the batch's: the one that is known, or
+// any dynamic one. A first axis of 1 is a batch that the exporter has fixed; what
+// has a name behind it is something else.
+func (w *wirer) candidateAxes(info *TensorInfo, axis int, given bool) (axes []int) {
+	if axis != noAxis {
+		return []int{axis}
+	}
+	if given {
+		return nil
+	}
+	for _, axis := range dynamicAxes(info) {
+		if info.Dims[0] != 1 || info.Symbols[axis] == "" {
+			axes = append(axes, axis)
+		}
+	}
+	return axes
+}
+
+// opens tells whether the model leaves all open that the configuration does, apart
+// from the batch axis. What it fixes there may be a batch that the exporter has fixed.
+func opens(dims, model tensor.Shape, axis int) bool {
+	for i, d := range dims {
+		if i != axis && d < 0 && model[i] >= 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// narrow fixes in dims what the model fixes, and tells whether the two agree. The
+// batch axis must be dynamic in the model, or 1.
+func narrow(dims, model tensor.Shape, axis int) bool {
+	for i, d := range dims {
+		switch {
+		case i == axis:
+			if model[i] >= 0 && model[i] != 1 {
+				return false
+			}
+		case d < 0:
+			dims[i] = model[i]
+		case model[i] >= 0 && model[i] != d:
+			return false
+		}
+	}
+	return true
+}
+
+// settle fixes in the shapes of requests and answers what the model fixes, though the
+// configuration leaves it open: an answer says how large it is.
+func (p *port) settle() {
+	model := batched(p.dims, p.axis, 1)
+	if p.leading && p.axis != noAxis && len(p.request) == len(model) {
+		model = withoutBatch(p.dims, p.axis)
+	}
+	same := len(p.answer) == len(p.request) // else it is made of the model's extents
+	p.request = p.request.Clone()
+	front := len(p.request) - len(model)
+	for i, d := range model {
+		if p.request[front+i] < 0 {
+			p.request[front+i] = d
+		}
+	}
+	if same {
+		p.answer = p.request
+	}
+}

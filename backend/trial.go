@@ -1,0 +1,468 @@
+package backend
+
+import (
+	"bytes"
+	"encoding/binary"
+	"iter"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"tritonstateful/internal/tensor"
+	"tritonstateful/statebuffer"
+)
+
+// A trial runs a model on contents of its own, with any number of lanes, to see how
+// it treats them. It knows what the configuration says of the inputs, and nothing of
+// the outputs but which are wanted.
+type trial struct {
+	runner Runner
+	// open loads the model once more: a model with chance in it draws the same
+	// numbers in the first run of each session. nil where that is not possible.
+	open   func() (Runner, error)
+	fresh  bool // each run has a session of its own
+	sig    *Signature
+	rng    *rand.Rand
+	inputs []trialInput
+	// outputs are the positions of those that are wanted.
+	outputs  []int
+	optional map[int]bool // outputs that the model may leave empty
+	lengths  []lengthSource
+	deadline time.Time
+	runs     int
+}
+
+// trialInput is an input of the model in a trial.
+type trialInput struct {
+	at, axis int
+	dims     tensor.Shape // as far as model and configuration fix them
+	dtype    tensor.DType
+	begin    tensor.Shape // of a state: the shape that it begins with; else nil
+	state    int          // of a state: the position of its output
+	fill     *fillWire    // what the backend fills it with; nil for what it does not
+	mask     bool         // by its name, it says what counts: nothing else than ones is safe
+	length   bool         // by its name, it is a length
+}
+
+// setting is how a run is made. Which of them a model takes has to be tried.
+type setting struct {
+	extent   int64 // of open axes that are not the batch
+	states   stateExtent
+	contents contents
+}
+
+// stateExtent is how long the open axes of states are.
+type stateExtent uint8
+
+const (
+	statesAlike stateExtent = iota // as those of inputs
+	statesBegin                    // as when a sequence begins
+	statesOne                      // 1
+)
+
+// contents is what an input holds that the backend does not fill.
+type contents uint8
+
+const (
+	random   contents = iota // fractions between 0.5 and 1; integers from 1 to 3
+	zeroOne                  // the same; integers 0 and 1
+	integers                 // 1, 2 and 3 in all types
+	ones                     // integers that are all 1, so that they tell no lanes apart
+	zeros                    // the same with 0
+)
+
+// settings lists what is tried, the most telling first. Extents of 2 and of 1 come
+// last: they are stretched too easily, to any batch.
+func settings() iter.Seq[setting] {
+	return func(yield func(setting) bool) {
+		for _, c := range []contents{random, zeroOne, ones, integers, zeros} {
+			for _, s := range []stateExtent{statesAlike, statesBegin, statesOne} {
+				for _, e := range []int64{3, 4, 5, 8, 16, 64, 100, 2, 1} {
+					if !yield(setting{e, s, c}) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// newTrial is a trial of what was wired of a model: its inputs and states.
+func (w *wirer) newTrial(r Runner, deadline time.Time) *trial {
+	t := &trial{runner: r, sig: w.sig, rng: rand.New(rand.NewPCG(1, 2)), optional: map[int]bool{}, lengths: w.wiring.lengths, deadline: deadline}
+	for i := range w.wiring.inputs {
+		p := &w.wiring.inputs[i]
+		if w.sig.Inputs[p.at].Optional {
+			continue
+		}
+		name := strings.ToLower(w.sig.Inputs[p.at].Name)
+		t.inputs = append(t.inputs, trialInput{
+			at: p.at, axis: w.axes.in[p.at].axis, dims: p.dims, dtype: p.DType,
+			mask: strings.Contains(name, "mask"), length: strings.Contains(name, "len"),
+		})
+	}
+	for i := range w.wiring.fills {
+		f := &w.wiring.fills[i]
+		t.inputs = append(t.inputs, trialInput{at: f.at, axis: f.axis, dims: f.dims, dtype: f.dtype, fill: f})
+	}
+	for _, states := range [][]stateWire{w.wiring.states, w.wiring.varying} {
+		for i := range states {
+			s := &states[i]
+			begin := s.shape
+			if begin == nil {
+				begin = batched(s.dims, s.axis, 1)
+			}
+			t.inputs = append(t.inputs, trialInput{at: s.in, axis: s.axis, dims: s.dims, dtype: s.dtype, begin: begin, state: s.out})
+			t.outputs = append(t.outputs, s.out)
+			t.optional[s.out] = s.update == statebuffer.KeepIfEmpty
+		}
+	}
+	for i := range w.sig.Outputs {
+		if !slices.Contains(t.outputs, i) && w.wants(w.sig.Outputs[i].Name) {
+			t.outputs = append(t.outputs, i)
+		}
+	}
+	return t
+}
+
+// wants reports whether requests can ask for an output of the model.
+func (w *wirer) wants(name string) bool {
+	return len(w.config.Outputs) == 0 || slices.ContainsFunc(w.config.Outputs, func(c TensorConfig) bool { return strings.EqualFold(c.Name, name) })
+}
+
+// laned reports whether an input has lanes at its batch axis: one that is open.
+func (t *trial) laned(in *trialInput) bool {
+	return in.axis != noAxis && t.sig.Inputs[in.at].Dims[in.axis] < 0
+}
+
+// shape is that of an input with one lane.
+func (t *trial) shape(in *trialInput, s setting) tensor.Shape {
+	shape := in.dims.Clone()
+	for axis, d := range shape {
+		switch {
+		case axis == in.axis:
+			shape[axis] = 1
+		case d >= 0:
+		case in.begin != nil:
+			shape[axis] = s.ofState(in.begin[axis])
+		case in.fill != nil && in.fill.mask != nil:
+			shape[axis] = t.maskLength(in.fill.mask, s)
+		default:
+			shape[axis] = t.extent(t.sig.Inputs[in.at].Symbols[axis], s)
+		}
+	}
+	return shape
+}
+
+// ofState is the extent of an open axis of a state that begins with the given one.
+func (s setting) ofState(begin int64) int64 {
+	switch s.states {
+	case statesAlike:
+		return s.extent
+	case statesOne:
+		return 1
+	default:
+		return max(begin, 0)
+	}
+}
+
+// extent is that of an open axis by its name, which may be a sum of others and of
+// numbers, as in "past_sequence_length + 1".
+func (t *trial) extent(symbol string, s setting) (sum int64) {
+	for term := range strings.SplitSeq(symbol, "+") {
+		term = strings.TrimSpace(term)
+		n, err := strconv.ParseInt(term, 10, 32)
+		switch begin, isState := t.stateExtent(term); {
+		case err == nil:
+			sum += n
+		case isState:
+			sum += s.ofState(begin)
+		default:
+			sum += s.extent
+		}
+	}
+	return max(sum, 0)
+}
+
+// stateExtent finds a state that has an open axis of that name besides its batch.
+func (t *trial) stateExtent(symbol string) (begin int64, found bool) {
+	if symbol == "" {
+		return 0, false
+	}
+	for i := range t.inputs {
+		in := &t.inputs[i]
+		if axis := t.sig.Inputs[in.at].onceAt(symbol); in.begin != nil && axis != noAxis && axis != in.axis {
+			return in.begin[axis], true
+		}
+	}
+	return 0, false
+}
+
+// maskLength is how long a mask is that hides nothing: as the states, and as the input
+// that it counts.
+func (t *trial) maskLength(m *maskWire, s setting) int64 {
+	length := s.extent
+	for i := range t.inputs {
+		in := &t.inputs[i]
+		if _, covered := matchPattern(m.states, t.sig.Inputs[in.at].Name); covered && in.begin != nil {
+			if axis := openExcept(in.dims, in.axis); axis != noAxis {
+				length = s.ofState(in.begin[axis])
+			}
+		}
+	}
+	if m.length < 0 {
+		return length
+	}
+	source := &t.lengths[m.length]
+	for i := range t.inputs {
+		in := &t.inputs[i]
+		if !strings.EqualFold(source.name, t.sig.Inputs[in.at].Name) {
+			continue
+		}
+		axis := source.axis
+		if axis == noAxis {
+			axis = openExcept(in.dims, in.axis)
+		}
+		if axis >= 0 && axis < len(in.dims) {
+			length += t.shape(in, s)[axis]
+		}
+	}
+	return length
+}
+
+// openExcept is the one open axis besides the batch, or noAxis.
+func openExcept(dims tensor.Shape, batch int) int {
+	return onlyDynamic(batched(dims, batch, 1))
+}
+
+// lane is what one lane has of each input, in the order of trial.inputs. Inputs
+// without lanes have the same in all.
+type lane [][]byte
+
+// elementsMost bounds the elements of an input in a trial.
+const elementsMost = 1 << 24
+
+// newLane makes contents; scale is what fractions are multiplied by. shared is a lane
+// that has what is the same for all; nil makes that, too.
+func (t *trial) newLane(s setting, scale float64, shared lane) (l lane, ok bool) {
+	l = make(lane, len(t.inputs))
+	for i := range t.inputs {
+		in := &t.inputs[i]
+		if shared != nil && !t.laned(in) {
+			l[i] = shared[i]
+			continue
+		}
+		n, err := t.shape(in, s).Elements()
+		if err != nil || n > elementsMost {
+			return nil, false
+		}
+		if l[i], ok = t.content(in, s, scale, int(n)); !ok {
+			return nil, false
+		}
+	}
+	return l, true
+}
+
+// content is that many elements of an input.
+func (t *trial) content(in *trialInput, s setting, scale float64, n int) ([]byte, bool) {
+	if f := in.fill; f != nil && f.dtype != tensor.Bytes {
+		return t.filled(f, s, n)
+	}
+	var to []byte
+	for range n {
+		switch in.dtype {
+		case tensor.FP16, tensor.FP32, tensor.FP64, tensor.BF16:
+			value := scale * (0.5 + t.rng.Float64()/2)
+			switch {
+			case in.mask:
+				value = 1
+			case s.contents == integers:
+				value = float64(1 + t.rng.IntN(3))
+			}
+			to = append(to, floatElement(value, in.dtype)...)
+		case tensor.Bytes:
+			text := strconv.FormatInt(t.integer(in, s), 10)
+			to = binary.NativeEndian.AppendUint32(to, uint32(len(text)))
+			to = append(to, text...)
+		case tensor.Bool:
+			value := byte(t.rng.IntN(2))
+			switch {
+			case in.mask || s.contents == ones:
+				value = 1
+			case s.contents == zeros:
+				value = 0
+			}
+			to = append(to, value)
+		case tensor.Invalid:
+			return nil, false
+		default:
+			size := in.dtype.Size()
+			to = binary.LittleEndian.AppendUint64(to, uint64(t.integer(in, s)))
+			to = to[:len(to)-8+size]
+		}
+	}
+	return to, true
+}
+
+// integer is one element of an input of integers or of texts.
+func (t *trial) integer(in *trialInput, s setting) int64 {
+	switch {
+	case in.mask || s.contents == ones:
+		return 1
+	case in.length && s.contents != zeros:
+		return max(s.extent-int64(t.rng.IntN(2)), 1)
+	case s.contents == zeroOne:
+		return int64(t.rng.IntN(2))
+	case s.contents == zeros:
+		return 0
+	default:
+		return int64(1 + t.rng.IntN(3))
+	}
+}
+
+// filled is what the backend would fill in: at the start of a sequence if the states
+// are those, else later.
+func (t *trial) filled(f *fillWire, s setting, n int) ([]byte, bool) {
+	begins := s.states == statesBegin
+	var value []byte
+	switch f.kind {
+	case fillStart:
+		value = f.value[index(begins)]
+	case fillReady, fillMask:
+		value = f.value[1]
+	case fillEnd, fillConstant:
+		value = f.value[0]
+	default:
+		value = make([]byte, f.dtype.Size())
+		if f.kind != fillID && !begins {
+			putInt(value, f.dtype, f.plus+s.extent)
+		}
+	}
+	size := n * f.dtype.Size()
+	if len(value) == 0 || size%len(value) != 0 {
+		return nil, false
+	}
+	return bytes.Repeat(value, size/len(value)), true
+}
+
+// run runs the model with these lanes and tells the wanted outputs, in memory of
+// their own and in the order of trial.outputs.
+func (t *trial) run(s setting, lanes ...lane) (outputs []Tensor, err error) {
+	t.runs++
+	r := t.runner
+	if t.fresh {
+		if r, err = t.open(); err != nil {
+			return nil, err
+		}
+		defer r.Close()
+	}
+	var blocks []statebuffer.Block
+	defer func() {
+		for _, b := range blocks {
+			r.Memory().Free(b)
+		}
+	}()
+	inputs, all := make([]Tensor, len(t.sig.Inputs)), make([]Tensor, len(t.sig.Outputs))
+	for i := range t.inputs {
+		in := &t.inputs[i]
+		shape, data := t.shape(in, s), lanes[0][i]
+		if t.laned(in) {
+			if data, err = together(shape, in.axis, in.dtype, lanes, i); err != nil {
+				return nil, err
+			}
+			shape[in.axis] = int64(len(lanes))
+		}
+		block, err := r.Memory().Alloc(int64(len(data)))
+		if err != nil {
+			return nil, err
+		}
+		blocks = append(blocks, block)
+		copy(block.Bytes, data)
+		inputs[in.at] = Tensor{Data: block.At(0, int64(len(data))), DType: in.dtype, Shape: shape}
+	}
+	for _, at := range t.outputs {
+		all[at].DType = t.sig.Outputs[at].DType
+	}
+	if err := try(r, inputs, all); err != nil {
+		return nil, err
+	}
+	for _, at := range t.outputs {
+		out := &all[at]
+		outputs = append(outputs, Tensor{DType: out.DType, Shape: out.Shape.Clone(), Data: statebuffer.Block{Bytes: bytes.Clone(out.Data.Bytes)}})
+	}
+	return outputs, nil
+}
+
+// try is a run that may fail, without an error in the server's log if it can be.
+func try(r Runner, inputs, outputs []Tensor) error {
+	if p, ok := r.(Prober); ok {
+		return p.Probe(inputs, outputs)
+	}
+	return r.Run(inputs, outputs)
+}
+
+// together puts the lanes of an input into one tensor. Texts have their lanes on the
+// outermost axis.
+func together(shape tensor.Shape, axis int, dtype tensor.DType, lanes []lane, input int) (data []byte, err error) {
+	if dtype == tensor.Bytes {
+		for _, l := range lanes {
+			data = append(data, l[input]...)
+		}
+		return data, nil
+	}
+	layout, err := layoutOf(shape, axis, dtype)
+	if err != nil {
+		return nil, err
+	}
+	for x := range layout.Runs {
+		for _, l := range lanes {
+			data = append(data, l[input][x*layout.RunBytes:][:layout.RunBytes]...)
+		}
+	}
+	return data, nil
+}
+
+// lane is what a tensor on the host has of a lane; nil if it has none such, or if its
+// texts do not lie lane by lane.
+func (t *Tensor) lane(axis, lane int) []byte {
+	if axis >= len(t.Shape) || int64(lane) >= t.Shape[axis] {
+		return nil
+	}
+	if t.DType == tensor.Bytes {
+		return t.texts(axis, lane)
+	}
+	l, err := layoutOf(t.Shape, axis, t.DType)
+	if err != nil {
+		return nil
+	}
+	data := []byte{}
+	for x := range l.Runs {
+		data = append(data, t.Data.Bytes[(x*t.Shape[axis]+int64(lane))*l.RunBytes:][:l.RunBytes]...)
+	}
+	return data
+}
+
+// texts is what a tensor of texts has of a lane.
+func (t *Tensor) texts(axis, lane int) []byte {
+	n, err := t.Shape.Without(axis).Elements()
+	if axis != 0 || err != nil {
+		return nil
+	}
+	rest, from := t.Data.Bytes, []byte{}
+	for at := range n * int64(lane+1) {
+		if len(rest) < 4 {
+			return nil
+		}
+		size := 4 + int(binary.NativeEndian.Uint32(rest))
+		if size > len(rest) {
+			return nil
+		}
+		if at == n*int64(lane) {
+			from = rest
+		}
+		rest = rest[size:]
+	}
+	return from[:len(from)-len(rest)]
+}
