@@ -5,6 +5,8 @@ go on, end, begin anew without an end, come back too late, send two requests at 
 are a program in Go (internal/bench/soak), which writes down every request and its answer. While it runs, each of them
 is held against a model of what the client's sequence must be (account.py). An answer from a state that is not the
 sequence's, an error that the model does not allow, or memory that grows fails the soak.
+
+With --models it serves random models instead (modelsoak.py).
 """
 
 import argparse
@@ -17,6 +19,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import modelsoak
 from account import Rules
 from judge import Judge
 from onnx import ModelProto, TensorProto, checker, helper
@@ -234,10 +237,16 @@ def main() -> int:
     add("--breaks", type=float, default=Load.breaks, metavar="S",
         help="also break each stream off every S seconds or so; the memory is not judged then (default: never)")  # fmt: skip
     add("--seed", type=int, default=Load.seed, metavar="N", help=f"seed of the clients' dice {default}")
+    add("--models", type=int, default=0, metavar="N",
+        help="instead: serve N random models, one after the other, and compare all answers with ONNX Runtime")  # fmt: skip
+    add("--only", type=int, metavar="I", help="of these models, serve the one of number I again")
+    add("--told", action="store_true", help="tell where the batch of each of these models is")
     arguments = vars(parser.parse_args())
-    every = arguments.pop("every")
+    every, models, only, told = (arguments.pop(name) for name in ("every", "models", "only", "told"))
     load = Load(**arguments)
     exit_on_sigterm()
+    if models > 0:
+        return modelsoak.soak(models, load.seed, only, told)
     build()
     judge = Judge([model.rules() for model in MODELS])
     with tempfile.TemporaryDirectory(prefix="soak-") as repository:
