@@ -31,8 +31,8 @@ type candidate struct {
 type rank uint8
 
 const (
-	byBatchName   rank = iota // names of batches, dims with -1 for the batch, or a batch that is fixed at 1
-	byOtherName               // a name on every input, whatever it is
+	byBatchName   rank = iota // a name of batches on every input, dims with -1 for the batch, or a batch that is fixed at 1
+	byOtherName               // any name on some inputs
 	byPosition                // the same place among the open axes of every input
 	withoutOthers             // as above, with inputs that have open axes and no batch
 	withoutAny                // no batch at all
@@ -118,7 +118,7 @@ func (e *evidence) add(r rank, weight int, axis func(input int) batchAxis) *cand
 		c.rank = withoutOthers
 	}
 	for _, other := range e.all {
-		if slices.EqualFunc(other.in, c.in, func(a, b batchAxis) bool { return a.axis == b.axis }) {
+		if r != withoutAny && slices.EqualFunc(other.in, c.in, func(a, b batchAxis) bool { return a.axis == b.axis }) {
 			return nil
 		}
 	}
@@ -225,7 +225,11 @@ func (e *evidence) byBatchNames() {
 	if len(axes) == 0 {
 		return
 	}
-	e.completed(byBatchName, weight, axes, func(c *candidate) { c.exported = exported })
+	r := byBatchName
+	if slices.ContainsFunc(e.open, func(i int) bool { _, named := axes[i]; return !named && !e.fill(i) }) {
+		r, weight = byOtherName, weight+len(e.sig.Inputs)+len(e.sig.Outputs) // before all other names
+	}
+	e.completed(r, weight, axes, func(c *candidate) { c.exported = exported })
 }
 
 // byMarks goes by dims that name every axis of the model, with -1 for the batch, as
@@ -399,7 +403,8 @@ func (e *evidence) fixedAtOne() bool {
 	return true
 }
 
-// none adds the candidate in which no open axis is the batch.
+// none adds the candidate in which no open axis is the batch. It is the last one also
+// where it is among the first: by then runs may have shown what else no axis is.
 func (e *evidence) none(r rank) {
 	if c := e.add(withoutAny, 0, func(int) batchAxis { return batchAxis{noAxis, true, "no axis follows the batch"} }); c != nil {
 		c.rank = r

@@ -3,9 +3,12 @@ package backend
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"time"
+
+	"tritonstateful/statebuffer"
 )
 
 // Verify is which batch axes are proved by runs before a model is served.
@@ -48,6 +51,8 @@ type attempted struct {
 	c *candidate
 	w *wirer
 	judgement
+	// growth is what is known of states that would begin with nothing.
+	growth map[axisOfInput]growth
 	// faults: it cannot be wired like this.
 	faults error
 }
@@ -120,6 +125,10 @@ func (c *chooser) try(k *candidate) {
 	} else {
 		t := a.w.newTrial(r, c.deadline)
 		t.open = c.open
+		if a.w.beginsEmpty() {
+			a.growth = t.growth()
+		}
+		t.begins = c.mayBegin(&a)
 		expected := slices.Clone(k.out)
 		for _, states := range [][]stateWire{a.w.wiring.states, a.w.wiring.varying} {
 			for _, s := range states {
@@ -141,23 +150,14 @@ func (c *chooser) try(k *candidate) {
 }
 
 // singly judges a candidate with which no several lanes run: an axis that takes 1 and
-// nothing else is a batch that the exporter has fixed, if it is the only one it can be;
-// and where there is no batch, states must grow from nothing.
+// nothing else is a batch that the exporter has fixed, if it is the only one it can be.
 func (c *chooser) singly(k *candidate, t *trial, why string) (verdict, string) {
-	lanes := false
 	for i := range t.inputs {
 		in := &t.inputs[i]
-		if !t.laned(in) {
-			continue
-		}
-		lanes = true
 		info := &t.sig.Inputs[in.at]
-		if len(dynamicAxes(info)) > 1 && !isBatchName(info.Symbols[in.axis]) {
+		if t.laned(in) && len(dynamicAxes(info)) > 1 && !isBatchName(info.Symbols[in.axis]) {
 			return notJudged, why
 		}
-	}
-	if grows := t.grows(); grows != "" && !lanes {
-		return notJudged, grows
 	}
 	k.single = true
 	return apart, ""
@@ -238,42 +238,57 @@ func (c *candidate) assumes() bool {
 }
 
 // excludes is why a candidate cannot be taken though no run speaks against it: a state
-// would begin with nothing along an axis that may be the batch, or that has a length
-// of its own from an input.
-func (c *chooser) excludes(a *attempted) string {
-	for i := range a.w.wiring.varying {
-		s := &a.w.wiring.varying[i]
-		info := &a.w.sig.Inputs[s.in]
-		if _, told, _ := toldAxis(a.w.params, info); told || s.begin != "empty" {
-			continue
-		}
-		for axis, extent := range s.shape {
-			if extent != 0 || axis == s.axis {
-				continue
-			}
-			if isBatchName(info.Symbols[axis]) {
-				return fmt.Sprintf("state %q would begin with nothing along axis %d, which is called %q", s.input, axis, info.Symbols[axis])
-			}
-			if s.axis == noAxis && info.Dims[0] != 1 && !c.refuted(s.in, axis) {
-				return fmt.Sprintf("state %q would begin with nothing along axis %d, which may be the batch", s.input, axis)
-			}
+// would begin with nothing along an axis that may be the batch, or that never grows.
+func (c *chooser) excludes(a *attempted) (why string) {
+	for s, axis := range a.w.emptyAxes() {
+		symbol := a.w.sig.Inputs[s.in].Symbols[axis]
+		switch seen := a.growth[axisOfInput{s.in, axis}]; {
+		case isBatchName(symbol):
+			return fmt.Sprintf("state %q would begin with nothing along axis %d, which is called %q", s.input, axis, symbol)
+		case seen == stays:
+			return fmt.Sprintf("state %q would begin with nothing along axis %d, and stay so", s.input, axis)
+		case seen == unseen && s.axis == noAxis:
+			return fmt.Sprintf("state %q would begin with nothing along axis %d, which may be the batch", s.input, axis)
 		}
 	}
 	return ""
 }
 
-// refuted reports whether runs have shown that an axis of an input is not the batch.
-func (c *chooser) refuted(input, axis int) bool {
-	shown := false
-	for i := range c.tried {
-		if a := &c.tried[i]; a.c.in[input].axis == axis {
-			if a.faults == nil && a.verdict != notApart {
-				return false
-			}
-			shown = shown || a.verdict == notApart
+// mayBegin reports whether runs may be tried with states as they begin, for which it must
+// be sure that what has an extent of 0 then is not the batch.
+func (c *chooser) mayBegin(a *attempted) bool {
+	for s, axis := range a.w.emptyAxes() {
+		named := a.c.rank == byBatchName && s.axis != noAxis && !isBatchName(a.w.sig.Inputs[s.in].Symbols[axis])
+		if !named && !a.c.told && a.growth[axisOfInput{s.in, axis}] != grows {
+			return false
 		}
 	}
-	return shown
+	return true
+}
+
+// emptyAxes are the open axes along which states begin with nothing, unless batch_axes
+// tells where their batch is or they are not simply replaced.
+func (w *wirer) emptyAxes() iter.Seq2[*stateWire, int] {
+	return func(yield func(*stateWire, int) bool) {
+		for i := range w.wiring.varying {
+			s := &w.wiring.varying[i]
+			if s.begin != "empty" || s.how == "batch_axes" || s.update != statebuffer.Replace {
+				continue
+			}
+			for axis, extent := range s.shape {
+				if extent == 0 && axis != s.axis && !yield(s, axis) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func (w *wirer) beginsEmpty() bool {
+	for range w.emptyAxes() {
+		return true
+	}
+	return false
 }
 
 // wire joins configuration and model by evidence alone. files reads the files of initial

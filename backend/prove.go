@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"tritonstateful/internal/tensor"
@@ -59,6 +58,9 @@ func (t *trial) judge(expected []batchAxis) judgement {
 			continue
 		}
 		alone = true
+		if why := t.lengthens(one); why != "" {
+			return judgement{verdict: notApart, why: why}
+		}
 		if !slices.ContainsFunc(t.inputs, func(in trialInput) bool { return t.laned(&in) }) {
 			return judgement{verdict: single, why: "no input has lanes"}
 		}
@@ -78,6 +80,21 @@ func (t *trial) judge(expected []batchAxis) judgement {
 		failure = errors.New("its inputs are too large, or of types that have no contents")
 	}
 	return judgement{verdict: notJudged, why: fmt.Sprintf("the model does not run on any contents that were tried, in the end with: %v", failure)}
+}
+
+// lengthens tells which state is longer after a step of one lane along the axis that is to
+// be its batch.
+func (t *trial) lengthens(one []Tensor) (why string) {
+	for i := range t.inputs {
+		in := &t.inputs[i]
+		if in.begin == nil || !t.laned(in) || t.optional[in.state] {
+			continue
+		}
+		if out := &one[slices.Index(t.outputs, in.state)]; in.axis < len(out.Shape) && out.Shape[in.axis] != 1 {
+			return fmt.Sprintf("output %q has shape %v for one of them", t.sig.Outputs[in.state].Name, out.Shape)
+		}
+	}
+	return ""
 }
 
 // errNoEvidence is about runs from which nothing follows.
@@ -335,34 +352,53 @@ func values(data []byte, dtype tensor.DType) func(yield func(float64) bool) {
 	}
 }
 
-// grows runs one lane of a sequence that begins, and tells which state would begin with
-// nothing and stay so, or that the model does not run like this.
-func (t *trial) grows() (why string) {
-	var failure error
-	for s := range settings() {
-		if s.states != statesBegin || time.Now().After(t.deadline) {
-			continue
-		}
-		l, ok := t.newLane(s, 1, nil)
-		if !ok {
-			continue
-		}
-		outputs, err := t.run(s, l)
-		if err != nil {
-			failure = err
-			continue
-		}
-		for k, at := range t.outputs {
-			if i := slices.IndexFunc(t.inputs, func(in trialInput) bool { return in.state == at && in.begin != nil }); i >= 0 {
-				if in := &t.inputs[i]; slices.Contains(in.begin, 0) && slices.Contains(outputs[k].Shape, 0) && !t.optional[at] {
-					return fmt.Sprintf("state %q would begin with nothing, %v, and stay so", t.sig.Inputs[in.at].Name, in.begin)
+// growth is what runs show of an open axis of a state.
+type growth uint8
+
+const (
+	unseen growth = iota
+	stays         // its extent is as before a step
+	grows         // it is another: the axis is not the batch
+)
+
+// axisOfInput is an axis of an input, by its position in the signature.
+type axisOfInput struct{ at, axis int }
+
+// growth runs one lane with states that are not empty, and tells of their open axes
+// whether a step changes their extents. States of nothing are not tried: along an axis
+// that is the batch after all, kernels of ONNX Runtime end the process.
+func (t *trial) growth() map[axisOfInput]growth {
+	seen := map[axisOfInput]growth{}
+	for _, states := range []stateExtent{statesAlike, statesOne} {
+		for s := range settings() {
+			if s.states != states || time.Now().After(t.deadline) {
+				continue
+			}
+			l, ok := t.newLane(s, 1, nil)
+			if !ok {
+				continue
+			}
+			outputs, err := t.run(s, l)
+			if err != nil {
+				continue
+			}
+			for i := range t.inputs {
+				in := &t.inputs[i]
+				if in.begin == nil {
+					continue
+				}
+				before, after := t.shape(in, s), outputs[slices.Index(t.outputs, in.state)].Shape
+				for axis := range min(len(before), len(after)) {
+					switch k := (axisOfInput{in.at, axis}); {
+					case before[axis] != after[axis]:
+						seen[k] = grows
+					case seen[k] == unseen:
+						seen[k] = stays
+					}
 				}
 			}
+			break
 		}
-		return ""
 	}
-	if failure == nil {
-		return "no run shows it"
-	}
-	return strings.TrimSpace(failure.Error())
+	return seen
 }

@@ -23,6 +23,7 @@ type trial struct {
 	// numbers in the first run of each session. nil where that is not possible.
 	open   func() (Runner, error)
 	fresh  bool // each run has a session of its own
+	begins bool // states may be tried as they begin, also with extents of 0
 	sig    *Signature
 	rng    *rand.Rand
 	inputs []trialInput
@@ -247,6 +248,9 @@ const elementsMost = 1 << 24
 // newLane makes contents; scale is what fractions are multiplied by. shared is a lane
 // that has what is the same for all; nil makes that, too.
 func (t *trial) newLane(s setting, scale float64, shared lane) (l lane, ok bool) {
+	if s.states == statesBegin && !t.begins {
+		return nil, false
+	}
 	l = make(lane, len(t.inputs))
 	for i := range t.inputs {
 		in := &t.inputs[i]
