@@ -67,4 +67,4 @@ def test_caches_grow_along_their_length(server, name: str):
 def test_the_report_says_how_the_batch_was_found(server):
     log = server.log_text()
     assert "requests run one at a time" in log
-    assert "probe" in log
+    assert "found by runs" in log

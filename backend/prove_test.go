@@ -1,0 +1,277 @@
+package backend
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tritonstateful/internal/tensor"
+	"tritonstateful/statebuffer"
+)
+
+// TestBatchNames: what is taken for a name of batches, and what is not.
+func TestBatchNames(t *testing.T) {
+	for _, name := range []string{"batch", "batch_size", "BatchSize", "x_batch", "batch axis", "dynamic_batch", "B", "b", "N", "n", "bs", "bsz", "nb"} {
+		require.True(t, isBatchName(name), name)
+	}
+	for _, name := range []string{"", "time", "T", "sequence", "batch*heads", "batch_size * 8", "batch + 1", "batched_sequence_length", "unbatched_frames", "s17", "x_dynamic_axes_1"} {
+		require.False(t, isBatchName(name), name)
+	}
+}
+
+// recurrence is a model over [time, batch] or [batch, time]: y is the running sum of x
+// over time, and a state, if there is one, the sum so far.
+type recurrence struct {
+	fileOnly
+	time    int    // the axis of time in x and y
+	least   int64  // how long x must be
+	divisor bool   // a last input that nothing may be divided by if it is 0
+	chance  *int64 // what is added to each y, from run to run another
+}
+
+func newRecurrence(t *testing.T, inputs, outputs string, time int) *recurrence {
+	r := &recurrence{time: time}
+	r.sig = Signature{Inputs: tensors(t, inputs), Outputs: tensors(t, outputs)}
+	r.runs = r.run
+	return r
+}
+
+func (r *recurrence) run(sig *Signature, inputs, outputs []Tensor) error {
+	x := &inputs[0]
+	frames, lanes := x.Shape[r.time], x.Shape[1-r.time]
+	state := len(sig.Outputs) > 1
+	switch {
+	case frames < r.least:
+		return fmt.Errorf("%d frames are too few", frames)
+	case state && inputs[1].Shape[0] != lanes:
+		return errors.New("batches differ")
+	case r.divisor && element(inputs[len(inputs)-1].Data.Bytes, inputs[len(inputs)-1].DType, 0) == 0:
+		return errors.New("division by zero")
+	}
+	noise := 0.0
+	if r.chance != nil {
+		*r.chance++
+		noise = float64(*r.chance)
+	}
+	for i := range outputs {
+		shape := tensor.Shape{lanes}
+		if i == 0 {
+			shape = x.Shape.Clone()
+		}
+		bytes, _ := shape.Bytes(sig.Outputs[i].DType)
+		outputs[i].Shape, outputs[i].Data = shape, statebuffer.Block{Bytes: make([]byte, bytes), Size: bytes}
+	}
+	for lane := range lanes {
+		sum := 0.0
+		if state {
+			sum = element(inputs[1].Data.Bytes, x.DType, lane)
+		}
+		for frame := range frames {
+			at := lane*frames + frame
+			if r.time == 0 {
+				at = frame*lanes + lane
+			}
+			sum += element(x.Data.Bytes, x.DType, at)
+			setElement(outputs[0].Data.Bytes, x.DType, at, sum+noise)
+		}
+		if state {
+			setElement(outputs[1].Data.Bytes, x.DType, lane, sum)
+		}
+	}
+	return nil
+}
+
+// proving chooses the batch axes of a model for a configuration.
+func proving(t *testing.T, r Runner, open func() Runner, config *Config, verify Verify) (*wirer, *chooser, error) {
+	params, _, err := ParseParameters(config.Parameters)
+	require.NoError(t, err)
+	c := &chooser{verify: verify, finish: (*wirer).finish, runner: func() (Runner, error) { return r, nil }}
+	if open != nil {
+		c.open = func() (Runner, error) { return open(), nil }
+	}
+	c.attempt = func(k *candidate) *wirer { return wireInputs(config, params, r.Signature(), nil, k) }
+	w, err := c.choose(candidatesFor(config, params, r.Signature()))
+	return w, c, err
+}
+
+// recurrenceConfig is for x and y of any length, and for the state s if there is one.
+func recurrenceConfig(dtype string, state bool) *Config {
+	c := &Config{
+		MaxBatchSize: 8, Parameters: map[string]Value{},
+		Inputs:  []TensorConfig{{Name: "x", DataType: "TYPE_" + dtype, Dims: tensor.Shape{-1}}},
+		Outputs: []TensorConfig{{Name: "y", DataType: "TYPE_" + dtype, Dims: tensor.Shape{-1}}},
+	}
+	if state {
+		c.Sequence = &SequenceConfig{Oldest: &OldestConfig{MaxCandidateSequences: 16}}
+	}
+	return c
+}
+
+// TestBatchIsProved: whatever axes are called, time is never taken for the batch, also by
+// integers, without states and where only some contents run.
+func TestBatchIsProved(t *testing.T) {
+	for _, dtype := range []string{"FP32", "INT64", "FP16"} {
+		for _, c := range []struct {
+			name, x, s, y string
+			time          int
+			divisor       bool
+			least         int64
+		}{
+			{name: "a tie of names", x: "time,batch", y: "time,batch"},
+			{name: "a tie, the batch first", x: "batch,time", y: "batch,time", time: 1},
+			{name: "names of dynamo", x: "s17,s53", y: "s17,s53", s: "s53"},
+			{name: "n is time, i the batch", x: "n,i", y: "n,i", s: "i"},
+			{name: "no names", x: "?,?", y: "?,?", s: "?"},
+			{name: "no names, the batch first", x: "?,?", y: "?,?", s: "?", time: 1},
+			{name: "names on inputs only", x: "batch,time", y: "Addy_dim_0,Addy_dim_1", s: "batch", time: 1, least: 7},
+			{name: "a name for each tensor", x: "x_0,x_1", y: "y_0,y_1", s: "s_0", least: 5},
+			{name: "a divisor", x: "?,?", y: "?,?", s: "?", divisor: true},
+			{name: "no states, no names", x: "?,?", y: "?,?"},
+			{name: "many frames", x: "time,batch", y: "time,batch", s: "batch", least: 100},
+		} {
+			t.Run(dtype+" "+c.name, func(t *testing.T) {
+				inputs, outputs := fmt.Sprintf("x:%s[%s]", dtype, c.x), fmt.Sprintf("y:%s[%s]", dtype, c.y)
+				if c.s != "" {
+					inputs, outputs = inputs+fmt.Sprintf(" s:%s[%s]", dtype, c.s), outputs+fmt.Sprintf(" s_out:%s[%s]", dtype, c.s)
+				}
+				config := recurrenceConfig(dtype, c.s != "")
+				if c.divisor {
+					inputs += " k:INT64[1]"
+					config.Inputs = append(config.Inputs, TensorConfig{Name: "k", DataType: "TYPE_INT64", Dims: tensor.Shape{1}})
+				}
+				r := newRecurrence(t, inputs, outputs, c.time)
+				r.divisor, r.least = c.divisor, c.least
+				w, chooser, err := proving(t, r, nil, config, VerifyInferred)
+				require.NoError(t, err)
+				require.Empty(t, chooser.warning)
+				require.Equal(t, 8, w.wiring.maxLanes)
+				require.Equal(t, 1-c.time, w.wiring.inputs[0].axis)
+				require.Equal(t, 1-c.time, w.wiring.outputs[0].axis)
+				if c.s != "" {
+					require.Equal(t, 0, w.wiring.states[0].axis)
+				}
+				require.Zero(t, r.heap.Used(), "runs must free what they take")
+			})
+		}
+	}
+}
+
+// TestBatchNotJudged: where no run shows anything, the exporter's name on all tensors is
+// believed, with a warning, and nothing else is.
+func TestBatchNotJudged(t *testing.T) {
+	model := func(x, y string) *recurrence {
+		r := newRecurrence(t, "x:FP32["+x+"]", "y:FP32["+y+"]", 0)
+		r.least = 1000
+		return r
+	}
+	w, chooser, err := proving(t, model("time,batch", "time,batch"), nil, recurrenceConfig("FP32", false), VerifyInferred)
+	require.NoError(t, err)
+	require.Equal(t, 1, w.wiring.inputs[0].axis)
+	require.Contains(t, chooser.warning, `nobody has checked that the lanes of a batch are apart: the model does not run on any contents that were tried`)
+	require.Contains(t, chooser.warning, `batch_axes "* = 1"`)
+	for _, axes := range [][2]string{{"time,batch", "a,b"}, {"s0,s1", "s0,s1"}, {"?,?", "?,?"}} {
+		_, _, err = proving(t, model(axes[0], axes[1]), nil, recurrenceConfig("FP32", false), VerifyInferred)
+		require.ErrorContains(t, err, "nothing shows that requests of one batch would be apart", axes)
+		require.ErrorContains(t, err, `write batch_axes "`, axes)
+	}
+}
+
+// TestBatchOfChance: what is drawn anew in each session in the same way can be judged, what
+// is not cannot.
+func TestBatchOfChance(t *testing.T) {
+	session := func(drawn *int64) *recurrence {
+		r := newRecurrence(t, "x:FP32[?,?]", "y:FP32[?,?]", 0)
+		r.chance = drawn
+		return r
+	}
+	w, _, err := proving(t, session(new(int64)), func() Runner { return session(new(int64)) }, recurrenceConfig("FP32", false), VerifyInferred)
+	require.NoError(t, err)
+	require.Equal(t, 1, w.wiring.inputs[0].axis)
+	drawn := new(int64)
+	_, _, err = proving(t, session(drawn), func() Runner { return session(drawn) }, recurrenceConfig("FP32", false), VerifyInferred)
+	require.ErrorContains(t, err, "two runs on the same inputs differ")
+}
+
+// TestBatchThatIsTold: batch_axes is believed; verify: always checks it and warns once.
+func TestBatchThatIsTold(t *testing.T) {
+	r := newRecurrence(t, "x:FP32[time,batch]", "y:FP32[time,batch]", 0)
+	config := recurrenceConfig("FP32", false)
+	config.Parameters["batch_axes"] = Value{"* = 0"}
+	w, chooser, err := proving(t, r, nil, config, VerifyInferred)
+	require.NoError(t, err)
+	require.Equal(t, 0, w.wiring.inputs[0].axis)
+	require.Zero(t, chooser.runs)
+	require.Empty(t, chooser.warning)
+	_, chooser, err = proving(t, r, nil, config, VerifyAlways)
+	require.NoError(t, err)
+	require.Contains(t, chooser.warning, `batch_axes has the batch at axis 0 of "x", and with it output "y" of one changes with the inputs of another`)
+	config.Parameters["batch_axes"] = Value{"* = 1"}
+	_, chooser, err = proving(t, r, nil, config, VerifyAlways)
+	require.NoError(t, err)
+	require.Empty(t, chooser.warning)
+	require.Positive(t, chooser.runs)
+}
+
+// TestBatchUnproved: without runs the likeliest candidate is taken, with a warning.
+func TestBatchUnproved(t *testing.T) {
+	r := newRecurrence(t, "x:FP32[time,batch]", "y:FP32[time,batch]", 0)
+	w, chooser, err := proving(t, r, nil, recurrenceConfig("FP32", false), VerifyNever)
+	require.NoError(t, err)
+	require.Equal(t, 1, w.wiring.inputs[0].axis)
+	require.Zero(t, chooser.runs)
+	require.Contains(t, chooser.warning, "verify is never: nobody has checked")
+}
+
+// TestBatchNeverEmpty: a state does not begin with nothing along an axis that no run shows
+// to grow, and no run has such a state.
+func TestBatchNeverEmpty(t *testing.T) {
+	r := &fileOnly{sig: Signature{Inputs: tensors(t, "x:FP32[time,8] s:FP32[rows,8]"), Outputs: tensors(t, "y:FP32[time,8] s_out:FP32[rows,8]")}}
+	r.runs = func(sig *Signature, inputs, outputs []Tensor) error {
+		require.NotContains(t, inputs[1].Shape, int64(0), "a run that could end the process")
+		for i := range outputs { // everything sees everything
+			shape := inputs[i].Shape.Clone()
+			bytes, _ := shape.Bytes(tensor.FP32)
+			outputs[i].Shape, outputs[i].Data = shape, statebuffer.Block{Bytes: make([]byte, bytes), Size: bytes}
+			sum := 0.0
+			for k := range inputs {
+				for at := range inputs[k].Data.Size / 4 {
+					sum += element(inputs[k].Data.Bytes, tensor.FP32, at)
+				}
+			}
+			for at := range bytes / 4 {
+				setElement(outputs[i].Data.Bytes, tensor.FP32, at, sum)
+			}
+		}
+		return nil
+	}
+	config := recurrenceConfig("FP32", true)
+	config.MaxBatchSize, config.Inputs[0].Dims, config.Outputs[0].Dims = 0, tensor.Shape{-1, 8}, tensor.Shape{-1, 8}
+	_, _, err := proving(t, r, nil, config, VerifyInferred)
+	require.ErrorContains(t, err, "batch_axes")
+}
+
+// TestBatchAxesAreProvedOnce: the instances of a model share what was proved, and the log
+// says it once.
+func TestBatchAxesAreProvedOnce(t *testing.T) {
+	log := newRecorder(slog.LevelInfo)
+	m, err := NewModel(ModelInfo{Name: "model", Version: 1, Config: []byte(`{"name":"model","max_batch_size":8,"input":[{"name":"x","data_type":"TYPE_FP32","dims":[-1]}],` +
+		`"output":[{"name":"y","data_type":"TYPE_FP32","dims":[-1]}]}`)}, Host{
+		Log: slog.New(log), Clock: newServer(t).in.model.host.Clock,
+		Open: func(SessionOptions) (Runner, error) {
+			return newRecurrence(t, "x:FP32[time,batch]", "y:FP32[time,batch]", 0), nil
+		},
+	})
+	require.NoError(t, err)
+	for i := range 3 {
+		in, err := m.NewInstance(InstanceInfo{Name: fmt.Sprint("model_0_", i), Kind: "cpu"})
+		require.NoError(t, err)
+		in.Close()
+	}
+	lines := log.having("batch axes")
+	require.Len(t, lines, 1)
+	require.True(t, strings.Contains(lines[0], "apart=true"), lines[0])
+}
