@@ -172,7 +172,7 @@ func (c *chooser) settle(tried []attempted) (*wirer, error) {
 			held = append(held, a)
 		}
 	}
-	if len(held) > 0 && held[0].c.rank >= withoutOthers && held[0].w.config.MaxBatchSize > 0 && c.undecided() {
+	if len(held) > 0 && held[0].c.rank >= withoutOthers && held[0].w.config.MaxBatchSize > 0 {
 		return nil, nil // that no axis is the batch may be a wrong way to read dims
 	}
 	several := slices.DeleteFunc(slices.Clone(held), func(a *attempted) bool { return a.c.single })
@@ -205,14 +205,6 @@ func (c *chooser) settle(tried []attempted) (*wirer, error) {
 		}
 	}
 	return nil, nil
-}
-
-// undecided reports whether some axes may be the batch for all that runs have shown, or are
-// by their name though the lanes are not apart there.
-func (c *chooser) undecided() bool {
-	return slices.ContainsFunc(c.tried, func(a attempted) bool {
-		return a.faults == nil && a.c.lanes() && a.c.rank < withoutOthers && (a.verdict == notJudged || a.c.rank == byBatchName)
-	})
 }
 
 // exported is what is doubtful of a candidate that the exporter has told of, and that
