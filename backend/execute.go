@@ -280,11 +280,16 @@ func (x *execution) singles(err error) bool {
 	return e.Code == InvalidArg || e.Code == Internal
 }
 
-// oneByOne gives the rows of a run back to the pending ones, as if there had been
-// none, to run alone.
+// oneByOne has the rows of a run run again, each alone.
 func (x *execution) oneByOne() {
+	x.undo()
+	x.alone = true
+}
+
+// undo gives the rows of a run back to the pending ones, as if there had been none.
+func (x *execution) undo() {
 	x.in.store.Undo(x.step)
-	x.step, x.alone = nil, true
+	x.step = nil
 	x.pending = slices.Insert(x.pending, 0, x.rows...)
 	x.dropRows()
 }
@@ -294,7 +299,7 @@ func (x *execution) keep() {
 	if x.failed || len(x.rows) == 0 {
 		return
 	}
-	if x.part() {
+	if x.partUneven() {
 		return
 	}
 	if err := x.in.store.Commit(x.step, x.now); err != nil {

@@ -177,22 +177,3 @@ func (x *execution) putMask(i int) error {
 	x.stage.inputs[f.at] = Tensor{Data: buffer.At(0, bytes), DType: f.dtype, Shape: shape}
 	return nil
 }
-
-// overflows tells whether a run wrote too much for some sequence, for which the
-// others of the run must not fail: where sequences of unequal length share a run.
-func (x *execution) overflows() bool {
-	if len(x.rows) < 2 || x.alone || x.in.store.TooLong(x.step) == nil {
-		return false
-	}
-	return slices.ContainsFunc(x.in.wiring.varying, func(s stateWire) bool { return s.padded })
-}
-
-// part has the rows of a run that overflows run again, one by one. It is false when
-// there is nothing to part.
-func (x *execution) part() bool {
-	if !x.overflows() {
-		return false
-	}
-	x.oneByOne()
-	return true
-}

@@ -64,6 +64,10 @@ type VaryingIO struct {
 	// batched tensor that the model wrote.
 	Out      Block
 	OutShape tensor.Shape
+	// Uneven: the lanes differ in length, so that the shorter ones are padded. What
+	// they keep is right if OutShape is longer than InShape, at PadAxis, by what each
+	// of them would have got alone. Only the caller can know that.
+	Uneven bool
 }
 
 // varyingStore is the part of a Store that keeps varying states.
@@ -150,12 +154,12 @@ func (s *varyingStore) alike(a, b *Sequence) bool {
 func (s *varyingStore) gather(lanes []Lane, padded int) error {
 	for i := range s.states {
 		v, io := &s.states[i], &s.io[i]
-		shape, differ := s.longest(i, lanes)
+		shape, uneven := s.longest(i, lanes)
 		layout, err := v.layout(shape)
 		if err != nil {
 			return err
 		}
-		*io = VaryingIO{InShape: v.batched(shape, padded)}
+		*io = VaryingIO{InShape: v.batched(shape, padded), Uneven: uneven}
 		if err := s.reserve(&s.stage[i], int64(padded)*layout.RowBytes()); err != nil {
 			return fmt.Errorf("state %q: the batched input: %w", v.Name, err)
 		}
@@ -169,7 +173,7 @@ func (s *varyingStore) gather(lanes []Lane, padded int) error {
 			pad = s.chunks[0] // what a padding lane computes is discarded; only its shape matters
 		}
 		t := Transfer{Layout: layout, Chunks: s.chunks, Initial: pad, Rows: s.rows, Tensor: io.In, Lanes: padded}
-		if differ {
+		if uneven {
 			err = s.gatherPadded(i, &t, lanes, shape)
 		} else {
 			err = s.memory.Gather([]Transfer{t})
@@ -295,7 +299,7 @@ func (s *varyingStore) prepare(lanes []Lane, padded int) error {
 				return fmt.Errorf("state %q: %w", s.states[i].Name, err)
 			}
 		}
-		if err := s.preparePadded(i, lanes); err != nil {
+		if err := s.preparePadded(i); err != nil {
 			return err
 		}
 	}
@@ -342,9 +346,8 @@ func (s *varyingStore) keep(lanes []Lane, padded int) error {
 		if err != nil {
 			return err
 		}
-		_, differ := s.longest(i, lanes)
 		switch {
-		case differ:
+		case io.Uneven:
 			err = s.keepPadded(i, lanes, padded)
 		case v.unchanged(io):
 			err = s.keepOld(i, lanes, padded, shape)
