@@ -81,7 +81,7 @@ func (in *Instance) load(provider Provider, info InstanceInfo, faults error) (er
 	in.holds = in.wiring.canHold()
 	in.pace = newPace(m.params.Padding == PadAuto && !in.wiring.varies && in.store.Roams() && in.store.RowBytes() >= paceFrom)
 	in.empty = in.emptyAnswers()
-	in.work.in = in
+	in.work.in, in.work.spreads = in, make([]spread, len(in.wiring.masks))
 	return in.warmUp()
 }
 

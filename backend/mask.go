@@ -72,6 +72,7 @@ func (w *wirer) resolveMasks() {
 			m.covers = append(m.covers, j)
 			w.pad(s, j)
 		}
+		w.wiring.masks = append(w.wiring.masks, i)
 		if len(m.covers) == 0 {
 			w.fault("parameter derived_inputs: input %q: mask(%s) names no state that grows", w.wiring.fills[i].name, m.states)
 		}
@@ -109,11 +110,8 @@ const maskMost = 64 << 20
 // checkMasks tells why there can be no mask for a request of a sequence; nil is one
 // that starts.
 func (in *Instance) checkMasks(r *Request, q *statebuffer.Sequence) error {
-	for i := range in.wiring.fills {
+	for _, i := range in.wiring.masks {
 		f := &in.wiring.fills[i]
-		if f.mask == nil {
-			continue
-		}
 		held, step := in.store.Length(f.mask.covers[0], q), int64(0)
 		for _, state := range f.mask.covers[1:] {
 			if other := in.store.Length(state, q); other != held {

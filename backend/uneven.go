@@ -11,6 +11,47 @@ import (
 // That is right for models that append to their states and count nothing that the mask
 // hides. Whether a model is one is seen as it runs: here, for what it appends.
 
+// spread is how long the values are that a mask tells of, in the lanes of a run.
+type spread struct{ longest, sum int64 }
+
+// spread notes the lengths of a lane that the run gets; q is nil for a sequence that
+// starts.
+func (x *execution) spread(q *statebuffer.Sequence) {
+	for at, i := range x.in.wiring.masks {
+		held := x.in.store.Length(x.in.wiring.fills[i].mask.covers[0], q)
+		s := &x.spreads[at]
+		s.longest, s.sum = max(s.longest, held), s.sum+held
+	}
+}
+
+// spares tells whether a run is worth its padding with one lane more. It is at most
+// twice as large as what its lanes hold and the step brings them, so that no run takes
+// more than twice the time and memory for the sake of one long sequence; and what it
+// pads is within the limit of memory, beside what all sequences hold.
+func (x *execution) spares(r *Request, q *statebuffer.Sequence) bool {
+	in, lanes := x.in, int64(len(x.lanes)+1)
+	padded := int64(0)
+	for at, i := range in.wiring.masks {
+		f := &in.wiring.fills[i]
+		held, step := in.store.Length(f.mask.covers[0], q), int64(0)
+		if f.mask.length >= 0 {
+			step = in.extent(r, &in.wiring.lengths[f.mask.length])
+		}
+		longest, sum := max(x.spreads[at].longest, held), x.spreads[at].sum+held
+		if lanes*longest == sum { // all are equal
+			continue
+		}
+		if lanes*(longest+step) > 2*(sum+lanes*step) {
+			return false
+		}
+		padded += (longest + step) * int64(f.dtype.Size())
+		for _, state := range f.mask.covers {
+			padded += (longest + longest + step) * in.store.LengthBytes(state, q)
+		}
+	}
+	return padded == 0 || in.store.Spares(int64(in.padded(int(lanes)))*padded)
+}
+
 // runApart ends that sequences of unequal length share runs.
 func (in *Instance) runApart(why string) {
 	in.store.PadNone()
@@ -45,9 +86,9 @@ func (x *execution) uneven() bool {
 // part of the input that its mask names.
 func (x *execution) notAppended() string {
 	w := x.in.wiring
-	for i := range w.fills {
+	for _, i := range w.masks {
 		m := w.fills[i].mask
-		if m == nil || m.length < 0 {
+		if m.length < 0 {
 			continue
 		}
 		step := int64(x.lengths[m.length])

@@ -56,6 +56,18 @@ func (s *Store) Length(state int, q *Sequence) int64 {
 	return s.varying.shape(state, q)[s.varying.states[state].lengthAxis()]
 }
 
+// LengthBytes is what a padded state takes, in a lane of a sequence, for each unit of
+// its length.
+func (s *Store) LengthBytes(state int, q *Sequence) int64 {
+	v := &s.varying.states[state]
+	shape, axis := s.varying.shape(state, q), v.lengthAxis()
+	return elements(shape[:axis]) * elements(shape[axis+1:]) * int64(v.DType.Size())
+}
+
+// Spares tells whether the limit of memory leaves room for so many bytes of padded
+// tensors beside what sequences hold.
+func (s *Store) Spares(bytes int64) bool { return s.fits(bytes) }
+
 // longest is the shape of the longest value among the lanes; uneven tells whether
 // others are shorter.
 func (s *varyingStore) longest(i int, lanes []Lane) (shape tensor.Shape, uneven bool) {
