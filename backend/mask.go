@@ -157,11 +157,11 @@ func (x *execution) putMask(i int) error {
 	if err != nil {
 		return Errorf(Internal, "input %q: the mask: %w", f.name, err)
 	}
-	buffer := &in.io.fills[i]
-	if err := in.io.reserve(buffer, bytes); err != nil {
-		return err
+	block, err := in.io.varying(i, bytes)
+	if err != nil {
+		return Errorf(Internal, "input %q: the mask: %w", f.name, err)
 	}
-	to := buffer.Bytes
+	to := block.Bytes
 	for lane := range x.stage.lanes {
 		padding := int64(0) // a padding lane has a whole value
 		if lane < len(x.lanes) {
@@ -172,6 +172,6 @@ func (x *execution) putMask(i int) error {
 			to = to[element:]
 		}
 	}
-	x.stage.inputs[f.at] = Tensor{Data: buffer.At(0, bytes), DType: f.dtype, Shape: shape}
+	x.stage.inputs[f.at] = Tensor{Data: block, DType: f.dtype, Shape: shape}
 	return nil
 }

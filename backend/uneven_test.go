@@ -22,6 +22,12 @@ func rowsOf(id uint64, start bool, count int) Request {
 // unevenInstance has sequences 1 to n of these lengths, and notes its runs from then on.
 func unevenInstance(t *testing.T, limit string, lengths ...int) (*Instance, *[]unevenRun) {
 	t.Helper()
+	_, in, runs := unevenModel(t, limit, lengths...)
+	return in, runs
+}
+
+func unevenModel(t *testing.T, limit string, lengths ...int) (*scripted, *Instance, *[]unevenRun) {
+	t.Helper()
 	model, c, _ := maskedModel(0)
 	c.MaxBatchSize = 16
 	c.Sequence.Oldest.MaxCandidateSequences = 32
@@ -38,7 +44,7 @@ func unevenInstance(t *testing.T, limit string, lengths ...int) (*Instance, *[]u
 		require.NoError(t, send(t, in, rowsOf(uint64(i+1), true, length))[0].err)
 	}
 	*runs = nil
-	return in, runs
+	return model, in, runs
 }
 
 // TestTheLongestSetsNobodysPace: sequences of unequal length share a run as long as it
@@ -124,4 +130,25 @@ func TestNoRoomForPadding(t *testing.T) {
 		require.NoError(t, a.err)
 	}
 	require.Equal(t, []unevenRun{{1, 60}, {1, 70}, {1, 80}}, *runs)
+}
+
+// TestPaddingIsGivenBack: when the long sequence is gone, so is what it made the others'
+// tensors take, after some runs.
+func TestPaddingIsGivenBack(t *testing.T) {
+	const long = 1 << 20
+	model, in, runs := unevenModel(t, "0", 3, 3)
+	turn := func() { send(t, in, rowsOf(1, false, 1), rowsOf(2, false, 1)) }
+	turn()
+	before := model.memory.Used()
+	require.NoError(t, send(t, in, rowsOf(3, true, long))[0].err)
+	send(t, in, rowsOf(3, false, 1), rowsOf(1, false, 1))
+	require.Equal(t, unevenRun{2, long}, (*runs)[len(*runs)-1])
+	last := rowsOf(3, false, 1)
+	last.End = true
+	send(t, in, last)
+	require.Greater(t, model.memory.Used(), before+8<<20)
+	for range 150 {
+		turn()
+	}
+	require.Less(t, model.memory.Used()-in.io.inputs[0].Size, before+64<<10)
 }

@@ -190,7 +190,7 @@ func (s *varyingStore) paddedRow(v *Varying, shape tensor.Shape) ([]byte, error)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.reserve(&s.row, bytes); err != nil {
+	if err := s.row.Reserve(s.memory, bytes); err != nil {
 		return nil, fmt.Errorf("state %q: a padded row: %w", v.Name, err)
 	}
 	return s.row.Bytes[:bytes], nil

@@ -75,17 +75,17 @@ type varyingStore struct {
 	memory  Memory
 	states  []Varying
 	initial []Block
-	stage   []Block // batched inputs, grown as needed
+	stage   []Scratch // batched inputs
 	io      []VaryingIO
 	rows    []Row
 	chunks  []Block
-	row     Block // one lane of a padded state
-	bytes   int64 // held by sequences
+	row     Scratch // one lane of a padded state
+	bytes   int64   // held by sequences
 }
 
 func (s *varyingStore) allocate() error {
 	s.io = make([]VaryingIO, len(s.states))
-	s.stage = make([]Block, len(s.states))
+	s.stage = make([]Scratch, len(s.states))
 	for i := range s.states {
 		v := &s.states[i]
 		layout, err := v.layout(v.InitialShape)
@@ -108,12 +108,14 @@ func (s *varyingStore) allocate() error {
 }
 
 func (s *varyingStore) close() {
-	for _, blocks := range [][]Block{s.initial, s.stage, {s.row}} {
-		for _, b := range blocks {
-			s.free(b)
-		}
+	for _, b := range s.initial {
+		s.free(b)
 	}
-	s.initial, s.stage, s.row = nil, nil, Block{}
+	for i := range s.stage {
+		s.stage[i].Free(s.memory)
+	}
+	s.row.Free(s.memory)
+	s.initial, s.stage = nil, nil
 }
 
 func (s *varyingStore) free(b Block) {
@@ -152,6 +154,7 @@ func (s *varyingStore) alike(a, b *Sequence) bool {
 
 // gather lays out the states of lanes that are alike.
 func (s *varyingStore) gather(lanes []Lane, padded int) error {
+	s.row.Begin(s.memory)
 	for i := range s.states {
 		v, io := &s.states[i], &s.io[i]
 		shape, uneven := s.longest(i, lanes)
@@ -160,7 +163,8 @@ func (s *varyingStore) gather(lanes []Lane, padded int) error {
 			return err
 		}
 		*io = VaryingIO{InShape: v.batched(shape, padded), Uneven: uneven}
-		if err := s.reserve(&s.stage[i], int64(padded)*layout.RowBytes()); err != nil {
+		s.stage[i].Begin(s.memory)
+		if err := s.stage[i].Reserve(s.memory, int64(padded)*layout.RowBytes()); err != nil {
 			return fmt.Errorf("state %q: the batched input: %w", v.Name, err)
 		}
 		io.In = s.stage[i].At(0, int64(padded)*layout.RowBytes())
@@ -191,20 +195,6 @@ func (s *varyingStore) source(i int, q *Sequence) Block {
 		return s.initial[i]
 	}
 	return q.values[i].block
-}
-
-// reserve makes a block at least that large. What was in it is lost.
-func (s *varyingStore) reserve(b *Block, bytes int64) error {
-	if b.Size >= bytes {
-		return nil
-	}
-	grown, err := s.memory.Alloc(capacity(bytes))
-	if err != nil {
-		return err
-	}
-	s.free(*b)
-	*b = grown
-	return nil
 }
 
 // capacity is the next power of two, so that a value that grows by a little each
