@@ -33,7 +33,7 @@ func (x *execution) spares(r *Request, q *statebuffer.Sequence) bool {
 	padded := int64(0)
 	for at, i := range in.wiring.masks {
 		f := &in.wiring.fills[i]
-		held, step := in.store.Length(f.mask.covers[0], q), int64(0)
+		held, step := in.store.Length(f.mask.covers[0], q), in.grows[at]
 		if f.mask.length >= 0 {
 			step = in.extent(r, &in.wiring.lengths[f.mask.length])
 		}
@@ -52,10 +52,13 @@ func (x *execution) spares(r *Request, q *statebuffer.Sequence) bool {
 	return padded == 0 || in.store.Spares(int64(in.padded(int(lanes)))*padded)
 }
 
+const runsApart = "sequences of unequal length run apart: "
+
 // runApart ends that sequences of unequal length share runs.
 func (in *Instance) runApart(why string) {
 	in.store.PadNone()
-	in.log.Warn("sequences of unequal length no longer share a run: " + why)
+	in.apart = why
+	in.log.Warn(runsApart + why)
 }
 
 // partUneven has the rows of a run run again if sequences of unequal length should not
@@ -82,23 +85,23 @@ func (x *execution) uneven() bool {
 	return slices.ContainsFunc(x.step.Varying, func(io statebuffer.VaryingIO) bool { return io.Uneven })
 }
 
-// notAppended tells which state has become longer by something else than the step's
-// part of the input that its mask names.
+// notAppended tells which state has become longer by something else than a step
+// appends: what the input has that its mask names, or what every step has appended.
 func (x *execution) notAppended() string {
 	w := x.in.wiring
-	for _, i := range w.masks {
+	for at, i := range w.masks {
 		m := w.fills[i].mask
-		if m.length < 0 {
-			continue
+		step := x.in.grows[at]
+		if m.length >= 0 {
+			step = int64(x.lengths[m.length])
 		}
-		step := int64(x.lengths[m.length])
 		for _, at := range m.covers {
 			s, io := &w.varying[at], &x.step.Varying[at]
 			if !io.Uneven || len(io.OutShape) != len(io.InShape) { // what has another rank is an error of Commit
 				continue
 			}
 			if before, after := io.InShape[s.padAxis], io.OutShape[s.padAxis]; after-before != step {
-				return fmt.Sprintf("the mask %q says that a step appends %d to the state %q of length %d, as the input %q has, and the model made it %d: it drops what is old, and padding would take the place of what is not", w.fills[i].name, step, s.input, before, w.lengths[m.length].name, after)
+				return fmt.Sprintf("the mask %q is for models that append, and a step that brings %d has made the state %q of length %d one of %d: the model drops what is old, and what is not would have to make way for padding", w.fills[i].name, step, s.input, before, after)
 			}
 		}
 	}
