@@ -154,6 +154,9 @@ func (in *Instance) check(r *Request, q *statebuffer.Sequence) (lanes int64, err
 	if lanes > int64(in.wiring.maxLanes) {
 		return 0, Errorf(InvalidArg, "the request has %d rows: at most %d can run at once", lanes, in.wiring.maxLanes)
 	}
+	if err := in.checkPositions(r); err != nil {
+		return 0, err
+	}
 	return lanes, in.checkMasks(r, q)
 }
 

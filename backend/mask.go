@@ -103,10 +103,6 @@ func (w *wirer) pad(s *stateWire, at int) {
 	}
 }
 
-// maskMost bounds the bytes of a mask for one sequence. How long it is follows from
-// what a request says of its shape, which may be anything where it brings no data.
-const maskMost = 64 << 20
-
 // checkMasks tells why there can be no mask for a request of a sequence; nil is one
 // that starts.
 func (in *Instance) checkMasks(r *Request, q *statebuffer.Sequence) error {
@@ -121,7 +117,7 @@ func (in *Instance) checkMasks(r *Request, q *statebuffer.Sequence) error {
 		if f.mask.length >= 0 {
 			step = in.extent(r, &in.wiring.lengths[f.mask.length])
 		}
-		if most := maskMost / int64(f.dtype.Size()); step > most-held {
+		if most := fillMost / int64(f.dtype.Size()); step > most-held {
 			return Errorf(InvalidArg, "input %q: a mask of length %d for the states and %d for the request: want at most %d in all; send less in a request, or end the sequence", f.name, held, step, most)
 		}
 	}
