@@ -36,6 +36,7 @@ func (x *execution) next() bool {
 // dropRows leaves nothing in the run.
 func (x *execution) dropRows() {
 	x.rows, x.first, x.laneRow, x.lanes = x.rows[:0], x.first[:0], x.laneRow[:0], x.lanes[:0]
+	clear(x.spreads)
 }
 
 // enough tells whether the run is to end before a request, with so many left for
@@ -106,6 +107,7 @@ func (x *execution) admit(row int) bool {
 	}
 	x.first = append(x.first, len(x.lanes))
 	x.rows = append(x.rows, row)
+	x.spread(known)
 	for range lanes {
 		x.laneRow = append(x.laneRow, len(x.rows)-1)
 		x.lanes = append(x.lanes, lane)
@@ -152,6 +154,9 @@ func (in *Instance) check(r *Request, q *statebuffer.Sequence) (lanes int64, err
 	if lanes > int64(in.wiring.maxLanes) {
 		return 0, Errorf(InvalidArg, "the request has %d rows: at most %d can run at once", lanes, in.wiring.maxLanes)
 	}
+	if err := in.checkPositions(r); err != nil {
+		return 0, err
+	}
 	return lanes, in.checkMasks(r, q)
 }
 
@@ -179,5 +184,5 @@ func (x *execution) joins(r *Request, q *statebuffer.Sequence, lanes int64) bool
 			return false
 		}
 	}
-	return in.store.Alike(q, of)
+	return in.store.Alike(q, of) && x.spares(r, q)
 }

@@ -49,8 +49,9 @@ func summand(text string) (function string, plus int64, err error) {
 	return function, plus, nil
 }
 
-// derived is steps, length_before(TENSOR), length_after(INPUT), with or without a
-// summand, or mask(STATES, INPUT); a tensor may be followed by a colon and an axis.
+// derived is steps, length_before(TENSOR), length_after(INPUT) or positions(INPUT), with
+// or without a summand, or mask(STATES, INPUT); a tensor may be followed by a colon and an
+// axis.
 func (w *wirer) derived(f *fillWire, info *TensorInfo, text string) error {
 	if w.config.Sequence == nil {
 		return fmt.Errorf("it is counted for each sequence: sequence_batching is missing")
@@ -62,22 +63,30 @@ func (w *wirer) derived(f *fillWire, info *TensorInfo, text string) error {
 		}
 		return w.mask(f, info, argument)
 	}
-	if err := w.perLane(f, info); err != nil {
+	function, plus, err := summand(text)
+	if err != nil {
+		return err
+	}
+	argument, each := strings.CutPrefix(function, "positions(")
+	if each {
+		err = w.positions(f, info, argument)
+	} else {
+		err = w.perLane(f, info)
+	}
+	if err != nil {
 		return err
 	}
 	if _, err := parseElement("0", f.dtype); err != nil || f.dtype == tensor.Bool {
 		return fmt.Errorf("it is of type %v: want a number", f.dtype)
 	}
-	function, plus, err := summand(text)
-	if err != nil {
-		return err
-	}
 	if _, err := parseElement(strconv.FormatInt(plus, 10), f.dtype); err != nil {
 		return fmt.Errorf("%q: the summand: %w", text, err)
 	}
 	f.plus = plus
-	if err := w.counted(f, function, text); err != nil {
-		return err
+	if !each {
+		if err := w.counted(f, function, text); err != nil {
+			return err
+		}
 	}
 	w.forAll(f)
 	return nil
@@ -95,7 +104,7 @@ func (w *wirer) counted(f *fillWire, function, text string) error {
 	case name == "length_after" && call:
 		f.kind = fillAfter
 	default:
-		return fmt.Errorf("%q: want steps, length_before(INPUT), length_before(OUTPUT), length_after(INPUT), each with an integer added or not, or mask(STATES, INPUT)", text)
+		return fmt.Errorf("%q: want steps, length_before(INPUT), length_before(OUTPUT), length_after(INPUT), positions(INPUT), each with an integer added or not, or mask(STATES, INPUT)", text)
 	}
 	argument, ok := strings.CutSuffix(strings.TrimSpace(argument), ")")
 	if !ok {
@@ -205,7 +214,7 @@ func (w *wirer) lengthTensor(l *lengthSource) (dims tensor.Shape, batch int, fou
 // ahead tells whether some input needs a length before the step is over.
 func (w *wirer) ahead(length int) bool {
 	return slices.ContainsFunc(w.wiring.fills, func(f fillWire) bool {
-		return f.kind == fillAfter && f.source == length || f.mask != nil && f.mask.length == length
+		return (f.kind == fillAfter || f.kind == fillPositions) && f.source == length || f.mask != nil && f.mask.length == length
 	})
 }
 
@@ -241,7 +250,7 @@ func (f *fillWire) joins(r *Request, q *statebuffer.Sequence, first *Request, of
 		return (q == nil) == (of == nil || first.Start)
 	case fillEnd:
 		return r.End == first.End
-	case fillSteps, fillBefore, fillAfter: // inputs of equal shapes add the same
+	case fillSteps, fillBefore, fillAfter, fillPositions: // inputs of equal shapes add the same
 		return f.before(q) == f.before(of)
 	default:
 		return true

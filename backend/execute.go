@@ -54,6 +54,7 @@ type execution struct {
 	first   []int // of each of rows, its first lane
 	laneRow []int // of each lane, its position in rows
 	lanes   []statebuffer.Lane
+	spreads []spread // of each of wiring.masks
 	stage   *stage
 	lengths []uint64          // of each of wiring.lengths, see measure
 	step    *statebuffer.Step // open, that is neither committed nor aborted, or nil
@@ -70,7 +71,7 @@ type execution struct {
 // take makes x the work on a batch.
 func (x *execution) take(batch Batch) {
 	*x = execution{in: x.in, batch: batch, now: x.in.host().Clock(),
-		pending: x.pending[:0], known: x.known[:0], rows: x.rows[:0], first: x.first[:0], laneRow: x.laneRow[:0], lanes: x.lanes[:0], lengths: x.lengths[:0]}
+		pending: x.pending[:0], known: x.known[:0], rows: x.rows[:0], first: x.first[:0], laneRow: x.laneRow[:0], lanes: x.lanes[:0], spreads: x.spreads, lengths: x.lengths[:0]}
 }
 
 // begin notes who is in the batch, before anybody can be expired or evicted for
@@ -280,11 +281,16 @@ func (x *execution) singles(err error) bool {
 	return e.Code == InvalidArg || e.Code == Internal
 }
 
-// oneByOne gives the rows of a run back to the pending ones, as if there had been
-// none, to run alone.
+// oneByOne has the rows of a run run again, each alone.
 func (x *execution) oneByOne() {
+	x.undo()
+	x.alone = true
+}
+
+// undo gives the rows of a run back to the pending ones, as if there had been none.
+func (x *execution) undo() {
 	x.in.store.Undo(x.step)
-	x.step, x.alone = nil, true
+	x.step = nil
 	x.pending = slices.Insert(x.pending, 0, x.rows...)
 	x.dropRows()
 }
@@ -294,7 +300,7 @@ func (x *execution) keep() {
 	if x.failed || len(x.rows) == 0 {
 		return
 	}
-	if x.part() {
+	if x.partUneven() {
 		return
 	}
 	if err := x.in.store.Commit(x.step, x.now); err != nil {

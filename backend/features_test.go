@@ -262,7 +262,7 @@ func TestFilledInputsReject(t *testing.T) {
 		{"unknown input", "constant_inputs", "nothing = 1", `parameter constant_inputs: "nothing" is not an input of the model`},
 		{"no number", "constant_inputs", "extra = many", `parameter constant_inputs: input "extra": "many" is no value of type INT32`},
 		{"out of range", "constant_inputs", "extra = 3000000000", `is no value of type INT32`},
-		{"unknown function", "derived_inputs", "extra = length(Input)", `want steps, length_before(INPUT), length_before(OUTPUT), length_after(INPUT), each with an integer added or not, or mask(STATES, INPUT)`},
+		{"unknown function", "derived_inputs", "extra = length(Input)", `want steps, length_before(INPUT), length_before(OUTPUT), length_after(INPUT), positions(INPUT), each with an integer added or not, or mask(STATES, INPUT)`},
 		{"not closed", "derived_inputs", "extra = length_before(Input", `has no closing parenthesis`},
 		{"length of nothing", "derived_inputs", "extra = length_before(Nothing)", `"Nothing" is not an input of the configuration`},
 		{"no axis", "derived_inputs", "extra = length_before(Input:x)", `want an axis counted from 0 behind the colon`},

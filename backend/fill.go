@@ -13,20 +13,22 @@ import (
 type fillKind uint8
 
 const (
-	fillStart    fillKind = iota // whether the sequence starts
-	fillEnd                      // whether it ends
-	fillReady                    // whether the lane is in use
-	fillID                       // the correlation ID
-	fillConstant                 // the same value always
-	fillSteps                    // steps of the sequence before this one
-	fillBefore                   // summed lengths of an input or an output before this step
-	fillAfter                    // the same with this step
-	fillMask                     // which parts of padded states count
+	fillStart     fillKind = iota // whether the sequence starts
+	fillEnd                       // whether it ends
+	fillReady                     // whether the lane is in use
+	fillID                        // the correlation ID
+	fillConstant                  // the same value always
+	fillSteps                     // steps of the sequence before this one
+	fillBefore                    // summed lengths of an input or an output before this step
+	fillAfter                     // the same with this step
+	fillMask                      // which parts of padded states count
+	fillPositions                 // where in the sequence each element of an input stands
 )
 
 var fillNames = map[fillKind]string{
 	fillStart: "start", fillEnd: "end", fillReady: "ready", fillID: "correlation ID",
 	fillConstant: "constant", fillSteps: "steps", fillBefore: "length before", fillAfter: "length after", fillMask: "mask",
+	fillPositions: "positions",
 }
 
 // fillWire is a model input that the backend fills by itself.
@@ -42,6 +44,7 @@ type fillWire struct {
 	// source counts in wiring.lengths; plus is added to what is counted.
 	source int
 	plus   int64
+	along  int       // of positions only: the axis along which they go on
 	mask   *maskWire // of a mask only
 	statebuffer.Layout
 }
@@ -202,6 +205,8 @@ func (x *execution) putFills() error {
 		switch {
 		case f.kind == fillMask:
 			err = x.putMask(i)
+		case f.kind == fillPositions:
+			err = x.putPositions(i)
 		case f.dtype == tensor.Bytes:
 			err = x.putTextIDs(i)
 		default:

@@ -35,6 +35,11 @@ type Instance struct {
 	meter             meter
 	saturated         bool   // it was told that states had to be clamped
 	runs              uint64 // number of the last run
+	// apart is why sequences of unequal length do not share a run, although the model
+	// has a mask; grows is, of each of wiring.masks that names no input, what a step
+	// appends to the states that it covers.
+	apart string
+	grows []int64
 }
 
 func newInstance(m *Model, info InstanceInfo) (*Instance, error) {
@@ -68,6 +73,16 @@ func (in *Instance) load(provider Provider, info InstanceInfo, faults error) (er
 	if err := errors.Join(faults, err); err != nil {
 		return err
 	}
+	if err := in.allocate(); err != nil {
+		return err
+	}
+	in.proveMasks()
+	return in.warmUp()
+}
+
+// allocate makes everything but the session and the wiring, which are there.
+func (in *Instance) allocate() (err error) {
+	m := in.model
 	if in.store, err = in.newStore(); err != nil {
 		return err
 	}
@@ -81,8 +96,9 @@ func (in *Instance) load(provider Provider, info InstanceInfo, faults error) (er
 	in.holds = in.wiring.canHold()
 	in.pace = newPace(m.params.Padding == PadAuto && !in.wiring.varies && in.store.Roams() && in.store.RowBytes() >= paceFrom)
 	in.empty = in.emptyAnswers()
-	in.work.in = in
-	return in.warmUp()
+	in.work.in, in.work.spreads = in, make([]spread, len(in.wiring.masks))
+	in.grows = make([]int64, len(in.wiring.masks))
+	return nil
 }
 
 // provider is where an instance of this kind runs.

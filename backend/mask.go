@@ -72,6 +72,7 @@ func (w *wirer) resolveMasks() {
 			m.covers = append(m.covers, j)
 			w.pad(s, j)
 		}
+		w.wiring.masks = append(w.wiring.masks, i)
 		if len(m.covers) == 0 {
 			w.fault("parameter derived_inputs: input %q: mask(%s) names no state that grows", w.wiring.fills[i].name, m.states)
 		}
@@ -102,18 +103,11 @@ func (w *wirer) pad(s *stateWire, at int) {
 	}
 }
 
-// maskMost bounds the bytes of a mask for one sequence. How long it is follows from
-// what a request says of its shape, which may be anything where it brings no data.
-const maskMost = 64 << 20
-
 // checkMasks tells why there can be no mask for a request of a sequence; nil is one
 // that starts.
 func (in *Instance) checkMasks(r *Request, q *statebuffer.Sequence) error {
-	for i := range in.wiring.fills {
+	for _, i := range in.wiring.masks {
 		f := &in.wiring.fills[i]
-		if f.mask == nil {
-			continue
-		}
 		held, step := in.store.Length(f.mask.covers[0], q), int64(0)
 		for _, state := range f.mask.covers[1:] {
 			if other := in.store.Length(state, q); other != held {
@@ -123,7 +117,7 @@ func (in *Instance) checkMasks(r *Request, q *statebuffer.Sequence) error {
 		if f.mask.length >= 0 {
 			step = in.extent(r, &in.wiring.lengths[f.mask.length])
 		}
-		if most := maskMost / int64(f.dtype.Size()); step > most-held {
+		if most := fillMost / int64(f.dtype.Size()); step > most-held {
 			return Errorf(InvalidArg, "input %q: a mask of length %d for the states and %d for the request: want at most %d in all; send less in a request, or end the sequence", f.name, held, step, most)
 		}
 	}
@@ -159,11 +153,11 @@ func (x *execution) putMask(i int) error {
 	if err != nil {
 		return Errorf(Internal, "input %q: the mask: %w", f.name, err)
 	}
-	buffer := &in.io.fills[i]
-	if err := in.io.reserve(buffer, bytes); err != nil {
-		return err
+	block, err := in.io.varying(i, bytes)
+	if err != nil {
+		return Errorf(Internal, "input %q: the mask: %w", f.name, err)
 	}
-	to := buffer.Bytes
+	to := block.Bytes
 	for lane := range x.stage.lanes {
 		padding := int64(0) // a padding lane has a whole value
 		if lane < len(x.lanes) {
@@ -174,25 +168,6 @@ func (x *execution) putMask(i int) error {
 			to = to[element:]
 		}
 	}
-	x.stage.inputs[f.at] = Tensor{Data: buffer.At(0, bytes), DType: f.dtype, Shape: shape}
+	x.stage.inputs[f.at] = Tensor{Data: block, DType: f.dtype, Shape: shape}
 	return nil
-}
-
-// overflows tells whether a run wrote too much for some sequence, for which the
-// others of the run must not fail: where sequences of unequal length share a run.
-func (x *execution) overflows() bool {
-	if len(x.rows) < 2 || x.alone || x.in.store.TooLong(x.step) == nil {
-		return false
-	}
-	return slices.ContainsFunc(x.in.wiring.varying, func(s stateWire) bool { return s.padded })
-}
-
-// part has the rows of a run that overflows run again, one by one. It is false when
-// there is nothing to part.
-func (x *execution) part() bool {
-	if !x.overflows() {
-		return false
-	}
-	x.oneByOne()
-	return true
 }

@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -9,33 +10,63 @@ import (
 	"tritonstateful/statebuffer"
 )
 
-// maskedModel has a cache that gets one element for each of the input's, and a mask;
-// the output is the mask as the model sees it.
-func maskedModel() (*scripted, *Config) {
+// maskedModel has a cache that gets one number for each row of the input, the sum of
+// the row, and forgets what is older than the window, unless that is 0. The output is
+// the sum of all that the mask shows, each number with one more; seen is the mask of
+// the last run.
+func maskedModel(window int64) (model *scripted, c *Config, seen *[]int32) {
 	s := &scripted{sig: Signature{
 		Inputs:  []TensorInfo{info("Input", tensor.Int32, -1, -1, -1), info("Cache", tensor.Int32, -1, -1), info("Mask", tensor.Int32, -1, -1)},
-		Outputs: []TensorInfo{info("Output", tensor.Int32, -1, -1), info("NewCache", tensor.Int32, -1, -1)},
+		Outputs: []TensorInfo{info("Output", tensor.Int32, -1, 1), info("NewCache", tensor.Int32, -1, -1)},
 	}}
 	for _, infos := range [][]TensorInfo{s.sig.Inputs, s.sig.Outputs} {
 		for i := range infos {
 			infos[i].Symbols[0] = "batch"
 		}
 	}
+	seen = new([]int32)
 	s.run = func(inputs, outputs []Tensor) error {
-		shape := tensor.Shape{inputs[0].Shape[0], inputs[1].Shape[1] + inputs[0].Shape[1]}
-		bytes, err := shape.Bytes(tensor.Int32)
-		if err != nil {
-			return err
+		x, cache, mask := numbers(inputs[0].Data.Bytes), numbers(inputs[1].Data.Bytes), numbers(inputs[2].Data.Bytes)
+		lanes, rows, width, old := inputs[0].Shape[0], inputs[0].Shape[1], inputs[0].Shape[2], inputs[1].Shape[1]
+		*seen = mask
+		all := old + rows
+		if !inputs[2].Shape.Equal(tensor.Shape{lanes, all}) {
+			return Errorf(InvalidArg, "the mask has the shape %v: want %v", inputs[2].Shape, tensor.Shape{lanes, all})
 		}
-		outputs[0].Data, outputs[0].Shape = inputs[2].Data, inputs[2].Shape
-		outputs[1].Data, outputs[1].Shape = statebuffer.Block{Bytes: make([]byte, bytes), Size: bytes}, shape
+		kept := all
+		if window > 0 {
+			kept = min(all, window)
+		}
+		var sums, caches []int32
+		for lane := range lanes {
+			row, sum := cache[lane*old:(lane+1)*old:(lane+1)*old], int32(0)
+			for at := range rows {
+				n := int32(0)
+				for _, v := range x[(lane*rows+at)*width:][:width] {
+					n += v
+				}
+				row = append(row, n)
+			}
+			for at, n := range row {
+				sum += mask[lane*all+int64(at)] * (n + 1)
+			}
+			sums, caches = append(sums, sum), append(caches, row[all-kept:]...)
+		}
+		outputs[0].Data.Bytes = append(outputs[0].Data.Bytes[:0], int32s(sums...)...)
+		outputs[1].Data = statebuffer.Block{Bytes: int32s(caches...), Size: 4 * lanes * kept}
+		outputs[1].Shape = tensor.Shape{lanes, kept}
 		return nil
 	}
-	c := cacheConfig()
-	c.Inputs[0].Dims = tensor.Shape{-1, -1}
+	c = cacheConfig()
+	c.Inputs[0].Dims, c.Outputs[0].Dims = tensor.Shape{-1, -1}, tensor.Shape{1}
 	c.Parameters["max_state_bytes"] = Value{"0"}
 	c.Parameters["derived_inputs"] = Value{"Mask = mask(Cache, Input:1)"}
-	return s, c
+	return s, c, seen
+}
+
+// row asks for a step of one row that brings one number.
+func row(id uint64, start bool, value int32) Request {
+	return Request{Sequence: SequenceID{Number: id}, Start: start, Inputs: intInput(tensor.Shape{1, 1, 1}, value)}
 }
 
 // step asks for a step that brings so many elements.
@@ -51,20 +82,21 @@ func hollow(id uint64, start bool, elements int64) Request {
 
 // TestMask: sequences of unequal length share a run, and padding is masked.
 func TestMask(t *testing.T) {
-	model, c := maskedModel()
+	model, c, seen := maskedModel(0)
 	in, err := model.instance(t, c, "")
 	require.NoError(t, err)
 	send(t, in, step(1, true, 1), step(2, true, 3))
 	got := send(t, in, step(1, false, 2), step(2, false, 2))
-	require.Equal(t, []int32{0, 0, 1, 1, 1}, numbers(got[0].outputs[0]))
-	require.Equal(t, []int32{1, 1, 1, 1, 1}, numbers(got[1].outputs[0]))
+	require.Equal(t, []int32{0, 0, 1, 1, 1, 1, 1, 1, 1, 1}, *seen)
+	require.Equal(t, []int32{3}, numbers(got[0].outputs[0]))
+	require.Equal(t, []int32{5}, numbers(got[1].outputs[0]))
 }
 
 // TestMaskOfAnyLength: a mask is made from what a request says, not from what it
 // brings; one that is beyond all measure is refused alone, before anything is made.
 func TestMaskOfAnyLength(t *testing.T) {
-	for _, length := range []int64{1<<63 - 1, 1 << 61, 1<<61 - 2, 1 << 32, maskMost/4 + 1} {
-		model, c := maskedModel()
+	for _, length := range []int64{1<<63 - 1, 1 << 61, 1<<61 - 2, 1 << 32, fillMost/4 + 1} {
+		model, c, _ := maskedModel(0)
 		in, err := model.instance(t, c, "")
 		require.NoError(t, err)
 		for _, a := range send(t, in, step(1, true, 2), step(2, true, 2)) {
@@ -86,10 +118,10 @@ func TestMaskOfAnyLength(t *testing.T) {
 
 // TestMaskBound: the longest mask that there can be.
 func TestMaskBound(t *testing.T) {
-	model, c := maskedModel()
+	model, c, _ := maskedModel(0)
 	in, err := model.instance(t, c, "")
 	require.NoError(t, err)
-	most := int64(maskMost / 4)
+	most := int64(fillMost / 4)
 	r := hollow(1, true, most)
 	require.NoError(t, in.checkMasks(&r, nil))
 	r = hollow(1, true, most+1)
@@ -99,7 +131,7 @@ func TestMaskBound(t *testing.T) {
 // TestMaskOfStatesOfOtherLengths: one mask cannot tell of states that differ in
 // length; whose states do is told, and nobody else is harmed.
 func TestMaskOfStatesOfOtherLengths(t *testing.T) {
-	model, c := maskedModel()
+	model, c, _ := maskedModel(0)
 	in, out := info("Cache2", tensor.Int32, -1, -1), info("NewCache2", tensor.Int32, -1, -1)
 	in.Symbols[0], out.Symbols[0] = "batch", "batch"
 	model.sig.Inputs, model.sig.Outputs = append(model.sig.Inputs, in), append(model.sig.Outputs, out)
@@ -109,7 +141,7 @@ func TestMaskOfStatesOfOtherLengths(t *testing.T) {
 			return err
 		}
 		outputs[2] = outputs[1]
-		if added := inputs[0].Shape[1]; added == 3 { // of which the second cache gets two
+		if added := inputs[0].Shape[1]; added == 7 { // of which the second cache gets six
 			outputs[2].Shape = outputs[1].Shape.With(1, outputs[1].Shape[1]-1)
 			bytes, err := outputs[2].Shape.Bytes(tensor.Int32)
 			outputs[2].Data = outputs[1].Data.At(0, bytes)
@@ -121,12 +153,12 @@ func TestMaskOfStatesOfOtherLengths(t *testing.T) {
 	c.Parameters["derived_inputs"] = Value{"Mask = mask(Cache*, Input:1)"}
 	instance, err := model.instance(t, c, "")
 	require.NoError(t, err)
-	for _, a := range send(t, instance, step(1, true, 3), step(2, true, 2)) {
+	for _, a := range send(t, instance, step(1, true, 7), step(2, true, 2)) {
 		require.NoError(t, a.err)
 	}
 	got := send(t, instance, step(1, false, 1), step(2, false, 1))
-	require.EqualError(t, got[0].err, `input "Mask": the states "Cache" and "Cache2" are to have one mask, and have the lengths 3 and 2: want them equal; give each a mask of its own, or none`)
-	require.Equal(t, []int32{1, 1, 1}, numbers(got[1].outputs[0]))
+	require.EqualError(t, got[0].err, `input "Mask": the states "Cache" and "Cache2" are to have one mask, and have the lengths 7 and 6: want them equal; give each a mask of its own, or none`)
+	require.Equal(t, []int32{3}, numbers(got[1].outputs[0]))
 	require.NoError(t, send(t, instance, step(1, true, 1))[0].err)
 }
 
@@ -150,7 +182,7 @@ func TestMaskOfNameWithColon(t *testing.T) {
 		"Mask = mask(Cache, Input:0:1)": "",
 		"Mask = mask(Cache, Input:0)":   `say which axis of input "Input:0" [1,-1,-1] is its length, for example length_before(Input:0:1)`,
 	} {
-		model, c := maskedModel()
+		model, c, _ := maskedModel(0)
 		model.sig.Inputs[0].Name, c.Inputs[0].Name = "Input:0", "Input:0"
 		masked(t, model, c, value, want)
 	}
@@ -164,13 +196,51 @@ func TestMaskAxis(t *testing.T) {
 		"Mask = mask(Cache, Input:3)":  `say which axis of input "Input"`,
 		"Mask = mask(Cache, Input: x)": `input "Mask": "Input: x": want an axis counted from 0 behind the colon`,
 	} {
-		model, c := maskedModel()
+		model, c, _ := maskedModel(0)
 		masked(t, model, c, value, want)
 	}
-	model, c := maskedModel()
+	model, c, seen := maskedModel(0)
 	c.Parameters["derived_inputs"] = Value{"Mask = mask(Cache, Input:2)"}
 	in, err := model.instance(t, c, "")
 	require.NoError(t, err)
-	r := Request{Sequence: SequenceID{Number: 1}, Start: true, Inputs: intInput(tensor.Shape{1, 1, 3}, 1, 2, 3)}
-	require.Equal(t, []int32{1, 1, 1}, numbers(send(t, in, r)[0].outputs[0]))
+	send(t, in, Request{Sequence: SequenceID{Number: 1}, Start: true, Inputs: intInput(tensor.Shape{1, 1, 3}, 1, 2, 3)})
+	require.Equal(t, []int32{1, 1, 1}, *seen)
+}
+
+// TestMaskOfAWindow: a model that forgets what is old makes a padded state no longer by
+// what a step brings. Then the zeros in front of the shorter ones would have pushed
+// their own values out, so whoever meets in a batch, everybody gets the numbers that it
+// gets alone.
+func TestMaskOfAWindow(t *testing.T) {
+	for _, window := range []int64{1, 4, 7, 12} {
+		model, c, _ := maskedModel(window)
+		in, err := model.instance(t, c, "")
+		require.NoError(t, err)
+		sent := map[uint64][]int32{}
+		random := rand.New(rand.NewPCG(1, uint64(window)))
+		for step := range 60 {
+			var requests []Request
+			var want []int32
+			for id := uint64(1); id <= 4; id++ {
+				if random.IntN(3) == 0 {
+					continue
+				}
+				if random.IntN(20) == 0 {
+					sent[id] = nil
+				}
+				value := int32(10*step) + int32(id)
+				requests = append(requests, row(id, len(sent[id]) == 0, value))
+				sent[id] = append(sent[id], value)
+				sum := int32(0)
+				for _, v := range sent[id][max(0, len(sent[id])-1-int(window)):] {
+					sum += v + 1
+				}
+				want = append(want, sum)
+			}
+			for i, got := range send(t, in, requests...) {
+				require.NoError(t, got.err)
+				require.Equal(t, []int32{want[i]}, numbers(got.outputs[0]), "window %d, step %d, request %d", window, step, i)
+			}
+		}
+	}
 }

@@ -63,6 +63,8 @@ type Model struct {
 	// wired is what each tensor is for, which the first instance finds for all.
 	wired    *wiring
 	wireLock sync.Mutex
+	// masks is what the first instance has seen of the masks, for all.
+	masks *maskVerdict
 	// faults is what is wrong with the configuration by itself. NewInstance
 	// reports it, together with what does not fit the model file.
 	faults error

@@ -138,36 +138,3 @@ func TestVaryingOutputOnDevice(t *testing.T) {
 		require.Equal(t, []int32{7, 10, 5}, numbers(b.answers[0].outputs[0]), "the failed run has changed nothing")
 	}
 }
-
-// TestOverflowOnDevice: a run that is given up, because one sequence reaches its limit
-// in it, has asked nobody where an answer is to go.
-func TestOverflowOnDevice(t *testing.T) {
-	model, config := cacheModel(), cacheConfig()
-	mask := info("Mask", tensor.Int64, -1, -1)
-	mask.Symbols = []string{"batch", "total"}
-	model.sig.Inputs = append(model.sig.Inputs, mask)
-	runs := 0
-	inner := model.run
-	model.run = func(inputs, outputs []Tensor) error { runs++; return inner(inputs, outputs) }
-	config.Parameters["derived_inputs"] = Value{"Mask = mask(Cache, Input)"}
-	in, err := model.instance(t, config, "")
-	require.NoError(t, err)
-	g := &gpu{Runner: model, t: t}
-	in.runner, in.device = g, g
-	batch := func(start bool, values ...[]int32) *fakeBatch {
-		b := &fakeBatch{t: t, answers: make([]answer, len(values)), onDevice: map[int]bool{0: true, 1: true}}
-		for i := range values {
-			b.requests = append(b.requests, Request{Sequence: SequenceID{Number: uint64(i + 1)}, Start: start, Inputs: intInput(tensor.Shape{1, int64(len(values[i]))}, values[i]...)})
-		}
-		g.batch, runs = b, 0
-		in.Execute(b)
-		return b
-	}
-	batch(true, []int32{1, 2, 3, 4, 5}, []int32{6})
-	b := batch(false, []int32{7, 8}, []int32{9, 10})
-	require.Equal(t, 3, runs, "together, and then each by itself")
-	require.ErrorContains(t, b.answers[0].err, "max_state_bytes")
-	require.NoError(t, b.answers[1].err)
-	require.Equal(t, []int32{6, 9, 10}, numbers(b.answers[1].outputs[0]))
-
-}

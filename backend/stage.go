@@ -13,7 +13,8 @@ import (
 type ioBuffers struct {
 	memory                 statebuffer.Memory
 	inputs, outputs, fills []statebuffer.Block
-	zero                   statebuffer.Block // one element of any type, zero
+	scratch                []statebuffer.Scratch // of fills whose size varies
+	zero                   statebuffer.Block     // one element of any type, zero
 }
 
 // zeroElement is the size of the largest element, in bytes.
@@ -45,7 +46,7 @@ func ioBytes(w *wiring) int64 {
 }
 
 func newIOBuffers(w *wiring, memory statebuffer.Memory) (*ioBuffers, error) {
-	b := &ioBuffers{memory: memory}
+	b := &ioBuffers{memory: memory, scratch: make([]statebuffer.Scratch, len(w.fills))}
 	var failed error
 	alloc := func(name string, bytes int64) (block statebuffer.Block) {
 		if bytes == 0 || failed != nil {
@@ -82,6 +83,9 @@ func (b *ioBuffers) free() {
 			}
 		}
 	}
+	for i := range b.scratch {
+		b.scratch[i].Free(b.memory)
+	}
 	*b = ioBuffers{memory: b.memory}
 }
 
@@ -91,6 +95,9 @@ func (b *ioBuffers) bytes() (n int64) {
 		for _, block := range blocks {
 			n += block.Size
 		}
+	}
+	for i := range b.scratch {
+		n += b.scratch[i].Size
 	}
 	return n
 }
@@ -109,6 +116,16 @@ func (b *ioBuffers) reserve(block *statebuffer.Block, bytes int64) error {
 	}
 	*block = grown
 	return nil
+}
+
+// varying is the memory of a fill whose size varies, for a run that is put together.
+func (b *ioBuffers) varying(fill int, bytes int64) (statebuffer.Block, error) {
+	s := &b.scratch[fill]
+	s.Begin(b.memory)
+	if err := s.Reserve(b.memory, bytes); err != nil {
+		return statebuffer.Block{}, err
+	}
+	return s.At(0, bytes), nil
 }
 
 // stage is everything about a run that depends only on its number of lanes and

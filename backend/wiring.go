@@ -27,6 +27,8 @@ type wiring struct {
 	varies bool
 	// shares: some input is there once for all lanes, or may be absent.
 	shares bool
+	// masks are the positions of masks in fills.
+	masks []int
 	// lengths are the tensors whose lengths are summed up for each sequence.
 	lengths []lengthSource
 }

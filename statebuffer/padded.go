@@ -9,11 +9,13 @@ import (
 
 // Sequences whose values differ in length share a run if Varying.Padded: the
 // shorter ones are preceded by zeros up to the longest, a mask that the caller
-// makes tells the model what counts, and what the model wrote behind those zeros
+// makes tells the model what counts, and what the model wrote after those zeros
 // is kept. So the padding never becomes part of a value.
 //
-// It needs memory that the host can address, and a model that appends. In a device's
-// memory sequences of unequal length run apart.
+// It needs memory that the host can address, and a model that appends: from one that
+// drops what is old, the zeros of a shorter value would have pushed out its own. The
+// caller looks after that before Commit, see VaryingIO.Uneven. In a device's memory
+// sequences of unequal length run apart.
 
 // padable is states of which none is padded where the memory does not allow it.
 func padable(states []Varying, m Memory) []Varying {
@@ -21,11 +23,19 @@ func padable(states []Varying, m Memory) []Varying {
 		return states
 	}
 	states = slices.Clone(states)
+	padNone(states)
+	return states
+}
+
+func padNone(states []Varying) {
 	for i := range states {
 		states[i].Padded = false
 	}
-	return states
 }
+
+// PadNone makes sequences alike from now on only if their values have equal lengths.
+// No step may be open.
+func (s *Store) PadNone() { padNone(s.varying.states) }
 
 // lengthAxis is the axis along which a padded value has its length.
 func (v *Varying) lengthAxis() int { return v.PadAxis }
@@ -46,18 +56,31 @@ func (s *Store) Length(state int, q *Sequence) int64 {
 	return s.varying.shape(state, q)[s.varying.states[state].lengthAxis()]
 }
 
-// longest is the shape of the longest value among the lanes.
-func (s *varyingStore) longest(i int, lanes []Lane) (shape tensor.Shape, differ bool) {
+// LengthBytes is what a padded state takes, in a lane of a sequence, for each unit of
+// its length.
+func (s *Store) LengthBytes(state int, q *Sequence) int64 {
+	v := &s.varying.states[state]
+	shape, axis := s.varying.shape(state, q), v.lengthAxis()
+	return elements(shape[:axis]) * elements(shape[axis+1:]) * int64(v.DType.Size())
+}
+
+// Spares tells whether the limit of memory leaves room for so many bytes of padded
+// tensors beside what sequences hold.
+func (s *Store) Spares(bytes int64) bool { return s.fits(bytes) }
+
+// longest is the shape of the longest value among the lanes; uneven tells whether
+// others are shorter.
+func (s *varyingStore) longest(i int, lanes []Lane) (shape tensor.Shape, uneven bool) {
 	shape = s.shape(i, lanes[0].Sequence)
 	axis := s.states[i].lengthAxis()
 	for _, l := range lanes[1:] {
 		other := s.shape(i, l.Sequence)
-		differ = differ || s.states[i].Padded && other[axis] != shape[axis]
+		uneven = uneven || s.states[i].Padded && other[axis] != shape[axis]
 		if s.states[i].Padded && other[axis] > shape[axis] {
 			shape = other
 		}
 	}
-	return shape, differ
+	return shape, uneven
 }
 
 // gatherPadded lays out values of unequal length, each at the end of its lane.
@@ -91,19 +114,19 @@ func (s *varyingStore) ownLength(i int, q *Sequence) int64 {
 // for one lane, padding and all.
 func (s *varyingStore) ownBytes(i int, q *Sequence, written int64) int64 {
 	v := &s.states[i]
-	if !v.Padded || written == 0 {
+	if !s.io[i].Uneven || written == 0 {
 		return written
 	}
 	return written / s.io[i].OutShape[v.lengthAxis()] * s.ownLength(i, q)
 }
 
 // preparePadded makes room for the row that keepPadded needs.
-func (s *varyingStore) preparePadded(i int, lanes []Lane) error {
-	if _, differ := s.longest(i, lanes); !differ {
+func (s *varyingStore) preparePadded(i int) error {
+	v, io := &s.states[i], &s.io[i]
+	if !io.Uneven {
 		return nil
 	}
-	v := &s.states[i]
-	_, err := s.paddedRow(v, v.batched(s.io[i].OutShape, 1))
+	_, err := s.paddedRow(v, v.batched(io.OutShape, 1))
 	return err
 }
 
@@ -133,11 +156,12 @@ func (s *varyingStore) keepPadded(i int, lanes []Lane, padded int) error {
 	return nil
 }
 
-// checkPadded makes sure that the model has appended to a padded state.
+// checkPadded makes sure that each value is at least as long as it was, so that no
+// length is below zero.
 func (v *Varying) checkPadded(io *VaryingIO) error {
 	axis := v.lengthAxis()
-	if v.Padded && io.OutShape[axis] < io.InShape[axis] {
-		return fmt.Errorf("state %q: the model wrote length %d for one of %d: a state that is padded must not get shorter", v.Name, io.OutShape[axis], io.InShape[axis])
+	if io.Uneven && io.OutShape[axis] < io.InShape[axis] {
+		return fmt.Errorf("state %q: the model wrote length %d for one of %d, of which some are padded: a state that is padded must not get shorter", v.Name, io.OutShape[axis], io.InShape[axis])
 	}
 	return nil
 }
@@ -166,7 +190,7 @@ func (s *varyingStore) paddedRow(v *Varying, shape tensor.Shape) ([]byte, error)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.reserve(&s.row, bytes); err != nil {
+	if err := s.row.Reserve(s.memory, bytes); err != nil {
 		return nil, fmt.Errorf("state %q: a padded row: %w", v.Name, err)
 	}
 	return s.row.Bytes[:bytes], nil

@@ -64,6 +64,10 @@ type VaryingIO struct {
 	// batched tensor that the model wrote.
 	Out      Block
 	OutShape tensor.Shape
+	// Uneven: the lanes differ in length, so that the shorter ones are padded. What
+	// they keep is right if OutShape is longer than InShape, at PadAxis, by what each
+	// of them would have got alone. Only the caller can know that.
+	Uneven bool
 }
 
 // varyingStore is the part of a Store that keeps varying states.
@@ -71,17 +75,17 @@ type varyingStore struct {
 	memory  Memory
 	states  []Varying
 	initial []Block
-	stage   []Block // batched inputs, grown as needed
+	stage   []Scratch // batched inputs
 	io      []VaryingIO
 	rows    []Row
 	chunks  []Block
-	row     Block // one lane of a padded state
-	bytes   int64 // held by sequences
+	row     Scratch // one lane of a padded state
+	bytes   int64   // held by sequences
 }
 
 func (s *varyingStore) allocate() error {
 	s.io = make([]VaryingIO, len(s.states))
-	s.stage = make([]Block, len(s.states))
+	s.stage = make([]Scratch, len(s.states))
 	for i := range s.states {
 		v := &s.states[i]
 		layout, err := v.layout(v.InitialShape)
@@ -104,12 +108,14 @@ func (s *varyingStore) allocate() error {
 }
 
 func (s *varyingStore) close() {
-	for _, blocks := range [][]Block{s.initial, s.stage, {s.row}} {
-		for _, b := range blocks {
-			s.free(b)
-		}
+	for _, b := range s.initial {
+		s.free(b)
 	}
-	s.initial, s.stage, s.row = nil, nil, Block{}
+	for i := range s.stage {
+		s.stage[i].Free(s.memory)
+	}
+	s.row.Free(s.memory)
+	s.initial, s.stage = nil, nil
 }
 
 func (s *varyingStore) free(b Block) {
@@ -148,15 +154,17 @@ func (s *varyingStore) alike(a, b *Sequence) bool {
 
 // gather lays out the states of lanes that are alike.
 func (s *varyingStore) gather(lanes []Lane, padded int) error {
+	s.row.Begin(s.memory)
 	for i := range s.states {
 		v, io := &s.states[i], &s.io[i]
-		shape, differ := s.longest(i, lanes)
+		shape, uneven := s.longest(i, lanes)
 		layout, err := v.layout(shape)
 		if err != nil {
 			return err
 		}
-		*io = VaryingIO{InShape: v.batched(shape, padded)}
-		if err := s.reserve(&s.stage[i], int64(padded)*layout.RowBytes()); err != nil {
+		*io = VaryingIO{InShape: v.batched(shape, padded), Uneven: uneven}
+		s.stage[i].Begin(s.memory)
+		if err := s.stage[i].Reserve(s.memory, int64(padded)*layout.RowBytes()); err != nil {
 			return fmt.Errorf("state %q: the batched input: %w", v.Name, err)
 		}
 		io.In = s.stage[i].At(0, int64(padded)*layout.RowBytes())
@@ -169,7 +177,7 @@ func (s *varyingStore) gather(lanes []Lane, padded int) error {
 			pad = s.chunks[0] // what a padding lane computes is discarded; only its shape matters
 		}
 		t := Transfer{Layout: layout, Chunks: s.chunks, Initial: pad, Rows: s.rows, Tensor: io.In, Lanes: padded}
-		if differ {
+		if uneven {
 			err = s.gatherPadded(i, &t, lanes, shape)
 		} else {
 			err = s.memory.Gather([]Transfer{t})
@@ -187,20 +195,6 @@ func (s *varyingStore) source(i int, q *Sequence) Block {
 		return s.initial[i]
 	}
 	return q.values[i].block
-}
-
-// reserve makes a block at least that large. What was in it is lost.
-func (s *varyingStore) reserve(b *Block, bytes int64) error {
-	if b.Size >= bytes {
-		return nil
-	}
-	grown, err := s.memory.Alloc(capacity(bytes))
-	if err != nil {
-		return err
-	}
-	s.free(*b)
-	*b = grown
-	return nil
 }
 
 // capacity is the next power of two, so that a value that grows by a little each
@@ -295,7 +289,7 @@ func (s *varyingStore) prepare(lanes []Lane, padded int) error {
 				return fmt.Errorf("state %q: %w", s.states[i].Name, err)
 			}
 		}
-		if err := s.preparePadded(i, lanes); err != nil {
+		if err := s.preparePadded(i); err != nil {
 			return err
 		}
 	}
@@ -342,9 +336,8 @@ func (s *varyingStore) keep(lanes []Lane, padded int) error {
 		if err != nil {
 			return err
 		}
-		_, differ := s.longest(i, lanes)
 		switch {
-		case differ:
+		case io.Uneven:
 			err = s.keepPadded(i, lanes, padded)
 		case v.unchanged(io):
 			err = s.keepOld(i, lanes, padded, shape)

@@ -17,6 +17,7 @@ from graphs import model, op, running_sum, tensor
 from onnx import ModelProto
 from report import load_report
 from test_bad_models import config, field, pairs, parameter, reset_control
+from test_decoders import DECODERS
 from test_masks import attention
 from test_state_updates import delta, merged
 from tritonclient.grpc.model_config_pb2 import TYPE_FP16, ModelConfig
@@ -128,6 +129,7 @@ DOCUMENTED = {
     "derived": plain(derived()),
     "matting": plain(matting()),
     "masked": plain(attention()),
+    "decoder": plain(DECODERS["masked"]),
     "delta": plain(delta()),
     "merged": plain(merged()),
     "double": plain(

@@ -1,7 +1,7 @@
 """Sequences of unequal length share a run where the model takes a mask and the configuration names it."""
 
+import re
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,9 +10,8 @@ from conftest import Folder
 from graphs import model, op, tensor
 from onnx import ModelProto
 from sequences import Reference, Tensors, play
-from tritonclient.grpc import InferenceServerClient, InferInput
+from tritonclient.grpc import InferInput
 from tritonclient.utils import InferenceServerException
-from tritonserver import TritonServer
 from unary import infer
 
 F32 = np.float32
@@ -80,6 +79,38 @@ def open_ended() -> ModelProto:
     )
 
 
+def window(rows: int) -> ModelProto:
+    """Remembers the last so many rows, and answers with the sum of those that the mask shows and of what is new."""
+    return model(
+        op("Concat", "past x -> all", axis=1),
+        op("Slice", "all first last axis -> present"),
+        op("Cast", "mask -> seen", to=1),
+        op("Unsqueeze", "seen two -> column"),
+        op("Mul", "all column -> shown"),
+        op("ReduceSum", "shown axis -> y", keepdims=0),
+        op("Shape", "x -> shape"),
+        op("Gather", "shape zero -> batch_size"),
+        op("Expand", "batch_size batch_size -> lanes"),
+        inputs=[
+            tensor("x", F32, "batch", "rows", WIDTH),
+            tensor("past", F32, "batch", "past", WIDTH),
+            tensor("mask", np.int64, "batch", "total"),
+        ],
+        outputs=[
+            tensor("y", F32, "batch", WIDTH),
+            tensor("lanes", np.int64, "batch"),
+            tensor("present", F32, "batch", "kept", WIDTH),
+        ],
+        constants={
+            "zero": np.array([0]),
+            "first": np.array([-rows]),
+            "last": np.array([2**62]),
+            "axis": np.array([1]),
+            "two": np.array([2]),
+        },
+    )
+
+
 TOLD = {"batch_axes": "* = 0"}  # an output that counts the lanes looks like one of lanes that see each other
 MASK = {"derived_inputs": "mask = mask(past_*, x)", **TOLD}
 BY_AXIS = {"derived_inputs": "mask = mask(past, x:1)", **TOLD}
@@ -87,17 +118,11 @@ WAITING = oldest(4, delay=300_000)
 MODELS = {
     "padded": Folder(config([ROWS], [OUT, LANES], WAITING, **MASK), attention()),
     "limited": Folder(config([ROWS], [OUT, LANES], WAITING, max_state_bytes=str(LIMIT), **MASK), attention()),
+    # One window is reached when the model is tried at load, the other not before it is served.
+    "window_4": Folder(config([ROWS], [OUT, LANES], WAITING, **BY_AXIS), lambda: window(4)),
+    "window_12": Folder(config([ROWS], [OUT, LANES], WAITING, **BY_AXIS), lambda: window(12)),
     "open": Folder(config([io("x", "FP32", -1, -1)], [io("seen", "INT64", -1)], oldest(4), **BY_AXIS), open_ended()),
 }
-
-
-@pytest.fixture(scope="module")
-def client(tmp_path_factory):
-    repository: Path = tmp_path_factory.mktemp("repository")
-    for name, folder in MODELS.items():
-        folder.write(repository / name)
-    with TritonServer(repository) as server, InferenceServerClient(server.grpc_url) as client:
-        yield client
 
 
 def rows(counts: list[int], seed: int) -> list[Tensors]:
@@ -111,38 +136,53 @@ UNEQUAL = [rows([1, 1, 1, 1, 1], 1), rows([3, 1, 1, 1, 1], 2), rows([5, 1, 1, 1,
 class Masked(Reference):
     """The mask covers what a step brings as well, which only the request itself tells."""
 
-    def answers(self, steps: list[Tensors]) -> list[Tensors]:
-        wide = [
-            {**step, "mask": np.ones((1, sum(s["x"].shape[1] for s in steps[: number + 1])), np.int64)}
-            for number, step in enumerate(steps)
-        ]
+    def answers(self, steps: list[Tensors], window: int = 1 << 62) -> list[Tensors]:
+        wide, held = [], 0
+        for step in steps:
+            count = step["x"].shape[1]
+            wide.append({**step, "mask": np.ones((1, held + count), np.int64)})
+            held = min(held + count, window)
         return super().answers(wide)
 
 
-def test_padding_does_not_show(client):
+def test_padding_does_not_show(own_client):
     """Every answer is that of the sequence alone."""
     reference = Masked(attention(), STATES)
-    answers = play(client, "padded", UNEQUAL)
+    answers = play(own_client, "padded", UNEQUAL)
     for steps, answered in zip(UNEQUAL, answers, strict=True):
         for got, want in zip(answered, reference.answers(steps), strict=True):
             np.testing.assert_allclose(got["y"], want["y"], rtol=0, atol=1e-5)
 
 
-def test_unequal_sequences_share_a_run(client):
+def test_unequal_sequences_share_a_run(own_client):
     """After the first step, whose requests differ in length themselves, all four run together."""
-    answers = play(client, "padded", UNEQUAL)
+    answers = play(own_client, "padded", UNEQUAL)
     lanes = [[int(step["lanes"].item()) for step in answered] for answered in answers]
     assert max(max(each[1:]) for each in lanes) == 4, lanes
 
 
-def test_the_longest_does_not_fail_the_others(client):
+@pytest.mark.parametrize("size", [4, 12])
+def test_what_forgets_runs_apart(own_server, own_client, size):
+    """A model with a window drops what is old, so padding would push out a shorter sequence's own rows."""
+    sequences = [rows(counts, size) for counts in ([4] + [1] * 12, [1] * 13, [3] * 13, [2] + [1] * 12)]
+    answers = play(own_client, f"window_{size}", sequences)
+    for number, (steps, answered) in enumerate(zip(sequences, answers, strict=True)):
+        want = Masked(window(size), {"past": "present"}).answers(steps, size)
+        for step, (got, alone) in enumerate(zip(answered, want, strict=True)):
+            np.testing.assert_allclose(got["y"], alone["y"], rtol=0, atol=1e-5, err_msg=f"{number}, {step}")
+    log = own_server.log_text()
+    name = rf"model=window_{size}\b"
+    assert len(re.findall(rf"sequences of unequal length run apart: .*the model drops what is old.*{name}", log)) == 1
+
+
+def test_the_longest_does_not_fail_the_others(own_client):
     """A sequence that reaches its limit is refused alone, and keeps its state."""
     long, short = rows([8, 1], 5), rows([1, 1], 6)
-    infer(client, "limited", 91, long[0], start=True)
-    infer(client, "limited", 92, short[0], start=True)
+    infer(own_client, "limited", 91, long[0], start=True)
+    infer(own_client, "limited", 92, short[0], start=True)
     with ThreadPoolExecutor(2) as pool:
-        refused = pool.submit(infer, client, "limited", 91, long[1])
-        answered = pool.submit(infer, client, "limited", 92, short[1])
+        refused = pool.submit(infer, own_client, "limited", 91, long[1])
+        answered = pool.submit(infer, own_client, "limited", 92, short[1])
         with pytest.raises(InferenceServerException, match="past_[01].*max_state_bytes"):
             refused.result()
         want = Masked(attention(), STATES).answers(short)[1]
@@ -150,12 +190,12 @@ def test_the_longest_does_not_fail_the_others(client):
 
 
 @pytest.mark.parametrize("length", [1 << 32, 1 << 61])
-def test_a_shape_without_data_harms_nobody(client, length):
+def test_a_shape_without_data_harms_nobody(own_client, length):
     """A request may say that it is as long as it likes, if another extent is 0. It is refused alone."""
     one = {"x": np.ones((1, 2, 1), F32)}
-    infer(client, "open", 81, one, start=True)
+    infer(own_client, "open", 81, one, start=True)
     hollow = InferInput("x", [1, length, 0], "FP32")
     hollow._raw_content = b""  # the client has no other way to send what numpy cannot make
     with pytest.raises(InferenceServerException, match="mask of length 0 for the states and .*end the sequence"):
-        client.infer("open", [hollow], sequence_id=82, sequence_start=True)
-    assert infer(client, "open", 81, one)["seen"].tolist() == [[1, 1, 1, 1]]
+        own_client.infer("open", [hollow], sequence_id=82, sequence_start=True)
+    assert infer(own_client, "open", 81, one)["seen"].tolist() == [[1, 1, 1, 1]]

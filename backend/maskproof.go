@@ -1,0 +1,234 @@
+package backend
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"tritonstateful/statebuffer"
+)
+
+// A mask lets sequences of unequal length share a run: the shorter ones are padded on
+// the left. Not every model that has a mask stands that. One may take it for a length,
+// as GroupQueryAttention does, or forget what is old. So before a model is served,
+// sequences are played on it, each alone and then together with a longer one, by the
+// way that requests take. Only if every answer is the same, unequal lengths share runs.
+
+// maskVerdict is what is known of a model's masks.
+type maskVerdict struct {
+	apart string  // why unequal lengths run apart; empty if they need not
+	grows []int64 // see Instance.grows
+}
+
+// proveMasks tries the masks of a model, and has unequal lengths run apart for good if
+// it does not stand them, or if that cannot be seen.
+func (in *Instance) proveMasks() {
+	if len(in.wiring.masks) == 0 || in.wiring.maxLanes == 1 || in.device != nil {
+		return // no values of unequal length meet
+	}
+	m := in.model
+	m.wireLock.Lock()
+	defer m.wireLock.Unlock()
+	if m.masks == nil {
+		began := time.Now()
+		runs, err := in.tryMasks(began.Add(provingMost))
+		m.masks = &maskVerdict{grows: in.grows}
+		if err != nil {
+			m.masks.apart = err.Error()
+			m.log.Warn(runsApart + m.masks.apart)
+		} else {
+			m.log.Info("sequences of unequal length can share runs: played together, each has the answers that it has by itself", "runs", runs, "took", time.Since(began).Round(time.Millisecond))
+		}
+	}
+	in.grows = m.masks.grows
+	if in.apart = m.masks.apart; in.apart != "" {
+		in.store.PadNone()
+	}
+}
+
+// provingMost bounds how long it is looked for something that the model runs with.
+const provingMost = 10 * time.Second
+
+// errUnjudged says that a trial has not shown anything.
+var errUnjudged = errors.New("")
+
+// tryMasks plays sequences with one kind of inputs after another, until one shows
+// something. It tells how often the model ran, and what a step appends where a mask
+// names no input.
+func (in *Instance) tryMasks(until time.Time) (runs int, err error) {
+	w := in.wiring
+	for _, i := range w.masks {
+		if f := &w.fills[i]; f.mask.length < 0 && slices.ContainsFunc(w.inputs, func(p port) bool { return !withoutBatch(p.dims, p.axis).Fixed() }) {
+			return 0, fmt.Errorf("the mask %q names no input, and the inputs vary in shape, so that nobody knows what a step appends; where the mask covers what a step brings as well, write mask(%s, INPUT)", f.name, f.mask.states)
+		}
+	}
+	last := errors.New("the time was over")
+	for _, extent := range trialExtents {
+		for _, short := range []int64{1, extent} {
+			for numbers := range trialNumbers {
+				if time.Now().After(until) {
+					return runs, in.unjudged(last)
+				}
+				t, err := in.newMaskTrial(extent, short, numbers)
+				if err != nil {
+					return runs, in.unjudged(err)
+				}
+				err = t.play()
+				runs += t.runner.runs
+				t.in.Close()
+				if !errors.Is(err, errUnjudged) {
+					in.grows = t.in.grows
+					return runs, err
+				}
+				last = err
+			}
+		}
+	}
+	return runs, in.unjudged(last)
+}
+
+func (in *Instance) unjudged(why error) error {
+	return fmt.Errorf("nothing shows that %s hides padding from the model: %w", in.masks(), why)
+}
+
+// masks are the masks' names, for messages.
+func (in *Instance) masks() string {
+	var names []string
+	for _, i := range in.wiring.masks {
+		names = append(names, fmt.Sprintf("%q", in.wiring.fills[i].name))
+	}
+	return "the mask " + strings.Join(names, " and ")
+}
+
+// played is a sequence of a trial: its requests, and the answers to them.
+type played struct {
+	id      uint64
+	steps   [][]Input
+	answers []reply
+	at      int // the next step
+}
+
+func (t *maskTrial) sequence(id uint64, extents ...int64) *played {
+	p := &played{id: id}
+	for _, extent := range extents {
+		p.steps = append(p.steps, t.step(extent))
+	}
+	return p
+}
+
+// next is the next request, and what its answer was if it was played before.
+func (p *played) next() (ask trialAsk, want *reply) {
+	ask = trialAsk{p.id, p.at == 0, p.steps[p.at]}
+	if p.at < len(p.answers) {
+		want = &p.answers[p.at]
+	}
+	p.at++
+	return ask, want
+}
+
+// again begins the sequence anew, as another one.
+func (p *played) again() { p.id, p.at = p.id+1, 0 }
+
+// play plays three sequences, each by itself and then in pairs of unequal length, in
+// which one has just started, too. nil says that the answers are the same, but for what
+// the order of a sum makes. An errUnjudged is no verdict.
+func (t *maskTrial) play() error {
+	long := t.sequence(10, t.extent, t.extent, t.short, t.extent)
+	middle := t.sequence(20, t.extent, t.short, t.short)
+	late := t.sequence(30, t.extent, t.short)
+	sequences := []*played{long, middle, late}
+	for _, p := range sequences {
+		for range p.steps {
+			if err := t.byItself(p); err != nil {
+				return err
+			}
+		}
+	}
+	for _, p := range sequences {
+		p.again()
+	}
+	for _, p := range []*played{long, long, middle} { // which leaves them unequal
+		if err := t.byItself(p); err != nil {
+			return err
+		}
+	}
+	for _, pair := range [][2]*played{{middle, long}, {long, late}, {late, middle}} {
+		if err := t.together(pair); err != nil {
+			return err
+		}
+	}
+	return t.sees(middle)
+}
+
+// byItself plays the next step of a sequence. It runs beside a twin that does the same,
+// so that it has company, and nothing is padded.
+func (t *maskTrial) byItself(p *played) error {
+	ask, want := p.next()
+	twin := ask
+	twin.id += 100
+	replies, err := t.run(ask, twin)
+	if err != nil {
+		return err
+	}
+	if want == nil {
+		p.answers = append(p.answers, replies[0])
+		t.noteGrowth(p)
+		return nil
+	}
+	if why := t.differ(&replies[0], want); why != "" {
+		return fmt.Errorf("%wthe answers to the same requests differ: %s", errUnjudged, why)
+	}
+	return nil
+}
+
+// together plays the next step of two sequences of unequal length in one run.
+func (t *maskTrial) together(pair [2]*played) error {
+	before := t.runner.runs
+	first, wantFirst := pair[0].next()
+	second, wantSecond := pair[1].next()
+	replies, err := t.run(first, second)
+	switch {
+	case err != nil:
+		return err
+	case t.in.apart != "":
+		return errors.New(t.in.apart)
+	case t.runner.runs != before+1:
+		return fmt.Errorf("%wsequences of unequal length do not meet in a run of this model", errUnjudged)
+	}
+	for i, want := range []*reply{wantFirst, wantSecond} {
+		if why := t.differ(&replies[i], want); why != "" {
+			return fmt.Errorf("%s does not hide padding from the model: %s when sequences of unequal length share a run, the shorter ones padded on the left; a model that takes the mask for a length, as GroupQueryAttention does, cannot be padded so", t.names, why)
+		}
+	}
+	return nil
+}
+
+// sees makes sure that an answer tells of the steps before, so that it would have told
+// of a padded state that was wrong: after another first step the second has another one.
+func (t *maskTrial) sees(p *played) error {
+	other := &played{id: 40, steps: [][]Input{t.step(t.extent), p.steps[1]}}
+	for range other.steps {
+		if err := t.byItself(other); err != nil {
+			return err
+		}
+	}
+	if t.differ(&other.answers[1], &p.answers[1]) == "" {
+		return fmt.Errorf("%wno answer tells of earlier requests", errUnjudged)
+	}
+	return nil
+}
+
+// noteGrowth notes what the first step of a sequence has appended, where a mask names no
+// input: every other one appends as much.
+func (t *maskTrial) noteGrowth(p *played) {
+	if p.at != 1 {
+		return
+	}
+	first := t.in.store.Touch(statebuffer.Key{Number: p.id}, t.in.host().Clock())
+	for at, i := range t.in.wiring.masks {
+		state := t.in.wiring.fills[i].mask.covers[0]
+		t.in.grows[at] = t.in.store.Length(state, first) - t.in.store.Length(state, nil)
+	}
+}

@@ -1,0 +1,263 @@
+package backend
+
+import (
+	"log/slog"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tritonstateful/internal/tensor"
+	"tritonstateful/statebuffer"
+)
+
+// logged loads a model and gives its log.
+func (s *scripted) logged(t *testing.T, c *Config) (*Instance, *recorder) {
+	t.Helper()
+	set, log, now := &setup{config: c}, newRecorder(slog.LevelInfo), time.Hour
+	model, err := NewModel(ModelInfo{Name: "model", Version: 1, Config: set.json()}, Host{
+		Log: slog.New(log), Clock: func() time.Duration { now++; return now },
+		Open: func(SessionOptions) (Runner, error) { return s, nil },
+	})
+	require.NoError(t, err)
+	in, err := model.NewInstance(InstanceInfo{Name: "model_0", Kind: "cpu"})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		in.Close()
+		require.Zero(t, s.memory.Used())
+	})
+	return in, log
+}
+
+// TestMaskProof: what shows that the mask hides padding leaves nothing behind.
+func TestMaskProof(t *testing.T) {
+	model, c, _ := maskedModel(0)
+	in, log := model.logged(t, c)
+	require.Len(t, log.having("played together, each has the answers that it has by itself model=model runs=17"), 1, "%v", *log.lines)
+	require.Empty(t, log.having("WARN"))
+	require.Empty(t, in.apart)
+	second, err := in.model.NewInstance(InstanceInfo{Name: "model_1", Kind: "cpu"})
+	require.NoError(t, err)
+	second.Close()
+	require.Len(t, log.having("played together"), 1, "once for all instances")
+	require.Zero(t, in.store.Counters())
+	require.Zero(t, in.store.Usage().Live)
+	for _, failing := range []int64{0, 1} { // whatever extents it does not take
+		model, c, _ := maskedModel(0)
+		inner := model.run
+		model.run = func(inputs, outputs []Tensor) error {
+			if inputs[0].Shape[1] == 3 || inputs[0].Shape[1] == failing {
+				return errInjected
+			}
+			return inner(inputs, outputs)
+		}
+		_, log := model.logged(t, c)
+		require.Empty(t, log.having("WARN"))
+	}
+}
+
+// TestMaskTakenForALength: a model that counts what the mask shows, and takes so many
+// numbers from the left, is right as long as nothing is padded.
+func TestMaskTakenForALength(t *testing.T) {
+	model, c, seen := maskedModel(0)
+	inner := model.run
+	model.run = func(inputs, outputs []Tensor) error {
+		lanes, total := inputs[2].Shape[0], inputs[2].Shape[1]
+		mask := numbers(inputs[2].Data.Bytes)
+		for lane := range lanes { // the same number of ones, from the left
+			ones := int32(0)
+			for at := range total {
+				ones += mask[lane*total+at]
+			}
+			for at := range total {
+				copy(inputs[2].Data.Bytes[4*(lane*total+at):], int32s(int32(index(int32(at) < ones))))
+			}
+		}
+		return inner(inputs, outputs)
+	}
+	in, log := model.logged(t, c)
+	require.Len(t, log.having("WARN"), 1, "%v", *log.lines)
+	require.Len(t, log.having(runsApart+`the mask "Mask" does not hide padding from the model: output "Output" is another one when sequences of unequal length share a run`), 1, "%v", *log.lines)
+	send(t, in, rowsOf(1, true, 1), rowsOf(2, true, 3))
+	got := send(t, in, rowsOf(1, false, 1), rowsOf(2, false, 1))
+	require.Equal(t, []int32{1, 1, 1, 1}, *seen, "the last run has the second one alone")
+	require.Equal(t, []int32{4}, numbers(got[0].outputs[0]))
+	require.Equal(t, []int32{8}, numbers(got[1].outputs[0]))
+	require.Len(t, log.having("WARN"), 1)
+}
+
+// TestWindowFoundAtLoad: and one that is wider than what is tried is found as it runs.
+func TestWindowFoundAtLoad(t *testing.T) {
+	model, c, _ := maskedModel(4)
+	_, log := model.logged(t, c)
+	require.Len(t, log.having("WARN"), 1)
+	require.Len(t, log.having(runsApart+`the mask "Mask" is for models that append, and a step that brings `), 1, "%v", *log.lines)
+
+	model, c, _ = maskedModel(40)
+	in, log := model.logged(t, c)
+	require.Empty(t, log.having("WARN"))
+	send(t, in, rowsOf(1, true, 39), rowsOf(2, true, 30))
+	for range 3 {
+		send(t, in, rowsOf(1, false, 1), rowsOf(2, false, 1))
+	}
+	require.Len(t, log.having("WARN"), 1)
+	require.Len(t, log.having(`a step that brings 1 has made the state "Cache" of length 40 one of 40: the model drops what is old`), 1, "%v", *log.lines)
+}
+
+// TestMaskNotJudged: where nothing shows that a mask hides padding, nothing is padded,
+// and that is said once.
+func TestMaskNotJudged(t *testing.T) {
+	for name, tt := range map[string]struct {
+		run  func(inner func(inputs, outputs []Tensor) error) func(inputs, outputs []Tensor) error
+		want string
+	}{
+		"it fails with all that is tried": {func(func(inputs, outputs []Tensor) error) func(inputs, outputs []Tensor) error {
+			return func(inputs, outputs []Tensor) error { return errInjected }
+		}, "the model does not run with what was tried: error during inference: injected"},
+		"there is chance in it": {func(inner func(inputs, outputs []Tensor) error) func(inputs, outputs []Tensor) error {
+			runs := int32(0)
+			return func(inputs, outputs []Tensor) error {
+				err := inner(inputs, outputs)
+				runs++
+				outputs[0].Data.Bytes[0] += byte(runs)
+				return err
+			}
+		}, `the answers to the same requests differ: output "Output" is another one`},
+		"no answer tells of the state": {func(inner func(inputs, outputs []Tensor) error) func(inputs, outputs []Tensor) error {
+			return func(inputs, outputs []Tensor) error {
+				err := inner(inputs, outputs)
+				clear(outputs[0].Data.Bytes)
+				return err
+			}
+		}, "no answer tells of earlier requests"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			model, c, seen := maskedModel(0)
+			inner := model.run
+			model.run = tt.run(inner)
+			in, log := model.logged(t, c)
+			require.Len(t, log.having(runsApart), 1, "%v", *log.lines)
+			require.Len(t, log.having(runsApart+`nothing shows that the mask "Mask" hides padding from the model: `+tt.want), 1, "%v", *log.lines)
+			model.run = inner
+			send(t, in, rowsOf(1, true, 1), rowsOf(2, true, 3))
+			got := send(t, in, rowsOf(1, false, 1), rowsOf(2, false, 1))
+			require.Equal(t, []int32{1, 1, 1, 1}, *seen)
+			require.Equal(t, []int32{4}, numbers(got[0].outputs[0]))
+			require.Equal(t, []int32{8}, numbers(got[1].outputs[0]))
+		})
+	}
+}
+
+// pastMasked is a model whose mask covers what it has kept, and not what a step brings.
+func pastMasked(window int64, rows int64) (*scripted, *Config, *[]unevenRun) {
+	s := &scripted{sig: Signature{
+		Inputs:  []TensorInfo{info("Input", tensor.Int32, -1, rows), info("Cache", tensor.Int32, -1, -1), info("Mask", tensor.Int32, -1, -1)},
+		Outputs: []TensorInfo{info("Output", tensor.Int32, -1, 1), info("NewCache", tensor.Int32, -1, -1)},
+	}}
+	for _, infos := range [][]TensorInfo{s.sig.Inputs, s.sig.Outputs} {
+		for i := range infos {
+			infos[i].Symbols[0] = "batch"
+		}
+	}
+	runs := &[]unevenRun{}
+	s.run = func(inputs, outputs []Tensor) error {
+		x, cache, mask := numbers(inputs[0].Data.Bytes), numbers(inputs[1].Data.Bytes), numbers(inputs[2].Data.Bytes)
+		lanes, rows, old := inputs[0].Shape[0], inputs[0].Shape[1], inputs[1].Shape[1]
+		*runs = append(*runs, unevenRun{lanes, old})
+		if !inputs[2].Shape.Equal(tensor.Shape{lanes, old}) {
+			return Errorf(InvalidArg, "the mask has the shape %v", inputs[2].Shape)
+		}
+		kept := min(old+rows, window)
+		var sums, caches []int32
+		for lane := range lanes {
+			sum := int32(0)
+			for at := range old {
+				sum += mask[lane*old+at] * (cache[lane*old+at] + 1)
+			}
+			all := append(append([]int32{}, cache[lane*old:(lane+1)*old]...), x[lane*rows:(lane+1)*rows]...)
+			sums, caches = append(sums, sum), append(caches, all[old+rows-kept:]...)
+		}
+		outputs[0].Data.Bytes = append(outputs[0].Data.Bytes[:0], int32s(sums...)...)
+		outputs[1].Data, outputs[1].Shape = statebuffer.Block{Bytes: int32s(caches...), Size: 4 * lanes * kept}, tensor.Shape{lanes, kept}
+		return nil
+	}
+	c := cacheConfig()
+	c.Inputs[0].Dims, c.Outputs[0].Dims = tensor.Shape{rows}, tensor.Shape{1}
+	c.Parameters["max_state_bytes"] = Value{"0"}
+	c.Parameters["derived_inputs"] = Value{"Mask = mask(Cache)"}
+	return s, c, runs
+}
+
+// TestMaskOfStatesAlone: where the mask names no input, each step appends what the first
+// one of a sequence has appended; a window that is reached shows by that, too.
+func TestMaskOfStatesAlone(t *testing.T) {
+	const steps = 30
+	for _, window := range []int64{20, 21, 1000} {
+		model, c, runs := pastMasked(window, 2)
+		in, log := model.logged(t, c)
+		require.Empty(t, log.having("WARN"), "%v", *log.lines)
+		require.Equal(t, []int64{2}, in.grows)
+		*runs = nil
+		sums := map[uint64][]int32{}
+		for step := range steps {
+			var requests []Request
+			for id := uint64(1); id <= 2; id++ {
+				if id == 2 && step < 3 {
+					continue
+				}
+				requests = append(requests, Request{Sequence: SequenceID{Number: id}, Start: len(sums[id]) == 0, Inputs: intInput(tensor.Shape{1, 2}, int32(step), int32(id))})
+			}
+			for i, got := range send(t, in, requests...) {
+				require.NoError(t, got.err)
+				id := uint64(i + 1)
+				want := int32(0)
+				for _, v := range sums[id][max(0, len(sums[id])-int(window)):] {
+					want += v + 1
+				}
+				require.Equal(t, []int32{want}, numbers(got.outputs[0]), "window %d, step %d, sequence %d", window, step, id)
+				sums[id] = append(sums[id], int32(step), int32(id))
+			}
+		}
+		require.Contains(t, *runs, unevenRun{2, 8}, "unequal lengths share runs")
+		if window == 1000 {
+			require.Contains(t, *runs, unevenRun{2, 2 * (steps - 1)})
+		} else {
+			require.Len(t, log.having(runsApart+`the mask "Mask" is for models that append`), 1)
+		}
+	}
+}
+
+// TestMaskOfStatesAloneWithOpenInputs: then nobody knows what a step appends.
+func TestMaskOfStatesAloneWithOpenInputs(t *testing.T) {
+	model, c, _ := pastMasked(1000, -1)
+	_, log := model.logged(t, c)
+	require.Len(t, log.having(runsApart+`the mask "Mask" names no input, and the inputs vary in shape, so that nobody knows what a step appends; where the mask covers what a step brings as well, write mask(Cache, INPUT)`), 1, "%v", *log.lines)
+}
+
+// TestAnswersApart: how far apart two answers may be.
+func TestAnswersApart(t *testing.T) {
+	for dtype, off := range map[tensor.DType]float64{tensor.FP64: 1e-8, tensor.FP32: 1e-3, tensor.FP16: 0.1, tensor.BF16: 0.5} {
+		trial := &maskTrial{in: &Instance{wiring: &wiring{outputs: []port{{Port: Port{Name: "y", DType: dtype}}}}}}
+		answer := func(values ...float64) *reply {
+			r := &reply{shapes: []tensor.Shape{{1, int64(len(values))}}, data: [][]byte{nil}}
+			for _, v := range values {
+				r.data[0] = append(r.data[0], floatElement(v, dtype)...)
+			}
+			return r
+		}
+		require.Empty(t, trial.differ(answer(1, -4), answer(1, -4)))
+		require.Empty(t, trial.differ(answer(1, -4), answer(1, -4*(1+closeness[dtype]/2))))
+		require.Contains(t, trial.differ(answer(1+off, -4), answer(1, -4)), `output "y" is off by `)
+		require.Contains(t, trial.differ(answer(1), answer(1, -4)), `output "y" has shape [1,1] and not [1,2]`)
+		nan, inf := answer(1), answer(1)
+		copy(nan.data[0], floatElement(math.NaN(), dtype))
+		copy(inf.data[0], floatElement(math.Inf(1), dtype))
+		require.Empty(t, trial.differ(nan, nan))
+		require.Empty(t, trial.differ(inf, inf))
+		for _, odd := range []*reply{nan, inf} {
+			require.NotEmpty(t, trial.differ(odd, answer(1)))
+			require.NotEmpty(t, trial.differ(answer(1), odd))
+		}
+	}
+}

@@ -1,0 +1,236 @@
+package backend
+
+import (
+	"fmt"
+	"log/slog"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"tritonstateful/internal/tensor"
+	"tritonstateful/statebuffer"
+)
+
+// trialExtents are what open axes of inputs get in trials, until the model runs.
+var trialExtents = []int64{3, 1, 2, 4, 5, 8, 16, 64, 100}
+
+// Numbers with a fraction are random. What integers a model takes is not known: they
+// are random below each of these bounds, or all of the same value.
+var trialNumbers = []struct{ below, plus uint64 }{{8, 0}, {2, 0}, {1, 1}, {1, 0}}
+
+// maskTrial is an instance of its own, on the same session, and what it is asked.
+type maskTrial struct {
+	in            *Instance
+	runner        *countedRunner
+	rng           *rand.Rand
+	extent, short int64
+	below, plus   uint64
+	shared        []Input // those without a batch axis, which lanes must agree on
+	names         string
+}
+
+// countedRunner is a session that is borrowed, and runs without errors in the log.
+type countedRunner struct {
+	Runner
+	runs int
+}
+
+func (r *countedRunner) Run(inputs, outputs []Tensor) error {
+	r.runs++
+	return try(r.Runner, inputs, outputs)
+}
+
+func (r *countedRunner) Close() {}
+
+// trialRows is how many sequences a trial has, twins and all.
+const trialRows = 16
+
+// newMaskTrial makes an instance like in for two sequences at a time.
+func (in *Instance) newMaskTrial(extent, short int64, numbers int) (*maskTrial, error) {
+	quiet := slog.New(slog.DiscardHandler)
+	m := in.model
+	wiring, config, params, sequence := *in.wiring, *m.config, *m.params, *m.config.Sequence
+	wiring.maxLanes = 2
+	sequence.Oldest, sequence.MaxIdleMicroseconds = &OldestConfig{MaxCandidateSequences: trialRows}, 0
+	config.Sequence = &sequence
+	params.MaxStateBytes, params.MaxStateMemory = 0, 0
+	model := &Model{info: m.info, host: m.host, log: quiet, config: &config, params: &params, sizing: statebuffer.Sizing{Initial: trialRows, MaxChunks: 1}}
+	runner := &countedRunner{Runner: in.runner}
+	own := &Instance{model: model, log: quiet, name: in.name, runner: runner, wiring: &wiring}
+	own.levels = newLevels(quiet, &params)
+	own.report = newPeriodic(&params, model.host.Clock)
+	if err := own.allocate(); err != nil {
+		own.Close()
+		return nil, err
+	}
+	t := &maskTrial{in: own, runner: runner, rng: rand.New(rand.NewPCG(1, 2)), extent: extent, short: short, names: in.masks()}
+	t.below, t.plus = trialNumbers[numbers].below, trialNumbers[numbers].plus
+	t.shared = t.step(extent)
+	return t, nil
+}
+
+// step is the inputs of a request in which open axes have that extent.
+func (t *maskTrial) step(extent int64) []Input {
+	ports := t.in.wiring.inputs
+	inputs := make([]Input, len(ports))
+	for i := range ports {
+		p := &ports[i]
+		if p.Optional {
+			continue
+		}
+		if p.axis == noAxis && t.shared != nil {
+			inputs[i] = t.shared[i]
+			continue
+		}
+		shape := p.request.Clone()
+		for axis, d := range shape {
+			if d < 0 {
+				shape[axis] = extent
+			}
+		}
+		inputs[i] = Input{Present: true, DType: p.DType, Shape: shape, Data: t.numbers(p.DType, elements(shape))}
+	}
+	return inputs
+}
+
+func elements(shape tensor.Shape) (n int64) {
+	n = 1
+	for _, d := range shape {
+		n *= d
+	}
+	return n
+}
+
+// numbers are that many elements; texts are empty.
+func (t *maskTrial) numbers(dtype tensor.DType, count int64) []byte {
+	if dtype == tensor.Bytes {
+		return make([]byte, 4*count)
+	}
+	size := int64(dtype.Size())
+	data := make([]byte, count*size)
+	for at := int64(0); at < count; at++ {
+		to := data[at*size : (at+1)*size]
+		switch dtype {
+		case tensor.FP64, tensor.FP32, tensor.FP16, tensor.BF16:
+			copy(to, floatElement(2*t.rng.Float64()-1, dtype))
+		case tensor.Bool:
+			to[0] = byte(min(1, t.rng.Uint64N(min(t.below, 2))+t.plus))
+		default:
+			to[0] = byte(t.rng.Uint64N(t.below) + t.plus) // the rest is 0, in the machine's order
+		}
+	}
+	return data
+}
+
+// trialAsk is a request of a sequence.
+type trialAsk struct {
+	id     uint64
+	start  bool
+	inputs []Input
+}
+
+// reply is the answer to one.
+type reply struct {
+	shapes []tensor.Shape
+	data   [][]byte
+	err    error
+}
+
+// run executes requests as one batch. A request that fails is no verdict.
+func (t *maskTrial) run(asks ...trialAsk) ([]reply, error) {
+	b := &trialBatch{replies: make([]reply, len(asks))}
+	for _, a := range asks {
+		b.requests = append(b.requests, Request{Sequence: SequenceID{Number: a.id}, Start: a.start, Inputs: a.inputs})
+	}
+	t.in.Execute(b)
+	for i := range b.replies {
+		if err := b.replies[i].err; err != nil {
+			return nil, fmt.Errorf("%wthe model does not run with what was tried: %w", errUnjudged, err)
+		}
+	}
+	return b.replies, nil
+}
+
+// trialBatch is a batch that nobody sent.
+type trialBatch struct {
+	requests []Request
+	replies  []reply
+}
+
+func (b *trialBatch) Requests() []Request { return b.requests }
+
+func (b *trialBatch) Fail(row int, err error) {
+	if b.replies[row].err == nil {
+		b.replies[row].err = err
+	}
+}
+
+func (b *trialBatch) Answer(row int, outputs []Output, lane, _ int) {
+	r := &b.replies[row]
+	for i := range outputs {
+		o := &outputs[i]
+		var data []byte
+		if o.Offsets != nil {
+			data = append(data, o.Tensor[o.Offsets[lane]:o.Offsets[lane+1]]...)
+		} else {
+			for x := range o.Layout.Runs {
+				data = append(data, o.Tensor[(x*int64(o.Lanes)+int64(lane))*o.Layout.RunBytes:][:o.Layout.RunBytes]...)
+			}
+		}
+		r.shapes, r.data = append(r.shapes, o.Shape.Clone()), append(r.data, data)
+	}
+}
+
+func (b *trialBatch) Reserve(int, []Output, int, int) []uint64 { return nil }
+func (b *trialBatch) Send()                                    {}
+func (b *trialBatch) Finish(Timing)                            {}
+
+// closeness is by how much two answers may differ, as a share of the largest number of
+// an output. Padding and company change the order in which a sum is made, by which its
+// last bits differ, a little more after each layer: in models that were looked at by
+// 1.2e-6 for FP32. What a mask fails to hide makes some hundredths or more. Types that
+// are not here differ by nothing.
+var closeness = map[tensor.DType]float64{tensor.FP64: 1e-9, tensor.FP32: 1e-4, tensor.FP16: 8e-3, tensor.BF16: 6e-2}
+
+// differ tells which output differs from what was wanted, and by how much.
+func (t *maskTrial) differ(got, want *reply) string {
+	for i := range t.in.wiring.outputs {
+		p := &t.in.wiring.outputs[i]
+		if !got.shapes[i].Equal(want.shapes[i]) {
+			return fmt.Sprintf("output %q has shape %v and not %v", p.Name, got.shapes[i], want.shapes[i])
+		}
+		share, inexact := closeness[p.DType]
+		if !inexact {
+			if !slices.Equal(got.data[i], want.data[i]) {
+				return fmt.Sprintf("output %q is another one", p.Name)
+			}
+			continue
+		}
+		if most, off := apartBy(got.data[i], want.data[i], p.DType); !(off <= share*most) {
+			return fmt.Sprintf("output %q is off by %.3g, where its largest number is %.3g,", p.Name, off, most)
+		}
+	}
+	return ""
+}
+
+// apartBy is the largest number of a tensor and the largest difference from another
+// one, which is infinite where one of the two is no finite number and the other differs.
+func apartBy(got, want []byte, dtype tensor.DType) (most, off float64) {
+	others := slices.Collect(values(want, dtype))
+	at := 0
+	for g := range values(got, dtype) {
+		w := others[at]
+		at++
+		if !math.IsNaN(w) && !math.IsInf(w, 0) {
+			most = max(most, math.Abs(w))
+		}
+		switch difference := math.Abs(g - w); {
+		case g == w || math.IsNaN(g) && math.IsNaN(w):
+		case math.IsNaN(difference):
+			off = math.Inf(1)
+		default:
+			off = max(off, difference)
+		}
+	}
+	return most, off
+}

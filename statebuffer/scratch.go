@@ -1,0 +1,54 @@
+package statebuffer
+
+// Scratch is memory that each run of a model overwrites, such as a batched tensor whose
+// size varies from run to run. It is allocated when it is first needed, grows as it
+// must, and gives back what has not been needed for a while, so that one large run does
+// not hold its memory for ever. The zero Scratch is empty; Free gives back what it has.
+type Scratch struct {
+	Block
+	most int64 // needed since runs were last counted
+	runs int
+}
+
+// It shrinks after so many runs of which none needed a quarter of it, unless it is
+// small: to give memory back and take it again costs as much as filling it, and so
+// seldom that is nothing beside the runs.
+const (
+	scratchRuns = 64
+	scratchKept = 1 << 20
+)
+
+// Begin is for the beginning of a run, when nothing in the memory counts any more.
+func (s *Scratch) Begin(m Memory) {
+	if s.runs++; s.runs < scratchRuns {
+		return
+	}
+	if s.Size > scratchKept && s.most < s.Size/4 {
+		s.Free(m)
+	}
+	s.runs, s.most = 0, 0
+}
+
+// Reserve makes it at least that large. What was in it is lost, unless it was large
+// enough.
+func (s *Scratch) Reserve(m Memory, bytes int64) error {
+	s.most = max(s.most, bytes)
+	if s.Size >= bytes {
+		return nil
+	}
+	grown, err := m.Alloc(capacity(bytes))
+	if err != nil {
+		return err
+	}
+	s.Free(m)
+	s.Block = grown
+	return nil
+}
+
+// Free gives back the memory.
+func (s *Scratch) Free(m Memory) {
+	if s.Size > 0 {
+		m.Free(s.Block)
+	}
+	s.Block = Block{}
+}
