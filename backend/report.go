@@ -182,6 +182,7 @@ func (in *Instance) reportIneffective(provider Provider) {
 // maintain is what is done between batches, when all answers are out.
 func (in *Instance) maintain(x *execution) {
 	now := in.host().Clock
+	in.store.EndBatch(x.spans.at)
 	if x.ran > 0 {
 		change, err := in.store.Maintain(now)
 		switch u := in.store.Usage(); {

@@ -48,8 +48,7 @@ func (w *world) step() {
 	case dice < 94:
 		w.maintain()
 	case dice < 97:
-		w.now += time.Duration(w.rng.Int64N(int64(idle)))
-		require.Equal(w.t, w.plain.expire(w.now, 2*idle), w.store.ExpireIdle(w.now))
+		w.now += time.Duration(w.rng.Int64N(int64(idle + restMargin)))
 	default: // times when much ends, so that chunks empty
 		for range w.rng.IntN(40) {
 			k := w.anyKey()
@@ -61,8 +60,26 @@ func (w *world) step() {
 
 func (w *world) anyKey() Key { return w.keys[w.rng.IntN(len(w.keys))] }
 
-// batch is what an instance does with a batch: touch all, find or begin, run.
+// batch is what an instance does with a batch: touch all, find or begin, run. It may
+// take long.
 func (w *world) batch() {
+	w.store.BeginBatch(w.now)
+	batch := plainBatch{began: w.now}
+	keys := w.requests()
+	switch dice := w.rng.IntN(100); {
+	case dice < 80:
+		w.now += time.Duration(w.rng.Int64N(int64(idle / 20)))
+	case dice < 98:
+		w.now += time.Duration(w.rng.Int64N(int64(idle)))
+	default:
+		w.now += time.Duration(w.rng.Int64N(int64(2 * busyMargin)))
+	}
+	batch.ended = w.now
+	require.Equal(w.t, w.plain.endBatch(batch, keys), w.store.EndBatch(w.now))
+}
+
+// requests are those of a batch, and whose they are.
+func (w *world) requests() []Key {
 	var keys []Key
 	for range 1 + w.rng.IntN(w.lanes) {
 		if k := w.anyKey(); !slices.Contains(keys, k) {
@@ -72,7 +89,6 @@ func (w *world) batch() {
 	for _, k := range keys {
 		require.Equal(w.t, w.plain.touch(k, w.now), w.store.Touch(k, w.now) != nil)
 	}
-	require.Equal(w.t, w.plain.expire(w.now, 2*idle), w.store.ExpireIdle(w.now))
 	var lanes []Lane
 	var names []Key
 	for _, k := range keys {
@@ -91,6 +107,7 @@ func (w *world) batch() {
 		lanes, names = w.arrange(lanes, names)
 		w.run(lanes, names)
 	}
+	return keys
 }
 
 // arrange does as the store likes, mostly.

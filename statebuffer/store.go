@@ -285,9 +285,6 @@ func (s *Store) End(k Key) {
 	}
 }
 
-// ExpireIdle ends sequences that nobody can want any more.
-func (s *Store) ExpireIdle(now time.Duration) int { return s.expire(now, 2*s.limits.Idle) }
-
 // Usage is what a store holds at a moment.
 type Usage struct {
 	Live, Free, Rows, Total, Chunks int
