@@ -334,8 +334,8 @@ const (
 )
 
 // Maintain allocates a chunk when free rows run out, or frees the last one when
-// many are free; at most one chunk a call. It is called after each batch that
-// ran. After a failed allocation it waits, longer each time; sequences go on.
+// many are free; at most one chunk a call. It is called after each
+// batch. After a failed allocation it waits, longer each time; sequences go on.
 func (s *Store) Maintain(now func() time.Duration) (Change, error) {
 	chunks := len(s.rows.chunks)
 	switch {
