@@ -174,6 +174,8 @@ func (w *world) run(lanes []Lane, names []Key) {
 	case 1, 2:
 		w.store.Abort(step, w.now)
 		w.failed(lanes, names)
+	case 5:
+		w.store.Undo(step) // nothing has happened
 	case 3:
 		if w.tooLarge(shapes) {
 			w.store.Abort(step, w.now)

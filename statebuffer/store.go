@@ -263,9 +263,16 @@ func (s *Store) Touch(k Key, now time.Duration) *Sequence {
 }
 
 // Begin is the START of a sequence: its next step reads the initial values. A
-// live sequence of the same key begins anew in its row. The error is a
-// *FullError.
-func (s *Store) Begin(k Key, now time.Duration) (*Sequence, error) { return s.begin(k, now) }
+// live sequence of the same key begins anew in its row; nothing reads its old values
+// any more, also after Undo, and the memory of those that vary is given back. The error
+// is a *FullError.
+func (s *Store) Begin(k Key, now time.Duration) (*Sequence, error) {
+	q, err := s.begin(k, now)
+	if err == nil {
+		s.varying.release(q)
+	}
+	return q, err
+}
 
 // Continue finds the sequence of a request without START. The error is a
 // *LostError.
