@@ -65,8 +65,10 @@ func (p *plainStore) touch(k Key, now time.Duration) bool {
 func (p *plainStore) begin(k Key, now time.Duration) bool {
 	if p.touch(k, now) {
 		q := p.live[k]
+		if !q.fresh {
+			p.counters.Restarted++
+		}
 		q.fresh, q.steps = true, 0
-		p.counters.Restarted++
 		return true
 	}
 	p.forgetLoss(k)

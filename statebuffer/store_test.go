@@ -293,3 +293,18 @@ func TestInitialValueOfTheWrongSize(t *testing.T) {
 	require.EqualError(t, err, `state "state": the initial value has 7 bytes: want 8`)
 	require.Zero(t, memory.Used())
 }
+
+// TestStartTriedAgain: a START whose run was undone and that begins once more is no
+// second one.
+func TestStartTriedAgain(t *testing.T) {
+	s := newTestStore(t, Options{})
+	for restarts := range uint64(3) {
+		for range 2 {
+			step, err := s.Gather([]Lane{{Sequence: begin(t, s, number(1), 1)}}, 1)
+			require.NoError(t, err)
+			s.Undo(step)
+		}
+		doStep(t, s, Lane{Sequence: begin(t, s, number(1), 1)}, "8 bytes.")
+		require.Equal(t, Counters{Started: 1, Restarted: restarts}, s.Counters())
+	}
+}

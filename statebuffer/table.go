@@ -133,9 +133,11 @@ type table struct {
 func (t *table) begin(k Key, now time.Duration) (*Sequence, error) {
 	q := t.find(k)
 	if q != nil && q.fate == Alive {
+		if !q.fresh { // else the run of this START was undone, and it comes again
+			t.counters.Restarted++
+		}
 		t.touch(q, now)
 		t.renew(q)
-		t.counters.Restarted++
 		return q, nil
 	}
 	q = t.recall(q, k)
