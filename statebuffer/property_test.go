@@ -297,6 +297,7 @@ func (w *world) fillOutputs(step *Step, lanes, padded int) [][][]byte {
 
 func (w *world) maintain() {
 	want := w.plain.maintain()
+	tenants := w.tenants()
 	fails := want > 0 && w.rng.IntN(3) == 0
 	if fails {
 		w.memory.alloc = errInjected
@@ -315,8 +316,23 @@ func (w *world) maintain() {
 	case want > 0:
 		w.plain.rows.grow(w.plain.sizing.Subsequent)
 		w.waits = 0
+	case want < 0 && w.roams && tenants > w.drains:
+		require.Equal(w.t, tenants-w.drains, w.tenants(), "of the chunk that is to be freed")
+		want = 0
 	case want < 0:
 		w.plain.rows = w.plain.rows[:len(w.plain.rows)-1]
 	}
 	require.Equal(w.t, Change{Grown: want > 0, Shrunk: want < 0}, change)
+}
+
+// tenants is how many values live in the chunk that came last.
+func (w *world) tenants() (n int) {
+	if w.roams {
+		for _, q := range w.store.roamer.pool.last().tenant {
+			if q != nil {
+				n++
+			}
+		}
+	}
+	return n
 }

@@ -227,7 +227,7 @@ func (s *Store) trim(chunks int) {
 	}
 }
 
-// shrink frees the last chunk, all of whose rows must be free.
+// shrink frees the last chunk, all of whose rows must be free and whose area empty.
 func (s *Store) shrink() {
 	if s.roamer != nil {
 		s.roamer.shrink()
@@ -341,14 +341,21 @@ const (
 )
 
 // Maintain allocates a chunk when free rows run out, or frees the last one when
-// many are free; at most one chunk a call. It is called after each
-// batch. After a failed allocation it waits, longer each time; sequences go on.
+// many are free; at most one chunk a call. It is called after each batch. Values that
+// live in the chunk to be freed are moved first, some of them in each call. After a
+// failed allocation it waits, longer each time; sequences go on.
 func (s *Store) Maintain(now func() time.Duration) (Change, error) {
-	chunks := len(s.rows.chunks)
-	switch {
-	case !s.sizing.Lazy():
+	if !s.sizing.Lazy() {
 		return Change{}, nil
-	case chunks < s.sizing.MaxChunks && s.rows.free < s.sizing.AllocBelow && s.fits(s.nextChunk()):
+	}
+	chunks := len(s.rows.chunks)
+	grows := chunks < s.sizing.MaxChunks && s.rows.free < s.sizing.AllocBelow && s.fits(s.nextChunk())
+	shrinks := !grows && chunks > 1 && s.rows.free > s.sizing.DeallocAbove && s.rows.chunks[chunks-1].free == s.sizing.Subsequent
+	if s.roamer != nil && !shrinks {
+		s.roamer.reopen()
+	}
+	switch {
+	case grows:
 		start := now()
 		if start < s.retryAt {
 			return Change{}, nil
@@ -360,10 +367,13 @@ func (s *Store) Maintain(now func() time.Duration) (Change, error) {
 		}
 		s.backoff = 0
 		return Change{Grown: true, Took: now() - start}, nil
-	case chunks > 1 && s.rows.free > s.sizing.DeallocAbove && s.rows.chunks[chunks-1].free == s.sizing.Subsequent:
+	case shrinks:
 		start := now()
-		s.shrink()
-		return Change{Shrunk: true, Took: now() - start}, nil
+		empty := s.roamer == nil || s.roamer.drain()
+		if empty {
+			s.shrink()
+		}
+		return Change{Shrunk: empty, Took: now() - start}, nil
 	}
 	return Change{}, nil
 }
