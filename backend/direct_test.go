@@ -114,7 +114,7 @@ func TestDirectStory(t *testing.T) {
 func TestDirectExpired(t *testing.T) {
 	s := newServer(t, direct(2))
 	s.batch(startOf(1)).ok()
-	s.now += 3 * time.Second // more than twice the limit of one
+	s.now += 13 * time.Second // more than twice the limit of one and ten seconds
 	s.forget(1)
 	s.batch(idle, startOf(2)).ok()
 	s.batch(startOf(3), nextOf(2)).ok()

@@ -153,9 +153,9 @@ func TestReadmeShowsTheLostState(t *testing.T) {
 
 	s := newServer(t, configEdit(func(c *Config) { c.Sequence.MaxIdleMicroseconds = 10_000_000 }))
 	s.batch(startOf(7), startOf(8)).ok()
-	s.now += 21 * time.Second
+	s.now += 31 * time.Second
 	s.forget(7, 8)
-	s.batch(startOf(8)).ok() // more than twice the limit: 7 is dropped
+	s.batch(startOf(8)).ok() // more than twice the limit and ten seconds: 7 is dropped
 	s.now += 12300 * time.Millisecond
 	require.EqualError(t, s.batch(nextOf(7)).answers[0].err, shown)
 }

@@ -74,15 +74,16 @@ func (x *execution) take(batch Batch) {
 		pending: x.pending[:0], known: x.known[:0], rows: x.rows[:0], first: x.first[:0], laneRow: x.laneRow[:0], lanes: x.lanes[:0], spreads: x.spreads, lengths: x.lengths[:0]}
 }
 
-// begin notes who is in the batch, before anybody can be expired or evicted for
+// begin notes who is in the batch, before anybody can lose a state for
 // somebody else's sake. With the direct scheduler a request's row is the place
 // that its sequence has in the batch until another one STARTs there. Requests
 // without START come first, because one that shares its ID with a START belongs
 // to the sequence before.
 func (x *execution) begin() {
 	in := x.in
-	x.requests = x.batch.Requests()
+	in.store.BeginBatch(x.now)
 	x.spans.enter(x.now)
+	x.requests = x.batch.Requests()
 	x.known = slices.Grow(x.known, len(x.requests))[:len(x.requests)]
 	for row := range x.requests {
 		if r := &x.requests[row]; in.direct && r.Start {
@@ -99,7 +100,6 @@ func (x *execution) begin() {
 			}
 		}
 	}
-	in.store.ExpireIdle(x.now)
 	if in.pace.begin(len(x.pending)); in.pace.cuts() {
 		slices.SortStableFunc(x.pending, x.compare)
 	}

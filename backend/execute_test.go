@@ -303,7 +303,7 @@ func TestBadRequest(t *testing.T) {
 func TestIdle(t *testing.T) {
 	s := newServer(t, slots(2, 2))
 	s.batch(startOf(1), startOf(2)).ok()
-	s.now += 10 * time.Second
+	s.now += 13 * time.Second // more than twice the limit of one and ten seconds
 	s.forget(2)
 	s.batch(nextOf(1)).ok()
 	s.batch(nextOf(2)).want("sequence 2: its state expired 0s ago, after idling longer than 1s (max_sequence_idle_microseconds)")

@@ -360,3 +360,32 @@ func (s *server) checkSlots(at int) {
 	u, sizing := s.in.store.Usage(), s.in.store.Sizing()
 	require.Equal(s.t, sizing.Initial+(u.Chunks-1)*sizing.Subsequent, u.Rows, "fault at call %d", at)
 }
+
+// TestFailedChunkIsRetriedForRefusedSTARTs: the memory fails once, just when the last
+// slot is taken. All that comes from then on are STARTs, which are refused, so nothing
+// runs. The chunk is tried again when its time has come, not for each of them.
+func TestFailedChunkIsRetriedForRefusedSTARTs(t *testing.T) {
+	m := &testMemory{}
+	s := newServer(t, withMemory(m), slots(16, 8), param("initial_buffer_size", "8"), param("subsequent_buffer_size", "8"),
+		param("buffer_alloc_threshold", "8"), param("buffer_dealloc_threshold", "16"))
+	tries := 0
+	failing(m, "alloc", func() error {
+		if tries++; tries == 1 {
+			return errInjected
+		}
+		return nil
+	})
+	var asks []ask
+	for id := range 8 {
+		asks = append(asks, startOf(1+id))
+	}
+	s.batch(asks...).ok()
+	for range 20 {
+		s.batch(startOf(9)).want("too many simultaneous sequences")
+	}
+	require.Equal(t, 1, tries)
+	s.now += 100 * time.Millisecond
+	s.batch(startOf(9)).want("too many simultaneous sequences")
+	require.Equal(t, 2, s.in.store.Usage().Chunks)
+	s.batch(startOf(9)).ok()
+}

@@ -80,7 +80,7 @@ var metrics = [metricCount]MetricInfo{
 	MetricStarted:             {Name: "stateful_sequences_started_total", Help: "STARTs of sequences that had no state"},
 	MetricRestarted:           {Name: "stateful_sequences_restarted_total", Help: "STARTs of sequences that had a state, which they lost"},
 	MetricEnded:               {Name: "stateful_sequences_ended_total", Help: "Sequences that their client ended"},
-	MetricExpired:             {Name: "stateful_sequences_expired_total", Help: "Sequences that lost their state because no request came for too long"},
+	MetricExpired:             {Name: "stateful_sequences_expired_total", Help: "Sequences that lost their state because no request of theirs ran for too long"},
 	MetricEvicted:             {Name: "stateful_sequences_evicted_total", Help: "Sequences that lost their state to make room for others"},
 	MetricDisplaced:           {Name: "stateful_sequences_displaced_total", Help: "Sequences that lost their state because the direct scheduler gave their place in the batch to another one"},
 	MetricRejectedFull:        {Name: "stateful_sequences_rejected_total", Help: rejectedHelp, Reason: "full"},

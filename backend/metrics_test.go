@@ -122,7 +122,7 @@ func TestMetricsStory(t *testing.T) {
 	story = with(story, map[Metric]float64{MetricFailedRuns: 1, MetricPaddedRows: 3})
 	f.want(t, story)
 
-	s.now += 3 * time.Second // more than twice the limit of one
+	s.now += 13 * time.Second // more than twice the limit of one and ten seconds
 	s.forget(1, 2)
 	s.batch(startOf(6), startOf(7)).ok()
 	f.want(t, with(story, map[Metric]float64{MetricExpired: 2, MetricStarted: 5}))

@@ -182,16 +182,17 @@ func (in *Instance) reportIneffective(provider Provider) {
 // maintain is what is done between batches, when all answers are out.
 func (in *Instance) maintain(x *execution) {
 	now := in.host().Clock
+	in.store.EndBatch(x.spans.at)
+	change, err := in.store.Maintain(now) // also if all were refused for want of slots
+	switch u := in.store.Usage(); {
+	case err != nil:
+		in.log.Warn("could not allocate more slots, trying again later", "slots", u.Rows, "error", err)
+	case change.Grown && in.levels.on(in.levels.info, slog.LevelInfo):
+		in.log.Info("allocated a chunk of slots", "chunks", u.Chunks, "slots", u.Rows, "free", u.Free, "took", change.Took)
+	case change.Shrunk && in.levels.on(in.levels.info, slog.LevelInfo):
+		in.log.Info("released a chunk of slots", "chunks", u.Chunks, "slots", u.Rows, "free", u.Free, "took", change.Took)
+	}
 	if x.ran > 0 {
-		change, err := in.store.Maintain(now)
-		switch u := in.store.Usage(); {
-		case err != nil:
-			in.log.Warn("could not allocate more slots, trying again later", "slots", u.Rows, "error", err)
-		case change.Grown && in.levels.on(in.levels.info, slog.LevelInfo):
-			in.log.Info("allocated a chunk of slots", "chunks", u.Chunks, "slots", u.Rows, "free", u.Free, "took", change.Took)
-		case change.Shrunk && in.levels.on(in.levels.info, slog.LevelInfo):
-			in.log.Info("released a chunk of slots", "chunks", u.Chunks, "slots", u.Rows, "free", u.Free, "took", change.Took)
-		}
 		in.reportSaturation()
 		in.report.batch(&x.spans, change.Took, now(), in.log)
 	}

@@ -156,7 +156,7 @@ type move struct {
 func (s *soak) batch() {
 	s.now += time.Duration(s.rng.Int64N(int64(2 * time.Millisecond)))
 	if s.rng.IntN(200) == 0 {
-		s.now += 3 * soakIdle
+		s.now += 3*soakIdle + time.Duration(s.rng.IntN(2))*11*time.Second // long enough to end all others
 	}
 	moves := make([]move, 1+s.rng.IntN(soakBatch))
 	for i := range moves {

@@ -7,13 +7,17 @@ import "math/bits"
 // that many lanes, as a run wrote it or is to read it. Where every state has its
 // batch outermost, lanes do not interlace, and blocks are of one cell.
 type area struct {
-	number int // among the areas of a store
+	number int   // among the areas of a store
+	pool   *pool // that the area is in, or nil
+	dirty  bool  // the pool is to look at it again
 	states []State
 	memory []Block // of each state
 	flat   bool    // blocks are of one cell
 	free   int
 	first  int      // no word of used before this one has a free cell
 	skip   int      // a search for cells in a row has given up before this word
+	inRow  int      // no more free cells than that are in a row
+	vacant int      // how many holes there are
 	used   []uint64 // a bit for each cell: it belongs to a block
 	tenant []*Sequence
 	holes  bitset  // the used cells without a tenant
@@ -24,7 +28,7 @@ type area struct {
 
 func newArea(number int, states []State, memory []Block, cells int, flat bool) *area {
 	a := &area{
-		number: number, states: states, memory: memory, flat: flat, free: cells,
+		number: number, states: states, memory: memory, flat: flat, free: cells, inRow: cells,
 		used: make([]uint64, (cells+63)/64), tenant: make([]*Sequence, cells), holes: newBitset(cells),
 		start: make([]int32, cells), width: make([]int32, cells), live: make([]int32, cells),
 	}
@@ -88,6 +92,17 @@ func (a *area) open(at, width int) {
 	}
 	a.width[at], a.live[at] = int32(width), 0
 	a.free -= width
+	a.inRow = min(a.inRow, a.free)
+	a.vacant += width
+	a.changed()
+}
+
+// changed lets the pool look at the area before it is next searched.
+func (a *area) changed() {
+	if !a.dirty && a.pool != nil {
+		a.dirty = true
+		a.pool.dirty = append(a.pool.dirty, a)
+	}
 }
 
 // leave takes one from what keeps a block.
@@ -103,6 +118,9 @@ func (a *area) leave(at int) {
 	}
 	a.first = min(a.first, at/64)
 	a.free += width
+	a.inRow = a.free
+	a.vacant -= width
+	a.changed()
 }
 
 // run finds free cells in a row, so many, the first if it need not look far; at
@@ -135,9 +153,13 @@ func (a *area) run(n int) (at int) {
 		}
 		length = bits.LeadingZeros64(^free)
 	}
-	a.skip = end
-	if end == len(a.used) {
-		a.skip = 0
+	if end < len(a.used) {
+		a.skip = end
+		return -1
+	}
+	if a.skip = 0; begin == a.first { // it has looked everywhere
+		a.inRow = n - 1
+		a.changed()
 	}
 	return -1
 }
@@ -172,10 +194,25 @@ func (a *area) hole(not span) int {
 	return cell
 }
 
+// resident is the first tenant from a word of cells on, and its word, or nil.
+func (a *area) resident(from int) (q *Sequence, word int) {
+	for w := from; w < len(a.used); w++ {
+		if lived := a.used[w] &^ a.holes.words[w]; lived != 0 {
+			if cell := w*64 + bits.TrailingZeros64(lived); cell < a.cells() {
+				return a.tenant[cell], w
+			}
+		}
+	}
+	return nil, 0
+}
+
 // put makes a sequence the tenant of a cell, and leaves the one it had.
 func (a *area) put(q *Sequence, cell int) {
 	a.tenant[cell] = q
 	a.holes.remove(cell)
+	if a.vacant--; a.vacant == 0 {
+		a.changed()
+	}
 	a.live[a.start[cell]]++
 	q.leave(false)
 	q.home, q.cell = a, cell
@@ -193,6 +230,9 @@ func (q *Sequence) leave(clean bool) {
 	}
 	a.tenant[q.cell] = nil
 	a.holes.add(q.cell)
+	if a.vacant++; a.vacant == 1 {
+		a.changed()
+	}
 	a.leave(int(a.start[q.cell]))
 	q.home = nil
 }

@@ -3,6 +3,7 @@ package statebuffer
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -44,15 +45,18 @@ func TestNoAllocations(t *testing.T) {
 	for _, layout := range []Layout{{1, 512}, {4, 12}} {
 		for _, convert := range []Conversion{Keep, Half} {
 			s, lanes := steady(t, layout, convert, 100, 10)
+			now := time.Duration(1)
 			allocs := testing.AllocsPerRun(100, func() {
+				now++
+				s.BeginBatch(now)
 				for _, l := range lanes {
-					if _, err := s.Continue(l.Sequence.key, 1); err != nil {
+					if _, err := s.Continue(l.Sequence.key, now); err != nil {
 						t.Fatal(err)
 					}
 				}
 				stepOnce(t, s, lanes)
-				s.ExpireIdle(1)
-				_, _ = s.Maintain(at(1))
+				s.EndBatch(now)
+				_, _ = s.Maintain(at(now))
 			})
 			require.Zero(t, allocs, "%v, conversion %d", layout, convert)
 		}

@@ -12,6 +12,13 @@ func newBitset(numbers int) bitset {
 	return bitset{make([]uint64, words), make([]uint64, (words+63)/64)}
 }
 
+// extend makes place for so many numbers.
+func (s *bitset) extend(numbers int) {
+	words := (numbers + 63) / 64
+	s.words = append(s.words, make([]uint64, max(0, words-len(s.words)))...)
+	s.summary = append(s.summary, make([]uint64, max(0, (words+63)/64-len(s.summary)))...)
+}
+
 func (s *bitset) add(number int) {
 	s.words[number/64] |= 1 << (number % 64)
 	s.summary[number/64/64] |= 1 << (number / 64 % 64)

@@ -19,7 +19,11 @@ type plainStore struct {
 	lost     []plainLoss // oldest first
 	touches  int
 	counters Counters
+	batches  []plainBatch
 }
+
+// plainBatch is when a batch began and ended.
+type plainBatch struct{ began, ended time.Duration }
 
 type plainSequence struct {
 	row     Row
@@ -61,16 +65,15 @@ func (p *plainStore) touch(k Key, now time.Duration) bool {
 func (p *plainStore) begin(k Key, now time.Duration) bool {
 	if p.touch(k, now) {
 		q := p.live[k]
+		if !q.fresh {
+			p.counters.Restarted++
+		}
 		q.fresh, q.steps = true, 0
-		p.counters.Restarted++
 		return true
 	}
 	p.forgetLoss(k)
-	if p.rows.allFree() == 0 && p.expire(now, p.limits.Idle) == 0 && p.limits.Full == EvictLRU {
-		if oldest := p.byUse()[0]; p.live[oldest].lastUse < now {
-			p.lose(oldest, Evicted, now)
-			p.counters.Evicted++
-		}
+	if p.rows.allFree() == 0 {
+		p.makeRoom(now)
 	}
 	row, ok := p.rows.take()
 	if !ok {
@@ -125,15 +128,48 @@ func (p *plainStore) forgetLoss(k Key) {
 	p.lost = slices.DeleteFunc(p.lost, func(l plainLoss) bool { return l.key == k })
 }
 
-func (p *plainStore) expire(now, limit time.Duration) (n int) {
-	for _, k := range p.byUse() {
-		if p.limits.Idle > 0 && now-p.live[k].lastUse > limit {
-			p.lose(k, Expired, now)
-			p.counters.Expired++
-			n++
+// makeRoom ends one sequence if it may.
+func (p *plainStore) makeRoom(now time.Duration) {
+	oldest := p.byUse()[0]
+	switch since := now - p.live[oldest].lastUse; {
+	case since <= 0:
+	case since > p.limits.Idle && p.limits.Idle > 0:
+		p.lose(oldest, Expired, now)
+		p.counters.Expired++
+	case p.limits.Full == EvictLRU:
+		p.lose(oldest, Evicted, now)
+		p.counters.Evicted++
+	}
+}
+
+// endBatch is what EndBatch does after a batch of these sequences.
+func (p *plainStore) endBatch(batch plainBatch, keys []Key) (expired int) {
+	p.batches = append(p.batches, batch)
+	for _, k := range keys {
+		if q, ok := p.live[k]; ok {
+			q.lastUse = batch.ended
 		}
 	}
-	return n
+	for _, k := range p.byUse() {
+		long := 2 * p.limits.Idle
+		since := batch.ended - p.live[k].lastUse
+		if long > 0 && (since > long+time.Hour || p.rest(p.live[k].lastUse) > long+10*time.Second) {
+			p.lose(k, Expired, batch.ended)
+			p.counters.Expired++
+			expired++
+		}
+	}
+	return expired
+}
+
+// rest is how much of the time from a moment on was between batches.
+func (p *plainStore) rest(from time.Duration) (rest time.Duration) {
+	for i, b := range p.batches {
+		if i > 0 && b.began > from {
+			rest += b.began - max(from, p.batches[i-1].ended)
+		}
+	}
+	return rest
 }
 
 // byUse are the live sequences, the one that was used least recently first.

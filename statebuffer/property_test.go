@@ -48,8 +48,7 @@ func (w *world) step() {
 	case dice < 94:
 		w.maintain()
 	case dice < 97:
-		w.now += time.Duration(w.rng.Int64N(int64(idle)))
-		require.Equal(w.t, w.plain.expire(w.now, 2*idle), w.store.ExpireIdle(w.now))
+		w.now += time.Duration(w.rng.Int64N(int64(idle + restMargin)))
 	default: // times when much ends, so that chunks empty
 		for range w.rng.IntN(40) {
 			k := w.anyKey()
@@ -61,8 +60,26 @@ func (w *world) step() {
 
 func (w *world) anyKey() Key { return w.keys[w.rng.IntN(len(w.keys))] }
 
-// batch is what an instance does with a batch: touch all, find or begin, run.
+// batch is what an instance does with a batch: touch all, find or begin, run. It may
+// take long.
 func (w *world) batch() {
+	w.store.BeginBatch(w.now)
+	batch := plainBatch{began: w.now}
+	keys := w.requests()
+	switch dice := w.rng.IntN(100); {
+	case dice < 80:
+		w.now += time.Duration(w.rng.Int64N(int64(idle / 20)))
+	case dice < 98:
+		w.now += time.Duration(w.rng.Int64N(int64(idle)))
+	default:
+		w.now += time.Duration(w.rng.Int64N(int64(2 * busyMargin)))
+	}
+	batch.ended = w.now
+	require.Equal(w.t, w.plain.endBatch(batch, keys), w.store.EndBatch(w.now))
+}
+
+// requests are those of a batch, and whose they are.
+func (w *world) requests() []Key {
 	var keys []Key
 	for range 1 + w.rng.IntN(w.lanes) {
 		if k := w.anyKey(); !slices.Contains(keys, k) {
@@ -72,7 +89,6 @@ func (w *world) batch() {
 	for _, k := range keys {
 		require.Equal(w.t, w.plain.touch(k, w.now), w.store.Touch(k, w.now) != nil)
 	}
-	require.Equal(w.t, w.plain.expire(w.now, 2*idle), w.store.ExpireIdle(w.now))
 	var lanes []Lane
 	var names []Key
 	for _, k := range keys {
@@ -91,6 +107,7 @@ func (w *world) batch() {
 		lanes, names = w.arrange(lanes, names)
 		w.run(lanes, names)
 	}
+	return keys
 }
 
 // arrange does as the store likes, mostly.
@@ -157,6 +174,8 @@ func (w *world) run(lanes []Lane, names []Key) {
 	case 1, 2:
 		w.store.Abort(step, w.now)
 		w.failed(lanes, names)
+	case 5:
+		w.store.Undo(step) // nothing has happened
 	case 3:
 		if w.tooLarge(shapes) {
 			w.store.Abort(step, w.now)
@@ -278,6 +297,7 @@ func (w *world) fillOutputs(step *Step, lanes, padded int) [][][]byte {
 
 func (w *world) maintain() {
 	want := w.plain.maintain()
+	tenants := w.tenants()
 	fails := want > 0 && w.rng.IntN(3) == 0
 	if fails {
 		w.memory.alloc = errInjected
@@ -296,8 +316,23 @@ func (w *world) maintain() {
 	case want > 0:
 		w.plain.rows.grow(w.plain.sizing.Subsequent)
 		w.waits = 0
+	case want < 0 && w.roams && tenants > w.drains:
+		require.Equal(w.t, tenants-w.drains, w.tenants(), "of the chunk that is to be freed")
+		want = 0
 	case want < 0:
 		w.plain.rows = w.plain.rows[:len(w.plain.rows)-1]
 	}
 	require.Equal(w.t, Change{Grown: want > 0, Shrunk: want < 0}, change)
+}
+
+// tenants is how many values live in the chunk that came last.
+func (w *world) tenants() (n int) {
+	if w.roams {
+		for _, q := range w.store.roamer.pool.last().tenant {
+			if q != nil {
+				n++
+			}
+		}
+	}
+	return n
 }

@@ -5,6 +5,10 @@ import (
 	"slices"
 )
 
+// drainBytes is how much a store moves after a batch to empty a chunk that it is to
+// release: half a millisecond of copying.
+const drainBytes = 4 << 20
+
 // roamer keeps states where runs wrote them. A step reads a block of cells as it
 // is where its lanes live together in one, or nearly; else it gathers them into
 // a block. Its outputs are bound to other free cells, and when the run succeeded
@@ -18,8 +22,9 @@ type roamer struct {
 	states  []State
 	initial []Block
 	flat    bool // the batch is outermost in every state
-	pool    []*area
+	pool    pool
 	bays    [2]*area
+	most    int64 // see drainBytes
 
 	window  span // where Arrange wants the next step to read
 	order   []int
@@ -34,7 +39,7 @@ type member struct {
 }
 
 func newRoamer(states []State, initial []Block, bays [2][]Block, maxLanes int) *roamer {
-	r := &roamer{states: states, initial: initial, flat: true}
+	r := &roamer{states: states, initial: initial, flat: true, most: drainBytes}
 	for i := range states {
 		r.flat = r.flat && states[i].Runs == 1
 	}
@@ -47,15 +52,35 @@ func newRoamer(states []State, initial []Block, bays [2][]Block, maxLanes int) *
 }
 
 func (r *roamer) grow(memory []Block, cells int) {
-	r.pool = append(r.pool, newArea(len(r.bays)+len(r.pool), r.states, memory, cells, r.flat))
+	r.reopen()
+	r.pool.grow(newArea(len(r.bays)+len(r.pool.areas), r.states, memory, cells, r.flat))
 }
 
-// shrink moves what lives in the last area of the pool elsewhere, and drops it.
-func (r *roamer) shrink() {
-	last := r.pool[len(r.pool)-1]
-	r.pool = r.pool[:len(r.pool)-1]
-	r.evacuate(last)
+// drain moves some of those who live in the last area of the pool elsewhere, and
+// tells whether nobody is left. Nobody moves in meanwhile, if there is room anywhere
+// else. There is if no sequence has a row of the last chunk.
+func (r *roamer) drain() (empty bool) {
+	r.pool.close()
 	r.window = span{}
+	each := int64(0)
+	for i := range r.states {
+		each += r.states[i].RowBytes()
+	}
+	q, word := r.pool.last().resident(0)
+	for moved := int64(0); q != nil && moved < r.most; moved += each {
+		r.move(q)
+		q, word = r.pool.last().resident(word)
+	}
+	return q == nil
+}
+
+// reopen lets sequences move into the last area again.
+func (r *roamer) reopen() { r.pool.reopen() }
+
+// shrink drops the last area of the pool, which must be empty.
+func (r *roamer) shrink() {
+	r.window = span{}
+	r.pool.shrink()
 }
 
 // arrange finds the cells in which most of the lanes live, and the order of the
@@ -231,16 +256,16 @@ func (r *roamer) move(q *Sequence) {
 // spot finds a cell for one sequence: a free one, or one between the lanes of a
 // block. There is one as long as no more sequences have rows than there are.
 func (r *roamer) spot() (*area, int) {
-	for _, a := range r.pool {
-		if at := a.run(1); at >= 0 {
-			a.open(at, 1)
-			return a, at
-		}
+	if a, at := r.pool.run(1); a != nil {
+		a.open(at, 1)
+		return a, at
 	}
-	for _, a := range r.pool {
-		if cell := a.hole(r.in); cell >= 0 {
-			return a, cell
-		}
+	if a, cell := r.pool.hole(r.in); a != nil {
+		return a, cell
+	}
+	if r.pool.closed { // somebody has got a row of the last chunk meanwhile
+		r.reopen()
+		return r.spot()
 	}
 	for _, a := range r.bays { // only while a window of the pool is in use
 		if at := a.run(1); at >= 0 && !r.in.has(a, at) {
@@ -253,10 +278,8 @@ func (r *roamer) spot() (*area, int) {
 
 // space finds n free cells in a row.
 func (r *roamer) space(n int) span {
-	for _, a := range r.pool {
-		if at := a.run(n); at >= 0 {
-			return span{a, at, n}
-		}
+	if a, at := r.pool.run(n); a != nil {
+		return span{a, at, n}
 	}
 	return span{r.emptyBay(), 0, n}
 }

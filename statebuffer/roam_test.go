@@ -6,15 +6,44 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
+
+// checkPool: what the pool knows of an area lets it find free cells and holes in it, if
+// it may.
+func (w *world) checkPool(at int, a *area) {
+	p := &w.store.roamer.pool
+	open := !p.closed || at < len(p.areas)-1
+	longest, inRow, holes := 0, 0, 0
+	for cell := range a.cells() {
+		if inRow++; a.isUsed(cell) {
+			inRow = 0
+		}
+		longest = max(longest, inRow)
+		if a.isUsed(cell) && a.tenant[cell] == nil {
+			holes++
+		}
+	}
+	require.Equal(w.t, holes, a.vacant)
+	require.Equal(w.t, open && holes > 0, p.holes.next(at) == at)
+	if most := int(p.rooms.most[len(p.rooms.most)/2+at]); open {
+		require.True(w.t, longest <= most && most <= a.free, "%d of %d free cells are in a row, and %d may be", longest, a.free, most)
+	} else {
+		require.Zero(w.t, most)
+	}
+}
 
 // checkAreas: between steps every value has one cell, every used cell is for
 // somebody, and nothing is held.
 func (w *world) checkAreas() {
 	r, homes := w.store.roamer, 0
-	for _, a := range append(r.bays[:], r.pool...) {
+	r.pool.refresh()
+	for i, a := range r.pool.areas {
+		w.checkPool(i, a)
+	}
+	for _, a := range append(r.bays[:], r.pool.areas...) {
 		free := 0
 		for cell := 0; cell < a.cells(); cell++ {
 			if q := a.tenant[cell]; q != nil {
@@ -321,4 +350,85 @@ func freeAt(a *area, at, n int) bool {
 		}
 	}
 	return true
+}
+
+// draining is a store of two chunks, of which the last one is to be freed: nobody has a
+// row of it, but values of a mebibyte live there.
+func draining(t *testing.T) *Store {
+	s := newTestStore(t, Options{
+		States: []State{{Name: "state", Layout: Layout{1, 1 << 20}}},
+		Sizing: Sizing{Initial: 12, Subsequent: 12, MaxChunks: 2, AllocBelow: 2, DeallocAbove: 12}, MaxLanes: 4,
+	})
+	for n := range uint64(24) {
+		doStep(t, s, Lane{Sequence: begin(t, s, number(n), 1)}, fmt.Sprintf("state %02d", n))
+		_, err := s.Maintain(at(1))
+		require.NoError(t, err)
+	}
+	for n := range uint64(24) { // whoever has the rows of the last chunk
+		if q := s.Touch(number(n), 1); q.row.Chunk == 1 || n == 0 {
+			s.End(number(n))
+		}
+	}
+	last := s.roamer.pool.last()
+	for n := uint64(1); n < 12; n++ { // all others move there
+		q := s.Touch(number(n), 1)
+		if cell := last.run(1); q.home != last {
+			last.open(cell, 1)
+			last.copy(cell, q.home, q.cell)
+			last.put(q, cell)
+		}
+	}
+	require.Equal(t, 13, s.Usage().Free)
+	return s
+}
+
+// living is how many values live in the last chunk.
+func living(s *Store) (n int) {
+	for _, q := range s.roamer.pool.last().tenant {
+		if q != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// TestChunkIsFreedInSteps: after a batch no more than 4 MiB are moved out of a chunk
+// that is to be freed, and nobody moves in; all values are as they were.
+func TestChunkIsFreedInSteps(t *testing.T) {
+	s := draining(t)
+	for _, left := range []int{7, 3} {
+		clock := time.Duration(0)
+		change, err := s.Maintain(func() time.Duration { clock += 3; return clock })
+		require.NoError(t, err)
+		require.Equal(t, Change{Took: 3}, change)
+		for n := uint64(1); n < 12; n++ {
+			if q := s.Touch(number(n), 1); q.home != s.roamer.pool.last() {
+				doStep(t, s, Lane{Sequence: q}, fmt.Sprintf("state %02d", n))
+			}
+		}
+		require.Equal(t, left, living(s))
+	}
+	change, err := s.Maintain(at(1))
+	require.NoError(t, err)
+	require.Equal(t, Change{Shrunk: true}, change)
+	require.Equal(t, 1, s.Usage().Chunks)
+	for n := uint64(1); n < 12; n++ {
+		require.Equal(t, fmt.Sprintf("state %02d", n), doStep(t, s, Lane{Sequence: s.Touch(number(n), 1)}, "state --"))
+	}
+}
+
+// TestChunkIsKeptAfterAll: a START takes one of its rows while it is emptied.
+func TestChunkIsKeptAfterAll(t *testing.T) {
+	s := draining(t)
+	for range 2 {
+		change, err := s.Maintain(at(1))
+		require.NoError(t, err)
+		require.Equal(t, Change{}, change)
+		for n := uint64(50); s.Usage().Free > 0; n++ {
+			doStep(t, s, Lane{Sequence: begin(t, s, number(n), 1)}, "state ++")
+		}
+	}
+	for n := uint64(1); n < 12; n++ {
+		require.Equal(t, fmt.Sprintf("state %02d", n), doStep(t, s, Lane{Sequence: s.Touch(number(n), 1)}, "state --"))
+	}
 }

@@ -6,6 +6,7 @@ import "math/bits"
 // always taken first, so that the last chunk empties by itself.
 type rowSet struct {
 	chunks []chunkRows
+	some   bitset // the chunks that have a free row
 	free   int
 }
 
@@ -25,6 +26,10 @@ func (r *rowSet) grow(rows int) {
 	if tail := rows % 64; tail != 0 {
 		c.words[len(c.words)-1] = 1<<tail - 1
 	}
+	r.some.extend(len(r.chunks) + 1)
+	if rows > 0 {
+		r.some.add(len(r.chunks))
+	}
 	r.chunks = append(r.chunks, c)
 	r.free += rows
 }
@@ -33,26 +38,27 @@ func (r *rowSet) grow(rows int) {
 func (r *rowSet) shrink() {
 	last := len(r.chunks) - 1
 	r.free -= r.chunks[last].free
+	r.some.remove(last)
 	r.chunks = r.chunks[:last]
 }
 
 // take removes the lowest free row.
 func (r *rowSet) take() (Row, bool) {
-	for k := range r.chunks {
-		c := &r.chunks[k]
-		if c.free == 0 {
-			continue
-		}
-		for c.words[c.first] == 0 {
-			c.first++
-		}
-		bit := bits.TrailingZeros64(c.words[c.first])
-		c.words[c.first] &^= 1 << bit
-		c.free--
-		r.free--
-		return Row{Chunk: int32(k), Index: int32(c.first*64 + bit)}, true
+	k := r.some.next(0)
+	if k < 0 {
+		return NoRow, false
 	}
-	return NoRow, false
+	c := &r.chunks[k]
+	for c.words[c.first] == 0 {
+		c.first++
+	}
+	bit := bits.TrailingZeros64(c.words[c.first])
+	c.words[c.first] &^= 1 << bit
+	if c.free--; c.free == 0 {
+		r.some.remove(k)
+	}
+	r.free--
+	return Row{Chunk: int32(k), Index: int32(c.first*64 + bit)}, true
 }
 
 // put returns a row that take gave. Returning a free row is a bug in this
@@ -66,5 +72,6 @@ func (r *rowSet) put(row Row) {
 	c.words[word] |= bit
 	c.first = min(c.first, word)
 	c.free++
+	r.some.add(int(row.Chunk))
 	r.free++
 }

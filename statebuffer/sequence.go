@@ -40,8 +40,12 @@ type Sequence struct {
 	totals     []uint64 // see Add
 	values     []value  // of the varying states, from the first step on
 	bytes      int64    // with a fate, the limit of memory if that is why; or 0
-	lastUse    time.Duration
-	idled      time.Duration // see Idled
+	// lastUse is the end of the last batch that the sequence was in, or the beginning
+	// of the present one; when it is lost, the time of that.
+	lastUse time.Duration
+	rest    time.Duration // of the table, then
+	asked   time.Duration // beginning of the last batch that the sequence was in
+	idled   time.Duration // see Idled
 	// visit is the number of the last run that took this sequence.
 	visit uint64
 
@@ -74,7 +78,8 @@ func (q *Sequence) Add(counter int, n uint64) {
 	q.totals[counter] += n
 }
 
-// Idled is how long the sequence went without a request before the present one.
+// Idled is the time from the batch of the sequence's last request to that of the present
+// one.
 func (q *Sequence) Idled() time.Duration { return q.idled }
 
 // Visit marks the sequence with the number of the run that takes it, and tells

@@ -227,7 +227,7 @@ func (s *Store) trim(chunks int) {
 	}
 }
 
-// shrink frees the last chunk, all of whose rows must be free.
+// shrink frees the last chunk, all of whose rows must be free and whose area empty.
 func (s *Store) shrink() {
 	if s.roamer != nil {
 		s.roamer.shrink()
@@ -263,9 +263,16 @@ func (s *Store) Touch(k Key, now time.Duration) *Sequence {
 }
 
 // Begin is the START of a sequence: its next step reads the initial values. A
-// live sequence of the same key begins anew in its row. The error is a
-// *FullError.
-func (s *Store) Begin(k Key, now time.Duration) (*Sequence, error) { return s.begin(k, now) }
+// live sequence of the same key begins anew in its row; nothing reads its old values
+// any more, also after Undo, and the memory of those that vary is given back. The error
+// is a *FullError.
+func (s *Store) Begin(k Key, now time.Duration) (*Sequence, error) {
+	q, err := s.begin(k, now)
+	if err == nil {
+		s.varying.release(q)
+	}
+	return q, err
+}
 
 // Continue finds the sequence of a request without START. The error is a
 // *LostError.
@@ -284,9 +291,6 @@ func (s *Store) End(k Key) {
 		s.finish(q)
 	}
 }
-
-// ExpireIdle ends sequences that nobody can want any more.
-func (s *Store) ExpireIdle(now time.Duration) int { return s.expire(now, 2*s.limits.Idle) }
 
 // Usage is what a store holds at a moment.
 type Usage struct {
@@ -337,14 +341,21 @@ const (
 )
 
 // Maintain allocates a chunk when free rows run out, or frees the last one when
-// many are free; at most one chunk a call. It is called after each batch that
-// ran. After a failed allocation it waits, longer each time; sequences go on.
+// many are free; at most one chunk a call. It is called after each batch. Values that
+// live in the chunk to be freed are moved first, some of them in each call. After a
+// failed allocation it waits, longer each time; sequences go on.
 func (s *Store) Maintain(now func() time.Duration) (Change, error) {
-	chunks := len(s.rows.chunks)
-	switch {
-	case !s.sizing.Lazy():
+	if !s.sizing.Lazy() {
 		return Change{}, nil
-	case chunks < s.sizing.MaxChunks && s.rows.free < s.sizing.AllocBelow && s.fits(s.nextChunk()):
+	}
+	chunks := len(s.rows.chunks)
+	grows := chunks < s.sizing.MaxChunks && s.rows.free < s.sizing.AllocBelow && s.fits(s.nextChunk())
+	shrinks := !grows && chunks > 1 && s.rows.free > s.sizing.DeallocAbove && s.rows.chunks[chunks-1].free == s.sizing.Subsequent
+	if s.roamer != nil && !shrinks {
+		s.roamer.reopen()
+	}
+	switch {
+	case grows:
 		start := now()
 		if start < s.retryAt {
 			return Change{}, nil
@@ -356,10 +367,13 @@ func (s *Store) Maintain(now func() time.Duration) (Change, error) {
 		}
 		s.backoff = 0
 		return Change{Grown: true, Took: now() - start}, nil
-	case chunks > 1 && s.rows.free > s.sizing.DeallocAbove && s.rows.chunks[chunks-1].free == s.sizing.Subsequent:
+	case shrinks:
 		start := now()
-		s.shrink()
-		return Change{Shrunk: true, Took: now() - start}, nil
+		empty := s.roamer == nil || s.roamer.drain()
+		if empty {
+			s.shrink()
+		}
+		return Change{Shrunk: empty, Took: now() - start}, nil
 	}
 	return Change{}, nil
 }

@@ -155,41 +155,6 @@ func TestTotals(t *testing.T) {
 	require.Zero(t, q.Total(1), "of the sequence before")
 }
 
-// TestIdle: strictly longer than the limit when room is needed, strictly longer
-// than twice the limit in any case, never without a limit.
-func TestIdle(t *testing.T) {
-	const limit = time.Minute
-	sizing := Sizing{Initial: 1, MaxChunks: 1}
-	tests := []struct {
-		name    string
-		idle    time.Duration
-		after   time.Duration
-		expired bool
-		room    bool
-	}{
-		{"at once", limit, 0, false, false},
-		{"at the limit", limit, limit, false, false},
-		{"just over it", limit, limit + 1, false, true},
-		{"at twice the limit", limit, 2 * limit, false, true},
-		{"just over that", limit, 2*limit + 1, true, true},
-		{"no limit", 0, 1 << 60, false, false},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			s := newTestStore(t, Options{Sizing: sizing, Limits: Limits{Idle: tt.idle, Remember: 4}})
-			begin(t, s, number(1), 0)
-			_, err := s.Begin(number(2), tt.after)
-			require.Equal(t, tt.room, err == nil, "room for another: %v", err)
-
-			s = newTestStore(t, Options{Sizing: sizing, Limits: Limits{Idle: tt.idle, Remember: 4}})
-			begin(t, s, number(1), 0)
-			require.Equal(t, tt.expired, s.ExpireIdle(tt.after) == 1)
-			_, err = s.Continue(number(1), tt.after)
-			require.Equal(t, tt.expired, err != nil)
-		})
-	}
-}
-
 // TestLostErrors: a client is told what became of its sequence, and for how long
 // that is remembered.
 func TestLostErrors(t *testing.T) {
@@ -208,8 +173,11 @@ func TestLostErrors(t *testing.T) {
 	ask(1, "its state was evicted 10s ago to make room for another sequence: there are at most 2 slots (max_candidate_sequences)")
 	s.Fail(Lane{Sequence: begin(t, s, number(3), time.Millisecond)}, time.Millisecond)
 	ask(3, "its START failed 9.999s ago, so it has no state")
-	require.Equal(t, 1, s.ExpireIdle(2500*time.Millisecond))
+	begin(t, s, number(10), 2*time.Second)
+	begin(t, s, number(8), 2500*time.Millisecond)
 	ask(2, "its state expired 7.5s ago, after idling longer than 1s (max_sequence_idle_microseconds)")
+	s.End(number(10))
+	s.End(number(8))
 	ask(9, "no such sequence is known")
 	s.limits.Full = Reject
 	for n := uint64(4); n < 6; n++ {
@@ -324,4 +292,19 @@ func TestInitialValueOfTheWrongSize(t *testing.T) {
 		States: []State{{Name: "state", Layout: Layout{Runs: 2, RunBytes: 4}, Initial: make([]byte, 7)}}})
 	require.EqualError(t, err, `state "state": the initial value has 7 bytes: want 8`)
 	require.Zero(t, memory.Used())
+}
+
+// TestStartTriedAgain: a START whose run was undone and that begins once more is no
+// second one.
+func TestStartTriedAgain(t *testing.T) {
+	s := newTestStore(t, Options{})
+	for restarts := range uint64(3) {
+		for range 2 {
+			step, err := s.Gather([]Lane{{Sequence: begin(t, s, number(1), 1)}}, 1)
+			require.NoError(t, err)
+			s.Undo(step)
+		}
+		doStep(t, s, Lane{Sequence: begin(t, s, number(1), 1)}, "8 bytes.")
+		require.Equal(t, Counters{Started: 1, Restarted: restarts}, s.Counters())
+	}
 }

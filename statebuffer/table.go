@@ -20,11 +20,10 @@ func (p Policy) String() string { return [...]string{"reject", "evict_lru"}[p] }
 
 // Limits bound the life of sequences.
 type Limits struct {
-	// Idle is how long a sequence may go without a request; 0 means for ever.
-	// A sequence is ended when its row is needed and it has idled longer than
-	// Idle, or in any case after twice that time: the server counts from the
-	// arrival of a request and we from its execution, so that with long queues
-	// a sequence may still be wanted shortly after Idle.
+	// Idle is how long after its last answer a sequence keeps its state for sure; 0
+	// means for ever. After that it loses it when another one needs its row or its
+	// memory, those used least recently first. See [Store.EndBatch] for those that
+	// nobody needs anything of.
 	Idle time.Duration
 	Full Policy
 	// Remember is how many lost sequences are remembered with their Fate.
@@ -122,6 +121,9 @@ type table struct {
 	bound      func() int64
 	generation uint64
 	counters   Counters
+	// began is when the last batch began, ended when the last one ended, and rest the
+	// time between batches so far.
+	began, ended, rest time.Duration
 	// release overwrites the row of a sequence that is about to lose it, and
 	// gives back what it holds besides.
 	release func(*Sequence)
@@ -131,9 +133,11 @@ type table struct {
 func (t *table) begin(k Key, now time.Duration) (*Sequence, error) {
 	q := t.find(k)
 	if q != nil && q.fate == Alive {
+		if !q.fresh { // else the run of this START was undone, and it comes again
+			t.counters.Restarted++
+		}
 		t.touch(q, now)
 		t.renew(q)
-		t.counters.Restarted++
 		return q, nil
 	}
 	q = t.recall(q, k)
@@ -147,7 +151,7 @@ func (t *table) begin(k Key, now time.Duration) (*Sequence, error) {
 		}
 		row, _ = t.rows.take()
 	}
-	q.fate, q.row, q.lastUse = Alive, row, now
+	q.fate, q.row, q.lastUse, q.asked, q.rest = Alive, row, now, now, t.rest
 	t.renew(q)
 	t.live.push(q)
 	t.counters.Started++
@@ -173,14 +177,6 @@ func (t *table) proceed(k Key, now time.Duration) (*Sequence, error) {
 	}
 	t.touch(q, now)
 	return q, nil
-}
-
-func (t *table) touch(q *Sequence, now time.Duration) {
-	if now != q.lastUse { // it may be touched several times a batch
-		q.idled, q.lastUse = now-q.lastUse, now
-	}
-	t.live.remove(q)
-	t.live.push(q)
 }
 
 // finish forgets a sequence that ended.
@@ -225,18 +221,6 @@ func (t *table) remember(q *Sequence, why Fate, bytes int64, now time.Duration) 
 	}
 }
 
-// expire ends the sequences that have idled longer than limit.
-func (t *table) expire(now, limit time.Duration) (n int) {
-	if t.limits.Idle <= 0 {
-		return 0
-	}
-	for q := t.live.first; q != nil && now-q.lastUse > limit; q = t.live.first {
-		t.lose(q, Expired, 0, now)
-		n++
-	}
-	return n
-}
-
 // refuse takes whatever a sequence has, because its START cannot be served.
 func (t *table) refuse(k Key, now time.Duration) {
 	q := t.find(k)
@@ -260,17 +244,20 @@ func (t *table) recall(q *Sequence, k Key) *Sequence {
 	return q
 }
 
-// makeRoom frees at least one row if the limits allow it. A sequence in use at
-// this very moment, which the caller has touched, stays. bytes is the limit of
-// memory if it is memory that there is no room in, otherwise 0.
+// makeRoom ends the sequence that was used least recently, if the limits allow it. One
+// in use at this very moment, which the caller has touched, stays. bytes is the limit
+// of memory if it is memory that there is no room in, otherwise 0.
 func (t *table) makeRoom(bytes int64, now time.Duration) bool {
-	if t.expire(now, t.limits.Idle) > 0 {
-		return true
-	}
 	q := t.live.first
-	if t.limits.Full != EvictLRU || q == nil || q.lastUse >= now {
+	switch {
+	case q == nil || q.lastUse >= now:
+		return false
+	case t.idles(q, now):
+		t.lose(q, Expired, 0, now)
+	case t.limits.Full == EvictLRU:
+		t.lose(q, Evicted, bytes, now)
+	default:
 		return false
 	}
-	t.lose(q, Evicted, bytes, now)
 	return true
 }

@@ -200,3 +200,30 @@ func TestVaryingShapeOfAModel(t *testing.T) {
 		require.ErrorContains(t, err, "its START failed")
 	}
 }
+
+// TestRestartGivesLargeBlocksBack: what a sequence had before its new START takes
+// nothing of the limit from then on, neither while its first run is tried and undone
+// nor after it.
+func TestRestartGivesLargeBlocksBack(t *testing.T) {
+	memory := &Heap{}
+	s := newTestStore(t, Options{
+		Memory:  memory,
+		Varying: []Varying{{Name: "cache", DType: tensor.Int8, Axis: 0, InitialShape: tensor.Shape{1, 0}}},
+		Sizing:  Sizing{Initial: 8, MaxChunks: 1}, Limits: Limits{Bytes: 64<<10 + 1024, Remember: 9},
+	})
+	require.NoError(t, writeCache(t, s, begin(t, s, number(1), 1), 64<<10, 1))
+	require.Equal(t, int64(64<<10), s.Usage().Bytes)
+	held := memory.Used()
+
+	q := begin(t, s, number(1), 2)
+	require.Zero(t, s.Usage().Bytes)
+	require.Equal(t, held-64<<10, memory.Used())
+	other := begin(t, s, number(2), 2)
+	require.NoError(t, writeCache(t, s, other, 64<<10, 2), "there is room for another one")
+	step, err := s.Gather([]Lane{{Sequence: q}}, 1)
+	require.NoError(t, err)
+	require.Equal(t, tensor.Shape{1, 0}, step.Varying[0].InShape)
+	s.Undo(step)
+	require.NoError(t, writeCache(t, s, begin(t, s, number(1), 2), 100, 2))
+	require.Equal(t, int64(64<<10+256), s.Usage().Bytes)
+}

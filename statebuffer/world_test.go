@@ -60,6 +60,7 @@ type world struct {
 	waits  time.Duration
 	keys   []Key
 	roams  bool // values stay where runs wrote them
+	drains int  // how many of these leave a chunk that is to be freed at a time
 }
 
 const idle = time.Second
@@ -96,6 +97,10 @@ func newWorld(t *testing.T, seed uint64, roams bool) *world {
 	}
 	w.store, err = NewStore(Options{Memory: w.memory, States: w.states, Varying: w.vary, Sizing: sizing, Limits: limits, MaxLanes: w.lanes, RoamFrom: roamFrom})
 	require.NoError(t, err)
+	if roams {
+		w.drains = 1 + int(seed%3)
+		w.store.roamer.most = int64(w.drains)*w.store.RowBytes() - int64(seed%2)
+	}
 	for i := range uint64(2 * sizing.Total()) {
 		k := Key{Number: i}
 		if i%3 == 0 {
@@ -214,6 +219,7 @@ func (w *world) stored(q *Sequence, k int) []byte {
 
 func (w *world) checkStored(q *Sequence, want *plainSequence) {
 	if q.fresh {
+		require.Empty(w.t, q.values, "what nobody reads any more")
 		return
 	}
 	for k := range w.states {

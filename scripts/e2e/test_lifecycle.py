@@ -1,5 +1,6 @@
 """What a client is told when its sequence has no state: code, text, remedy; and the limits of memory."""
 
+import queue
 import re
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -10,8 +11,10 @@ from configs import config, io, oldest
 from conftest import Folder
 from graphs import model, onnx_type, op, running_sum, tensor
 from onnx import ModelProto, helper
+from tritonclient.grpc import InferenceServerClient
 from tritonclient.utils import InferenceServerException
 from unary import infer
+from unary import tensor as tensor_of
 
 F32 = np.float32
 
@@ -89,6 +92,7 @@ MODELS = {
         running_sum("batch", 3),
     ),
     "slow": Folder(config(*SLOW, IDLE, batch=1, max_candidate_sequence_use_ratio="0.0625"), slow()),
+    "queues": Folder(config(*SLOW, IDLE.replace("1000000", "300000"), batch=1, max_candidate_sequence_use_ratio="0.5"), slow()),
     "fails": Folder(config(*SLOW, oldest(0), batch=1), slow()),
     "tokens": Folder(config([io("token", "INT64", 1)], [io("y", "FP32", 1)], oldest(3)), vocabulary()),
     "grows": Folder(config([io("x", "FP32", -1)], [io("y", "FP32", 1)], oldest(0), max_state_bytes="256"), tape()),
@@ -105,13 +109,25 @@ class Model:
         return float(infer(self.client, self.name, sequence, {"x": np.ones((1, n), F32)}, **flags)["y"].flat[0])
 
     def slow_step(self, sequence: int, rounds: int = 0, fails: int = 0, **flags) -> float:
-        values = {"x": np.ones((1, 3), F32), "rounds": np.array([[rounds]]), "fails": np.array([[fails]])}
-        return float(infer(self.client, self.name, sequence, values, **flags)["y"].flat[0])
+        return float(infer(self.client, self.name, sequence, slow_values(rounds, fails), **flags)["y"].flat[0])
+
+    def rounds(self, seconds: float) -> int:
+        """How many take so long."""
+        a_second = 0.0
+        for _ in range(3):  # the fastest counts: others may have had the processor
+            began = time.perf_counter()
+            self.slow_step(1, 20_000, start=True, end=True)
+            a_second = max(a_second, 20_000 / (time.perf_counter() - began))
+        return round(seconds * a_second)
 
     def refuses(self, text: str, code: str, *step, **flags) -> None:
         with pytest.raises(InferenceServerException, match=text) as refusal:
             self.step(*step, **flags)
         assert refusal.value.status() == f"StatusCode.{code}"
+
+
+def slow_values(rounds: int, fails: int = 0) -> dict[str, np.ndarray]:
+    return {"x": np.ones((1, 3), F32), "rounds": np.array([[rounds]]), "fails": np.array([[fails]])}
 
 
 def test_reject(own_client):
@@ -165,14 +181,10 @@ def test_expired(own_client):
     """Who waits in the queue for longer than the idle limit loses the slot to a START before it, and is told so. Triton
     counts from the arrival of the requests and lets them through."""
     m = Model(own_client, "slow")
-    a_second = 0
-    for _ in range(3):  # the fastest counts: others may have had the processor
-        began = time.perf_counter()
-        m.slow_step(1, 20_000, start=True)
-        a_second = max(a_second, round(20_000 / (time.perf_counter() - began)))
+    four_seconds = m.rounds(4)
     assert m.slow_step(1, start=True) == m.slow_step(2, start=True) == 1
     with ThreadPoolExecutor(2) as pool:
-        queued = [pool.submit(m.slow_step, 2, 4 * a_second)]
+        queued = [pool.submit(m.slow_step, 2, four_seconds)]
         time.sleep(0.2)
         queued.append(pool.submit(m.slow_step, 3, start=True))
         time.sleep(0.2)
@@ -185,6 +197,22 @@ def test_expired(own_client):
         lost.value.message(),
     )
     assert lost.value.status() == "StatusCode.INVALID_ARGUMENT"
+
+
+def test_queued(own_server, own_client):
+    """Five clients send more than the model can do, so that each waits longer than twice the idle limit for its turn.
+    There are slots for all, and nobody loses a state."""
+    turn = Model(own_client, "queues").rounds(0.19)
+    answers = queue.Queue()
+    with InferenceServerClient(own_server.grpc_url) as client:
+        client.start_stream(lambda result, error: answers.put(error or float(result.as_numpy("y").flat[0])))
+        for step in range(5):
+            for sequence in range(1, 6):
+                given = [tensor_of(name, value) for name, value in slow_values(turn).items()]
+                client.async_stream_infer("queues", given, sequence_id=sequence, sequence_start=step == 0, sequence_end=step == 4)
+            time.sleep(0.1)
+        told = [answers.get(timeout=60) for _ in range(5 * 5)]
+    assert told == [step for step in range(1, 6) for _ in range(5)]
 
 
 def test_unknown(own_client):

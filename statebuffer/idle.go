@@ -1,0 +1,64 @@
+package statebuffer
+
+import "time"
+
+// A sequence that idles keeps its state until its slot or its memory is needed. A
+// request of it may be on its way: the server counts from the arrival of requests and
+// lets them through, however long they wait in its queue, while the store sees them
+// when they run. Where nobody needs anything, sequences whose clients are gone still
+// come to an end, by two clocks that a queue does not deceive: the time in which the
+// instance waited for requests, when no request of anybody was in the queue, and for
+// instances that hardly ever wait a very long time of any kind.
+const (
+	// restMargin is beyond twice the limit of idling, in time without a batch: a client
+	// may idle for the limit, and a scheduler may hold requests back for others.
+	restMargin = 10 * time.Second
+	// busyMargin is beyond twice the limit, in any time.
+	busyMargin = time.Hour
+)
+
+// BeginBatch notes that the instance has requests again.
+func (s *Store) BeginBatch(now time.Duration) { s.beginBatch(now) }
+
+// EndBatch notes that all requests have their answers, from which on the sequences
+// of the batch idle, and ends those whose clients must be gone. It tells how many.
+func (s *Store) EndBatch(now time.Duration) (expired int) { return s.endBatch(now) }
+
+func (t *table) beginBatch(now time.Duration) {
+	t.rest += max(0, now-t.ended)
+	t.began = now
+}
+
+func (t *table) endBatch(now time.Duration) (expired int) {
+	now = max(now, t.began)
+	for q := t.live.last; q != nil && q.lastUse >= t.began; q = q.prev {
+		q.lastUse = now
+	}
+	t.ended = now
+	for q := t.live.first; q != nil && t.gone(q, now); q = t.live.first {
+		t.lose(q, Expired, 0, now)
+		expired++
+	}
+	return expired
+}
+
+// touch notes that a sequence is in use.
+func (t *table) touch(q *Sequence, now time.Duration) {
+	if now != q.asked { // it may be touched several times a batch
+		q.idled, q.asked = now-q.asked, now
+	}
+	q.lastUse, q.rest = now, t.rest
+	t.live.remove(q)
+	t.live.push(q)
+}
+
+// idles tells whether a sequence has to give way if another one needs its place.
+func (t *table) idles(q *Sequence, now time.Duration) bool {
+	return t.limits.Idle > 0 && now-q.lastUse > t.limits.Idle
+}
+
+// gone tells whether the client of a sequence cannot want it any more.
+func (t *table) gone(q *Sequence, now time.Duration) bool {
+	twice := 2 * t.limits.Idle
+	return twice > 0 && (t.rest-q.rest > twice+restMargin || now-q.lastUse > twice+busyMargin)
+}
