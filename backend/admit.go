@@ -10,27 +10,45 @@ func key(id SequenceID) statebuffer.Key {
 	return statebuffer.Key{Number: id.Number, Text: id.Text}
 }
 
-// next takes the requests of the next run out of the pending ones: at most one
-// of each sequence, and all of the same shapes. It is false when none is left.
+// next takes the requests of the next run out of the queue: at most one of each
+// sequence, and all of the same shapes. It is false when none is left.
 func (x *execution) next() bool {
 	x.dropRows()
 	x.settled, x.failed = false, false
-	for len(x.rows) == 0 && len(x.pending) > 0 {
+	for len(x.rows) == 0 && x.queue.left > 0 {
 		x.in.runs++
-		most := x.in.pace.share(len(x.pending))
-		later := x.pending[:0]
-		for at, row := range x.pending {
-			if x.enough(row, len(x.pending)-at, most) {
-				later = append(later, x.pending[at:]...)
-				break
-			}
-			if x.follows(later, row) || !x.admit(row) {
-				later = append(later, row)
-			}
-		}
-		x.pending = later
+		x.takeGroup()
 	}
 	return len(x.rows) > 0
+}
+
+// takeGroup takes what can run together out of the first group of the queue.
+func (x *execution) takeGroup() {
+	q := &x.queue
+	g, rows := q.first()
+	most := x.in.pace.share(len(rows))
+	putOff, at := 0, 0
+	for ; at < len(rows) && !x.enough(rows[at], len(rows)-at, most); at++ {
+		row := rows[at]
+		id := x.sequenceOf(row)
+		if (g.sorted || !q.follows(id)) && x.admit(row) {
+			continue
+		}
+		if !g.sorted {
+			q.putOff(row, id, x.kind(row))
+		}
+		rows[putOff] = row
+		putOff++
+	}
+	q.giveBack(putOff, at)
+}
+
+// sequenceOf is whose request a row is, where that matters.
+func (x *execution) sequenceOf(row int) (id SequenceID) {
+	if x.in.sequences {
+		id = x.requests[row].Sequence
+	}
+	return id
 }
 
 // dropRows leaves nothing in the run.
@@ -44,6 +62,8 @@ func (x *execution) dropRows() {
 func (x *execution) enough(row, left, most int) bool {
 	n, least := len(x.lanes), x.in.pace.least
 	switch {
+	case n >= x.in.wiring.maxLanes:
+		return true
 	case left < 2 || n < most && n < least: // none is left to run alone
 		return false
 	case n >= most:
@@ -51,16 +71,6 @@ func (x *execution) enough(row, left, most int) bool {
 	default:
 		return left >= least && !statebuffer.Beside(x.lanes[n-1].Sequence, x.known[row])
 	}
-}
-
-// follows tells whether an earlier request of the same sequence is among those
-// that wait: then this one waits too, whatever it is.
-func (x *execution) follows(waiting []int, row int) bool {
-	id := x.requests[row].Sequence
-	if id.IsZero() {
-		return false
-	}
-	return slices.ContainsFunc(waiting, func(w int) bool { return x.requests[w].Sequence == id })
 }
 
 // admit gives a request its lanes, or answers it. It is false when the request

@@ -55,7 +55,7 @@ func (x *execution) finish() {
 	if p := recover(); p != nil {
 		x.reportPanic(p)
 		x.failRun(errPanicked)
-		for _, row := range x.pending {
+		for _, row := range x.queue.waiting() {
 			x.refuse(row, errPanicked)
 		}
 		for row := range x.requests {

@@ -44,7 +44,7 @@ type execution struct {
 	batch    Batch
 	requests []Request
 	now      time.Duration
-	pending  []int                   // rows that still have to run, in the order to take them
+	queue    queue                   // rows that still have to run
 	known    []*statebuffer.Sequence // of each row, the sequence that goes on, or nil
 	timing   Timing
 
@@ -71,7 +71,7 @@ type execution struct {
 // take makes x the work on a batch.
 func (x *execution) take(batch Batch) {
 	*x = execution{in: x.in, batch: batch, now: x.in.host().Clock(),
-		pending: x.pending[:0], known: x.known[:0], rows: x.rows[:0], first: x.first[:0], laneRow: x.laneRow[:0], lanes: x.lanes[:0], spreads: x.spreads, lengths: x.lengths[:0]}
+		queue: x.queue, known: x.known[:0], rows: x.rows[:0], first: x.first[:0], laneRow: x.laneRow[:0], lanes: x.lanes[:0], spreads: x.spreads, lengths: x.lengths[:0]}
 }
 
 // begin notes who is in the batch, before anybody can be expired or evicted for
@@ -84,6 +84,7 @@ func (x *execution) begin() {
 	x.requests = x.batch.Requests()
 	x.spans.enter(x.now)
 	x.known = slices.Grow(x.known, len(x.requests))[:len(x.requests)]
+	x.queue.reset(len(x.requests))
 	for row := range x.requests {
 		if r := &x.requests[row]; in.direct && r.Start {
 			in.store.Displace(row, key(r.Sequence), x.now)
@@ -95,13 +96,14 @@ func (x *execution) begin() {
 				if x.known[row] = in.store.Touch(key(r.Sequence), x.now); starts {
 					x.known[row] = nil // what it had does not matter
 				}
-				x.pending = append(x.pending, row)
+				x.queue.add(row)
 			}
 		}
 	}
 	in.store.ExpireIdle(x.now)
-	if in.pace.begin(len(x.pending)); in.pace.cuts() {
-		slices.SortStableFunc(x.pending, x.compare)
+	x.queue.close()
+	if in.pace.begin(x.queue.left); in.pace.cuts() {
+		slices.SortStableFunc(x.queue.waiting(), x.compare)
 	}
 }
 
@@ -291,7 +293,7 @@ func (x *execution) oneByOne() {
 func (x *execution) undo() {
 	x.in.store.Undo(x.step)
 	x.step = nil
-	x.pending = slices.Insert(x.pending, 0, x.rows...)
+	x.queue.again(x.rows)
 	x.dropRows()
 }
 
