@@ -26,6 +26,7 @@ func (x *execution) next() bool {
 func (x *execution) takeGroup() {
 	q := &x.queue
 	g, rows := q.first()
+	x.again = g.again
 	most := x.in.pace.share(len(rows))
 	putOff, at := 0, 0
 	for ; at < len(rows) && !x.enough(rows[at], len(rows)-at, most); at++ {
@@ -64,6 +65,8 @@ func (x *execution) enough(row, left, most int) bool {
 	switch {
 	case n >= x.in.wiring.maxLanes:
 		return true
+	case x.again:
+		return false
 	case left < 2 || n < most && n < least: // none is left to run alone
 		return false
 	case n >= most:
@@ -77,8 +80,8 @@ func (x *execution) enough(row, left, most int) bool {
 // must wait for a later run.
 func (x *execution) admit(row int) bool {
 	r, in := &x.requests[row], x.in
-	known := in.store.Touch(key(r.Sequence), x.now) // nil without sequences
-	if known != nil && known.Visited(in.runs) {
+	live := in.store.Touch(key(r.Sequence), x.now) // nil without sequences
+	if live != nil && live.Visited(in.runs) {
 		return false // the run has this sequence: nothing may happen to it meanwhile
 	}
 	switch {
@@ -97,6 +100,7 @@ func (x *execution) admit(row int) bool {
 		x.answerEmpty(row)
 		return true
 	}
+	known := live
 	if r.Start {
 		known = nil // what it had does not matter
 	}
@@ -110,7 +114,7 @@ func (x *execution) admit(row int) bool {
 	}
 	lane := statebuffer.Lane{End: r.End}
 	if in.sequences && !r.Sequence.IsZero() { // model_warmup brings no sequence
-		if lane.Sequence, err = x.sequence(row); err != nil {
+		if lane.Sequence, err = x.sequence(row, live); err != nil {
 			x.batch.Fail(row, err)
 			return true
 		}
@@ -125,9 +129,14 @@ func (x *execution) admit(row int) bool {
 	return true
 }
 
-// sequence finds the sequence of a request, or begins it.
-func (x *execution) sequence(row int) (q *statebuffer.Sequence, err error) {
+// sequence finds the sequence of a request, or begins it; live is the one of its ID that
+// is there, or nil.
+func (x *execution) sequence(row int, live *statebuffer.Sequence) (q *statebuffer.Sequence, err error) {
 	in, r := x.in, &x.requests[row]
+	if x.again && live != nil { // it was found or begun before the run that failed
+		live.Visit(in.runs)
+		return live, nil
+	}
 	if r.Start {
 		q, err = in.store.Begin(key(r.Sequence), x.now)
 	} else {
@@ -176,7 +185,7 @@ func (x *execution) joins(r *Request, q *statebuffer.Sequence, lanes int64) bool
 	if len(x.rows) == 0 {
 		return true
 	}
-	if x.alone || len(x.lanes)+int(lanes) > in.wiring.maxLanes {
+	if len(x.lanes)+int(lanes) > in.wiring.maxLanes {
 		return false
 	}
 	if !in.wiring.varies && !in.wiring.shares {

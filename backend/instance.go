@@ -25,6 +25,7 @@ type Instance struct {
 	sequences, direct bool
 	work              execution
 	arranger          arranger
+	suspects          suspects
 	empty             []Output // the answer to an END that is not inferred
 	ladder            []int    // the batch sizes that runs are padded to, ascending; nil for none
 	pace              pace

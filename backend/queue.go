@@ -27,6 +27,8 @@ type group struct {
 	rows int
 	// sorted: they were put off and belong together. No two are of one sequence.
 	sorted bool
+	// again: they have been in a run that was undone, and run at once.
+	again bool
 }
 
 // turn tells which of the rows that were put off run together, and in what order.
@@ -74,11 +76,15 @@ func (q *queue) push(g group) {
 	}
 }
 
-// again puts rows in front that have been there, and belong together.
-func (q *queue) again(rows []int) {
-	end := len(q.rows) - q.left
-	copy(q.rows[end-len(rows):end], rows)
-	q.push(group{rows: len(rows), sorted: true})
+// back puts the rows of a run in front, which is where they were, as so many groups.
+func (q *queue) back(rows []int, groups int) {
+	end, left := len(q.rows)-q.left, len(rows)
+	copy(q.rows[end-left:end], rows)
+	for ; groups > 0; groups-- {
+		size := (left + groups - 1) / groups
+		q.push(group{rows: size, sorted: true, again: true})
+		left -= size
+	}
 }
 
 // follows tells whether an earlier row of the same sequence was put off: then this one
@@ -112,7 +118,7 @@ func (q *queue) giveBack(putOff, rest int) {
 	rows = rows[rest-putOff:]
 	switch {
 	case whole && !g.sorted && putOff > 1:
-		q.sort(rows)
+		q.sort(rows, true)
 	default:
 		g.rows = len(rows)
 		q.push(g)
@@ -128,13 +134,13 @@ func (q *queue) forget() {
 	}
 }
 
-// sort makes groups of rows that were put off.
-func (q *queue) sort(rows []int) {
+// sort makes groups of the rows that have one turn.
+func (q *queue) sort(rows []int, sorted bool) {
 	slices.SortStableFunc(rows, func(a, b int) int { return q.turns[a].compare(q.turns[b]) })
 	end := len(rows)
 	for at := end - 1; at >= 0; at-- {
 		if at == 0 || q.turns[rows[at-1]] != q.turns[rows[at]] {
-			q.push(group{rows: end - at, sorted: true})
+			q.push(group{rows: end - at, sorted: sorted})
 			end = at
 		}
 	}
