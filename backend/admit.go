@@ -10,27 +10,46 @@ func key(id SequenceID) statebuffer.Key {
 	return statebuffer.Key{Number: id.Number, Text: id.Text}
 }
 
-// next takes the requests of the next run out of the pending ones: at most one
-// of each sequence, and all of the same shapes. It is false when none is left.
+// next takes the requests of the next run out of the queue: at most one of each
+// sequence, and all of the same shapes. It is false when none is left.
 func (x *execution) next() bool {
 	x.dropRows()
 	x.settled, x.failed = false, false
-	for len(x.rows) == 0 && len(x.pending) > 0 {
+	for len(x.rows) == 0 && x.queue.left > 0 {
 		x.in.runs++
-		most := x.in.pace.share(len(x.pending))
-		later := x.pending[:0]
-		for at, row := range x.pending {
-			if x.enough(row, len(x.pending)-at, most) {
-				later = append(later, x.pending[at:]...)
-				break
-			}
-			if x.follows(later, row) || !x.admit(row) {
-				later = append(later, row)
-			}
-		}
-		x.pending = later
+		x.takeGroup()
 	}
 	return len(x.rows) > 0
+}
+
+// takeGroup takes what can run together out of the first group of the queue.
+func (x *execution) takeGroup() {
+	q := &x.queue
+	g, rows := q.first()
+	x.again = g.again
+	most := x.in.pace.share(len(rows))
+	putOff, at := 0, 0
+	for ; at < len(rows) && !x.enough(rows[at], len(rows)-at, most); at++ {
+		row := rows[at]
+		id := x.sequenceOf(row)
+		if (g.sorted || !q.follows(id)) && x.admit(row) {
+			continue
+		}
+		if !g.sorted {
+			q.putOff(row, id, x.kind(row))
+		}
+		rows[putOff] = row
+		putOff++
+	}
+	q.giveBack(putOff, at)
+}
+
+// sequenceOf is whose request a row is, where that matters.
+func (x *execution) sequenceOf(row int) (id SequenceID) {
+	if x.in.sequences {
+		id = x.requests[row].Sequence
+	}
+	return id
 }
 
 // dropRows leaves nothing in the run.
@@ -44,6 +63,10 @@ func (x *execution) dropRows() {
 func (x *execution) enough(row, left, most int) bool {
 	n, least := len(x.lanes), x.in.pace.least
 	switch {
+	case n >= x.in.wiring.maxLanes:
+		return true
+	case x.again:
+		return false
 	case left < 2 || n < most && n < least: // none is left to run alone
 		return false
 	case n >= most:
@@ -53,22 +76,12 @@ func (x *execution) enough(row, left, most int) bool {
 	}
 }
 
-// follows tells whether an earlier request of the same sequence is among those
-// that wait: then this one waits too, whatever it is.
-func (x *execution) follows(waiting []int, row int) bool {
-	id := x.requests[row].Sequence
-	if id.IsZero() {
-		return false
-	}
-	return slices.ContainsFunc(waiting, func(w int) bool { return x.requests[w].Sequence == id })
-}
-
 // admit gives a request its lanes, or answers it. It is false when the request
 // must wait for a later run.
 func (x *execution) admit(row int) bool {
 	r, in := &x.requests[row], x.in
-	known := in.store.Touch(key(r.Sequence), x.now) // nil without sequences
-	if known != nil && known.Visited(in.runs) {
+	live := in.store.Touch(key(r.Sequence), x.now) // nil without sequences
+	if live != nil && live.Visited(in.runs) {
 		return false // the run has this sequence: nothing may happen to it meanwhile
 	}
 	switch {
@@ -87,6 +100,7 @@ func (x *execution) admit(row int) bool {
 		x.answerEmpty(row)
 		return true
 	}
+	known := live
 	if r.Start {
 		known = nil // what it had does not matter
 	}
@@ -100,7 +114,7 @@ func (x *execution) admit(row int) bool {
 	}
 	lane := statebuffer.Lane{End: r.End}
 	if in.sequences && !r.Sequence.IsZero() { // model_warmup brings no sequence
-		if lane.Sequence, err = x.sequence(row); err != nil {
+		if lane.Sequence, err = x.sequence(row, live); err != nil {
 			x.batch.Fail(row, err)
 			return true
 		}
@@ -115,9 +129,14 @@ func (x *execution) admit(row int) bool {
 	return true
 }
 
-// sequence finds the sequence of a request, or begins it.
-func (x *execution) sequence(row int) (q *statebuffer.Sequence, err error) {
+// sequence finds the sequence of a request, or begins it; live is the one of its ID that
+// is there, or nil.
+func (x *execution) sequence(row int, live *statebuffer.Sequence) (q *statebuffer.Sequence, err error) {
 	in, r := x.in, &x.requests[row]
+	if x.again && live != nil { // it was found or begun before the run that failed
+		live.Visit(in.runs)
+		return live, nil
+	}
 	if r.Start {
 		q, err = in.store.Begin(key(r.Sequence), x.now)
 	} else {
@@ -166,7 +185,7 @@ func (x *execution) joins(r *Request, q *statebuffer.Sequence, lanes int64) bool
 	if len(x.rows) == 0 {
 		return true
 	}
-	if x.alone || len(x.lanes)+int(lanes) > in.wiring.maxLanes {
+	if len(x.lanes)+int(lanes) > in.wiring.maxLanes {
 		return false
 	}
 	if !in.wiring.varies && !in.wiring.shares {

@@ -19,6 +19,7 @@ func (x *execution) respond() {
 			ran++
 			lane, lanes := x.lanesOf(at)
 			x.batch.Answer(row, answers, lane, lanes)
+			x.trust(row)
 		}
 		x.ran += ran
 		x.in.report.ran(ran)
@@ -55,13 +56,14 @@ func (x *execution) finish() {
 	if p := recover(); p != nil {
 		x.reportPanic(p)
 		x.failRun(errPanicked)
-		for _, row := range x.pending {
+		for _, row := range x.queue.waiting() {
 			x.refuse(row, errPanicked)
 		}
 		for row := range x.requests {
 			x.batch.Fail(row, errPanicked)
 		}
 	}
+	x.accuse()
 	x.batch.Finish(x.timing)
 	x.batch, x.requests = nil, nil
 	x.in.maintain(x)
@@ -125,6 +127,9 @@ func (x *execution) failRefused() {
 	}
 	x.in.meter.failedRuns += refused
 }
+
+// inferring is the answer when the model did not run.
+func inferring(err error) error { return fmt.Errorf("error during inference: %w", err) }
 
 // storing is the answer when new states could not be kept.
 func storing(err error) error {

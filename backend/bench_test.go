@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"tritonstateful/internal/tensor"
 )
 
 // idleRunner computes nothing.
@@ -95,4 +97,39 @@ func BenchmarkExecuteTextIDs(b *testing.B) {
 		s.in.Execute(work)
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*8), "ns/request")
+}
+
+// lengthsBatch is a batch of sequences whose requests all differ in shape, for an
+// instance of which only our own work takes time.
+func lengthsBatch(b *testing.B, size int) (*Instance, *idleBatch) {
+	model, c := sumModel(), sumConfig()
+	model.sig.Inputs[0].Dims[1], c.Inputs[0].Dims[0] = tensor.Dynamic, tensor.Dynamic
+	model.sig.Inputs[0].Symbols, model.sig.Inputs[1].Symbols = []string{"batch", "time"}, []string{"batch", ""}
+	model.sig.Outputs[0].Symbols[0], model.sig.Outputs[1].Symbols[0] = "batch", "batch"
+	model.run = func(_, _ []Tensor) error { return nil }
+	c.MaxBatchSize, c.Sequence.Oldest.MaxCandidateSequences = size, 2*size
+	in, err := model.instance(b, c, "")
+	require.NoError(b, err)
+	work := &idleBatch{}
+	for id := range int64(size) {
+		start := Request{Sequence: SequenceID{Number: uint64(1 + id)}, Start: true, Inputs: intInput(tensor.Shape{1, 1 + id}, make([]int32, 1+id)...)}
+		in.Execute(&idleBatch{requests: []Request{start}})
+		start.Start = false
+		work.requests = append(work.requests, start)
+	}
+	return in, work
+}
+
+// BenchmarkLengths is a batch that takes as many runs as it has requests.
+func BenchmarkLengths(b *testing.B) {
+	for _, size := range []int{64, 256, 1024} {
+		b.Run(fmt.Sprintf("batch=%d", size), func(b *testing.B) {
+			in, work := lengthsBatch(b, size)
+			b.ReportAllocs()
+			for b.Loop() {
+				in.Execute(work)
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*size), "ns/request")
+		})
+	}
 }

@@ -44,8 +44,9 @@ type execution struct {
 	batch    Batch
 	requests []Request
 	now      time.Duration
-	pending  []int                   // rows that still have to run, in the order to take them
+	queue    queue                   // rows that still have to run
 	known    []*statebuffer.Sequence // of each row, the sequence that goes on, or nil
+	blamed   []int                   // rows whose runs failed, see blame
 	timing   Timing
 
 	// The current run. A row takes one lane, or several consecutive ones if the
@@ -58,7 +59,7 @@ type execution struct {
 	stage   *stage
 	lengths []uint64          // of each of wiring.lengths, see measure
 	step    *statebuffer.Step // open, that is neither committed nor aborted, or nil
-	alone   bool              // runs have one row from now on, see oneByOne
+	again   bool              // its rows are of a run that was undone
 	settled bool              // the store knows how the run of the lanes ended
 	failed  bool
 
@@ -71,7 +72,7 @@ type execution struct {
 // take makes x the work on a batch.
 func (x *execution) take(batch Batch) {
 	*x = execution{in: x.in, batch: batch, now: x.in.host().Clock(),
-		pending: x.pending[:0], known: x.known[:0], rows: x.rows[:0], first: x.first[:0], laneRow: x.laneRow[:0], lanes: x.lanes[:0], spreads: x.spreads, lengths: x.lengths[:0]}
+		queue: x.queue, blamed: x.blamed[:0], known: x.known[:0], rows: x.rows[:0], first: x.first[:0], laneRow: x.laneRow[:0], lanes: x.lanes[:0], spreads: x.spreads, lengths: x.lengths[:0]}
 }
 
 // begin notes who is in the batch, before anybody can lose a state for
@@ -85,6 +86,7 @@ func (x *execution) begin() {
 	x.spans.enter(x.now)
 	x.requests = x.batch.Requests()
 	x.known = slices.Grow(x.known, len(x.requests))[:len(x.requests)]
+	x.queue.reset(len(x.requests))
 	for row := range x.requests {
 		if r := &x.requests[row]; in.direct && r.Start {
 			in.store.Displace(row, key(r.Sequence), x.now)
@@ -96,12 +98,19 @@ func (x *execution) begin() {
 				if x.known[row] = in.store.Touch(key(r.Sequence), x.now); starts {
 					x.known[row] = nil // what it had does not matter
 				}
-				x.pending = append(x.pending, row)
+				x.queue.add(row)
 			}
 		}
 	}
-	if in.pace.begin(len(x.pending)); in.pace.cuts() {
-		slices.SortStableFunc(x.pending, x.compare)
+	if !x.setApart() {
+		x.queue.close()
+	}
+	if x.queue.left == 0 {
+		return
+	}
+	g, rows := x.queue.first()
+	if in.pace.begin(g.rows); in.pace.cuts() {
+		slices.SortStableFunc(rows, x.compare)
 	}
 }
 
@@ -256,11 +265,14 @@ func (x *execution) run() {
 	switch {
 	case err == nil:
 		x.in.pace.ran(x.stage.lanes, x.spans.at-start)
-	case x.singles(err):
+	case !x.ofAValue(err):
+		x.failRun(inferring(err))
+	case len(x.rows) > 1:
 		x.in.meter.failedRuns++
-		x.oneByOne()
+		x.halve()
 	default:
-		x.failRun(fmt.Errorf("error during inference: %w", err))
+		x.blame()
+		x.failRun(inferring(err))
 	}
 	if x.timing.ComputeStart == 0 {
 		x.timing.ComputeStart = start
@@ -268,30 +280,29 @@ func (x *execution) run() {
 	x.timing.ComputeEnd = x.spans.at
 }
 
-// singles tells whether a run that failed is to be run again, one by one: where ONNX
-// Runtime says INVALID_ARGUMENT, or INTERNAL, which is for whatever a kernel throws. It
+// ofAValue tells whether a run may have failed because of what one request brings: where
+// ONNX Runtime says INVALID_ARGUMENT, or INTERNAL, which is for whatever a kernel throws. It
 // may be a value that the model has no use for, such as a token beyond its vocabulary or
 // a length beyond its input, and whoever sent it must not fail the others. On a GPU
 // answers have their places by now, and get them only once.
-func (x *execution) singles(err error) bool {
+func (x *execution) ofAValue(err error) bool {
 	var e *Error // what has no code is not from ONNX Runtime
-	if len(x.rows) < 2 || x.in.device != nil || !errors.As(err, &e) {
+	if x.in.device != nil || !errors.As(err, &e) {
 		return false
 	}
 	return e.Code == InvalidArg || e.Code == Internal
 }
 
-// oneByOne has the rows of a run run again, each alone.
-func (x *execution) oneByOne() {
-	x.undo()
-	x.alone = true
-}
+// halve has the rows of a run run again, in two halves. One that makes every run fail is
+// alone soon: all its runs together have three times as many lanes as the first one.
+func (x *execution) halve() { x.undo(2) }
 
-// undo gives the rows of a run back to the pending ones, as if there had been none.
-func (x *execution) undo() {
+// undo gives the rows of a run back to the queue, as if there had been none, as so many
+// groups.
+func (x *execution) undo(groups int) {
 	x.in.store.Undo(x.step)
 	x.step = nil
-	x.pending = slices.Insert(x.pending, 0, x.rows...)
+	x.queue.back(x.rows, groups)
 	x.dropRows()
 }
 
@@ -304,6 +315,7 @@ func (x *execution) keep() {
 		return
 	}
 	if err := x.in.store.Commit(x.step, x.now); err != nil {
+		x.blame()
 		x.failRun(storing(err))
 		return
 	}

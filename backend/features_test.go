@@ -45,7 +45,7 @@ func (s *scripted) Run(inputs, outputs []Tensor) error {
 }
 
 // instance loads a scripted model for a configuration.
-func (s *scripted) instance(t *testing.T, c *Config, directory string) (*Instance, error) {
+func (s *scripted) instance(t testing.TB, c *Config, directory string) (*Instance, error) {
 	set := &setup{config: c}
 	now := time.Hour
 	model, err := NewModel(ModelInfo{Name: "model", Version: 1, Directory: directory, Config: set.json()}, Host{

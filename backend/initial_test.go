@@ -160,8 +160,12 @@ func TestInitialStateOfOneNumber(t *testing.T) {
 			Outputs: []TensorInfo{info("Output", tensor.Int32, -1, 1), info("NextN", tensor.Int32, dims...)},
 		}}
 		m.run = func(inputs, outputs []Tensor) error {
+			from := inputs[1].Data.Bytes
 			for to := outputs[0].Data.Bytes; len(to) > 0; to = to[4:] {
-				copy(to, inputs[1].Data.Bytes[:4])
+				copy(to, from[:4])
+				if len(from) > 4 {
+					from = from[4:]
+				}
 			}
 			return nil
 		}

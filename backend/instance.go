@@ -25,6 +25,7 @@ type Instance struct {
 	sequences, direct bool
 	work              execution
 	arranger          arranger
+	suspects          suspects
 	empty             []Output // the answer to an END that is not inferred
 	ladder            []int    // the batch sizes that runs are padded to, ascending; nil for none
 	pace              pace
@@ -96,7 +97,7 @@ func (in *Instance) allocate() (err error) {
 	in.holds = in.wiring.canHold()
 	in.pace = newPace(m.params.Padding == PadAuto && !in.wiring.varies && in.store.Roams() && in.store.RowBytes() >= paceFrom)
 	in.empty = in.emptyAnswers()
-	in.work.in, in.work.spreads = in, make([]spread, len(in.wiring.masks))
+	in.work.in, in.work.queue, in.work.spreads = in, newQueue(), make([]spread, len(in.wiring.masks))
 	in.grows = make([]int64, len(in.wiring.masks))
 	return nil
 }

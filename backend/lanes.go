@@ -149,6 +149,9 @@ func (p *port) joins(a, b *Input) bool {
 	if !p.varies {
 		return true
 	}
-	skip := index(p.leading || len(p.request) > len(p.dims)) // the rows of the request
+	skip := p.skip()
 	return len(a.Shape) == len(b.Shape) && len(a.Shape) >= skip && a.Shape[skip:].Equal(b.Shape[skip:])
 }
+
+// skip is how many axes of a request stand before those of the lane: its rows.
+func (p *port) skip() int { return index(p.leading || len(p.request) > len(p.dims)) }

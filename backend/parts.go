@@ -52,8 +52,8 @@ func (x *execution) answers() []Output {
 
 // send sends the answers, unless they can wait for those of the next run.
 func (x *execution) send() {
-	if !x.failed && len(x.rows) > 0 && len(x.pending) > 0 && x.in.holds && x.in.pace.cuts() {
-		behind, next := x.held+x.stage.lanes, max(2, len(x.pending)) // a lone lane may run as two
+	if !x.failed && len(x.rows) > 0 && x.queue.left > 0 && x.in.holds && x.in.pace.cuts() {
+		behind, next := x.held+x.stage.lanes, max(2, x.queue.left) // a lone lane may run as two
 		if behind+next <= x.in.wiring.maxLanes {
 			x.held = behind
 			return

@@ -1,7 +1,6 @@
 package backend
 
 import (
-	"fmt"
 	"slices"
 
 	"tritonstateful/internal/tensor"
@@ -287,48 +286,4 @@ func (s *stage) bindStates(w *wiring, step *statebuffer.Step) {
 			s.outputs[p.at] = Tensor{DType: p.DType}
 		}
 	}
-}
-
-// takeOutputs notes what the run has allocated by itself: states and outputs of
-// varying shape.
-func (s *stage) takeOutputs(w *wiring, step *statebuffer.Step) error {
-	for i := range w.varying {
-		out := &s.outputs[w.varying[i].out]
-		step.Varying[i].Out, step.Varying[i].OutShape = out.Data, out.Shape
-	}
-	for i := range w.outputs {
-		p := &w.outputs[i]
-		if !p.varies && (!p.stateOut || p.state < len(w.states)) {
-			continue
-		}
-		answer, err := s.varyingAnswer(p, &s.outputs[p.at])
-		if err != nil {
-			return err
-		}
-		s.answers[i] = answer
-	}
-	return nil
-}
-
-// varyingAnswer describes an output whose shape the run has decided.
-func (s *stage) varyingAnswer(p *port, out *Tensor) (Output, error) {
-	if len(out.Shape) != len(p.dims) || p.axis != noAxis && out.Shape[p.axis] != int64(s.lanes) {
-		return Output{}, fmt.Errorf("output %q: the model wrote shape %v for %d lanes: want rank %d", p.Name, out.Shape, s.lanes, len(p.dims))
-	}
-	answer := Output{Tensor: out.Data.Bytes, Lanes: s.lanes, Batched: p.leading}
-	lane := withoutBatch(out.Shape, p.axis)
-	answer.Shape = batched(out.Shape, p.axis, 1)
-	switch {
-	case len(p.answer) > len(p.dims): // the batch is in front of all axes that the model has
-		answer.Shape = slices.Insert(answer.Shape.Clone(), 0, 1)
-	case p.leading && p.axis != noAxis:
-		answer.Shape = slices.Insert(lane.Clone(), 0, 1)
-	}
-	var err error
-	if p.DType == tensor.Bytes {
-		answer.Offsets, err = stringOffsets(answer.Tensor, lane, s.lanes)
-		return answer, err
-	}
-	answer.Layout, err = layoutOf(out.Shape, p.axis, p.DType)
-	return answer, err
 }

@@ -62,7 +62,7 @@ func (in *Instance) runApart(why string) {
 }
 
 // partUneven has the rows of a run run again if sequences of unequal length should not
-// have shared it: apart by their lengths if the model does not append, and one by one if
+// have shared it: apart by their lengths if the model does not append, and in halves if
 // a state of one has got too long. It is false when the run is good.
 func (x *execution) partUneven() bool {
 	if x.failed || !x.uneven() {
@@ -70,11 +70,11 @@ func (x *execution) partUneven() bool {
 	}
 	if why := x.notAppended(); why != "" {
 		x.in.runApart(why)
-		x.undo()
+		x.undo(1)
 		return true
 	}
-	if len(x.rows) > 1 && !x.alone && x.in.store.TooLong(x.step) != nil {
-		x.oneByOne()
+	if len(x.rows) > 1 && x.in.store.TooLong(x.step) != nil {
+		x.halve()
 		return true
 	}
 	return false

@@ -45,6 +45,9 @@ func (w *wirer) state(spec stateSpec) {
 		return
 	}
 	if !s.varies() {
+		if s.RowBytes() == 0 {
+			w.wiring.hollow = append(w.wiring.hollow, len(w.wiring.states))
+		}
 		w.wiring.states = append(w.wiring.states, s)
 		return
 	}

@@ -17,6 +17,7 @@ type wiring struct {
 	outputs []port
 	states  []stateWire // of fixed shape, kept in rows
 	varying []stateWire // whose shape changes
+	hollow  []int       // positions among states of those without elements
 	fills   []fillWire  // inputs that the backend fills by itself
 	unused  []int       // positions of model outputs that nobody wants
 	// maxLanes is 1 for a model that has no batch axis everywhere it needs one;
@@ -50,6 +51,8 @@ type port struct {
 	Port
 	at   int // position in the signature
 	axis int // batch axis of the model's tensor, or noAxis
+	// lanesAt is the axis of an output that is checked after each run, see lanesAxis.
+	lanesAt int
 	// dims are the model's, fixed by the configuration where it does; the extent
 	// at axis does not count.
 	dims tensor.Shape
@@ -210,6 +213,12 @@ func (w *wirer) ports(kind string, configs []TensorConfig, infos []TensorInfo, t
 			w.fixedAtOne(c.Name)
 		case p.axis == noAxis && kind == "output":
 			w.unbatched(c.Name)
+		}
+		if kind == "output" {
+			p.lanesAt = w.lanesAxis(&p, found[at])
+			if p.RowBytes() == 0 { // the file may say that there is nothing where the model writes something
+				p.varies, w.wiring.varies = true, true
+			}
 		}
 		if kind == "input" && (p.axis == noAxis || p.Optional) {
 			w.wiring.shares = true

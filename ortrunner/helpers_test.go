@@ -52,9 +52,16 @@ func blockOf(t testing.TB, r *runner, data []byte) statebuffer.Block {
 // tensorOf is a tensor with the given elements, a slice of numbers or bools.
 func tensorOf(t testing.TB, r *runner, d tensor.DType, shape tensor.Shape, elements any) backend.Tensor {
 	t.Helper()
+	return backend.Tensor{Data: blockOf(t, r, bytesOf(elements)), DType: d, Shape: shape}
+}
+
+// bytesOf is a slice of numbers or bools as they are in memory.
+func bytesOf(elements any) []byte {
 	data, err := binary.Append(nil, binary.NativeEndian, elements)
-	require.NoError(t, err)
-	return backend.Tensor{Data: blockOf(t, r, data), DType: d, Shape: shape}
+	if err != nil {
+		panic(err)
+	}
+	return data
 }
 
 func floats(t testing.TB, r *runner, shape tensor.Shape, elements ...float32) backend.Tensor {

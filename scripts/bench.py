@@ -17,7 +17,8 @@ The last columns are the server's CPU time over the two floors: nothing and raw,
 and floor, in which ONNX Runtime shares caches and processors with the server, as it does in any backend.
 
 With --step, the step alone instead: whole batches through the library's entry points, with a Triton that is played,
-against ONNX Runtime in a loop at the same batch; with --micro the parts of a step.
+against ONNX Runtime in a loop at the same batch; with --micro the parts of a step. With --wrong what one client who always
+sends a value that the model refuses costs the others; it uses --sequences (default: 32), --rounds, --seconds and --warmup.
 """
 
 import argparse
@@ -41,6 +42,7 @@ import onnxruntime
 from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
+import benchwrong
 from benchreport import Samples, cpu_per_request, plot, table
 from gobench import micro, step
 from rawort import Layout, RawModel, Tensor
@@ -232,13 +234,17 @@ class Target:
     config: ModelConfig
     server: TritonServer
 
+    def command(self, options: argparse.Namespace) -> list[str]:
+        """The load generator for this server."""
+        return [
+            str(LOADGEN), "-json", "-url", self.server.grpc_url, "-steps", str(options.steps),
+            "-model", self.workload.model, "-inputs", self.inputs(), "-outputs", self.workload.output,
+        ]  # fmt: skip
+
     def load(self, sequences: int, options: argparse.Namespace) -> dict:
         """Loads the server once and returns the load generator's result."""
-        command = [
-            str(LOADGEN), "-json",
-            "-url", self.server.grpc_url, "-server-pid", str(self.server.pid),
-            "-model", self.workload.model, "-inputs", self.inputs(), "-outputs", self.workload.output,
-            "-sequences", str(sequences), "-streams", str(options.streams), "-steps", str(options.steps),
+        command = self.command(options) + [
+            "-server-pid", str(self.server.pid), "-sequences", str(sequences), "-streams", str(options.streams),
             "-duration", f"{options.seconds}s", "-warmup", f"{options.warmup}s",
         ]  # fmt: skip
         if has_string_ids(self.config):
@@ -336,7 +342,7 @@ def parse_options() -> argparse.Namespace:
     add = parser.add_argument
     add("--model", nargs="+", choices=WORKLOADS, default=list(WORKLOADS), help="models to serve (default: all)")
     add("--contenders", nargs="+", choices=CONTENDERS, default=list(CONTENDERS), help="backends (default: all)")
-    add("--sequences", nargs="+", type=positive, default=[8, 64, 256], metavar="N",
+    add("--sequences", nargs="+", type=positive, metavar="N",
         help=f"concurrent sequences up to {MAX_SEQUENCES}, each with one request in flight (default: 8 64 256)")  # fmt: skip
     add("--rounds", type=positive, default=16, metavar="N", help="rounds to take the medians of (default: 16)")
     add("--seconds", type=float, default=0.6, metavar="S", help="time of one measurement (default: 0.6)")
@@ -349,7 +355,10 @@ def parse_options() -> argparse.Namespace:
     add("--plot", type=Path, metavar="FILE", help="also draw the medians, as an SVG file")
     add("--step", action="store_true", help="measure the step alone, without a server")
     add("--micro", action="store_true", help="measure the parts of a step")
-    return parser.parse_args()
+    add("--wrong", action="store_true", help="measure what a client of wrong values costs the others")
+    options = parser.parse_args()
+    options.sequences = options.sequences or ([32] if options.wrong else [8, 64, 256])
+    return options
 
 
 def positive(text: str) -> int:
@@ -365,6 +374,10 @@ def main() -> int:
     if options.step or options.micro:
         run([sys.executable, str(SOURCE / "models" / "models.py"), str(MODELS)])
         return (step if options.step else micro)(ROOT, BACKENDS, MODELS)
+    if options.wrong:
+        build(["stateful"])
+        with serve(CONTENDERS["stateful"], Workload("tokens", output="y"), options.max_batch) as target:
+            return benchwrong.measure(target, options)
     build(options.contenders)
     try:
         results = {name: measure(WORKLOADS[name], options) for name in options.model}

@@ -26,6 +26,18 @@ func (v *Varying) unchanged(io *VaryingIO) bool {
 	return v.Update == KeepIfEmpty && slices.Contains(io.OutShape, 0)
 }
 
+// misfit is why a run of that many lanes cannot have written what it has.
+func (v *Varying) misfit(io *VaryingIO, lanes int) error {
+	batch, remedy := "", ""
+	if v.Axis >= 0 {
+		batch = fmt.Sprintf(" with the batch at axis %d", v.Axis)
+	}
+	if v.Update != KeepIfEmpty && slices.Contains(io.OutShape, 0) {
+		remedy = fmt.Sprintf("; if the model writes nothing where the old value is to stay, as merged decoders do, write parameters { key: \"state_updates\" value { string_value: \"%s = keep\" } }, where a * in the name stands for any text", v.Name)
+	}
+	return fmt.Errorf("state %q: the model wrote shape %v for %d lanes: want rank %d%s%s", v.Name, io.OutShape, lanes, len(v.InitialShape), batch, remedy)
+}
+
 // next is the shape of a lane's value after a run that has written OutShape.
 func (v *Varying) next(io *VaryingIO) (tensor.Shape, error) {
 	old, wrote := v.batched(io.InShape, 1), v.batched(io.OutShape, 1)

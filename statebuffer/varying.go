@@ -240,7 +240,7 @@ func (s *varyingStore) growth(lanes []Lane, padded int) (more int64, err error) 
 func (s *varyingStore) written(i, padded int) (int64, error) {
 	v, io := &s.states[i], &s.io[i]
 	if !v.fits(io, padded) {
-		return 0, fmt.Errorf("state %q: the model wrote shape %v for %d lanes: want rank %d with the batch at axis %d", v.Name, io.OutShape, padded, len(v.InitialShape), v.Axis)
+		return 0, v.misfit(io, padded)
 	}
 	if err := v.checkPadded(io); err != nil {
 		return 0, err

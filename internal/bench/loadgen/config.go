@@ -25,6 +25,8 @@ type config struct {
 	firstID   uint64
 	verify    string
 	endAnswer string
+	wrong     int // -1: no value is wrong
+	wrongFrom int
 	serverPID int
 	asJSON    bool
 }
@@ -63,6 +65,8 @@ func parseConfig(args []string) (config, error) {
 		"the running sum of the rows of the first input, added to that input, is the first of -outputs")
 	flags.StringVar(&c.endAnswer, "end-answer", endComputed,
 		"what answers a request with END: computed (like any other) or empty (infer_end_requests=0; not checked)")
+	flags.IntVar(&c.wrong, "wrong", -1, "a `value` up to 255 that the model refuses, sent in every element of the first input")
+	flags.IntVar(&c.wrongFrom, "wrong-from", 1, "first `step` of a sequence that has the wrong value; 0 is START, so that no sequence begins")
 	flags.IntVar(&c.serverPID, "server-pid", 0, "process `ID` of the server, to report its CPU time and memory")
 	flags.BoolVar(&c.asJSON, "json", false, "write the result as JSON")
 	if err := flags.Parse(args); err != nil {
@@ -94,6 +98,10 @@ func (c config) validate() error {
 	fault(c.steps < 1, "-steps must be at least 1")
 	fault(c.duration <= 0, "-duration must be positive")
 	fault(c.firstID == 0, "-first-id 0 means no sequence to Triton; use 1 or more")
+	fault(c.wrong < -1 || c.wrong > 255, "-wrong must be at most 255")
+	fault(c.wrong >= smallValues && len(c.inputs) > 0 && c.inputs[0].Datatype == "FP16", "-wrong: FP16 has values up to %d", smallValues-1)
+	fault(c.wrongFrom < 0, "-wrong-from must be at least 0")
+	fault(c.wrong >= 0 && c.verify != "", "-wrong and -verify exclude each other")
 	fault(c.endAnswer != endComputed && c.endAnswer != endEmpty, "-end-answer %q: want computed or empty", c.endAnswer)
 	switch c.verify {
 	case "":

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -75,4 +76,26 @@ func makeInputs(specs []inputSpec, sequence int) ([]kserve.Tensor, error) {
 		tensors[i] = kserve.Tensor{Name: spec.Name, Datatype: spec.Datatype, Shape: spec.Shape, Data: data}
 	}
 	return tensors, nil
+}
+
+// values are what a client sends in its first input who sends values that the model refuses.
+type values struct {
+	right, wrong []byte
+	from         int // the first step with a wrong one
+}
+
+func newValues(c config, right []byte) *values {
+	v := &values{right: bytes.Clone(right), wrong: make([]byte, len(right)), from: c.wrongFrom}
+	e := encoders[c.inputs[0].Datatype]
+	for at := 0; at < len(right); at += e.bytes {
+		e.put(v.wrong[at:at+e.bytes], uint8(c.wrong))
+	}
+	return v
+}
+
+func (v *values) at(step int) []byte {
+	if step >= v.from {
+		return v.wrong
+	}
+	return v.right
 }

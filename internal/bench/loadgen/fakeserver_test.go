@@ -23,10 +23,12 @@ type fakeServer struct {
 	server  *grpc.Server
 	columns int
 	spoil   func(step int, output []float32) // changes an answer before it is sent; nil: does not
+	refuses float32                          // a value that is an error and changes nothing; 0: none
 
 	mu       sync.Mutex
 	open     map[string]*fakeSequence
 	started  int
+	refused  map[string]int // requests of open sequences
 	requests uint64
 }
 
@@ -53,7 +55,7 @@ func startFakeServer(t *testing.T, columns int) *fakeServer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fakeServer{url: listener.Addr().String(), columns: columns, open: map[string]*fakeSequence{}}
+	f := &fakeServer{url: listener.Addr().String(), columns: columns, open: map[string]*fakeSequence{}, refused: map[string]int{}}
 	f.server = grpc.NewServer(grpc.ForceServerCodecV2(kserve.Codec{}), grpc.UnknownServiceHandler(f.handle))
 	go func() { _ = f.server.Serve(listener) }()
 	t.Cleanup(f.server.Stop)
@@ -99,6 +101,15 @@ func (f *fakeServer) infer(message []byte) bytesMessage {
 	defer f.mu.Unlock()
 	f.requests++
 	request := decodeRequest(message)
+	if f.refuses != 0 && request.input[0] == f.refuses {
+		if f.open[request.sequence] != nil {
+			f.refused[request.sequence]++
+		}
+		if request.end {
+			delete(f.open, request.sequence)
+		}
+		return encodeError(request.id, "refused")
+	}
 	if request.start {
 		f.started++
 		f.open[request.sequence] = &fakeSequence{sums: make([]float32, f.columns)}

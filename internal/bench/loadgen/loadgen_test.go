@@ -99,6 +99,29 @@ func TestLoadCountsErrorsAndGoesOn(t *testing.T) {
 	}
 }
 
+// TestLoadOfWrongValues: a sequence goes on after an error that was wanted; one whose START was wrong never begins.
+func TestLoadOfWrongValues(t *testing.T) {
+	for _, from := range []int{0, 2} {
+		f := startFakeServer(t, 5)
+		f.refuses = 99
+		result, err := runLoad(t, f, "-steps", "5", "-wrong", "99", "-wrong-from", strconv.Itoa(from))
+		if err == nil || result.Errors == 0 || len(result.ErrorTexts) != 1 || result.ErrorTexts[0] != "refused" {
+			t.Errorf("from %d: error %v, %d errors %q", from, err, result.Errors, result.ErrorTexts)
+		}
+		if from == 0 && f.started != 0 || from > 0 && f.started == 0 || len(f.open) != 0 {
+			t.Errorf("from %d: %d sequences were started, %d are open", from, f.started, len(f.open))
+		}
+		for id, times := range f.refused {
+			if times > 3 {
+				t.Errorf("from %d: %d of 5 requests of sequence %s were refused", from, times, id)
+			}
+		}
+		if from > 0 && len(f.refused) == 0 {
+			t.Error("no sequence went on")
+		}
+	}
+}
+
 func TestLoadStopsAfterRequests(t *testing.T) {
 	f := startFakeServer(t, 5)
 	result, err := runLoad(t, f, "-requests", "50", "-duration", "1m")

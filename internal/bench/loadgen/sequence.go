@@ -37,6 +37,7 @@ type sequence struct {
 	steps    int          // length of a sequence
 	checker  *accumulator // nil: answers are not checked
 	emptyEnd bool         // the answer to END is empty and not checked
+	values   *values      // nil: all that is sent is right
 
 	id     kserve.SequenceID
 	step   int // of the request in flight; 0 is START
@@ -58,6 +59,9 @@ func newSequence(c config, ids *idSource, index, local int) (*sequence, error) {
 		steps:    c.steps,
 		emptyEnd: c.endAnswer == endEmpty,
 		ending:   true, // so that the first step starts a sequence
+	}
+	if c.wrong >= 0 {
+		q.values = newValues(c, inputs[0].Data)
 	}
 	if c.verify == verifyAccumulate {
 		q.checker, err = newAccumulator(c.inputs[0], c.outputs[0], index)
@@ -81,6 +85,9 @@ func (q *sequence) prepare(last bool) *kserve.Request {
 	if q.checker != nil {
 		q.checker.next(q.request.Input(0), q.step)
 	}
+	if q.values != nil {
+		copy(q.request.Input(0), q.values.at(q.step))
+	}
 	q.request.SetStep(q.id, flags)
 	return q.request
 }
@@ -101,5 +108,9 @@ func (q *sequence) check(response *kserve.Response) error {
 }
 
 // abandon gives the sequence up after an error, because nobody knows what state the server has kept: the next step
-// starts a new one.
-func (q *sequence) abandon() { q.ending = true }
+// starts a new one. Where the error was wanted, the state is known to be as before, unless it was the START's.
+func (q *sequence) abandon() {
+	if q.values == nil || q.step == 0 {
+		q.ending = true
+	}
+}

@@ -6,6 +6,7 @@ hands it to a backend (for the step benchmark, which has no Triton). Weights are
 accumulate_fp32  the example model: next to no work, one state of 20 bytes
 lstm2x512        2 layers of LSTM with 512 units, 80 features a request: 6.6 MFLOP, states h and c as [layers, batch, units]
 kvring           the last 128 vectors of 1024 numbers and their mean: 0.5 MB of state [batch, 128, 1024], hardly any work
+tokens           a vocabulary of 8, two layers of 2048 x 2048 and a running sum: a token of 8 or more makes a run fail
 zipformer97      97 states, 1.9 MB, laid out as a streaming Zipformer's (48 have the batch behind the time axis), and 16
                  blocks of matrix products over 16 frames: about 0.5 GFLOP a request, a quarter of the real model's
 """
@@ -122,6 +123,18 @@ def kvring() -> Graph:
     return g
 
 
+def tokens() -> Graph:
+    g = Graph("tokens", inputs={"token": ["batch", 1]})
+    total = g.state("sum", ["batch", 8])
+    at = g.node("Cast", g.node("Squeeze", "token", g.integers(1)), to=TensorProto.INT64)
+    x = g.node("Gather", g.weights(8, 2048), at)
+    for _ in range(2):
+        x = g.node("Relu", g.node("MatMul", x, g.weights(2048, 2048)))
+    g.keep(total, g.node("Add", total, g.slice(x, 1, 0, 8)))
+    g.result("y", ["batch", 8], f"new_{total}")
+    return g
+
+
 def zipformer97() -> Graph:
     frames, width = 16, 384
     g = Graph("zipformer97", inputs={"x": ["batch", frames, width]})
@@ -221,7 +234,7 @@ def main() -> int:
     folder = Path(sys.argv[1])
     example = ROOT / "models" / "accumulate_fp32" / "1" / "model.onnx"
     write(folder, accumulate_config(), lambda path: shutil.copyfile(example, path))
-    for make in (lstm2x512, kvring, zipformer97):
+    for make in (lstm2x512, kvring, tokens, zipformer97):
         graph = make()
         write(folder, config_of(graph), lambda path: onnx.save(graph.model(), path))
     return 0

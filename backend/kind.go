@@ -1,0 +1,62 @@
+package backend
+
+import (
+	"hash/maphash"
+
+	"tritonstateful/statebuffer"
+)
+
+// kind is a number that requests have in common which can share a run, and others hardly
+// ever: it tells which to compare. Nothing of the request needs to be right.
+func (x *execution) kind(row int) uint64 {
+	r, in := &x.requests[row], x.in
+	w := in.wiring
+	if r.Err != nil || !w.varies && !w.shares {
+		return 0
+	}
+	var h maphash.Hash
+	h.SetSeed(x.queue.seed)
+	for i := range w.inputs {
+		w.inputs[i].hash(&h, &r.Inputs[i])
+	}
+	var q *statebuffer.Sequence // as joins has it
+	if !r.Start {
+		q = in.store.Touch(key(r.Sequence), x.now)
+	}
+	for i := range w.fills {
+		w.fills[i].hash(&h, r, q)
+	}
+	in.store.HashShapes(&h, q)
+	return h.Sum64()
+}
+
+// hash adds what joins compares.
+func (p *port) hash(h *maphash.Hash, input *Input) {
+	maphash.WriteComparable(h, input.Present)
+	if !input.Present || len(input.Shape) == 0 {
+		return
+	}
+	if p.axis == noAxis {
+		h.Write(p.once(input))
+	}
+	if p.varies {
+		for _, extent := range input.Shape[p.skip():] {
+			maphash.WriteComparable(h, extent)
+		}
+	}
+}
+
+// hash adds what joins compares.
+func (f *fillWire) hash(h *maphash.Hash, r *Request, q *statebuffer.Sequence) {
+	if f.axis != noAxis {
+		return
+	}
+	switch f.kind {
+	case fillStart:
+		maphash.WriteComparable(h, q == nil)
+	case fillEnd:
+		maphash.WriteComparable(h, r.End)
+	case fillSteps, fillBefore, fillAfter:
+		maphash.WriteComparable(h, f.before(q))
+	}
+}

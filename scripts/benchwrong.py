@@ -1,0 +1,72 @@
+"""What one client who always sends a value that the model refuses costs the others: go run build.go bench --wrong
+
+A real tritonserver serves the model tokens (internal/bench/models), whose vocabulary ends below what that client sends.
+Three loads of the others are measured in turns: alone, beside one more client like them, and beside the one with the
+wrong values, who either goes on with his sequence (continues) or begins another one with each request (begins anew).
+"""
+
+import argparse
+import contextlib
+import os
+import signal
+import statistics
+import subprocess
+from collections.abc import Iterator
+
+WRONG = 99  # a token that the model does not have
+FIRST_ID = 1_000_000  # of the one more client
+WANTED = 0.8  # of the throughput alone
+
+# What the one more client sends, by the load generator's options; None: there is none.
+LOADS: dict[str, list[str] | None] = {
+    "alone": None,
+    "beside one more": [],
+    "beside one who continues": ["-wrong", str(WRONG), "-wrong-from", "1"],
+    "beside one who begins anew": ["-wrong", str(WRONG), "-wrong-from", "0"],
+}
+
+
+def measure(target, options: argparse.Namespace) -> int:
+    """Measures all loads of a server, a Target of bench.py, in turns, prints what the others have left of their
+    throughput, and says by the exit code whether that is enough."""
+    rounds = options.rounds
+    rates: dict[str, list[float]] = {name: [] for name in LOADS}
+    failed = False
+    for round_number in range(1, rounds + 1):
+        for name, extra in LOADS.items():
+            with beside(target.command(options), extra):
+                result = target.load(options.sequences[0], options)
+            rates[name].append(result["requests_per_second"])
+            failed |= result["errors"] > 0
+            shown = f"{result['requests_per_second']:>9,.0f} requests/s, {result['server']['mean_batch']:>5.1f} a batch"
+            print(f"  round {round_number}/{rounds}  {name:<27}{shown}", flush=True)
+            if result["errors"]:
+                print(f"    FAILED: {result['errors']} errors: {result['error_texts'][0]}")
+    print(f"\nrequests/s of the others, medians of {rounds} rounds, and of what they have alone in the same round")
+    worst = 1.0
+    for name, values in rates.items():
+        ratio = statistics.median(value / alone for value, alone in zip(values, rates["alone"]))
+        worst = min(worst, ratio)
+        print(f"{name:<27}{statistics.median(values):>9,.0f}{ratio:>8.2f}")
+    if failed:
+        print("FAILED: requests of the others failed")
+    elif worst < WANTED:
+        print(f"FAILED: they keep {worst:.0%} of their throughput: want {WANTED:.0%}")
+    return int(failed or worst < WANTED)
+
+
+@contextlib.contextmanager
+def beside(command: list[str], extra: list[str] | None) -> Iterator[None]:
+    """Runs one more client by the load generator, without end; it ends with the context."""
+    if extra is None:
+        yield
+        return
+    one = ["-sequences", "1", "-streams", "1", "-first-id", str(FIRST_ID), "-duration", "1h"]
+    with subprocess.Popen([*command, *one, *extra], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as client:
+        try:
+            yield
+            if client.poll() is not None:
+                raise RuntimeError(f"the one more client ended before the others: {client.stderr.read()}")
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(client.pid, signal.SIGINT)
