@@ -158,7 +158,8 @@ func pairsText(specs []stateSpec) string {
 // of them.
 func pairsParameter(specs []stateSpec) string { return parameterText("state_pairs", pairsText(specs)) }
 
-// parameterText is a parameter as a configuration has it.
+// parameterText is a parameter as a configuration has it. The server's log escapes
+// double quotes; these can be pasted from there too.
 func parameterText(name, value string) string {
-	return fmt.Sprintf("parameters { key: %q value { string_value: %q } }", name, value)
+	return fmt.Sprintf("parameters { key: '%s' value { string_value: '%s' } }", name, value)
 }

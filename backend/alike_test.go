@@ -61,14 +61,14 @@ func TestPairsOfUnknownRank(t *testing.T) {
 // TestNamesThatDoNotTell: all pairs that are sure and what else there is to choose
 // from, ready to be pasted.
 func TestNamesThatDoNotTell(t *testing.T) {
-	const paste = `parameters { key: "state_pairs" value { string_value: `
+	const paste = `parameters { key: 'state_pairs' value { string_value: '`
 	_, faults := pairedByName(t, "x:FP32[B,8] h:FP32[B,2] c:FP32[B,2]", "y:FP32[B,8] h_out:FP32[B,2] new_h:FP32[B,2] c_out:FP32[B,2]")
 	require.Len(t, faults, 1)
-	require.EqualError(t, faults[0], `input "h" could be a state that is written to any of h_out, new_h: name it in state_pairs, for example `+paste+`"<<<h, h_out>>> <<<c, c_out>>>" } }`)
+	require.EqualError(t, faults[0], `input "h" could be a state that is written to any of h_out, new_h: name it in state_pairs, for example `+paste+`<<<h, h_out>>> <<<c, c_out>>>' } }`)
 
 	_, faults = pairedByName(t, "x:FP32[B,8] h:FP32[B,2] h0:FP32[B,2]", "y:FP32[B,8] hn:FP32[B,2]")
 	require.Len(t, faults, 1)
-	require.EqualError(t, faults[0], `output "hn" could be the next value of any of the inputs h, h0: name the state in state_pairs, for example `+paste+`"<<<h, hn>>>" } }`)
+	require.EqualError(t, faults[0], `output "hn" could be the next value of any of the inputs h, h0: name the state in state_pairs, for example `+paste+`<<<h, hn>>>' } }`)
 }
 
 // TestDocumentedForms: the page lists the forms that there are, and its examples are
@@ -118,11 +118,11 @@ func TestCompleteByNames(t *testing.T) {
 
 	_, _, log, err = completing(t, three, lstmInputs, lstmOutputs)
 	require.NoError(t, err)
-	require.Len(t, log.having(`INFO guessed from the names: parameters { key: "state_pairs" value { string_value: "<<<h, h_out>>> <<<c, c_out>>>" } }`), 1)
+	require.Len(t, log.having(`INFO guessed from the names: parameters { key: 'state_pairs' value { string_value: '<<<h, h_out>>> <<<c, c_out>>>' } }`), 1)
 
 	_, _, log, err = completing(t, `{}`, "audio_in:FP32[B,8] h_in:FP32[B,2]", "audio_out:FP32[B,8] h_out:FP32[B,2]")
 	require.NoError(t, err)
-	require.Len(t, log.having(`INFO served without states: the names would pair every input with an output; if some of <<<audio_in, audio_out>>> <<<h_in, h_out>>> are states, write those as parameters { key: "state_pairs" value { string_value: "<<<INPUT, OUTPUT>>>" } }`), 1)
+	require.Len(t, log.having(`INFO served without states: the names would pair every input with an output; if some of <<<audio_in, audio_out>>> <<<h_in, h_out>>> are states, write those as parameters { key: 'state_pairs' value { string_value: '<<<INPUT, OUTPUT>>>' } }`), 1)
 }
 
 // TestCompleteLeavesOutWhatHasNoShape: an output whose rank nobody knows cannot be

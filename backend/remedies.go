@@ -2,9 +2,11 @@ package backend
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"tritonstateful/internal/tensor"
+	"tritonstateful/statebuffer"
 )
 
 // noStates is what to do about a model with sequences in which no states were found.
@@ -114,5 +116,31 @@ func (c *completion) noteGuesses() {
 		if t := &c.sig.Outputs[i]; t.Dims == nil && c.w.takenOut[i] == "" && len(c.config.Outputs) == 0 {
 			c.filled = append(c.filled, fmt.Sprintf("output %q is left out: the model does not say how many axes it has", t.Name))
 		}
+	}
+}
+
+// mergedSwitch is the input by which optimum's merged decoders tell their first
+// step, in which they write the caches of the encoder, from the others, in which
+// they write nothing there.
+const mergedSwitch = "use_cache_branch"
+
+// reportMerged warns of a merged decoder whose second step would fail.
+func (in *Instance) reportMerged() {
+	sig := in.runner.Signature()
+	at := exactName(mergedSwitch, sig.Inputs)
+	if at < 0 {
+		return
+	}
+	const caches = "past_key_values.*.encoder.*"
+	for _, s := range in.wiring.varying {
+		if _, is := matchPattern(caches, s.input); !is || s.update != statebuffer.Replace {
+			continue
+		}
+		control := ""
+		if !slices.ContainsFunc(in.wiring.fills, func(f fillWire) bool { return f.at == at }) {
+			control = fmt.Sprintf(", and in sequence_batching control_input [{ name: '%s' control [{ kind: %s bool_false_true: [ true, false ] }] }], which then no client has to send", mergedSwitch, ControlStart)
+		}
+		in.log.Warn(fmt.Sprintf("the second request of a sequence will fail: a merged decoder writes %q in the first one only; write %s%s", s.output, parameterText("state_updates", caches+" = keep"), control))
+		return
 	}
 }

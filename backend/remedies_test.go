@@ -32,7 +32,7 @@ func TestNoStatesFound(t *testing.T) {
 				require.NotContains(t, err.Error(), "of equal type and shape")
 				return
 			}
-			parameter := fmt.Sprintf(`parameters { key: "state_pairs" value { string_value: %q } }`, tt.pairs)
+			parameter := fmt.Sprintf("parameters { key: 'state_pairs' value { string_value: '%s' } }", tt.pairs)
 			require.ErrorContains(t, err, "; of equal type and shape are, in the model's order, "+parameter+": keep the pairs that are states")
 			pasted := strings.Replace(tt.config, "{", fmt.Sprintf(`{"parameters":{"state_pairs":{"string_value":%q}},`, tt.pairs), 1)
 			require.NoError(t, wiresOrNot(t, pasted, sig), "what the message says is what works")
@@ -63,7 +63,7 @@ func wiresOrNot(t *testing.T, text string, sig *Signature) error {
 func TestNamesLeaveNoInput(t *testing.T) {
 	sig := &Signature{Inputs: tensors(t, "audio_in:FP32[B,160] h_in:FP32[B,16]"), Outputs: tensors(t, "audio_out:FP32[B,160] h_out:FP32[B,16]")}
 	err := wiresOrNot(t, `{"sequence_batching":{}}`, sig)
-	require.ErrorContains(t, err, `the model leaves no input for requests: each of its inputs "audio_in", "h_in" is a state or filled by the backend; that they are states was guessed from the names: write those that are, without the inputs that requests bring, as parameters { key: "state_pairs" value { string_value: "<<<audio_in, audio_out>>> <<<h_in, h_out>>>" } }; a model without states is served by leaving sequence_batching out`)
+	require.ErrorContains(t, err, `the model leaves no input for requests: each of its inputs "audio_in", "h_in" is a state or filled by the backend; that they are states was guessed from the names: write those that are, without the inputs that requests bring, as parameters { key: 'state_pairs' value { string_value: '<<<audio_in, audio_out>>> <<<h_in, h_out>>>' } }; a model without states is served by leaving sequence_batching out`)
 	require.NoError(t, wiresOrNot(t, `{"sequence_batching":{},"parameters":{"state_pairs":{"string_value":"<<<h_in, h_out>>>"}}}`, sig))
 	require.NoError(t, wiresOrNot(t, `{"sequence_batching":{},"max_batch_size":4,"input":[{"name":"audio_in","data_type":"TYPE_FP32","dims":[160]}]}`, sig))
 
@@ -76,7 +76,7 @@ func TestNamesLeaveNoInput(t *testing.T) {
 func TestGuessedPairThatDoesNotFit(t *testing.T) {
 	sig := &Signature{Inputs: tensors(t, "x:FP32[B,8] s:FP32[B,T] h:FP32[B,16]"), Outputs: tensors(t, "y:FP32[B,8] s_out:FP32[T,B] h_out:FP32[B,16]")}
 	err := wiresOrNot(t, `{"sequence_batching":{}}`, sig)
-	require.ErrorContains(t, err, `they must be the same; that it is a state was guessed from the names: if it is none, write the others as parameters { key: "state_pairs" value { string_value: "<<<h, h_out>>>" } }`)
+	require.ErrorContains(t, err, `they must be the same; that it is a state was guessed from the names: if it is none, write the others as parameters { key: 'state_pairs' value { string_value: '<<<h, h_out>>>' } }`)
 	require.NotContains(t, wiresOrNot(t, `{"sequence_batching":{},"parameters":{"state_pairs":{"string_value":"<<<h, h_out>>> <<<s, s_out>>>"}}}`, sig).Error(), "guessed")
 
 	sig.Inputs, sig.Outputs = sig.Inputs[:2], sig.Outputs[:2]

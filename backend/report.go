@@ -35,6 +35,7 @@ func (m *Model) reportParameters() {
 // escapes line ends.
 func (in *Instance) reportLoad(provider Provider) {
 	in.reportIneffective(provider)
+	in.reportMerged()
 	if !in.levels.on(in.levels.info, slog.LevelInfo) {
 		return
 	}

@@ -2,6 +2,7 @@ package statebuffer
 
 import (
 	"fmt"
+	"slices"
 
 	"tritonstateful/internal/tensor"
 )
@@ -246,7 +247,11 @@ func (s *varyingStore) growth(lanes []Lane, padded int) (more int64, err error) 
 func (s *varyingStore) written(i, padded int) (int64, error) {
 	v, io := &s.states[i], &s.io[i]
 	if !v.fits(io, padded) {
-		return 0, fmt.Errorf("state %q: the model wrote shape %v for %d lanes: want rank %d with the batch at axis %d", v.Name, io.OutShape, padded, len(v.InitialShape), v.Axis)
+		remedy := ""
+		if v.Update == Replace && slices.Contains(io.OutShape, 0) {
+			remedy = fmt.Sprintf("; if it writes nothing after the first request, as merged decoders do, say state_updates %q", v.Name+" = keep")
+		}
+		return 0, fmt.Errorf("state %q: the model wrote shape %v for %d lanes: want rank %d with the batch at axis %d%s", v.Name, io.OutShape, padded, len(v.InitialShape), v.Axis, remedy)
 	}
 	if err := v.checkPadded(io); err != nil {
 		return 0, err

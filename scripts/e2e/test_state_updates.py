@@ -1,5 +1,6 @@
 """States that their output does not simply replace, and inputs that follow from what the model wrote."""
 
+import re
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -10,6 +11,7 @@ from graphs import model, op, tensor
 from onnx import ModelProto, helper
 from report import load_report
 from sequences import Reference, Tensors, check, play
+from tritonclient.grpc import InferenceServerClient
 from tritonclient.utils import InferenceServerException
 from unary import infer
 
@@ -161,6 +163,7 @@ NUMBER, SUM = io("x", "FP32", 1), io("y", "FP32", 1)
 APPENDED = {"state_pairs": "<<<past, new>>>", "state_updates": "past = append(1)"}
 LIMIT = 3 * 3 * 4  # bytes of three rows
 BRANCH = '{ name: "use_cache_branch" control [{ kind: CONTROL_SEQUENCE_START bool_false_true: [ true, false ] }] }'
+THREE_LINES = 'backend: "stateful"\nsequence_batching { oldest { max_candidate_sequences: 64 } }\n'
 DECODER = [io("input_ids", "INT64", -1), io("encoder_hidden_states", "FP32", -1, 4)]
 
 MODELS = {
@@ -188,6 +191,7 @@ MODELS = {
         ),
         merged(),
     ),
+    "merged_by_names": Folder(THREE_LINES, merged()),
     "wenet": Folder(
         config([ROWS], [io("y", "FP32", -1, 3)], derived_inputs="offset = 16 + length_before(y)"),
         wenet(),
@@ -286,6 +290,31 @@ def test_starts_and_others_in_one_batch(own_client):
             }
             for at, answer in sent.items():
                 np.testing.assert_array_equal(answer.result()["logits"], want[at][moment - at // 2]["logits"])
+
+
+def test_merged_decoder_of_which_nothing_was_said(own_server, own_client, serve):
+    """It loads, and its second request fails. The log says so when it is loaded, with the lines to write."""
+
+    def warned(server, name: str) -> list[str]:
+        return [line for line in server.log_text().splitlines() if "a merged decoder writes" in line and f"model={name} " in line]
+
+    def request(step: int) -> Tensors:
+        return tokens(np.random.default_rng(8), start=True) | {"use_cache_branch": np.array([[step > 0]])}
+
+    assert own_client.is_model_ready("merged_by_names")
+    (line,) = warned(own_server, "merged_by_names")
+    assert not warned(own_server, "merged")
+    infer(own_client, "merged_by_names", 77, request(0), start=True)
+    with pytest.raises(InferenceServerException, match=r'say state_updates "past_key_values.0.encoder.key = keep"'):
+        infer(own_client, "merged_by_names", 77, request(1))
+
+    (parameter, control) = re.findall(r"(?:parameters|control_input) .*?(?= model=|, and |, which )", line)
+    pasted = serve({"pasted": Folder(THREE_LINES.replace("oldest", f"{control} oldest") + parameter, merged())})
+    with InferenceServerClient(pasted.grpc_url) as client:
+        assert client.is_model_ready("pasted")
+        sequences = [[tokens(np.random.default_rng(9), start=step == 0) for step in range(3)] for _ in range(2)]
+        check(client, "pasted", decoder_reference(), sequences, batched=False)
+    assert not warned(pasted, "pasted")
 
 
 def test_offset_that_begins_with_the_cache_and_follows_the_output(own_client):
