@@ -2,6 +2,7 @@ package backend
 
 import (
 	"log/slog"
+	"os"
 	"strings"
 	"testing"
 
@@ -86,6 +87,15 @@ func TestDocumentedForms(t *testing.T) {
 		require.Equal(t, "<<<"+in+", "+out+">>>", pairs)
 	}
 	require.Equal(t, alike, documented)
+}
+
+// TestDocumentedNamesThatDoNotTell: the error that the page shows is the one there is.
+func TestDocumentedNamesThatDoNotTell(t *testing.T) {
+	page, err := os.ReadFile("../docs/states.md")
+	require.NoError(t, err)
+	_, faults := pairedByName(t, "x:FP32[B,8] s:FP32[B,2]", "y:FP32[B,8] s_out:FP32[B,2] new_s:FP32[B,2]")
+	require.Len(t, faults, 1)
+	require.Contains(t, string(page), "\n"+faults[0].Error()+"\n")
 }
 
 func formOutputs(input, output, name string) []string {
