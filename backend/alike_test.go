@@ -3,6 +3,7 @@ package backend
 import (
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -57,6 +58,22 @@ func TestPairsOfUnknownRank(t *testing.T) {
 
 	sig.Outputs[1] = tensors(t, "hn:FP32[]")[0] // no axes, which is known
 	require.Empty(t, w.namedAlike())
+}
+
+// TestRunsOfUnknownRank: runs show where the batch of such an output is.
+func TestRunsOfUnknownRank(t *testing.T) {
+	declared := &Signature{Inputs: tensors(t, "x:FP32[B,8] h0:FP32[B,16]"), Outputs: tensors(t, "y:FP32[B,8] hn:FP32[B,16]")}
+	sig := &Signature{Inputs: declared.Inputs, Outputs: slices.Clone(declared.Outputs)}
+	sig.Outputs[1].Dims, sig.Outputs[1].Symbols = nil, nil
+	file := &fileOnly{sig: *sig, runs: func(_ *Signature, inputs, outputs []Tensor) error { return outermost(declared, inputs, outputs) }}
+	text, err := Complete(ModelInfo{Name: "m", Config: []byte(`{"sequence_batching":{}}`)}, Host{
+		Log: slog.New(slog.DiscardHandler), DefaultBatch: ServerBatch, Open: func(SessionOptions) (Runner, error) { return file, nil },
+	})
+	require.NoError(t, err)
+	config, err := ParseConfig(text)
+	require.NoError(t, err)
+	require.Equal(t, sequenceBatch, config.MaxBatchSize)
+	wires(t, text, sig)
 }
 
 // TestNamesThatDoNotTell: all pairs that are sure and what else there is to choose
