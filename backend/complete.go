@@ -55,7 +55,7 @@ func Complete(info ModelInfo, host Host) ([]byte, error) {
 	c.sig = runner.Signature()
 	text, err := c.choose(config, runner, func() (Runner, error) { return host.Open(options) })
 	if err != nil {
-		return nil, Errorf(InvalidArg, "filling in the configuration from the model: %w", err)
+		return nil, advised(Errorf(InvalidArg, "filling in the configuration from the model: %w", err), mergedAdvice(config, params, c.sig))
 	}
 	for _, line := range c.filled {
 		c.log.Info(line)

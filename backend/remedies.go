@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"tritonstateful/internal/tensor"
-	"tritonstateful/statebuffer"
 )
 
 // noStates is what to do about a model with sequences in which no states were found.
@@ -127,26 +126,44 @@ func (c *completion) noteGuesses() {
 
 // mergedSwitch is the input by which optimum's merged decoders tell their first
 // step, in which they write the caches of the encoder, from the others, in which
-// they write nothing there.
-const mergedSwitch = "use_cache_branch"
+// they write nothing there; mergedCaches are these.
+const (
+	mergedSwitch = "use_cache_branch"
+	mergedCaches = "past_key_values.*.encoder.*"
+)
 
-// reportMerged warns of a merged decoder whose second step would fail.
-func (in *Instance) reportMerged() {
-	sig := in.runner.Signature()
-	at := exactName(mergedSwitch, sig.Inputs)
-	if at < 0 {
-		return
+// mergedAdvice is what a configuration lacks that serves a merged decoder, or empty.
+func mergedAdvice(config *Config, params *Parameters, sig *Signature) string {
+	if config.Sequence == nil || exactName(mergedSwitch, sig.Inputs) < 0 {
+		return ""
 	}
-	const caches = "past_key_values.*.encoder.*"
-	for _, s := range in.wiring.varying {
-		if _, is := matchPattern(caches, s.input); !is || s.update != statebuffer.Replace {
+	updates := slices.Clone(params.StateUpdates)
+	for i := range sig.Inputs {
+		name := sig.Inputs[i].Name
+		_, is := matchPattern(mergedCaches, name)
+		if rule, _ := lookup(updates, name); !is || rule == "keep" {
 			continue
 		}
 		control := ""
-		if !slices.ContainsFunc(in.wiring.fills, func(f fillWire) bool { return f.at == at }) {
-			control = fmt.Sprintf(", and in sequence_batching control_input [{ name: '%s' control [{ kind: %s bool_false_true: [ true, false ] }] }], which then no client has to send", mergedSwitch, ControlStart)
+		if !slices.ContainsFunc(config.Sequence.ControlInputs, func(c ControlConfig) bool { return c.Name == mergedSwitch }) {
+			control = fmt.Sprintf(", and in sequence_batching control_input [{ name: '%s' control [{ kind: %s bool_false_true: [ true, false ] }] }]", mergedSwitch, ControlStart)
 		}
-		in.log.Warn(fmt.Sprintf("the second request of a sequence will fail: a merged decoder writes %q in the first one only; write %s%s", s.output, parameterText("state_updates", caches+" = keep"), control))
-		return
+		return fmt.Sprintf("a merged decoder writes the caches of the encoder, such as that of %q, in the first request of a sequence only: write %s%s", name, parameterText("state_updates", mergedCaches+" = keep"), control)
+	}
+	return ""
+}
+
+// advised adds what may help to an error, if there is one.
+func advised(err error, advice string) error {
+	if err == nil || advice == "" {
+		return err
+	}
+	return Errorf(CodeOf(err), "%w; %s", err, advice)
+}
+
+// reportMerged warns of a merged decoder whose second request would fail.
+func (in *Instance) reportMerged() {
+	if advice := mergedAdvice(in.model.config, in.model.params, in.runner.Signature()); advice != "" {
+		in.log.Warn("the second request of a sequence will fail: " + advice)
 	}
 }

@@ -191,7 +191,9 @@ MODELS = {
         ),
         merged(),
     ),
-    "merged_by_names": Folder(THREE_LINES, merged()),
+    "merged_by_axes": Folder(
+        THREE_LINES + 'parameters { key: "batch_axes" value { string_value: "* = 0; use_cache_branch = none" } }', merged()
+    ),
     "wenet": Folder(
         config([ROWS], [io("y", "FP32", -1, 3)], derived_inputs="offset = 16 + length_before(y)"),
         wenet(),
@@ -292,29 +294,30 @@ def test_starts_and_others_in_one_batch(own_client):
                 np.testing.assert_array_equal(answer.result()["logits"], want[at][moment - at // 2]["logits"])
 
 
-def test_merged_decoder_of_which_nothing_was_said(own_server, own_client, serve):
-    """It loads, and its second request fails. The log says so when it is loaded, with the lines to write."""
-
-    def warned(server, name: str) -> list[str]:
-        return [line for line in server.log_text().splitlines() if "a merged decoder writes" in line and f"model={name} " in line]
-
-    def request(step: int) -> Tensors:
-        return tokens(np.random.default_rng(8), start=True) | {"use_cache_branch": np.array([[step > 0]])}
-
-    assert own_client.is_model_ready("merged_by_names")
-    (line,) = warned(own_server, "merged_by_names")
-    assert not warned(own_server, "merged")
-    infer(own_client, "merged_by_names", 77, request(0), start=True)
-    with pytest.raises(InferenceServerException, match=r'say state_updates "past_key_values.0.encoder.key = keep"'):
-        infer(own_client, "merged_by_names", 77, request(1))
-
-    (parameter, control) = re.findall(r"(?:parameters|control_input) .*?(?= model=|, and |, which )", line)
+def test_merged_decoder_of_which_nothing_was_said(refusal, serve):
+    """The load's error has the lines that serve it."""
+    message = refusal("merged_by_names", Folder(THREE_LINES, merged()))
+    parameter, control = re.findall(r"(?:parameters|control_input) .*?(?=;?$|, and )", message, re.MULTILINE)
     pasted = serve({"pasted": Folder(THREE_LINES.replace("oldest", f"{control} oldest") + parameter, merged())})
     with InferenceServerClient(pasted.grpc_url) as client:
         assert client.is_model_ready("pasted")
         sequences = [[tokens(np.random.default_rng(9), start=step == 0) for step in range(3)] for _ in range(2)]
         check(client, "pasted", decoder_reference(), sequences, batched=False)
-    assert not warned(pasted, "pasted")
+    assert "merged decoder" not in pasted.log_text()
+
+
+def test_merged_decoder_whose_batch_was_said(own_server, own_client):
+    """It loads, and its second request fails. The log says so when it is loaded."""
+
+    def request(step: int) -> Tensors:
+        return tokens(np.random.default_rng(8), start=True) | {"use_cache_branch": np.array([[step > 0]])}
+
+    assert own_client.is_model_ready("merged_by_axes")
+    (line,) = [line for line in own_server.log_text().splitlines() if "a merged decoder writes the caches" in line]
+    assert "the second request of a sequence will fail" in line and "model=merged_by_axes" in line
+    infer(own_client, "merged_by_axes", 77, request(0), start=True)
+    with pytest.raises(InferenceServerException, match=r'say state_updates "past_key_values.0.encoder.key = keep"'):
+        infer(own_client, "merged_by_axes", 77, request(1))
 
 
 def test_offset_that_begins_with_the_cache_and_follows_the_output(own_client):
