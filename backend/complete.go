@@ -55,7 +55,7 @@ func Complete(info ModelInfo, host Host) ([]byte, error) {
 	c.sig = runner.Signature()
 	text, err := c.choose(config, runner, func() (Runner, error) { return host.Open(options) })
 	if err != nil {
-		return nil, Errorf(InvalidArg, "filling in the configuration from the model: %w", err)
+		return nil, advised(Errorf(InvalidArg, "filling in the configuration from the model: %w", err), mergedAdvice(config, params, c.sig))
 	}
 	for _, line := range c.filled {
 		c.log.Info(line)
@@ -154,6 +154,7 @@ func (c *completion) complete(axes *candidate) ([]byte, error) {
 	if err := c.begin(axes); err != nil {
 		return nil, err
 	}
+	c.noteGuesses()
 	filled := c.fillBatch()
 	if err := c.fillTensors(); err != nil {
 		return nil, err
@@ -205,6 +206,9 @@ func (c *completion) findStates(chosen bool) error {
 	said := c.params.PairsGiven || len(c.params.Derived) > 0 || len(c.params.InitialStates) > 0 || len(c.params.StateUpdates) > 0
 	free := slices.Contains(c.w.takenOut, "") && len(c.freeInputs()) > 0
 	if !said && (len(c.states) == 0 || !free) {
+		if len(c.states) > 0 && c.states[0].source == byNames {
+			c.filled = append(c.filled, fmt.Sprintf("served without states: the names would pair every input with an output; if some of %s are states, write those as %s", pairsText(c.states), parameterText("state_pairs", "<<<INPUT, OUTPUT>>>")))
+		}
 		c.config.Sequence = nil
 		c.look()
 	}
@@ -249,13 +253,20 @@ func (c *completion) freeInputs() (inputs []modelTensor) {
 }
 
 // freeOutputs are the outputs that clients can want: those of no state, or all if
-// there are no others.
+// there are no others. What has no known rank cannot be described.
 func (c *completion) freeOutputs() (outputs []modelTensor) {
-	free := slices.Contains(c.w.takenOut, "")
+	var ofStates []modelTensor
 	for i := range c.sig.Outputs {
-		if c.w.takenOut[i] == "" || !free {
-			outputs = append(outputs, modelTensor{&c.sig.Outputs[i], c.axes.out[i]})
+		switch t := (modelTensor{&c.sig.Outputs[i], c.axes.out[i]}); {
+		case t.Dims == nil:
+		case c.w.takenOut[i] == "":
+			outputs = append(outputs, t)
+		default:
+			ofStates = append(ofStates, t)
 		}
+	}
+	if len(outputs) == 0 {
+		return ofStates
 	}
 	return outputs
 }
@@ -360,7 +371,7 @@ func (c *completion) fillTensors() error {
 			continue
 		}
 		if len(part.model) == 0 {
-			return fmt.Errorf("the model leaves no %s for requests: each of its inputs %s is a state or filled by the backend", part.field, names(c.sig.Inputs))
+			return c.nothingFor(part.field)
 		}
 		var words []string
 		for i := range part.model {

@@ -16,11 +16,17 @@ import (
 	"tritonstateful/statebuffer"
 )
 
-// documentedTable is the rows of the table in docs/parameters.md whose head begins
-// so, without the head; cells without backquotes.
+// documentedTable is the rows of such a table in docs/parameters.md.
 func documentedTable(t *testing.T, head string) (rows [][]string) {
 	t.Helper()
-	page, err := os.ReadFile("../docs/parameters.md")
+	return tableOf(t, "parameters.md", head)
+}
+
+// tableOf is the rows of the table in a page of docs whose head begins so, without
+// the head; cells without backquotes.
+func tableOf(t *testing.T, name, head string) (rows [][]string) {
+	t.Helper()
+	page, err := os.ReadFile("../docs/" + name)
 	require.NoError(t, err)
 	_, table, found := strings.Cut(string(page), "\n"+head)
 	require.True(t, found, "a table that begins with %s", head)

@@ -387,7 +387,7 @@ func TestNamedAlike(t *testing.T) {
 	model.sig.Outputs = []TensorInfo{model.sig.Outputs[0], info("new_h", tensor.Int32, -1, 2), info("h_out", tensor.Int32, -1, 2)}
 	delete(c.Parameters, "state_pairs")
 	_, err := model.instance(t, c, "")
-	require.ErrorContains(t, err, `input "h" could be a state that is written to any of new_h, h_out: name it in state_pairs`)
+	require.ErrorContains(t, err, `input "h" could be a state that is written to any of h_out, new_h: name it in state_pairs`)
 }
 
 // TestPatternPairs: one pair stands for many states.

@@ -70,6 +70,7 @@ func (in *Instance) load(provider Provider, info InstanceInfo, faults error) (er
 	}
 	if in.runner != nil && m.params.sound(wiringNames...) {
 		in.wiring, err = m.wire(in.runner)
+		err = advised(err, mergedAdvice(m.config, m.params, in.runner.Signature()))
 	}
 	if err := errors.Join(faults, err); err != nil {
 		return err

@@ -126,6 +126,7 @@ func TestLoadReport(t *testing.T) {
 // TestWithoutEffect: settings for a GPU say once that they do nothing here.
 func TestWithoutEffect(t *testing.T) {
 	s := newServer(t, param("ort_ep", "trt"), param("enable_cuda_graph", "1"), param("compute_precision", "fp32"))
+	require.Len(t, s.log.having("ort_ep=TensorRT (on a GPU)"), 1)
 	lines := s.log.having("without effect on this instance (CPU)")
 	require.Len(t, lines, 1)
 	for _, name := range []string{"ort_ep", "enable_cuda_graph", "compute_precision"} {

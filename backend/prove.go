@@ -213,7 +213,8 @@ func (t *trial) follow(one, many []Tensor, lanes int, expected []batchAxis) (axe
 			}
 		}
 		want := expected[at]
-		open := axes[k] != noAxis && t.sig.Outputs[at].Dims[axes[k]] < 0
+		dims := t.sig.Outputs[at].Dims // nil where the model does not even say how many
+		open := axes[k] != noAxis && (dims == nil || dims[axes[k]] < 0)
 		if want.known && want.axis == noAxis && !open {
 			axes[k] = noAxis // the model file fixes it, and so does a run with one lane
 			continue

@@ -24,7 +24,7 @@ func (m *Model) reportParameters() {
 		"max_candidate_sequences", c.candidates(), "use_ratio", strconv.FormatFloat(float64(p.ratio(c)), 'g', -1, 32),
 		"lazy_buffers", lazy, "idle", c.Idle(), "when_full", p.Full,
 		"string_ids", c.StringIDs(), "infer_end_requests", p.InferEnd, "store_states_as_fp16", p.HalfStates,
-		"ort_ep", p.Provider, "intra_op_threads", p.IntraOpThreads, "inter_op_threads", p.InterOpThreads, "graph_optimization", p.Optimization,
+		"ort_ep", fmt.Sprintf("%v (on a GPU)", p.Provider), "intra_op_threads", p.IntraOpThreads, "inter_op_threads", p.InterOpThreads, "graph_optimization", p.Optimization,
 		"logging_level", p.Log, "batch_info_logging_level", p.BatchInfo, "metrics_every", p.MetricsPeriod)
 	m.log.Debug("model configuration", "json", string(m.info.Config))
 }
@@ -35,6 +35,7 @@ func (m *Model) reportParameters() {
 // escapes line ends.
 func (in *Instance) reportLoad(provider Provider) {
 	in.reportIneffective(provider)
+	in.reportMerged()
 	if !in.levels.on(in.levels.info, slog.LevelInfo) {
 		return
 	}

@@ -2,7 +2,6 @@ package backend
 
 import (
 	"fmt"
-	"strings"
 
 	"tritonstateful/internal/tensor"
 )
@@ -116,52 +115,6 @@ func specOf(input string, specs []stateSpec) int {
 		}
 	}
 	return -1
-}
-
-// alike are the ways in which models name a state's output after its input. An
-// input that matches the first pattern belongs to the output that the second
-// gives.
-var alike = []Pair{
-	{"*", "new_*"}, {"*", "*_out"}, {"*", "out_*"}, {"*", "next_*"}, {"*", "*_next"}, {"*", "*_new"}, {"*", "*N"}, {"*", "*n"},
-	{"*", "updated_*"}, {"*", "*_updated"}, {"*", "*_output"}, {"*", "output_*"},
-	{"*_in", "*_out"}, {"in_*", "out_*"}, {"*_in_*", "*_out_*"}, {"*_In", "*_Out"}, {"*_In_*", "*_Out_*"}, {"*In", "*Out"},
-	{"*_input", "*_output"}, {"input_*", "output_*"}, {"*i", "*o"},
-	{"past_key_values*", "present*"}, {"past_*", "present_*"}, {"past*", "present*"}, {"prev_*", "next_*"}, {"prev_*", "new_*"}, {"prev_*", "*"},
-	{"old_*", "new_*"}, {"cache_*", "new_cache_*"}, {"*_prev", "*_next"}, {"*_prev", "*"},
-}
-
-// namedAlike pairs inputs and outputs that nothing else claims by their names. A
-// pair must agree in type and rank; an input with two possible outputs is left
-// alone and named, for nothing is guessed.
-func (w *wirer) namedAlike() (specs []stateSpec) {
-	for i := range w.sig.Inputs {
-		in := &w.sig.Inputs[i]
-		if w.takenIn[i] != "" || in.Optional {
-			continue
-		}
-		var outputs []string
-		for _, pattern := range alike {
-			texts, ok := matchPattern(pattern.Input, in.Name)
-			if !ok {
-				continue
-			}
-			out := exactName(fillPattern(pattern.Output, texts), w.sig.Outputs)
-			if out < 0 || in.DType != w.sig.Outputs[out].DType || len(in.Dims) != len(w.sig.Outputs[out].Dims) {
-				continue
-			}
-			if name := w.sig.Outputs[out].Name; !strings.Contains(strings.Join(outputs, "\n")+"\n", name+"\n") {
-				outputs = append(outputs, name)
-			}
-		}
-		switch len(outputs) {
-		case 1:
-			specs = append(specs, stateSpec{input: in.Name, output: outputs[0], source: "the names in the model"})
-		case 0:
-		default:
-			w.fault("input %q could be a state that is written to any of %s: name it in state_pairs", in.Name, strings.Join(outputs, ", "))
-		}
-	}
-	return specs
 }
 
 func (s *stateSpec) String() string { return fmt.Sprintf("state <<<%s, %s>>>", s.input, s.output) }

@@ -17,15 +17,16 @@ func (w *wirer) states() {
 	}
 	specs := w.specs()
 	if len(specs) == 0 && len(w.faults) == 0 {
-		w.fault("could not find any state tensors: name them by the parameter state_pairs, <<<input, output>>> for each (the model's inputs are %s, its outputs %s)", names(w.sig.Inputs), names(w.sig.Outputs))
+		w.fault("%s", w.noStates())
 		return
 	}
-	for _, spec := range specs {
-		w.state(spec)
+	for i := range specs {
+		w.state(specs[i], specs)
 	}
 }
 
-func (w *wirer) state(spec stateSpec) {
+// state wires one state of all.
+func (w *wirer) state(spec stateSpec, all []stateSpec) {
 	in, out := exactName(spec.input, w.sig.Inputs), exactName(spec.output, w.sig.Outputs)
 	if in < 0 {
 		w.fault("%s: %q is not an input of the model: its inputs are %s", spec.source, spec.input, names(w.sig.Inputs))
@@ -41,7 +42,7 @@ func (w *wirer) state(spec stateSpec) {
 	}
 	s := stateWire{stateSpec: spec, in: in, out: out}
 	if err := w.matchState(&s); err != nil {
-		w.fault("%v: %w", &spec, err)
+		w.fault("%v: %w%s", &spec, err, spec.orNot(all))
 		return
 	}
 	if !s.varies() {
@@ -55,9 +56,14 @@ func (w *wirer) state(spec stateSpec) {
 	w.wiring.varying = append(w.wiring.varying, s)
 }
 
-// matchState checks that what a step writes is what the next one can read.
+// matchState checks that what a step writes is what the next one can read. An output
+// of which not even the rank is known counts as open at every axis.
 func (w *wirer) matchState(s *stateWire) error {
-	in, out := &w.sig.Inputs[s.in], &w.sig.Outputs[s.out]
+	in, out := &w.sig.Inputs[s.in], w.sig.Outputs[s.out]
+	if out.Dims == nil {
+		out.Dims = slices.Repeat(tensor.Shape{tensor.Dynamic}, len(in.Dims))
+		out.Symbols = make([]string, len(in.Dims))
+	}
 	if in.DType != out.DType {
 		return fmt.Errorf("the input is %v, the output %v: they must be the same", in.DType, out.DType)
 	}
@@ -71,13 +77,13 @@ func (w *wirer) matchState(s *stateWire) error {
 	if len(in.Dims) != len(out.Dims) {
 		return fmt.Errorf("the input's shape %v and the output's %v differ in rank", in.Dims, out.Dims)
 	}
-	if err := w.stateAxis(s, in, out); err != nil {
+	if err := w.stateAxis(s, in, &out); err != nil {
 		return err
 	}
 	if err := w.updateOf(s, in); err != nil {
 		return err
 	}
-	if err := w.stateDims(s, in, out); err != nil {
+	if err := w.stateDims(s, in, &out); err != nil {
 		return err
 	}
 	if s.appends(s.appendAxis) && s.dims[s.appendAxis] >= 0 {
@@ -139,7 +145,10 @@ func (w *wirer) stateDims(s *stateWire, in, out *TensorInfo) error {
 	if s.stateSpec.dims == nil {
 		return nil
 	}
-	config := slices.Clone(s.stateSpec.dims)
+	config, model := slices.Clone(s.stateSpec.dims), s.dims.Clone()
+	misfit := func() error {
+		return fmt.Errorf("dims are %v in the configuration and %v in the model: %s", s.stateSpec.dims, in.Dims, w.writeStateDims(model, s.axis))
+	}
 	if len(withoutBatch(s.dims, s.axis)) == 0 && (len(config) == 0 || config.Equal(tensor.Shape{1})) {
 		return nil
 	}
@@ -147,12 +156,12 @@ func (w *wirer) stateDims(s *stateWire, in, out *TensorInfo) error {
 	if w.config.MaxBatchSize > 0 && (s.axis != noAxis || len(config) != len(s.dims)) {
 		axis := max(s.axis, 0)
 		if len(config) != len(s.dims)-1 {
-			return fmt.Errorf("dims are %v in the configuration and %v in the model: want them without the batch axis", config, in.Dims)
+			return misfit()
 		}
 		config = slices.Insert(config, axis, 1)
 	}
 	if len(config) != len(s.dims) {
-		return fmt.Errorf("dims are %v in the configuration and %v in the model", config, in.Dims)
+		return misfit()
 	}
 	for i, d := range config {
 		switch {
@@ -160,7 +169,7 @@ func (w *wirer) stateDims(s *stateWire, in, out *TensorInfo) error {
 		case s.dims[i] < 0:
 			s.dims[i] = d
 		case s.dims[i] != d:
-			return fmt.Errorf("dims are %v in the configuration and %v in the model", s.stateSpec.dims, in.Dims)
+			return misfit()
 		}
 	}
 	return nil

@@ -114,7 +114,9 @@ type wirer struct {
 	wiring wiring
 	// takenIn and takenOut name what feeds or takes each tensor of the model.
 	takenIn, takenOut []string
-	faults            []error
+	// mismatches are named as states and cannot be any.
+	mismatches []mismatch
+	faults     []error
 }
 
 func newWirer(config *Config, params *Parameters, sig *Signature, files fileReader, axes *candidate) *wirer {
@@ -261,7 +263,7 @@ func (w *wirer) port(p *port, c *TensorConfig, info *TensorInfo, found batchAxis
 	if err := w.matchDims(p, c.lane(), info, found); err != nil {
 		switch {
 		case len(info.Dims) > 0:
-			return err
+			return fmt.Errorf("%w%s", err, w.writeDims(p, c.lane(), info, found))
 		case w.config.MaxBatchSize == 0:
 			return errScalar
 		default:
@@ -335,7 +337,7 @@ func (w *wirer) unfed() {
 		if info.DType == tensor.Bool {
 			hint = fmt.Sprintf("if it tells the model that a sequence starts, map it by control_input { name: %q control [{ kind: %s }] }; else %s", info.Name, ControlStart, hint)
 		}
-		w.fault("input %q %v of the model is fed by nothing in the configuration: %s", info.Name, info.Dims, hint)
+		w.fault("input %q %v of the model is fed by nothing in the configuration: %s", info.Name, info.Dims, hint+w.nameHint(i))
 	}
 }
 

@@ -87,9 +87,8 @@ func newSession(path string, options *ort.SessionOptions) (*C.OrtSession, error)
 	defer C.free(unsafe.Pointer(cPath))
 	var session *C.OrtSession
 	err = statusError(C.ortx_new_session(cPath, c, &session))
-	if err != nil && backend.CodeOf(err) == backend.Internal {
-		// It is the file that is refused.
-		return nil, backend.Errorf(backend.InvalidArg, "%w: copy the whole file again, or export it for an opset that ONNX Runtime %s knows", err, ort.GetVersion())
+	if err != nil {
+		return nil, refused(path, ort.GetVersion(), err)
 	}
-	return session, err
+	return session, nil
 }

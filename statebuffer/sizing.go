@@ -56,8 +56,12 @@ func NewSizing(candidates, maxBatch int, useRatio float32, lazy *LazyBuffers) (S
 		}
 	}
 	if initial < maxBatch {
-		faults = append(faults, fmt.Errorf("the first chunk has %d rows (the smaller of initial_buffer_size %d and max_candidate_sequences %d times max_candidate_sequence_use_ratio %g): it must be at least max_batch_size, %d; raise max_candidate_sequences or the ratio",
-			initial, want.Initial, candidates, useRatio, maxBatch))
+		of := fmt.Sprintf("max_candidate_sequences %d times max_candidate_sequence_use_ratio %g", candidates, useRatio)
+		if lazy != nil {
+			of = fmt.Sprintf("the smaller of initial_buffer_size %d and %s", want.Initial, of)
+		}
+		faults = append(faults, fmt.Errorf("the first chunk has %d rows (%s): it must be at least max_batch_size, %d; raise max_candidate_sequences or the ratio",
+			initial, of, maxBatch))
 	}
 	atLeast("subsequent_buffer_size", want.Subsequent)
 	atLeast("buffer_alloc_threshold", want.AllocThreshold)

@@ -52,9 +52,9 @@ func TestSizingRejects(t *testing.T) {
 		lazy                 *LazyBuffers
 		faults               []string
 	}{
-		{"as many candidates as the batch, with the default ratio", 16, 16, 0.9, nil, []string{"the first chunk has 14 rows", "raise max_candidate_sequences"}},
+		{"as many candidates as the batch, with the default ratio", 16, 16, 0.9, nil, []string{"the first chunk has 14 rows (max_candidate_sequences 16 times", "raise max_candidate_sequences"}},
 		{"and for eight", 8, 8, 0.9, nil, []string{"the first chunk has 7 rows"}},
-		{"first chunk", 1280, 16, 0.9, lazy(15, 16, 16, 200), []string{"the first chunk has 15 rows"}},
+		{"first chunk", 1280, 16, 0.9, lazy(15, 16, 16, 200), []string{"the first chunk has 15 rows (the smaller of initial_buffer_size 15 and max_candidate_sequences 1280 times"}},
 		{"subsequent", 1280, 16, 0.9, lazy(512, 15, 16, 200), []string{"subsequent_buffer_size is 15: it must be at least max_batch_size, 16"}},
 		{"alloc threshold too small", 1280, 16, 0.9, lazy(512, 16, 15, 200), []string{"buffer_alloc_threshold is 15: it must be at least max_batch_size, 16"}},
 		{"alloc threshold above the first chunk", 1280, 16, 0.9, lazy(512, 16, 513, 200), []string{"buffer_alloc_threshold is 513: it must not be above the first chunk, 512"}},

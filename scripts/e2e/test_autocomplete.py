@@ -238,7 +238,7 @@ def test_names_that_can_be_read_in_two_ways(refusal):
         outputs=[tensor(name, F32, "batch", 3) for name in ("y", "s_out", "new_s")],
     )
     message = refusal("ambiguous", Folder('backend: "stateful"\n', ambiguous))
-    assert 'input "s" could be a state that is written to any of new_s, s_out: name it in state_pairs' in message
+    assert 'input "s" could be a state that is written to any of s_out, new_s: name it in state_pairs' in message
 
 
 def test_a_missing_model_file(refusal):

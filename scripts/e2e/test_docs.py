@@ -10,7 +10,10 @@ from dataclasses import dataclass
 
 import generate
 import numpy as np
+import onnx
 import pytest
+import recipes
+import vad
 from conftest import Folder
 from generate_streaming import STREAMING
 from graphs import model, op, running_sum, tensor
@@ -26,7 +29,7 @@ from tritonserver import ROOT
 
 F32 = np.float32
 # The pages, and how many configurations each has at least.
-PAGES = {"README.md": 1, "docs/states.md": 4, "docs/schedulers.md": 4}
+PAGES = {"README.md": 1, "docs/states.md": 4, "docs/schedulers.md": 4, "docs/recipes.md": 9}
 BLOCK = re.compile(r"(?:<!-- model: (\S+) -->\s+)?```[a-z]*\n(backend: \"stateful\".*?)```", re.DOTALL)
 
 
@@ -135,6 +138,10 @@ DOCUMENTED = {
     "double": plain(
         model(op("Add", "x x -> y"), inputs=[tensor("x", F32, "batch", 3)], outputs=[tensor("y", F32, "batch", 3)])
     ),
+    "recipe_three_lines": plain(recipes.recurrent("y", "hn", "cn").model()),
+    "recipe_merged_decoder": plain(merged()),
+    "recipe_silero": plain(onnx.load(vad.model_file())),
+    **{name: Documented(recipe.model(), recipe.files()) for name, recipe in recipes.NEED_MORE.items()},
     **{name: Documented(example.model(), example.files) for name, example in STREAMING.items()},
 }
 

@@ -1,5 +1,7 @@
 """States that their output does not simply replace, and inputs that follow from what the model wrote."""
 
+import contextlib
+import re
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -10,7 +12,9 @@ from graphs import model, op, tensor
 from onnx import ModelProto, helper
 from report import load_report
 from sequences import Reference, Tensors, check, play
+from tritonclient.grpc import InferenceServerClient
 from tritonclient.utils import InferenceServerException
+from tritonserver import ServerError
 from unary import infer
 
 F32 = np.float32
@@ -161,6 +165,7 @@ NUMBER, SUM = io("x", "FP32", 1), io("y", "FP32", 1)
 APPENDED = {"state_pairs": "<<<past, new>>>", "state_updates": "past = append(1)"}
 LIMIT = 3 * 3 * 4  # bytes of three rows
 BRANCH = '{ name: "use_cache_branch" control [{ kind: CONTROL_SEQUENCE_START bool_false_true: [ true, false ] }] }'
+THREE_LINES = 'backend: "stateful"\nsequence_batching { oldest { max_candidate_sequences: 64 } }\n'
 DECODER = [io("input_ids", "INT64", -1), io("encoder_hidden_states", "FP32", -1, 4)]
 
 MODELS = {
@@ -187,6 +192,9 @@ MODELS = {
             state_updates="past_key_values.*.encoder.* = keep",
         ),
         merged(),
+    ),
+    "merged_by_axes": Folder(
+        THREE_LINES + 'parameters { key: "batch_axes" value { string_value: "* = 0; use_cache_branch = none" } }', merged()
     ),
     "wenet": Folder(
         config([ROWS], [io("y", "FP32", -1, 3)], derived_inputs="offset = 16 + length_before(y)"),
@@ -286,6 +294,36 @@ def test_starts_and_others_in_one_batch(own_client):
             }
             for at, answer in sent.items():
                 np.testing.assert_array_equal(answer.result()["logits"], want[at][moment - at // 2]["logits"])
+
+
+def test_merged_decoder_of_which_nothing_was_said(serve):
+    """The lines that serve it are in the load's error, or where runs of the model do not show what is missing, in the
+    log."""
+    plain = serve({"merged_by_names": Folder(THREE_LINES, merged())}, explicit=True)
+    with contextlib.suppress(ServerError):
+        plain.load("merged_by_names")
+    said = next(line for line in plain.log_text().splitlines() if "a merged decoder writes the caches" in line)
+    parameter, control = re.findall(r"(?:parameters|control_input) .*?\} ?[\]}](?=,| model=|\"|$)", said)
+    pasted = serve({"pasted": Folder(THREE_LINES.replace("oldest", f"{control} oldest") + parameter, merged())})
+    with InferenceServerClient(pasted.grpc_url) as client:
+        assert client.is_model_ready("pasted")
+        sequences = [[tokens(np.random.default_rng(9), start=step == 0) for step in range(3)] for _ in range(2)]
+        check(client, "pasted", decoder_reference(), sequences, batched=False)
+    assert "merged decoder" not in pasted.log_text()
+
+
+def test_merged_decoder_whose_batch_was_said(own_server, own_client):
+    """It loads, and its second request fails. The log says so when it is loaded."""
+
+    def request(step: int) -> Tensors:
+        return tokens(np.random.default_rng(8), start=True) | {"use_cache_branch": np.array([[step > 0]])}
+
+    assert own_client.is_model_ready("merged_by_axes")
+    (line,) = [line for line in own_server.log_text().splitlines() if "a merged decoder writes the caches" in line]
+    assert "the second request of a sequence will fail" in line and "model=merged_by_axes" in line
+    infer(own_client, "merged_by_axes", 77, request(0), start=True)
+    with pytest.raises(InferenceServerException, match=r'say state_updates "past_key_values.0.encoder.key = keep"'):
+        infer(own_client, "merged_by_axes", 77, request(1))
 
 
 def test_offset_that_begins_with_the_cache_and_follows_the_output(own_client):

@@ -1,0 +1,165 @@
+package backend
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"tritonstateful/internal/tensor"
+)
+
+// byNames is the source of states that nobody described: a guess, which every
+// message about them calls one.
+const byNames = "the names in the model"
+
+// alike are the ways in which models name a state's output after its input. An
+// input that matches the first pattern belongs to the output that the second
+// gives. docs/states.md has the same table, with an example of each.
+var alike = []Pair{
+	{"*", "*_out"}, {"*", "out_*"}, {"*", "*_output"}, {"*", "output_*"},
+	{"*", "*_next"}, {"*", "next_*"}, {"*_len", "*_next_len"},
+	{"*", "*_new"}, {"*", "new_*"}, {"*", "*_updated"}, {"*", "updated_*"},
+	{"*", "r_*"}, {"*", "*N"}, {"*", "*n"}, {"*0", "*n"},
+	{"*_in", "*_out"}, {"in_*", "out_*"}, {"*_in_*", "*_out_*"}, {"*In", "*Out"}, {"*_In_*", "*_Out_*"},
+	{"*_input", "*_output"}, {"input_*", "output_*"}, {"*i", "*o"},
+	{"past_key_values*", "present*"}, {"past*", "present*"},
+	{"prev_*", "next_*"}, {"prev_*", "new_*"}, {"prev_*", "*"}, {"*_prev", "*_next"}, {"*_prev", "*"}, {"old_*", "new_*"},
+}
+
+// mismatch is an input and an output that are named as a state, and cannot be one.
+type mismatch struct{ in, out int } // positions in the signature
+
+// namedAlike pairs inputs and outputs that nothing else claims by their names. An
+// input with two possible outputs is left alone and named, and so is an output with
+// two possible inputs, for nothing is guessed where the names do not tell.
+func (w *wirer) namedAlike() (specs []stateSpec) {
+	var unclear []string     // what is wrong, without what to write
+	writers := map[int]int{} // the pair of each output, counted in specs
+	for i := range w.sig.Inputs {
+		in := &w.sig.Inputs[i]
+		if w.takenIn[i] != "" || in.Optional {
+			continue
+		}
+		outputs, unfit := w.outputsAlike(in)
+		switch {
+		case len(outputs) == 0:
+			for _, out := range unfit {
+				w.mismatches = append(w.mismatches, mismatch{i, out})
+			}
+			continue
+		case len(outputs) > 1:
+			unclear = append(unclear, fmt.Sprintf("input %q could be a state that is written to any of %s: name it in state_pairs", in.Name, w.outputNames(outputs)))
+		}
+		out := outputs[0]
+		if at, taken := writers[out]; taken {
+			unclear = append(unclear, fmt.Sprintf("output %q could be the next value of any of the inputs %s, %s: name the state in state_pairs", w.sig.Outputs[out].Name, specs[at].input, in.Name))
+			continue
+		}
+		writers[out] = len(specs)
+		specs = append(specs, stateSpec{input: in.Name, output: w.sig.Outputs[out].Name, source: byNames})
+	}
+	for _, text := range unclear {
+		w.fault("%s, for example %s", text, pairsParameter(specs))
+	}
+	return specs
+}
+
+// outputsAlike are the outputs that an input's name goes with: those that can be
+// the next value of the same state, and those that cannot.
+func (w *wirer) outputsAlike(in *TensorInfo) (fit, unfit []int) {
+	for _, form := range alike {
+		texts, ok := matchPattern(form.Input, in.Name)
+		if !ok {
+			continue
+		}
+		out := exactName(fillPattern(form.Output, texts), w.sig.Outputs)
+		switch {
+		case out < 0 || slices.Contains(fit, out) || slices.Contains(unfit, out):
+		case oneState(in, &w.sig.Outputs[out]):
+			fit = append(fit, out)
+		default:
+			unfit = append(unfit, out)
+		}
+	}
+	return fit, unfit
+}
+
+// oneState reports whether what a model says of an input and an output allows that
+// one step writes the output and the next one reads it as the input. An output of
+// which not even the rank is known may be anything.
+func oneState(in, out *TensorInfo) bool {
+	if in.DType != out.DType || in.DType == tensor.Bytes {
+		return false
+	}
+	if out.Dims == nil {
+		return true
+	}
+	if len(in.Dims) != len(out.Dims) {
+		return false
+	}
+	for i, d := range in.Dims {
+		if o := out.Dims[i]; d >= 0 && o >= 0 && d != o {
+			return false
+		}
+	}
+	return true
+}
+
+func (w *wirer) outputNames(at []int) string {
+	texts := make([]string, len(at))
+	for i, out := range at {
+		texts[i] = w.sig.Outputs[out].Name
+	}
+	return strings.Join(texts, ", ")
+}
+
+// orNot is what to write if a pair that was guessed is no state; nothing is said of
+// others.
+func (s *stateSpec) orNot(all []stateSpec) string {
+	if s.source != byNames {
+		return ""
+	}
+	others := slices.DeleteFunc(slices.Clone(all), func(o stateSpec) bool { return o.input == s.input })
+	if len(others) == 0 {
+		return fmt.Sprintf("; that it is a state was guessed from the names: if it is none, list %q in input", s.input)
+	}
+	return fmt.Sprintf("; that it is a state was guessed from the names: if it is none, write the others as %s", pairsParameter(others))
+}
+
+// nameHint is what the names would say of an input that nothing feeds.
+func (w *wirer) nameHint(input int) string {
+	for _, m := range w.mismatches {
+		if m.in == input {
+			return "; " + w.unlike(m)
+		}
+	}
+	return ""
+}
+
+// unlike says why names alone make no state.
+func (w *wirer) unlike(m mismatch) string {
+	in, out := &w.sig.Inputs[m.in], &w.sig.Outputs[m.out]
+	if in.DType != out.DType || in.DType == tensor.Bytes {
+		return fmt.Sprintf("input %q and output %q are named as a state, but %v and %v cannot be one", in.Name, out.Name, in.DType, out.DType)
+	}
+	return fmt.Sprintf("input %q and output %q are named as a state, but %v and %v cannot be one", in.Name, out.Name, in.Dims, out.Dims)
+}
+
+// pairsText is specs as state_pairs has them.
+func pairsText(specs []stateSpec) string {
+	texts := make([]string, len(specs))
+	for i := range specs {
+		texts[i] = fmt.Sprintf("<<<%s, %s>>>", specs[i].input, specs[i].output)
+	}
+	return strings.Join(texts, " ")
+}
+
+// pairsParameter is the line of a configuration that says of specs what was guessed
+// of them.
+func pairsParameter(specs []stateSpec) string { return parameterText("state_pairs", pairsText(specs)) }
+
+// parameterText is a parameter as a configuration has it. The server's log escapes
+// double quotes; these can be pasted from there too.
+func parameterText(name, value string) string {
+	return fmt.Sprintf("parameters { key: '%s' value { string_value: '%s' } }", name, value)
+}

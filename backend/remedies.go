@@ -1,0 +1,169 @@
+package backend
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"tritonstateful/internal/tensor"
+)
+
+// noStates is what to do about a model with sequences in which no states were found.
+func (w *wirer) noStates() string {
+	text := fmt.Sprintf("could not find any state tensors: name them by the parameter state_pairs, <<<input, output>>> for each (the model's inputs are %s, its outputs %s)", names(w.sig.Inputs), names(w.sig.Outputs))
+	for _, name := range slices.Sorted(maps.Keys(w.config.Parameters)) {
+		if name != "state_pairs" && nearest(name, []string{"state_pairs"}) != "" {
+			text += fmt.Sprintf("; parameter %q is unknown: did you mean \"state_pairs\"?", name)
+		}
+	}
+	if like := w.likeStates(); len(like) > 0 {
+		text += fmt.Sprintf("; of equal type and shape are, in the model's order, %s: keep the pairs that are states", pairsParameter(like))
+	}
+	return text + "; a model without states is served by leaving sequence_batching out"
+}
+
+// likeStates pairs inputs and outputs by nothing but type and shape, in the order of
+// the model: something to choose from. Inputs that the configuration names are no
+// states, unless it names all: then they may have been filled in.
+func (w *wirer) likeStates() (specs []stateSpec) {
+	named := map[int]bool{}
+	for _, p := range w.wiring.inputs {
+		named[p.at] = true
+	}
+	all := true
+	for i := range w.sig.Inputs {
+		all = all && (w.takenIn[i] != "" || w.sig.Inputs[i].Optional)
+	}
+	taken := make([]bool, len(w.sig.Outputs))
+	for i := range w.sig.Inputs {
+		in := &w.sig.Inputs[i]
+		if in.Optional || w.takenIn[i] != "" && !(all && named[i]) {
+			continue
+		}
+		for j := range w.sig.Outputs {
+			if out := &w.sig.Outputs[j]; !taken[j] && oneState(in, out) && in.Dims.Equal(out.Dims) {
+				taken[j] = true
+				specs = append(specs, stateSpec{input: in.Name, output: out.Name})
+				break
+			}
+		}
+	}
+	return specs
+}
+
+// dimsText is dims as a configuration has them.
+func dimsText(dims tensor.Shape) string {
+	if len(dims) == 0 {
+		return "dims: [ ]"
+	}
+	return "dims: [ " + strings.Trim(strings.ReplaceAll(dims.String(), ",", ", "), "[]") + " ]"
+}
+
+// writeDims is an end to a message about dims that do not fit: the line that would.
+// They are written as the wrong ones are, with every axis of the model and -1 for the
+// batch, or without the batch. It is empty where the batch is not known.
+func (w *wirer) writeDims(p *port, config tensor.Shape, info *TensorInfo, found batchAxis) string {
+	axis, told, err := toldAxis(w.params, info)
+	switch {
+	case p.stateOut:
+		axis, told = w.wiring.stateAt(p.state).axis, true
+	case !told:
+		axis, told = found.axis, found.known
+	}
+	want := info.Dims
+	switch {
+	case w.config.MaxBatchSize == 0:
+	case err != nil || !told || axis == noAxis && !info.Dims.Fixed():
+		return ""
+	case axis == noAxis:
+		if len(want) > 0 && want[0] == 1 && len(config) < len(want) { // a batch that the exporter has fixed
+			want = want[1:]
+		}
+	case len(config) != len(want) || config[axis] >= 0:
+		want = withoutBatch(want, axis)
+	}
+	if len(want) == 0 {
+		return ": write dims: [ 1 ] reshape: { shape: [ ] }"
+	}
+	return ": write " + dimsText(want)
+}
+
+// writeStateDims is the same for a state in sequence_batching, which has no reshape.
+func (w *wirer) writeStateDims(model tensor.Shape, axis int) string {
+	if w.config.MaxBatchSize > 0 {
+		model = withoutBatch(model, axis)
+	}
+	return "write " + dimsText(model)
+}
+
+// nothingFor is why a model has no input, or no output, that clients could be offered.
+func (c *completion) nothingFor(field string) error {
+	if field == "output" {
+		return fmt.Errorf("the model leaves no output for requests: it does not say how many axes %s have", names(c.sig.Outputs))
+	}
+	guess := ""
+	if len(c.states) > 0 && c.states[0].source == byNames {
+		guess = fmt.Sprintf("; that they are states was guessed from the names: write those that are, without the inputs that requests bring, as %s; a model without states is served by leaving sequence_batching out", pairsParameter(c.states))
+	}
+	return fmt.Errorf("the model leaves no input for requests: each of its inputs %s is a state or filled by the backend%s", names(c.sig.Inputs), guess)
+}
+
+// noteGuesses notes what was made of names, and what could not be described.
+func (c *completion) noteGuesses() {
+	if len(c.states) > 0 && c.states[0].source == byNames {
+		c.filled = append(c.filled, "guessed from the names: "+pairsParameter(c.states))
+	}
+	for _, m := range c.w.mismatches {
+		c.filled = append(c.filled, c.w.unlike(m)+": they are taken for an input and an output of requests")
+	}
+	for i := range c.sig.Outputs {
+		if t := &c.sig.Outputs[i]; t.Dims == nil && c.w.takenOut[i] == "" && len(c.config.Outputs) == 0 {
+			c.filled = append(c.filled, fmt.Sprintf("output %q is left out: the model does not say how many axes it has", t.Name))
+		}
+	}
+}
+
+// mergedSwitch is the input by which optimum's merged decoders tell their first
+// step, in which they write the caches of the encoder, from the others, in which
+// they write nothing there; mergedCaches are these.
+const (
+	mergedSwitch = "use_cache_branch"
+	mergedCaches = "past_key_values.*.encoder.*"
+)
+
+// mergedAdvice is what a configuration lacks that serves a merged decoder, or empty.
+func mergedAdvice(config *Config, params *Parameters, sig *Signature) string {
+	if config.Sequence == nil || exactName(mergedSwitch, sig.Inputs) < 0 {
+		return ""
+	}
+	updates := slices.Clone(params.StateUpdates)
+	for i := range sig.Inputs {
+		name := sig.Inputs[i].Name
+		_, is := matchPattern(mergedCaches, name)
+		if rule, _ := lookup(updates, name); !is || rule == "keep" {
+			continue
+		}
+		control := ""
+		if !slices.ContainsFunc(config.Sequence.ControlInputs, func(c ControlConfig) bool { return c.Name == mergedSwitch }) {
+			control = fmt.Sprintf(", and in sequence_batching control_input [{ name: '%s' control [{ kind: %s bool_false_true: [ true, false ] }] }]", mergedSwitch, ControlStart)
+		}
+		return fmt.Sprintf("a merged decoder writes the caches of the encoder, such as that of %q, in the first request of a sequence only: write %s%s", name, parameterText("state_updates", mergedCaches+" = keep"), control)
+	}
+	return ""
+}
+
+// advised adds what may help to an error, if there is one.
+func advised(err error, advice string) error {
+	if err == nil || advice == "" {
+		return err
+	}
+	return Errorf(CodeOf(err), "%w; %s", err, advice)
+}
+
+// reportMerged warns of a merged decoder whose second request would fail.
+func (in *Instance) reportMerged() {
+	if advice := mergedAdvice(in.model.config, in.model.params, in.runner.Signature()); advice != "" {
+		in.log.Warn("the second request of a sequence will fail: " + advice)
+	}
+}

@@ -1,0 +1,194 @@
+package backend
+
+import (
+	"fmt"
+	"log/slog"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tritonstateful/internal/tensor"
+)
+
+// TestNoStatesFound: what to write, with candidates that can be pasted; and that a
+// model without states needs no sequences.
+func TestNoStatesFound(t *testing.T) {
+	tests := []struct{ name, config, inputs, outputs, pairs string }{
+		{"three lines", `{"sequence_batching":{}}`, "x:FP32[B,T,8] q0:FP32[2,B,16] k0:FP32[2,B,16]", "y:FP32[B,T,16] a:FP32[2,B,16] b:FP32[2,B,16]", "<<<q0, a>>> <<<k0, b>>>"},
+		{"what input names is no state", `{"max_batch_size":8,"sequence_batching":{},"input":[{"name":"x","data_type":"TYPE_FP32","dims":[16]}],"output":[{"name":"y","data_type":"TYPE_FP32","dims":[16]}]}`,
+			"x:FP32[B,16] q0:FP32[B,16]", "a:FP32[B,16] y:FP32[B,16]", "<<<q0, a>>>"},
+		{"nothing is alike", `{"sequence_batching":{}}`, "x:FP32[B,8] q0:FP32[B,16]", "y:FP32[B,4] a:INT64[B,16]", ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			sig := &Signature{Inputs: tensors(t, tt.inputs), Outputs: tensors(t, tt.outputs)}
+			err := wiresOrNot(t, tt.config, sig)
+			require.ErrorContains(t, err, "could not find any state tensors: name them by the parameter state_pairs")
+			require.ErrorContains(t, err, "; a model without states is served by leaving sequence_batching out")
+			if tt.pairs == "" {
+				require.NotContains(t, err.Error(), "of equal type and shape")
+				return
+			}
+			parameter := fmt.Sprintf("parameters { key: 'state_pairs' value { string_value: '%s' } }", tt.pairs)
+			require.ErrorContains(t, err, "; of equal type and shape are, in the model's order, "+parameter+": keep the pairs that are states")
+			pasted := strings.Replace(tt.config, "{", fmt.Sprintf(`{"parameters":{"state_pairs":{"string_value":%q}},`, tt.pairs), 1)
+			require.NoError(t, wiresOrNot(t, pasted, sig), "what the message says is what works")
+		})
+	}
+}
+
+// TestMisspeltPairs: the load's error has the reason, not the log alone.
+func TestMisspeltPairs(t *testing.T) {
+	sig := &Signature{Inputs: tensors(t, "x:FP32[B,8] q:FP32[B,16]"), Outputs: tensors(t, "y:FP32[B,8] a:FP32[B,16]")}
+	err := wiresOrNot(t, `{"sequence_batching":{},"parameters":{"state_pair":{"string_value":"<<<q, a>>>"},"other":{"string_value":"x"}}}`, sig)
+	require.ErrorContains(t, err, `could not find any state tensors`)
+	require.ErrorContains(t, err, `; parameter "state_pair" is unknown: did you mean "state_pairs"?; `)
+	require.NotContains(t, err.Error(), `"other"`)
+}
+
+// wiresOrNot completes a configuration and wires the model.
+func wiresOrNot(t *testing.T, text string, sig *Signature) error {
+	t.Helper()
+	file := &fileOnly{sig: *sig}
+	completed, err := Complete(ModelInfo{Config: []byte(text)}, Host{Log: slog.New(slog.DiscardHandler), DefaultBatch: ServerBatch, Open: func(SessionOptions) (Runner, error) { return file, nil }})
+	if err != nil {
+		return err
+	}
+	if completed == nil {
+		completed = []byte(text)
+	}
+	config, err := ParseConfig(completed)
+	require.NoError(t, err)
+	params, _, err := ParseParameters(config.Parameters)
+	require.NoError(t, err)
+	_, err = wire(config, params, sig, nil)
+	return err
+}
+
+// TestNamesLeaveNoInput: the error has the pairs to choose from, and choosing works.
+func TestNamesLeaveNoInput(t *testing.T) {
+	sig := &Signature{Inputs: tensors(t, "audio_in:FP32[B,160] h_in:FP32[B,16]"), Outputs: tensors(t, "audio_out:FP32[B,160] h_out:FP32[B,16]")}
+	err := wiresOrNot(t, `{"sequence_batching":{}}`, sig)
+	require.ErrorContains(t, err, `the model leaves no input for requests: each of its inputs "audio_in", "h_in" is a state or filled by the backend; that they are states was guessed from the names: write those that are, without the inputs that requests bring, as parameters { key: 'state_pairs' value { string_value: '<<<audio_in, audio_out>>> <<<h_in, h_out>>>' } }; a model without states is served by leaving sequence_batching out`)
+	require.NoError(t, wiresOrNot(t, `{"sequence_batching":{},"parameters":{"state_pairs":{"string_value":"<<<h_in, h_out>>>"}}}`, sig))
+	require.NoError(t, wiresOrNot(t, `{"sequence_batching":{},"max_batch_size":4,"input":[{"name":"audio_in","data_type":"TYPE_FP32","dims":[160]}]}`, sig))
+
+	err = wiresOrNot(t, `{"sequence_batching":{},"parameters":{"state_pairs":{"string_value":"<<<h_in, h_out>>> <<<audio_in, audio_out>>>"}}}`, sig)
+	require.ErrorContains(t, err, "the model leaves no input for requests")
+	require.NotContains(t, err.Error(), "guessed", "these pairs were said")
+}
+
+// TestGuessedPairThatDoesNotFit: what is refused of a pair says that it was guessed.
+func TestGuessedPairThatDoesNotFit(t *testing.T) {
+	sig := &Signature{Inputs: tensors(t, "x:FP32[B,8] s:FP32[B,T] h:FP32[B,16]"), Outputs: tensors(t, "y:FP32[B,8] s_out:FP32[T,B] h_out:FP32[B,16]")}
+	err := wiresOrNot(t, `{"sequence_batching":{}}`, sig)
+	require.ErrorContains(t, err, `they must be the same; that it is a state was guessed from the names: if it is none, write the others as parameters { key: 'state_pairs' value { string_value: '<<<h, h_out>>>' } }`)
+	require.NotContains(t, wiresOrNot(t, `{"sequence_batching":{},"parameters":{"state_pairs":{"string_value":"<<<h, h_out>>> <<<s, s_out>>>"}}}`, sig).Error(), "guessed")
+
+	sig.Inputs, sig.Outputs = sig.Inputs[:2], sig.Outputs[:2]
+	require.ErrorContains(t, wiresOrNot(t, `{"sequence_batching":{}}`, sig), `if it is none, list "s" in input`)
+}
+
+// TestUnfedInputNamedAsAState: why it is no state is in the message.
+func TestUnfedInputNamedAsAState(t *testing.T) {
+	sig := &Signature{Inputs: tensors(t, "x:FP32[B,8] h:FP32[B,16] g:FP32[B,2]"), Outputs: tensors(t, "y:FP32[B,8] h_out:FP32[B,17] g_out:FP32[B,2]")}
+	err := wiresOrNot(t, `{"max_batch_size":8,"sequence_batching":{},"input":[{"name":"x","data_type":"TYPE_FP32","dims":[8]}],"output":[{"name":"y","data_type":"TYPE_FP32","dims":[8]}]}`, sig)
+	require.ErrorContains(t, err, `input "h" [-1,16] of the model is fed by nothing in the configuration: name it in input, state_pairs, control_input, constant_inputs or derived_inputs; input "h" and output "h_out" are named as a state, but [-1,16] and [-1,17] cannot be one`)
+}
+
+var dimsLine = regexp.MustCompile(`: write dims: \[ ([-0-9, ]*)\]( reshape: \{ shape: \[ \] \})?`)
+
+// TestDimsToWrite: the line that an error about dims names is one with which the
+// model loads.
+func TestDimsToWrite(t *testing.T) {
+	tests := []struct {
+		name, x string
+		batch   int
+		given   tensor.Shape
+		want    string
+	}{
+		{"an extent", "x:FP32[B,4,5]", 8, tensor.Shape{4, 6}, "[ 4, 5 ]"},
+		{"an extent, the batch inside", "x:FP32[4,B,5]", 8, tensor.Shape{4, 6}, "[ 4, 5 ]"},
+		{"an extent, all axes named", "x:FP32[4,B,5]", 8, tensor.Shape{4, -1, 6}, "[ 4, -1, 5 ]"},
+		{"too many axes", "x:FP32[B,T,5]", 8, tensor.Shape{-1, 4, 5, 1}, "[ -1, 5 ]"},
+		{"no axes", "x:FP32[B,5]", 8, tensor.Shape{}, "[ 5 ]"},
+		{"a batch that is named", "x:FP32[B,5]", 8, tensor.Shape{3, 5}, "[ 5 ]"},
+		{"no other axis", "x:FP32[B]", 8, tensor.Shape{5, 2}, "[ 1 ] reshape: { shape: [ ] }"},
+		{"no batch", "x:FP32[B,5]", 0, tensor.Shape{5}, "[ -1, 5 ]"},
+		{"a batch of 1 that the exporter fixed", "x:FP32[1,5]", 8, tensor.Shape{6}, "[ 5 ]"},
+		{"the same with all axes named", "x:FP32[1,5]", 8, tensor.Shape{1, 6}, "[ 1, 5 ]"},
+		{"two axes that could be the batch", "x:FP32[?,?,5]", 8, tensor.Shape{6}, "[ -1, 5 ]"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			sig := &Signature{Inputs: tensors(t, tt.x+" h:FP32[B,2]"), Outputs: tensors(t, "y:FP32[B,8] h_out:FP32[B,2]")}
+			wireWith := func(x TensorConfig) error {
+				c := &Config{MaxBatchSize: tt.batch, Sequence: &SequenceConfig{}, Inputs: []TensorConfig{x}, Outputs: []TensorConfig{{Name: "y", DataType: "TYPE_FP32", Dims: tensor.Shape{8}}}}
+				if tt.batch == 0 {
+					c.Outputs[0].Dims = tensor.Shape{-1, 8}
+				}
+				_, err := wire(c, &Parameters{}, sig, nil)
+				return err
+			}
+			err := wireWith(TensorConfig{Name: "x", DataType: "TYPE_FP32", Dims: tt.given})
+			require.ErrorContains(t, err, `input "x": dims are `)
+			line := dimsLine.FindStringSubmatch(err.Error())
+			require.NotNil(t, line, "%v", err)
+			require.Equal(t, tt.want, strings.TrimPrefix(line[0], ": write dims: "))
+			fixed := TensorConfig{Name: "x", DataType: "TYPE_FP32", Dims: shapeOf(t, line[1])}
+			if line[2] != "" {
+				fixed.Reshape = &Reshape{Shape: tensor.Shape{}}
+			}
+			require.NoError(t, wireWith(fixed), "what the message says is what works")
+		})
+	}
+}
+
+// TestStateDimsToWrite is the same for sequence_batching.state.
+func TestStateDimsToWrite(t *testing.T) {
+	for _, tt := range []struct {
+		h     string
+		batch int
+		given tensor.Shape
+		want  string
+	}{
+		{"FP32[2,B,16]", 8, tensor.Shape{2, 17}, "[ 2, 16 ]"},
+		{"FP32[2,B,16]", 8, tensor.Shape{2, 1, 16}, "[ 2, 16 ]"},
+		{"FP32[B,L]", 8, tensor.Shape{}, "[ -1 ]"},
+		{"FP32[B]", 8, tensor.Shape{3}, "[ ]"},
+		{"FP32[2,1,16]", 0, tensor.Shape{2, 16}, "[ 2, 1, 16 ]"},
+	} {
+		name, extents, _ := strings.Cut(tt.h, "[")
+		sig := &Signature{Inputs: tensors(t, "x:FP32[B,8] h:"+name+"["+extents), Outputs: tensors(t, "y:FP32[B,8] g:"+name+"["+extents)}
+		wireWith := func(dims tensor.Shape) error {
+			io := tensor.Shape{8}
+			if tt.batch == 0 {
+				io = tensor.Shape{-1, 8}
+			}
+			c := &Config{MaxBatchSize: tt.batch, Inputs: []TensorConfig{{Name: "x", DataType: "TYPE_FP32", Dims: io}}, Outputs: []TensorConfig{{Name: "y", DataType: "TYPE_FP32", Dims: io}}}
+			c.Sequence = &SequenceConfig{States: []StateConfig{{InputName: "h", OutputName: "g", DataType: "TYPE_FP32", Dims: dims}}}
+			_, err := wire(c, &Parameters{}, sig, nil)
+			return err
+		}
+		err := wireWith(tt.given)
+		line := dimsLine.FindStringSubmatch(fmt.Sprint(err))
+		require.NotNil(t, line, "%v", err)
+		require.Equal(t, tt.want, strings.TrimPrefix(line[0], ": write dims: "))
+		require.NoError(t, wireWith(shapeOf(t, line[1])), "what the message says is what works")
+	}
+}
+
+// shapeOf reads "4, -1, 5".
+func shapeOf(t *testing.T, text string) tensor.Shape {
+	t.Helper()
+	dims := tensor.Shape{}
+	for field := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == ',' || r == ' ' }) {
+		n, err := strconv.ParseInt(field, 10, 64)
+		require.NoError(t, err)
+		dims = append(dims, n)
+	}
+	return dims
+}
