@@ -52,6 +52,7 @@ func newInstance(m *Model, info InstanceInfo) (*Instance, error) {
 		return nil, err
 	}
 	in.openMeter()
+	in.reportSharedScale()
 	in.reportLoad(provider)
 	return in, nil
 }

@@ -34,6 +34,27 @@ func TestBatchInfoLevels(t *testing.T) {
 	}
 }
 
+// TestQuantizersAreWarnedOf: where batches meet an operator that scales all lanes
+// alike, and only there.
+func TestQuantizersAreWarnedOf(t *testing.T) {
+	const line = "one scale for all requests of a batch"
+	has := func(operators map[string]int) func(*setup) {
+		return func(s *setup) {
+			s.model = newAccumulator(s.memory, s.streams...)
+			s.model.sig.Operators = operators
+		}
+	}
+	warned := newServer(t, has(map[string]int{"MatMulInteger": 7, "DynamicQuantizeLinear": 3})).log.having(line)
+	require.Len(t, warned, 1)
+	require.Contains(t, warned[0], "WARN")
+	require.Contains(t, warned[0], "write max_batch_size: 1")
+	require.Contains(t, warned[0], "operator=DynamicQuantizeLinear times=3")
+	require.Len(t, newServer(t, has(map[string]int{"DynamicQuantizeMatMul": 1, "DynamicQuantizeLSTM": 1})).log.having(line), 2)
+	require.Empty(t, newServer(t, has(map[string]int{"DynamicQuantizeLinear": 3}), slots(4, 1)).log.having(line))
+	require.Empty(t, newServer(t, has(map[string]int{"QuantizeLinear": 3})).log.having(line))
+	require.Empty(t, newServer(t, has(nil)).log.having(line))
+}
+
 func TestRunTimeLines(t *testing.T) {
 	for level, want := range map[string]int{"NONE": 0, "INFO": 1, "VERBOSE": 1} {
 		s := newServer(t, verbose, param("logging_level", level), param("infer_end_requests", "0"))

@@ -179,6 +179,24 @@ func (in *Instance) reportIneffective(provider Provider) {
 	}
 }
 
+// quantizers are the operators that find the scale of a tensor as it comes, one for
+// all its lanes.
+var quantizers = []string{"DynamicQuantizeLinear", "DynamicQuantizeMatMul", "DynamicQuantizeLSTM"}
+
+// reportSharedScale warns of a model in which the requests of a batch have a small
+// influence on each other's numbers.
+func (in *Instance) reportSharedScale() {
+	if in.wiring.maxLanes == 1 {
+		return
+	}
+	for _, name := range quantizers {
+		if n := in.runner.Signature().Operators[name]; n > 0 {
+			in.log.Warn("the model quantizes while it runs, with one scale for all requests of a batch, so that an answer depends a little on who shares the batch; where that matters write max_batch_size: 1",
+				"operator", name, "times", n)
+		}
+	}
+}
+
 // maintain is what is done between batches, when all answers are out.
 func (in *Instance) maintain(x *execution) {
 	now := in.host().Clock

@@ -116,6 +116,10 @@ type Signature struct {
 	Outputs []TensorInfo
 	// Description is the graph's doc string.
 	Description string
+	// Operators is how often each operator is written in the model file, by its
+	// op_type, also inside of subgraphs and functions; nil where the file does not
+	// tell (ORT format).
+	Operators map[string]int
 }
 
 // TensorInfo describes one tensor of a model.

@@ -15,6 +15,7 @@ import (
 	ort "github.com/yalue/onnxruntime_go"
 
 	"tritonstateful/backend"
+	"tritonstateful/internal/onnxfile"
 )
 
 // Open loads a model; it is a backend.OpenRunner. The error is NotFound for a
@@ -35,6 +36,9 @@ func (r *Runtime) Open(o backend.SessionOptions) (backend.Runner, error) {
 		// ONNX Runtime likes to repeat the path.
 		text := strings.ReplaceAll(err.Error(), o.Path, file)
 		return nil, backend.Errorf(backend.CodeOf(err), "model file %s: %s", file, text)
+	}
+	if opened.Signature().Operators, err = onnxfile.Operators(o.Path); err != nil {
+		r.log.Debug("the operators of the model are not known", "model", o.Name, "file", file, "reason", err)
 	}
 	r.log.Debug("opened a session", "model", o.Name, "file", file,
 		"inputs", len(opened.Signature().Inputs), "outputs", len(opened.Signature().Outputs))
