@@ -158,6 +158,18 @@ func TestWithoutEffect(t *testing.T) {
 	require.Len(t, s.log.having("store_states_as_fp16"), 2, "among the settings, and as without effect")
 }
 
+// TestProviderOnTheCPU: nothing there speaks of TensorRT, and only an odd word is
+// warned of.
+func TestProviderOnTheCPU(t *testing.T) {
+	for word, warned := range map[string]bool{"": false, "cpu": false, "trt": false, "cuda": false, "gpu": true} {
+		s := newServer(t, param("ort_ep", word))
+		require.Empty(t, s.log.having("TensorRT"), word)
+		lines := s.log.having(`WARN parameter ort_ep is "` + word + `" and has no effect: this instance is on the CPU`)
+		require.Equal(t, warned, len(lines) == 1, word)
+	}
+	require.Empty(t, newServer(t, param("ort_ep", "cpu")).log.having("without effect"))
+}
+
 func TestUnknownParameterWarnsOnce(t *testing.T) {
 	s := newServer(t, param("infer_end_request", "0"))
 	require.Len(t, s.log.having(`WARN parameter "infer_end_request" is unknown and has no effect; did you mean "infer_end_requests"?`), 1)

@@ -157,10 +157,9 @@ type SessionOptions struct {
 	Provider Provider
 	// Device is the ordinal of the GPU; ignored by CPU.
 	Device int
-	// IntraOpThreads and InterOpThreads are ONNX Runtime's thread counts for
+	// IntraOpThreads is ONNX Runtime's number of threads for one operator of
 	// one session; 0 leaves the choice to ONNX Runtime.
 	IntraOpThreads int
-	InterOpThreads int
 	// Optimization is the graph optimisation level: "disabled", "basic",
 	// "extended" or "all".
 	Optimization string

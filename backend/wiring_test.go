@@ -162,8 +162,8 @@ func TestAllWiringFaultsAtOnce(t *testing.T) {
 
 // TestConfigAndModelFaultsAtOnce: also what is wrong before the model is opened.
 func TestConfigAndModelFaultsAtOnce(t *testing.T) {
-	_, err := load(t, param("ort_ep", "gpu"), slots(4, 8), configEdit(func(c *Config) { c.Inputs[0].DataType = "TYPE_INT8" }))
-	require.ErrorContains(t, err, "parameter ort_ep")
+	_, err := load(t, param("compute_precision", "int8"), slots(4, 8), configEdit(func(c *Config) { c.Inputs[0].DataType = "TYPE_INT8" }))
+	require.ErrorContains(t, err, "parameter compute_precision")
 	require.ErrorContains(t, err, "the first chunk has 4 rows")
 	require.ErrorContains(t, err, `input "Input": data_type`)
 }

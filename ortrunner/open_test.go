@@ -57,14 +57,13 @@ func TestOptions(t *testing.T) {
 		code    backend.Code
 		want    string
 	}{
-		"threads":     {options: backend.SessionOptions{IntraOpThreads: 2, InterOpThreads: 2, Name: "m"}},
-		"disabled":    {options: backend.SessionOptions{Optimization: "disabled"}},
-		"basic":       {options: backend.SessionOptions{Optimization: "basic"}},
-		"extended":    {options: backend.SessionOptions{Optimization: "extended"}},
-		"all":         {options: backend.SessionOptions{Optimization: "all"}},
-		"fast":        {backend.SessionOptions{Optimization: "fast"}, backend.InvalidArg, `graph optimization "fast" is unknown: want disabled, basic, extended or all`},
-		"no threads":  {backend.SessionOptions{IntraOpThreads: -1}, backend.InvalidArg, "intra-op threads: -1"},
-		"no inter-op": {backend.SessionOptions{InterOpThreads: -1}, backend.InvalidArg, "inter-op threads: -1"},
+		"threads":    {options: backend.SessionOptions{IntraOpThreads: 2, Name: "m"}},
+		"disabled":   {options: backend.SessionOptions{Optimization: "disabled"}},
+		"basic":      {options: backend.SessionOptions{Optimization: "basic"}},
+		"extended":   {options: backend.SessionOptions{Optimization: "extended"}},
+		"all":        {options: backend.SessionOptions{Optimization: "all"}},
+		"fast":       {backend.SessionOptions{Optimization: "fast"}, backend.InvalidArg, `graph optimization "fast" is unknown: want disabled, basic, extended or all`},
+		"no threads": {backend.SessionOptions{IntraOpThreads: -1}, backend.InvalidArg, "intra-op threads: -1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.options.Path = path
