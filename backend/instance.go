@@ -52,6 +52,9 @@ func newInstance(m *Model, info InstanceInfo) (*Instance, error) {
 		return nil, err
 	}
 	in.openMeter()
+	for _, w := range in.wiring.warnings {
+		in.log.Warn(w)
+	}
 	in.reportSharedScale()
 	in.reportLoad(provider)
 	return in, nil

@@ -18,12 +18,16 @@ import (
 	"tritonstateful/internal/onnxfile"
 )
 
-// Open loads a model; it is a backend.OpenRunner. The error is NotFound for a
+// Open loads a model; it is a backend.OpenRunner. If the path is a folder, as for a
+// model with external data, the model is model.onnx in it. The error is NotFound for a
 // missing file, InvalidArg for one that ONNX Runtime refuses and Unsupported for
 // tensors or execution providers that cannot be served; it names the file by its
 // version folder and its name. Safe for concurrent use.
 func (r *Runtime) Open(o backend.SessionOptions) (backend.Runner, error) {
 	file := filepath.Join(filepath.Base(filepath.Dir(o.Path)), filepath.Base(o.Path))
+	if info, err := os.Stat(o.Path); err == nil && info.IsDir() {
+		o.Path, file = filepath.Join(o.Path, inFolder), filepath.Join(file, inFolder)
+	}
 	if err := checkFile(o.Path); err != nil {
 		return nil, backend.Errorf(backend.CodeOf(err), "model file %s %w", file, err)
 	}
@@ -44,6 +48,10 @@ func (r *Runtime) Open(o backend.SessionOptions) (backend.Runner, error) {
 		"inputs", len(opened.Signature().Inputs), "outputs", len(opened.Signature().Outputs))
 	return opened, nil
 }
+
+// inFolder is the name of a model that has a folder for itself, in Triton's
+// onnxruntime backend too.
+const inFolder = "model.onnx"
 
 // checkFile tells of a missing file in simpler words than ONNX Runtime does, and
 // without the path on the server's disk. The error continues "model file x".

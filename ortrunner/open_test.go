@@ -44,9 +44,26 @@ func TestBadFiles(t *testing.T) {
 		})
 	}
 	t.Run("folder", func(t *testing.T) {
-		_, err := testRuntime(t).Open(backend.SessionOptions{Path: t.TempDir()})
-		require.ErrorContains(t, err, "is a folder")
+		path := filepath.Join(t.TempDir(), "1", "model.onnx")
+		require.NoError(t, os.MkdirAll(filepath.Join(path, "model.onnx"), 0o755))
+		_, err := testRuntime(t).Open(backend.SessionOptions{Path: path})
+		require.ErrorContains(t, err, "model file 1/model.onnx/model.onnx is a folder")
+		require.NoError(t, os.Remove(filepath.Join(path, "model.onnx")))
+		_, err = testRuntime(t).Open(backend.SessionOptions{Path: path})
+		require.ErrorContains(t, err, "model file 1/model.onnx/model.onnx does not exist")
 	})
+}
+
+// TestModelInAFolder opens 1/model.onnx/model.onnx, which is where Triton's
+// documentation puts a model with external data.
+func TestModelInAFolder(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "1", "model.onnx")
+	require.NoError(t, os.MkdirAll(path, 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(path, "model.onnx"), accumulate(2).Marshal(), 0o644))
+	r, err := testRuntime(t).Open(backend.SessionOptions{Path: path})
+	require.NoError(t, err)
+	defer r.Close()
+	require.Equal(t, map[string]int{"Add": 2}, r.Signature().Operators)
 }
 
 // TestOptions opens a model with every kind of option.
