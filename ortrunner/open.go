@@ -5,8 +5,6 @@ package ortrunner
 import "C"
 
 import (
-	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -53,21 +51,6 @@ func (r *Runtime) Open(o backend.SessionOptions) (backend.Runner, error) {
 // onnxruntime backend too.
 const inFolder = "model.onnx"
 
-// checkFile tells of a missing file in simpler words than ONNX Runtime does, and
-// without the path on the server's disk. The error continues "model file x".
-func checkFile(path string) error {
-	info, err := os.Stat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return backend.Errorf(backend.NotFound, "does not exist: copy it there, or name another by the parameter onnx_file_name")
-	case err != nil:
-		return backend.Errorf(backend.Unavailable, "cannot be read: %w", errors.Unwrap(err))
-	case info.IsDir():
-		return backend.Errorf(backend.InvalidArg, "is a folder")
-	}
-	return nil
-}
-
 func openSession(o backend.SessionOptions) (backend.Runner, error) {
 	options, err := newOptions(o, nil)
 	if err != nil {
@@ -98,10 +81,8 @@ func newSession(path string, options *ort.SessionOptions) (*C.OrtSession, error)
 	cPath := C.CString(path)
 	defer C.free(unsafe.Pointer(cPath))
 	var session *C.OrtSession
-	err = statusError(C.ortx_new_session(cPath, c, &session))
-	if err != nil && backend.CodeOf(err) == backend.Internal {
-		// It is the file that is refused.
-		return nil, backend.Errorf(backend.InvalidArg, "%w: copy the whole file again, or export it for an opset that ONNX Runtime %s knows", err, ort.GetVersion())
+	if err := statusError(C.ortx_new_session(cPath, c, &session)); err != nil {
+		return nil, withRemedy(path, err)
 	}
-	return session, err
+	return session, nil
 }

@@ -3,6 +3,7 @@ package ortrunner
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 
@@ -18,17 +19,30 @@ func TestBadFiles(t *testing.T) {
 	good := accumulate(2).Marshal()
 	broken := accumulate(2)
 	broken.Nodes[0].Op = "NoSuchOperator"
+	foreign := accumulate(2)
+	foreign.Nodes[0].Domain = "com.example"
+	late := accumulate(2)
+	late.Opset = 99
+	version := slices.Clone(good)
+	version[1] = 120 // ir_version
+	const cutOff = "Protobuf parsing failed.: it is cut off, or no ONNX model: compare its size"
 	for name, c := range map[string]struct {
 		data []byte // nil: no file
 		code backend.Code
 		want string
 	}{
 		"missing":          {nil, backend.NotFound, "model file 1/model.onnx does not exist"},
-		"empty":            {[]byte{}, backend.InvalidArg, "model file 1/model.onnx: "},
-		"text":             {[]byte("<html>404</html>"), backend.InvalidArg, "Protobuf parsing failed"},
-		"truncated":        {good[:len(good)-9], backend.InvalidArg, "Protobuf parsing failed"},
-		"half":             {good[:len(good)/2], backend.InvalidArg, "Protobuf parsing failed"},
-		"unknown operator": {broken.Marshal(), backend.InvalidArg, "NoSuchOperator"},
+		"empty":            {[]byte{}, backend.InvalidArg, "model file 1/model.onnx is empty: copy it again"},
+		"web page":         {[]byte("\n<html>404</html>"), backend.InvalidArg, "Protobuf parsing failed.: it is a page of the web or XML and not the model: download the file itself"},
+		"pointer":          {[]byte("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"), backend.InvalidArg, "it is a pointer of Git LFS and not the model: fetch that by git lfs pull"},
+		"archive":          {[]byte("PK\x03\x04archive/data.pkl"), backend.InvalidArg, "it is a ZIP archive, such as PyTorch writes"},
+		"truncated":        {good[:len(good)-9], backend.InvalidArg, cutOff},
+		"half":             {good[:len(good)/2], backend.InvalidArg, cutOff},
+		"without a graph":  {good[:12], backend.InvalidArg, "No graph was found in the protobuf.: it is cut off"},
+		"unknown operator": {broken.Marshal(), backend.InvalidArg, "No Op registered for NoSuchOperator with domain_version of 17: export it with operators that ONNX Runtime 1."},
+		"custom operator":  {foreign.Marshal(), backend.InvalidArg, "com.example:Add(-1) is not a registered function/op: export it with operators that ONNX Runtime 1."},
+		"late opset":       {late.Marshal(), backend.InvalidArg, ": export it for an opset that ONNX Runtime 1."},
+		"late IR":          {version, backend.InvalidArg, "max supported IR version: 13: export it for an opset that ONNX Runtime 1."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "1", "model.onnx")
