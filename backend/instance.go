@@ -2,6 +2,7 @@ package backend
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 
@@ -49,6 +50,9 @@ func newInstance(m *Model, info InstanceInfo) (*Instance, error) {
 	provider, err := m.params.provider(info.Kind)
 	if err := in.load(provider, info, errors.Join(m.faults, err)); err != nil {
 		in.Close()
+		for _, name := range m.params.misspelt {
+			err = fmt.Errorf("%w\n%s", err, name)
+		}
 		return nil, err
 	}
 	in.openMeter()

@@ -38,6 +38,9 @@ type Parameters struct {
 	// faulty names the parameters that could not be understood and have their
 	// defaults instead.
 	faulty map[string]bool
+	// misspelt tells of unknown parameters whose names are close to known ones: if the
+	// model does not load, this may be why.
+	misspelt []string
 
 	IntraOpThreads int
 	Optimization   string
@@ -118,7 +121,7 @@ func ParseParameters(given map[string]Value) (p *Parameters, warnings []string, 
 	r := &paramReader{given: given, known: map[string]bool{}, faulty: map[string]bool{}}
 	p = r.parameters()
 	r.reportUnknown()
-	p.faulty = r.faulty
+	p.faulty, p.misspelt = r.faulty, r.misspelt
 	if len(r.faults) > 0 {
 		return p, r.warnings, Errorf(InvalidArg, "%w", errors.Join(r.faults...))
 	}

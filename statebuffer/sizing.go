@@ -55,9 +55,13 @@ func NewSizing(candidates, maxBatch int, useRatio float32, lazy *LazyBuffers) (S
 			faults = append(faults, fmt.Errorf("%s is %d: it must be at least max_batch_size, %d", name, have, maxBatch))
 		}
 	}
-	if initial < maxBatch {
-		faults = append(faults, fmt.Errorf("the first chunk has %d rows (the smaller of initial_buffer_size %d and max_candidate_sequences %d times max_candidate_sequence_use_ratio %g): it must be at least max_batch_size, %d; raise max_candidate_sequences or the ratio",
-			initial, want.Initial, candidates, useRatio, maxBatch))
+	switch {
+	case initial >= maxBatch:
+	case lazy != nil && want.Initial < rows:
+		faults = append(faults, fmt.Errorf("the first chunk has %d rows, initial_buffer_size: it must have at least max_batch_size, %d", initial, maxBatch))
+	default:
+		faults = append(faults, fmt.Errorf("there are %d rows, max_candidate_sequences %d times max_candidate_sequence_use_ratio %g, rounded down: there must be at least max_batch_size, %d; raise max_candidate_sequences or the ratio",
+			rows, candidates, useRatio, maxBatch))
 	}
 	atLeast("subsequent_buffer_size", want.Subsequent)
 	atLeast("buffer_alloc_threshold", want.AllocThreshold)
