@@ -15,7 +15,7 @@ from conftest import Folder
 from graphs import delay
 from tritonclient.grpc import InferenceServerClient
 from tritonclient.utils import InferenceServerException
-from tritonserver import BACKENDS, MODELS, ROOT, ServerError, TritonServer
+from tritonserver import BACKENDS, EXIT_TIMEOUT, MODELS, ROOT, ServerError, TritonServer
 from unary import infer
 
 MODEL = "accumulate_fp32"
@@ -191,3 +191,19 @@ def test_a_signal_under_load_ends_the_server_in_order(serve, name: str):
         client.join(20)
     assert code == 0, server.log_tail()
     assert len(done) == 8 and min(done) > 5
+
+
+@pytest.mark.parametrize(("idle", "code"), [(60_000_000, 1), (500_000, 0)])
+def test_a_signal_while_a_sequence_idles(serve, idle: int, code: int):
+    """Triton waits for open sequences: to the end of its exit timeout, and ends with 1, or until their idle limit."""
+    folder = example()
+    config = re.sub(r"max_sequence_idle_microseconds: *\d+", f"max_sequence_idle_microseconds: {idle}", folder.config)
+    assert str(idle) in config
+    server = serve({MODEL: Folder(config, folder.onnx)})
+    with InferenceServerClient(server.grpc_url) as client:
+        infer(client, MODEL, 1, STEP, start=True)
+    begun = time.monotonic()
+    server.signal(signal.SIGTERM)
+    assert server.wait() == code, server.log_tail()
+    assert ("Exit timeout expired" in server.log_text()) == (code == 1)
+    assert (time.monotonic() - begun >= EXIT_TIMEOUT) == (code == 1)
