@@ -46,7 +46,7 @@ func Complete(info ModelInfo, host Host) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	options := SessionOptions{Path: path, Provider: CPU, Name: "auto-complete", IntraOpThreads: 1, InterOpThreads: 1, Optimization: "disabled"}
+	options := SessionOptions{Path: path, Provider: CPU, Name: "auto-complete", IntraOpThreads: 1, Optimization: "disabled"}
 	runner, err := host.Open(options)
 	if err != nil {
 		return nil, fmt.Errorf("opening the model to read its inputs and outputs: %w", err)

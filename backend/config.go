@@ -3,6 +3,7 @@ package backend
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -102,6 +103,18 @@ type Control struct {
 	FP32FalseTrue  []float32 `json:"fp32_false_true"`
 	BoolFalseTrue  []bool    `json:"bool_false_true"`
 	DataType       string    `json:"data_type"`
+}
+
+// last is the control whose value the input has, nil if there is none. With several
+// it is as in Triton, which writes START, END, READY and CORRID one over the other.
+func (c *ControlConfig) last() (last *Control) {
+	order := []string{ControlStart, ControlEnd, ControlReady, ControlCorrID}
+	for i := range c.Controls {
+		if last == nil || slices.Index(order, c.Controls[i].Kind) > slices.Index(order, last.Kind) {
+			last = &c.Controls[i]
+		}
+	}
+	return last
 }
 
 // The kinds of a Control.

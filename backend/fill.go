@@ -55,10 +55,11 @@ func (w *wirer) fills() {
 	if w.config.Sequence != nil {
 		for i := range w.config.Sequence.ControlInputs {
 			c := &w.config.Sequence.ControlInputs[i]
-			at := tensorName(c.Name, w.sig.Inputs)
-			for j := range c.Controls {
-				if at >= 0 && w.claim(w.takenIn, at, c.Name, "the control "+c.Controls[j].Kind) {
-					w.control(c.Name, &c.Controls[j], at)
+			at, control := tensorName(c.Name, w.sig.Inputs), c.last()
+			if at >= 0 && control != nil && w.claim(w.takenIn, at, c.Name, "the control "+control.Kind) {
+				w.control(c.Name, control, at)
+				if len(c.Controls) > 1 {
+					w.warn("control_input %q has %d controls in one tensor: as in Triton, its value is that of %s alone, the last of START, END, READY and CORRID", c.Name, len(c.Controls), control.Kind)
 				}
 			}
 		}

@@ -76,7 +76,7 @@ func (w *wirer) initialFromConfig(s *stateWire) error {
 		return fmt.Errorf("initial_state %q has data_type %s: want %s", s.initial.Name, s.initial.DataType, s.dtype.ConfigName())
 	}
 	if s.initial.DataFile != "" {
-		return w.initialFromFile(s, s.initial.DataFile, s.initial.Dims)
+		return w.initialFromFile(s, s.initial.DataFile, s.initial.Dims, true)
 	}
 	if err := w.setShape(s, s.initial.Dims); err != nil {
 		return fmt.Errorf("initial_state %q: %w", s.initial.Name, err)
@@ -87,7 +87,7 @@ func (w *wirer) initialFromConfig(s *stateWire) error {
 // initialFromText reads VALUE, VALUE[SHAPE] or file:NAME.
 func (w *wirer) initialFromText(s *stateWire, text string) error {
 	if name, ok := strings.CutPrefix(text, "file:"); ok {
-		return w.initialFromFile(s, strings.TrimSpace(name), nil)
+		return w.initialFromFile(s, strings.TrimSpace(name), nil, false)
 	}
 	number, extents, shaped := strings.Cut(text, "[")
 	if shaped {
@@ -127,8 +127,9 @@ func repeated(element []byte, shape tensor.Shape, dtype tensor.DType) ([]byte, e
 	return slices.Repeat(element, int(bytes)/len(element)), nil
 }
 
-// initialFromFile reads a .npy file, or plain bytes.
-func (w *wirer) initialFromFile(s *stateWire, name string, dims tensor.Shape) error {
+// initialFromFile reads a .npy file, or plain bytes, the first of which may be
+// enough: Triton takes so many as the state has.
+func (w *wirer) initialFromFile(s *stateWire, name string, dims tensor.Shape, first bool) error {
 	data, err := w.files(name)
 	if err != nil {
 		return err
@@ -152,6 +153,10 @@ func (w *wirer) initialFromFile(s *stateWire, name string, dims tensor.Shape) er
 	want, err := s.shape.Bytes(s.dtype)
 	if err != nil {
 		return fmt.Errorf("file %q: %w: give the shape by a .npy file or by dims", name, err)
+	}
+	if first && int64(len(data)) > want {
+		w.warn("state %q begins with the first %d bytes of file %q, which has %d: as with Triton, the rest does not count", s.input, want, name, len(data))
+		data = data[:want]
 	}
 	if int64(len(data)) != want {
 		return fmt.Errorf("file %q has %d bytes: want %d for shape %v of %v", name, len(data), want, s.shape, s.dtype)

@@ -151,6 +151,30 @@ func TestParseElement(t *testing.T) {
 	}
 }
 
+// TestLongDataFile: of the file of Triton's own initial_state the first bytes count,
+// which is said; the one that a parameter names must have the size.
+func TestLongDataFile(t *testing.T) {
+	directory := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(directory, "initial_state"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(directory, "initial_state", "long"), int32s(5, 6, 7), 0o600))
+	c := sumConfig()
+	c.Parameters = map[string]Value{"initial_states": {"Sum = file:long"}, "state_pairs": c.Parameters["state_pairs"]}
+	_, err := sumModel().instance(t, c, directory)
+	require.ErrorContains(t, err, `file "long" has 12 bytes: want 8`)
+
+	c = sumConfig()
+	c.Parameters = nil
+	initial := InitialState{Name: "long", DataType: "TYPE_INT32", Dims: tensor.Shape{2}, DataFile: "long"}
+	c.Sequence.States = []StateConfig{{InputName: "Sum", OutputName: "NewSum", DataType: "TYPE_INT32", Dims: tensor.Shape{2}, Initial: []InitialState{initial}}}
+	in, err := sumModel().instance(t, c, directory)
+	require.NoError(t, err)
+	require.Len(t, in.wiring.warnings, 1)
+	require.Contains(t, in.wiring.warnings[0], `the first 8 bytes of file "long", which has 12`)
+	got := send(t, in, Request{Sequence: SequenceID{Number: 1}, Start: true, Inputs: intInput(tensor.Shape{1, 2}, 100, 1000)})
+	require.NoError(t, got[0].err)
+	require.Equal(t, []int32{105, 1006}, numbers(got[0].outputs[0]))
+}
+
 // TestInitialStateOfOneNumber: Triton wants an extent in dims, so a state of a single
 // number may have 1 there, whether it has a batch or not.
 func TestInitialStateOfOneNumber(t *testing.T) {

@@ -2,6 +2,7 @@ package backend
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 
@@ -47,12 +48,19 @@ func newInstance(m *Model, info InstanceInfo) (*Instance, error) {
 	in := &Instance{model: m, name: info.Name, log: m.log.With("instance", info.Name)}
 	in.levels = newLevels(in.log, m.params)
 	in.report = newPeriodic(m.params, m.host.Clock)
-	provider, err := m.provider(info)
+	provider, err := m.params.provider(info.Kind)
 	if err := in.load(provider, info, errors.Join(m.faults, err)); err != nil {
 		in.Close()
+		for _, name := range m.params.misspelt {
+			err = fmt.Errorf("%w\n%s", err, name)
+		}
 		return nil, err
 	}
 	in.openMeter()
+	for _, w := range in.wiring.warnings {
+		in.log.Warn(w)
+	}
+	in.reportSharedScale()
 	in.reportLoad(provider)
 	return in, nil
 }
@@ -64,7 +72,7 @@ func (in *Instance) load(provider Provider, info InstanceInfo, faults error) (er
 	if m.path != "" {
 		in.runner, err = m.host.Open(SessionOptions{
 			Path: m.path, Provider: provider, Device: info.Device, Name: info.Name, GPU: m.gpuOptions(provider),
-			IntraOpThreads: m.params.IntraOpThreads, InterOpThreads: m.params.InterOpThreads, Optimization: m.params.Optimization,
+			IntraOpThreads: m.params.IntraOpThreads, Optimization: m.params.Optimization,
 		})
 		in.device, _ = in.runner.(DeviceRunner)
 	}
@@ -101,18 +109,6 @@ func (in *Instance) allocate() (err error) {
 	in.work.in, in.work.queue, in.work.spreads = in, newQueue(), make([]spread, len(in.wiring.masks))
 	in.grows = make([]int64, len(in.wiring.masks))
 	return nil
-}
-
-// provider is where an instance of this kind runs.
-func (m *Model) provider(info InstanceInfo) (Provider, error) {
-	switch info.Kind {
-	case "cpu":
-		return CPU, nil
-	case "gpu":
-		return m.params.Provider, nil
-	default:
-		return CPU, Errorf(InvalidArg, "the instance's kind is %s: want instance_group [{ kind: KIND_CPU }] or KIND_GPU", info.Kind)
-	}
 }
 
 // emptyAnswers are what an END that is not inferred gets: every output with one

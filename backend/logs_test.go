@@ -34,6 +34,27 @@ func TestBatchInfoLevels(t *testing.T) {
 	}
 }
 
+// TestQuantizersAreWarnedOf: where batches meet an operator that scales all lanes
+// alike, and only there.
+func TestQuantizersAreWarnedOf(t *testing.T) {
+	const line = "one scale for all requests of a batch"
+	has := func(operators map[string]int) func(*setup) {
+		return func(s *setup) {
+			s.model = newAccumulator(s.memory, s.streams...)
+			s.model.sig.Operators = operators
+		}
+	}
+	warned := newServer(t, has(map[string]int{"MatMulInteger": 7, "DynamicQuantizeLinear": 3})).log.having(line)
+	require.Len(t, warned, 1)
+	require.Contains(t, warned[0], "WARN")
+	require.Contains(t, warned[0], "write max_batch_size: 1")
+	require.Contains(t, warned[0], "operator=DynamicQuantizeLinear times=3")
+	require.Len(t, newServer(t, has(map[string]int{"DynamicQuantizeMatMul": 1, "DynamicQuantizeLSTM": 1})).log.having(line), 2)
+	require.Empty(t, newServer(t, has(map[string]int{"DynamicQuantizeLinear": 3}), slots(4, 1)).log.having(line))
+	require.Empty(t, newServer(t, has(map[string]int{"QuantizeLinear": 3})).log.having(line))
+	require.Empty(t, newServer(t, has(nil)).log.having(line))
+}
+
 func TestRunTimeLines(t *testing.T) {
 	for level, want := range map[string]int{"NONE": 0, "INFO": 1, "VERBOSE": 1} {
 		s := newServer(t, verbose, param("logging_level", level), param("infer_end_requests", "0"))
@@ -126,7 +147,6 @@ func TestLoadReport(t *testing.T) {
 // TestWithoutEffect: settings for a GPU say once that they do nothing here.
 func TestWithoutEffect(t *testing.T) {
 	s := newServer(t, param("ort_ep", "trt"), param("enable_cuda_graph", "1"), param("compute_precision", "fp32"))
-	require.Len(t, s.log.having("ort_ep=TensorRT (on a GPU)"), 1)
 	lines := s.log.having("without effect on this instance (CPU)")
 	require.Len(t, lines, 1)
 	for _, name := range []string{"ort_ep", "enable_cuda_graph", "compute_precision"} {
@@ -136,6 +156,18 @@ func TestWithoutEffect(t *testing.T) {
 	ints := accumulate()
 	s = newServer(t, param("store_states_as_fp16", "1"), streamsOf(ints.of(tensor.Int32)))
 	require.Len(t, s.log.having("store_states_as_fp16"), 2, "among the settings, and as without effect")
+}
+
+// TestProviderOnTheCPU: nothing there speaks of TensorRT, and only an odd word is
+// warned of.
+func TestProviderOnTheCPU(t *testing.T) {
+	for word, warned := range map[string]bool{"": false, "cpu": false, "trt": false, "cuda": false, "gpu": true} {
+		s := newServer(t, param("ort_ep", word))
+		require.Empty(t, s.log.having("TensorRT"), word)
+		lines := s.log.having(`WARN parameter ort_ep is "` + word + `" and has no effect: this instance is on the CPU`)
+		require.Equal(t, warned, len(lines) == 1, word)
+	}
+	require.Empty(t, newServer(t, param("ort_ep", "cpu")).log.having("without effect"))
 }
 
 func TestUnknownParameterWarnsOnce(t *testing.T) {

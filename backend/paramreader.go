@@ -20,6 +20,7 @@ type paramReader struct {
 	faulty   map[string]bool
 	faults   []error
 	warnings []string
+	misspelt []string // those of the warnings that are about a name close to a known one
 }
 
 // value is the text of a parameter without surrounding blanks. An empty text
@@ -176,6 +177,7 @@ func (r *paramReader) reportUnknown() {
 		warning := fmt.Sprintf("parameter %q is unknown and has no effect", name)
 		if near := nearest(name, slices.Sorted(maps.Keys(r.known))); near != "" {
 			warning += fmt.Sprintf("; did you mean %q?", near)
+			r.misspelt = append(r.misspelt, warning)
 		}
 		r.warnings = append(r.warnings, warning)
 	}

@@ -18,7 +18,7 @@ type Parameters struct {
 	// PairsGiven: state_pairs was there and not empty.
 	PairsGiven bool
 
-	Provider      Provider // on a GPU
+	GPUProvider   string // the word of ort_ep, which an instance on a GPU must know
 	FP16Compute   bool
 	TRTCache      bool
 	TRTCacheDir   string
@@ -38,9 +38,11 @@ type Parameters struct {
 	// faulty names the parameters that could not be understood and have their
 	// defaults instead.
 	faulty map[string]bool
+	// misspelt tells of unknown parameters whose names are close to known ones: if the
+	// model does not load, this may be why.
+	misspelt []string
 
 	IntraOpThreads int
-	InterOpThreads int
 	Optimization   string
 	Full           statebuffer.Policy
 
@@ -119,7 +121,7 @@ func ParseParameters(given map[string]Value) (p *Parameters, warnings []string, 
 	r := &paramReader{given: given, known: map[string]bool{}, faulty: map[string]bool{}}
 	p = r.parameters()
 	r.reportUnknown()
-	p.faulty = r.faulty
+	p.faulty, p.misspelt = r.faulty, r.misspelt
 	if len(r.faults) > 0 {
 		return p, r.warnings, Errorf(InvalidArg, "%w", errors.Join(r.faults...))
 	}
@@ -130,7 +132,7 @@ func ParseParameters(given map[string]Value) (p *Parameters, warnings []string, 
 func (r *paramReader) parameters() *Parameters {
 	p := &Parameters{
 		ONNXFile:       r.fileName("onnx_file_name", ""),
-		Provider:       oneOf(r, "ort_ep", TensorRT, choice("trt", TensorRT), choice("cuda", CUDA)),
+		GPUProvider:    r.text("ort_ep", "trt"),
 		FP16Compute:    oneOf(r, "compute_precision", true, choice("fp16", true), choice("fp32", false)),
 		TRTCache:       r.flag("enable_trt_caching", false),
 		TRTCacheDir:    r.text("trt_cache_dir", defaultCacheDir),
@@ -143,7 +145,6 @@ func (r *paramReader) parameters() *Parameters {
 		BatchInfo:      r.verbosity("batch_info_logging_level", LogInfo),
 		Details:        r.verbosity("detailed_metrics_logging_level", LogVerbose),
 		IntraOpThreads: r.count("intra_op_threads", 1, 1024),
-		InterOpThreads: r.count("inter_op_threads", 1, 1024),
 		Optimization: oneOf(r, "graph_optimization", "all",
 			choice("disabled", "disabled"), choice("basic", "basic"), choice("extended", "extended"), choice("all", "all")),
 		Full: oneOf(r, "when_full", statebuffer.Reject,
@@ -166,6 +167,9 @@ func (r *paramReader) parameters() *Parameters {
 	p.Padding = r.padding()
 	p.Lazy = r.lazy()
 	r.pairs(p)
+	if r.count("inter_op_threads", 1, 1024) != 1 {
+		r.warnings = append(r.warnings, "parameter inter_op_threads has no effect: the operators of a model run one after the other; intra_op_threads gives more threads to each")
+	}
 	r.text("error_inject_rate", "") // accepted: sample configurations of NVIDIA's backend carry it
 	return p
 }
@@ -179,6 +183,26 @@ func (p *Parameters) file(c *Config) string {
 		return c.DefaultModelFilename
 	default:
 		return defaultONNXFile
+	}
+}
+
+// gpuProviders are the words of ort_ep for an instance on a GPU.
+var gpuProviders = map[string]Provider{"trt": TensorRT, "cuda": CUDA}
+
+// provider is where an instance of this kind runs. On the CPU, as with NVIDIA's
+// backend, ort_ep can be any word.
+func (p *Parameters) provider(kind string) (Provider, error) {
+	switch kind {
+	case "cpu":
+		return CPU, nil
+	case "gpu":
+		provider, known := gpuProviders[p.GPUProvider]
+		if !known {
+			return CPU, Errorf(InvalidArg, "parameter ort_ep is %q: want one of trt, cuda for an instance on a GPU, or instance_group [{ kind: KIND_CPU }]", p.GPUProvider)
+		}
+		return provider, nil
+	default:
+		return CPU, Errorf(InvalidArg, "the instance's kind is %s: want instance_group [{ kind: KIND_CPU }] or KIND_GPU", kind)
 	}
 }
 

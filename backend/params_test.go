@@ -29,15 +29,13 @@ func parameterTable() map[string]parameterRow {
 	level := func(get func(*Parameters) any, fallback Verbosity) parameterRow {
 		return parameterRow{get, fallback, words, "one of NONE, INFO, VERBOSE", []string{"info", "DEBUG", "0"}}
 	}
-	threads := func(get func(*Parameters) any) parameterRow {
-		return parameterRow{get, 1, map[string]any{"0": 0, "1": 1, "1024": 1024}, "a whole number from 0 to 1024", []string{"-1", "1025", "two", "1.5"}}
-	}
+	badThreads := []string{"-1", "1025", "two", "1.5"}
 	return map[string]parameterRow{
 		"onnx_file_name": {func(p *Parameters) any { return p.ONNXFile }, "", map[string]any{"m.onnx": "m.onnx", "sub/m.onnx": "sub/m.onnx", " m.onnx ": "m.onnx"},
 			"the name of a file inside the model's version folder", []string{"/etc/passwd", "../m.onnx", "a/../../m.onnx"}},
 		"state_pairs": {func(p *Parameters) any { return len(p.Pairs) }, 0, map[string]any{"<<<A, B>>>": 1, "<<<A, B>>> <<<C, D>>>": 2},
 			"want <<<input, output>>> for each state", []string{"A, B", "<<<A B>>>", "<<<A, B"}},
-		"ort_ep":                  {func(p *Parameters) any { return p.Provider }, TensorRT, map[string]any{"trt": TensorRT, "cuda": CUDA}, "one of trt, cuda", []string{"CUDA", "tensorrt", "cpu"}},
+		"ort_ep":                  {func(p *Parameters) any { return p.GPUProvider }, "trt", map[string]any{"trt": "trt", "cuda": "cuda", "cpu": "cpu", "tensorrt": "tensorrt"}, "", nil},
 		"compute_precision":       {func(p *Parameters) any { return p.FP16Compute }, true, map[string]any{"fp16": true, "fp32": false}, "one of fp16, fp32", []string{"FP16", "16", "int8"}},
 		"store_states_as_fp16":    flags(func(p *Parameters) any { return p.HalfStates }, false),
 		"enable_trt_caching":      flags(func(p *Parameters) any { return p.TRTCache }, false),
@@ -54,8 +52,8 @@ func parameterTable() map[string]parameterRow {
 		"detailed_metrics_logging_level": level(func(p *Parameters) any { return p.Details }, LogVerbose),
 		"max_candidate_sequence_use_ratio": {func(p *Parameters) any { return p.UseRatio }, float32(0.9), map[string]any{"1": float32(1), "1.2": float32(1.2), ".5": float32(.5), "1e-1": float32(.1)},
 			"a number above 0, such as 0.9", []string{"0", "-0.9", "0.9abc", "nan", "inf", "1e99", "ninety"}},
-		"intra_op_threads":       threads(func(p *Parameters) any { return p.IntraOpThreads }),
-		"inter_op_threads":       threads(func(p *Parameters) any { return p.InterOpThreads }),
+		"intra_op_threads":       {func(p *Parameters) any { return p.IntraOpThreads }, 1, map[string]any{"0": 0, "1": 1, "1024": 1024}, "a whole number from 0 to 1024", badThreads},
+		"inter_op_threads":       {func(*Parameters) any { return nil }, nil, map[string]any{"0": nil, "1": nil, "1024": nil}, "a whole number from 0 to 1024", badThreads},
 		"graph_optimization":     {func(p *Parameters) any { return p.Optimization }, "all", map[string]any{"disabled": "disabled", "basic": "basic", "extended": "extended", "all": "all"}, "one of disabled, basic, extended, all", []string{"99", "ALL"}},
 		"when_full":              {func(p *Parameters) any { return p.Full }, statebuffer.Reject, map[string]any{"reject": statebuffer.Reject, "evict_lru": statebuffer.EvictLRU}, "one of reject, evict_lru", []string{"evict", "LRU"}},
 		"max_state_bytes":        {func(p *Parameters) any { return p.MaxStateBytes }, int64(64 << 20), map[string]any{"0": int64(0), "1000": int64(1000)}, "a whole number from 0", []string{"-1", "64M"}},
@@ -109,17 +107,47 @@ func TestParameters(t *testing.T) {
 // TestAllFaultsAtOnce: one load shows everything that is wrong.
 func TestAllFaultsAtOnce(t *testing.T) {
 	_, _, err := ParseParameters(map[string]Value{
-		"ort_ep": {"gpu"}, "state_pairs": {"<<<A"}, "logging_level": {"loud"}, "max_candidate_sequence_use_ratio": {"?"},
+		"compute_precision": {"gpu"}, "state_pairs": {"<<<A"}, "logging_level": {"loud"}, "max_candidate_sequence_use_ratio": {"?"},
 		"initial_buffer_size": {"512"}, "buffer_alloc_threshold": {"-3"}, "batch_axes": {"?"},
 	})
 	for _, want := range []string{
-		"parameter ort_ep is \"gpu\": want one of trt, cuda", "parameter state_pairs: at character 1", "parameter logging_level is \"loud\"",
+		"parameter compute_precision is \"gpu\": want one of fp16, fp32", "parameter state_pairs: at character 1", "parameter logging_level is \"loud\"",
 		"parameter max_candidate_sequence_use_ratio is \"?\"", "parameter buffer_alloc_threshold is \"-3\"", "parameter batch_axes: \"?\"",
 		"parameter initial_buffer_size is given: subsequent_buffer_size and buffer_dealloc_threshold must be given with it",
 	} {
 		require.ErrorContains(t, err, want)
 	}
 	require.Len(t, strings.Split(err.Error(), "\n"), 7)
+}
+
+// TestProviders: an instance on a GPU must know the word; on the CPU it can be any.
+func TestProviders(t *testing.T) {
+	for word, want := range map[string]Provider{"": TensorRT, "trt": TensorRT, "cuda": CUDA, "cpu": CPU, "TensorRT": CPU} {
+		p, _, err := ParseParameters(map[string]Value{"ort_ep": {word}})
+		require.NoError(t, err)
+		got, err := p.provider("cpu")
+		require.NoError(t, err)
+		require.Equal(t, CPU, got)
+		if got, err = p.provider("gpu"); want == CPU {
+			require.ErrorContains(t, err, `parameter ort_ep is "`+word+`": want one of trt, cuda`)
+			require.Equal(t, InvalidArg, CodeOf(err))
+			continue
+		}
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+}
+
+// TestInterOpThreads: operators run one after the other, and whoever wants it
+// otherwise is told.
+func TestInterOpThreads(t *testing.T) {
+	_, warnings, err := ParseParameters(map[string]Value{"inter_op_threads": {"4"}})
+	require.NoError(t, err)
+	require.Len(t, warnings, 1)
+	require.Contains(t, warnings[0], "inter_op_threads has no effect")
+	_, warnings, err = ParseParameters(map[string]Value{"inter_op_threads": {"1"}})
+	require.NoError(t, err)
+	require.Empty(t, warnings)
 }
 
 func TestUnknownParameters(t *testing.T) {
@@ -139,6 +167,19 @@ func TestUnknownParameters(t *testing.T) {
 			require.Equal(t, []string{want}, warnings)
 		})
 	}
+}
+
+// TestMisspeltParameterIsInTheError: what keeps a model from loading may be a name
+// that was not understood.
+func TestMisspeltParameterIsInTheError(t *testing.T) {
+	_, err := load(t, configEdit(func(c *Config) {
+		c.Parameters["state_pair"], c.Parameters["colour"] = c.Parameters["state_pairs"], Value{"red"}
+		delete(c.Parameters, "state_pairs")
+	}), sig(func(s *Signature) { s.Outputs[1].Name = "Sum" }))
+	require.ErrorContains(t, err, "could not find any state tensors")
+	require.ErrorContains(t, err, "\n"+`parameter "state_pair" is unknown and has no effect; did you mean "state_pairs"?`)
+	require.NotContains(t, err.Error(), "colour")
+	require.Equal(t, InvalidArg, CodeOf(err))
 }
 
 func TestLazyParameters(t *testing.T) {

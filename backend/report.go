@@ -24,7 +24,7 @@ func (m *Model) reportParameters() {
 		"max_candidate_sequences", c.candidates(), "use_ratio", strconv.FormatFloat(float64(p.ratio(c)), 'g', -1, 32),
 		"lazy_buffers", lazy, "idle", c.Idle(), "when_full", p.Full,
 		"string_ids", c.StringIDs(), "infer_end_requests", p.InferEnd, "store_states_as_fp16", p.HalfStates,
-		"ort_ep", fmt.Sprintf("%v (on a GPU)", p.Provider), "intra_op_threads", p.IntraOpThreads, "inter_op_threads", p.InterOpThreads, "graph_optimization", p.Optimization,
+		"intra_op_threads", p.IntraOpThreads, "graph_optimization", p.Optimization,
 		"logging_level", p.Log, "batch_info_logging_level", p.BatchInfo, "metrics_every", p.MetricsPeriod)
 	m.log.Debug("model configuration", "json", string(m.info.Config))
 }
@@ -150,8 +150,12 @@ func size(l *statebuffer.Layout, varies bool) string {
 // reportIneffective names once the settings that do nothing on this instance.
 func (in *Instance) reportIneffective(provider Provider) {
 	c, p, w := in.model.config, in.model.params, in.wiring
+	_, isGPU := gpuProviders[p.GPUProvider]
+	if provider == CPU && !isGPU && p.GPUProvider != "cpu" {
+		in.log.Warn(fmt.Sprintf("parameter ort_ep is %q and has no effect: this instance is on the CPU; one on a GPU knows trt and cuda", p.GPUProvider))
+	}
 	idle := map[string]bool{
-		"ort_ep":                           provider == CPU,
+		"ort_ep":                           provider == CPU && isGPU,
 		"compute_precision":                provider == CPU,
 		"enable_trt_caching":               provider != TensorRT,
 		"trt_cache_dir":                    provider != TensorRT || !p.TRTCache,
@@ -177,6 +181,24 @@ func (in *Instance) reportIneffective(provider Provider) {
 	if len(given) > 0 {
 		slices.Sort(given)
 		in.log.Info(fmt.Sprintf("without effect on this instance (%v): %s", provider, strings.Join(given, ", ")))
+	}
+}
+
+// quantizers are the operators that find the scale of a tensor as it comes, one for
+// all its lanes.
+var quantizers = []string{"DynamicQuantizeLinear", "DynamicQuantizeMatMul", "DynamicQuantizeLSTM"}
+
+// reportSharedScale warns of a model in which the requests of a batch have a small
+// influence on each other's numbers.
+func (in *Instance) reportSharedScale() {
+	if in.wiring.maxLanes == 1 {
+		return
+	}
+	for _, name := range quantizers {
+		if n := in.runner.Signature().Operators[name]; n > 0 {
+			in.log.Warn("the model quantizes while it runs, with one scale for all requests of a batch, so that an answer depends a little on who shares the batch; where that matters write max_batch_size: 1",
+				"operator", name, "times", n)
+		}
 	}
 }
 

@@ -116,6 +116,10 @@ type Signature struct {
 	Outputs []TensorInfo
 	// Description is the graph's doc string.
 	Description string
+	// Operators is how often each operator is written in the model file, by its
+	// op_type, also inside of subgraphs and functions; nil where the file does not
+	// tell (ORT format).
+	Operators map[string]int
 }
 
 // TensorInfo describes one tensor of a model.
@@ -153,10 +157,9 @@ type SessionOptions struct {
 	Provider Provider
 	// Device is the ordinal of the GPU; ignored by CPU.
 	Device int
-	// IntraOpThreads and InterOpThreads are ONNX Runtime's thread counts for
+	// IntraOpThreads is ONNX Runtime's number of threads for one operator of
 	// one session; 0 leaves the choice to ONNX Runtime.
 	IntraOpThreads int
-	InterOpThreads int
 	// Optimization is the graph optimisation level: "disabled", "basic",
 	// "extended" or "all".
 	Optimization string

@@ -32,6 +32,8 @@ type wiring struct {
 	masks []int
 	// lengths are the tensors whose lengths are summed up for each sequence.
 	lengths []lengthSource
+	// warnings are what its instance is to say of it.
+	warnings []string
 }
 
 func (w *wiring) hasFP32State() bool {
@@ -162,6 +164,11 @@ func (w *wirer) fault(format string, args ...any) {
 	w.faults = append(w.faults, fmt.Errorf(format, args...))
 }
 
+// warn notes what is served otherwise than it may look.
+func (w *wirer) warn(format string, args ...any) {
+	w.wiring.warnings = append(w.wiring.warnings, fmt.Sprintf(format, args...))
+}
+
 // unbatched notes that a tensor has no batch axis, so that a run has one lane.
 func (w *wirer) unbatched(tensorName string) { w.oneLane(tensorName, "has no batch axis") }
 
@@ -206,9 +213,6 @@ func (w *wirer) ports(kind string, configs []TensorConfig, infos []TensorInfo, t
 		if err := w.port(&p, c, &infos[at], found[at]); err != nil {
 			w.fault("%s %q: %w", kind, c.Name, err)
 			continue
-		}
-		if c.Optional && !infos[at].Optional {
-			w.fault("%s %q is optional in the configuration, but the model has no default for it", kind, c.Name)
 		}
 		switch {
 		case p.axis != noAxis && infos[at].Dims[p.axis] == 1:

@@ -162,10 +162,38 @@ func TestAllWiringFaultsAtOnce(t *testing.T) {
 
 // TestConfigAndModelFaultsAtOnce: also what is wrong before the model is opened.
 func TestConfigAndModelFaultsAtOnce(t *testing.T) {
-	_, err := load(t, param("ort_ep", "gpu"), slots(4, 8), configEdit(func(c *Config) { c.Inputs[0].DataType = "TYPE_INT8" }))
-	require.ErrorContains(t, err, "parameter ort_ep")
-	require.ErrorContains(t, err, "the first chunk has 4 rows")
+	_, err := load(t, param("compute_precision", "int8"), slots(4, 8), configEdit(func(c *Config) { c.Inputs[0].DataType = "TYPE_INT8" }))
+	require.ErrorContains(t, err, "parameter compute_precision")
+	require.ErrorContains(t, err, "there are 4 rows, max_candidate_sequences 4 times")
 	require.ErrorContains(t, err, `input "Input": data_type`)
+}
+
+// TestControlsInOneTensor: as in Triton, each of START, END, READY and CORRID takes the
+// place of those before it, in whatever order they are written, and a warning says so.
+func TestControlsInOneTensor(t *testing.T) {
+	start := Control{Kind: ControlStart, Int32FalseTrue: []int32{0, 1}}
+	for want, controls := range map[string][]Control{
+		ControlEnd:   {{Kind: ControlEnd, Int32FalseTrue: []int32{0, 1}}, start},
+		ControlReady: {start, {Kind: ControlReady}, {Kind: ControlEnd}},
+	} {
+		s := newServer(t, configEdit(func(c *Config) {
+			c.Sequence.ControlInputs = []ControlConfig{{Name: resetName, Controls: controls}}
+		}))
+		require.Len(t, s.in.wiring.fills, 1)
+		require.Equal(t, controlKinds[want], s.in.wiring.fills[0].kind)
+		lines := s.log.having(`WARN control_input "ResetSequence" has`)
+		require.Len(t, lines, 1)
+		require.Contains(t, lines[0], "its value is that of "+want+" alone")
+	}
+	require.Empty(t, newServer(t).log.having("controls in one tensor"))
+}
+
+// TestOptionalWithoutDefault: harmless where the input is always sent.
+func TestOptionalWithoutDefault(t *testing.T) {
+	s := newServer(t, configEdit(func(c *Config) { c.Inputs[0].Optional = true }))
+	s.batch(startOf(1)).ok()
+	s.batch(nextOf(1).with(func(r *Request) { r.Inputs[0] = Input{} })).want(`input "Input" is missing`)
+	s.batch(nextOf(1)).ok()
 }
 
 // TestControlsOfEveryType: the model's type rules, the configuration's values

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"log/slog"
 	"testing"
 
@@ -9,6 +10,7 @@ import (
 	"tritonstateful/backend"
 	"tritonstateful/internal/fakehost"
 	"tritonstateful/internal/tensor"
+	"tritonstateful/statebuffer"
 )
 
 // modelFile is a backend.Runner that only tells of its model: y = f(x), with the
@@ -19,6 +21,12 @@ type modelFile struct {
 }
 
 func (f *modelFile) Close() { f.closed++ }
+
+func (f *modelFile) Memory() statebuffer.Memory { return &statebuffer.Heap{} }
+
+func (f *modelFile) Run(_, _ []backend.Tensor) error {
+	return errors.New("this is not a model")
+}
 
 func (f *modelFile) Signature() *backend.Signature {
 	info := func(name string, features int64) backend.TensorInfo {

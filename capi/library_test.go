@@ -2,11 +2,13 @@ package main
 
 import (
 	"debug/elf"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -137,10 +139,29 @@ func TestLoaderTellsWhatIsWrongWithTheGoLibrary(t *testing.T) {
 	initialize := func() error { return b.InitializeThrough(loader) }
 
 	failed(t, initialize(), backend.Unavailable, beside+": cannot open shared object file")
-	require.NoError(t, os.WriteFile(beside, []byte("text"), 0o644))
-	failed(t, initialize(), backend.Unavailable, beside+": file too short")
+	require.NoError(t, os.WriteFile(beside, []byte(strings.Repeat("text", 20)), 0o644))
+	failed(t, initialize(), backend.Unavailable, beside+": invalid ELF header")
 	run(t, "gcc", "-shared", "-o", beside, "-xc", "/dev/null")
 	failed(t, initialize(), backend.Unavailable, beside+" has no function TRITONBACKEND_")
+}
+
+// TestLoaderRefusesPartOfALibrary: dlopen would end the process with SIGBUS.
+func TestLoaderRefusesPartOfALibrary(t *testing.T) {
+	fakehost.Reset()
+	b := fakehost.NewBackend("{}")
+	defer b.Delete()
+	loader := buildLoader(t)
+	beside := filepath.Join(filepath.Dir(loader), "libtriton_stateful_go.so")
+	run(t, "gcc", "-shared", "-o", beside, "-xc", "/dev/null")
+	whole, err := os.ReadFile(beside)
+	require.NoError(t, err)
+	for _, size := range []int{0, 3, 63, 64, 100, 4096, len(whole) / 2, len(whole) - 1} {
+		require.NoError(t, os.WriteFile(beside, whole[:size], 0o644))
+		failed(t, b.InitializeThrough(loader), backend.Unavailable,
+			fmt.Sprintf("%s is not whole: it has %d of at least ", beside, size))
+	}
+	require.NoError(t, os.WriteFile(beside, whole, 0o644))
+	failed(t, b.InitializeThrough(loader), backend.Unavailable, beside+" has no function TRITONBACKEND_")
 }
 
 // TestLoaderHandsOn opens the loader over a library in C whose functions return

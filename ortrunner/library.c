@@ -72,6 +72,9 @@ static char *find_api(void *library, const ortx_api_base **found) {
   if (table == NULL)
     return message("ONNX Runtime %s is too old: version 1.%d or later is needed",
                    candidate->GetVersionString(), ORTX_API_VERSION);
+  if (!ortx_silence((const void *)candidate->GetApi))
+    return message("its telemetry cannot be switched off: want a build that asks getenv for "
+                   "ORT_DISABLE_TELEMETRY, as those of ONNX Runtime's authors do");
 #define X(ordinal, result, name, parameters) \
   memcpy(&ortx.name, &table[ordinal], sizeof ortx.name);
   ORTX_FUNCTIONS(X)

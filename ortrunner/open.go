@@ -5,8 +5,6 @@ package ortrunner
 import "C"
 
 import (
-	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,14 +13,19 @@ import (
 	ort "github.com/yalue/onnxruntime_go"
 
 	"tritonstateful/backend"
+	"tritonstateful/internal/onnxfile"
 )
 
-// Open loads a model; it is a backend.OpenRunner. The error is NotFound for a
+// Open loads a model; it is a backend.OpenRunner. If the path is a folder, as for a
+// model with external data, the model is model.onnx in it. The error is NotFound for a
 // missing file, InvalidArg for one that ONNX Runtime refuses and Unsupported for
 // tensors or execution providers that cannot be served; it names the file by its
 // version folder and its name. Safe for concurrent use.
 func (r *Runtime) Open(o backend.SessionOptions) (backend.Runner, error) {
 	file := filepath.Join(filepath.Base(filepath.Dir(o.Path)), filepath.Base(o.Path))
+	if info, err := os.Stat(o.Path); err == nil && info.IsDir() {
+		o.Path, file = filepath.Join(o.Path, inFolder), filepath.Join(file, inFolder)
+	}
 	if err := checkFile(o.Path); err != nil {
 		return nil, backend.Errorf(backend.CodeOf(err), "model file %s %w", file, err)
 	}
@@ -36,25 +39,17 @@ func (r *Runtime) Open(o backend.SessionOptions) (backend.Runner, error) {
 		text := strings.ReplaceAll(err.Error(), o.Path, file)
 		return nil, backend.Errorf(backend.CodeOf(err), "model file %s: %s", file, text)
 	}
+	if opened.Signature().Operators, err = onnxfile.Operators(o.Path); err != nil {
+		r.log.Debug("the operators of the model are not known", "model", o.Name, "file", file, "reason", err)
+	}
 	r.log.Debug("opened a session", "model", o.Name, "file", file,
 		"inputs", len(opened.Signature().Inputs), "outputs", len(opened.Signature().Outputs))
 	return opened, nil
 }
 
-// checkFile tells of a missing file in simpler words than ONNX Runtime does, and
-// without the path on the server's disk. The error continues "model file x".
-func checkFile(path string) error {
-	info, err := os.Stat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return backend.Errorf(backend.NotFound, "does not exist: copy it there, or name another by the parameter onnx_file_name")
-	case err != nil:
-		return backend.Errorf(backend.Unavailable, "cannot be read: %w", errors.Unwrap(err))
-	case info.IsDir():
-		return backend.Errorf(backend.InvalidArg, "is a folder")
-	}
-	return nil
-}
+// inFolder is the name of a model that has a folder for itself, in Triton's
+// onnxruntime backend too.
+const inFolder = "model.onnx"
 
 func openSession(o backend.SessionOptions) (backend.Runner, error) {
 	options, err := newOptions(o, nil)
@@ -86,9 +81,8 @@ func newSession(path string, options *ort.SessionOptions) (*C.OrtSession, error)
 	cPath := C.CString(path)
 	defer C.free(unsafe.Pointer(cPath))
 	var session *C.OrtSession
-	err = statusError(C.ortx_new_session(cPath, c, &session))
-	if err != nil {
-		return nil, refused(path, ort.GetVersion(), err)
+	if err := statusError(C.ortx_new_session(cPath, c, &session)); err != nil {
+		return nil, withRemedy(path, err)
 	}
 	return session, nil
 }

@@ -3,6 +3,7 @@ package ortrunner
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 
@@ -18,17 +19,30 @@ func TestBadFiles(t *testing.T) {
 	good := accumulate(2).Marshal()
 	broken := accumulate(2)
 	broken.Nodes[0].Op = "NoSuchOperator"
+	foreign := accumulate(2)
+	foreign.Nodes[0].Domain = "com.example"
+	late := accumulate(2)
+	late.Opset = 99
+	version := slices.Clone(good)
+	version[1] = 120 // ir_version
+	const cutOff = "Protobuf parsing failed.: it is cut off, or no ONNX model: compare its size"
 	for name, c := range map[string]struct {
 		data []byte // nil: no file
 		code backend.Code
 		want string
 	}{
 		"missing":          {nil, backend.NotFound, "model file 1/model.onnx does not exist"},
-		"empty":            {[]byte{}, backend.InvalidArg, "model file 1/model.onnx: "},
-		"text":             {[]byte("<html>404</html>"), backend.InvalidArg, "Protobuf parsing failed"},
-		"truncated":        {good[:len(good)-9], backend.InvalidArg, "Protobuf parsing failed"},
-		"half":             {good[:len(good)/2], backend.InvalidArg, "Protobuf parsing failed"},
-		"unknown operator": {broken.Marshal(), backend.InvalidArg, "NoSuchOperator"},
+		"empty":            {[]byte{}, backend.InvalidArg, "model file 1/model.onnx is empty: copy it again"},
+		"web page":         {[]byte("\n<html>404</html>"), backend.InvalidArg, "Protobuf parsing failed.: it is a page of the web or XML and not the model: download the file itself"},
+		"pointer":          {[]byte("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"), backend.InvalidArg, "it is a pointer of Git LFS and not the model: fetch that by git lfs pull"},
+		"archive":          {[]byte("PK\x03\x04archive/data.pkl"), backend.InvalidArg, "it is a ZIP archive, such as PyTorch writes"},
+		"truncated":        {good[:len(good)-9], backend.InvalidArg, cutOff},
+		"half":             {good[:len(good)/2], backend.InvalidArg, cutOff},
+		"without a graph":  {good[:12], backend.InvalidArg, "No graph was found in the protobuf.: it is cut off"},
+		"unknown operator": {broken.Marshal(), backend.InvalidArg, "No Op registered for NoSuchOperator with domain_version of 17: export it with operators that ONNX Runtime 1."},
+		"custom operator":  {foreign.Marshal(), backend.InvalidArg, "com.example:Add(-1) is not a registered function/op: export it with operators that ONNX Runtime 1."},
+		"late opset":       {late.Marshal(), backend.InvalidArg, ": export it for an opset that ONNX Runtime 1."},
+		"late IR":          {version, backend.InvalidArg, "max supported IR version: 13: export it for an opset that ONNX Runtime 1."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "1", "model.onnx")
@@ -44,9 +58,26 @@ func TestBadFiles(t *testing.T) {
 		})
 	}
 	t.Run("folder", func(t *testing.T) {
-		_, err := testRuntime(t).Open(backend.SessionOptions{Path: t.TempDir()})
-		require.ErrorContains(t, err, "is a folder")
+		path := filepath.Join(t.TempDir(), "1", "model.onnx")
+		require.NoError(t, os.MkdirAll(filepath.Join(path, "model.onnx"), 0o755))
+		_, err := testRuntime(t).Open(backend.SessionOptions{Path: path})
+		require.ErrorContains(t, err, "model file 1/model.onnx/model.onnx is a folder")
+		require.NoError(t, os.Remove(filepath.Join(path, "model.onnx")))
+		_, err = testRuntime(t).Open(backend.SessionOptions{Path: path})
+		require.ErrorContains(t, err, "model file 1/model.onnx/model.onnx does not exist")
 	})
+}
+
+// TestModelInAFolder opens 1/model.onnx/model.onnx, which is where Triton's
+// documentation puts a model with external data.
+func TestModelInAFolder(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "1", "model.onnx")
+	require.NoError(t, os.MkdirAll(path, 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(path, "model.onnx"), accumulate(2).Marshal(), 0o644))
+	r, err := testRuntime(t).Open(backend.SessionOptions{Path: path})
+	require.NoError(t, err)
+	defer r.Close()
+	require.Equal(t, map[string]int{"Add": 2}, r.Signature().Operators)
 }
 
 // TestOptions opens a model with every kind of option.
@@ -57,14 +88,13 @@ func TestOptions(t *testing.T) {
 		code    backend.Code
 		want    string
 	}{
-		"threads":     {options: backend.SessionOptions{IntraOpThreads: 2, InterOpThreads: 2, Name: "m"}},
-		"disabled":    {options: backend.SessionOptions{Optimization: "disabled"}},
-		"basic":       {options: backend.SessionOptions{Optimization: "basic"}},
-		"extended":    {options: backend.SessionOptions{Optimization: "extended"}},
-		"all":         {options: backend.SessionOptions{Optimization: "all"}},
-		"fast":        {backend.SessionOptions{Optimization: "fast"}, backend.InvalidArg, `graph optimization "fast" is unknown: want disabled, basic, extended or all`},
-		"no threads":  {backend.SessionOptions{IntraOpThreads: -1}, backend.InvalidArg, "intra-op threads: -1"},
-		"no inter-op": {backend.SessionOptions{InterOpThreads: -1}, backend.InvalidArg, "inter-op threads: -1"},
+		"threads":    {options: backend.SessionOptions{IntraOpThreads: 2, Name: "m"}},
+		"disabled":   {options: backend.SessionOptions{Optimization: "disabled"}},
+		"basic":      {options: backend.SessionOptions{Optimization: "basic"}},
+		"extended":   {options: backend.SessionOptions{Optimization: "extended"}},
+		"all":        {options: backend.SessionOptions{Optimization: "all"}},
+		"fast":       {backend.SessionOptions{Optimization: "fast"}, backend.InvalidArg, `graph optimization "fast" is unknown: want disabled, basic, extended or all`},
+		"no threads": {backend.SessionOptions{IntraOpThreads: -1}, backend.InvalidArg, "intra-op threads: -1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.options.Path = path
@@ -156,3 +186,12 @@ func TestOddPath(t *testing.T) {
 }
 
 var _ backend.OpenRunner = (*Runtime)(nil).Open
+
+// TestRemedyForWeights has what ONNX Runtime says of a model whose external data is not
+// there.
+func TestRemedyForWeights(t *testing.T) {
+	refusal := backend.Errorf(backend.Internal, `validation failed for initializer: w. Error: External data path does not exist: "1/model.onnx.data"`)
+	err := withRemedy("", refusal)
+	require.ErrorContains(t, err, `"1/model.onnx.data": copy the file of its weights beside it`)
+	require.Equal(t, backend.InvalidArg, backend.CodeOf(err))
+}

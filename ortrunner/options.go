@@ -49,18 +49,15 @@ func setOptions(options *ort.SessionOptions, o backend.SessionOptions) error {
 		return backend.Errorf(backend.InvalidArg,
 			"graph optimization %q is unknown: want disabled, basic, extended or all", o.Optimization)
 	}
-	if o.IntraOpThreads < 0 || o.InterOpThreads < 0 {
-		return backend.Errorf(backend.InvalidArg,
-			"intra-op threads: %d, inter-op threads: %d: want 0 or more", o.IntraOpThreads, o.InterOpThreads)
+	if o.IntraOpThreads < 0 {
+		return backend.Errorf(backend.InvalidArg, "intra-op threads: %d: want 0 or more", o.IntraOpThreads)
 	}
 	for _, set := range []func() error{
 		func() error { return options.SetGraphOptimizationLevel(level) },
 		func() error { return options.SetExecutionMode(ort.ExecutionModeSequential) },
 		func() error { return options.SetIntraOpNumThreads(o.IntraOpThreads) },
-		func() error { return options.SetInterOpNumThreads(o.InterOpThreads) },
 		// Several instances share the cores: an idle session must not burn one.
 		func() error { return options.AddSessionConfigEntry("session.intra_op.allow_spinning", "0") },
-		func() error { return options.AddSessionConfigEntry("session.inter_op.allow_spinning", "0") },
 		func() error { return setLogID(options, o.Name) },
 	} {
 		if err := set(); err != nil {

@@ -89,7 +89,11 @@ func New(o Options) (*Runtime, error) {
 	switch process.library {
 	case library:
 	case "":
-		if err := initialize(library, o.LogLevel); err != nil {
+		err := checkWhole(library)
+		if err == nil {
+			err = initialize(library, o.LogLevel)
+		}
+		if err != nil {
 			return nil, backend.Errorf(backend.Unavailable, "onnxruntime library %s: %w", library, err)
 		}
 		process.library = library

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -91,7 +92,10 @@ func TestFirstLoad(t *testing.T) {
 	require.ErrorContains(t, err, "onnxruntime library: no path is given")
 	for _, c := range []struct{ library, want string }{
 		{"missing.so", "no such file"},
-		{"text.so", "file too short"},
+		{"text.so", "invalid ELF header"},
+		{"empty.so", "it is not whole: it ends after 0 bytes: copy the backend's folder again"},
+		{"half.so", "it is not whole: it ends after"},
+		{"most.so", "it is not whole: it has"},
 		{"other.so", "it is no ONNX Runtime: it has no OrtGetApiBase"},
 		{"old.so", "ONNX Runtime 1.20.1 is too old: version 1.29 or later is needed"},
 	} {
@@ -108,9 +112,13 @@ func TestFirstLoad(t *testing.T) {
 
 // runFirstLoad builds the fakes and runs the test in a child.
 func runFirstLoad(t *testing.T) {
-	library(t)
 	dir := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "text.so"), []byte("no library"), 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "text.so"), []byte(strings.Repeat("no library ", 20)), 0o644))
+	whole, err := os.ReadFile(library(t))
+	require.NoError(t, err)
+	for name, size := range map[string]int{"empty.so": 0, "half.so": len(whole) / 2, "most.so": len(whole) - 100} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), whole[:size], 0o644))
+	}
 	compile(t, filepath.Join(dir, "other.so"), `int answer(void) { return 42; }`)
 	compile(t, filepath.Join(dir, "old.so"), `
 static const void *get_api(unsigned version) { (void)version; return 0; }

@@ -1,9 +1,12 @@
 package ortrunner
 
 import (
+	"errors"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	ort "github.com/yalue/onnxruntime_go"
 
 	"tritonstateful/backend"
 	"tritonstateful/internal/tensor"
@@ -55,7 +58,31 @@ func TestSignature(t *testing.T) {
 			{Name: "d", DType: tensor.FP16},
 		},
 		Description: "state_pairs: a,b\nsecond line",
+		Operators:   map[string]int{"Add": 1, "Identity": 3},
 	}, r.Signature())
+}
+
+// TestOperatorsUnknown: a model in ONNX Runtime's own format loads, and nothing is
+// said of its operators.
+func TestOperatorsUnknown(t *testing.T) {
+	rt, from := testRuntime(t), accumulate(2).Write(t)
+	path := filepath.Join(filepath.Dir(from), "model.ort")
+	options, err := newOptions(backend.SessionOptions{}, func(o *ort.SessionOptions) error {
+		return errors.Join(o.SetOptimizedModelFilePath(path), o.AddSessionConfigEntry("session.save_model_format", "ORT"))
+	})
+	require.NoError(t, err)
+	session, err := newSession(from, options)
+	require.NoError(t, err)
+	require.NoError(t, options.Destroy())
+	writer, err := newRunner(session)
+	require.NoError(t, err)
+	writer.Close()
+
+	r, err := rt.Open(backend.SessionOptions{Path: path})
+	require.NoError(t, err)
+	defer r.Close()
+	require.Len(t, r.Signature().Inputs, 2)
+	require.Nil(t, r.Signature().Operators)
 }
 
 // TestUnservedTypes loads models with tensors that Triton cannot have.

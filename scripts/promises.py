@@ -20,7 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "reliability.md"
 HEADER = "| Promise | Proved by | Last run |"
-FOLDERS = {"tensor": "internal/tensor"}  # of packages that do not lie at the top
+FOLDERS = {"tensor": "internal/tensor", "onnxfile": "internal/onnxfile"}  # of packages that do not lie at the top
 # In fuzz.go: module, folder, name and how many inputs.
 FUZZ_TARGETS = re.compile(r'\{"(\S+)", "(\S+)", "(Fuzz\w+)", ([\d_]+)\}')
 

@@ -55,13 +55,13 @@ func NewSizing(candidates, maxBatch int, useRatio float32, lazy *LazyBuffers) (S
 			faults = append(faults, fmt.Errorf("%s is %d: it must be at least max_batch_size, %d", name, have, maxBatch))
 		}
 	}
-	if initial < maxBatch {
-		of := fmt.Sprintf("max_candidate_sequences %d times max_candidate_sequence_use_ratio %g", candidates, useRatio)
-		if lazy != nil {
-			of = fmt.Sprintf("the smaller of initial_buffer_size %d and %s", want.Initial, of)
-		}
-		faults = append(faults, fmt.Errorf("the first chunk has %d rows (%s): it must be at least max_batch_size, %d; raise max_candidate_sequences or the ratio",
-			initial, of, maxBatch))
+	switch {
+	case initial >= maxBatch:
+	case lazy != nil && want.Initial < rows:
+		faults = append(faults, fmt.Errorf("the first chunk has %d rows, initial_buffer_size: it must have at least max_batch_size, %d", initial, maxBatch))
+	default:
+		faults = append(faults, fmt.Errorf("there are %d rows, max_candidate_sequences %d times max_candidate_sequence_use_ratio %g, rounded down: there must be at least max_batch_size, %d; raise max_candidate_sequences or the ratio",
+			rows, candidates, useRatio, maxBatch))
 	}
 	atLeast("subsequent_buffer_size", want.Subsequent)
 	atLeast("buffer_alloc_threshold", want.AllocThreshold)

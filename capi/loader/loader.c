@@ -9,10 +9,14 @@
 
 #include "../resolve.h"
 
+#include <elf.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "../triton.h"
 
@@ -49,6 +53,41 @@ static bool library_path(char *path, size_t size) {
   return length > 0 && (size_t)length < size;
 }
 
+static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
+// extent is how many bytes an ELF file must have by its own headers: up to the last
+// segment's end and that of the table of sections, which linkers write last. 0 is not
+// known, for what is no library of this kind.
+static uint64_t extent(int file) {
+  ElfW(Ehdr) head;
+  if (pread(file, &head, sizeof head, 0) != (ssize_t)sizeof head) return sizeof head;
+  if (memcmp(head.e_ident, ELFMAG, SELFMAG) != 0 || head.e_phentsize != sizeof(ElfW(Phdr))) return 0;
+  uint64_t most = head.e_shoff + (uint64_t)head.e_shnum * head.e_shentsize;
+  for (unsigned i = 0; i < head.e_phnum; i++) {
+    ElfW(Phdr) part;
+    uint64_t at = head.e_phoff + i * sizeof part;
+    if (pread(file, &part, sizeof part, (off_t)at) != (ssize_t)sizeof part) return larger(most, at + sizeof part);
+    most = larger(most, part.p_offset + part.p_filesz);
+  }
+  return most;
+}
+
+// is_whole tells whether a library is all there. dlopen does not look: of one that was
+// cut off, as on a disk that was full, it would end the server by SIGBUS.
+static bool is_whole(const char *path, char *failure, size_t size) {
+  int file = open(path, O_RDONLY | O_CLOEXEC);
+  if (file < 0) return true; // dlopen says why
+  struct stat is;
+  uint64_t want = extent(file);
+  bool whole = fstat(file, &is) != 0 || (uint64_t)is.st_size >= want;
+  close(file);
+  if (!whole)
+    snprintf(failure, size, "stateful backend: %s is not whole: it has %lld of at least %llu bytes: "
+             "copy the backend's folder again, and see that the disk is not full",
+             path, (long long)is.st_size, (unsigned long long)want);
+  return whole;
+}
+
 // The Go runtime has a thread that looks every 20 us after threads that are in C
 // for long, as ours are while a model runs, and takes their right to run Go away;
 // each time it must be woken again. Nobody else wants that right, so all this is
@@ -73,6 +112,7 @@ static void open_library(char *failure, size_t size) {
     snprintf(failure, size, "stateful backend: the path of libtriton_stateful.so is too long");
     return;
   }
+  if (!is_whole(path, failure, size)) return;
   void *opened = open_lazily(path);
   if (opened == NULL) {
     snprintf(failure, size, "stateful backend: its Go library, which must lie beside "

@@ -24,6 +24,7 @@ var fuzzTargets = []fuzzTarget{
 	{".", "./backend", "FuzzParseConfig", 60_000},
 	{".", "./backend", "FuzzParsePairs", 60_000},
 	{".", "./backend", "FuzzParseParameters", 15_000},
+	{".", "./internal/onnxfile", "FuzzOperators", 100_000},
 	{".", "./internal/tensor", "FuzzShape", 100_000},
 	{".", "./ortrunner", "FuzzCheckStrings", 100_000},
 	{"internal/bench", "./kserve", "FuzzParse", 50_000},

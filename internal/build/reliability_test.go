@@ -38,7 +38,7 @@ func checkTestNames(t *testing.T, file string) (page string, inGo, inPython [][]
 	folders := map[string]string{
 		"backend": "backend", "statebuffer": "statebuffer", "tensor": "internal/tensor", "capi": "capi", "ortrunner": "ortrunner",
 		"cuda": "internal/cuda", "kernels": "internal/cuda/kernels", "devicememory": "internal/devicememory", "gpuinfo": "internal/gpuinfo",
-		"kserve": "internal/bench/kserve",
+		"kserve": "internal/bench/kserve", "onnxfile": "internal/onnxfile",
 	}
 	inGo = regexp.MustCompile("`([a-z]+)\\.((?:Test|Fuzz|Benchmark)\\w+)`").FindAllStringSubmatch(string(text), -1)
 	for _, name := range inGo {

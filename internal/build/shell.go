@@ -55,7 +55,8 @@ func (s shell) output(name string, args ...string) (string, error) {
 func (s shell) command(name string, args []string) *exec.Cmd {
 	cmd := exec.CommandContext(s.ctx, name, args...)
 	cmd.Dir = s.dir
-	cmd.Env = append(os.Environ(), s.env...)
+	// The ONNX Runtime of Python's scripts is to report nothing home either; that of the backend sees to it by itself.
+	cmd.Env = slices.Concat(os.Environ(), []string{"ORT_DISABLE_TELEMETRY=1"}, s.env)
 	// Ask first: a test stops its server when it is interrupted.
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 30 * time.Second

@@ -61,6 +61,7 @@ type Value struct {
 // Node is one operator.
 type Node struct {
 	Op         string
+	Domain     string // of the operator; "" is ONNX's own
 	Inputs     []string
 	Outputs    []string
 	Attributes []Attribute
@@ -117,6 +118,14 @@ func (m Model) Marshal() []byte {
 	model.text(2, "onnxtest") // producer_name
 	model.bytes(7, m.graph()) // graph
 	model.bytes(8, version)   // opset_import
+	for _, n := range m.Nodes {
+		if n.Domain != "" {
+			var own message
+			own.text(1, n.Domain)
+			own.integer(2, 1)
+			model.bytes(8, own)
+		}
+	}
 	return model
 }
 
@@ -144,6 +153,7 @@ func (n Node) marshal() message {
 	node.texts(1, n.Inputs)
 	node.texts(2, n.Outputs)
 	node.text(4, n.Op)
+	node.text(7, n.Domain)
 	for _, a := range n.Attributes {
 		node.bytes(5, a.marshal())
 	}

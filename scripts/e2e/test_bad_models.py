@@ -129,14 +129,16 @@ class Mistake:
         return Folder(config(self.change), self.onnx())
 
 
+LFS_POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"4d" * 32 + b"\nsize 12345\n"
 INT32 = model_config_pb2.TYPE_INT32
 KIND_GPU = model_config_pb2.ModelInstanceGroup.KIND_GPU
 
 MISTAKES = [
     # The ONNX file.
     Mistake("no_file", ("1/model.onnx does not exist",), onnx=lambda: None),
-    Mistake("empty_file", ("1/model.onnx", "No graph was found"), onnx=lambda: b""),
-    Mistake("corrupt_file", ("1/model.onnx", "parsing failed"), onnx=lambda: b"this is no model\n" * 100),
+    Mistake("empty_file", ("1/model.onnx is empty: copy it again",), onnx=lambda: b""),
+    Mistake("git_lfs_pointer", ("1/model.onnx", "a pointer of Git LFS", "git lfs pull"), onnx=lambda: LFS_POINTER),
+    Mistake("corrupt_file", ("1/model.onnx", "parsing failed", "it is cut off, or no ONNX model"), onnx=lambda: b"this is no model\n" * 100),
     Mistake("truncated_file", ("1/model.onnx", "parsing failed"), onnx=lambda: onnx()[:500]),
     Mistake("other_file", ("1/nothing.onnx does not exist",), parameter("onnx_file_name", "nothing.onnx")),
     Mistake("file_elsewhere", ("onnx_file_name", '"../model.onnx"'), parameter("onnx_file_name", "../model.onnx")),

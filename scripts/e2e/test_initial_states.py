@@ -74,6 +74,14 @@ CASES = {
     ),
     "inner_batch": (Folder(config([X], [Y], initial_states="s = file:raw.bin"), delay(F32, 2, 3, axis=1), RAW), ARRAY),
     "data_file": (Folder(config([X], [Y], listed(described("d", DATA_FILE))), delay(F32, 2, 3), RAW), ARRAY),
+    "long_data_file": (
+        Folder(
+            config([X], [Y], listed(described("d", DATA_FILE))),
+            delay(F32, 2, 3),
+            {"initial_state/raw.bin": ARRAY.tobytes() + bytes(5)},
+        ),
+        ARRAY,
+    ),
     "data_file_npy": (
         Folder(config([X], [Y], listed(described("d", 'data_file: "array.npy"'))), delay(F32, 2, 3), NPY),
         ARRAY,
@@ -157,6 +165,11 @@ def test_with_a_reset_input(own_client):
 )
 def test_report_tells_the_value(own_server, name, words):
     assert words in load_report(own_server, name)
+
+
+def test_a_long_data_file_is_warned_of(own_server):
+    """Triton takes the first bytes, too."""
+    assert 'begins with the first 24 bytes of file \\"raw.bin\\", which has 29' in own_server.log_text()
 
 
 def refused(value: str, content: dict[str, bytes] | None = None) -> Folder:

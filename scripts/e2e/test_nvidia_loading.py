@@ -101,6 +101,8 @@ def upper_case(config: ModelConfig) -> None:
 MODELS = {
     **{name: one_float(doc) for name, doc in DOCS.items()},
     "misspelt": variant(FP32, two_instances, **RUN, inital_buffer_size="512", infer_end_request="0", colour="red"),
+    "on_the_cpu": variant(FP32, **{**RUN, "ort_ep": "cpu"}),
+    "another_provider": variant(FP32, **{**RUN, "ort_ep": "openvino"}),
     "idle_settings": variant(FP32, **{**RUN, "detailed_metrics_logging_level": "INFO"}, max_state_bytes="5"),
     "upper_case": variant(FP32, upper_case, **RUN),
     "pairs_in_lines": variant(MIXED, **RUN, state_pairs="<<<Accumulate_In_int32,Accumulate_Out_int32>>>;;\n"
@@ -158,6 +160,15 @@ def test_settings_without_effect_are_named_once(own_server):
         assert line.startswith(f"without effect on this instance (CPU): {named} model=")
 
 
+def test_any_provider_will_do_on_the_cpu(own_server, own_client):
+    """As in NVIDIA's backend; a word that is none gets a warning, and no line speaks of TensorRT."""
+    for name, warnings in (("on_the_cpu", 0), ("another_provider", 1)):
+        assert fours(own_client, name, 1, start=True, end=True) == 4
+        assert len(lines(own_server, f"model={name} ", "parameter ort_ep is")) == warnings
+        assert lines(own_server, f"{name}_0_0: ready on CPU")
+        assert not lines(own_server, f"model={name} ", "TensorRT")
+
+
 def test_names_in_another_case(own_client):
     value = {"INPUT": np.ones((1, 4, 1, 5), np.float32)}
     assert infer(own_client, "upper_case", 1, value, start=True)["output"][0, 0, 0] == 5
@@ -181,7 +192,6 @@ def test_all_problems_at_once(serve):
         config.output.add(name="Mystery", data_type=model_config_pb2.TYPE_FP32, dims=[1])
 
     bad = {
-        "ort_ep": ("gpu", "one of trt, cuda"),
         "compute_precision": ("fp8", "one of fp16, fp32"),
         "store_states_as_fp16": ("yes", "one of 0, 1, false, true"),
         "always_pad_to_max_batch": ("max", "one of 0, 1, false, true"),

@@ -15,7 +15,7 @@ from conftest import Folder
 from graphs import delay
 from tritonclient.grpc import InferenceServerClient
 from tritonclient.utils import InferenceServerException
-from tritonserver import BACKENDS, MODELS, ROOT, TritonServer
+from tritonserver import BACKENDS, EXIT_TIMEOUT, MODELS, ROOT, ServerError, TritonServer
 from unary import infer
 
 MODEL = "accumulate_fp32"
@@ -42,6 +42,26 @@ def test_the_folder_alone_is_enough(serve, tmp_path):
     """The install folder, copied anywhere, works with no environment variable and without the repository."""
     shutil.copytree(BACKENDS / "stateful", tmp_path / "elsewhere" / "stateful")
     server = serve({MODEL: example()}, backends=tmp_path / "elsewhere")
+    with InferenceServerClient(server.grpc_url) as client:
+        assert infer(client, MODEL, 1, STEP, start=True)["Output"].flat[0] == 5
+
+
+@pytest.mark.parametrize("name", ["libtriton_stateful_go.so", "libonnxruntime_stateful.so"])
+def test_part_of_a_library(serve, tmp_path, name: str):
+    """A copy that a full disk cut off is refused and named; when it was made whole, the same server loads the model."""
+    backend = tmp_path / "backends" / "stateful"
+    shutil.copytree(BACKENDS / "stateful", backend)
+    whole = (backend / name).read_bytes()
+    server = serve({MODEL: example()}, backends=tmp_path / "backends", explicit=True)
+    for size in (len(whole) - 100, len(whole) // 2, 4096, 100, 0):
+        (backend / name).write_bytes(whole[:size])
+        with pytest.raises(ServerError) as refused:
+            server.load(MODEL)
+        for words in (f"{backend / name}", "is not whole", "copy the backend's folder again", "the disk is not full"):
+            assert words in str(refused.value), size
+        assert server.is_running()
+    (backend / name).write_bytes(whole)
+    server.load(MODEL)
     with InferenceServerClient(server.grpc_url) as client:
         assert infer(client, MODEL, 1, STEP, start=True)["Output"].flat[0] == 5
 
@@ -171,3 +191,19 @@ def test_a_signal_under_load_ends_the_server_in_order(serve, name: str):
         client.join(20)
     assert code == 0, server.log_tail()
     assert len(done) == 8 and min(done) > 5
+
+
+@pytest.mark.parametrize(("idle", "code"), [(60_000_000, 1), (500_000, 0)])
+def test_a_signal_while_a_sequence_idles(serve, idle: int, code: int):
+    """Triton waits for open sequences: to the end of its exit timeout, and ends with 1, or until their idle limit."""
+    folder = example()
+    config = re.sub(r"max_sequence_idle_microseconds: *\d+", f"max_sequence_idle_microseconds: {idle}", folder.config)
+    assert str(idle) in config
+    server = serve({MODEL: Folder(config, folder.onnx)})
+    with InferenceServerClient(server.grpc_url) as client:
+        infer(client, MODEL, 1, STEP, start=True)
+    begun = time.monotonic()
+    server.signal(signal.SIGTERM)
+    assert server.wait() == code, server.log_tail()
+    assert ("Exit timeout expired" in server.log_text()) == (code == 1)
+    assert (time.monotonic() - begun >= EXIT_TIMEOUT) == (code == 1)

@@ -58,6 +58,7 @@ FLAGS = {
     "bool_turned": (bool, "bool_false_true: [true, false]", (True, False)),
     "bool_from_int32": (bool, "int32_false_true: [0, 1]", (False, True)),
 }
+IN_ONE = ", ".join(f"{{ kind: CONTROL_SEQUENCE_{kind} int32_false_true: [0, {true}] }}" for kind, true in (("END", 1), ("START", 2)))
 IDS = {"UINT64": np.uint64, "INT64": np.int64, "UINT32": np.uint32, "INT32": np.int32, "STRING": bytes}
 
 
@@ -121,6 +122,10 @@ MODELS = {
     "dynamic_width": Folder(config([io("x", "FP32", -1)], [io("y", "FP32", -1)], DYNAMIC), twice_as_long()),
     "without_batch": Folder(config([io("x", "FP32", 2, 3)], [io("y", "FP32", 2, 3)], "", batch=0), doubles()),
     **{f"flags_{name}": flags(name) for name in FLAGS},
+    "flags_in_one": Folder(
+        config([X], [Y, io("FLAG_y", "INT32", 1)], oldest(3, f"control_input [{{ name: \"FLAG\" control [{IN_ONE}] }}]")),
+        with_inputs({"FLAG": (np.int32, [1])}),
+    ),
     **{f"id_{datatype}": correlation(datatype) for datatype in IDS},
     **{f"direct_id_{datatype}": correlation(datatype, direct) for datatype in ("UINT64", "STRING")},
 }
@@ -271,6 +276,13 @@ def test_flags(own_client, name):
                 np.testing.assert_array_equal(answer[f"{control}_y"], np.array([[values[on]]], dtype), strict=True)
 
 
+def test_flags_in_one_tensor(own_server, own_client):
+    """The last of START, END, READY and CORRID is what Triton leaves in a tensor that has several; a warning says so."""
+    for answered in play(own_client, "flags_in_one", whole_numbers(3, 3)):
+        assert [answer["FLAG_y"].item() for answer in answered] == [0, 0, 1]
+    assert 'has 2 controls in one tensor: as in Triton, its value is that of CONTROL_SEQUENCE_END' in own_server.log_text()
+
+
 def id_of(datatype: str, at: int) -> int | str:
     if datatype == "STRING":
         return ["a", "a longer text", "Käse → 語"][at]
@@ -301,5 +313,5 @@ def test_without_the_control_ids_are_numbers_or_texts(own_client):
 
 def test_numeric_ids_are_warned_of(own_server):
     log = own_server.log_text().replace('\\"', '"')
-    assert 'control "ID" has data_type TYPE_UINT64: tritonserver may crash' in log
+    assert 'control "ID" has data_type TYPE_UINT64: tritonserver before 25.01 may crash' in log
     assert 'control "ID" has data_type TYPE_STRING' not in log

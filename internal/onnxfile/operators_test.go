@@ -1,0 +1,197 @@
+package onnxfile
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// field is a field of a protobuf message that has bytes; those in it are its parts.
+func field(number int, parts ...[]byte) []byte {
+	inside := bytes.Join(parts, nil)
+	m := binary.AppendUvarint(nil, uint64(number)<<3|wireBytes)
+	m = binary.AppendUvarint(m, uint64(len(inside)))
+	return append(m, inside...)
+}
+
+func number(field int, v uint64) []byte {
+	return binary.AppendUvarint(binary.AppendUvarint(nil, uint64(field)<<3|wireVarint), v)
+}
+
+func text(number int, s string) []byte { return field(number, []byte(s)) }
+
+// nodeOf is a NodeProto in a graph: an input, an output, its operator, attributes.
+func nodeOf(operator string, attributes ...[]byte) []byte {
+	return field(1, text(1, "x"), text(2, "y"), text(4, operator), bytes.Join(attributes, nil))
+}
+
+func equal(a, b map[string]int) bool { return fmt.Sprint(a) == fmt.Sprint(b) }
+
+// TestOperators counts those of a graph, of graphs in attributes and of functions,
+// and takes nothing else for one.
+func TestOperators(t *testing.T) {
+	branch := field(5, text(1, "then_branch"), field(6, nodeOf("RandomNormal"), nodeOf("Add")), number(20, 5))
+	bodies := field(5, text(1, "bodies"), field(11, nodeOf("Mul")), field(11, nodeOf("If", branch)))
+	weights := field(5, number(1, 2), number(2, 1), text(8, "Add"), field(9, bytes.Repeat(nodeOf("Sub"), 5000)))
+	file := bytes.Join([][]byte{
+		number(1, 8), text(2, "producer"),
+		field(7, nodeOf("Add"), weights, nodeOf("Loop", bodies), text(2, "Sub"), nodeOf("Add")),
+		field(8, number(2, 17)), // opset_import
+		field(14, text(1, "key"), text(2, "Sub")),
+		field(25, text(1, "MyFunction"), text(4, "x"), field(7, text(4, "DynamicQuantizeLinear"))),
+		{0x0d, 1, 2, 3, 4}, // field 1 as fixed32
+		{0x09, 1, 2, 3, 4, 5, 6, 7, 8},
+	}, nil)
+	path := filepath.Join(t.TempDir(), "model.onnx")
+	if err := os.WriteFile(path, file, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	got, err := Operators(path)
+	want := map[string]int{"Add": 3, "Loop": 1, "Mul": 1, "If": 1, "RandomNormal": 1, "DynamicQuantizeLinear": 1}
+	if err != nil || !equal(got, want) {
+		t.Fatalf("got %v, %v: want %v", got, err, want)
+	}
+}
+
+// TestWhatIsNoModel gives an error, and nothing beside it.
+func TestWhatIsNoModel(t *testing.T) {
+	deep := nodeOf("Deepest")
+	for range maxDepth / 3 {
+		deep = nodeOf("If", field(5, field(6, deep)))
+	}
+	names := make([][]byte, maxNames+1)
+	for i := range names {
+		names[i] = nodeOf(fmt.Sprint("Op", i))
+	}
+	for name, c := range map[string]struct{ file, want string }{
+		"ORT format":     {"\x20\x00\x00\x00ORTM6789", "ORT format"},
+		"text":           {"version https://git-lfs.github.com/spec/v1\n", "wire type 6"},
+		"cut off":        {string(field(7, nodeOf("Add"), nodeOf("Sub")))[:12], "cut off"},
+		"cut in a key":   {"\x80", "unexpected EOF"},
+		"cut in a size":  {"\x3a\x80", "unexpected EOF"},
+		"long key":       {strings.Repeat("\xff", 20), "overflows"},
+		"over the end":   {string(field(7, []byte{0x88, 0x80}, nil)) + "\x00\x01", "at byte"},
+		"long name":      {string(field(7, nodeOf(strings.Repeat("A", maxName+1)))), "at most 256"},
+		"deep":           {string(field(7, deep)), "in each other"},
+		"too many names": {string(field(7, names...)), "4096 operators"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := scan(strings.NewReader(c.file))
+			if err == nil || got != nil || !strings.Contains(err.Error(), c.want) {
+				t.Fatalf("got %v, %v: want an error with %q", got, err, c.want)
+			}
+		})
+	}
+	if _, err := scan(strings.NewReader("\x20\x00\x00\x00ORTM")); !errors.Is(err, ErrORTFormat) {
+		t.Error("ORT format is not told apart:", err)
+	}
+	if _, err := Operators(filepath.Join(t.TempDir(), "none")); !errors.Is(err, os.ErrNotExist) {
+		t.Error("no file:", err)
+	}
+	if got, err := scan(strings.NewReader("")); err != nil || len(got) > 0 {
+		t.Error("an empty file has no operators:", got, err)
+	}
+}
+
+// TestRandomModels counts what it has written itself.
+func TestRandomModels(t *testing.T) {
+	for seed := range uint64(50) {
+		r, want := rand.New(rand.NewPCG(seed, 1)), map[string]int{}
+		var write func(depth int) []byte // the nodes of a graph
+		write = func(depth int) []byte {
+			var nodes [][]byte
+			for range r.IntN(5) {
+				operator := fmt.Sprintf("Op%d", r.IntN(9))
+				var attributes [][]byte
+				for range r.IntN(3) {
+					weights := field(5, field(9, make([]byte, r.IntN(9_000)))) // AttributeProto.t
+					if depth > 0 {
+						attributes = append(attributes, field(5, field([]int{6, 11}[r.IntN(2)], write(depth-1))))
+					}
+					attributes = append(attributes, field(5, weights))
+				}
+				want[operator]++
+				nodes = append(nodes, nodeOf(operator, attributes...), field(5, make([]byte, r.IntN(9_000))))
+			}
+			return bytes.Join(nodes, nil)
+		}
+		file := field(7, write(2))
+		if got, err := scan(bytes.NewReader(file)); err != nil || !equal(got, want) {
+			t.Fatalf("seed %d: got %v, %v: want %v", seed, got, err, want)
+		}
+	}
+}
+
+// sparse is a file of a size whose beginning alone has anything but zeros. It
+// counts what is read of it.
+type sparse struct {
+	*io.SectionReader
+	read int
+}
+
+func (s *sparse) Read(p []byte) (int, error) {
+	n, err := s.SectionReader.Read(p)
+	s.read += n
+	return n, err
+}
+
+type beginning []byte
+
+func (b beginning) ReadAt(p []byte, at int64) (int, error) {
+	clear(p)
+	if at < int64(len(b)) {
+		copy(p, b[at:])
+	}
+	return len(p), nil
+}
+
+// TestWeightsAreSkipped reads a few kilobytes of a model of a terabyte.
+func TestWeightsAreSkipped(t *testing.T) {
+	const weights = 1 << 40
+	inside := binary.AppendUvarint([]byte{5<<3 | wireBytes}, weights) // GraphProto.initializer
+	inside = append(nodeOf("Add"), inside...)
+	file := binary.AppendUvarint([]byte{7<<3 | wireBytes}, uint64(len(inside)+weights))
+	file = append(file, inside...)
+	s := &sparse{SectionReader: io.NewSectionReader(beginning(file), 0, int64(len(file))+weights)}
+	got, err := scan(s)
+	if err != nil || got["Add"] != 1 || s.read > 100_000 {
+		t.Fatalf("got %v, %v after %d bytes", got, err, s.read)
+	}
+}
+
+// FuzzOperators looks for inputs that end the program, that count more than there
+// is, or of which a part counts more than the whole.
+func FuzzOperators(f *testing.F) {
+	f.Add(field(7, nodeOf("Add"), nodeOf("If", field(5, field(6, nodeOf("Mul"))))), 9)
+	f.Add(field(25, field(7, text(4, "Cos"))), 3)
+	f.Add([]byte("\x20\x00\x00\x00ORTM"), 4)
+	f.Fuzz(func(t *testing.T, file []byte, cut int) {
+		whole, err := scan(bytes.NewReader(file))
+		total := 0
+		for name, n := range whole {
+			if n <= 0 || name == "" || !bytes.Contains(file, []byte(name)) {
+				t.Fatalf("%q is counted %d times", name, n)
+			}
+			total += n * (2 + len(name)) // a key, a size and the name
+		}
+		if total > len(file) || err != nil && whole != nil {
+			t.Fatalf("%d bytes have %v, %v", len(file), whole, err)
+		}
+		if err != nil || cut < 0 || cut > len(file) {
+			return
+		}
+		part, _ := scan(bytes.NewReader(file[:cut]))
+		for name, n := range part {
+			if n > whole[name] {
+				t.Fatalf("cut at %d there are %d of %q, else %d", cut, n, name, whole[name])
+			}
+		}
+	})
+}
