@@ -31,7 +31,7 @@ class Tally:
     """What became of the models."""
 
     verdicts: dict[int, Verdict] = field(default_factory=dict)
-    failures: list[tuple[int, Case, Outcome]] = field(default_factory=list)
+    failures: list[tuple[int, Case, Outcome]] = field(default_factory=list, repr=False)
     batched: int = 0
 
     def add(self, index: int, case: Case, outcome: Outcome) -> None:

@@ -183,7 +183,7 @@ def answer(draft: Draft, value: str) -> None:
             noise = g.op("RandomUniform", shape=[1], **seed)
         else:
             noise = g.op("RandomUniformLike", value, **seed)
-        value = g.op("Add", value, g.op("Mul", noise, g.constant(np.float32(1e-7))))
+        value = g.op("Add", value, g.op("Mul", noise, g.constant(np.float32(3e-6))))
         draft.about.append("chance" + (", seeded" if seed else ""))
     y = Spec("y", np.float32, roles, dict(draft.sizes), output=True)
     g.outside(y, value)
@@ -221,9 +221,10 @@ def finish(name: str, draft: Draft, model: ModelProto, specs: list[Spec], told: 
         states={state.into.name: state.out.name for state in draft.states},
         initial={state.into.name: state.initial(length) for state in draft.states},
         fixed=BATCH in draft.sizes,
+        told=told or written.told,
         about="; ".join([*draft.about, *written.about]),
     )
-    if told or written.told:
+    if case.told:
         case.parameters.update(case.whole_truth())
     return case
 

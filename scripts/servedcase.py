@@ -16,7 +16,7 @@ Tensors = dict[str, np.ndarray]
 Sequence = list[Tensors]  # what the requests of one sequence bring, in the model's own layout, with the batch
 
 
-def nothing_given(_step: int, _before: Sequence) -> Tensors:
+def nothing_given(_requests: Sequence) -> Tensors:
     return {}
 
 
@@ -35,13 +35,15 @@ class Case:
     states       the output that each state's input is read from in the next step
     initial      what states begin with, with a batch of 1
     sequences    what clients send. Without states, a request may have several rows
-    given        inputs that the backend fills, by the number of the step and the requests before it
+    given        inputs that the backend fills, from the requests up to this one
     updates      what becomes of a state, from what it was and what the model wrote; the others are replaced
     fixed        the batch was exported as a fixed 1
     decides      a refusal must name one of these
     remedy       parameters with which a refused model must be served; None: batch_axes for every tensor
+    instead      what must be served in place of a model that is refused, rather than the same with the remedy
     refused      whether the load must be refused; None: it may be
     reference    another model for ONNX Runtime, where the test wants to be wrong
+    told         the configuration says where the batch is in every tensor, so that nothing is left to refuse
     about        what it is, in a few words
     """
 
@@ -54,19 +56,16 @@ class Case:
     parameters: dict[str, str] = field(default_factory=dict)
     states: dict[str, str] = field(default_factory=dict)
     initial: Tensors = field(default_factory=dict)
-    given: Callable[[int, Sequence], Tensors] = nothing_given
+    given: Callable[[Sequence], Tensors] = nothing_given
     updates: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = field(default_factory=dict)
     fixed: bool = False
     decides: tuple[str, ...] = ("batch_axes",)
     remedy: dict[str, str] | None = None
+    instead: "Case | None" = None
     refused: bool | None = None
     reference: ModelProto | None = None
+    told: bool = False
     about: str = ""
-
-    @property
-    def told(self) -> bool:
-        """Whether the configuration says where the batch is, so that nothing is left to refuse."""
-        return "batch_axes" in self.parameters
 
     def text(self, extra: dict[str, str] | None = None) -> str:
         """The config.pbtxt, with further parameters."""
@@ -100,7 +99,7 @@ class Case:
     def _alone(self, session: "Session", sequence: Sequence) -> Sequence:
         answers, states = [], {name: self.initial[name] for name in self.states}
         for number, step in enumerate(sequence):
-            feeds = step | states | self.given(number, sequence[:number])
+            feeds = step | states | self.given(sequence[: number + 1])
             if not self.states:
                 answers.append(self._rows(session, feeds))
                 continue

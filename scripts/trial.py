@@ -69,11 +69,12 @@ def try_case(server: TritonServer, client: InferenceServerClient, case: Case) ->
             return Outcome(Verdict.STUBBORN, refusal)
         if not any(word in refusal for word in case.decides):
             return Outcome(Verdict.UNNAMED, f"want {' or '.join(case.decides)}: {refusal}")
-        remedy = case.whole_truth() if case.remedy is None else case.remedy
-        again = load(server, case, case.name + "_told", remedy)
+        remedy = {} if case.instead else case.whole_truth() if case.remedy is None else case.remedy
+        remedied = case.instead or case
+        again = load(server, remedied, case.name + "_told", remedy)
         if again:
             return Outcome(Verdict.STUBBORN, f"with {remedy}: {again}")
-        outcome = judge(client, case, case.name + "_told")
+        outcome = judge(client, remedied, case.name + "_told")
         if outcome.verdict is Verdict.RIGHT:
             return Outcome(Verdict.REFUSED, refusal, outcome.batched)
         return Outcome(outcome.verdict, f"refused, then with {remedy}: {outcome.seen}", outcome.batched)

@@ -11,7 +11,7 @@ import pytest
 import tritonserver
 from configs import config, io
 from graphs import model, op, tensor
-from modelsoak import serve, story
+from modelsoak import Tally, serve, story
 from onnx import ModelProto
 from randomcase import random_case
 from servedcase import Case
@@ -141,15 +141,19 @@ def test_a_model_is_always_the_same():
             ]
 
 
+def check(tally: Tally) -> None:
+    if tally.failures:
+        pytest.fail("\n".join([*(story(SEED, *failure) for failure in tally.failures), str(tally)]), pytrace=False)
+    assert tally.batched > len(tally.verdicts) / 4, "too few requests shared a batch"
+
+
 def test_random_models(tmp_path):
     """Each is right, or refused and right with the parameter that the refusal names."""
     tally = serve(range(MODELS), lambda index: random_case(SEED, index), tmp_path)
-    assert not tally.failures, "\n".join([str(tally), *(story(SEED, *failure) for failure in tally.failures)])
     assert len(tally.verdicts) == MODELS
-    assert tally.batched > MODELS / 4, "too few requests shared a batch"
+    check(tally)
 
 
 def test_random_models_that_are_told(tmp_path):
     """Where the configuration says where the batch is, nothing is refused: these models are what they are said to be."""
-    tally = serve(range(MODELS // 3), lambda index: random_case(SEED, index, told=True), tmp_path)
-    assert not tally.failures, "\n".join([str(tally), *(story(SEED, *failure) for failure in tally.failures)])
+    check(serve(range(MODELS // 3), lambda index: random_case(SEED, index, told=True), tmp_path))

@@ -1,0 +1,166 @@
+"""Small models in which a time is easily taken for the batch: what was seen to mix sequences, or to be lost."""
+
+import numpy as np
+from gallery_names import full, io, listed
+from graphs import model, op, tensor
+from onnx import NodeProto
+from servedcase import Case
+from signatures import THREE_LINES, family
+
+F32, I64 = np.float32, np.int64
+DYNAMIC = """
+backend: "stateful"
+max_batch_size: 4
+input [ {x} ]
+output [ {y} ]
+dynamic_batching {{ max_queue_delay_microseconds: 5000 }}
+instance_group [{{ kind: KIND_CPU }}]
+"""
+
+
+def everywhere(name: str, time: str, batch: str, config: str = THREE_LINES, **more) -> Case:
+    """Every tensor is [time, batch, 8]: a softmax over the time, and a window that slides."""
+    dims = (time, batch, 8)
+    return Case(
+        name=name,
+        model=model(
+            op("Softmax", "x -> weights", axis=0),
+            op("Add", "x weights -> weighted"),
+            op("Concat", "past weighted -> whole", axis=0),
+            op("ReduceMean", "whole -> mean", axes=[0], keepdims=1),
+            op("Add", "weighted mean -> y"),
+            op("Slice", "whole start end axis -> present"),
+            inputs=[tensor("x", F32, *dims), tensor("past", F32, *dims)],
+            outputs=[tensor("y", F32, *dims), tensor("present", F32, *dims)],
+            constants={"start": np.array([-3]), "end": np.array([2**31]), "axis": np.array([0])},
+        ),
+        config=config,
+        batch={"x": 1, "past": 1, "y": 1, "present": 1},
+        outputs=("y",),
+        sequences=sent("x", F32, (4, 1, 8), (4, 1, 8), (2, 1, 8)),
+        states={"past": "present"},
+        initial={"past": np.zeros((0, 1, 8), F32)},
+        **more,
+    )
+
+
+def sent(name: str, dtype, *shapes: tuple[int, ...], count: int = 4, **others: np.ndarray) -> list:
+    random = np.random.default_rng(2)
+
+    def values(shape: tuple[int, ...]) -> np.ndarray:
+        made = random.standard_normal(shape) if dtype is F32 else random.integers(-9, 10, shape)
+        return made.astype(dtype)
+
+    return [[{name: values(shape)} | others for shape in shapes] for _ in range(count)]
+
+
+def stateless_sums(name: str, time: str | None, batch: str | None) -> Case:
+    """y = the sums of x over its first axis; nothing is kept."""
+    dims = (time, batch, 2)
+    return Case(
+        name=name,
+        model=model(
+            op("CumSum", "x first -> y"),
+            inputs=[tensor("x", F32, *dims)],
+            outputs=[tensor("y", F32, *dims)],
+            constants={"first": np.array(0)},
+        ),
+        config=DYNAMIC.format(x=io("x", -1, 2), y=io("y", -1, 2)),
+        batch={"x": 1, "y": 1},
+        outputs=("y",),
+        sequences=sent("x", F32, (3, 1, 2), (2, 2, 2), (3, 1, 2)),
+    )
+
+
+def summing(
+    name: str, *nodes: NodeProto, dtype=F32, dims=(None, None), state=(None,), lane: int | None = 0, inputs=(),
+    constants: dict | None = None, result: str = "sums", given: dict | None = None,
+) -> Case:  # fmt: skip
+    """y = the sums of x over its first axis, which is the time, and what the nodes make of them; a state n counts."""
+    kind = "FP32" if dtype is F32 else "INT64"
+    others = [io("k", 1, kind="INT64")] if inputs else []
+    axes = {"x": 1, "y": 1, "n": lane, "n_out": lane} | ({"k": None} if inputs else {})
+    return Case(
+        name=name,
+        model=model(
+            op("CumSum", "x first -> sums"),
+            *nodes,
+            op("Identity", f"{result} -> y"),
+            op("Add", "n one -> n_out"),
+            inputs=[tensor("x", dtype, *dims), tensor("n", F32, *state), *inputs],
+            outputs=[tensor("y", dtype, *dims), tensor("n_out", F32, *state)],
+            constants={"first": np.array(0), "one": np.array([1], F32)} | (constants or {}),
+        ),
+        config=full(", ".join([io("x", -1, kind=kind), *others]), io("y", -1, kind=kind), batch=4),
+        batch=axes,
+        outputs=("y",),
+        sequences=sent("x", dtype, (3, 1), (3, 1), (2, 1), **(given or {})),
+        states={"n": "n_out"},
+        initial={"n": np.zeros(1 if lane is not None else state, F32)},
+    )
+
+
+DIVISION = {
+    "inputs": (tensor("k", I64, 1),),
+    "given": {"k": np.array([2])},
+    "constants": {"whole": np.array([64])},
+    "result": "scaled",
+}
+DIVIDE = [op("Div", "whole k -> part"), op("Cast", "part -> factor", to=1), op("Mul", "sums factor -> scaled")]
+NOISE = [
+    op("RandomUniform", "-> random", shape=[1]), op("Mul", "random little -> noise"), op("Add", "sums noise -> noisy"),
+]  # fmt: skip
+
+# Batch fixed to 1, and one length that only caches have: a name of many tensors that is no batch.
+DECODER = """
+    in x f32 [B=1, T={steps}, 8]
+    state past_0 -> present_0 f32 [B=1, 2, P={past}, 4] -> [B=1, 2, P+T={total}, 4]
+    state past_1 -> present_1 f32 [B=1, 2, P={past}, 4] -> [B=1, 2, P+T={total}, 4]
+    out y f32 [B=1, T={steps}, 8]"""
+ONE_TOKEN = DECODER.replace("T={steps}", "T=1")
+
+# Six tensors have the name of the time, four that of the batch.
+MANY_TIME = """
+    in x f32 [T=frames, B=B, 8]
+    in x2 f32 [T=frames, B=B, 4]
+    state h -> h_out f32 [2, B=B, 8]
+    out y f32 [T=frames, B=, 8]
+    out y2 f32 [T=frames, B=, 8]
+    out y3 f32 [T=frames, B=, 8]
+    out y4 f32 [T=frames, B=, 8]"""
+
+CONV = """
+    in x f32 [B=N, T=T, 8]
+    state h -> h_out f32 [B=N, 8] -> [B=Addh_out_dim_0, 8]
+    out y f32 [B=Addy_dim_0, T'=Addy_dim_1, 8]"""
+
+LISTED = [
+    everywhere("tie_frames_batch", "frames", "batch_size", refused=False),
+    everywhere("tie_tb", "T", "B", refused=False),
+    everywhere("tie_s", "s17", "s53"),
+    everywhere("tie_n_a", "a", "n"),
+    everywhere("tie_time_batch_io", "time", "batch", full(io("x", -1, 8), io("y", -1, 8)), refused=False),
+    everywhere("tie_time_batch_listed", "time", "batch", full(io("x", -1, 8), io("y", -1, 8), f"state [ {listed('past', 'present', -1, 8)} ]"),
+               parameters={"initial_states": "past = 0[0,8]"}, refused=False),
+    family("many_time", MANY_TIME),
+    family("many_time_io", MANY_TIME, full(f"{io('x', -1, 8)}, {io('x2', -1, 4)}", ", ".join(io(y, -1, 8) for y in ("y", "y2", "y3", "y4")))),
+    family("b1_decoder_kvlen", DECODER.format(steps="tokens", past="kv_len", total="kv_len"), lengths=(1, 2, 1)),
+    family("b1_decoder_seq1", ONE_TOKEN.format(past="past_len", total="total_len"), lengths=(1, 1, 1)),
+    stateless_sums("cumsum_time_batch", "time", "batch"),
+    stateless_sums("cumsum_s0_s1", "s0", "s1"),
+    stateless_sums("cumsum_nameless", None, None),
+    summing("int_state_nameless", dtype=I64, dims=("time", "batch"), state=(None,)),
+    summing("float_state_without_batch", dims=("time", "batch"), state=(1,), lane=None),
+    summing("float_nameless", dims=(None, None)),
+    summing("int_nameless", dtype=I64, dims=(None, None)),
+    summing("division", *DIVIDE, **DIVISION),
+    summing("noise", *NOISE, constants={"little": np.array([4e-6], F32)}, result="noisy"),
+    family("conv_named_on_all", CONV.replace("Addh_out_dim_0", "N").replace("Addy_dim_0", "N").replace("Addy_dim_1", "T_out"),
+           kernel=5, stride=2, lengths=(9, 9, 12), refused=False),
+    family("conv_nameless", CONV.replace("=N", "=").replace("=Addh_out_dim_0", "=").replace("=Addy_dim_0", "=")
+           .replace("=Addy_dim_1", "=").replace("T=T", "T="), kernel=5, stride=2, lengths=(9, 9, 12)),
+    family("conv_named_on_inputs", CONV, kernel=5, stride=2, lengths=(9, 9, 12)),
+    family("conv_named_on_inputs_io", CONV, full(io("x", -1, 8), io("y", -1, 8)), kernel=5, stride=2, lengths=(9, 9, 12)),
+    family("conv_named_on_inputs_pairs", CONV, full(io("x", 33, 8), io("y", 15, 8)), kernel=5, stride=2, lengths=(33, 33),
+           parameters={"state_pairs": "<<<h, h_out>>>"}),
+]  # fmt: skip
