@@ -137,7 +137,8 @@ def quoted(text: str) -> str:
 
 
 def row_of(value: np.ndarray, axis: int | None, row: int) -> np.ndarray:
-    return value if axis is None else np.take(value, [row], axis=axis)
+    """One row. What the backend fills has one for all."""
+    return value if axis is None or value.shape[axis] == 1 else np.take(value, [row], axis=axis)
 
 
 def few_rows(value: np.ndarray, axis: int | None, rows: int) -> np.ndarray:

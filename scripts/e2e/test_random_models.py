@@ -6,6 +6,7 @@ go run build.go soak --models N serves more of them. That what is wrong is seen 
 import signal
 from dataclasses import replace
 
+import modelsoak
 import numpy as np
 import pytest
 import tritonserver
@@ -127,6 +128,13 @@ def test_a_crash_is_told_from_its_neighbours(tmp_path):
     tally = serve(range(5), make, tmp_path)
     assert [(index, outcome.verdict) for index, _, outcome in tally.failures] == [(2, Verdict.CRASH)]
     assert len(tally.verdicts) == 5
+
+
+def test_every_model_is_tried(tmp_path, monkeypatch):
+    """Also where one server ends after its share, and the next begins."""
+    monkeypatch.setattr(modelsoak, "MODELS_A_SERVER", 2)
+    tally = serve(range(5), lambda index: random_case(SEED, index, told=True), tmp_path)
+    assert sorted(tally.verdicts) == [0, 1, 2, 3, 4]
 
 
 def test_a_model_is_always_the_same():
