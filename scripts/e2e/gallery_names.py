@@ -117,22 +117,12 @@ NEMO_BEGINS = "cache_last_channel = 0[2,6,8]; cache_last_time = 0[2,8,3]"
 
 
 def nemo(name: str, text: str, **parameters: str) -> Case:
+    """Without initial_states, its caches begin empty."""
+    begins = {"C": 6, "K": 3} if "initial_states" in parameters else {"C": 0, "K": 0}
     return family(
-        name, text, kernel=9, stride=2, lengths=(17, 17, 17), begins={"C": 6, "K": 3}, parameters=parameters,
-        decides=("batch_axes", "state_pairs", "initial_states"),
-        remedy={"state_pairs": NEMO_PAIRS, "initial_states": NEMO_BEGINS,
-                "batch_axes": "* = 0"},
+        name, text, kernel=9, stride=2, lengths=(17, 17, 17), begins=begins, parameters=parameters,
+        decides=("batch_axes", "state_pairs"), remedy={"state_pairs": NEMO_PAIRS, "batch_axes": "* = 0"},
     )  # fmt: skip
-
-
-def sums_over_time(name: str, time: str, batch: str, state: bool = True, **more) -> Case:
-    """Every tensor is [time, batch, 8], under these names, and what is said at a time depends on the times before."""
-    text = f"""
-        in x f32 [T={time}, B={batch}, 8]
-        out y f32 [T={time}, B={batch}, 8]"""
-    if state:
-        text += f"\n state s -> s_out f32 [2, B={batch}, 8]"
-    return family(name, text, **more)
 
 
 LISTED = [

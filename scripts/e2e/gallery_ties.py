@@ -134,7 +134,78 @@ CONV = """
     state h -> h_out f32 [B=N, 8] -> [B=Addh_out_dim_0, 8]
     out y f32 [B=Addy_dim_0, T'=Addy_dim_1, 8]"""
 
+TIME_IS_N = """
+    in x f32 [T=n, B=i]
+    in speaker f32 [3, B=i]
+    state window -> window_out f32 [3, 2, B=i]
+    state h -> h_out f32 [1, B=i, 3]
+    out y f32 [3, B=i]"""
+TIME_BEHIND = """
+    in x f32 [B=i, T=n]
+    in frame i64 []
+    state h -> h_out f32 [1, B=i, 8]
+    out y f32 [8, T=n, B=i]"""
+
+# One state has no batch axis, so that requests run one at a time; the others have one, which begins with one lane.
+BESIDE_SHARED = """
+    in x f32 [B={x}, 8, 3]
+    state all -> all_out f32 [8]
+    state mem -> mem_out f32 [B={m}, 8] -> [B={o}, 8]
+    state count -> count_out i64 [B={c}]
+    out y f32 [B={y}, 8, 3]"""
+BESIDE_LISTS = BESIDE_SHARED.format(
+    x="x_dynamic_axes_1", m="mem_dynamic_axes_1", o="mem_out_dynamic_axes_1", c="count_dynamic_axes_1", y="y_dynamic_axes_1"
+)
+
+
+def gru_beside_shared(name: str, batch: str, config: str = THREE_LINES) -> Case:
+    """ONNX Runtime 1.31 ends the process when a GRU or LSTM runs with an extent of 0, so its state must have a lane."""
+    return Case(
+        name=name,
+        model=model(
+            op("Unsqueeze", "x zero -> step"),
+            op("GRU", "step w r . . h -> every h_out", hidden_size=4),
+            op("Squeeze", "h_out zero -> hidden"),
+            op("ReduceMean", "hidden -> mean", axes=[0], keepdims=0),
+            op("Add", "all mean -> all_out"),
+            op("Add", "hidden all_out -> y"),
+            inputs=[tensor("x", F32, batch, 4), tensor("h", F32, 1, batch, 4), tensor("all", F32, 4)],
+            outputs=[tensor("y", F32, batch, 4), tensor("h_out", F32, 1, batch, 4), tensor("all_out", F32, 4)],
+            constants={
+                "zero": np.array([0]),
+                "w": np.random.default_rng(1).standard_normal((1, 12, 4)).astype(F32),
+                "r": np.random.default_rng(2).standard_normal((1, 12, 4)).astype(F32),
+            },
+        ),
+        config=config,
+        batch={"x": 0, "h": 1, "all": None, "y": 0, "h_out": 1, "all_out": None},
+        outputs=("y",),
+        sequences=sent("x", F32, (1, 4), (1, 4), (1, 4)),
+        states={"h": "h_out", "all": "all_out"},
+        initial={"h": np.zeros((1, 1, 4), F32), "all": np.zeros(4, F32)},
+    )
+
+
+# The name of the batch is known as one; the length that the cache has afterwards is in front.
+PRESENT_IN_FRONT = """
+    in x f32 [B=i, T=n]
+    state past -> present f32 [P=p, 2, B=i] -> [P+T=q, 2, B=i]
+    state flag -> flag_out bool [B=i, 1]
+    out y f32 [B=i, 2, T=n]"""
+
 LISTED = [
+    family("time_is_n", TIME_IS_N, full(f"{io('x', -1)}, {io('speaker', 3)}", io("y", 3))),
+    family("time_is_n_behind", TIME_BEHIND, full(io("x", -1), io("y", 8, -1)), parameters={"constant_inputs": "frame = 3"},
+           constants={"frame": np.array(3)}),
+    family("time_is_n_3_lines", TIME_IS_N),
+    family("lists_beside_shared", BESIDE_LISTS),
+    family("strange_beside_shared", BESIDE_SHARED.format(x="rows", m="rows", o="rows", c="rows", y="rows")),
+    gru_beside_shared("gru_beside_shared", "batch"),
+    gru_beside_shared("gru_beside_shared_strange", "rows"),
+    gru_beside_shared("gru_beside_shared_s0", "s77"),
+    gru_beside_shared("gru_beside_shared_io", "rows", full(io("x", 4), io("y", 4))),
+    family("present_in_front", PRESENT_IN_FRONT),
+    family("present_in_front_nameless", PRESENT_IN_FRONT.replace("=i", "=").replace("=n", "=").replace("=p", "=")),
     everywhere("tie_frames_batch", "frames", "batch_size", refused=False),
     everywhere("tie_tb", "T", "B", refused=False),
     everywhere("tie_s", "s17", "s53"),
