@@ -76,10 +76,11 @@ def serve(
         """Tries these on one server, and returns those that are left when it ends before it is told to."""
         repository = Path(tempfile.mkdtemp(dir=folder))
         numbers = iter(some)
-        with TritonServer(repository, explicit=True, options=OPTIONS) as server, ThreadPoolExecutor(side_by_side) as pool:
+        with TritonServer(repository, explicit=True, options=OPTIONS) as server:
             threads_of[server] = side_by_side
-            for done in [pool.submit(work, server, numbers) for _ in range(side_by_side)]:
-                done.result()
+            with ThreadPoolExecutor(side_by_side) as pool:
+                for done in [pool.submit(work, server, numbers) for _ in range(side_by_side)]:
+                    done.result()
         while suspects:  # one of these has ended it
             run([suspects.pop()], 1)
         return list(numbers)
@@ -110,7 +111,8 @@ class Progress:
         self.due = now + self.every
         memory = Process.read(server.pid).mib if server.is_running() else 0
         done = len(tally.verdicts)
-        print(f"{done:6} of {self.models} models, {now - self.began:5.0f} s, server {memory:5.0f} MiB: {tally}", flush=True)
+        seconds = now - self.began
+        print(f"{done:6} of {self.models} models, {seconds:5.0f} s, server {memory:5.0f} MiB: {tally}", flush=True)
 
 
 def keep(seed: int, failures: list[tuple[int, Case, Outcome]]) -> None:

@@ -175,8 +175,9 @@ def add_states(draft: Draft, body: Body, value: str) -> str:
         of = Spec("frame", np.int64, roles, draft.sizes | {"K": 1})
         draft.inputs.append(of)
         draft.filled["frame"] = "steps"
-        tenth = draft.graph.constant(np.float32(0.125))
-        value = draft.graph.op("Add", value, draft.graph.op("Mul", draft.graph.cast(one_number(draft.graph, of), FLOAT), tenth))
+        g = draft.graph
+        steps = g.op("Mul", g.cast(one_number(g, of), FLOAT), g.constant(np.float32(0.125)))
+        value = g.op("Add", value, steps)
         draft.about.append("steps " + "".join(roles))
     return value
 

@@ -30,7 +30,7 @@ class Case:
 
     config       config.pbtxt without its parameters
     parameters   these, by name
-    batch        where the batch stands in every tensor of the model that requests, answers and states have, None: nowhere
+    batch        where the batch stands in every tensor of the model, None: nowhere
     outputs      what clients are answered with
     states       the output that each state's input is read from in the next step
     initial      what states begin with, with a batch of 1
@@ -70,7 +70,10 @@ class Case:
     def text(self, extra: dict[str, str] | None = None) -> str:
         """The config.pbtxt, with further parameters."""
         parameters = self.parameters | (extra or {})
-        lines = [f"parameters {{ key: {quoted(k)} value {{ string_value: {quoted(v)} }} }}" for k, v in parameters.items()]
+        lines = [
+            f"parameters {{ key: {quoted(key)} value {{ string_value: {quoted(value)} }} }}"
+            for key, value in parameters.items()
+        ]
         return "\n".join([self.config.strip(), *lines]) + "\n"
 
     def whole_truth(self) -> dict[str, str]:
@@ -129,7 +132,8 @@ class Case:
 
     def rows(self, feeds: Tensors) -> int:
         """How many rows a request brings."""
-        return max((value.shape[axis] for name, value in feeds.items() if (axis := self.batch[name]) is not None), default=1)
+        axes = {name: self.batch[name] for name in feeds}
+        return max((feeds[name].shape[axis] for name, axis in axes.items() if axis is not None), default=1)
 
 
 def quoted(text: str) -> str:

@@ -63,7 +63,8 @@ def try_case(server: TritonServer, client: InferenceServerClient, case: Case) ->
         if not refusal:
             outcome = judge(client, case, case.name)
             if case.refused:
-                return Outcome(Verdict.LENIENT, f"its requests: {outcome.verdict.value}; {outcome.seen}", outcome.batched)
+                seen = f"its requests: {outcome.verdict.value}; {outcome.seen}"
+                return Outcome(Verdict.LENIENT, seen, outcome.batched)
             return outcome
         if case.told or case.refused is False:
             return Outcome(Verdict.STUBBORN, refusal)
@@ -249,5 +250,5 @@ def shown(answers: Answers, fault: Fault) -> str:
 
 
 def brief(value: np.ndarray) -> str:
-    flat = value.ravel()[:6]
-    return f"{value.dtype}{list(value.shape)} [{' '.join(f'{v:.6g}' if value.dtype.kind == 'f' else str(v) for v in flat)} …]"
+    numbers = [f"{v:.6g}" if value.dtype.kind == "f" else str(v) for v in value.ravel()[:6]]
+    return f"{value.dtype}{list(value.shape)} [{' '.join(numbers)} …]"

@@ -65,7 +65,8 @@ def subsampling(name: str, names: str, config: str = THREE_LINES, cache: bool = 
     frames = g.op("Concat", "cache", "x", axis=1) if cache else "x"
     steps = g.convolve(frames, 16, 4, 2)
     steps = g.op("Transpose", steps, perm=[1, 0, 2])
-    every = g.op("GRU", steps, g.numbers(1, 48, 16, scale=0.3), g.numbers(1, 48, 16, scale=0.3), "", "", "h", hidden_size=16)
+    weights = [g.numbers(1, 48, 16, scale=0.3), g.numbers(1, 48, 16, scale=0.3)]
+    every = g.op("GRU", steps, *weights, "", "", "h", hidden_size=16)
     g.nodes[-1].output.append("h_out")
     g.op("Transpose", g.op("Squeeze", every, g.constant([1])), perm=[1, 0, 2], result="y")
     if cache:

@@ -35,7 +35,8 @@ def recurrent(name: str, text: str, *, cells: int = 2, gru: bool = False, config
     return family(name, text, config, model=model, **more)
 
 
-def lstm(time: str, batch: str, x: str = "x", y: str = "y", h: str = "h0", c: str = "c0", hn: str = "hn", cn: str = "cn") -> str:
+def lstm(time: str, batch: str, names: str = "x y h0 hn c0 cn") -> str:
+    x, y, h, hn, c, cn = names.split()
     return f"""
         in {x} f32 [T={time}, B={batch}, 8]
         state {h} -> {hn} f32 [2, B={batch}, 8]
@@ -104,10 +105,11 @@ LISTED = [
     recurrent("torch_lstm_3_lines", lstm("time", "batch"), decides=("state_pairs",), remedy=HC),
     recurrent("torch_lstm_lists", LSTM_LISTS, parameters=HC),
     recurrent("torch_lstm_no_axis_names", lstm("", ""), parameters=HC),
-    recurrent("torch_lstm_no_names", lstm("", "", "onnx::Slice_0", "186", "onnx::Slice_1", "onnx::Slice_2", "184", "185"),
+    recurrent("torch_lstm_no_names", lstm("", "", "onnx::Slice_0 186 onnx::Slice_1 184 onnx::Slice_2 185"),
               parameters={"state_pairs": "<<<onnx::Slice_1, 184>>> <<<onnx::Slice_2, 185>>>"}),
     recurrent("dynamo_lstm", lstm("s27", "s77"), parameters=HC),
-    recurrent("torch_lstm_io", lstm("time", "batch"), config=full(io("x", -1, 8), io("y", -1, 8)), parameters=HC, refused=False),
+    recurrent("torch_lstm_io", lstm("time", "batch"), config=full(io("x", -1, 8), io("y", -1, 8)), parameters=HC,
+              refused=False),
     recurrent("torch_gru", GRU.format(time="time", batch="batch"), cells=3, gru=True, refused=False),
     recurrent("dynamo_gru", GRU.format(time="s27", batch="s77"), cells=3, gru=True),
     recurrent("torch_gru_no_axis_names", GRU.format(time="", batch=""), cells=3, gru=True),

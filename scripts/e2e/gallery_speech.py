@@ -2,7 +2,7 @@
 
 import numpy as np
 from gallery_names import full, io, listed, nemo
-from signatures import THREE_LINES, family
+from signatures import family
 
 RATE = np.array(16000)
 
@@ -123,18 +123,24 @@ PARAFORMER = """
     out logits f32 [B=Addlogits_dim_0, T=Addlogits_dim_1, 40]
     out sample_ids i64 [B=ArgMaxsample_ids_dim_0, T=ArgMaxsample_ids_dim_1]"""
 SCALAR = '{{ name: "{}" data_type: TYPE_INT32 dims: [ 1 ] reshape: {{ shape: [ ] }} }}'
+PARAFORMER_INPUTS = [
+    io("enc", -1, 32), SCALAR.format("enc_len"), io("acoustic_embeds", -1, 32), SCALAR.format("acoustic_embeds_len"),
+]  # fmt: skip
+PARAFORMER_STATES = ", ".join(listed(f"in_cache_{n}", f"out_cache_{n}", 32, 10, zeros=True) for n in (0, 1))
 PARAFORMER_CONFIG = full(
-    f"{io('enc', -1, 32)}, {SCALAR.format('enc_len')}, {io('acoustic_embeds', -1, 32)}, {SCALAR.format('acoustic_embeds_len')}",
+    ", ".join(PARAFORMER_INPUTS),
     f"{io('logits', -1, 40)}, {io('sample_ids', -1, kind='INT64')}",
-    f"state [ {listed('in_cache_0', 'out_cache_0', 32, 10, zeros=True)}, {listed('in_cache_1', 'out_cache_1', 32, 10, zeros=True)} ]",
+    f"state [ {PARAFORMER_STATES} ]",
 )
 LFR = """
     in chunk_xs f32 [B=batch, 61, 80]
     state cache -> cache_out f32 [B=batch, 10, 56]
     state offset -> offset_out i64 [B=batch, 1]
     out chunk_xs_out f32 [B=batch, 10, 56]"""
-LFR_CONFIG = full(io("chunk_xs", 61, 80), io("chunk_xs_out", 10, 56),
-                  f"state [ {listed('cache', 'cache_out', 10, 56, zeros=True)}, {listed('offset', 'offset_out', 1, kind='INT64', zeros=True)} ]")  # fmt: skip
+LFR_STATES = ", ".join([
+    listed("cache", "cache_out", 10, 56, zeros=True), listed("offset", "offset_out", 1, kind="INT64", zeros=True),
+])  # fmt: skip
+LFR_CONFIG = full(io("chunk_xs", 61, 80), io("chunk_xs_out", 10, 56), f"state [ {LFR_STATES} ]")
 FSMN = """
     in speech f32 [B=batch_size, T=feats_length, 40]
     state in_cache0 -> out_cache0 f32 [B=batch_size, 16, 19, 1]
@@ -151,9 +157,9 @@ MATTING = """
     out pha f32 [B=batch_size, 1]"""
 
 LISTED = [
-    family("silero_v5", SILERO_V5, THREE_LINES, kernel=256, stride=128, lengths=(576, 576), parameters=SILERO, constants={"sr": RATE}),
-    family("silero_v5_documented", SILERO_V5, full(io("input", 576), io("output", 1)), kernel=256, stride=128, lengths=(576, 576),
-           parameters=SILERO, constants={"sr": RATE}, refused=False),
+    family("silero_v5", SILERO_V5, kernel=256, stride=128, lengths=(576, 576), parameters=SILERO, constants={"sr": RATE}),
+    family("silero_v5_documented", SILERO_V5, full(io("input", 576), io("output", 1)), kernel=256, stride=128,
+           lengths=(576, 576), parameters=SILERO, constants={"sr": RATE}, refused=False),
     family("silero_v6_16k", SILERO_16K, kernel=256, stride=128, lengths=(576, 576)),
     family("silero_v4", SILERO_V4, kernel=64, stride=64, lengths=(512, 512), parameters=SILERO, constants={"sr": RATE}),
     family("silero_sequence", SILERO_SEQUENCE, refused=False),

@@ -3,7 +3,7 @@
 import numpy as np
 from gallery_names import full, io
 from graphs import model, op, tensor
-from onnx import ModelProto, NodeProto, TensorProto, helper
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 from randomgraph import Graph
 from servedcase import Case, Sequence, Tensors
 from signatures import THREE_LINES, family
@@ -21,14 +21,16 @@ GPT2 = """
     in attention_mask i64 [B=batch_size, P+T=past_sequence_length + sequence_length]
     in position_ids i64 [B=batch_size, T=sequence_length]
     out logits f32 [B=batch_size, T=sequence_length, 24]""" + CACHES.format(**OPTIMUM)
+GPT2_INPUTS = ("input_ids", "attention_mask", "position_ids")
+GPT2_CONFIG = full(", ".join(io(name, -1, kind="INT64") for name in GPT2_INPUTS), io("logits", -1, 24))
 LLAMA_DYNAMO = """
     in input_ids i64 [B=s77, T=s27]
     in attention_mask i64 [B=s77, P+T=s27 + s41]
     out logits f32 [B=s77, T=s27, 24]""" + CACHES.format(b="s77", p="s41", t="s27 + s41")
 LISTS = """
-    in input_ids i64 [B=input_ids_dynamic_axes_1, T=input_ids_dynamic_axes_2]
-    state past_0 -> present_0 f32 [B=past_0_dynamic_axes_1, 2, P=past_0_dynamic_axes_2, 4] -> [B=present_0_dynamic_axes_1, 2, P+T=present_0_dynamic_axes_2, 4]
-    out logits f32 [B=logits_dynamic_axes_1, T=logits_dynamic_axes_2, 24]"""
+    in input_ids i64 [B=input_ids_{l}1, T=input_ids_{l}2]
+    state past_0 -> present_0 f32 [B=past_0_{l}1, 2, P=past_0_{l}2, 4] -> [B=present_0_{l}1, 2, P+T=present_0_{l}2, 4]
+    out logits f32 [B=logits_{l}1, T=logits_{l}2, 24]""".format(l="dynamic_axes_")
 GENAI = """
     in input_ids i64 [B=batch_size, T=sequence_length]
     in attention_mask i64 [B=batch_size, P+T=total_sequence_length]
@@ -37,12 +39,14 @@ GENAI = """
 )
 T5_WITH_PAST = """
     in encoder_attention_mask i64 [B=batch_size, E=encoder_sequence_length]
-    in input_ids i64 [B=batch_size, T=1]
+    in input_ids i64 [B=batch_size, T=decoder_sequence_length]
     in past_key_values.0.encoder.key f32 [B=batch_size, 2, E=encoder_sequence_length_out, 4]
     in past_key_values.0.encoder.value f32 [B=batch_size, 2, E=encoder_sequence_length_out, 4]
-    state past_key_values.0.decoder.key -> present.0.decoder.key f32 [B=batch_size, 2, P=past_decoder_sequence_length, 4] -> [B=batch_size, 2, P+T=past_decoder_sequence_length + 1, 4]
-    state past_key_values.0.decoder.value -> present.0.decoder.value f32 [B=batch_size, 2, P=past_decoder_sequence_length, 4] -> [B=batch_size, 2, P+T=past_decoder_sequence_length + 1, 4]
-    out logits f32 [B=batch_size, 1, 24]""".replace("T=1", "T=decoder_sequence_length")
+    state past_key_values.0.decoder.key -> present.0.decoder.key f32 [B=batch_size, 2, {before}] -> [B=batch_size, 2, {after}]
+    state past_key_values.0.decoder.value -> present.0.decoder.value f32 [B=batch_size, 2, {before}] -> [B=batch_size, 2, {after}]
+    out logits f32 [B=batch_size, 1, 24]""".format(
+    before="P=past_decoder_sequence_length, 4", after="P+T=past_decoder_sequence_length + 1, 4"
+)
 
 # The control that optimum's merged decoders have for the first request.
 MERGED_LINES = """
@@ -65,8 +69,14 @@ def merged(name: str, masked: bool) -> Case:
     """The caches of the encoder are computed in the first request, and later outputs for them have no batch."""
     encoder = "encoder_hidden_states"
     b, p, e = "batch_size", "past_decoder_sequence_length", "encoder_sequence_length"
-    past = [tensor("past_key_values.0.decoder.key", F32, b, 2, p, 4), tensor("past_key_values.0.encoder.key", F32, b, 2, e + "_out", 4)]
-    present = [tensor("present.0.decoder.key", F32, b, 2, p + " + 1", 4), tensor("present.0.encoder.key", F32, b, 2, e + "_out", 4)]
+    past = [
+        tensor("past_key_values.0.decoder.key", F32, b, 2, p, 4),
+        tensor("past_key_values.0.encoder.key", F32, b, 2, e + "_out", 4),
+    ]
+    present = [
+        tensor("present.0.decoder.key", F32, b, 2, p + " + 1", 4),
+        tensor("present.0.encoder.key", F32, b, 2, e + "_out", 4),
+    ]
     first = [
         op("Reshape", f"{encoder} heads -> parts"), op("Transpose", "parts -> computed", perm=[0, 2, 1, 3]),
         op("Identity", "computed -> keys"), op("Identity", "computed -> written"),
@@ -77,7 +87,10 @@ def merged(name: str, masked: bool) -> Case:
         op("Reshape", "embedded heads -> split"),
         op("Transpose", "split -> new", perm=[0, 2, 1, 3]),
         op("Concat", "past_key_values.0.decoder.key new -> present.0.decoder.key", axis=2),
-        branch("use_cache_branch", later, ["keys_again", "none"], first, ["keys", "written"], ["encoder_keys", "present.0.encoder.key"]),
+        helper.make_node(
+            "If", ["use_cache_branch"], ["encoder_keys", "present.0.encoder.key"],
+            then_branch=branch(later, "keys_again", "none"), else_branch=branch(first, "keys", "written"),
+        ),
         op("ReduceMean", "encoder_keys -> context", axes=[2], keepdims=1),
         op("ReduceMean", "present.0.decoder.key -> so_far", axes=[2], keepdims=1),
         op("Add", "new context -> with_context"),
@@ -109,29 +122,27 @@ def merged(name: str, masked: bool) -> Case:
         batch={each.name: 0 for each in [*onnx.graph.input, *onnx.graph.output]} | {"use_cache_branch": None},
         outputs=("logits",), sequences=[steps() for _ in range(4)],
         parameters={"state_updates": "past_key_values.*.encoder.* = keep"},
-        states={"past_key_values.0.decoder.key": "present.0.decoder.key", "past_key_values.0.encoder.key": "present.0.encoder.key"},
-        initial={each: np.zeros((1, 2, 0, 4), F32) for each in ("past_key_values.0.decoder.key", "past_key_values.0.encoder.key")},
+        states={f"past_key_values.0.{of}.key": f"present.0.{of}.key" for of in ("decoder", "encoder")},
+        initial={f"past_key_values.0.{of}.key": np.zeros((1, 2, 0, 4), F32) for of in ("decoder", "encoder")},
         given=lambda requests: {"use_cache_branch": np.array([len(requests) > 1])},
         updates={"past_key_values.0.encoder.key": kept},
     )  # fmt: skip
 
 
-def branch(condition: str, then: list[NodeProto], then_outputs: list[str], other: list[NodeProto], other_outputs: list[str], outputs: list[str]):
-    """If, whose two branches see the values outside."""
-
-    def graph(name: str, nodes: list[NodeProto], results: list[str]):
-        return helper.make_graph(nodes, name, [], [helper.make_tensor_value_info(each, TensorProto.FLOAT, None) for each in results])
-
-    return helper.make_node("If", [condition], outputs, then_branch=graph("then", then, then_outputs), else_branch=graph("else", other, other_outputs))
+def branch(nodes: list[NodeProto], *outputs: str) -> GraphProto:
+    """A graph that sees the values outside."""
+    infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs]
+    return helper.make_graph(nodes, outputs[0], [], infos)
 
 
 def group_query_attention() -> ModelProto:
-    """One layer of a Llama by onnxruntime-genai's builder: the mask says how long a sequence is, its padding is on the right."""
+    """One layer of a Llama by onnxruntime-genai's builder, to which the mask only says how long a sequence is."""
     g = Graph(np.random.default_rng(9))
     x = embedded(g, "input_ids")
     q, k, v = (g.op("MatMul", x, g.numbers(8, 8, scale=0.4)) for _ in range(3))
     mask = g.cast("attention_mask", TensorProto.INT64)
-    lengths = g.cast(g.op("Sub", g.op("ReduceSum", mask, g.constant([1]), keepdims=1), g.constant([1])), TensorProto.INT32)
+    ones = g.op("ReduceSum", mask, g.constant([1]), keepdims=1)
+    lengths = g.cast(g.op("Sub", ones, g.constant([1])), TensorProto.INT32)
     total = g.cast(g.op("Gather", g.op("Shape", mask), g.constant(1), axis=0), TensorProto.INT32)
     g.nodes.append(helper.make_node(
         "GroupQueryAttention", [q, k, v, "past_key_values.0.key", "past_key_values.0.value", lengths, total],
@@ -145,7 +156,7 @@ def group_query_attention() -> ModelProto:
          tensor("past_key_values.0.key", F32, b, 1, p, 8), tensor("past_key_values.0.value", F32, b, 1, p, 8)],
         [tensor("logits", F32, b, "sequence_length", 24), tensor("present.0.key", F32, b, 1, t, 8),
          tensor("present.0.value", F32, b, 1, t, 8)],
-        [helper.make_tensor(name, helper.np_dtype_to_tensor_dtype(c.dtype), c.shape, c.ravel()) for name, c in g.constants.items()],
+        [numpy_helper.from_array(value, name) for name, value in g.constants.items()],
     )  # fmt: skip
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
     return helper.make_model(made, ir_version=8, opset_imports=opsets)
@@ -185,9 +196,8 @@ SENT = genai("genai_llama_attention", UNEQUAL, masked=False, refused=False)
 
 LISTED = [
     family("optimum_gpt2", GPT2, refused=False),
-    family("optimum_gpt2_io", GPT2, full(
-        ", ".join(io(name, -1, kind="INT64") for name in ("input_ids", "attention_mask", "position_ids")), io("logits", -1, 24)),
-        parameters={"state_pairs": "<<<past_key_values.*, present.*>>>"}, refused=False),
+    family("optimum_gpt2_io", GPT2, GPT2_CONFIG, parameters={"state_pairs": "<<<past_key_values.*, present.*>>>"},
+           refused=False),
     family("dynamo_llama", LLAMA_DYNAMO),
     family("decoder_lists", LISTS),
     family("genai_llama", GENAI, refused=False),

@@ -128,6 +128,9 @@ MANY_TIME = """
     out y2 f32 [T=frames, B=, 8]
     out y3 f32 [T=frames, B=, 8]
     out y4 f32 [T=frames, B=, 8]"""
+MANY_TIME_OUTPUTS = ", ".join(io(name, -1, 8) for name in ("y", "y2", "y3", "y4"))
+MANY_TIME_CONFIG = full(f"{io('x', -1, 8)}, {io('x2', -1, 4)}", MANY_TIME_OUTPUTS)
+PAST_LISTED = f"state [ {listed('past', 'present', -1, 8)} ]"
 
 CONV = """
     in x f32 [B=N, T=T, 8]
@@ -211,10 +214,10 @@ LISTED = [
     everywhere("tie_s", "s17", "s53"),
     everywhere("tie_n_a", "a", "n"),
     everywhere("tie_time_batch_io", "time", "batch", full(io("x", -1, 8), io("y", -1, 8)), refused=False),
-    everywhere("tie_time_batch_listed", "time", "batch", full(io("x", -1, 8), io("y", -1, 8), f"state [ {listed('past', 'present', -1, 8)} ]"),
+    everywhere("tie_time_batch_listed", "time", "batch", full(io("x", -1, 8), io("y", -1, 8), PAST_LISTED),
                parameters={"initial_states": "past = 0[0,8]"}, refused=False),
     family("many_time", MANY_TIME),
-    family("many_time_io", MANY_TIME, full(f"{io('x', -1, 8)}, {io('x2', -1, 4)}", ", ".join(io(y, -1, 8) for y in ("y", "y2", "y3", "y4")))),
+    family("many_time_io", MANY_TIME, MANY_TIME_CONFIG),
     family("b1_decoder_kvlen", DECODER.format(steps="tokens", past="kv_len", total="kv_len"), lengths=(1, 2, 1)),
     family("b1_decoder_seq1", ONE_TOKEN.format(past="past_len", total="total_len"), lengths=(1, 1, 1)),
     stateless_sums("cumsum_time_batch", "time", "batch"),
@@ -226,7 +229,7 @@ LISTED = [
     summing("int_nameless", dtype=I64, dims=(None, None)),
     summing("division", *DIVIDE, **DIVISION),
     summing("noise", *NOISE, constants={"little": np.array([4e-6], F32)}, result="noisy"),
-    family("conv_named_on_all", CONV.replace("Addh_out_dim_0", "N").replace("Addy_dim_0", "N").replace("Addy_dim_1", "T_out"),
+    family("conv_named_on_all", CONV.replace("B=Addh_out_dim_0", "B=N").replace("B=Addy_dim_0", "B=N"),
            kernel=5, stride=2, lengths=(9, 9, 12), refused=False),
     family("conv_nameless", CONV.replace("=N", "=").replace("=Addh_out_dim_0", "=").replace("=Addy_dim_0", "=")
            .replace("=Addy_dim_1", "=").replace("T=T", "T="), kernel=5, stride=2, lengths=(9, 9, 12)),

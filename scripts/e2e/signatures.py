@@ -217,7 +217,8 @@ class Writer:
         elif into.dtype in (np.int64, np.int32):
             value = g.op("Add", value, g.constant(np.float32(1)))
         else:
-            lane = g.op("Mul", self.spread(self.squeezed(rank), 1 if rank == 1 else 2, rank), self.ramp(into, self.order(into)))
+            lane = self.spread(self.squeezed(rank), min(rank, 2), rank)
+            lane = g.op("Mul", lane, self.ramp(into, self.order(into)))
             value = g.op("Add", g.op("Mul", value, g.constant(np.float32(0.5))), lane)
         self.as_declared(out, value)
         return value
@@ -231,7 +232,7 @@ class Writer:
         if timed:
             value = self.spread(g.op("Add", self.steps, self.lane), 2, rank)
         else:
-            value = self.spread(self.squeezed(rank), 1 if rank == 1 else 2, rank)
+            value = self.spread(self.squeezed(rank), min(rank, 2), rank)
         self.as_declared(tensor, g.op("Mul", value, self.ramp(tensor, self.order(tensor))))
 
 

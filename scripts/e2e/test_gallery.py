@@ -21,7 +21,9 @@ GALLERY = {
     for case in module.LISTED
 }
 # These are right as soon as it is told where the batch is, for nothing else about them has to be found out.
-BATCH_ALONE = [name for name, case in GALLERY.items() if case.decides == ("batch_axes",) and not case.name.endswith("_3_lines")]
+BATCH_ALONE = [
+    name for name, case in GALLERY.items() if case.decides == ("batch_axes",) and not name.endswith("_3_lines")
+]
 
 
 def told(case: Case) -> Case:
@@ -49,7 +51,7 @@ def test_served(faults, name):
 
 @pytest.mark.parametrize("name", BATCH_ALONE)
 def test_served_when_told(faults, name):
-    """Nothing but where the batch is stands between a model and right numbers: the gallery tells the truth of its models."""
+    """Nothing but where the batch is stands between a model and right numbers: what the gallery says of it is true."""
     if f"{name}_told" in faults:
         pytest.fail(faults[f"{name}_told"], pytrace=False)
 
