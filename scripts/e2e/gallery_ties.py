@@ -1,5 +1,7 @@
 """Small models in which a time is easily taken for the batch: what was seen to mix sequences, or to be lost."""
 
+import re
+
 import numpy as np
 from gallery_names import full, io, listed
 from graphs import model, op, tensor
@@ -160,6 +162,46 @@ BESIDE_LISTS = BESIDE_SHARED.format(
     x="x_dynamic_axes_1", m="mem_dynamic_axes_1", o="mem_out_dynamic_axes_1", c="count_dynamic_axes_1", y="y_dynamic_axes_1"
 )
 
+TIME_BESIDE_SHARED = """
+    in x f32 [T={a}1, B={a}2, 2]
+    in speaker f32 [B={b}1, 2]
+    state mem -> mem_out f32 [2, B={c}1] -> [2, B={d}1]
+    state all -> all_out f32 [2]
+    out y f32 [T={e}1, B={e}2, 2]"""
+TIME_BESIDE_LISTS = TIME_BESIDE_SHARED.format(**{
+    short: f"{name}_dynamic_axes_" for short, name in {"a": "x", "b": "speaker", "c": "mem", "d": "mem_out", "e": "y"}.items()
+})  # fmt: skip
+
+
+def mean_beside_shared(name: str, label: str, config: str = THREE_LINES, **more) -> Case:
+    """With no lanes in its state it would run, and say nothing: 0 and 1 are broadcast to 0."""
+    def dims(of: str) -> tuple[int, str | None]:
+        return 3, label.format(of) or None
+
+    return Case(
+        name=name,
+        model=model(
+            op("Mul", "mem half -> old"),
+            op("Add", "old x -> mem_out"),
+            op("Add", "x mem_out -> sum"),
+            op("ReduceMean", "sum -> mean", axes=[1], keepdims=0),
+            op("Mul", "all half -> before"),
+            op("Add", "before mean -> all_out"),
+            op("Unsqueeze", "all_out one -> column"),
+            op("Add", "sum column -> y"),
+            inputs=[tensor("x", F32, *dims("x")), tensor("mem", F32, *dims("mem")), tensor("all", F32, 3)],
+            outputs=[tensor("y", F32, *dims("y")), tensor("mem_out", F32, *dims("mem_out")), tensor("all_out", F32, 3)],
+            constants={"half": F32(0.5), "one": np.array([1])},
+        ),
+        config=config,
+        batch={"x": 1, "mem": 1, "all": None, "y": 1, "mem_out": 1, "all_out": None},
+        outputs=("y",),
+        sequences=sent("x", F32, (3, 1), (3, 1), (3, 1)),
+        states={"mem": "mem_out", "all": "all_out"},
+        initial={"mem": np.zeros((3, 1), F32), "all": np.zeros(3, F32)},
+        **more,
+    )
+
 
 def gru_beside_shared(name: str, batch: str, config: str = THREE_LINES) -> Case:
     """ONNX Runtime 1.31 ends the process when a GRU or LSTM runs with an extent of 0, so its state must have a lane."""
@@ -203,6 +245,12 @@ LISTED = [
     family("time_is_n_3_lines", TIME_IS_N),
     family("lists_beside_shared", BESIDE_LISTS),
     family("strange_beside_shared", BESIDE_SHARED.format(x="rows", m="rows", o="rows", c="rows", y="rows")),
+    mean_beside_shared("nameless_beside_shared", ""),
+    mean_beside_shared("nameless_beside_shared_io", "", full(io("x", 3), io("y", 3))),
+    mean_beside_shared("listed_beside_shared", "{}_dynamic_axes_1"),
+    mean_beside_shared("named_beside_shared", "batch", refused=False),
+    family("time_beside_shared", TIME_BESIDE_LISTS),
+    family("time_beside_shared_nameless", re.sub("=[^],]*", "=", TIME_BESIDE_LISTS)),
     gru_beside_shared("gru_beside_shared", "batch"),
     gru_beside_shared("gru_beside_shared_strange", "rows"),
     gru_beside_shared("gru_beside_shared_s0", "s77"),
