@@ -8,7 +8,7 @@ from onnx import ModelProto
 from randomconfig import configure
 from randomgraph import CHANNEL, FLOAT, Graph
 from randomstates import KINDS, NEED_TIME, WITHOUT_BATCH, Body, State
-from servedcase import Case, Sequence, Tensors
+from servedcase import Case, Sequence, Tensors, nothing_given
 
 TYPES = {np.float32: 10, np.int64: 3, np.int32: 2, np.uint8: 2, np.bool_: 1}
 VOCABULARY = 12
@@ -246,7 +246,7 @@ def finish(name: str, draft: Draft, model: ModelProto, specs: list[Spec], told: 
         sequences=sequences(draft, sent),
         states={state.into.name: state.out.name for state in draft.states},
         initial={state.into.name: state.initial(1 if written.implicit else 0) for state in draft.states},
-        given=given,
+        given=given if filled else nothing_given,
         fixed=BATCH in draft.sizes,
         told=told or written.told,
         about="; ".join([*draft.about, *written.about]),

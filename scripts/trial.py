@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass
 
 import numpy as np
-from servedcase import Case, Sequence, Shapes, Tensors, Unservable
+from servedcase import Case, Sequence, Shapes, Tensors, Unservable, nothing_given
 from tritonclient.grpc import InferenceServerClient, InferInput, InferResult
 from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 from tritonserver import ServerError, TritonServer
@@ -122,7 +122,8 @@ def judge(client: InferenceServerClient, case: Case, name: str) -> Outcome:
     """Plays the case's sequences on the model of that name."""
     try:
         config = client.get_model_config(name).config
-        case = case.at_most(config.max_batch_size or MANY)
+        # What the backend fills has one lane where it knows of no others.
+        case = case.at_most(config.max_batch_size or (MANY if case.given is nothing_given else 1))
         shapes = Shapes.of(case, config)
         requests = [[shapes.request(feeds) for feeds in sequence] for sequence in case.sequences]
         wanted = [
