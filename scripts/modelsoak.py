@@ -6,6 +6,7 @@ models, and --only N serves the one of that number again. go run build.go soak -
 """
 
 import collections
+import itertools
 import tempfile
 import threading
 import time
@@ -31,7 +32,7 @@ class Tally:
     """What became of the models."""
 
     verdicts: dict[int, Verdict] = field(default_factory=dict)
-    failures: list[tuple[int, Case, Outcome]] = field(default_factory=list)
+    failures: list[tuple[int, Case, Outcome]] = field(default_factory=list, repr=False)
     batched: int = 0
 
     def add(self, index: int, case: Case, outcome: Outcome) -> None:
@@ -46,51 +47,70 @@ class Tally:
         return f"{'; '.join(counts) or 'nothing yet'}; requests shared a batch in {self.batched}"
 
 
-def serve(
-    indices: Iterable[int], make: Callable[[int], Case], folder: Path, *, threads: int = 2,
-    tell: Callable[[TritonServer, Tally], None] = lambda server, tally: None,
-) -> Tally:  # fmt: skip
-    """Tries the models of these numbers, some at a time. The folder is for repositories."""
-    tally, lock, left = Tally(), threading.Lock(), iter(indices)
-    suspects: list[int] = []
-    threads_of: dict[TritonServer, int] = {}
+class Trials:
+    """Tries models on servers, some at a time.
 
-    def work(server: TritonServer, numbers: Iterator[int]) -> None:
+    make     the case of a number
+    folder   for repositories
+    threads  how many models are tried at the same time
+    tell     called after each model
+    """
+
+    def __init__(
+        self, make: Callable[[int], Case], folder: Path, threads: int = 2,
+        tell: Callable[[TritonServer, Tally], None] = lambda server, tally: None,
+    ):  # fmt: skip
+        self.make, self.folder, self.threads, self.tell = make, folder, threads, tell
+        self.tally = Tally()
+        self._lock = threading.Lock()
+        self._suspects: list[int] = []  # tried when the server ended
+        self._interrupted = False
+
+    def run(self, indices: Iterable[int]) -> Tally:
+        for some in portions(iter(indices), MODELS_A_SERVER):
+            while some:
+                some = self._on_one_server(some, self.threads)
+        return self.tally
+
+    def _on_one_server(self, some: list[int], threads: int) -> list[int]:
+        """Returns those that are left when the server ends before it is told to."""
+        numbers = iter(some)
+        repository = Path(tempfile.mkdtemp(dir=self.folder))
+        with TritonServer(repository, explicit=True, options=OPTIONS) as server, ThreadPoolExecutor(threads) as pool:
+            try:
+                for done in [pool.submit(self._work, server, numbers, threads == 1) for _ in range(threads)]:
+                    done.result()
+            except BaseException:
+                self._interrupted = True
+                raise
+        while self._suspects:  # one of these has ended it
+            self._on_one_server([self._suspects.pop()], 1)
+        return list(numbers)
+
+    def _work(self, server: TritonServer, numbers: Iterator[int], alone: bool) -> None:
         with InferenceServerClient(server.grpc_url) as client:
-            while server.is_running():
-                with lock:
+            while server.is_running() and not self._interrupted:
+                with self._lock:
                     index = next(numbers, None)
                 if index is None:
                     return
-                case = make(index)
+                case = self.make(index)
                 outcome = try_case(server, client, case)
-                with lock:
-                    if outcome.verdict is Verdict.CRASH and threads_of[server] > 1:
-                        suspects.append(index)
+                with self._lock:
+                    if outcome.verdict is Verdict.CRASH and not alone:
+                        self._suspects.append(index)
                     else:
-                        tally.add(index, case, outcome)
-                    tell(server, tally)
+                        self.tally.add(index, case, outcome)
+                    self.tell(server, self.tally)
 
-    def run(some: list[int], side_by_side: int) -> list[int]:
-        """Tries these on one server, and returns those that are left when it ends before it is told to."""
-        repository = Path(tempfile.mkdtemp(dir=folder))
-        numbers = iter(some)
-        with TritonServer(repository, explicit=True, options=OPTIONS) as server, ThreadPoolExecutor(side_by_side) as pool:
-            threads_of[server] = side_by_side
-            for done in [pool.submit(work, server, numbers) for _ in range(side_by_side)]:
-                done.result()
-        while suspects:  # one of these has ended it
-            run([suspects.pop()], 1)
-        return list(numbers)
 
-    for some in portions(left, MODELS_A_SERVER):
-        while some:
-            some = run(some, threads)
-    return tally
+def serve(indices: Iterable[int], make: Callable[[int], Case], folder: Path) -> Tally:
+    """Tries the models of these numbers. The folder is for repositories."""
+    return Trials(make, folder).run(indices)
 
 
 def portions(numbers: Iterator[int], size: int) -> Iterator[list[int]]:
-    while some := [number for number, _ in zip(numbers, range(size))]:
+    while some := list(itertools.islice(numbers, size)):
         yield some
 
 
@@ -109,23 +129,24 @@ class Progress:
         self.due = now + self.every
         memory = Process.read(server.pid).mib if server.is_running() else 0
         done = len(tally.verdicts)
-        print(f"{done:6} of {self.models} models, {now - self.began:5.0f} s, server {memory:5.0f} MiB: {tally}", flush=True)
+        seconds = now - self.began
+        print(f"{done:6} of {self.models} models, {seconds:5.0f} s, server {memory:5.0f} MiB: {tally}", flush=True)
 
 
-def keep(seed: int, failures: list[tuple[int, Case, Outcome]]) -> None:
+def keep(seed: int, failures: list[tuple[int, Case, Outcome]], told: bool) -> None:
     """Writes down the models that failed, each in a folder that a repository can have, and tells of them."""
     for index, case, outcome in sorted(failures, key=lambda each: (list(Verdict).index(each[2].verdict), each[0])):
         folder = FAILURES / case.name
         case.write(folder)
-        told = story(seed, index, case, outcome)
-        (folder / "seen.txt").write_text(told)
-        print(f"\n{folder.relative_to(ROOT)}\n{told[:1500].rstrip()}")
+        text = story(seed, index, case, outcome, told)
+        (folder / "seen.txt").write_text(text)
+        print(f"\n{folder.relative_to(ROOT)}\n{text[:1500].rstrip()}")
 
 
-def story(seed: int, index: int, case: Case, outcome: Outcome) -> str:
+def story(seed: int, index: int, case: Case, outcome: Outcome, told: bool = False) -> str:
     """What happened to a model, and how to see it again."""
-    again = f"go run build.go soak --models 1 --seed {seed} --only {index}"
-    return f"{outcome.verdict.value.upper()}: {case.about}\n  {outcome.seen}\n  again: {again}\n"
+    again = f"go run build.go soak --models 1 --seed {seed} --only {index}{' --told' * told}"
+    return f"{outcome.verdict.value.upper()}: {case.about}\n  {outcome.seen.strip()}\n  again: {again}\n"
 
 
 def soak(models: int, seed: int, only: int | None = None, told: bool = False) -> int:
@@ -135,11 +156,15 @@ def soak(models: int, seed: int, only: int | None = None, told: bool = False) ->
     """
     numbers = range(models) if only is None else [only]
     with tempfile.TemporaryDirectory(prefix="models-") as folder:
-        tally = serve(numbers, lambda index: random_case(seed, index, told), Path(folder), tell=Progress(len(numbers)))
-    keep(seed, tally.failures)
+        trials = Trials(lambda index: random_case(seed, index, told), Path(folder), tell=Progress(len(numbers)))
+        try:
+            tally = trials.run(numbers)
+        finally:
+            keep(seed, trials.tally.failures, told)
     if only is not None:
-        print(random_case(seed, only).about)
+        print(random_case(seed, only, told).about)
     print(f"\n{len(numbers)} models of seed {seed}: {tally}")
-    print(f"FAILED: {len(tally.failures)} models" if tally.failures else "PASSED")
-    return 1 if tally.failures else 0
+    failed = len(numbers) - sum(verdict.good for verdict in tally.verdicts.values())
+    print(f"FAILED: {failed} models" if failed else "PASSED")
+    return 1 if failed else 0
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from axisnames import BATCH, OUT_TIME, SCHEMES, TIME, Names, Spec, batch_alone, careful, letters
 from onnx import ModelProto
-from randomconfig import Written, configure
-from randomgraph import CHANNEL, FLOAT, INT64, Graph
+from randomconfig import configure
+from randomgraph import CHANNEL, FLOAT, Graph
 from randomstates import KINDS, NEED_TIME, WITHOUT_BATCH, Body, State
-from servedcase import Case, Sequence
+from servedcase import Case, Sequence, Tensors, nothing_given
 
 TYPES = {np.float32: 10, np.int64: 3, np.int32: 2, np.uint8: 2, np.bool_: 1}
 VOCABULARY = 12
@@ -37,7 +37,8 @@ class Draft:
     inputs: list[Spec] = field(default_factory=list)
     outputs: list[Spec] = field(default_factory=list)
     states: list[State] = field(default_factory=list)
-    fixed_values: dict[str, int] = field(default_factory=dict)  # what an input is in all requests of a sequence, at most
+    most: dict[str, int] = field(default_factory=dict)  # what an input is at most, which is one number in a sequence
+    filled: dict[str, str] = field(default_factory=dict)  # inputs that the backend fills: a number, or steps
     about: list[str] = field(default_factory=list)
     kernel: int = 1
     stride: int = 1
@@ -134,12 +135,12 @@ def more_inputs(draft: Draft, value: str, channels: int) -> str:
         roles = [(), ("K",), (BATCH,), (BATCH, "K")][int(draft.random.integers(4))]
         of = Spec("chunk", np.int64, roles, draft.sizes | {"K": 1})
         draft.inputs.append(of)
-        draft.fixed_values["chunk"] = 5
-        if roles:
-            chunk = g.inside(of)
+        if draft.odds(0.35):
+            draft.filled["chunk"] = str(draft.random.integers(1, 6))
+            draft.about.append("constant")
         else:
-            chunk = of.name
-        value = g.op("Mul", value, g.cast(g.op("Div", g.constant([60]), chunk), FLOAT))
+            draft.most["chunk"] = 5
+        value = g.op("Mul", value, g.cast(g.op("Div", g.constant([60]), one_number(g, of)), FLOAT))
         value = g.op("Mul", value, g.constant(np.float32(1 / 32)))
         draft.about.append("divisor " + "".join(roles))
     if draft.odds(0.07):
@@ -153,6 +154,11 @@ def more_inputs(draft: Draft, value: str, channels: int) -> str:
     return value
 
 
+def one_number(g: Graph, of: Spec) -> str:
+    """An input of one number, for each lane or for all."""
+    return g.inside(of) if of.roles else of.name
+
+
 def add_states(draft: Draft, body: Body, value: str) -> str:
     count = int(draft.random.choice([0, 1, 2, 3, 4], p=[0.22, 0.3, 0.25, 0.15, 0.08]))
     form = PAIRED[int(draft.random.integers(len(PAIRED)))]
@@ -164,6 +170,15 @@ def add_states(draft: Draft, body: Body, value: str) -> str:
         draft.about.append(f"state {kind.__name__} {''.join(state.into.roles)}")
         if kind in WITHOUT_BATCH and draft.odds(0.5):
             break
+    if count and draft.odds(0.1):
+        roles = [(), ("K",), (BATCH,), (BATCH, "K")][int(draft.random.integers(4))]
+        of = Spec("frame", np.int64, roles, draft.sizes | {"K": 1})
+        draft.inputs.append(of)
+        draft.filled["frame"] = "steps"
+        g = draft.graph
+        steps = g.op("Mul", g.cast(one_number(g, of), FLOAT), g.constant(np.float32(0.125)))
+        value = g.op("Add", value, steps)
+        draft.about.append("steps " + "".join(roles))
     return value
 
 
@@ -183,7 +198,7 @@ def answer(draft: Draft, value: str) -> None:
             noise = g.op("RandomUniform", shape=[1], **seed)
         else:
             noise = g.op("RandomUniformLike", value, **seed)
-        value = g.op("Add", value, g.op("Mul", noise, g.constant(np.float32(1e-7))))
+        value = g.op("Add", value, g.op("Mul", noise, g.constant(np.float32(3e-6))))
         draft.about.append("chance" + (", seeded" if seed else ""))
     y = Spec("y", np.float32, roles, dict(draft.sizes), output=True)
     g.outside(y, value)
@@ -208,8 +223,19 @@ def name_axes(draft: Draft) -> Names:
 
 
 def finish(name: str, draft: Draft, model: ModelProto, specs: list[Spec], told: bool) -> Case:
-    written: Written = configure(draft.random, draft.inputs, draft.outputs, draft.states, model)
-    length = 1 if written.implicit else 0
+    filled = [spec for spec in draft.inputs if spec.name in draft.filled]
+    sent = [spec for spec in draft.inputs if spec.name not in draft.filled]
+    written = configure(draft.random, sent, draft.outputs, draft.states)
+    constants = [f"{name} = {value}" for name, value in draft.filled.items() if value != "steps"]
+    if constants:
+        written.parameters["constant_inputs"] = "; ".join(constants)
+    if "frame" in draft.filled:
+        written.parameters["derived_inputs"] = "frame = steps"
+
+    def given(requests: Sequence) -> Tensors:
+        values = draft.filled | {"frame": len(requests) - 1}
+        return {spec.name: np.full(spec.shape({BATCH: 1}), int(values[spec.name]), spec.dtype) for spec in filled}
+
     case = Case(
         name=name,
         model=model,
@@ -217,37 +243,39 @@ def finish(name: str, draft: Draft, model: ModelProto, specs: list[Spec], told: 
         parameters=written.parameters,
         batch={spec.name: spec.batch for spec in specs},
         outputs=tuple(spec.name for spec in draft.outputs),
-        sequences=sequences(draft),
+        sequences=sequences(draft, sent),
         states={state.into.name: state.out.name for state in draft.states},
-        initial={state.into.name: state.initial(length) for state in draft.states},
+        initial={state.into.name: state.initial(1 if written.implicit else 0) for state in draft.states},
+        given=given if filled else nothing_given,
         fixed=BATCH in draft.sizes,
+        told=told or written.told,
         about="; ".join([*draft.about, *written.about]),
     )
-    if told or written.told:
+    if case.told:
         case.parameters.update(case.whole_truth())
     return case
 
 
-def sequences(draft: Draft) -> list[Sequence]:
+def sequences(draft: Draft, inputs: list[Spec]) -> list[Sequence]:
     """What clients send. Mostly of one length at a time, so that batches form."""
     random = draft.random
     count, steps = int(random.integers(2, 5)), int(random.integers(2, 5))
     alike = draft.odds(0.8)
     base = [draft.kernel + int(random.integers(0, 6)) for _ in range(steps)]
     same = draft.odds(0.7)  # what all requests of all sequences say
-    values = {name: int(random.integers(1, top + 1)) for name, top in draft.fixed_values.items()}
+    values = {name: int(random.integers(1, top + 1)) for name, top in draft.most.items()}
     # Triton wants as many rows of an input without a batch axis as of the others, which it cannot have.
-    several = not draft.states and all(spec.batch is not None for spec in draft.inputs) and BATCH not in draft.sizes
+    several = not draft.states and all(spec.batch is not None for spec in inputs) and BATCH not in draft.sizes
     made = []
     for _ in range(count):
-        own = values if same else {name: int(random.integers(1, top + 1)) for name, top in draft.fixed_values.items()}
+        own = values if same else {name: int(random.integers(1, top + 1)) for name, top in draft.most.items()}
         bias = random.standard_normal(draft.sizes[CHANNEL]).astype(np.float32)
         sequence = []
         for step in range(steps - (draft.odds(0.2) and steps > 1)):
             time = base[step] if alike else draft.kernel + int(random.integers(0, 6))
             rows = int(random.integers(1, 4)) if several else 1
             extents = {BATCH: rows, TIME: time}
-            feeds = {spec.name: values_of(random, spec, extents, own, bias) for spec in draft.inputs}
+            feeds = {spec.name: values_of(random, spec, extents, own, bias) for spec in inputs}
             sequence.append(feeds)
         made.append(sequence)
     return made

@@ -4,7 +4,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from axisnames import BATCH, Spec
-from onnx import ModelProto
 from randomstates import State
 
 IDLE = "max_sequence_idle_microseconds: 20000000"
@@ -26,9 +25,7 @@ class Written:
     about: list[str] = field(default_factory=list)
 
 
-def configure(
-    random: np.random.Generator, inputs: list[Spec], outputs: list[Spec], states: list[State], model: ModelProto
-) -> Written:
+def configure(random: np.random.Generator, inputs: list[Spec], outputs: list[Spec], states: list[State]) -> Written:
     """Draws a configuration and writes it. It tells nothing but the truth."""
     written = Written()
     kind = random.random()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import onnx
 from axisnames import BATCH, OUT_TIME, PAST, PRESENT, TIME, Names, Spec
-from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
+from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 OPSET, IR_VERSION = 17, 8
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
@@ -96,17 +96,19 @@ class Graph:
         return self.op("Transpose", value, perm=[0, 2, 1])
 
     def model(self, inputs: list[Spec], outputs: list[Spec], names: Names) -> ModelProto:
-        graph = helper.make_graph(
-            self.nodes, "random",
-            [info(spec, names[spec.name]) for spec in inputs],
-            [info(spec, names[spec.name]) for spec in outputs],
-            [numpy_helper.from_array(value, name) for name, value in self.constants.items()],
-        )  # fmt: skip
+        return self.finished(
+            [info(spec, names[spec.name]) for spec in inputs], [info(spec, names[spec.name]) for spec in outputs]
+        )
+
+    def finished(self, inputs: list[ValueInfoProto], outputs: list[ValueInfoProto]) -> ModelProto:
+        """The model of these nodes."""
+        constants = [numpy_helper.from_array(value, name) for name, value in self.constants.items()]
+        graph = helper.make_graph(self.nodes, "random", inputs, outputs, constants)
         made = helper.make_model(graph, ir_version=IR_VERSION, opset_imports=[helper.make_opsetid("", OPSET)])
         onnx.checker.check_model(made)
         return made
 
 
-def info(spec: Spec, names: list[str | None]) -> onnx.ValueInfoProto:
+def info(spec: Spec, names: list[str | None]) -> ValueInfoProto:
     dims = [spec.sizes.get(role, name) for role, name in zip(spec.roles, names, strict=True)]
     return helper.make_tensor_value_info(spec.name, onnx_type(spec.dtype), dims)

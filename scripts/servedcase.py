@@ -16,7 +16,7 @@ Tensors = dict[str, np.ndarray]
 Sequence = list[Tensors]  # what the requests of one sequence bring, in the model's own layout, with the batch
 
 
-def nothing_given(_step: int, _before: Sequence) -> Tensors:
+def nothing_given(_requests: Sequence) -> Tensors:
     return {}
 
 
@@ -30,18 +30,20 @@ class Case:
 
     config       config.pbtxt without its parameters
     parameters   these, by name
-    batch        where the batch stands in every tensor of the model that requests, answers and states have, None: nowhere
+    batch        where the batch stands in every tensor of the model, None: nowhere
     outputs      what clients are answered with
     states       the output that each state's input is read from in the next step
     initial      what states begin with, with a batch of 1
     sequences    what clients send. Without states, a request may have several rows
-    given        inputs that the backend fills, by the number of the step and the requests before it
+    given        inputs that the backend fills, from the requests up to this one
     updates      what becomes of a state, from what it was and what the model wrote; the others are replaced
     fixed        the batch was exported as a fixed 1
     decides      a refusal must name one of these
     remedy       parameters with which a refused model must be served; None: batch_axes for every tensor
+    instead      what must be served in place of a model that is refused, rather than the same with the remedy
     refused      whether the load must be refused; None: it may be
     reference    another model for ONNX Runtime, where the test wants to be wrong
+    told         the configuration says where the batch is in every tensor, so that nothing is left to refuse
     about        what it is, in a few words
     """
 
@@ -54,24 +56,24 @@ class Case:
     parameters: dict[str, str] = field(default_factory=dict)
     states: dict[str, str] = field(default_factory=dict)
     initial: Tensors = field(default_factory=dict)
-    given: Callable[[int, Sequence], Tensors] = nothing_given
+    given: Callable[[Sequence], Tensors] = nothing_given
     updates: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = field(default_factory=dict)
     fixed: bool = False
     decides: tuple[str, ...] = ("batch_axes",)
     remedy: dict[str, str] | None = None
+    instead: "Case | None" = None
     refused: bool | None = None
     reference: ModelProto | None = None
+    told: bool = False
     about: str = ""
-
-    @property
-    def told(self) -> bool:
-        """Whether the configuration says where the batch is, so that nothing is left to refuse."""
-        return "batch_axes" in self.parameters
 
     def text(self, extra: dict[str, str] | None = None) -> str:
         """The config.pbtxt, with further parameters."""
         parameters = self.parameters | (extra or {})
-        lines = [f"parameters {{ key: {quoted(k)} value {{ string_value: {quoted(v)} }} }}" for k, v in parameters.items()]
+        lines = [
+            f"parameters {{ key: {quoted(key)} value {{ string_value: {quoted(value)} }} }}"
+            for key, value in parameters.items()
+        ]
         return "\n".join([self.config.strip(), *lines]) + "\n"
 
     def whole_truth(self) -> dict[str, str]:
@@ -100,7 +102,7 @@ class Case:
     def _alone(self, session: "Session", sequence: Sequence) -> Sequence:
         answers, states = [], {name: self.initial[name] for name in self.states}
         for number, step in enumerate(sequence):
-            feeds = step | states | self.given(number, sequence[:number])
+            feeds = step | states | self.given(sequence[: number + 1])
             if not self.states:
                 answers.append(self._rows(session, feeds))
                 continue
@@ -130,7 +132,8 @@ class Case:
 
     def rows(self, feeds: Tensors) -> int:
         """How many rows a request brings."""
-        return max((value.shape[axis] for name, value in feeds.items() if (axis := self.batch[name]) is not None), default=1)
+        axes = {name: self.batch[name] for name in feeds}
+        return max((feeds[name].shape[axis] for name, axis in axes.items() if axis is not None), default=1)
 
 
 def quoted(text: str) -> str:
@@ -138,7 +141,8 @@ def quoted(text: str) -> str:
 
 
 def row_of(value: np.ndarray, axis: int | None, row: int) -> np.ndarray:
-    return value if axis is None else np.take(value, [row], axis=axis)
+    """One row. What the backend fills has one for all."""
+    return value if axis is None or value.shape[axis] == 1 else np.take(value, [row], axis=axis)
 
 
 def few_rows(value: np.ndarray, axis: int | None, rows: int) -> np.ndarray:

@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass
 
 import numpy as np
-from servedcase import Case, Sequence, Shapes, Tensors, Unservable
+from servedcase import Case, Sequence, Shapes, Tensors, Unservable, nothing_given
 from tritonclient.grpc import InferenceServerClient, InferInput, InferResult
 from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 from tritonserver import ServerError, TritonServer
@@ -63,17 +63,19 @@ def try_case(server: TritonServer, client: InferenceServerClient, case: Case) ->
         if not refusal:
             outcome = judge(client, case, case.name)
             if case.refused:
-                return Outcome(Verdict.LENIENT, f"its requests: {outcome.verdict.value}; {outcome.seen}", outcome.batched)
+                seen = f"its requests: {outcome.verdict.value}; {outcome.seen}"
+                return Outcome(Verdict.LENIENT, seen, outcome.batched)
             return outcome
         if case.told or case.refused is False:
             return Outcome(Verdict.STUBBORN, refusal)
         if not any(word in refusal for word in case.decides):
             return Outcome(Verdict.UNNAMED, f"want {' or '.join(case.decides)}: {refusal}")
-        remedy = case.whole_truth() if case.remedy is None else case.remedy
-        again = load(server, case, case.name + "_told", remedy)
+        remedy = {} if case.instead else case.whole_truth() if case.remedy is None else case.remedy
+        remedied = case.instead or case
+        again = load(server, remedied, case.name + "_told", remedy)
         if again:
             return Outcome(Verdict.STUBBORN, f"with {remedy}: {again}")
-        outcome = judge(client, case, case.name + "_told")
+        outcome = judge(client, remedied, case.name + "_told")
         if outcome.verdict is Verdict.RIGHT:
             return Outcome(Verdict.REFUSED, refusal, outcome.batched)
         return Outcome(outcome.verdict, f"refused, then with {remedy}: {outcome.seen}", outcome.batched)
@@ -120,7 +122,8 @@ def judge(client: InferenceServerClient, case: Case, name: str) -> Outcome:
     """Plays the case's sequences on the model of that name."""
     try:
         config = client.get_model_config(name).config
-        case = case.at_most(config.max_batch_size or MANY)
+        # What the backend fills has one lane where it knows of no others.
+        case = case.at_most(config.max_batch_size or (MANY if case.given is nothing_given else 1))
         shapes = Shapes.of(case, config)
         requests = [[shapes.request(feeds) for feeds in sequence] for sequence in case.sequences]
         wanted = [
@@ -248,5 +251,5 @@ def shown(answers: Answers, fault: Fault) -> str:
 
 
 def brief(value: np.ndarray) -> str:
-    flat = value.ravel()[:6]
-    return f"{value.dtype}{list(value.shape)} [{' '.join(f'{v:.6g}' if value.dtype.kind == 'f' else str(v) for v in flat)} …]"
+    numbers = [f"{v:.6g}" if value.dtype.kind == "f" else str(v) for v in value.ravel()[:6]]
+    return f"{value.dtype}{list(value.shape)} [{' '.join(numbers)} …]"

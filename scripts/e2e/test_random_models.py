@@ -6,12 +6,13 @@ go run build.go soak --models N serves more of them. That what is wrong is seen 
 import signal
 from dataclasses import replace
 
+import modelsoak
 import numpy as np
 import pytest
 import tritonserver
 from configs import config, io
 from graphs import model, op, tensor
-from modelsoak import serve, story
+from modelsoak import Tally, serve, story
 from onnx import ModelProto
 from randomcase import random_case
 from servedcase import Case
@@ -129,6 +130,13 @@ def test_a_crash_is_told_from_its_neighbours(tmp_path):
     assert len(tally.verdicts) == 5
 
 
+def test_every_model_is_tried(tmp_path, monkeypatch):
+    """Also where one server ends after its share, and the next begins."""
+    monkeypatch.setattr(modelsoak, "MODELS_A_SERVER", 2)
+    tally = serve(range(5), lambda index: random_case(SEED, index, told=True), tmp_path)
+    assert sorted(tally.verdicts) == [0, 1, 2, 3, 4]
+
+
 def test_a_model_is_always_the_same():
     """Of a seed and a number."""
     for index in range(20):
@@ -141,15 +149,19 @@ def test_a_model_is_always_the_same():
             ]
 
 
+def check(tally: Tally) -> None:
+    if tally.failures:
+        pytest.fail("\n".join([*(story(SEED, *failure) for failure in tally.failures), str(tally)]), pytrace=False)
+    assert tally.batched > len(tally.verdicts) / 4, "too few requests shared a batch"
+
+
 def test_random_models(tmp_path):
     """Each is right, or refused and right with the parameter that the refusal names."""
     tally = serve(range(MODELS), lambda index: random_case(SEED, index), tmp_path)
-    assert not tally.failures, "\n".join([str(tally), *(story(SEED, *failure) for failure in tally.failures)])
     assert len(tally.verdicts) == MODELS
-    assert tally.batched > MODELS / 4, "too few requests shared a batch"
+    check(tally)
 
 
 def test_random_models_that_are_told(tmp_path):
     """Where the configuration says where the batch is, nothing is refused: these models are what they are said to be."""
-    tally = serve(range(MODELS // 3), lambda index: random_case(SEED, index, told=True), tmp_path)
-    assert not tally.failures, "\n".join([str(tally), *(story(SEED, *failure) for failure in tally.failures)])
+    check(serve(range(MODELS // 3), lambda index: random_case(SEED, index, told=True), tmp_path))
