@@ -30,19 +30,34 @@ func isBatchName(symbol string) bool {
 	case "b", "n", "bs", "bsz", "nb", "bsize", "nbatch":
 		return true
 	}
-	if !strings.Contains(name, "batch") {
+	if !strings.Contains(name, "batch") || isAutoName(name) {
 		return false
 	}
 	plain := func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("_-. ", r) }
 	if strings.ContainsFunc(name, func(r rune) bool { return !plain(r) }) || strings.Contains(name, " ") && !strings.HasPrefix(name, "batch ") {
 		return false
 	}
-	for _, other := range []string{"len", "time", "seq", "frame", "step", "token"} {
-		if strings.Contains(name, other) {
-			return false
-		}
+	return !isLengthName(name)
+}
+
+// isAutoName reports whether torch has made the name of an axis from that of its tensor.
+func isAutoName(symbol string) bool {
+	return strings.Contains(symbol, "_dynamic_axes_") || strings.Contains(symbol, "_dim_")
+}
+
+// isLengthName reports whether an axis of this name is a length by all that exporters
+// write. Where a model does not mix anything along it, runs cannot tell it from a batch.
+func isLengthName(symbol string) bool {
+	name := strings.ToLower(symbol)
+	switch {
+	case name == "t" || name == "l":
+		return true
+	case isAutoName(name):
+		return false
 	}
-	return true
+	return slices.ContainsFunc([]string{"len", "time", "seq", "frame", "step", "token", "sample", "past", "total", "chunk", "width", "height"}, func(word string) bool {
+		return strings.Contains(name, word)
+	})
 }
 
 // named reports whether the model names an axis of the tensor.
@@ -141,7 +156,7 @@ func (w *wirer) inputAxis(at int) (axis int, how string, err error) {
 	}
 	found := w.axes.in[at]
 	if !found.known {
-		return noAxis, "", fmt.Errorf("tensor %q: its shape %v has several dynamic axes, and which is the batch is not known: say it by the parameter batch_axes, for example \"%s = %d\"", info.Name, info.Dims, info.Name, dynamicAxes(info)[0])
+		return noAxis, "", fmt.Errorf("tensor %q: its shape %v has several dynamic axes, and which is the batch is not known: say it by the parameter batch_axes, for example '%s = %d'", info.Name, info.Dims, info.Name, dynamicAxes(info)[0])
 	}
 	return found.axis, found.how, nil
 }

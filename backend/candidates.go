@@ -266,7 +266,7 @@ func (e *evidence) byOtherNames() {
 	var symbols []string
 	for _, i := range e.open {
 		for _, symbol := range e.sig.Inputs[i].Symbols {
-			if symbol != "" && !isBatchName(symbol) && !slices.Contains(symbols, symbol) {
+			if symbol != "" && !isBatchName(symbol) && !isLengthName(symbol) && !slices.Contains(symbols, symbol) {
 				symbols = append(symbols, symbol)
 			}
 		}
@@ -355,18 +355,31 @@ func (e *evidence) implicit(info *TensorInfo) bool {
 	})
 }
 
-// front takes the k-th open axis of an input, or the last that it has.
+// front takes the k-th open axis of an input, or the last that it has; lengths by their
+// names do not count.
 func (e *evidence) front(k int) func(int) batchAxis {
 	return func(input int) batchAxis {
-		open := dynamicAxes(&e.sig.Inputs[input])
+		open := e.nameless(input)
+		if len(open) == 0 {
+			return batchAxis{noAxis, true, "its names are those of lengths"}
+		}
 		return batchAxis{open[min(k, len(open)-1)], true, foundByRuns}
 	}
+}
+
+// nameless are the open axes of an input that are no lengths by their names.
+func (e *evidence) nameless(input int) []int {
+	info := &e.sig.Inputs[input]
+	return slices.DeleteFunc(dynamicAxes(info), func(axis int) bool { return isLengthName(info.Symbols[axis]) })
 }
 
 // back is front, counted from the innermost axis.
 func (e *evidence) back(k int) func(int) batchAxis {
 	return func(input int) batchAxis {
-		open := dynamicAxes(&e.sig.Inputs[input])
+		open := e.nameless(input)
+		if len(open) == 0 {
+			return batchAxis{noAxis, true, "its names are those of lengths"}
+		}
 		return batchAxis{open[max(len(open)-1-k, 0)], true, foundByRuns}
 	}
 }

@@ -29,7 +29,8 @@ const proofMost = 5 * time.Second
 
 // A chooser finds the candidate by which a model is wired.
 type chooser struct {
-	verify Verify
+	verify  Verify
+	batches bool // the configuration has a max_batch_size
 	// attempt wires inputs and states by a candidate. Its wirer has what does not fit.
 	attempt func(*candidate) *wirer
 	// finish wires the outputs, too.
@@ -172,7 +173,7 @@ func (c *chooser) settle(tried []attempted) (*wirer, error) {
 			held = append(held, a)
 		}
 	}
-	if len(held) > 0 && held[0].c.rank >= withoutOthers && held[0].w.config.MaxBatchSize > 0 {
+	if len(held) > 0 && held[0].c.rank >= withoutOthers && c.batches && (c.undecided() || !held[0].w.fixedPorts()) {
 		return nil, nil // that no axis is the batch may be a wrong way to read dims
 	}
 	several := slices.DeleteFunc(slices.Clone(held), func(a *attempted) bool { return a.c.single })
@@ -185,7 +186,7 @@ func (c *chooser) settle(tried []attempted) (*wirer, error) {
 		return held[0].w, nil
 	case len(held) > 1:
 		c.refused = true
-		return nil, Errorf(InvalidArg, "the batch could be at %s, or at %s, and the model runs with either: say which by the parameter batch_axes, for example batch_axes \"%s\"",
+		return nil, Errorf(InvalidArg, "the batch could be at %s, or at %s, and the model runs with either: say which by the parameter batch_axes, for example %s",
 			held[0].w.wiring.batchAxes(), held[1].w.wiring.batchAxes(), held[0].w.line())
 	}
 	if first := &tried[0]; first.c.rank == byBatchName && first.c.lanes() && first.faults != nil && first.verdict != notApart {
@@ -207,6 +208,26 @@ func (c *chooser) settle(tried []attempted) (*wirer, error) {
 	return nil, nil
 }
 
+// undecided reports whether some axes may be the batch for all that runs have shown, or are
+// by their name though the lanes are not apart there.
+func (c *chooser) undecided() bool {
+	return slices.ContainsFunc(c.tried, func(a attempted) bool {
+		return a.faults == nil && a.c.lanes() && a.c.rank < withoutOthers && (a.verdict == notJudged || a.c.rank == byBatchName)
+	})
+}
+
+// fixedPorts reports whether each input and output that has open axes has its batch at an
+// axis that the model fixes at 1, as dims say.
+func (w *wirer) fixedPorts() bool {
+	other := func(infos []TensorInfo) func(port) bool {
+		return func(p port) bool {
+			dims := infos[p.at].Dims
+			return !dims.Fixed() && (p.axis == noAxis && dims[0] != 1 || p.axis != noAxis && dims[p.axis] != 1)
+		}
+	}
+	return !slices.ContainsFunc(w.wiring.inputs, other(w.sig.Inputs)) && !slices.ContainsFunc(w.wiring.outputs, other(w.sig.Outputs))
+}
+
 // exported is what is doubtful of a candidate that the exporter has told of, and that
 // is served all the same; empty if it is not.
 func (c *chooser) exported(a *attempted) string {
@@ -214,7 +235,7 @@ func (c *chooser) exported(a *attempted) string {
 	case !a.c.exported || c.excludes(a) != "":
 		return ""
 	case a.verdict == notJudged:
-		return fmt.Sprintf("nobody has checked that the lanes of a batch are apart: %s; the names in the model say that the batch is at %s, and batch_axes \"%s\" says that it is so", a.why, a.w.wiring.batchAxes(), a.w.line())
+		return fmt.Sprintf("nobody has checked that the lanes of a batch are apart: %s; the names in the model say that the batch is at %s, and %s says that it is so", a.why, a.w.wiring.batchAxes(), a.w.line())
 	case a.verdict == notApart && a.w.wiring.maxLanes == 1:
 		return fmt.Sprintf("the model would not keep the lanes of a batch apart, so it is well that requests run one at a time: %s, with the batch at %s", a.why, a.w.wiring.batchAxes())
 	}
@@ -240,13 +261,18 @@ func (c *chooser) excludes(a *attempted) (why string) {
 		switch seen := a.growth[axisOfInput{s.in, axis}]; {
 		case isBatchName(symbol):
 			return fmt.Sprintf("state %q would begin with nothing along axis %d, which is called %q", s.input, axis, symbol)
-		case seen == stays:
+		case seen == stays && (a.c.rank != byBatchName || a.w.requested(symbol)):
 			return fmt.Sprintf("state %q would begin with nothing along axis %d, and stay so", s.input, axis)
 		case seen == unseen && s.axis == noAxis:
 			return fmt.Sprintf("state %q would begin with nothing along axis %d, which may be the batch", s.input, axis)
 		}
 	}
 	return ""
+}
+
+// requested reports whether a name stands on an input that requests bring.
+func (w *wirer) requested(symbol string) bool {
+	return symbol != "" && slices.ContainsFunc(w.wiring.inputs, func(p port) bool { return slices.Contains(w.sig.Inputs[p.at].Symbols, symbol) })
 }
 
 // mayBegin reports whether runs may be tried with states as they begin, for which it must
@@ -349,17 +375,23 @@ func (c *chooser) told() *wirer {
 func (c *chooser) refusal(a *attempted) error {
 	c.refused = true
 	if why := c.excludes(a); why != "" && a.verdict != notApart {
-		return Errorf(InvalidArg, "which axis is the batch is not known: %s: say it by the parameter batch_axes, for example batch_axes \"%s\", or how the state begins by initial_states", why, a.w.line())
+		return Errorf(InvalidArg, "which axis is the batch is not known: %s: say it by the parameter batch_axes, for example %s, or how the state begins by initial_states", why, a.w.line())
 	}
 	if a.verdict == notApart {
-		return Errorf(InvalidArg, "requests of one batch would not be apart: %s, with the batch at %s: say where it is by the parameter batch_axes (\"NAME = AXIS\" or \"NAME = none\" for each tensor); if it is there all the same, write batch_axes \"%s\", and max_batch_size: 1 so that requests do not share runs",
+		return Errorf(InvalidArg, "requests of one batch would not be apart: %s, with the batch at %s: say where it is by the parameter batch_axes (\"NAME = AXIS\" or \"NAME = none\" for each tensor); if it is there all the same, write %s, and max_batch_size: 1 so that requests do not share runs",
 			a.why, a.w.wiring.batchAxes(), a.w.line())
 	}
-	return Errorf(InvalidArg, "the batch seems to be at %s, and nothing shows that requests of one batch would be apart: %s: if it is there, write batch_axes \"%s\"", a.w.wiring.batchAxes(), a.why, a.w.line())
+	return Errorf(InvalidArg, "the batch seems to be at %s, and nothing shows that requests of one batch would be apart: %s: if it is there, write %s", a.w.wiring.batchAxes(), a.why, a.w.line())
 }
 
-// line is the parameter batch_axes that says what the wirer goes by.
+// line is the parameter batch_axes that says what the wirer goes by, to be pasted. Its
+// quotes are those that the server's log does not escape.
 func (w *wirer) line() string {
+	return fmt.Sprintf("parameters { key: 'batch_axes' value { string_value: '%s' } }", w.axesLine())
+}
+
+// axesLine is the value of that parameter.
+func (w *wirer) axesLine() string {
 	type entry struct {
 		name string
 		axis int

@@ -69,7 +69,7 @@ func Complete(info ModelInfo, host Host) ([]byte, error) {
 func (c *completion) choose(given *Config, r Runner, open func() (Runner, error)) (text []byte, err error) {
 	candidates := candidatesFor(given, c.params, c.sig)
 	files := initialFiles(c.info.Directory)
-	search := chooser{verify: c.params.Verify, runner: func() (Runner, error) { return r, nil }, open: open}
+	search := chooser{verify: c.params.Verify, batches: given.MaxBatchSize > 0, runner: func() (Runner, error) { return r, nil }, open: open}
 	search.attempt = func(k *candidate) *wirer {
 		if err := c.begin(k); err != nil {
 			return &wirer{axes: k, faults: []error{err}}

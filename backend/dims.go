@@ -56,17 +56,21 @@ func (w *wirer) matchDims(p *port, config tensor.Shape, info *TensorInfo, found 
 				return nil
 			}
 		}
-		for axis := 1; axis < len(info.Dims) && !given; axis++ {
-			dims := slices.Insert(slices.Clone(config), axis, 1)
-			if info.Dims[axis] == 1 && opens(dims, info.Dims, axis) && fit(axis, dims) {
+		// Where no axis is said to be the batch, one of extent 1 may be, which the exporter has fixed. Strings
+		// need it in front.
+		fixed := !given && axis == noAxis
+		for at := 1; at < len(info.Dims) && fixed && info.DType != tensor.Bytes; at++ {
+			dims := slices.Insert(slices.Clone(config), at, 1)
+			if info.Dims[at] == 1 && opens(dims, info.Dims, at) && fit(at, dims) {
 				return nil
 			}
 		}
-		if first := front(config); !given && info.Dims[0] == 1 && opens(first, info.Dims, 0) && fit(noAxis, first) {
+		if first := front(config); fixed && info.Dims[0] == 1 && opens(first, info.Dims, 0) && fit(noAxis, first) {
 			return nil
 		}
-		for _, axis := range candidates {
-			if fit(axis, slices.Insert(slices.Clone(config), axis, 1)) {
+		// What dims leave open the model may fix, if it is sure where the batch is.
+		for _, at := range candidates {
+			if (given || w.axes.rank == byBatchName || len(dynamicAxes(info)) == 1) && fit(at, slices.Insert(slices.Clone(config), at, 1)) {
 				return nil
 			}
 		}

@@ -81,7 +81,7 @@ func TestLanesApart(t *testing.T) {
 		"forward":            {forward, "", `output "Output" of one changes with the inputs of another, with the batch at axis 0 of "Input", axis 0 of "Sum": say where it is by the parameter batch_axes`},
 		"backward":           {backward, "", `output "NewSum" of one changes with the inputs of another`},
 		"the operator knows": {forward, "* = 0", ""},
-		"chance":             {noisy, "", `nothing shows that requests of one batch would be apart: two runs on the same inputs differ: if it is there, write batch_axes "* = 0"`},
+		"chance":             {noisy, "", `nothing shows that requests of one batch would be apart: two runs on the same inputs differ: if it is there, write parameters { key: 'batch_axes' value { string_value: '* = 0' } }`},
 		"told of chance":     {noisy, "* = 0", ""},
 	} {
 		t.Run(name, func(t *testing.T) {

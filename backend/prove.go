@@ -367,12 +367,15 @@ type axisOfInput struct{ at, axis int }
 
 // growth runs one lane with states that are not empty, and tells of their open axes
 // whether a step changes their extents. States of nothing are not tried: along an axis
-// that is the batch after all, kernels of ONNX Runtime end the process.
+// that is the batch after all, kernels of ONNX Runtime end the process. Two extents are,
+// for one may be that of a window. States of one element are only tried where others do
+// not run, because they are stretched to any length.
 func (t *trial) growth() map[axisOfInput]growth {
 	seen := map[axisOfInput]growth{}
 	for _, states := range []stateExtent{statesAlike, statesOne} {
+		ran := map[int64]bool{} // by their extents
 		for s := range settings() {
-			if s.states != states || time.Now().After(t.deadline) {
+			if s.states != states || ran[s.extent] || time.Now().After(t.deadline) {
 				continue
 			}
 			l, ok := t.newLane(s, 1, nil)
@@ -383,23 +386,33 @@ func (t *trial) growth() map[axisOfInput]growth {
 			if err != nil {
 				continue
 			}
-			for i := range t.inputs {
-				in := &t.inputs[i]
-				if in.begin == nil {
-					continue
-				}
-				before, after := t.shape(in, s), outputs[slices.Index(t.outputs, in.state)].Shape
-				for axis := range min(len(before), len(after)) {
-					switch k := (axisOfInput{in.at, axis}); {
-					case before[axis] != after[axis]:
-						seen[k] = grows
-					case seen[k] == unseen:
-						seen[k] = stays
-					}
-				}
+			t.compareExtents(s, outputs, seen)
+			if ran[s.extent] = true; len(ran) == 2 {
+				break
 			}
+		}
+		if len(ran) > 0 {
 			break
 		}
 	}
 	return seen
+}
+
+// compareExtents notes what a step of one lane has made of the extents of states.
+func (t *trial) compareExtents(s setting, outputs []Tensor, seen map[axisOfInput]growth) {
+	for i := range t.inputs {
+		in := &t.inputs[i]
+		if in.begin == nil {
+			continue
+		}
+		before, after := t.shape(in, s), outputs[slices.Index(t.outputs, in.state)].Shape
+		for axis := range min(len(before), len(after)) {
+			switch k := (axisOfInput{in.at, axis}); {
+			case before[axis] != after[axis]:
+				seen[k] = grows
+			case seen[k] == unseen:
+				seen[k] = stays
+			}
+		}
+	}
 }

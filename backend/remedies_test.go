@@ -85,7 +85,7 @@ func TestNamesLeaveNoInput(t *testing.T) {
 func TestGuessedPairThatDoesNotFit(t *testing.T) {
 	sig := &Signature{Inputs: tensors(t, "x:FP32[B,8] s:FP32[B,T] h:FP32[B,16]"), Outputs: tensors(t, "y:FP32[B,8] s_out:FP32[T,B] h_out:FP32[B,16]")}
 	err := wiresOrNot(t, `{"sequence_batching":{}}`, sig)
-	require.ErrorContains(t, err, `they must be the same; that it is a state was guessed from the names: if it is none, write the others as parameters { key: 'state_pairs' value { string_value: '<<<h, h_out>>>' } }`)
+	require.ErrorContains(t, err, `they must be the same; say by the parameter batch_axes where it is; that it is a state was guessed from the names: if it is none, write the others as parameters { key: 'state_pairs' value { string_value: '<<<h, h_out>>>' } }`)
 	require.NotContains(t, wiresOrNot(t, `{"sequence_batching":{},"parameters":{"state_pairs":{"string_value":"<<<h, h_out>>> <<<s, s_out>>>"}}}`, sig).Error(), "guessed")
 
 	sig.Inputs, sig.Outputs = sig.Inputs[:2], sig.Outputs[:2]
