@@ -6,8 +6,8 @@ import (
 	"tritonstateful/statebuffer"
 )
 
-func key(id SequenceID) statebuffer.Key {
-	return statebuffer.Key{Number: id.Number, Text: id.Text}
+func (r *Request) key() statebuffer.Key {
+	return statebuffer.Key{Number: r.Sequence.Number, Text: r.Sequence.Text, Token: r.Token}
 }
 
 // next takes the requests of the next run out of the queue: at most one of each
@@ -31,7 +31,7 @@ func (x *execution) takeGroup() {
 	putOff, at := 0, 0
 	for ; at < len(rows) && !x.enough(rows[at], len(rows)-at, most); at++ {
 		row := rows[at]
-		id := x.sequenceOf(row)
+		id := x.keyOf(row)
 		if (g.sorted || !q.follows(id)) && x.admit(row) {
 			continue
 		}
@@ -50,6 +50,14 @@ func (x *execution) sequenceOf(row int) (id SequenceID) {
 		id = x.requests[row].Sequence
 	}
 	return id
+}
+
+// keyOf is sequenceOf with the token, by which two of one ID are not the same.
+func (x *execution) keyOf(row int) (k statebuffer.Key) {
+	if r := &x.requests[row]; x.in.sequences && !r.Sequence.IsZero() {
+		k = r.key()
+	}
+	return k
 }
 
 // dropRows leaves nothing in the run.
@@ -80,7 +88,7 @@ func (x *execution) enough(row, left, most int) bool {
 // must wait for a later run.
 func (x *execution) admit(row int) bool {
 	r, in := &x.requests[row], x.in
-	live := in.store.Touch(key(r.Sequence), x.now) // nil without sequences
+	live := in.store.Live(r.key()) // nil without sequences
 	if live != nil && live.Visited(in.runs) {
 		return false // the run has this sequence: nothing may happen to it meanwhile
 	}
@@ -95,7 +103,8 @@ func (x *execution) admit(row int) bool {
 		x.answerEmpty(row)
 		return true
 	case r.End && !in.model.params.InferEnd && in.sequences && !r.Sequence.IsZero():
-		in.store.End(key(r.Sequence))
+		x.setAside(row)
+		in.store.End(r.key())
 		in.levels.endNotInferred(r.Sequence)
 		x.answerEmpty(row)
 		return true
@@ -129,6 +138,24 @@ func (x *execution) admit(row int) bool {
 	return true
 }
 
+// start notes that a request is a START, if it is one. With a token that is not 0, what
+// the store knows of its ID belongs to a sequence before it.
+func (x *execution) start(row int) (token uint64) {
+	r := &x.requests[row]
+	if !r.Start || x.started[row] || r.Token != 0 || x.in.direct {
+		return 0
+	}
+	x.started[row] = true
+	return x.in.overlaps.start(x, row)
+}
+
+// setAside is start for a request that begins nothing.
+func (x *execution) setAside(row int) {
+	if token := x.start(row); token != 0 {
+		x.in.store.SetAside(x.requests[row].key(), token)
+	}
+}
+
 // sequence finds the sequence of a request, or begins it; live is the one of its ID that
 // is there, or nil.
 func (x *execution) sequence(row int, live *statebuffer.Sequence) (q *statebuffer.Sequence, err error) {
@@ -138,15 +165,17 @@ func (x *execution) sequence(row int, live *statebuffer.Sequence) (q *statebuffe
 		return live, nil
 	}
 	if r.Start {
-		q, err = in.store.Begin(key(r.Sequence), x.now)
+		q, err = in.store.BeginBeside(r.key(), x.start(row), x.now)
 	} else {
-		q, err = in.store.Continue(key(r.Sequence), x.now)
+		q, err = in.store.Continue(r.key(), x.now)
 	}
 	if err != nil {
+		if r.End {
+			in.store.Forget(r.key())
+		}
 		return nil, refusal(r.Sequence, err)
 	}
 	if r.Start {
-		in.store.Settle(q, row)
 		in.levels.reset(r.Sequence)
 	} else {
 		in.meter.observe(MetricGap, q.Idled().Seconds())

@@ -53,6 +53,7 @@ func (x *execution) rescue() {
 // rescue came through, nothing more is run: the instance goes on with the next batch.
 func (x *execution) finish() {
 	defer x.survive()
+	defer x.in.overlaps.leave(x.in, x.now)
 	if p := recover(); p != nil {
 		x.reportPanic(p)
 		x.failRun(errPanicked)
@@ -108,9 +109,11 @@ func (x *execution) refuse(row int, err error) {
 	switch {
 	case !in.sequences || r.Sequence.IsZero():
 	case r.End:
-		in.store.End(key(r.Sequence))
+		x.setAside(row)
+		in.store.End(r.key())
 	case r.Start:
-		in.store.Refuse(key(r.Sequence), x.now)
+		x.setAside(row)
+		in.store.Refuse(r.key(), x.now)
 	}
 	x.batch.Fail(row, err)
 }

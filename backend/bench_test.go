@@ -22,6 +22,7 @@ func (b *idleBatch) Requests() []Request                      { return b.request
 func (b *idleBatch) Fail(_ int, err error)                    { panic(err) }
 func (b *idleBatch) Answer(int, []Output, int, int)           {}
 func (b *idleBatch) Reserve(int, []Output, int, int) []uint64 { panic("a CPU reserves nothing") }
+func (b *idleBatch) Hold(int) func()                          { panic("no ID begins twice") }
 func (b *idleBatch) Send()                                    {}
 func (b *idleBatch) Finish(Timing)                            {}
 
@@ -70,7 +71,7 @@ func TestNoAllocations(t *testing.T) {
 // TestAllocationsOfASequence: beginning and ending one costs one, the sequence.
 func TestAllocationsOfASequence(t *testing.T) {
 	s, b := idleServer(t, 1, 1, slots(4, 1))
-	b.requests[0].Start, b.requests[0].End = true, true
+	b.requests[0].Sequence.Number, b.requests[0].Start, b.requests[0].End = 2, true, true
 	require.LessOrEqual(t, testing.AllocsPerRun(100, func() { s.in.Execute(b) }), 1.0)
 }
 

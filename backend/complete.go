@@ -410,9 +410,10 @@ func (c *completion) describe(info modelTensor) (TensorConfig, error) {
 	return t, nil
 }
 
-// fillSequences fills in sequence_batching. The states are listed in it for
-// people to see; the server has no other field for them. A state that grows must
-// not be in it: it would begin with one element.
+// fillSequences fills in sequence_batching. The states are listed in it for people to
+// see, and for the server to tell sequences of one ID apart. A state that grows must not
+// be in it: it would begin with one element. Those listed would count as all there are,
+// so that then none is, but one that no model has.
 func (c *completion) fillSequences() {
 	type state struct {
 		Input  string       `json:"input_name"`
@@ -433,7 +434,7 @@ func (c *completion) fillSequences() {
 		}
 	}
 	if len(sequences.States) < len(c.states) {
-		sequences.States = nil // those listed would count as all there are
+		sequences.States = []state{{tokenState, tokenState, "TYPE_UINT8", tensor.Shape{1}}}
 	}
 	c.fill("sequence_batching", sequences, words...)
 }

@@ -88,6 +88,8 @@ func (a *InitialState) equal(b *InitialState) bool {
 type OldestConfig struct {
 	MaxCandidateSequences int   `json:"max_candidate_sequences"`
 	PreferredBatchSizes   []int `json:"preferred_batch_size"`
+	// MaxQueueDelayMicroseconds is how long a request may wait for others.
+	MaxQueueDelayMicroseconds uint64 `json:"max_queue_delay_microseconds"`
 }
 
 // ControlConfig is one control_input.
@@ -143,8 +145,12 @@ func (c *Config) Idle() time.Duration {
 	if c.Sequence == nil {
 		return 0
 	}
-	const most = uint64(1<<63-1) / 1000 / 4 // four times the limit must not overflow
-	return time.Duration(min(c.Sequence.MaxIdleMicroseconds, most)) * time.Microsecond
+	return microseconds(c.Sequence.MaxIdleMicroseconds)
+}
+
+func microseconds(n uint64) time.Duration {
+	const most = uint64(1<<63-1) / 1000 / 4 // four times that must not overflow
+	return time.Duration(min(n, most)) * time.Microsecond
 }
 
 // control finds the first control of a kind, and the name of its tensor.
@@ -193,12 +199,39 @@ func (c *Config) places() int {
 	return max(c.MaxBatchSize, 1)
 }
 
+// tokenState is the name of a state that no model has: listed in the configuration, it
+// lets the server tell sequences of one ID apart where the model's states cannot be
+// listed.
+const tokenState = "stateful_token"
+
+// tokenInput names the first of the server's own states that has room for anything; a
+// direct scheduler needs none.
+func (c *Config) tokenInput() string {
+	if c.Sequence == nil || c.direct() {
+		return ""
+	}
+	for i := range c.Sequence.States {
+		if s := &c.Sequence.States[i]; !slices.Contains(s.Dims, 0) {
+			return s.InputName
+		}
+	}
+	return ""
+}
+
 // candidatesField is the field that candidates follows from.
 func (c *Config) candidatesField() string {
 	if c.direct() {
 		return "max_batch_size"
 	}
 	return "max_candidate_sequences"
+}
+
+// queueDelay is how long the oldest scheduler may have a request wait for others.
+func (c *Config) queueDelay() time.Duration {
+	if c.Sequence == nil || c.Sequence.Oldest == nil {
+		return 0
+	}
+	return microseconds(c.Sequence.Oldest.MaxQueueDelayMicroseconds)
 }
 
 // preferred are the batch sizes that Triton tries to form.

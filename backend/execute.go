@@ -47,6 +47,7 @@ type execution struct {
 	queue    queue                   // rows that still have to run
 	known    []*statebuffer.Sequence // of each row, the sequence that goes on, or nil
 	blamed   []int                   // rows whose runs failed, see blame
+	started  []bool                  // of each row: the overlaps know of its START
 	timing   Timing
 
 	// The current run. A row takes one lane, or several consecutive ones if the
@@ -72,13 +73,13 @@ type execution struct {
 // take makes x the work on a batch.
 func (x *execution) take(batch Batch) {
 	*x = execution{in: x.in, batch: batch, now: x.in.host().Clock(),
-		queue: x.queue, blamed: x.blamed[:0], known: x.known[:0], rows: x.rows[:0], first: x.first[:0], laneRow: x.laneRow[:0], lanes: x.lanes[:0], spreads: x.spreads, lengths: x.lengths[:0]}
+		queue: x.queue, blamed: x.blamed[:0], known: x.known[:0], started: x.started[:0], rows: x.rows[:0], first: x.first[:0], laneRow: x.laneRow[:0], lanes: x.lanes[:0], spreads: x.spreads, lengths: x.lengths[:0]}
 }
 
 // begin notes who is in the batch, before anybody can lose a state for
 // somebody else's sake. With the direct scheduler a request's row is the place
 // that its sequence has in the batch until another one STARTs there. Requests
-// without START come first, because one that shares its ID with a START belongs
+// without START come first, because one that shares its key with a START belongs
 // to the sequence before.
 func (x *execution) begin() {
 	in := x.in
@@ -87,16 +88,24 @@ func (x *execution) begin() {
 	x.requests = x.batch.Requests()
 	x.known = slices.Grow(x.known, len(x.requests))[:len(x.requests)]
 	x.queue.reset(len(x.requests))
-	for row := range x.requests {
-		if r := &x.requests[row]; in.direct && r.Start {
-			in.store.Displace(row, key(r.Sequence), x.now)
+	x.started = slices.Grow(x.started, len(x.requests))[:len(x.requests)]
+	clear(x.started)
+	if in.direct {
+		for row := range x.requests {
+			if r := &x.requests[row]; r.Token == 0 {
+				r.Token = uint64(row) + 1
+			}
 		}
 	}
+	in.overlaps.enter(x)
 	for _, starts := range []bool{false, true} {
 		for row := range x.requests {
 			if r := &x.requests[row]; r.Start == starts {
-				if x.known[row] = in.store.Touch(key(r.Sequence), x.now); starts {
-					x.known[row] = nil // what it had does not matter
+				if x.known[row] = nil; !starts { // what it had does not matter
+					x.known[row] = in.store.Touch(r.key(), x.now)
+					if q := x.known[row]; q != nil {
+						in.overlaps.came(q, x.now)
+					}
 				}
 				x.queue.add(row)
 			}

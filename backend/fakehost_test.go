@@ -16,6 +16,7 @@ import (
 // ask is a request as a test writes it.
 type ask struct {
 	id         string // a number, or a text for models with string ids
+	token      uint64 // tells sequences of one id apart; the place does with the direct scheduler
 	start, end bool
 	cancelled  bool
 	value      float64 // 0: one that no other request has
@@ -29,6 +30,15 @@ func nextOf(id any) ask  { return ask{id: fmt.Sprint(id)} }
 func endOf(id any) ask   { return ask{id: fmt.Sprint(id), end: true} }
 func wholeOf(id any) ask { return ask{id: fmt.Sprint(id), start: true, end: true} }
 
+// who is whose request it is.
+func (a *ask) who() string {
+	if a.token == 0 {
+		return a.id
+	}
+	return fmt.Sprintf("%s by %d", a.id, a.token)
+}
+
+func (a ask) by(token uint64) ask       { a.token = token; return a }
 func (a ask) cancel() ask               { a.cancelled = true; return a }
 func (a ask) toDevice() ask             { a.device = true; return a }
 func (a ask) unreadable(err error) ask  { a.err = err; return a }
@@ -59,6 +69,7 @@ type fakeBatch struct {
 	ports    []Port
 	reserved map[int][]uint64 // of each row
 	there    map[uint64][]byte
+	held     map[int]bool // rows that were held: whether they still are
 }
 
 // answer is what a client got.
@@ -119,6 +130,21 @@ func (b *fakeBatch) Reserve(row int, outputs []Output, lane, lanes int) []uint64
 	}
 	b.reserved[row] = places
 	return places
+}
+
+// Hold notes that the server must not send what comes after a row in its sequence.
+func (b *fakeBatch) Hold(row int) (release func()) {
+	b.enter()
+	if b.held == nil {
+		b.held = map[int]bool{}
+	}
+	require.NotContains(b.t, b.held, row, "row %d was held twice", row)
+	b.held[row] = true
+	return func() {
+		require.True(b.t, b.finished, "a request that is held was released before its batch ended")
+		require.True(b.t, b.held[row], "row %d was released twice", row)
+		b.held[row] = false
+	}
 }
 
 func (b *fakeBatch) Send() {

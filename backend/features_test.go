@@ -67,7 +67,10 @@ func (s *scripted) instance(t testing.TB, c *Config, directory string) (*Instanc
 func send(t *testing.T, in *Instance, requests ...Request) []answer {
 	t.Helper()
 	b := &fakeBatch{t: t, requests: requests, answers: make([]answer, len(requests))}
+	var clock clockwork
+	clock.wind(in)
 	in.Execute(b)
+	clock.run(in, in.host().Clock())
 	return b.answers
 }
 

@@ -29,10 +29,14 @@ type Batch interface {
 	// outputs need not be there yet; the result is valid until the next call. Only
 	// instances on a GPU call it, at most once for each row.
 	Reserve(row int, outputs []Output, lane, lanes int) []uint64
+	// Hold keeps the server from handing over what comes after a row in its sequence:
+	// neither Send nor Finish sends its answer and releases it, but release does. The
+	// caller calls it once, at any time after Finish and on any goroutine.
+	Hold(row int) (release func())
 	// Send sends what was answered since the last Send: one crossing.
 	Send()
 	// Finish sends what is left, answers what nobody answered with an INTERNAL
-	// error, reports statistics and releases the requests.
+	// error, reports statistics and releases the requests that are not held.
 	Finish(Timing)
 }
 
@@ -58,8 +62,12 @@ func (id SequenceID) IsZero() bool { return id.Number == 0 && id.Text == "" }
 // Request is one request of a batch as the host read it.
 type Request struct {
 	Sequence SequenceID
-	Start    bool // TRITONSERVER_REQUEST_FLAG_SEQUENCE_START
-	End      bool // TRITONSERVER_REQUEST_FLAG_SEQUENCE_END
+	// Token is the same for all requests of a sequence, and no other sequence that the
+	// server has at the time has it: where the server keeps the state TokenInput. It is
+	// 0 where there is none, and is not known before the START has run.
+	Token uint64
+	Start bool // TRITONSERVER_REQUEST_FLAG_SEQUENCE_START
+	End   bool // TRITONSERVER_REQUEST_FLAG_SEQUENCE_END
 	// Cancelled: the client is no longer interested, and the server knows.
 	Cancelled bool
 	// Inputs are in the order of the instance's inputs.

@@ -33,6 +33,7 @@ type Instance struct {
 	holds             bool       // the answers of a run can wait
 	waiting           [][]Output // of runs whose answers wait
 	report            *periodic
+	overlaps          overlaps
 	levels            levels
 	meter             meter
 	saturated         bool   // it was told that states had to be clamped
@@ -108,6 +109,7 @@ func (in *Instance) allocate() (err error) {
 	in.empty = in.emptyAnswers()
 	in.work.in, in.work.queue, in.work.spreads = in, newQueue(), make([]spread, len(in.wiring.masks))
 	in.grows = make([]int64, len(in.wiring.masks))
+	in.overlaps.quiet.init(m.config.queueDelay())
 	return nil
 }
 
@@ -145,7 +147,7 @@ func (in *Instance) newStore() (*statebuffer.Store, error) {
 		}
 	}
 	options := statebuffer.Options{
-		Memory: in.runner.Memory(), States: states, Varying: varying, Sizing: sizing, MaxLanes: in.wiring.maxLanes, Places: config.places(),
+		Memory: in.runner.Memory(), States: states, Varying: varying, Sizing: sizing, MaxLanes: in.wiring.maxLanes,
 		Limits: statebuffer.Limits{Idle: config.Idle(), Full: params.Full, Remember: max(1024, sizing.Total()), Bytes: params.MaxStateMemory, Field: config.candidatesField()},
 	}
 	if err := in.checkRoom(&options); err != nil {
@@ -252,6 +254,11 @@ func (in *Instance) putOnes(s *stage) {
 	}
 }
 
+// TokenInput names one of the server's own states, by which requests of one ID can be
+// told apart; see Request.Token. It is empty where there is none, and where the place
+// in the batch tells them apart.
+func (in *Instance) TokenInput() string { return in.model.config.tokenInput() }
+
 // Inputs are the tensors that requests bring, in the order of Request.Inputs.
 func (in *Instance) Inputs() []Port { return ports(in.wiring.inputs) }
 
@@ -275,6 +282,7 @@ func (in *Instance) StringIDs() bool { return in.model.StringIDs() }
 func (in *Instance) Close() {
 	in.meter.close()
 	if in.store != nil {
+		in.overlaps.close(in)
 		in.store.Close()
 		in.store = nil
 	}

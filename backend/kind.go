@@ -21,7 +21,7 @@ func (x *execution) kind(row int) uint64 {
 	}
 	var q *statebuffer.Sequence // as joins has it
 	if !r.Start {
-		q = in.store.Touch(key(r.Sequence), x.now)
+		q = in.store.Live(r.key())
 	}
 	for i := range w.fills {
 		w.fills[i].hash(&h, r, q)

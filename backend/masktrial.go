@@ -140,7 +140,7 @@ type reply struct {
 func (t *maskTrial) run(asks ...trialAsk) ([]reply, error) {
 	b := &trialBatch{replies: make([]reply, len(asks))}
 	for _, a := range asks {
-		b.requests = append(b.requests, Request{Sequence: SequenceID{Number: a.id}, Start: a.start, Inputs: a.inputs})
+		b.requests = append(b.requests, Request{Sequence: SequenceID{Number: a.id}, Token: a.id, Start: a.start, Inputs: a.inputs})
 	}
 	t.in.Execute(b)
 	for i := range b.replies {
@@ -182,6 +182,7 @@ func (b *trialBatch) Answer(row int, outputs []Output, lane, _ int) {
 }
 
 func (b *trialBatch) Reserve(int, []Output, int, int) []uint64 { return nil }
+func (b *trialBatch) Hold(int) func()                          { return func() {} }
 func (b *trialBatch) Send()                                    {}
 func (b *trialBatch) Finish(Timing)                            {}
 

@@ -82,7 +82,7 @@ var metrics = [metricCount]MetricInfo{
 	MetricEnded:               {Name: "stateful_sequences_ended_total", Help: "Sequences that their client ended"},
 	MetricExpired:             {Name: "stateful_sequences_expired_total", Help: "Sequences that lost their state because no request of theirs ran for too long"},
 	MetricEvicted:             {Name: "stateful_sequences_evicted_total", Help: "Sequences that lost their state to make room for others"},
-	MetricDisplaced:           {Name: "stateful_sequences_displaced_total", Help: "Sequences that lost their state because the direct scheduler gave their place in the batch to another one"},
+	MetricDisplaced:           {Name: "stateful_sequences_displaced_total", Help: "Sequences that lost their state because the server gave their place to another one"},
 	MetricRejectedFull:        {Name: "stateful_sequences_rejected_total", Help: rejectedHelp, Reason: "full"},
 	MetricRejectedStartFailed: {Name: "stateful_sequences_rejected_total", Help: rejectedHelp, Reason: "start_failed"},
 	MetricUnknown:             {Name: "stateful_requests_unknown_total", Help: "Requests without START of a sequence that has no state: expired, evicted, displaced, rejected or never seen"},

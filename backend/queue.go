@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"hash/maphash"
 	"slices"
+
+	"tritonstateful/statebuffer"
 )
 
 // queue is the rows of a batch that still have to run, in the order to take them. It
@@ -16,9 +18,9 @@ type queue struct {
 	groups []group // the first one last
 
 	// Of the rows that were put off while a group was looked at:
-	turns []turn                // by row
-	ids   map[SequenceID]uint32 // how many there are of a sequence
-	kinds map[uint64]uint32     // the kinds that there are, in the order in which they came
+	turns []turn                     // by row
+	ids   map[statebuffer.Key]uint32 // how many there are of a sequence
+	kinds map[uint64]uint32          // the kinds that there are, in the order in which they came
 	seed  maphash.Seed
 }
 
@@ -42,7 +44,7 @@ func (a turn) compare(b turn) int {
 }
 
 func newQueue() queue {
-	return queue{ids: map[SequenceID]uint32{}, kinds: map[uint64]uint32{}, seed: maphash.MakeSeed()}
+	return queue{ids: map[statebuffer.Key]uint32{}, kinds: map[uint64]uint32{}, seed: maphash.MakeSeed()}
 }
 
 // reset makes the queue an empty one, with room for so many rows.
@@ -89,19 +91,19 @@ func (q *queue) back(rows []int, groups int) {
 
 // follows tells whether an earlier row of the same sequence was put off: then this one
 // has to wait too, whatever it is.
-func (q *queue) follows(id SequenceID) bool {
-	return len(q.ids) > 0 && !id.IsZero() && q.ids[id] > 0
+func (q *queue) follows(id statebuffer.Key) bool {
+	return len(q.ids) > 0 && q.ids[id] > 0
 }
 
 // putOff notes that a row waits, of a sequence and a kind.
-func (q *queue) putOff(row int, id SequenceID, kind uint64) {
+func (q *queue) putOff(row int, id statebuffer.Key, kind uint64) {
 	known, ok := q.kinds[kind]
 	if !ok {
 		known = uint32(len(q.kinds))
 		q.kinds[kind] = known
 	}
 	q.turns[row] = turn{kind: known}
-	if !id.IsZero() {
+	if id.Number != 0 || id.Text != "" {
 		q.turns[row].round = q.ids[id]
 		q.ids[id]++
 	}

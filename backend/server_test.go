@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -101,8 +103,8 @@ type server struct {
 	config *Config
 	log    *recorder
 	now    time.Duration
-	plain  map[string]*plainSequence
-	count  float64 // values given to requests so far
+	plain  map[string]*plainSequence // by ask.who
+	count  float64                   // values given to requests so far
 	last   *fakeBatch
 	// onCall is called for each call of the host.
 	onCall func()
@@ -110,6 +112,11 @@ type server struct {
 	onBatch func(*fakeBatch)
 	// faulty: things may fail after a state was kept and before it was answered.
 	faulty bool
+	clock  clockwork
+	// busy: the server always has something to run.
+	busy bool
+	// untold: what requests have for tokens, only the test knows.
+	untold bool
 }
 
 // plainSequence is a sequence as its client sees it. After faults there may be
@@ -143,6 +150,7 @@ func newServer(t testing.TB, edits ...func(*setup)) *server {
 	s, err := load(t, edits...)
 	require.NoError(t, err)
 	s.runner.runs, s.runner.resets = nil, nil // those of the warm-up
+	s.clock.wind(s.in)
 	t.Cleanup(func() {
 		s.in.Close()
 		require.True(t, s.runner.closed)
@@ -164,6 +172,9 @@ func (s *server) batch(asks ...ask) *outcome {
 	}
 	for i := range asks {
 		b.onDevice[i] = asks[i].device
+		if s.in.direct && asks[i].id != "" {
+			asks[i].token = uint64(i) + 1
+		}
 		if asks[i].value == 0 {
 			s.count++
 			asks[i].value = s.count
@@ -180,11 +191,17 @@ func (s *server) batch(asks ...ask) *outcome {
 			}
 		}
 	}
+	if !s.busy {
+		s.clock.run(s.in, s.now)
+	}
 	return &outcome{s, asks, b.answers}
 }
 
 func (s *server) request(b *fakeBatch, a *ask) Request {
-	r := Request{Start: a.start, End: a.end, Cancelled: a.cancelled, Err: a.err}
+	r := Request{Start: a.start, End: a.end, Cancelled: a.cancelled, Err: a.err, Token: a.token}
+	if s.in.direct || s.untold {
+		r.Token = 0 // the place says it
+	}
 	if number, err := strconv.ParseUint(a.id, 10, 64); err == nil && !s.in.StringIDs() {
 		r.Sequence.Number = number
 	} else {
@@ -253,7 +270,13 @@ func (s *server) zero() (state [][]float64) {
 // settle brings the plain twin up to date with an answer, and checks it.
 func (s *server) settle(a *ask, got *answer) {
 	s.t.Helper()
-	q := s.plain[a.id]
+	q := s.plain[a.who()]
+	if a.start && a.token != 0 && !s.untold {
+		suffix := strings.TrimPrefix(a.who(), a.id)
+		maps.DeleteFunc(s.plain, func(who string, _ *plainSequence) bool {
+			return who != a.who() && strings.HasSuffix(who, suffix)
+		})
+	}
 	if q == nil || a.start {
 		q = &plainSequence{states: [][][]float64{s.zero()}}
 	}
@@ -266,15 +289,15 @@ func (s *server) settle(a *ask, got *answer) {
 		return
 	case a.end && !s.in.model.params.InferEnd:
 		s.requireEmpty(got)
-		delete(s.plain, a.id)
+		delete(s.plain, a.who())
 		return
 	}
-	require.True(s.t, a.start || a.id == "" || s.plain[a.id] != nil, "%q was answered, but has no state", a.id)
+	require.True(s.t, a.start || a.id == "" || s.plain[a.who()] != nil, "%q was answered, but has no state", a.id)
 	for _, state := range q.states {
 		if next, outputs := s.step(a, state); slices.EqualFunc(outputs, got.outputs[:len(outputs)], slices.Equal) {
-			s.plain[a.id] = &plainSequence{states: [][][]float64{next}}
+			s.plain[a.who()] = &plainSequence{states: [][][]float64{next}}
 			if a.end || a.id == "" {
-				delete(s.plain, a.id)
+				delete(s.plain, a.who())
 			}
 			return
 		}
@@ -288,16 +311,16 @@ func (s *server) settle(a *ask, got *answer) {
 func (s *server) settleError(a *ask, q *plainSequence) {
 	switch {
 	case !s.faulty && (a.start || a.end):
-		delete(s.plain, a.id)
-	case s.faulty && s.plain[a.id] != nil || a.start && s.faulty:
+		delete(s.plain, a.who())
+	case s.faulty && s.plain[a.who()] != nil || a.start && s.faulty:
 		for _, state := range slices.Clone(q.states) {
 			next, _ := s.step(a, state)
 			q.states = append(q.states, next)
 		}
-		if old := s.plain[a.id]; old != nil && a.start {
+		if old := s.plain[a.who()]; old != nil && a.start {
 			q.states = append(q.states, old.states...)
 		}
-		s.plain[a.id] = q
+		s.plain[a.who()] = q
 	}
 }
 
@@ -315,7 +338,10 @@ func (s *server) requireEmpty(got *answer) {
 // forget says that a sequence has lost its state by other ways than a request.
 func (s *server) forget(ids ...any) {
 	for _, id := range ids {
-		delete(s.plain, fmt.Sprint(id))
+		maps.DeleteFunc(s.plain, func(who string, _ *plainSequence) bool {
+			name, _, _ := strings.Cut(who, " by ")
+			return name == fmt.Sprint(id)
+		})
 	}
 }
 
@@ -340,6 +366,14 @@ func (o *outcome) want(errors ...string) *outcome {
 	}
 	require.Equal(o.s.t, len(o.s.plain), o.s.in.store.Usage().Live, "live sequences")
 	return o
+}
+
+// answered checks that all requests were answered, whatever is live.
+func (o *outcome) answered(t *testing.T) {
+	t.Helper()
+	for _, a := range o.answers {
+		require.NoError(t, a.err)
+	}
 }
 
 func (o *outcome) ok() *outcome {

@@ -101,6 +101,7 @@ type soak struct {
 	names    int64
 	requests int
 	told     map[string]int // answers by kind
+	clock    clockwork
 }
 
 // client is one correlation ID's own account of its sequence.
@@ -132,6 +133,7 @@ func newSoak(t *testing.T, seed uint64, tape bool, who [2]int, parameters map[st
 	s.in, err = model.NewInstance(InstanceInfo{Name: "ledger_0", Kind: "cpu"})
 	require.NoError(t, err)
 	s.params = model.params
+	s.clock.wind(s.in)
 	return s
 }
 
@@ -173,6 +175,7 @@ func (s *soak) run(moves []move) []answer {
 		b.requests = append(b.requests, s.request(b, &moves[i]))
 	}
 	s.in.Execute(b)
+	s.clock.run(s.in, s.now)
 	s.requests += len(moves)
 	for _, starts := range []bool{false, true} {
 		for i := range moves {

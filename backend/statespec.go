@@ -73,6 +73,9 @@ func (w *wirer) configSpecs(pairs []stateSpec) (specs []stateSpec) {
 	const source = "sequence_batching.state"
 	for i := range w.config.Sequence.States {
 		c := &w.config.Sequence.States[i]
+		if c.InputName == tokenState {
+			continue
+		}
 		s := stateSpec{input: c.InputName, output: c.OutputName, source: source, dims: c.Dims}
 		var err error
 		if s.dtype, err = tensor.ParseDType(c.DataType); err != nil {

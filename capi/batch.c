@@ -41,6 +41,7 @@ static void free_rows(batch *b) {
 void batch_free(batch *b) {
   free_rows(b);
   free(b->joined);
+  free(b->token_input);
   free(b);
 }
 
@@ -132,12 +133,33 @@ static void report(const batch *b, const marks *m, bool ran) {
                                      m->compute_end, m->exec_end));
 }
 
+static void release_request(TRITONBACKEND_Request *request) {
+  error_log("releasing a request",
+            triton.TRITONBACKEND_RequestRelease(request, TRITONSERVER_REQUEST_RELEASE_ALL));
+}
+
+batch_held *batch_hold(batch *b, uint32_t row) {
+  batch_held *held = calloc(1, sizeof *held);
+  b->rows[row].held = held;
+  if (held != NULL) held->request = b->rows[row].request;
+  return held;
+}
+
+void release_held(batch_held *held) {
+  if (held == NULL) return;
+  error_log("sending a response",
+            triton.TRITONBACKEND_ResponseSend(held->response, TRITONSERVER_RESPONSE_COMPLETE_FINAL,
+                                              held->failure));
+  if (held->failure != NULL) triton.TRITONSERVER_ErrorDelete(held->failure);
+  release_request(held->request);
+  free(held);
+}
+
 static void release(batch *b) {
   for (uint32_t i = 0; i < b->count; i++) {
     batch_row *row = &b->rows[i];
     if (row->refusal != NULL) triton.TRITONSERVER_ErrorDelete(row->refusal);
-    error_log("releasing a request", triton.TRITONBACKEND_RequestRelease(
-                                         row->request, TRITONSERVER_REQUEST_RELEASE_ALL));
+    if (row->held == NULL) release_request(row->request);
   }
   b->count = 0;
 }

@@ -35,6 +35,9 @@ type batch struct {
 // GPU.
 type onDevice interface{ TakesDevice() bool }
 
+// tokened is an executor that can name one of Triton's own states.
+type tokened interface{ TokenInput() string }
+
 // newBatch makes the batch of an instance; free it.
 func newBatch(of *C.TRITONBACKEND_ModelInstance, made executor) (*batch, error) {
 	inputs, outputs := made.Inputs(), made.Outputs()
@@ -47,6 +50,9 @@ func newBatch(of *C.TRITONBACKEND_ModelInstance, made executor) (*batch, error) 
 	}
 	if on, ok := made.(onDevice); ok {
 		c.takes_device = C.bool(on.TakesDevice())
+	}
+	if of, ok := made.(tokened); ok && of.TokenInput() != "" {
+		c.token_input = C.CString(of.TokenInput())
 	}
 	return &batch{c: c, inputs: inputs, outputs: outputs}, nil
 }
@@ -62,6 +68,12 @@ func (b *batch) open(requests **C.TRITONBACKEND_Request, count C.uint32_t) error
 	err := takeError(C.batch_open(b.c, requests, count))
 	b.isOpen = err == nil
 	return err
+}
+
+// Hold is part of backend.Batch.
+func (b *batch) Hold(row int) (release func()) {
+	held := C.batch_hold(b.c, C.uint32_t(row)) // of our own memory, so that it may be kept
+	return func() { C.release_held(held) }
 }
 
 // Finish is part of backend.Batch.

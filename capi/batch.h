@@ -46,6 +46,13 @@ typedef enum {
   BATCH_FAILURE
 } batch_answer;
 
+// A request that outlives its batch, with its answer, which is not sent yet.
+typedef struct {
+  TRITONBACKEND_Request *request;
+  TRITONBACKEND_Response *response;
+  TRITONSERVER_Error *failure; // or NULL
+} batch_held;
+
 typedef struct {
   TRITONBACKEND_Request *request;
   TRITONBACKEND_Response *response; // NULL once it was sent
@@ -54,6 +61,7 @@ typedef struct {
   uint32_t flags; // TRITONSERVER_RequestFlag
   uint64_t number;
   const char *text; // NULL where the id is a number
+  uint64_t token;   // where Triton keeps the state `token_input` of the request's sequence, or 0
   bool cancelled;
   batch_reading reading;
   uint32_t faulty_input;       // which one, for ON_DEVICE and NO_MEMORY
@@ -64,6 +72,7 @@ typedef struct {
   TRITONSERVER_Error *failure; // for FAILURE; the batch's until it was sent
   uint32_t outputs;            // whose outputs: several rows may share one row's
   uint64_t lane, lanes;
+  batch_held *held; // not NULL: batch_send and batch_finish leave it to release_held
   bool reserved; // its places are known, and what is on a device is not for us to fill
   bool succeeded;
 } batch_row;
@@ -92,6 +101,7 @@ typedef struct {
   TRITONBACKEND_ModelInstance *instance;
   batch_ports inputs, outputs;
   bool text_ids; // ask for the text first
+  char *token_input; // one of Triton's own states, or NULL
   bool takes_device; // inputs may be in the memory of a GPU
 
   uint32_t count; // requests of this batch
@@ -108,8 +118,8 @@ typedef struct {
   uint64_t exec_start_ns;
 } batch;
 
-// batch_new makes a batch for an instance. The names must outlive it. NULL: no
-// memory.
+// batch_new makes a batch for an instance. The names must outlive it; token_input
+// is the batch's, if it is set. NULL: no memory.
 batch *batch_new(TRITONBACKEND_ModelInstance *instance, batch_ports inputs, batch_ports outputs,
                  bool text_ids);
 void batch_free(batch *b);
@@ -128,9 +138,15 @@ TRITONSERVER_Error *batch_reserve(batch *b, uint32_t row, uint64_t lanes);
 void batch_send(batch *b);
 
 // batch_finish answers what nobody answered, reports the statistics and
-// releases the requests. Times are those of clock_now_ns; both are zero when no
+// releases the requests that are not held. Times are those of clock_now_ns; both are zero when no
 // model ran.
 void batch_finish(batch *b, uint64_t compute_start_ns, uint64_t compute_end_ns);
+
+// batch_hold keeps a row from being sent and released with its batch. The result is for
+// release_held, which does both: on any thread, also when the batch is freed. It is NULL
+// where there is no memory, and then the row is as any other.
+batch_held *batch_hold(batch *b, uint32_t row);
+void release_held(batch_held *held);
 
 // clock_now_ns is CLOCK_MONOTONIC, the clock of Triton's statistics.
 uint64_t clock_now_ns(void);

@@ -70,6 +70,61 @@ func TestSequenceID(t *testing.T) {
 	}
 }
 
+// tokenInstance tells its requests apart by a state of Triton's.
+type tokenInstance struct{ *fakeInstance }
+
+func (tokenInstance) TokenInput() string { return "STATE" }
+
+// TestToken: where Triton keeps the state of a sequence tells its requests from those
+// of another that has the same ID.
+func TestToken(t *testing.T) {
+	var seen []uint64
+	in := newEcho()
+	in.execute = func(b backend.Batch) {
+		for _, r := range b.Requests() {
+			seen = append(seen, r.Token)
+		}
+	}
+	s := serve(t, tokenInstance{in})
+	one := echoCall(7, 1, 2)
+	other, none := one, one
+	one.Inputs = append(one.Inputs, fakehost.Input{Name: "STATE", Buffers: [][]byte{{0}}})
+	other.Inputs = append(other.Inputs, fakehost.Input{Name: "STATE", Buffers: [][]byte{{0}}})
+	require.NoError(t, s.instance.Execute(requests(t, one, other, none)...))
+	require.NotZero(t, seen[0])
+	require.NotZero(t, seen[1])
+	require.NotEqual(t, seen[0], seen[1])
+	require.Zero(t, seen[2], "a server that gives no states")
+}
+
+// TestHold: a request that is held is answered and released when the instance says so,
+// also one that fails.
+func TestHold(t *testing.T) {
+	var release func()
+	e := &echo{}
+	in := newEcho()
+	in.execute = func(b backend.Batch) {
+		if release == nil {
+			first, second := b.Hold(1), b.Hold(2)
+			release = func() { first(); second() }
+			b.Fail(2, backend.Errorf(backend.Unavailable, "not today"))
+		}
+		e.execute(b)
+	}
+	s := serve(t, in)
+	rs := requests(t, echoCall(1, 1, 2), echoCall(2, 3, 4), echoCall(3, 5, 6))
+	require.NoError(t, s.instance.Execute(rs...))
+	answered(t, rs[0], y(1, 2), z(7))
+	require.Equal(t, []int{1, 0, 0}, []int{rs[0].Released(), rs[1].Released(), rs[2].Released()})
+	require.Equal(t, []int{1, 0, 0}, []int{rs[0].Sent(), rs[1].Sent(), rs[2].Sent()})
+	next := requests(t, echoCall(1, 5, 6))
+	require.NoError(t, s.instance.Execute(next...))
+	release()
+	settled(t, append(rs, next...))
+	answered(t, rs[1], y(3, 4), z(7))
+	refused(t, rs[2], backend.Unavailable, "not today")
+}
+
 func TestRequestFlags(t *testing.T) {
 	for flags := range 4 {
 		r := read(t, false, fakehost.Call{Flags: flags})

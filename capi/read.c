@@ -93,6 +93,28 @@ static TRITONSERVER_Error *read_id(const batch *b, batch_row *row) {
   return b->text_ids ? read_number(row) : read_text(row);
 }
 
+// read_token notes where Triton keeps a state of the request's sequence: no other
+// sequence that it serves has it there. Triton gives its states to a request as
+// inputs. We never write them, so they stay where they are until the next START.
+static TRITONSERVER_Error *read_token(const batch *b, batch_row *row) {
+  if (b->token_input == NULL) return NULL;
+  TRITONBACKEND_Input *state = NULL;
+  const void *data = NULL;
+  uint64_t bytes = 0;
+  TRITONSERVER_MemoryType memory = TRITONSERVER_MEMORY_CPU;
+  int64_t memory_id = 0;
+  TRITONSERVER_Error *absent =
+      triton.TRITONBACKEND_RequestInput(row->request, b->token_input, &state);
+  if (absent != NULL) { // the ID alone counts then
+    triton.TRITONSERVER_ErrorDelete(absent);
+    return NULL;
+  }
+  TRITONSERVER_Error *failed =
+      triton.TRITONBACKEND_InputBuffer(state, 0, &data, &bytes, &memory, &memory_id);
+  row->token = (uintptr_t)data;
+  return failed;
+}
+
 static TRITONSERVER_Error *read_cancelled(batch_row *row) {
   if (triton.TRITONBACKEND_RequestIsCancelled == NULL) return NULL;
   return triton.TRITONBACKEND_RequestIsCancelled(row->request, &row->cancelled);
@@ -121,6 +143,7 @@ static batch_reading read_request(batch *b, uint32_t r) {
   // Flags and id come first: an END counts also where the rest is unreadable.
   row->refusal = triton.TRITONBACKEND_RequestFlags(row->request, &row->flags);
   if (row->refusal == NULL) row->refusal = read_id(b, row);
+  if (row->refusal == NULL) row->refusal = read_token(b, row);
   if (row->refusal == NULL) row->refusal = read_cancelled(row);
   if (row->refusal == NULL)
     row->refusal = read_wanted(b, row, &b->row_wanted[(size_t)r * b->outputs.count]);

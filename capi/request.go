@@ -29,6 +29,7 @@ func (b *batch) readRequests() {
 		}
 		b.requests[i] = backend.Request{
 			Sequence:  sequenceID(&rows[i]),
+			Token:     uint64(rows[i].token),
 			Start:     rows[i].flags&C.TRITONSERVER_REQUEST_FLAG_SEQUENCE_START != 0,
 			End:       rows[i].flags&C.TRITONSERVER_REQUEST_FLAG_SEQUENCE_END != 0,
 			Cancelled: bool(rows[i].cancelled),

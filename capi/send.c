@@ -102,6 +102,14 @@ static TRITONSERVER_Error *fill_outputs(const batch *b, const batch_row *row) {
 static void send_row(const batch *b, batch_row *row) {
   TRITONSERVER_Error *failure = row->failure;
   if (row->answer == BATCH_OUTPUTS) failure = fill_outputs(b, row);
+  if (row->held != NULL) {
+    row->held->response = row->response;
+    row->held->failure = failure;
+    row->response = NULL;
+    row->failure = NULL;
+    row->succeeded = failure == NULL;
+    return;
+  }
   TRITONSERVER_Error *unsent = triton.TRITONBACKEND_ResponseSend(
       row->response, TRITONSERVER_RESPONSE_COMPLETE_FINAL, failure);
   row->response = NULL; // Triton's now, whether it could be sent or not

@@ -17,6 +17,7 @@ DROPPED = "dropped by Triton"
 EXPIRED = "expired"
 EVICTED = "evicted"
 UNKNOWN = "unknown"
+REPLACED = "began anew"
 REFUSED = "START was refused"
 FAILED = "START failed"
 FULL = "full"
@@ -27,7 +28,7 @@ OVERTAKEN = "END overtaken"
 FORBIDDEN = "NOT ALLOWED"  # an error that should not be
 FOREIGN = "FOREIGN VALUES"  # an answer from a state that is not the sequence's
 
-KINDS = (ANSWERED, UNCERTAIN, DROPPED, EXPIRED, EVICTED, UNKNOWN, REFUSED, FAILED, FULL, BUDGET, OVERTAKEN, FORBIDDEN,
+KINDS = (ANSWERED, UNCERTAIN, DROPPED, EXPIRED, EVICTED, UNKNOWN, REPLACED, REFUSED, FAILED, FULL, BUDGET, OVERTAKEN, FORBIDDEN,
     FOREIGN)  # fmt: skip
 
 RIGHT = (ANSWERED, "")
@@ -38,6 +39,7 @@ TEXTS = (
     ("its state expired", EXPIRED),
     ("its state was evicted", EVICTED),
     ("no such sequence is known", UNKNOWN),
+    ("because its ID began anew", REPLACED),
     ("its START was refused", REFUSED),
     ("its START failed", FAILED),
     ("too many simultaneous sequences", FULL),
@@ -59,7 +61,7 @@ class Rules:
 class Account:
     """The sequences of one correlation ID, one after the other, as their client must find them."""
 
-    __slots__ = ("rules", "alive", "name", "steps", "slack", "ended", "doubtful", "last")
+    __slots__ = ("rules", "alive", "name", "steps", "slack", "ended", "doubtful", "last", "broken")
 
     def __init__(self, rules: Rules):
         self.rules = rules
@@ -69,6 +71,7 @@ class Account:
         self.slack = 0  # cancelled requests since the last answer, each of which may have been a step
         self.ended = 0  # name of the sequence that an overtaken END has ended before its START was settled here
         self.doubtful = 0  # name of the sequence that an END may have ended, whose empty answer does not tell
+        self.broken = False  # requests were cancelled, and Triton may cancel what is queued behind them
         self.last = 0  # when the last request was sent that reached the server for sure
 
     def settle(self, x: Exchange) -> tuple[str, str]:
@@ -84,12 +87,18 @@ class Account:
         if x.flags & (START | END):
             self.alive = False  # nobody can tell, and the client has to begin anew
         self.slack += 1
+        self.broken = True
         return UNCERTAIN, ""
 
     def _answer(self, x: Exchange) -> tuple[str, str]:
+        silent = bool(x.flags & END) and self.rules.end_silent
+        if x.flags & EMPTY and self.broken and not silent:  # CANCELLED comes over a stream as an error without a text
+            self.alive = False
+            return DROPPED, ""
+        if not x.flags & EMPTY:
+            self.broken = False
         if x.flags & START:
             self.alive, self.name, self.steps, self.slack = True, x.name, 0, 0
-        silent = bool(x.flags & END) and self.rules.end_silent
         if x.successor and not silent and x.least == x.greatest == x.successor and x.count == 2:
             self.alive, self.ended = False, x.successor
             return OVERTAKEN, ""
@@ -143,6 +152,8 @@ class Account:
             return gone
         if kind == EVICTED:
             return self.rules.evicts
+        if kind == REPLACED:  # the START of the next sequence, sent unanswered behind this END, needed the slot
+            return x.successor != 0
         if kind == UNKNOWN:
             return not self.alive or self.name == self.doubtful and self.steps == 1
         return kind in (REFUSED, FAILED) and not self.alive

@@ -29,7 +29,7 @@ func (e *FirstChunkError) Error() string {
 
 // held is what the sequences' states take, or could take in free rows.
 func (s *Store) held() int64 {
-	return int64(s.live.len+s.rows.free)*s.RowBytes() + s.varying.bytes
+	return int64(s.alive()+s.rows.free)*s.RowBytes() + s.varying.bytes
 }
 
 // fits tells whether so many more bytes are within the limit.

@@ -31,13 +31,15 @@ func (t *table) beginBatch(now time.Duration) {
 
 func (t *table) endBatch(now time.Duration) (expired int) {
 	now = max(now, t.began)
-	for q := t.live.last; q != nil && q.lastUse >= t.began; q = q.prev {
-		q.lastUse = now
-	}
 	t.ended = now
-	for q := t.live.first; q != nil && t.gone(q, now); q = t.live.first {
-		t.lose(q, Expired, 0, now)
-		expired++
+	for _, list := range []*sequenceList{&t.live, &t.older} {
+		for q := list.last; q != nil && q.lastUse >= t.began; q = q.prev {
+			q.lastUse = now
+		}
+		for q := list.first; q != nil && t.gone(q, now); q = list.first {
+			t.lose(q, Expired, 0, now)
+			expired++
+		}
 	}
 	return expired
 }
@@ -48,8 +50,9 @@ func (t *table) touch(q *Sequence, now time.Duration) {
 		q.idled, q.asked = now-q.asked, now
 	}
 	q.lastUse, q.rest = now, t.rest
-	t.live.remove(q)
-	t.live.push(q)
+	list := t.listOf(q)
+	list.remove(q)
+	list.push(q)
 }
 
 // idles tells whether a sequence has to give way if another one needs its place.

@@ -9,6 +9,9 @@ import (
 type Key struct {
 	Number uint64
 	Text   string
+	// Token tells sequences of one number or text apart: no two that can have
+	// requests at the same time share one. 0 where nothing tells them apart.
+	Token uint64
 }
 
 // Fate is why a sequence no longer has a state.
@@ -22,7 +25,8 @@ const (
 	Refused          // its START found no free row
 	StartFailed      // the run of its START failed
 	Damaged          // its new state could not be stored
-	Displaced        // the direct scheduler gave its place in the batch to another one
+	Displaced        // the server gave its place to another one
+	Replaced         // its ID began anew before it ended, and its row was needed
 )
 
 // Sequence is one client's stream of requests. It is valid until the store
@@ -46,11 +50,10 @@ type Sequence struct {
 	rest    time.Duration // of the table, then
 	asked   time.Duration // beginning of the last batch that the sequence was in
 	idled   time.Duration // see Idled
+	// older: its ID has begun anew, and it may still have requests on their way.
+	older bool
 	// visit is the number of the last run that took this sequence.
 	visit uint64
-
-	// batchSlot is its place in the batches of the direct scheduler and one, or 0.
-	batchSlot int
 
 	// home and cell are where a roamer keeps the values.
 	home *area
@@ -90,6 +93,9 @@ func (q *Sequence) Visit(run uint64) (again bool) {
 	return again
 }
 
+// Asked is when the last batch began that had a request of the sequence.
+func (q *Sequence) Asked() time.Duration { return q.asked }
+
 // Visited tells whether the sequence carries the number of a run.
 func (q *Sequence) Visited(run uint64) bool { return q.visit == run }
 
@@ -128,15 +134,31 @@ func (l *sequenceList) remove(q *Sequence) {
 // index finds sequences by key. Numbers have a map of their own, because hashing
 // a number is cheaper than hashing a Key.
 type index struct {
-	byNumber map[uint64]*Sequence
-	byText   map[string]*Sequence
+	byNumber map[uint64]*Sequence // the latest of each number
+	byText   map[string]*Sequence // the latest of each text
+	byToken  map[uint64]*Sequence // those that have one
 }
 
 func newIndex() index {
-	return index{byNumber: map[uint64]*Sequence{}, byText: map[string]*Sequence{}}
+	return index{byNumber: map[uint64]*Sequence{}, byText: map[string]*Sequence{}, byToken: map[uint64]*Sequence{}}
 }
 
+// find returns the sequence of a key. Where a token leads to none, it is what became
+// of the latest one of the ID, if that has lost its state.
 func (x *index) find(k Key) *Sequence {
+	if k.Token == 0 {
+		return x.latest(k)
+	}
+	if q := x.byToken[k.Token]; q != nil && q.key == k {
+		return q
+	}
+	if q := x.latest(k); q != nil && q.fate != Alive {
+		return q
+	}
+	return nil
+}
+
+func (x *index) latest(k Key) *Sequence {
 	if k.Text != "" {
 		return x.byText[k.Text]
 	}
@@ -145,7 +167,10 @@ func (x *index) find(k Key) *Sequence {
 
 // add keeps a copy of the key's text, which may be borrowed.
 func (x *index) add(q *Sequence, k Key) {
-	q.key = Key{Number: k.Number, Text: strings.Clone(k.Text)}
+	q.key = Key{Number: k.Number, Text: strings.Clone(k.Text), Token: k.Token}
+	if k.Token != 0 {
+		x.byToken[k.Token] = q
+	}
 	if k.Text != "" {
 		x.byText[q.key.Text] = q
 		return
@@ -153,10 +178,20 @@ func (x *index) add(q *Sequence, k Key) {
 	x.byNumber[k.Number] = q
 }
 
-func (x *index) drop(k Key) {
-	if k.Text != "" {
-		delete(x.byText, k.Text)
-		return
+func (x *index) drop(q *Sequence) {
+	if q.key.Token != 0 && x.byToken[q.key.Token] == q {
+		delete(x.byToken, q.key.Token)
 	}
-	delete(x.byNumber, k.Number)
+	x.dropLatest(q)
+}
+
+// dropLatest leaves q to be found by its token alone.
+func (x *index) dropLatest(q *Sequence) {
+	switch {
+	case x.latest(q.key) != q:
+	case q.key.Text != "":
+		delete(x.byText, q.key.Text)
+	default:
+		delete(x.byNumber, q.key.Number)
+	}
 }

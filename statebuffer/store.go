@@ -59,9 +59,6 @@ type Options struct {
 	Limits  Limits
 	// MaxLanes is the largest batch.
 	MaxLanes int
-	// Places are those in a batch of the direct scheduler, which a sequence keeps
-	// until the server gives it to another; 0 with other schedulers.
-	Places int
 	// RoamFrom is the size of a row, in bytes, from which values stay where runs
 	// wrote them, so that a step copies each of them once or not at all. Smaller
 	// ones are copied from their rows and back, which costs less than knowing
@@ -90,7 +87,7 @@ const defaultRoamFrom = 4 << 10
 // NewStore allocates the first chunk and the batched tensors. Close frees them.
 func NewStore(o Options) (*Store, error) {
 	s := &Store{
-		table:    table{index: newIndex(), limits: o.Limits, total: o.Sizing.Total(), holders: make(batchSlots, o.Places)},
+		table:    table{index: newIndex(), limits: o.Limits, total: o.Sizing.Total()},
 		memory:   o.Memory,
 		states:   o.States,
 		sizing:   o.Sizing,
@@ -238,8 +235,10 @@ func (s *Store) shrink() {
 
 // Close frees all memory. The store must not be used afterwards.
 func (s *Store) Close() {
-	for q := s.live.first; q != nil; q = q.next {
-		s.varying.release(q)
+	for _, list := range []sequenceList{s.live, s.older} {
+		for q := list.first; q != nil; q = q.next {
+			s.varying.release(q)
+		}
 	}
 	s.varying.close()
 	for _, blocks := range append(s.chunks, s.initial, s.in, s.out) {
@@ -254,25 +253,48 @@ func (s *Store) Close() {
 // so that it is not expired or evicted for others. It is nil when the sequence
 // has no state.
 func (s *Store) Touch(k Key, now time.Duration) *Sequence {
-	q := s.find(k)
-	if q == nil || q.fate != Alive {
-		return nil
+	q := s.Live(k)
+	if q != nil {
+		s.touch(q, now)
 	}
-	s.touch(q, now)
 	return q
+}
+
+// Live is Touch without noting anything.
+func (s *Store) Live(k Key) *Sequence {
+	if q := s.find(k); q != nil && q.fate == Alive {
+		return q
+	}
+	return nil
 }
 
 // Begin is the START of a sequence: its next step reads the initial values. A
 // live sequence of the same key begins anew in its row; nothing reads its old values
-// any more, also after Undo, and the memory of those that vary is given back. The error
-// is a *FullError.
-func (s *Store) Begin(k Key, now time.Duration) (*Sequence, error) {
-	q, err := s.begin(k, now)
+// any more, also after Undo, and the memory of those that vary is given back. One of the
+// same ID with another token stays, for requests of it that are on their way, until its
+// END or until its row is needed. The error is a *FullError.
+func (s *Store) Begin(k Key, now time.Duration) (*Sequence, error) { return s.BeginBeside(k, 0, now) }
+
+// BeginBeside is Begin after SetAside, if the token is not 0.
+func (s *Store) BeginBeside(k Key, token uint64, now time.Duration) (*Sequence, error) {
+	q, err := s.begin(k, token, now)
 	if err == nil {
 		s.varying.release(q)
 	}
 	return q, err
 }
+
+// SetAside gives what is known of a sequence without a token that token, so that the key
+// is free for one that begins. If it is live it stays, for requests of it that are on
+// their way.
+func (s *Store) SetAside(k Key, token uint64) { s.setAside(k, token) }
+
+// Knows reports whether there is anything under a key: a live sequence, or one that is
+// remembered because it lost its state.
+func (s *Store) Knows(k Key) bool { return s.find(k) != nil }
+
+// Forget forgets whatever is known of a sequence that is over.
+func (s *Store) Forget(k Key) { s.forget(k) }
 
 // Continue finds the sequence of a request without START. The error is a
 // *LostError.
@@ -300,7 +322,7 @@ type Usage struct {
 
 // Usage tells what the store holds now.
 func (s *Store) Usage() Usage {
-	u := Usage{Live: s.live.len, Free: s.rows.free, Rows: s.live.len + s.rows.free, Total: s.total, Chunks: len(s.rows.chunks)}
+	u := Usage{Live: s.alive(), Free: s.rows.free, Rows: s.alive() + s.rows.free, Total: s.total, Chunks: len(s.rows.chunks)}
 	u.Bytes = int64(u.Rows)*s.RowBytes() + s.varying.bytes
 	return u
 }

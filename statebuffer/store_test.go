@@ -196,28 +196,69 @@ func TestLostErrors(t *testing.T) {
 	require.NoError(t, err, "a START that succeeds ends the matter")
 }
 
-// TestDisplaced: a place in the batch is one sequence's at a time.
+// token is a sequence of a number that others may have at the same time.
+func token(n, token uint64) Key { return Key{Number: n, Token: token} }
+
+// TestDisplaced: a token is one sequence's at a time.
 func TestDisplaced(t *testing.T) {
-	s := newTestStore(t, Options{Sizing: Sizing{Initial: 2, MaxChunks: 1}, Limits: Limits{Remember: 4}, Places: 2})
-	settle := func(n uint64, at int) {
-		t.Helper()
-		s.Displace(at, number(n), time.Second)
-		s.Settle(begin(t, s, number(n), time.Second), at)
+	s := newTestStore(t, Options{Sizing: Sizing{Initial: 2, MaxChunks: 1}, Limits: Limits{Remember: 4}})
+	begin(t, s, token(1, 1), time.Second)
+	begin(t, s, token(2, 2), time.Second)
+	begin(t, s, token(2, 2), time.Second)
+	begin(t, s, token(3, 1), time.Second)
+	_, err := s.Continue(token(1, 1), 3*time.Second)
+	require.EqualError(t, err, "its place was given to another sequence 2s ago, because the server had dropped it (idle or cancelled); begin it anew with a START request")
+	require.EqualValues(t, 1, s.Counters().Displaced)
+	s.End(token(2, 2))
+	begin(t, s, token(5, 2), time.Second)
+	require.EqualValues(t, 1, s.Counters().Displaced, "what END left is nobody's")
+	s.Refuse(token(6, 1), 2*time.Second)
+	require.EqualValues(t, 2, s.Counters().Displaced, "a START that fails is one all the same")
+	require.Equal(t, 1, s.Usage().Live)
+}
+
+// TestOneIDTwice: sequences of one ID with tokens of their own are as those of
+// different IDs, whichever ends first.
+func TestOneIDTwice(t *testing.T) {
+	for _, k := range []Key{{Number: 7}, {Text: "seven"}} {
+		s := newTestStore(t, Options{Sizing: Sizing{Initial: 3, MaxChunks: 1}, Limits: Limits{Remember: 4}})
+		first, second := Key{k.Number, k.Text, 1}, Key{k.Number, k.Text, 2}
+		a, b := begin(t, s, first, 1), begin(t, s, second, 2)
+		require.Equal(t, Counters{Started: 1, Restarted: 1}, s.Counters())
+		require.NotSame(t, a, b)
+		for _, order := range [][]Key{{first, second}, {second, first}} {
+			a, b = begin(t, s, order[0], 3), begin(t, s, order[1], 4)
+			require.Same(t, a, s.Touch(order[0], 5))
+			require.Same(t, b, s.Touch(order[1], 5))
+			require.Nil(t, s.Touch(Key{k.Number, k.Text, 3}, 5), "what never began")
+			require.Nil(t, s.Touch(Key{8, "", 2}, 5), "another ID")
+			s.End(order[0])
+			require.Nil(t, s.Touch(order[0], 6))
+			require.Same(t, b, s.Touch(order[1], 6))
+			s.End(order[1])
+			require.Zero(t, s.Usage().Live)
+			require.Empty(t, len(s.byNumber)+len(s.byText)+len(s.byToken))
+		}
 	}
-	settle(1, 0)
-	settle(2, 1)
-	settle(2, 1)
-	settle(3, 0)
-	_, err := s.Continue(number(1), 3*time.Second)
-	require.EqualError(t, err, "its place in the batch was given to another sequence 2s ago, because the server had dropped it (idle or cancelled); begin it anew with a START request")
-	settle(2, 0) // it moves, and 3 is lost
-	settle(4, 1)
-	require.EqualValues(t, 2, s.Counters().Displaced)
-	s.End(number(4))
-	settle(5, 1)
-	require.EqualValues(t, 2, s.Counters().Displaced, "a place that END left is nobody's")
-	s.Displace(2, number(6), 2*time.Second) // there is no such place
-	require.Equal(t, 2, s.Usage().Live)
+}
+
+// TestOlderSequenceMakesRoom: whether a sequence whose ID began anew is over, only
+// the server knows. If its row is needed it goes first, whatever the policy.
+func TestOlderSequenceMakesRoom(t *testing.T) {
+	for _, full := range []Policy{Reject, EvictLRU} {
+		s := newTestStore(t, Options{Sizing: Sizing{Initial: 3, MaxChunks: 1}, Limits: Limits{Remember: 4, Full: full}})
+		begin(t, s, token(1, 1), 1)
+		begin(t, s, token(2, 2), 2)
+		begin(t, s, token(2, 3), 3)
+		require.Equal(t, 3, s.Usage().Live)
+		begin(t, s, token(4, 4), 4)
+		require.NotNil(t, s.Touch(token(1, 1), 5), "used less recently, but by nobody else")
+		require.NotNil(t, s.Touch(token(2, 3), 5))
+		_, err := s.Continue(token(2, 2), 5)
+		require.EqualError(t, err, "its state made room 0s ago, because its ID began anew before it had ended: there are at most 3 slots (); wait for the answer to END before using an ID again")
+		begin(t, s, token(2, 2), 6)
+		require.NotNil(t, s.Touch(token(2, 2), 7), "what is remembered of a key does not stay in its way")
+	}
 }
 
 // TestDamaged: if storing fails, nobody knows what is in the rows.

@@ -66,7 +66,9 @@ func (e *LostError) Error() string {
 		}
 		return fmt.Sprintf("its START failed %v ago, so it has no state%s", ago, remedy)
 	case Displaced:
-		return fmt.Sprintf("its place in the batch was given to another sequence %v ago, because the server had dropped it (idle or cancelled)%s", ago, remedy)
+		return fmt.Sprintf("its place was given to another sequence %v ago, because the server had dropped it (idle or cancelled)%s", ago, remedy)
+	case Replaced:
+		return fmt.Sprintf("its state made room %v ago, because its ID began anew before it had ended: %s; wait for the answer to END before using an ID again", ago, e.limit())
 	case Damaged:
 		return fmt.Sprintf("its state could not be stored %v ago because writing to memory failed%s", ago, remedy)
 	default:
@@ -110,12 +112,12 @@ type Counters struct {
 // of the others. Each operation is O(1), whatever the number of sequences.
 type table struct {
 	index
-	rows    rowSet
-	holders batchSlots
-	live    sequenceList // by last use
-	lost    sequenceList // by time of loss
-	limits  Limits
-	total   int // rows with all chunks allocated, for messages
+	rows   rowSet
+	live   sequenceList // by last use, without older ones
+	older  sequenceList // those whose ID has begun anew, by when it did, or by last use since
+	lost   sequenceList // by time of loss
+	limits Limits
+	total  int // rows with all chunks allocated, for messages
 	// bound is the limit of memory if it keeps the table from getting more rows,
 	// otherwise 0; for messages.
 	bound      func() int64
@@ -129,8 +131,10 @@ type table struct {
 	release func(*Sequence)
 }
 
-// begin gives the sequence of a START its row.
-func (t *table) begin(k Key, now time.Duration) (*Sequence, error) {
+// begin gives the sequence of a START its row. With a token, what is known under the key
+// is set aside.
+func (t *table) begin(k Key, token uint64, now time.Duration) (*Sequence, error) {
+	aside := token != 0 && t.setAside(k, token)
 	q := t.find(k)
 	if q != nil && q.fate == Alive {
 		if !q.fresh { // else the run of this START was undone, and it comes again
@@ -140,22 +144,81 @@ func (t *table) begin(k Key, now time.Duration) (*Sequence, error) {
 		t.renew(q)
 		return q, nil
 	}
-	q = t.recall(q, k)
+	restarts := t.supersede(k, now) || aside
+	q = t.recall(k)
 	row, ok := t.rows.take()
 	if !ok {
 		bytes := t.bound()
 		if !t.makeRoom(bytes, now) {
 			t.counters.RejectedFull++
 			t.remember(q, Refused, bytes, now)
-			return nil, &FullError{Live: t.live.len, Total: t.total, Bytes: bytes, Field: t.limits.Field}
+			return nil, &FullError{Live: t.alive(), Total: t.total, Bytes: bytes, Field: t.limits.Field}
 		}
 		row, _ = t.rows.take()
 	}
 	q.fate, q.row, q.lastUse, q.asked, q.rest = Alive, row, now, now, t.rest
 	t.renew(q)
 	t.live.push(q)
-	t.counters.Started++
+	if restarts {
+		t.counters.Restarted++
+	} else {
+		t.counters.Started++
+	}
 	return q, nil
+}
+
+// supersede makes way for a sequence that begins under a new key, and reports
+// whether its ID has a live one. That becomes an older one: whether it is over, or
+// has requests on their way, only the server knows. Another ID's with the same
+// token is over.
+func (t *table) supersede(k Key, now time.Duration) (restarts bool) {
+	if q := t.latest(k); q != nil && q.fate == Alive {
+		t.age(q)
+		restarts = true
+	}
+	if q := t.byToken[k.Token]; q != nil {
+		if q.fate == Alive {
+			t.lose(q, Displaced, 0, now)
+		}
+		delete(t.byToken, k.Token)
+	}
+	return restarts
+}
+
+// setAside gives what is known under a key without token one, and reports whether it is
+// live.
+func (t *table) setAside(k Key, token uint64) (alive bool) {
+	q := t.find(k)
+	if q == nil {
+		return false
+	}
+	if q.fate == Alive {
+		t.age(q)
+		alive = true
+	}
+	t.drop(q)
+	q.key.Token = token
+	t.byToken[token] = q
+	return alive
+}
+
+// age makes a live sequence one whose ID has begun anew.
+func (t *table) age(q *Sequence) {
+	t.listOf(q).remove(q)
+	q.older = true
+	t.older.push(q)
+	t.dropLatest(q)
+}
+
+// alive is how many sequences have a state.
+func (t *table) alive() int { return t.live.len + t.older.len }
+
+// listOf is the list that a live sequence is in.
+func (t *table) listOf(q *Sequence) *sequenceList {
+	if q.older {
+		return &t.older
+	}
+	return &t.live
 }
 
 // renew makes the next step of q its first.
@@ -181,21 +244,37 @@ func (t *table) proceed(k Key, now time.Duration) (*Sequence, error) {
 
 // finish forgets a sequence that ended.
 func (t *table) finish(q *Sequence) {
-	t.live.remove(q)
-	t.holders.leave(q)
+	t.leave(q)
+	t.drop(q)
+	t.counters.Ended++
+}
+
+// forget drops whatever is known under a key.
+func (t *table) forget(k Key) {
+	q := t.find(k)
+	if q == nil || q.key != k {
+		return
+	}
+	if q.fate == Alive {
+		t.leave(q)
+	} else {
+		t.lost.remove(q)
+	}
+	t.drop(q)
+}
+
+// leave takes what a live sequence has.
+func (t *table) leave(q *Sequence) {
+	t.listOf(q).remove(q)
+	q.older = false
 	t.release(q)
 	t.rows.put(q.row)
-	t.drop(q.key)
-	t.counters.Ended++
 }
 
 // lose takes the row of a live sequence and remembers why; bytes is the limit of
 // memory if that was the reason, otherwise 0.
 func (t *table) lose(q *Sequence, why Fate, bytes int64, now time.Duration) {
-	t.live.remove(q)
-	t.holders.leave(q)
-	t.release(q)
-	t.rows.put(q.row)
+	t.leave(q)
 	switch why {
 	case Expired:
 		t.counters.Expired++
@@ -217,7 +296,7 @@ func (t *table) remember(q *Sequence, why Fate, bytes int64, now time.Duration) 
 	for t.lost.len > t.limits.Remember {
 		oldest := t.lost.first
 		t.lost.remove(oldest)
-		t.drop(oldest.key)
+		t.drop(oldest)
 	}
 }
 
@@ -228,19 +307,22 @@ func (t *table) refuse(k Key, now time.Duration) {
 		t.lose(q, StartFailed, 0, now)
 		return
 	}
+	t.supersede(k, now)
 	t.counters.StartFailures++
-	t.remember(t.recall(q, k), StartFailed, 0, now)
+	t.remember(t.recall(k), StartFailed, 0, now)
 }
 
 // recall is what is remembered of a sequence that is not live, or a new one. It
 // is in no list then: while others get lost, it cannot be forgotten for them.
-func (t *table) recall(q *Sequence, k Key) *Sequence {
+func (t *table) recall(k Key) *Sequence {
+	q := t.find(k)
 	if q == nil {
 		q = &Sequence{}
-		t.add(q, k)
-		return q
+	} else {
+		t.lost.remove(q)
+		t.drop(q)
 	}
-	t.lost.remove(q)
+	t.add(q, k)
 	return q
 }
 
@@ -248,6 +330,10 @@ func (t *table) recall(q *Sequence, k Key) *Sequence {
 // in use at this very moment, which the caller has touched, stays. bytes is the limit
 // of memory if it is memory that there is no room in, otherwise 0.
 func (t *table) makeRoom(bytes int64, now time.Duration) bool {
+	if q := t.older.first; q != nil && q.lastUse < now {
+		t.lose(q, Replaced, bytes, now)
+		return true
+	}
 	q := t.live.first
 	switch {
 	case q == nil || q.lastUse >= now:

@@ -1,0 +1,83 @@
+package backend
+
+import (
+	"sync"
+	"time"
+)
+
+// How long the server must have had nothing to run before it has nothing queued either:
+// so many ticks, each of which takes a processor, so that a process that was stopped does
+// not count as one that had nothing to do. What it may wait for a batch comes on top.
+const (
+	quietTicks = 5
+	quietTick  = 100 * time.Millisecond
+)
+
+// quiet releases held requests while no batch runs. Only begin and end are called by the
+// goroutine of the batches.
+type quiet struct {
+	tick time.Duration
+	// after is time.AfterFunc; tests have their own.
+	after func(time.Duration, func())
+
+	mu       sync.Mutex
+	releases [][]func() // what to call next, and what is to wait once more after it
+	called   int        // of releases, since begin
+	ticks    int
+	round    int // number of the present time between begin and end
+}
+
+// init is for a server that may have a request wait that long for others.
+func (q *quiet) init(delay time.Duration) {
+	q.tick = quietTick + delay/quietTicks
+	q.after = func(d time.Duration, f func()) { time.AfterFunc(d, f) }
+}
+
+// begin is called when a batch has ended.
+func (q *quiet) begin(releases [][]func()) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.round++
+	q.releases, q.called, q.ticks = releases, 0, 0
+	q.wait()
+}
+
+// end is called when a batch begins. It returns how many of the releases were called.
+func (q *quiet) end() (called int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.round++
+	called = q.called
+	q.releases, q.called = nil, 0
+	return called
+}
+
+// wait has the next tick come, if there is anything to wait for.
+func (q *quiet) wait() {
+	if round := q.round; len(q.releases) > 0 {
+		q.after(q.tick, func() { q.passed(round) })
+	}
+}
+
+// passed is a tick. The last request of a model that is being unloaded may be among those
+// to release, so that Close is called here: nothing is locked then.
+func (q *quiet) passed(round int) {
+	for _, release := range q.due(round) {
+		release()
+	}
+}
+
+func (q *quiet) due(round int) (releases []func()) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if round != q.round {
+		return nil
+	}
+	if q.ticks++; q.ticks == quietTicks {
+		releases = q.releases[0]
+		q.releases, q.ticks = q.releases[1:], 0
+		q.called++
+	}
+	q.wait()
+	return releases
+}
