@@ -242,7 +242,7 @@ func (e *evidence) byMarks() {
 		if i < 0 || !slices.Contains(e.open, i) || e.config.MaxBatchSize == 0 || len(dims) != len(e.sig.Inputs[i].Dims) {
 			continue
 		}
-		if axis := onlyDynamic(dims); axis != noAxis && e.sig.Inputs[i].Dims[axis] < 0 {
+		if axis := onlyDynamic(dims); axis != noAxis && e.sig.Inputs[i].Dims[axis] < 0 && !isLengthName(e.sig.Inputs[i].Symbols[axis]) {
 			axes[i] = axis
 		}
 	}
