@@ -2,7 +2,6 @@ package backend
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -12,11 +11,6 @@ import (
 // noStates is what to do about a model with sequences in which no states were found.
 func (w *wirer) noStates() string {
 	text := fmt.Sprintf("could not find any state tensors: name them by the parameter state_pairs, <<<input, output>>> for each (the model's inputs are %s, its outputs %s)", names(w.sig.Inputs), names(w.sig.Outputs))
-	for _, name := range slices.Sorted(maps.Keys(w.config.Parameters)) {
-		if name != "state_pairs" && nearest(name, []string{"state_pairs"}) != "" {
-			text += fmt.Sprintf("; parameter %q is unknown: did you mean \"state_pairs\"?", name)
-		}
-	}
 	if like := w.likeStates(); len(like) > 0 {
 		text += fmt.Sprintf("; of equal type and shape are, in the model's order, %s: keep the pairs that are states", pairsParameter(like))
 	}

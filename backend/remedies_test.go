@@ -40,15 +40,6 @@ func TestNoStatesFound(t *testing.T) {
 	}
 }
 
-// TestMisspeltPairs: the load's error has the reason, not the log alone.
-func TestMisspeltPairs(t *testing.T) {
-	sig := &Signature{Inputs: tensors(t, "x:FP32[B,8] q:FP32[B,16]"), Outputs: tensors(t, "y:FP32[B,8] a:FP32[B,16]")}
-	err := wiresOrNot(t, `{"sequence_batching":{},"parameters":{"state_pair":{"string_value":"<<<q, a>>>"},"other":{"string_value":"x"}}}`, sig)
-	require.ErrorContains(t, err, `could not find any state tensors`)
-	require.ErrorContains(t, err, `; parameter "state_pair" is unknown: did you mean "state_pairs"?; `)
-	require.NotContains(t, err.Error(), `"other"`)
-}
-
 // wiresOrNot completes a configuration and wires the model.
 func wiresOrNot(t *testing.T, text string, sig *Signature) error {
 	t.Helper()

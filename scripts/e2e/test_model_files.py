@@ -30,7 +30,8 @@ def weighted() -> onnx.ModelProto:
 
 def with_external_data(folder: Path) -> dict[str, bytes]:
     """The files of a model whose weights lie beside it, by their names."""
-    onnx.save_model(weighted(), folder / "model.onnx", save_as_external_data=True, location="weights.bin", size_threshold=0)
+    apart = {"save_as_external_data": True, "location": "weights.bin", "size_threshold": 0}
+    onnx.save_model(weighted(), folder / "model.onnx", **apart)
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 

@@ -46,8 +46,9 @@ def test_nothing_is_written_and_nobody_is_called(serve, tmp_path: Path):
     home, record = tmp_path / "home", tmp_path / "sockets"
     for folder in ("cache", "config", "data", "tmp"):
         (home / folder).mkdir(parents=True)
+    example = MODELS / MODEL
     server = serve(
-        {MODEL: Folder((MODELS / MODEL / "config.pbtxt").read_text(), (MODELS / MODEL / "1" / "model.onnx").read_bytes())},
+        {MODEL: Folder((example / "config.pbtxt").read_text(), (example / "1" / "model.onnx").read_bytes())},
         env={
             **dict.fromkeys(SILENCERS, ""),
             "ORT_DISABLE_TELEMETRY": "0",

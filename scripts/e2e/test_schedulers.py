@@ -58,7 +58,9 @@ FLAGS = {
     "bool_turned": (bool, "bool_false_true: [true, false]", (True, False)),
     "bool_from_int32": (bool, "int32_false_true: [0, 1]", (False, True)),
 }
-IN_ONE = ", ".join(f"{{ kind: CONTROL_SEQUENCE_{kind} int32_false_true: [0, {true}] }}" for kind, true in (("END", 1), ("START", 2)))
+IN_ONE = ", ".join(
+    f"{{ kind: CONTROL_SEQUENCE_{kind} int32_false_true: [0, {true}] }}" for kind, true in (("END", 1), ("START", 2))
+)
 IDS = {"UINT64": np.uint64, "INT64": np.int64, "UINT32": np.uint32, "INT32": np.int32, "STRING": bytes}
 
 
@@ -123,7 +125,7 @@ MODELS = {
     "without_batch": Folder(config([io("x", "FP32", 2, 3)], [io("y", "FP32", 2, 3)], "", batch=0), doubles()),
     **{f"flags_{name}": flags(name) for name in FLAGS},
     "flags_in_one": Folder(
-        config([X], [Y, io("FLAG_y", "INT32", 1)], oldest(3, f"control_input [{{ name: \"FLAG\" control [{IN_ONE}] }}]")),
+        config([X], [Y, io("FLAG_y", "INT32", 1)], oldest(3, f'control_input [{{ name: "FLAG" control [{IN_ONE}] }}]')),
         with_inputs({"FLAG": (np.int32, [1])}),
     ),
     **{f"id_{datatype}": correlation(datatype) for datatype in IDS},
@@ -277,10 +279,11 @@ def test_flags(own_client, name):
 
 
 def test_flags_in_one_tensor(own_server, own_client):
-    """The last of START, END, READY and CORRID is what Triton leaves in a tensor that has several; a warning says so."""
+    """The last of START, END, READY and CORRID is what Triton leaves in a tensor of several; a warning says so."""
     for answered in play(own_client, "flags_in_one", whole_numbers(3, 3)):
         assert [answer["FLAG_y"].item() for answer in answered] == [0, 0, 1]
-    assert 'has 2 controls in one tensor: as in Triton, its value is that of CONTROL_SEQUENCE_END' in own_server.log_text()
+    warning = "has 2 controls in one tensor: as in Triton, its value is that of CONTROL_SEQUENCE_END"
+    assert warning in own_server.log_text()
 
 
 def id_of(datatype: str, at: int) -> int | str:
