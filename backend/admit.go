@@ -31,12 +31,11 @@ func (x *execution) takeGroup() {
 	putOff, at := 0, 0
 	for ; at < len(rows) && !x.enough(rows[at], len(rows)-at, most); at++ {
 		row := rows[at]
-		id := x.sequenceOf(row)
-		if (g.sorted || !q.follows(id)) && x.admit(row) {
+		if !(q.looks() && q.follows(x.sequenceOf(row))) && x.admit(row) {
 			continue
 		}
 		if !g.sorted {
-			q.putOff(row, id, x.kind(row))
+			q.putOff(row, x.sequenceOf(row), x.kind(row))
 		}
 		rows[putOff] = row
 		putOff++

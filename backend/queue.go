@@ -87,11 +87,12 @@ func (q *queue) back(rows []int, groups int) {
 	}
 }
 
+// looks tells whether rows have been put off while this group is looked at.
+func (q *queue) looks() bool { return len(q.kinds) > 0 }
+
 // follows tells whether an earlier row of the same sequence was put off: then this one
 // has to wait too, whatever it is.
-func (q *queue) follows(id SequenceID) bool {
-	return len(q.ids) > 0 && !id.IsZero() && q.ids[id] > 0
-}
+func (q *queue) follows(id SequenceID) bool { return !id.IsZero() && q.ids[id] > 0 }
 
 // putOff notes that a row waits, of a sequence and a kind.
 func (q *queue) putOff(row int, id SequenceID, kind uint64) {
@@ -128,7 +129,7 @@ func (q *queue) giveBack(putOff, rest int) {
 
 // forget ends the look at a group.
 func (q *queue) forget() {
-	if len(q.kinds) > 0 {
+	if q.looks() {
 		clear(q.ids) // its texts are borrowed
 		clear(q.kinds)
 	}
