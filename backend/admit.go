@@ -31,12 +31,11 @@ func (x *execution) takeGroup() {
 	putOff, at := 0, 0
 	for ; at < len(rows) && !x.enough(rows[at], len(rows)-at, most); at++ {
 		row := rows[at]
-		id := x.keyOf(row)
-		if (g.sorted || !q.follows(id)) && x.admit(row) {
+		if (g.sorted || !q.looks() || !q.follows(x.keyOf(row))) && x.admit(row) {
 			continue
 		}
 		if !g.sorted {
-			q.putOff(row, id, x.kind(row))
+			q.putOff(row, x.keyOf(row), x.kind(row))
 		}
 		rows[putOff] = row
 		putOff++
@@ -44,15 +43,8 @@ func (x *execution) takeGroup() {
 	q.giveBack(putOff, at)
 }
 
-// sequenceOf is whose request a row is, where that matters.
-func (x *execution) sequenceOf(row int) (id SequenceID) {
-	if x.in.sequences {
-		id = x.requests[row].Sequence
-	}
-	return id
-}
-
-// keyOf is sequenceOf with the token, by which two of one ID are not the same.
+// keyOf is whose request a row is, where that matters, with the token by which two
+// sequences of one ID are not the same.
 func (x *execution) keyOf(row int) (k statebuffer.Key) {
 	if r := &x.requests[row]; x.in.sequences && !r.Sequence.IsZero() {
 		k = r.key()

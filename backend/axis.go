@@ -37,7 +37,7 @@ func isBatchName(symbol string) bool {
 	if strings.ContainsFunc(name, func(r rune) bool { return !plain(r) }) || strings.Contains(name, " ") && !strings.HasPrefix(name, "batch ") {
 		return false
 	}
-	return !isLengthName(name)
+	return strings.HasSuffix(name, "batch") || strings.HasSuffix(name, "batch_size") || !isLengthName(name)
 }
 
 // isAutoName reports whether torch has made the name of an axis from that of its tensor.

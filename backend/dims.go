@@ -69,8 +69,9 @@ func (w *wirer) matchDims(p *port, config tensor.Shape, info *TensorInfo, found 
 			return nil
 		}
 		// What dims leave open the model may fix, if it is sure where the batch is.
+		sure := given || w.axes.rank == byBatchName || len(dynamicAxes(info)) == 1 && !slices.Contains(info.Dims, 1)
 		for _, at := range candidates {
-			if (given || w.axes.rank == byBatchName || len(dynamicAxes(info)) == 1) && fit(at, slices.Insert(slices.Clone(config), at, 1)) {
+			if sure && fit(at, slices.Insert(slices.Clone(config), at, 1)) {
 				return nil
 			}
 		}

@@ -236,18 +236,18 @@ func (x *execution) putStrings(i int) error {
 		padding = s.lanes - len(x.lanes)
 	}
 	size += int64(padding * len(first))
-	buffer := &x.in.io.inputs[i]
-	if err := x.in.io.reserve(buffer, size); err != nil {
+	block, err := x.in.io.forInput(i, size)
+	if err != nil {
 		return err
 	}
-	to := buffer.Bytes
+	to := block.Bytes
 	for _, row := range rows {
 		to = to[copy(to, x.requests[row].Inputs[i].Data):]
 	}
 	for range padding {
 		to = to[copy(to, first):]
 	}
-	s.inputs[p.at].Data = buffer.At(0, size)
+	s.inputs[p.at].Data = block
 	return nil
 }
 

@@ -228,11 +228,11 @@ func (x *execution) putTextIDs(i int) error {
 	for _, at := range x.laneRow {
 		size += int64(len(x.requests[x.rows[at]].Sequence.Text))
 	}
-	buffer := &x.in.io.fills[i]
-	if err := x.in.io.reserve(buffer, size); err != nil {
+	block, err := x.in.io.forFill(i, size)
+	if err != nil {
 		return err
 	}
-	to := buffer.Bytes
+	to := block.Bytes
 	for lane := range x.stage.lanes {
 		text := ""
 		if lane < len(x.laneRow) {
@@ -241,7 +241,7 @@ func (x *execution) putTextIDs(i int) error {
 		binary.NativeEndian.PutUint32(to, uint32(len(text)))
 		to = to[prefix+copy(to[prefix:], text):]
 	}
-	x.stage.inputs[x.in.wiring.fills[i].at].Data = buffer.At(0, size)
+	x.stage.inputs[x.in.wiring.fills[i].at].Data = block
 	return nil
 }
 

@@ -153,7 +153,7 @@ func (x *execution) putMask(i int) error {
 	if err != nil {
 		return Errorf(Internal, "input %q: the mask: %w", f.name, err)
 	}
-	block, err := in.io.varying(i, bytes)
+	block, err := in.io.forFill(i, bytes)
 	if err != nil {
 		return Errorf(Internal, "input %q: the mask: %w", f.name, err)
 	}

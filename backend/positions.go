@@ -54,7 +54,7 @@ func (x *execution) putPositions(i int) error {
 	if err != nil {
 		return Errorf(Internal, "input %q: the positions: %w", f.name, err)
 	}
-	block, err := x.in.io.varying(i, bytes)
+	block, err := x.in.io.forFill(i, bytes)
 	if err != nil {
 		return Errorf(Internal, "input %q: the positions: %w", f.name, err)
 	}

@@ -89,6 +89,9 @@ func (q *queue) back(rows []int, groups int) {
 	}
 }
 
+// looks tells whether rows have been put off while this group is looked at.
+func (q *queue) looks() bool { return len(q.kinds) > 0 }
+
 // follows tells whether an earlier row of the same sequence was put off: then this one
 // has to wait too, whatever it is.
 func (q *queue) follows(id statebuffer.Key) bool {
@@ -130,7 +133,7 @@ func (q *queue) giveBack(putOff, rest int) {
 
 // forget ends the look at a group.
 func (q *queue) forget() {
-	if len(q.kinds) > 0 {
+	if q.looks() {
 		clear(q.ids) // its texts are borrowed
 		clear(q.kinds)
 	}

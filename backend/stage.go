@@ -8,12 +8,12 @@ import (
 )
 
 // ioBuffers are the batched tensors of an instance's inputs, outputs and fills,
-// each with room for the largest batch; those of varying shape grow as needed.
+// each with room for the largest batch; those of varying size have what runs need.
 type ioBuffers struct {
-	memory                 statebuffer.Memory
-	inputs, outputs, fills []statebuffer.Block
-	scratch                []statebuffer.Scratch // of fills whose size varies
-	zero                   statebuffer.Block     // one element of any type, zero
+	memory                      statebuffer.Memory
+	inputs, outputs, fills      []statebuffer.Block
+	varyingInputs, varyingFills []statebuffer.Scratch
+	zero                        statebuffer.Block // one element of any type, zero
 }
 
 // zeroElement is the size of the largest element, in bytes.
@@ -45,7 +45,7 @@ func ioBytes(w *wiring) int64 {
 }
 
 func newIOBuffers(w *wiring, memory statebuffer.Memory) (*ioBuffers, error) {
-	b := &ioBuffers{memory: memory, scratch: make([]statebuffer.Scratch, len(w.fills))}
+	b := &ioBuffers{memory: memory, varyingInputs: make([]statebuffer.Scratch, len(w.inputs)), varyingFills: make([]statebuffer.Scratch, len(w.fills))}
 	var failed error
 	alloc := func(name string, bytes int64) (block statebuffer.Block) {
 		if bytes == 0 || failed != nil {
@@ -82,47 +82,38 @@ func (b *ioBuffers) free() {
 			}
 		}
 	}
-	for i := range b.scratch {
-		b.scratch[i].Free(b.memory)
+	for _, all := range [][]statebuffer.Scratch{b.varyingInputs, b.varyingFills} {
+		for i := range all {
+			all[i].Free(b.memory)
+		}
 	}
 	*b = ioBuffers{memory: b.memory}
 }
 
-// bytes is what the buffers take.
+// bytes is what the buffers take before the first run.
 func (b *ioBuffers) bytes() (n int64) {
 	for _, blocks := range [][]statebuffer.Block{b.inputs, b.outputs, b.fills, {b.zero}} {
 		for _, block := range blocks {
 			n += block.Size
 		}
 	}
-	for i := range b.scratch {
-		n += b.scratch[i].Size
-	}
 	return n
 }
 
-// reserve makes a buffer at least that large; what was in it is lost.
-func (b *ioBuffers) reserve(block *statebuffer.Block, bytes int64) error {
-	if block.Size >= bytes {
-		return nil
-	}
-	grown, err := b.memory.Alloc(bytes + bytes/2)
-	if err != nil {
-		return Errorf(Internal, "allocating a tensor of %d bytes: %w", bytes, err)
-	}
-	if block.Size > 0 {
-		b.memory.Free(*block)
-	}
-	*block = grown
-	return nil
+// forInput is the memory of an input whose size varies, for a run that is put together.
+func (b *ioBuffers) forInput(i int, bytes int64) (statebuffer.Block, error) {
+	return b.forRun(&b.varyingInputs[i], bytes)
 }
 
-// varying is the memory of a fill whose size varies, for a run that is put together.
-func (b *ioBuffers) varying(fill int, bytes int64) (statebuffer.Block, error) {
-	s := &b.scratch[fill]
+// forFill is the same for a fill.
+func (b *ioBuffers) forFill(i int, bytes int64) (statebuffer.Block, error) {
+	return b.forRun(&b.varyingFills[i], bytes)
+}
+
+func (b *ioBuffers) forRun(s *statebuffer.Scratch, bytes int64) (statebuffer.Block, error) {
 	s.Begin(b.memory)
 	if err := s.Reserve(b.memory, bytes); err != nil {
-		return statebuffer.Block{}, err
+		return statebuffer.Block{}, Errorf(Internal, "allocating a tensor of %d bytes: %w", bytes, err)
 	}
 	return s.At(0, bytes), nil
 }
@@ -209,11 +200,11 @@ func (in *Instance) stageInput(s *stage, i int, first *Request) (err error) {
 		if layout, err = layoutOf(dims, p.axis, p.DType); err != nil {
 			return Errorf(InvalidArg, "input %q: %w", p.Name, err)
 		}
-		if err := in.io.reserve(&in.io.inputs[i], batchBytes(layout, p.axis, n)); err != nil {
+		if s.in[i], err = in.io.forInput(i, batchBytes(layout, p.axis, n)); err != nil {
 			return err
 		}
 	}
-	if p.DType != tensor.Bytes { // strings are laid out when they are copied
+	if !p.varies { // strings are laid out when they are copied
 		s.in[i] = in.io.inputs[i].At(0, batchBytes(layout, p.axis, n))
 	}
 	s.layouts[i] = layout

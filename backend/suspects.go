@@ -112,9 +112,9 @@ func (x *execution) setApart() bool {
 // fault: if it made runs of others fail just now, or runs apart already.
 func (x *execution) blame() {
 	s, row := &x.in.suspects, x.rows[0]
-	id := x.sequenceOf(row)
+	id := x.requests[row].Sequence
 	switch {
-	case len(x.rows) > 1 || id.IsZero():
+	case len(x.rows) > 1 || !x.in.sequences || id.IsZero():
 	case x.again || s.has(id):
 		x.blamed = append(x.blamed, row)
 	case x.requests[row].Start && s.has(newcomers):
@@ -141,7 +141,7 @@ func (x *execution) accuse() {
 // trust notes that a request has succeeded.
 func (x *execution) trust(row int) {
 	s, r := &x.in.suspects, &x.requests[row]
-	if len(s.seen) == 0 || r.Sequence.IsZero() {
+	if r.Sequence.IsZero() {
 		return
 	}
 	if s.trust(r.Sequence); r.Start {

@@ -54,6 +54,7 @@ func (b *replies) Requests() []backend.Request                          { return
 func (b *replies) Fail(row int, err error)                              { b.rows[row].err = err }
 func (b *replies) Reserve(int, []backend.Output, int, int) (a []uint64) { return a }
 func (b *replies) Finish(backend.Timing)                                { b.Send() }
+func (b *replies) Hold(int) (release func())                            { return func() {} }
 
 func (b *replies) Answer(row int, outputs []backend.Output, lane, lanes int) {
 	b.pending = append(b.pending, func() {

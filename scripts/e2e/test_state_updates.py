@@ -322,7 +322,7 @@ def test_merged_decoder_whose_batch_was_said(own_server, own_client):
     (line,) = [line for line in own_server.log_text().splitlines() if "a merged decoder writes the caches" in line]
     assert "the second request of a sequence will fail" in line and "model=merged_by_axes" in line
     infer(own_client, "merged_by_axes", 77, request(0), start=True)
-    with pytest.raises(InferenceServerException, match=r'say state_updates "past_key_values.0.encoder.key = keep"'):
+    with pytest.raises(InferenceServerException, match=r'string_value: "past_key_values.0.encoder.key = keep"'):
         infer(own_client, "merged_by_axes", 77, request(1))
 
 
