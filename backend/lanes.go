@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
@@ -74,6 +75,8 @@ func (p *port) check(input *Input, lanes int64) error {
 		return Errorf(InvalidArg, "input %q is of type %v: want %v", p.Name, input.DType, p.DType)
 	case !p.takes(input.Shape, lanes):
 		return Errorf(InvalidArg, "input %q has shape %v: want %v, with %d in front for the requests' rows (a sequence takes one row a request)", p.Name, input.Shape, p.request, lanes)
+	case p.recurrent && slices.Contains(input.Shape, 0):
+		return Errorf(InvalidArg, "input %q has shape %v: want no extent of 0, with which recurrent layers of ONNX Runtime end the server", p.Name, input.Shape)
 	}
 	if input.Device != 0 && (p.axis == noAxis || p.DType == tensor.Bytes) {
 		return Errorf(Unsupported, "input %q is in GPU memory, and has no batch axis, so that requests are compared: want CPU memory", p.Name)

@@ -69,8 +69,19 @@ type port struct {
 	// state is, for an output that is also a state's, the position of that state.
 	state    int
 	stateOut bool
+	// recurrent: the model has layers that take no extent of 0.
+	recurrent bool
 	// Layout of a lane, if the port does not vary.
 	statebuffer.Layout
+}
+
+// recurrentOperators are those that end the process in ONNX Runtime 1.31, by std::terminate:
+// GRU where the batch or the time is 0, LSTM where the batch is.
+var recurrentOperators = []string{"GRU", "LSTM"}
+
+// recurrent reports whether the model has such operators.
+func (s *Signature) recurrent() bool {
+	return slices.ContainsFunc(recurrentOperators, func(name string) bool { return s.Operators[name] > 0 })
 }
 
 // stateWire joins the input and the output of a state.
@@ -205,7 +216,7 @@ func (w *wirer) ports(kind string, configs []TensorConfig, infos []TensorInfo, t
 		if !isState && !w.claim(taken, at, infos[at].Name, fmt.Sprintf("%s %q", kind, c.Name)) {
 			continue
 		}
-		p := port{Port: Port{Name: c.Name, Optional: c.Optional && infos[at].Optional}, at: at, axis: noAxis, state: state, stateOut: isState}
+		p := port{recurrent: w.sig.recurrent(), Port: Port{Name: c.Name, Optional: c.Optional && infos[at].Optional}, at: at, axis: noAxis, state: state, stateOut: isState}
 		found := w.axes.in
 		if kind == "output" {
 			found = w.axes.out

@@ -12,6 +12,7 @@ from configs import config, io
 from conftest import Folder
 from graphs import model, op, running_sum, tensor
 from tritonclient.grpc import InferenceServerClient, service_pb2, service_pb2_grpc
+from tritonclient.utils import InferenceServerException
 from unary import infer
 
 F32 = np.float32
@@ -26,6 +27,23 @@ def texts():
     )
 
 
+def recurrent():
+    """A GRU over rows; ONNX Runtime ends the process if there are none."""
+    random = np.random.default_rng(0)
+    return model(
+        op("Transpose", "rows -> by_time", perm=[1, 0, 2]),
+        op("GRU", "by_time w r . . h -> every h_out", hidden_size=2),
+        op("Squeeze", "h_out zero -> y"),
+        inputs=[tensor("rows", F32, "batch", "time", 3), tensor("h", F32, 1, "batch", 2)],
+        outputs=[tensor("y", F32, "batch", 2), tensor("h_out", F32, 1, "batch", 2)],
+        constants={
+            "w": random.standard_normal((1, 6, 3)).astype(F32),
+            "r": random.standard_normal((1, 6, 2)).astype(F32),
+            "zero": np.array([0]),
+        },
+    )
+
+
 X = [io("x", "FP32", 3)]
 MODELS = {
     "sum": Folder(config(X, [io("y", "FP32", 3)]), running_sum("batch", 3)),
@@ -33,6 +51,7 @@ MODELS = {
         config([io("t", "STRING", 2), io("x", "FP32", 1)], [io("u", "STRING", 2)], state_pairs="<<<s, s_out>>>"), texts()
     ),
 }
+MODELS["gru"] = Folder(config([io("rows", "FP32", -1, 3)], [io("y", "FP32", 2)]), recurrent())
 HUGE = 2**62
 ONES = np.ones(3, F32).tobytes()
 
@@ -175,3 +194,9 @@ def test_the_good_ones_are_good(own_server):
     assert post(own_server, header([1, 3], data=[1, 2, 3])) == 200
     head = header([1, 3], binary=12)
     assert post(own_server, head + ONES, len(head)) == 200
+
+
+def test_no_rows_for_recurrent_layers(own_client, good):
+    with pytest.raises(InferenceServerException, match=r'input "rows" has shape \[1,0,3\]: want no extent of 0'):
+        infer(own_client, "gru", 5, {"rows": np.zeros((1, 0, 3), F32)}, start=True)
+    assert infer(own_client, "gru", 5, {"rows": np.zeros((1, 2, 3), F32)}, start=True)["y"].shape == (1, 2)
