@@ -13,6 +13,8 @@ import statistics
 import subprocess
 from collections.abc import Iterator
 
+from benchreport import cpu_per_request
+
 WRONG = 99  # a token that the model does not have
 FIRST_ID = 1_000_000  # of the one more client
 WANTED = 0.8  # of the throughput alone
@@ -31,23 +33,25 @@ def measure(target, options: argparse.Namespace) -> int:
     throughput, and says by the exit code whether that is enough."""
     rounds = options.rounds
     rates: dict[str, list[float]] = {name: [] for name in LOADS}
+    cpu: dict[str, list[float]] = {name: [] for name in LOADS}
     failed = False
     for round_number in range(1, rounds + 1):
         for name, extra in LOADS.items():
             with beside(target.command(options), extra):
                 result = target.load(options.sequences[0], options)
             rates[name].append(result["requests_per_second"])
+            cpu[name].append(cpu_per_request(result))
             failed |= result["errors"] > 0
-            shown = f"{result['requests_per_second']:>9,.0f} requests/s, {result['server']['mean_batch']:>5.1f} a batch"
+            shown = f"{result['requests_per_second']:>9,.0f} requests/s, {cpu_per_request(result):>7.0f} µs/request of CPU time"
             print(f"  round {round_number}/{rounds}  {name:<27}{shown}", flush=True)
             if result["errors"]:
                 print(f"    FAILED: {result['errors']} errors: {result['error_texts'][0]}")
-    print(f"\nrequests/s of the others, medians of {rounds} rounds, and of what they have alone in the same round")
+    print(f"\nmedians of {rounds} rounds: requests/s of the others, CPU µs/request, requests/s over those alone in the same round")
     worst = 1.0
     for name, values in rates.items():
         ratio = statistics.median(value / alone for value, alone in zip(values, rates["alone"]))
         worst = min(worst, ratio)
-        print(f"{name:<27}{statistics.median(values):>9,.0f}{ratio:>8.2f}")
+        print(f"{name:<27}{statistics.median(values):>9,.0f}{statistics.median(cpu[name]):>7.0f}{ratio:>8.2f}")
     if failed:
         print("FAILED: requests of the others failed")
     elif worst < WANTED:

@@ -36,12 +36,13 @@ Shape = list[int | str]
 
 @dataclass
 class Graph:
-    """A graph in the making. Every tensor is float32, and its batch axis is called "batch"."""
+    """A graph in the making. Every tensor is float32, but for inputs of indices, and its batch axis is called "batch"."""
 
     name: str
     inputs: dict[str, Shape] = field(default_factory=dict)
     outputs: dict[str, Shape] = field(default_factory=dict)
     states: dict[str, str] = field(default_factory=dict)  # input and output of each state
+    indices: set[str] = field(default_factory=set)  # inputs of int64
     nodes: list[NodeProto] = field(default_factory=list)
     constants: list[TensorProto] = field(default_factory=list)
     random: np.random.Generator = field(default_factory=lambda: np.random.default_rng(7))
@@ -89,7 +90,8 @@ class Graph:
 
     def model(self) -> onnx.ModelProto:
         value = helper.make_tensor_value_info
-        inputs = [value(name, TensorProto.FLOAT, shape) for name, shape in self.inputs.items()]
+        types = {name: TensorProto.INT64 for name in self.indices}
+        inputs = [value(name, types.get(name, TensorProto.FLOAT), shape) for name, shape in self.inputs.items()]
         outputs = [value(name, TensorProto.FLOAT, shape) for name, shape in self.outputs.items()]
         graph = helper.make_graph(self.nodes, self.name, inputs, outputs, self.constants)
         model = helper.make_model(graph, ir_version=IR_VERSION, opset_imports=[helper.make_opsetid("", OPSET)])
@@ -124,10 +126,9 @@ def kvring() -> Graph:
 
 
 def tokens() -> Graph:
-    g = Graph("tokens", inputs={"token": ["batch", 1]})
+    g = Graph("tokens", inputs={"token": ["batch", 1]}, indices={"token"})
     total = g.state("sum", ["batch", 8])
-    at = g.node("Cast", g.node("Squeeze", "token", g.integers(1)), to=TensorProto.INT64)
-    x = g.node("Gather", g.weights(8, 2048), at)
+    x = g.node("Gather", g.weights(8, 2048), g.node("Squeeze", "token", g.integers(1)))
     for _ in range(2):
         x = g.node("Relu", g.node("MatMul", x, g.weights(2048, 2048)))
     g.keep(total, g.node("Add", total, g.slice(x, 1, 0, 8)))
@@ -176,7 +177,8 @@ def config_of(g: Graph) -> model_config_pb2.ModelConfig:
     for tensors, of_config in ((g.inputs, config.input), (g.outputs, config.output)):
         for name, shape in tensors.items():
             if name not in states:
-                of_config.add(name=name, data_type=model_config_pb2.TYPE_FP32, dims=shape[1:])
+                data_type = model_config_pb2.TYPE_INT64 if name in g.indices else model_config_pb2.TYPE_FP32
+                of_config.add(name=name, data_type=data_type, dims=shape[1:])
     pairs = ", ".join(f"<<<{before}, {after}>>>" for before, after in g.states.items())
     config.parameters["state_pairs"].string_value = pairs
     return config
