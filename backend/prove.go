@@ -43,7 +43,7 @@ const failuresMost = 12
 // compares. expected are the batch axes of outputs that are known beforehand.
 func (t *trial) judge(expected []batchAxis) judgement {
 	var failure error
-	failures, alone := 0, false
+	failures, alone, several := 0, false, false
 	for s := range settings() {
 		if time.Now().After(t.deadline) {
 			return judgement{verdict: notJudged, why: "the runs that show it took too long"}
@@ -64,17 +64,18 @@ func (t *trial) judge(expected []batchAxis) judgement {
 		if !slices.ContainsFunc(t.inputs, func(in trialInput) bool { return t.laned(&in) }) {
 			return judgement{verdict: single, why: "no input has lanes"}
 		}
-		j, err := t.compare(s, first, one, expected)
+		j, ran, err := t.compare(s, first, one, expected)
 		if err == nil {
 			return j
 		}
+		several = several || ran
 		failure, failures = err, failures+1
 		if failures >= failuresMost {
 			break
 		}
 	}
 	switch {
-	case alone:
+	case alone && !several:
 		return judgement{verdict: single, why: fmt.Sprintf("the model runs with one of them, and not with two: %v", failure)}
 	case failure == nil:
 		failure = errors.New("its inputs are too large, or of types that have no contents")
@@ -100,64 +101,68 @@ func (t *trial) lengthens(one []Tensor) (why string) {
 // errNoEvidence is about runs from which nothing follows.
 var errNoEvidence = errors.New("its outputs are not numbers")
 
-// compare runs several lanes and compares. An error is that they do not run.
-func (t *trial) compare(s setting, first lane, one []Tensor, expected []batchAxis) (judgement, error) {
+// compare runs several lanes and compares. An error is that they do not run in this
+// setting; several reports whether they did before something else went wrong.
+func (t *trial) compare(s setting, first lane, one []Tensor, expected []batchAxis) (j judgement, several bool, err error) {
 	lanes, err := t.lanes(s, first)
 	if err != nil {
-		return judgement{}, err
+		return j, false, err
 	}
 	many, err := t.run(s, lanes...)
 	if err != nil {
-		return judgement{}, err
+		return j, false, err
 	}
 	if meaningless(many) {
-		return judgement{}, errNoEvidence
+		return j, true, errNoEvidence
 	}
 	axes, why := t.follow(one, many, len(lanes), expected)
-	j := judgement{verdict: notApart, why: why, out: map[int]int{}}
+	j = judgement{verdict: notApart, why: why, out: map[int]int{}}
 	for k, axis := range axes {
 		j.out[t.outputs[k]] = axis
 	}
-	if why != "" {
-		return j, nil
+	if j.why != "" {
+		return j, true, nil
 	}
 	if !slices.ContainsFunc(axes, func(axis int) bool { return axis != noAxis }) {
 		j.verdict, j.why = notJudged, "no output has lanes in which something could be seen"
-		return j, nil
+		return j, true, nil
 	}
-	again, err := t.run(s, lanes...)
-	if err != nil {
-		return judgement{}, err
-	}
-	if !same(many, again) {
-		if t.open == nil || t.fresh {
-			j.verdict, j.why = notJudged, "two runs on the same inputs differ"
-			return j, nil
-		}
-		t.fresh = true
-		defer func() { t.fresh = false }()
-		if many, err = t.run(s, lanes...); err == nil {
-			again, err = t.run(s, lanes...)
-		}
-		if err != nil || !same(many, again) {
-			j.verdict, j.why = notJudged, "two runs on the same inputs differ"
-			return j, nil
-		}
+	defer func() { t.fresh = false }()
+	if many, j.why = t.repeated(s, lanes, many); j.why != "" {
+		j.verdict = notJudged
+		return j, true, nil
 	}
 	if j.why, err = t.independent(s, lanes, many, axes); err != nil || j.why != "" {
-		return j, err
+		return j, true, err
 	}
 	if !t.fresh { // chance is drawn anew where shapes differ
 		if j.why, err = t.asAlone(s, lanes, one, many, axes); err != nil || j.why != "" {
-			return j, err
+			return j, true, err
 		}
 	}
 	if input := t.untold(s); input != "" {
 		j.verdict, j.why = notJudged, fmt.Sprintf("the model runs only where %q is the same for all", input)
-		return j, nil
+		return j, true, nil
 	}
 	j.verdict = apart
-	return j, nil
+	return j, true, nil
+}
+
+// repeated makes a run a second time. Where the model has chance in it, from then on each
+// run has a session of its own, in which all draw the same; why tells if that does not
+// help.
+func (t *trial) repeated(s setting, lanes []lane, many []Tensor) (outputs []Tensor, why string) {
+	again, err := t.run(s, lanes...)
+	if err == nil && !same(many, again) && t.open != nil {
+		t.fresh = true
+		if many, err = t.run(s, lanes...); err == nil {
+			again, err = t.run(s, lanes...)
+		}
+	}
+	if err != nil || !same(many, again) {
+		return nil, "two runs on the same inputs differ"
+	}
+	return many, ""
 }
 
 // lanes are the first and others, of a number that no other axis has.
@@ -230,12 +235,12 @@ func (t *trial) follow(one, many []Tensor, lanes int, expected []batchAxis) (axe
 // and tells what of a lane changes, be it by a bit.
 func (t *trial) independent(s setting, lanes []lane, before []Tensor, axes []int) (why string, err error) {
 	last := len(lanes) - 1
-	lanes = slices.Clone(lanes)
 	for _, round := range []struct {
 		kept  int
 		scale float64
 	}{{0, 1}, {0, 64}, {last, 1}, {last, 1. / 64}} {
-		for i := range lanes {
+		changed := slices.Clone(lanes)
+		for i := range changed {
 			if i == round.kept {
 				continue
 			}
@@ -243,12 +248,16 @@ func (t *trial) independent(s setting, lanes []lane, before []Tensor, axes []int
 			if !ok {
 				return "", errNoEvidence
 			}
-			lanes[i] = l
+			changed[i] = l
 		}
-		after, err := t.run(s, lanes...)
-		if err != nil {
+		after, err := t.run(s, changed...)
+		switch {
+		case err != nil && round.scale != 1: // it takes no such numbers
+			continue
+		case err != nil:
 			return "", err
 		}
+		lanes = changed
 		for k, axis := range axes {
 			if axis != noAxis && !bytes.Equal(before[k].lane(axis, round.kept), after[k].lane(axis, round.kept)) {
 				return fmt.Sprintf("output %q of one changes with the inputs of another", t.sig.Outputs[t.outputs[k]].Name), nil

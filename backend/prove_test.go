@@ -275,3 +275,21 @@ func TestBatchAxesAreProvedOnce(t *testing.T) {
 	require.Len(t, lines, 1)
 	require.True(t, strings.Contains(lines[0], "apart=true"), lines[0])
 }
+
+// TestBatchOfSmallNumbers: a model that takes no large numbers is judged by those that it
+// takes, and keeps its lanes.
+func TestBatchOfSmallNumbers(t *testing.T) {
+	r := newRecurrence(t, "x:FP32[time,batch]", "y:FP32[time,batch]", 0)
+	r.runs = func(sig *Signature, inputs, outputs []Tensor) error {
+		for at := range inputs[0].Data.Size / 4 {
+			if element(inputs[0].Data.Bytes, tensor.FP32, at) > 2 {
+				return errors.New("beyond the vocabulary")
+			}
+		}
+		return r.run(sig, inputs, outputs)
+	}
+	w, chooser, err := proving(t, r, nil, recurrenceConfig("FP32", false), VerifyInferred)
+	require.NoError(t, err)
+	require.Empty(t, chooser.warning)
+	require.Equal(t, 8, w.wiring.maxLanes)
+}

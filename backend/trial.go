@@ -78,7 +78,7 @@ const (
 // last: they are stretched too easily, to any batch.
 func settings() iter.Seq[setting] {
 	return func(yield func(setting) bool) {
-		for _, c := range []contents{random, zeroOne, ones, integers, zeros} {
+		for _, c := range []contents{random, zeroOne, integers, ones, zeros} {
 			for _, s := range []stateExtent{statesAlike, statesBegin, statesOne} {
 				for _, e := range []int64{3, 4, 5, 8, 16, 64, 100, 2, 1} {
 					if !yield(setting{e, s, c}) {
