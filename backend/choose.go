@@ -3,12 +3,8 @@ package backend
 import (
 	"errors"
 	"fmt"
-	"iter"
 	"slices"
-	"strings"
 	"time"
-
-	"tritonstateful/statebuffer"
 )
 
 // Verify is which batch axes are proved by runs before a model is served.
@@ -216,18 +212,6 @@ func (c *chooser) undecided() bool {
 	})
 }
 
-// fixedPorts reports whether each input and output that has open axes has its batch at an
-// axis that the model fixes at 1, as dims say.
-func (w *wirer) fixedPorts() bool {
-	other := func(infos []TensorInfo) func(port) bool {
-		return func(p port) bool {
-			dims := infos[p.at].Dims
-			return !dims.Fixed() && (p.axis == noAxis && dims[0] != 1 || p.axis != noAxis && dims[p.axis] != 1)
-		}
-	}
-	return !slices.ContainsFunc(w.wiring.inputs, other(w.sig.Inputs)) && !slices.ContainsFunc(w.wiring.outputs, other(w.sig.Outputs))
-}
-
 // exported is what is doubtful of a candidate that the exporter has told of, and that
 // is served all the same; empty if it is not.
 func (c *chooser) exported(a *attempted) string {
@@ -251,65 +235,6 @@ func (c *candidate) lanes() bool {
 func (c *candidate) assumes() bool {
 	return slices.ContainsFunc(c.in, func(a batchAxis) bool { return a.axis != noAxis && a.how != "batch_axes" }) ||
 		slices.ContainsFunc(c.out, func(a batchAxis) bool { return !a.known })
-}
-
-// excludes is why a candidate cannot be taken though no run speaks against it: a state
-// would begin with nothing along an axis that may be the batch, or that never grows.
-func (c *chooser) excludes(a *attempted) (why string) {
-	for s, axis := range a.w.emptyAxes() {
-		symbol := a.w.sig.Inputs[s.in].Symbols[axis]
-		switch seen := a.growth[axisOfInput{s.in, axis}]; {
-		case isBatchName(symbol):
-			return fmt.Sprintf("state %q would begin with nothing along axis %d, which is called %q", s.input, axis, symbol)
-		case seen == stays && (a.c.rank != byBatchName || a.w.requested(symbol)):
-			return fmt.Sprintf("state %q would begin with nothing along axis %d, and stay so", s.input, axis)
-		case seen == unseen && s.axis == noAxis:
-			return fmt.Sprintf("state %q would begin with nothing along axis %d, which may be the batch", s.input, axis)
-		}
-	}
-	return ""
-}
-
-// requested reports whether a name stands on an input that requests bring.
-func (w *wirer) requested(symbol string) bool {
-	return symbol != "" && slices.ContainsFunc(w.wiring.inputs, func(p port) bool { return slices.Contains(w.sig.Inputs[p.at].Symbols, symbol) })
-}
-
-// mayBegin reports whether runs may be tried with states as they begin, for which it must
-// be sure that what has an extent of 0 then is not the batch.
-func (c *chooser) mayBegin(a *attempted) bool {
-	for s, axis := range a.w.emptyAxes() {
-		named := a.c.rank == byBatchName && s.axis != noAxis && !isBatchName(a.w.sig.Inputs[s.in].Symbols[axis])
-		if !named && !a.c.told && a.growth[axisOfInput{s.in, axis}] != grows {
-			return false
-		}
-	}
-	return true
-}
-
-// emptyAxes are the open axes along which states begin with nothing, unless batch_axes
-// tells where their batch is or they are not simply replaced.
-func (w *wirer) emptyAxes() iter.Seq2[*stateWire, int] {
-	return func(yield func(*stateWire, int) bool) {
-		for i := range w.wiring.varying {
-			s := &w.wiring.varying[i]
-			if s.begin != "empty" || s.how == "batch_axes" || s.update != statebuffer.Replace {
-				continue
-			}
-			for axis, extent := range s.shape {
-				if extent == 0 && axis != s.axis && !yield(s, axis) {
-					return
-				}
-			}
-		}
-	}
-}
-
-func (w *wirer) beginsEmpty() bool {
-	for range w.emptyAxes() {
-		return true
-	}
-	return false
 }
 
 // wire joins configuration and model by evidence alone. files reads the files of initial
@@ -369,58 +294,6 @@ func (c *chooser) told() *wirer {
 		c.warning = fmt.Sprintf("nobody has checked that the lanes of a batch are apart: %s", a.why)
 	}
 	return a.w
-}
-
-// refusal is why a model is not served, with the line that decides.
-func (c *chooser) refusal(a *attempted) error {
-	c.refused = true
-	if why := c.excludes(a); why != "" && a.verdict != notApart {
-		return Errorf(InvalidArg, "which axis is the batch is not known: %s: say it by the parameter batch_axes, for example %s, or how the state begins by initial_states", why, a.w.line())
-	}
-	if a.verdict == notApart {
-		return Errorf(InvalidArg, "requests of one batch would not be apart: %s, with the batch at %s: say where it is by the parameter batch_axes (\"NAME = AXIS\" or \"NAME = none\" for each tensor); if it is there all the same, write %s, and max_batch_size: 1 so that requests do not share runs",
-			a.why, a.w.wiring.batchAxes(), a.w.line())
-	}
-	return Errorf(InvalidArg, "the batch seems to be at %s, and nothing shows that requests of one batch would be apart: %s: if it is there, write %s", a.w.wiring.batchAxes(), a.why, a.w.line())
-}
-
-// line is the parameter batch_axes that says what the wirer goes by, to be pasted. Its
-// quotes are those that the server's log does not escape.
-func (w *wirer) line() string {
-	return fmt.Sprintf("parameters { key: 'batch_axes' value { string_value: '%s' } }", w.axesLine())
-}
-
-// axesLine is the value of that parameter.
-func (w *wirer) axesLine() string {
-	type entry struct {
-		name string
-		axis int
-	}
-	var entries []entry
-	for i := range w.sig.Inputs {
-		if len(dynamicAxes(&w.sig.Inputs[i])) > 0 {
-			entries = append(entries, entry{w.sig.Inputs[i].Name, w.axes.in[i].axis})
-		}
-	}
-	for i := range w.sig.Outputs {
-		if len(dynamicAxes(&w.sig.Outputs[i])) > 0 && w.axes.out[i].known {
-			entries = append(entries, entry{w.sig.Outputs[i].Name, w.axes.out[i].axis})
-		}
-	}
-	text := func(axis int) string {
-		if axis == noAxis {
-			return "none"
-		}
-		return fmt.Sprint(axis)
-	}
-	if len(entries) > 0 && !slices.ContainsFunc(entries, func(e entry) bool { return e.axis != entries[0].axis }) {
-		return "* = " + text(entries[0].axis)
-	}
-	var parts []string
-	for _, e := range entries {
-		parts = append(parts, e.name+" = "+text(e.axis))
-	}
-	return strings.Join(parts, "; ")
 }
 
 // err joins what does not fit.

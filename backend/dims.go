@@ -160,3 +160,15 @@ func (p *port) settle() {
 		p.answer = p.request
 	}
 }
+
+// fixedPorts reports whether each input and output that has open axes has its batch at an
+// axis that the model fixes at 1, as dims say.
+func (w *wirer) fixedPorts() bool {
+	other := func(infos []TensorInfo) func(port) bool {
+		return func(p port) bool {
+			dims := infos[p.at].Dims
+			return !dims.Fixed() && (p.axis == noAxis && dims[0] != 1 || p.axis != noAxis && dims[p.axis] != 1)
+		}
+	}
+	return !slices.ContainsFunc(w.wiring.inputs, other(w.sig.Inputs)) && !slices.ContainsFunc(w.wiring.outputs, other(w.sig.Outputs))
+}

@@ -2,8 +2,6 @@ package backend
 
 import (
 	"bytes"
-	"encoding/binary"
-	"iter"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -45,49 +43,6 @@ type trialInput struct {
 	fill     *fillWire    // what the backend fills it with; nil for what it does not
 	mask     bool         // by its name, it says what counts: nothing else than ones is safe
 	length   bool         // by its name, it is a length
-}
-
-// setting is how a run is made. Which of them a model takes has to be tried.
-type setting struct {
-	extent   int64 // of open axes that are not the batch
-	states   stateExtent
-	contents contents
-}
-
-// stateExtent is how long the open axes of states are.
-type stateExtent uint8
-
-const (
-	statesAlike stateExtent = iota // as those of inputs
-	statesBegin                    // as when a sequence begins
-	statesOne                      // 1
-)
-
-// contents is what an input holds that the backend does not fill.
-type contents uint8
-
-const (
-	random   contents = iota // fractions between 0.5 and 1; integers from 1 to 3
-	zeroOne                  // the same; integers 0 and 1
-	integers                 // 1, 2 and 3 in all types
-	ones                     // integers that are all 1, so that they tell no lanes apart
-	zeros                    // the same with 0
-)
-
-// settings lists what is tried, the most telling first. Extents of 2 and of 1 come
-// last: they are stretched too easily, to any batch.
-func settings() iter.Seq[setting] {
-	return func(yield func(setting) bool) {
-		for _, c := range []contents{random, zeroOne, integers, ones, zeros} {
-			for _, s := range []stateExtent{statesAlike, statesBegin, statesOne} {
-				for _, e := range []int64{3, 4, 5, 8, 16, 64, 100, 2, 1} {
-					if !yield(setting{e, s, c}) {
-						return
-					}
-				}
-			}
-		}
-	}
 }
 
 // newTrial is a trial of what was wired of a model: its inputs and states.
@@ -150,6 +105,8 @@ func (t *trial) shape(in *trialInput, s setting) tensor.Shape {
 			shape[axis] = s.ofState(in.begin[axis])
 		case in.fill != nil && in.fill.mask != nil:
 			shape[axis] = t.maskLength(in.fill.mask, s)
+		case in.fill != nil && in.fill.kind == fillPositions:
+			shape[axis] = t.sourceLength(in.fill.source, s)
 		default:
 			shape[axis] = t.extent(t.sig.Inputs[in.at].Symbols[axis], s)
 		}
@@ -213,142 +170,33 @@ func (t *trial) maskLength(m *maskWire, s setting) int64 {
 			}
 		}
 	}
-	if m.length < 0 {
-		return length
+	if m.length >= 0 {
+		length += t.sourceLength(m.length, s)
 	}
-	source := &t.lengths[m.length]
+	return length
+}
+
+// sourceLength is how long the input is that a derived one counts.
+func (t *trial) sourceLength(source int, s setting) int64 {
 	for i := range t.inputs {
 		in := &t.inputs[i]
-		if !strings.EqualFold(source.name, t.sig.Inputs[in.at].Name) {
+		if !strings.EqualFold(t.lengths[source].name, t.sig.Inputs[in.at].Name) {
 			continue
 		}
-		axis := source.axis
+		axis := t.lengths[source].axis
 		if axis == noAxis {
 			axis = openExcept(in.dims, in.axis)
 		}
 		if axis >= 0 && axis < len(in.dims) {
-			length += t.shape(in, s)[axis]
+			return t.shape(in, s)[axis]
 		}
 	}
-	return length
+	return s.extent
 }
 
 // openExcept is the one open axis besides the batch, or noAxis.
 func openExcept(dims tensor.Shape, batch int) int {
 	return onlyDynamic(batched(dims, batch, 1))
-}
-
-// lane is what one lane has of each input, in the order of trial.inputs. Inputs
-// without lanes have the same in all.
-type lane [][]byte
-
-// elementsMost bounds the elements of an input in a trial.
-const elementsMost = 1 << 24
-
-// newLane makes contents; scale is what fractions are multiplied by. shared is a lane
-// that has what is the same for all; nil makes that, too.
-func (t *trial) newLane(s setting, scale float64, shared lane) (l lane, ok bool) {
-	if s.states == statesBegin && !t.begins {
-		return nil, false
-	}
-	l = make(lane, len(t.inputs))
-	for i := range t.inputs {
-		in := &t.inputs[i]
-		if shared != nil && !t.laned(in) {
-			l[i] = shared[i]
-			continue
-		}
-		n, err := t.shape(in, s).Elements()
-		if err != nil || n > elementsMost {
-			return nil, false
-		}
-		if l[i], ok = t.content(in, s, scale, int(n)); !ok {
-			return nil, false
-		}
-	}
-	return l, true
-}
-
-// content is that many elements of an input.
-func (t *trial) content(in *trialInput, s setting, scale float64, n int) ([]byte, bool) {
-	if f := in.fill; f != nil && f.dtype != tensor.Bytes {
-		return t.filled(f, s, n)
-	}
-	var to []byte
-	for range n {
-		switch in.dtype {
-		case tensor.FP16, tensor.FP32, tensor.FP64, tensor.BF16:
-			value := scale * (0.5 + t.rng.Float64()/2)
-			switch {
-			case in.mask:
-				value = 1
-			case s.contents == integers:
-				value = float64(1 + t.rng.IntN(3))
-			}
-			to = append(to, floatElement(value, in.dtype)...)
-		case tensor.Bytes:
-			text := strconv.FormatInt(t.integer(in, s), 10)
-			to = binary.NativeEndian.AppendUint32(to, uint32(len(text)))
-			to = append(to, text...)
-		case tensor.Bool:
-			value := byte(t.rng.IntN(2))
-			switch {
-			case in.mask || s.contents == ones:
-				value = 1
-			case s.contents == zeros:
-				value = 0
-			}
-			to = append(to, value)
-		case tensor.Invalid:
-			return nil, false
-		default:
-			size := in.dtype.Size()
-			to = binary.LittleEndian.AppendUint64(to, uint64(t.integer(in, s)))
-			to = to[:len(to)-8+size]
-		}
-	}
-	return to, true
-}
-
-// integer is one element of an input of integers or of texts.
-func (t *trial) integer(in *trialInput, s setting) int64 {
-	switch {
-	case in.mask || s.contents == ones:
-		return 1
-	case in.length && s.contents != zeros:
-		return max(s.extent-int64(t.rng.IntN(2)), 1)
-	case s.contents == zeroOne:
-		return int64(t.rng.IntN(2))
-	case s.contents == zeros:
-		return 0
-	default:
-		return int64(1 + t.rng.IntN(3))
-	}
-}
-
-// filled is what the backend would fill in: at the start of a sequence if the states
-// are those, else later.
-func (t *trial) filled(f *fillWire, s setting, n int) ([]byte, bool) {
-	begins := s.states == statesBegin
-	var value []byte
-	switch f.kind {
-	case fillStart:
-		value = f.value[index(begins)]
-	case fillReady, fillMask:
-		value = f.value[1]
-	case fillEnd, fillConstant:
-		value = f.value[0]
-	default:
-		value = make([]byte, f.dtype.Size())
-		if f.kind != fillID && !begins {
-			putInt(value, f.dtype, f.plus+s.extent)
-		}
-	}
-	size := n * f.dtype.Size()
-	if len(value) == 0 || size%len(value) != 0 {
-		return nil, false
-	}
-	return bytes.Repeat(value, size/len(value)), true
 }
 
 // run runs the model with these lanes and tells the wanted outputs, in memory of
@@ -405,68 +253,4 @@ func try(r Runner, inputs, outputs []Tensor) error {
 		return p.Probe(inputs, outputs)
 	}
 	return r.Run(inputs, outputs)
-}
-
-// together puts the lanes of an input into one tensor. Texts have their lanes on the
-// outermost axis.
-func together(shape tensor.Shape, axis int, dtype tensor.DType, lanes []lane, input int) (data []byte, err error) {
-	if dtype == tensor.Bytes {
-		for _, l := range lanes {
-			data = append(data, l[input]...)
-		}
-		return data, nil
-	}
-	layout, err := layoutOf(shape, axis, dtype)
-	if err != nil {
-		return nil, err
-	}
-	for x := range layout.Runs {
-		for _, l := range lanes {
-			data = append(data, l[input][x*layout.RunBytes:][:layout.RunBytes]...)
-		}
-	}
-	return data, nil
-}
-
-// lane is what a tensor on the host has of a lane; nil if it has none such, or if its
-// texts do not lie lane by lane.
-func (t *Tensor) lane(axis, lane int) []byte {
-	if axis >= len(t.Shape) || int64(lane) >= t.Shape[axis] {
-		return nil
-	}
-	if t.DType == tensor.Bytes {
-		return t.texts(axis, lane)
-	}
-	l, err := layoutOf(t.Shape, axis, t.DType)
-	if err != nil {
-		return nil
-	}
-	data := []byte{}
-	for x := range l.Runs {
-		data = append(data, t.Data.Bytes[(x*t.Shape[axis]+int64(lane))*l.RunBytes:][:l.RunBytes]...)
-	}
-	return data
-}
-
-// texts is what a tensor of texts has of a lane.
-func (t *Tensor) texts(axis, lane int) []byte {
-	n, err := t.Shape.Without(axis).Elements()
-	if axis != 0 || err != nil {
-		return nil
-	}
-	rest, from := t.Data.Bytes, []byte{}
-	for at := range n * int64(lane+1) {
-		if len(rest) < 4 {
-			return nil
-		}
-		size := 4 + int(binary.NativeEndian.Uint32(rest))
-		if size > len(rest) {
-			return nil
-		}
-		if at == n*int64(lane) {
-			from = rest
-		}
-		rest = rest[size:]
-	}
-	return from[:len(from)-len(rest)]
 }

@@ -1,0 +1,178 @@
+package backend
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+
+	"tritonstateful/internal/tensor"
+	"tritonstateful/statebuffer"
+)
+
+// fillBatch fills in max_batch_size. A configuration with inputs or outputs has
+// dims that mean what they mean without it.
+func (c *completion) fillBatch() (filled bool) {
+	if c.config.MaxBatchSize > 0 || len(c.config.Inputs)+len(c.config.Outputs) > 0 {
+		return false
+	}
+	why := c.unbatched()
+	if scalar := c.scalar(); why != "" && scalar != "" && c.batch > 0 {
+		c.config.MaxBatchSize = 1
+		c.fill("max_batch_size", 1, fmt.Sprintf("max_batch_size: 1, for %s and %q has no axes, which the server takes only with a batch", why, scalar))
+		return true
+	}
+	if why != "" {
+		c.filled = append(c.filled, "max_batch_size stays 0: "+why)
+		return false
+	}
+	size := c.batch
+	if c.config.Sequence != nil && size == ServerBatch {
+		size = sequenceBatch
+	}
+	if size <= 0 {
+		return false
+	}
+	size = max(1, sort.Search(size, func(n int) bool { return !c.hasSlots(n + 1) }))
+	c.config.MaxBatchSize = size
+	c.fill("max_batch_size", size, fmt.Sprintf("max_batch_size: %d from the model, which has a batch axis", size))
+	return true
+}
+
+// hasSlots tells whether sequence_batching as given has sequences enough for a
+// batch of that size.
+func (c *completion) hasSlots(batch int) bool {
+	trial := *c.config
+	trial.MaxBatchSize = batch
+	_, err := statebuffer.NewSizing(trial.candidates(), batch, c.params.ratio(&trial), c.params.Lazy)
+	return trial.Sequence == nil || err == nil
+}
+
+// unbatched is why requests cannot run together, or empty. Without states the
+// batch is the outermost axis of every tensor, as Triton's backend for ONNX has it;
+// with states it may be any axis, and an input of fixed shape may lack it, whoever
+// fills it: requests of other values run apart then. Correlation IDs always are others,
+// and a mask must tell the lanes apart.
+func (c *completion) unbatched() string {
+	tensors := slices.Concat(c.freeInputs(), c.freeOutputs())
+	for _, s := range c.states {
+		tensors = append(tensors, c.input(exactName(s.input, c.sig.Inputs)))
+	}
+	for _, f := range c.w.wiring.fills {
+		if t := c.input(f.at); f.kind == fillID || f.kind == fillMask || f.kind != fillConstant && !t.Dims.Fixed() {
+			tensors = append(tensors, t)
+		}
+	}
+	if c.axes.single && c.axes.lanes() {
+		return "the model runs with one request at a time only"
+	}
+	inputs := len(c.freeInputs())
+	for i, t := range tensors {
+		axis := t.place()
+		switch {
+		case axis == noAxis && c.config.Sequence != nil && i < inputs && t.Dims.Fixed():
+		case axis == noAxis:
+			return fmt.Sprintf("%q %v of the model has no batch axis", t.Name, t.Dims)
+		case axis > 0 && c.config.Sequence == nil:
+			return fmt.Sprintf("the outermost axis of %q %v is not the batch", t.Name, t.Dims)
+		}
+	}
+	return ""
+}
+
+// scalar is an input or output for clients that has no axes at all, or empty.
+func (c *completion) scalar() string {
+	for _, t := range slices.Concat(c.freeInputs(), c.freeOutputs()) {
+		if len(t.Dims) == 0 {
+			return t.Name
+		}
+	}
+	return ""
+}
+
+// place is the batch axis of a tensor, or noAxis. Where nothing tells, it is the only
+// one that is open.
+func (t *modelTensor) place() int {
+	if open := dynamicAxes(t.TensorInfo); !t.known && len(open) == 1 {
+		return open[0]
+	}
+	return t.axis
+}
+
+// fillTensors fills in the inputs and the outputs, each where none was given.
+func (c *completion) fillTensors() error {
+	for _, part := range []struct {
+		field string
+		given *[]TensorConfig
+		model []modelTensor
+	}{{"input", &c.config.Inputs, c.freeInputs()}, {"output", &c.config.Outputs, c.freeOutputs()}} {
+		if len(*part.given) > 0 {
+			continue
+		}
+		if len(part.model) == 0 {
+			return c.nothingFor(part.field)
+		}
+		var words []string
+		for i := range part.model {
+			t, err := c.describe(part.model[i])
+			if err == nil && t.Reshape != nil && c.config.MaxBatchSize == 0 {
+				err = errScalar
+			}
+			if err != nil {
+				return fmt.Errorf("%s %q: %w", part.field, part.model[i].Name, err)
+			}
+			*part.given = append(*part.given, t)
+			words = append(words, fmt.Sprintf("%s %q %s %v from the model", part.field, t.Name, t.DataType, t.Dims))
+		}
+		c.fill(part.field, *part.given, words...)
+	}
+	return nil
+}
+
+// describe writes a tensor of the model as a configuration has it: without the
+// batch axis. Triton wants at least one axis; what has none is reshaped.
+func (c *completion) describe(info modelTensor) (TensorConfig, error) {
+	t := TensorConfig{Name: info.Name, DataType: info.DType.ConfigName(), Dims: info.Dims.Clone()}
+	if info.DType == tensor.Invalid {
+		return t, fmt.Errorf("its element type has no counterpart in Triton")
+	}
+	if c.config.MaxBatchSize > 0 {
+		axis := info.place()
+		if axis == noAxis && !info.known && !info.Dims.Fixed() {
+			return t, fmt.Errorf("which axis of %v is the batch is not known: say it in the parameter batch_axes, \"%s = none\" if none is", info.Dims, info.Name)
+		}
+		t.Dims = withoutBatch(t.Dims, axis)
+	}
+	if len(t.Dims) == 0 {
+		t.Dims, t.Reshape = tensor.Shape{1}, &Reshape{Shape: tensor.Shape{}}
+	}
+	return t, nil
+}
+
+// fillSequences fills in sequence_batching. The states are listed in it for people to
+// see, and for the server to tell sequences of one ID apart. A state that grows must not
+// be in it: it would begin with one element. Those listed would count as all there are,
+// so that then none is, but one that no model has.
+func (c *completion) fillSequences() {
+	type state struct {
+		Input  string       `json:"input_name"`
+		Output string       `json:"output_name"`
+		Type   string       `json:"data_type"`
+		Dims   tensor.Shape `json:"dims"`
+	}
+	sequences := struct {
+		Oldest map[string]int `json:"oldest"`
+		States []state        `json:"state,omitempty"`
+	}{Oldest: map[string]int{"max_candidate_sequences": sequenceCandidates}}
+	words := []string{fmt.Sprintf("sequence_batching { oldest { max_candidate_sequences: %d } }, for the model has states", sequenceCandidates)}
+	for _, s := range c.states {
+		t, err := c.describe(c.input(exactName(s.input, c.sig.Inputs)))
+		words = append(words, fmt.Sprintf("state %q -> %q from the model, joined by %s", s.input, s.output, s.source))
+		if err == nil && t.Dims.Fixed() {
+			sequences.States = append(sequences.States, state{s.input, s.output, t.DataType, t.lane()})
+		}
+	}
+	if len(sequences.States) < len(c.states) {
+		sequences.States = []state{{tokenState, tokenState, "TYPE_UINT8", tensor.Shape{1}}}
+	}
+	c.fill("sequence_batching", sequences, words...)
+}

@@ -1,0 +1,166 @@
+package backend
+
+import (
+	"bytes"
+	"encoding/binary"
+	"iter"
+	"strconv"
+
+	"tritonstateful/internal/tensor"
+)
+
+// setting is how a run is made. Which of them a model takes has to be tried.
+type setting struct {
+	extent   int64 // of open axes that are not the batch
+	states   stateExtent
+	contents contents
+}
+
+// stateExtent is how long the open axes of states are.
+type stateExtent uint8
+
+const (
+	statesAlike stateExtent = iota // as those of inputs
+	statesBegin                    // as when a sequence begins
+	statesOne                      // 1
+)
+
+// contents is what an input holds that the backend does not fill.
+type contents uint8
+
+const (
+	random   contents = iota // fractions between 0.5 and 1; integers from 1 to 3
+	zeroOne                  // the same; integers 0 and 1
+	integers                 // 1, 2 and 3 in all types
+	ones                     // integers that are all 1, so that they tell no lanes apart
+	zeros                    // the same with 0
+)
+
+// settings lists what is tried, the most telling first. Extents of 2 and of 1 come
+// last: they are stretched too easily, to any batch.
+func settings() iter.Seq[setting] {
+	return func(yield func(setting) bool) {
+		for _, c := range []contents{random, zeroOne, integers, ones, zeros} {
+			for _, s := range []stateExtent{statesAlike, statesBegin, statesOne} {
+				for _, e := range []int64{3, 4, 5, 8, 16, 64, 100, 2, 1} {
+					if !yield(setting{e, s, c}) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// lane is what one lane has of each input, in the order of trial.inputs. Inputs
+// without lanes have the same in all.
+type lane [][]byte
+
+// elementsMost bounds the elements of an input in a trial.
+const elementsMost = 1 << 24
+
+// newLane makes contents; scale is what fractions are multiplied by. shared is a lane
+// that has what is the same for all; nil makes that, too.
+func (t *trial) newLane(s setting, scale float64, shared lane) (l lane, ok bool) {
+	if s.states == statesBegin && !t.begins {
+		return nil, false
+	}
+	l = make(lane, len(t.inputs))
+	for i := range t.inputs {
+		in := &t.inputs[i]
+		if shared != nil && !t.laned(in) {
+			l[i] = shared[i]
+			continue
+		}
+		n, err := t.shape(in, s).Elements()
+		if err != nil || n > elementsMost {
+			return nil, false
+		}
+		if l[i], ok = t.content(in, s, scale, int(n)); !ok {
+			return nil, false
+		}
+	}
+	return l, true
+}
+
+// content is that many elements of an input.
+func (t *trial) content(in *trialInput, s setting, scale float64, n int) ([]byte, bool) {
+	if f := in.fill; f != nil && f.dtype != tensor.Bytes {
+		return t.filled(f, s, n)
+	}
+	var to []byte
+	for range n {
+		switch in.dtype {
+		case tensor.FP16, tensor.FP32, tensor.FP64, tensor.BF16:
+			value := scale * (0.5 + t.rng.Float64()/2)
+			switch {
+			case in.mask:
+				value = 1
+			case s.contents == integers:
+				value = float64(1 + t.rng.IntN(3))
+			}
+			to = append(to, floatElement(value, in.dtype)...)
+		case tensor.Bytes:
+			text := strconv.FormatInt(t.integer(in, s), 10)
+			to = binary.NativeEndian.AppendUint32(to, uint32(len(text)))
+			to = append(to, text...)
+		case tensor.Bool:
+			value := byte(t.rng.IntN(2))
+			switch {
+			case in.mask || s.contents == ones:
+				value = 1
+			case s.contents == zeros:
+				value = 0
+			}
+			to = append(to, value)
+		case tensor.Invalid:
+			return nil, false
+		default:
+			size := in.dtype.Size()
+			to = binary.LittleEndian.AppendUint64(to, uint64(t.integer(in, s)))
+			to = to[:len(to)-8+size]
+		}
+	}
+	return to, true
+}
+
+// integer is one element of an input of integers or of texts.
+func (t *trial) integer(in *trialInput, s setting) int64 {
+	switch {
+	case in.mask || s.contents == ones:
+		return 1
+	case in.length && s.contents != zeros:
+		return max(s.extent-int64(t.rng.IntN(2)), 1)
+	case s.contents == zeroOne:
+		return int64(t.rng.IntN(2))
+	case s.contents == zeros:
+		return 0
+	default:
+		return int64(1 + t.rng.IntN(3))
+	}
+}
+
+// filled is what the backend would fill in: at the start of a sequence if the states
+// are those, else later.
+func (t *trial) filled(f *fillWire, s setting, n int) ([]byte, bool) {
+	begins := s.states == statesBegin
+	var value []byte
+	switch f.kind {
+	case fillStart:
+		value = f.value[index(begins)]
+	case fillReady, fillMask:
+		value = f.value[1]
+	case fillEnd, fillConstant:
+		value = f.value[0]
+	default:
+		value = make([]byte, f.dtype.Size())
+		if f.kind != fillID && !begins {
+			putInt(value, f.dtype, f.plus+s.extent)
+		}
+	}
+	size := n * f.dtype.Size()
+	if len(value) == 0 || size%len(value) != 0 {
+		return nil, false
+	}
+	return bytes.Repeat(value, size/len(value)), true
+}

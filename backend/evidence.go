@@ -1,0 +1,236 @@
+package backend
+
+import (
+	"fmt"
+	"slices"
+)
+
+// byBatchNames goes by axes that have a name of batches. Several such names in one
+// tensor are told apart by how many tensors carry them.
+func (e *evidence) byBatchNames() {
+	axes := map[int]int{}
+	weight, exported := 0, false
+	for _, i := range e.open {
+		info := &e.sig.Inputs[i]
+		most, tie := 0, false
+		for axis, symbol := range info.Symbols {
+			if info.onceAt(symbol) != axis || !isBatchName(symbol) {
+				continue
+			}
+			switch n := e.carriers(symbol); {
+			case n > most:
+				axes[i], most, tie = axis, n, false
+			case n == most:
+				tie = true
+			}
+		}
+		if tie {
+			delete(axes, i)
+			continue
+		}
+		weight = max(weight, most)
+		if axis, ok := axes[i]; ok {
+			exported = exported || e.everywhere(info.Symbols[axis])
+		}
+	}
+	if len(axes) == 0 {
+		return
+	}
+	r := byBatchName
+	if slices.ContainsFunc(e.open, func(i int) bool { _, named := axes[i]; return !named && !e.fill(i) }) {
+		r, weight = byOtherName, weight+len(e.sig.Inputs)+len(e.sig.Outputs) // before all other names
+	}
+	e.completed(r, weight, axes, func(c *candidate) { c.exported = exported })
+}
+
+// byMarks goes by dims that name every axis of the model, with -1 for the batch, as
+// configurations of NVIDIA's backend do.
+func (e *evidence) byMarks() {
+	axes := map[int]int{}
+	for _, c := range e.config.Inputs {
+		i := tensorName(c.Name, e.sig.Inputs)
+		dims := c.lane()
+		if i < 0 || !slices.Contains(e.open, i) || e.config.MaxBatchSize == 0 || len(dims) != len(e.sig.Inputs[i].Dims) {
+			continue
+		}
+		if axis := onlyDynamic(dims); axis != noAxis && e.sig.Inputs[i].Dims[axis] < 0 && !isLengthName(e.sig.Inputs[i].Symbols[axis]) {
+			axes[i] = axis
+		}
+	}
+	for i, axis := range axes {
+		for _, other := range e.open {
+			if at := e.sig.Inputs[other].onceAt(e.sig.Inputs[i].Symbols[axis]); at != noAxis && e.sig.Inputs[i].Symbols[axis] != "" {
+				if _, marked := axes[other]; !marked {
+					axes[other] = at
+				}
+			}
+		}
+	}
+	if len(axes) > 0 {
+		e.completed(byBatchName, 0, axes, nil)
+	}
+}
+
+// byOtherNames goes by each other name. A length is on many tensors too, so that runs
+// have to show which name is the batch's.
+func (e *evidence) byOtherNames() {
+	var symbols []string
+	for _, i := range e.open {
+		for _, symbol := range e.sig.Inputs[i].Symbols {
+			if symbol != "" && !isBatchName(symbol) && !isLengthName(symbol) && !slices.Contains(symbols, symbol) {
+				symbols = append(symbols, symbol)
+			}
+		}
+	}
+	const most = 8
+	slices.SortStableFunc(symbols, func(a, b string) int { return e.carriers(b) - e.carriers(a) })
+	for _, symbol := range symbols[:min(len(symbols), most)] {
+		axes := map[int]int{}
+		for _, i := range e.open {
+			if at := e.sig.Inputs[i].onceAt(symbol); at != noAxis {
+				axes[i] = at
+			}
+		}
+		if len(axes) > 0 {
+			e.completed(byOtherName, e.carriers(symbol), axes, nil)
+		}
+	}
+}
+
+// completed adds the candidates that have these batch axes; inputs that are not among
+// them have theirs where it is natural, or else at their first or last open axis.
+func (e *evidence) completed(r rank, weight int, axes map[int]int, note func(*candidate)) {
+	rests := []func(int) batchAxis{e.natural, e.front(0), e.back(0)}
+	for _, rest := range rests {
+		c := e.add(r, weight, func(i int) batchAxis {
+			axis, ok := axes[i]
+			if !ok {
+				return rest(i)
+			}
+			info := &e.sig.Inputs[i]
+			switch symbol := info.Symbols[axis]; {
+			case symbol != "":
+				return batchAxis{axis, true, fmt.Sprintf("axis %q", symbol)}
+			case len(dynamicAxes(info)) == 1:
+				return batchAxis{axis, true, "its only dynamic axis"}
+			case e.implicit(info):
+				return batchAxis{axis, true, "the first axis, as Triton has it"}
+			default:
+				return batchAxis{axis, true, foundByRuns}
+			}
+		})
+		if c != nil && note != nil {
+			note(c)
+		}
+	}
+}
+
+// natural is the batch axis of an input on which no name tells it: the only open
+// one, if it has no name, and the first one of Triton's implicit states.
+func (e *evidence) natural(input int) batchAxis {
+	info := &e.sig.Inputs[input]
+	open := dynamicAxes(info)
+	switch {
+	case len(open) == 1 && info.Symbols[open[0]] == "":
+		return batchAxis{open[0], true, "its only dynamic axis"}
+	case open[0] == 0 && e.implicit(info):
+		return batchAxis{0, true, "the first axis, as Triton has it"}
+	case info.named():
+		return batchAxis{noAxis, true, "none of its names is the batch's"}
+	default:
+		return batchAxis{noAxis, true, "no axis follows the batch"}
+	}
+}
+
+// asTriton takes the outermost axis of every input where states are listed as those of
+// Triton's implicit state: with it nothing else is possible.
+func (e *evidence) asTriton() {
+	axes := map[int]int{}
+	listed := false
+	for _, i := range e.open {
+		if info := &e.sig.Inputs[i]; info.Dims[0] < 0 {
+			axes[i] = 0
+			listed = listed || e.implicit(info)
+		}
+	}
+	if listed {
+		e.completed(byBatchName, 0, axes, nil)
+	}
+}
+
+// implicit reports whether an input is listed as one of Triton's implicit states, with
+// the dims that leave out the batch.
+func (e *evidence) implicit(info *TensorInfo) bool {
+	return e.config.Sequence != nil && e.config.MaxBatchSize > 0 && slices.ContainsFunc(e.config.Sequence.States, func(s StateConfig) bool {
+		return s.InputName == info.Name && len(s.Dims) == len(info.Dims)-1
+	})
+}
+
+// front takes the k-th open axis of an input, or the last that it has; lengths by their
+// names do not count.
+func (e *evidence) front(k int) func(int) batchAxis {
+	return func(input int) batchAxis {
+		open := e.nameless(input)
+		if len(open) == 0 {
+			return batchAxis{noAxis, true, "its names are those of lengths"}
+		}
+		return batchAxis{open[min(k, len(open)-1)], true, foundByRuns}
+	}
+}
+
+// nameless are the open axes of an input that are no lengths by their names.
+func (e *evidence) nameless(input int) []int {
+	info := &e.sig.Inputs[input]
+	return slices.DeleteFunc(dynamicAxes(info), func(axis int) bool { return isLengthName(info.Symbols[axis]) })
+}
+
+// back is front, counted from the innermost axis.
+func (e *evidence) back(k int) func(int) batchAxis {
+	return func(input int) batchAxis {
+		open := e.nameless(input)
+		if len(open) == 0 {
+			return batchAxis{noAxis, true, "its names are those of lengths"}
+		}
+		return batchAxis{open[max(len(open)-1-k, 0)], true, foundByRuns}
+	}
+}
+
+// byPositions goes by the place among the open axes, whatever these are called.
+func (e *evidence) byPositions() {
+	most := 0
+	for _, i := range e.open {
+		most = max(most, len(dynamicAxes(&e.sig.Inputs[i])))
+	}
+	if e.unnamed() {
+		e.add(byPosition, 0, e.natural)
+	}
+	for k := range most {
+		e.add(byPosition, 0, e.front(k))
+		e.add(byPosition, 0, e.back(k))
+	}
+}
+
+// unnamed reports whether no open input names an axis.
+func (e *evidence) unnamed() bool {
+	return !slices.ContainsFunc(e.open, func(i int) bool { return e.sig.Inputs[i].named() })
+}
+
+// fixedAtOne reports whether every input with an open axis has an outermost axis of
+// extent 1, and none a name of batches: then the exporter has fixed the batch.
+func (e *evidence) fixedAtOne() bool {
+	for _, i := range e.open {
+		info := &e.sig.Inputs[i]
+		if info.Dims[0] != 1 || slices.ContainsFunc(info.Symbols, isBatchName) {
+			return false
+		}
+	}
+	return true
+}
+
+// none adds the candidate in which no open axis is the batch. It is the last one also
+// where it is among the first: by then runs may have shown what else no axis is.
+func (e *evidence) none(r rank) {
+	if c := e.add(withoutAny, 0, func(int) batchAxis { return batchAxis{noAxis, true, "no axis follows the batch"} }); c != nil {
+		c.rank = r
+	}
+}

@@ -1,0 +1,133 @@
+package backend
+
+import (
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+
+	"tritonstateful/statebuffer"
+)
+
+// growth is what runs show of an open axis of a state.
+type growth uint8
+
+const (
+	unseen growth = iota
+	stays         // its extent is as before a step
+	grows         // it is another: the axis is not the batch
+)
+
+// axisOfInput is an axis of an input, by its position in the signature.
+type axisOfInput struct{ at, axis int }
+
+// growth runs one lane with states that are not empty, and tells of their open axes
+// whether a step changes their extents. States of nothing are not tried: along an axis
+// that is the batch after all, kernels of ONNX Runtime end the process. Two extents are,
+// for one may be that of a window. States of one element are only tried where others do
+// not run, because they are stretched to any length.
+func (t *trial) growth() map[axisOfInput]growth {
+	seen := map[axisOfInput]growth{}
+	for _, states := range []stateExtent{statesAlike, statesOne} {
+		ran := map[int64]bool{} // by their extents
+		for s := range settings() {
+			if s.states != states || ran[s.extent] || time.Now().After(t.deadline) {
+				continue
+			}
+			l, ok := t.newLane(s, 1, nil)
+			if !ok {
+				continue
+			}
+			outputs, err := t.run(s, l)
+			if err != nil {
+				continue
+			}
+			t.compareExtents(s, outputs, seen)
+			if ran[s.extent] = true; len(ran) == 2 {
+				break
+			}
+		}
+		if len(ran) > 0 {
+			break
+		}
+	}
+	return seen
+}
+
+// compareExtents notes what a step of one lane has made of the extents of states.
+func (t *trial) compareExtents(s setting, outputs []Tensor, seen map[axisOfInput]growth) {
+	for i := range t.inputs {
+		in := &t.inputs[i]
+		if in.begin == nil {
+			continue
+		}
+		before, after := t.shape(in, s), outputs[slices.Index(t.outputs, in.state)].Shape
+		for axis := range min(len(before), len(after)) {
+			switch k := (axisOfInput{in.at, axis}); {
+			case before[axis] != after[axis]:
+				seen[k] = grows
+			case seen[k] == unseen:
+				seen[k] = stays
+			}
+		}
+	}
+}
+
+// excludes is why a candidate cannot be taken though no run speaks against it: a state
+// would begin with nothing along an axis that may be the batch, or that never grows.
+func (c *chooser) excludes(a *attempted) (why string) {
+	for s, axis := range a.w.emptyAxes() {
+		symbol := a.w.sig.Inputs[s.in].Symbols[axis]
+		switch seen := a.growth[axisOfInput{s.in, axis}]; {
+		case isBatchName(symbol):
+			return fmt.Sprintf("state %q would begin with nothing along axis %d, which is called %q", s.input, axis, symbol)
+		case seen == stays && (a.c.rank != byBatchName || a.w.requested(symbol)):
+			return fmt.Sprintf("state %q would begin with nothing along axis %d, and stay so", s.input, axis)
+		case seen == unseen && s.axis == noAxis:
+			return fmt.Sprintf("state %q would begin with nothing along axis %d, which may be the batch", s.input, axis)
+		}
+	}
+	return ""
+}
+
+// requested reports whether a name stands on an input that requests bring.
+func (w *wirer) requested(symbol string) bool {
+	return symbol != "" && slices.ContainsFunc(w.wiring.inputs, func(p port) bool { return slices.Contains(w.sig.Inputs[p.at].Symbols, symbol) })
+}
+
+// mayBegin reports whether runs may be tried with states as they begin, for which it must
+// be sure that what has an extent of 0 then is not the batch.
+func (c *chooser) mayBegin(a *attempted) bool {
+	for s, axis := range a.w.emptyAxes() {
+		named := a.c.rank == byBatchName && s.axis != noAxis && !isBatchName(a.w.sig.Inputs[s.in].Symbols[axis])
+		if !named && !a.c.told && a.growth[axisOfInput{s.in, axis}] != grows {
+			return false
+		}
+	}
+	return true
+}
+
+// emptyAxes are the open axes along which states begin with nothing, unless batch_axes
+// tells where their batch is or they are not simply replaced.
+func (w *wirer) emptyAxes() iter.Seq2[*stateWire, int] {
+	return func(yield func(*stateWire, int) bool) {
+		for i := range w.wiring.varying {
+			s := &w.wiring.varying[i]
+			if s.begin != "empty" || s.how == "batch_axes" || s.update != statebuffer.Replace {
+				continue
+			}
+			for axis, extent := range s.shape {
+				if extent == 0 && axis != s.axis && !yield(s, axis) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func (w *wirer) beginsEmpty() bool {
+	for range w.emptyAxes() {
+		return true
+	}
+	return false
+}

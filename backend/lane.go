@@ -1,0 +1,128 @@
+package backend
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math"
+	"slices"
+
+	"tritonstateful/internal/tensor"
+)
+
+// together puts the lanes of an input into one tensor. Texts have their lanes on the
+// outermost axis.
+func together(shape tensor.Shape, axis int, dtype tensor.DType, lanes []lane, input int) (data []byte, err error) {
+	if dtype == tensor.Bytes {
+		for _, l := range lanes {
+			data = append(data, l[input]...)
+		}
+		return data, nil
+	}
+	layout, err := layoutOf(shape, axis, dtype)
+	if err != nil {
+		return nil, err
+	}
+	for x := range layout.Runs {
+		for _, l := range lanes {
+			data = append(data, l[input][x*layout.RunBytes:][:layout.RunBytes]...)
+		}
+	}
+	return data, nil
+}
+
+// lane is what a tensor on the host has of a lane; nil if it has none such, or if its
+// texts do not lie lane by lane.
+func (t *Tensor) lane(axis, lane int) []byte {
+	if axis >= len(t.Shape) || int64(lane) >= t.Shape[axis] {
+		return nil
+	}
+	if t.DType == tensor.Bytes {
+		return t.texts(axis, lane)
+	}
+	l, err := layoutOf(t.Shape, axis, t.DType)
+	if err != nil {
+		return nil
+	}
+	data := []byte{}
+	for x := range l.Runs {
+		data = append(data, t.Data.Bytes[(x*t.Shape[axis]+int64(lane))*l.RunBytes:][:l.RunBytes]...)
+	}
+	return data
+}
+
+// texts is what a tensor of texts has of a lane.
+func (t *Tensor) texts(axis, lane int) []byte {
+	n, err := t.Shape.Without(axis).Elements()
+	if axis != 0 || err != nil {
+		return nil
+	}
+	rest, from := t.Data.Bytes, []byte{}
+	for at := range n * int64(lane+1) {
+		if len(rest) < 4 {
+			return nil
+		}
+		size := 4 + int(binary.NativeEndian.Uint32(rest))
+		if size > len(rest) {
+			return nil
+		}
+		if at == n*int64(lane) {
+			from = rest
+		}
+		rest = rest[size:]
+	}
+	return from[:len(from)-len(rest)]
+}
+
+func same(a, b []Tensor) bool {
+	return slices.EqualFunc(a, b, func(x, y Tensor) bool { return x.Shape.Equal(y.Shape) && bytes.Equal(x.Data.Bytes, y.Data.Bytes) })
+}
+
+// tolerance is how far numbers of a type may be apart, of the largest of them.
+var tolerance = map[tensor.DType]float64{tensor.FP64: 1e-6, tensor.FP32: 1e-3, tensor.FP16: 2e-2, tensor.BF16: 5e-2}
+
+// equalLanes reports whether two lanes are equal but for rounding.
+func equalLanes(a, b []byte, dtype tensor.DType) bool {
+	bound, fractions := tolerance[dtype]
+	if !fractions || len(a) != len(b) {
+		return bytes.Equal(a, b)
+	}
+	x, y := slices.Collect(values(a, dtype)), slices.Collect(values(b, dtype))
+	most := 0.0
+	for _, v := range x {
+		if !math.IsNaN(v) && !math.IsInf(v, 0) {
+			most = max(most, math.Abs(v))
+		}
+	}
+	for i := range x {
+		if x[i] != y[i] && !(math.IsNaN(x[i]) && math.IsNaN(y[i])) && !(math.Abs(x[i]-y[i]) <= bound*most) {
+			return false
+		}
+	}
+	return true
+}
+
+// values are the numbers of a tensor of fractions; others have none.
+func values(data []byte, dtype tensor.DType) func(yield func(float64) bool) {
+	size := dtype.Size()
+	return func(yield func(float64) bool) {
+		if _, fractions := tolerance[dtype]; !fractions {
+			return
+		}
+		for ; len(data) >= size; data = data[size:] {
+			var v float64
+			switch dtype {
+			case tensor.FP64:
+				v = math.Float64frombits(binary.NativeEndian.Uint64(data))
+			case tensor.FP32:
+				v = float64(math.Float32frombits(binary.NativeEndian.Uint32(data)))
+			case tensor.FP16:
+				v = float64(tensor.Widen(binary.NativeEndian.Uint16(data)))
+			default:
+				v = float64(math.Float32frombits(uint32(binary.NativeEndian.Uint16(data)) << 16))
+			}
+			if !yield(v) {
+				return
+			}
+		}
+	}
+}

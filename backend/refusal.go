@@ -1,0 +1,59 @@
+package backend
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// refusal is why a model is not served, with the line that decides.
+func (c *chooser) refusal(a *attempted) error {
+	c.refused = true
+	if why := c.excludes(a); why != "" && a.verdict != notApart {
+		return Errorf(InvalidArg, "which axis is the batch is not known: %s: say it by the parameter batch_axes, for example %s, or how the state begins by initial_states", why, a.w.line())
+	}
+	if a.verdict == notApart {
+		return Errorf(InvalidArg, "requests of one batch would not be apart: %s, with the batch at %s: say where it is by the parameter batch_axes (\"NAME = AXIS\" or \"NAME = none\" for each tensor); if it is there all the same, write %s, and max_batch_size: 1 so that requests do not share runs",
+			a.why, a.w.wiring.batchAxes(), a.w.line())
+	}
+	return Errorf(InvalidArg, "the batch seems to be at %s, and nothing shows that requests of one batch would be apart: %s: if it is there, write %s", a.w.wiring.batchAxes(), a.why, a.w.line())
+}
+
+// line is the parameter batch_axes that says what the wirer goes by, to be pasted. Its
+// quotes are those that the server's log does not escape.
+func (w *wirer) line() string {
+	return fmt.Sprintf("parameters { key: 'batch_axes' value { string_value: '%s' } }", w.axesLine())
+}
+
+// axesLine is the value of that parameter.
+func (w *wirer) axesLine() string {
+	type entry struct {
+		name string
+		axis int
+	}
+	var entries []entry
+	for i := range w.sig.Inputs {
+		if len(dynamicAxes(&w.sig.Inputs[i])) > 0 {
+			entries = append(entries, entry{w.sig.Inputs[i].Name, w.axes.in[i].axis})
+		}
+	}
+	for i := range w.sig.Outputs {
+		if len(dynamicAxes(&w.sig.Outputs[i])) > 0 && w.axes.out[i].known {
+			entries = append(entries, entry{w.sig.Outputs[i].Name, w.axes.out[i].axis})
+		}
+	}
+	text := func(axis int) string {
+		if axis == noAxis {
+			return "none"
+		}
+		return fmt.Sprint(axis)
+	}
+	if len(entries) > 0 && !slices.ContainsFunc(entries, func(e entry) bool { return e.axis != entries[0].axis }) {
+		return "* = " + text(entries[0].axis)
+	}
+	var parts []string
+	for _, e := range entries {
+		parts = append(parts, e.name+" = "+text(e.axis))
+	}
+	return strings.Join(parts, "; ")
+}
