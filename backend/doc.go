@@ -7,7 +7,9 @@
 // The way of a model:
 //
 //	ParseConfig, ParseParameters   the configuration as data, checked by itself
-//	wire                           each tensor of the model gets its purpose:
+//	candidatesFor, chooser.choose  where the batch of each tensor is: evidence makes
+//	                               candidates, runs of the model prove one
+//	wirer                          each tensor of the model gets its purpose:
 //	                               port, state, or filled by us; all faults at once
 //	NewInstance                    session, slots and buffers; warmed up
 //	Instance.Execute               one batch, see execute.go

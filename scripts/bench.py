@@ -342,6 +342,7 @@ def parse_options() -> argparse.Namespace:
     add = parser.add_argument
     add("--model", nargs="+", choices=WORKLOADS, default=list(WORKLOADS), help="models to serve (default: all)")
     add("--contenders", nargs="+", choices=CONTENDERS, default=list(CONTENDERS), help="backends (default: all)")
+    add("--before", type=Path, metavar="FOLDER", help="a backends folder of another version, to be measured beside this one")
     add("--sequences", nargs="+", type=positive, metavar="N",
         help=f"concurrent sequences up to {MAX_SEQUENCES}, each with one request in flight (default: 8 64 256)")  # fmt: skip
     add("--rounds", type=positive, default=16, metavar="N", help="rounds to take the medians of (default: 16)")
@@ -357,6 +358,9 @@ def parse_options() -> argparse.Namespace:
     add("--micro", action="store_true", help="measure the parts of a step")
     add("--wrong", action="store_true", help="measure what a client of wrong values costs the others")
     options = parser.parse_args()
+    if options.before:
+        CONTENDERS["before"] = Contender("before", options.before.resolve(), prepare_stateful)
+        options.contenders.append("before")
     options.sequences = options.sequences or ([32] if options.wrong else [8, 64, 256])
     return options
 
