@@ -1,7 +1,6 @@
 package backend
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -25,19 +24,12 @@ func (w *wirer) mask(f *fillWire, info *TensorInfo, argument string) (err error)
 	if err = w.fillAxis(f, info); err != nil {
 		return err
 	}
-	m := &maskWire{axis: noAxis, length: -1}
-	f.dims = info.Dims.Clone()
-	for i, d := range f.dims {
-		switch {
-		case i == f.axis:
-		case d < 0 && m.axis == noAxis:
-			m.axis = i
-		case d != 1:
-			return fmt.Errorf("its shape in the model is %v: want a batch axis and behind it one dynamic axis, such as [-1,-1]", info.Dims)
-		}
+	m := &maskWire{length: -1}
+	if m.axis, err = lengthAxis(f, info); err != nil {
+		return err
 	}
-	if f.axis == noAxis || m.axis < f.axis {
-		return fmt.Errorf("its shape in the model is %v: want a batch axis and behind it one dynamic axis, such as [-1,-1]", info.Dims)
+	if f.axis == noAxis {
+		return errLengthAxis(info)
 	}
 	states, input, _ := strings.Cut(argument, ",")
 	m.states = strings.TrimSpace(states)

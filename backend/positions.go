@@ -19,18 +19,8 @@ func (w *wirer) positions(f *fillWire, info *TensorInfo, argument string) (err e
 	if err := w.fillAxis(f, info); err != nil {
 		return err
 	}
-	f.dims, f.along = info.Dims.Clone(), noAxis
-	for i, d := range f.dims {
-		switch {
-		case i == f.axis:
-		case d < 0 && f.along == noAxis:
-			f.along = i
-		case d != 1:
-			return fmt.Errorf("its shape in the model is %v: want one dynamic axis besides the batch, such as [-1,-1]", info.Dims)
-		}
-	}
-	if f.along == noAxis || f.along < f.axis {
-		return fmt.Errorf("its shape in the model is %v: want one dynamic axis after the batch, such as [-1,-1]", info.Dims)
+	if f.along, err = lengthAxis(f, info); err != nil {
+		return err
 	}
 	argument, ok := strings.CutSuffix(strings.TrimSpace(argument), ")")
 	if !ok {
@@ -39,6 +29,29 @@ func (w *wirer) positions(f *fillWire, info *TensorInfo, argument string) (err e
 	f.source, err = w.lengthOf(argument)
 	w.wiring.varies = true
 	return err
+}
+
+// lengthAxis is the one open axis of an input that the backend fills, after its batch if it
+// has one; all others have the extent 1.
+func lengthAxis(f *fillWire, info *TensorInfo) (axis int, err error) {
+	axis, f.dims = noAxis, info.Dims.Clone()
+	for i, d := range f.dims {
+		switch {
+		case i == f.axis:
+		case d < 0 && axis == noAxis:
+			axis = i
+		case d != 1:
+			return noAxis, errLengthAxis(info)
+		}
+	}
+	if axis == noAxis || axis < f.axis {
+		return noAxis, errLengthAxis(info)
+	}
+	return axis, nil
+}
+
+func errLengthAxis(info *TensorInfo) error {
+	return fmt.Errorf("its shape in the model is %v: want a batch axis and after it one dynamic axis, such as [-1,-1]", info.Dims)
 }
 
 // putPositions writes the positions of a step.
