@@ -114,7 +114,7 @@ func TestPositionsReject(t *testing.T) {
 		{tensor.FP32, []string{"batch", "p"}, "positions(Input:1)", "it is of type FP32: want INT64 or INT32 for positions"},
 		{tensor.Int64, []string{"batch"}, "positions(Input:1)", "its shape in the model is [-1]: want a batch axis and after it one dynamic axis"},
 		{tensor.Int64, []string{"p", "batch"}, "positions(Input:1)", "want a batch axis and after it one dynamic axis"},
-		{tensor.Int64, []string{"batch", "p", "q"}, "positions(Input:1)", "want one dynamic axis besides the batch"},
+		{tensor.Int64, []string{"batch", "p", "q"}, "positions(Input:1)", "want a batch axis and after it one dynamic axis"},
 		{tensor.Int64, []string{"batch", "p"}, "positions(Input:1", `has no closing parenthesis`},
 		{tensor.Int64, []string{"batch", "p"}, "positions(Input)", `say which axis of input "Input"`},
 		{tensor.Int64, []string{"batch", "p"}, "positions(NewCache)", `"NewCache" is an output: how long it gets is known only`},
