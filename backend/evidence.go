@@ -37,10 +37,25 @@ func (e *evidence) byBatchNames() {
 		return
 	}
 	r := byBatchName
-	if slices.ContainsFunc(e.open, func(i int) bool { _, named := axes[i]; return !named && !e.fill(i) }) {
+	if slices.ContainsFunc(e.open, func(i int) bool { _, named := axes[i]; return !named && !e.fill(i) }) || e.contradicted() {
 		r, weight = byOtherName, weight+len(e.sig.Inputs)+len(e.sig.Outputs) // before all other names
 	}
 	e.completed(r, weight, axes, func(c *candidate) { c.exported = exported })
+}
+
+// contradicted reports whether an output has the name of an input's axis, which is not a
+// length, and no name of batches.
+func (e *evidence) contradicted() bool {
+	others := map[string]bool{}
+	for i := range e.sig.Inputs {
+		for _, symbol := range e.sig.Inputs[i].Symbols {
+			others[symbol] = symbol != "" && !isBatchName(symbol) && !isLengthName(symbol)
+		}
+	}
+	return slices.ContainsFunc(e.sig.Outputs, func(out TensorInfo) bool {
+		return e.wanted(out.Name) && !slices.ContainsFunc(out.Symbols, isBatchName) &&
+			slices.ContainsFunc(out.Symbols, func(symbol string) bool { return others[symbol] })
+	})
 }
 
 // byMarks goes by dims that name every axis of the model, with -1 for the batch, as

@@ -125,6 +125,7 @@ func TestBatchIsProved(t *testing.T) {
 			{name: "a tie, the batch first", x: "batch,time", y: "batch,time", time: 1},
 			{name: "names of dynamo", x: "s17,s53", y: "s17,s53", s: "s53"},
 			{name: "n is time, i the batch", x: "n,i", y: "n,i", s: "i"},
+			{name: "n is time, and only outputs show it", x: "n,i", y: "n,i", s: "i", least: 2},
 			{name: "no names", x: "?,?", y: "?,?", s: "?"},
 			{name: "no names, the batch first", x: "?,?", y: "?,?", s: "?", time: 1},
 			{name: "names on inputs only", x: "batch,time", y: "Addy_dim_0,Addy_dim_1", s: "batch", time: 1, least: 7},
