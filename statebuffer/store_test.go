@@ -349,3 +349,34 @@ func TestStartTriedAgain(t *testing.T) {
 		require.Equal(t, Counters{Started: 1, Restarted: restarts}, s.Counters())
 	}
 }
+
+// TestOlderOnesGoBeforeAnyStartIsRefused: beginning an ID anew takes no slot more than it did, when
+// slots are short, whatever the older ones do at that moment.
+func TestOlderOnesGoBeforeAnyStartIsRefused(t *testing.T) {
+	full := func(full Policy) *Store {
+		s := newTestStore(t, Options{Sizing: Sizing{Initial: 4, MaxChunks: 1}, Limits: Limits{Remember: 4, Full: full}})
+		for n := range uint64(3) {
+			begin(t, s, number(n+1), time.Duration(n+1))
+		}
+		_, err := s.BeginBeside(number(1), 101, 4)
+		require.NoError(t, err)
+		return s
+	}
+	for _, policy := range []Policy{Reject, EvictLRU} {
+		s := full(policy) // another older one is in use
+		older := s.Touch(token(1, 101), 5)
+		_, err := s.BeginBeside(number(2), 102, 5)
+		require.NoError(t, err)
+		require.Same(t, older, s.Live(token(1, 101)))
+		require.NotNil(t, s.Live(number(3)), "it is nobody's older one")
+		require.Nil(t, s.Live(token(2, 102)))
+
+		s = full(policy) // and so is the one that begins anew
+		s.Touch(token(1, 101), 5)
+		s.Touch(number(2), 5)
+		_, err = s.BeginBeside(number(2), 102, 5)
+		require.NoError(t, err)
+		require.NotNil(t, s.Live(token(1, 101)))
+		require.NotNil(t, s.Live(number(3)))
+	}
+}

@@ -114,7 +114,7 @@ type table struct {
 	index
 	rows   rowSet
 	live   sequenceList // by last use, without older ones
-	older  sequenceList // those whose ID has begun anew, by when it did, or by last use since
+	older  sequenceList // those whose ID has begun anew, by when it did, or by last use since; in use, last
 	lost   sequenceList // by time of loss
 	limits Limits
 	total  int // rows with all chunks allocated, for messages
@@ -134,7 +134,10 @@ type table struct {
 // begin gives the sequence of a START its row. With a token, what is known under the key
 // is set aside.
 func (t *table) begin(k Key, token uint64, now time.Duration) (*Sequence, error) {
-	aside := token != 0 && t.setAside(k, token)
+	var before *Sequence
+	if token != 0 {
+		before = t.setAside(k, token, now)
+	}
 	q := t.find(k)
 	if q != nil && q.fate == Alive {
 		if !q.fresh { // else the run of this START was undone, and it comes again
@@ -144,12 +147,15 @@ func (t *table) begin(k Key, token uint64, now time.Duration) (*Sequence, error)
 		t.renew(q)
 		return q, nil
 	}
-	restarts := t.supersede(k, now) || aside
+	restarts := t.supersede(k, now) || before != nil
 	q = t.recall(k)
 	row, ok := t.rows.take()
 	if !ok {
 		bytes := t.bound()
-		if !t.makeRoom(bytes, now) {
+		switch {
+		case before != nil && t.older.first.lastUse >= now:
+			t.lose(before, Replaced, bytes, now) // in use: its request came before this one, and has run
+		case !t.makeRoom(bytes, now):
 			t.counters.RejectedFull++
 			t.remember(q, Refused, bytes, now)
 			return nil, &FullError{Live: t.alive(), Total: t.total, Bytes: bytes, Field: t.limits.Field}
@@ -173,7 +179,7 @@ func (t *table) begin(k Key, token uint64, now time.Duration) (*Sequence, error)
 // token is over.
 func (t *table) supersede(k Key, now time.Duration) (restarts bool) {
 	if q := t.latest(k); q != nil && q.fate == Alive {
-		t.age(q)
+		t.age(q, now)
 		restarts = true
 	}
 	if q := t.byToken[k.Token]; q != nil {
@@ -185,16 +191,16 @@ func (t *table) supersede(k Key, now time.Duration) (restarts bool) {
 	return restarts
 }
 
-// setAside gives what is known under a key without token one, and reports whether it is
+// setAside gives what is known under a key without token one. It returns that, if it is
 // live.
-func (t *table) setAside(k Key, token uint64) (alive bool) {
+func (t *table) setAside(k Key, token uint64, now time.Duration) (alive *Sequence) {
 	q := t.find(k)
 	if q == nil {
-		return false
+		return nil
 	}
 	if q.fate == Alive {
-		t.age(q)
-		alive = true
+		t.age(q, now)
+		alive = q
 	}
 	t.drop(q)
 	q.key.Token = token
@@ -202,11 +208,16 @@ func (t *table) setAside(k Key, token uint64) (alive bool) {
 	return alive
 }
 
-// age makes a live sequence one whose ID has begun anew.
-func (t *table) age(q *Sequence) {
+// age makes a live sequence one whose ID has begun anew. Those in use stay behind it in
+// the list, which are no more than a batch has requests.
+func (t *table) age(q *Sequence, now time.Duration) {
 	t.listOf(q).remove(q)
 	q.older = true
-	t.older.push(q)
+	before := t.older.last
+	for q.lastUse < now && before != nil && before.lastUse >= now {
+		before = before.prev
+	}
+	t.older.insert(q, before)
 	t.dropLatest(q)
 }
 
@@ -326,9 +337,10 @@ func (t *table) recall(k Key) *Sequence {
 	return q
 }
 
-// makeRoom ends the sequence that was used least recently, if the limits allow it. One
-// in use at this very moment, which the caller has touched, stays. bytes is the limit
-// of memory if it is memory that there is no room in, otherwise 0.
+// makeRoom ends a sequence whose ID has begun anew, or else the one that was used least
+// recently, if the limits allow it. One in use at this very moment, which the caller has
+// touched, stays. bytes is the limit of memory if it is memory that there is no room in,
+// otherwise 0.
 func (t *table) makeRoom(bytes int64, now time.Duration) bool {
 	if q := t.older.first; q != nil && q.lastUse < now {
 		t.lose(q, Replaced, bytes, now)
