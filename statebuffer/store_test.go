@@ -380,3 +380,29 @@ func TestOlderOnesGoBeforeAnyStartIsRefused(t *testing.T) {
 		require.NotNil(t, s.Live(number(3)))
 	}
 }
+
+// TestOlderOnesAreNotRememberedInsteadOfOthers: an ID that begins anew again and again leaves the
+// others what is remembered of them.
+func TestOlderOnesAreNotRememberedInsteadOfOthers(t *testing.T) {
+	s := newTestStore(t, Options{Sizing: Sizing{Initial: 1, MaxChunks: 1}, Limits: Limits{Remember: 2, Full: EvictLRU}})
+	begin(t, s, number(1), 1)
+	begin(t, s, number(2), 2)
+	for n := range time.Duration(5) {
+		_, err := s.BeginBeside(number(2), uint64(100+n), 3+n) // the older one makes room
+		require.NoError(t, err)
+	}
+	s.Refuse(number(2), 9)
+	for n := range time.Duration(5) {
+		s.SetAside(number(2), uint64(200+n), 10+n)
+		s.Refuse(number(2), 10+n)
+	}
+	_, err := s.Continue(number(1), 20)
+	require.ErrorContains(t, err, "its state was evicted")
+	_, err = s.Continue(token(2, 204), 20)
+	require.ErrorContains(t, err, "its START failed")
+	_, err = s.Continue(token(2, 100), 20)
+	require.ErrorContains(t, err, "its START failed", "forgotten, so that the latest one counts")
+	s.Forget(token(2, 204))
+	require.Equal(t, 1, s.past.len)
+	require.Len(t, s.byToken, 1)
+}

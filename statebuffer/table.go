@@ -115,7 +115,8 @@ type table struct {
 	rows   rowSet
 	live   sequenceList // by last use, without older ones
 	older  sequenceList // those whose ID has begun anew, by when it did, or by last use since; in use, last
-	lost   sequenceList // by time of loss
+	lost   sequenceList // by time of loss, without older ones
+	past   sequenceList // older ones that are lost, by when they were or became older
 	limits Limits
 	total  int // rows with all chunks allocated, for messages
 	// bound is the limit of memory if it keeps the table from getting more rows,
@@ -198,14 +199,17 @@ func (t *table) setAside(k Key, token uint64, now time.Duration) (alive *Sequenc
 	if q == nil {
 		return nil
 	}
-	if q.fate == Alive {
-		t.age(q, now)
-		alive = q
-	}
 	t.drop(q)
 	q.key.Token = token
 	t.byToken[token] = q
-	return alive
+	if q.fate == Alive {
+		t.age(q, now)
+		return q
+	}
+	t.listOf(q).remove(q)
+	q.older = true
+	t.keep(q)
+	return nil
 }
 
 // age makes a live sequence one whose ID has begun anew. Those in use stay behind it in
@@ -224,12 +228,18 @@ func (t *table) age(q *Sequence, now time.Duration) {
 // alive is how many sequences have a state.
 func (t *table) alive() int { return t.live.len + t.older.len }
 
-// listOf is the list that a live sequence is in.
+// listOf is the list that a sequence is in.
 func (t *table) listOf(q *Sequence) *sequenceList {
-	if q.older {
+	switch {
+	case q.fate != Alive && q.older:
+		return &t.past
+	case q.fate != Alive:
+		return &t.lost
+	case q.older:
 		return &t.older
+	default:
+		return &t.live
 	}
-	return &t.live
 }
 
 // renew makes the next step of q its first.
@@ -269,7 +279,7 @@ func (t *table) forget(k Key) {
 	if q.fate == Alive {
 		t.leave(q)
 	} else {
-		t.lost.remove(q)
+		t.listOf(q).remove(q)
 	}
 	t.drop(q)
 }
@@ -277,7 +287,6 @@ func (t *table) forget(k Key) {
 // leave takes what a live sequence has.
 func (t *table) leave(q *Sequence) {
 	t.listOf(q).remove(q)
-	q.older = false
 	t.release(q)
 	t.rows.put(q.row)
 }
@@ -303,10 +312,17 @@ func (t *table) lose(q *Sequence, why Fate, bytes int64, now time.Duration) {
 // messages.
 func (t *table) remember(q *Sequence, why Fate, bytes int64, now time.Duration) {
 	q.fate, q.row, q.bytes, q.lastUse = why, NoRow, bytes, now
-	t.lost.push(q)
-	for t.lost.len > t.limits.Remember {
-		oldest := t.lost.first
-		t.lost.remove(oldest)
+	t.keep(q)
+}
+
+// keep puts a lost sequence last in its list, and forgets the first ones of it that are
+// too many: older ones, of which an ID may have several, do not displace others.
+func (t *table) keep(q *Sequence) {
+	list := t.listOf(q)
+	list.push(q)
+	for list.len > t.limits.Remember {
+		oldest := list.first
+		list.remove(oldest)
 		t.drop(oldest)
 	}
 }
@@ -330,8 +346,9 @@ func (t *table) recall(k Key) *Sequence {
 	if q == nil {
 		q = &Sequence{}
 	} else {
-		t.lost.remove(q)
+		t.listOf(q).remove(q)
 		t.drop(q)
+		q.older = false
 	}
 	t.add(q, k)
 	return q
