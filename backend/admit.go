@@ -144,7 +144,7 @@ func (x *execution) start(row int) (token uint64) {
 // setAside is start for a request that begins nothing.
 func (x *execution) setAside(row int) {
 	if token := x.start(row); token != 0 {
-		x.in.store.SetAside(x.requests[row].key(), token)
+		x.in.store.SetAside(x.requests[row].key(), token, x.now)
 	}
 }
 

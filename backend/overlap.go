@@ -149,7 +149,7 @@ func (o *overlaps) pop(in *Instance, id statebuffer.Key, of *overlap, now time.D
 	} else {
 		next.Token = of.older[0].token
 	}
-	in.store.Touch(next, now)
+	in.store.Answered(next, now)
 }
 
 // settle pops the older sequences whose STARTs were released while nothing ran.

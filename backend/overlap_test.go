@@ -175,3 +175,18 @@ func TestOvertakenStart(t *testing.T) {
 	s.batch(nextOf(8)).ok()
 	require.Equal(t, map[int]bool{0: false}, again)
 }
+
+// TestReleasedStartsAreNotInUse: STARTs that were released while nothing ran have idled since,
+// so that they can make room for the next one.
+func TestReleasedStartsAreNotInUse(t *testing.T) {
+	s := newServer(t, slots(2, 2), param("when_full", "evict_lru"))
+	s.busy, s.untold = true, true
+	s.batch(startOf(7), startOf(8)).ok()
+	s.batch(nextOf(7), nextOf(8)).ok()
+	s.batch(startOf(7), startOf(8)).answered(t)
+	require.Equal(t, map[int]bool{0: true, 1: true}, s.held())
+	for len(s.clock.due) > 0 {
+		s.clock.tick()
+	}
+	require.NoError(t, s.batch(startOf(9)).answers[0].err)
+}

@@ -7,10 +7,11 @@ import (
 
 // How long the server must have had nothing to run before it has nothing queued either:
 // so many ticks, each of which takes a processor, so that a process that was stopped does
-// not count as one that had nothing to do. What it may wait for a batch comes on top.
+// not count as one that had nothing to do. What it may wait for a batch comes on top. See
+// docs/RATIONALE.md for what was measured.
 const (
-	quietTicks = 5
-	quietTick  = 100 * time.Millisecond
+	quietTicks = 6
+	quietTick  = 25 * time.Millisecond
 )
 
 // quiet releases held requests while no batch runs. Only begin and end are called by the

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -93,6 +94,9 @@ var masked = playedModel{
 	rows:    3,
 }
 
+// playedBatch is the max_batch_size of the models.
+const playedBatch = 4
+
 func (m *playedModel) config(t *testing.T, parameters map[string]string) string {
 	dim := 2
 	if m.rows > 1 {
@@ -103,7 +107,7 @@ func (m *playedModel) config(t *testing.T, parameters map[string]string) string 
 		given[name] = map[string]string{"string_value": value}
 	}
 	text, err := json.Marshal(map[string]any{
-		"name": "m", "max_batch_size": 4,
+		"name": "m", "max_batch_size": playedBatch,
 		"input":             []any{map[string]any{"name": "x", "data_type": "TYPE_FP32", "dims": []int{dim}}},
 		"output":            []any{map[string]any{"name": "y", "data_type": "TYPE_FP32", "dims": []int{dim}}},
 		"sequence_batching": map[string]any{"oldest": map[string]any{"max_candidate_sequences": 8}},
@@ -119,7 +123,9 @@ const (
 	kindGPU = 2
 )
 
-// play loads a model on a CPU or a played GPU and sends it the calls, in batches.
+// play loads a model on a CPU or a played GPU and sends it the calls, in batches. As Triton
+// does, it hands over a call only when the one before it in its sequence was released. The
+// answers are in the order of the calls.
 func (m *playedModel) play(t *testing.T, driver string, kind int, parameters map[string]string, batches [][]fakehost.Call) (answers [][]fakehost.Output) {
 	t.Helper()
 	folder := t.TempDir()
@@ -137,20 +143,44 @@ func (m *playedModel) play(t *testing.T, driver string, kind int, parameters map
 	}))
 	require.NoError(t, s.model.Initialize())
 	require.NoError(t, s.instance.Initialize())
-	for _, calls := range batches {
-		rs := requests(t, calls...)
-		require.NoError(t, s.instance.Execute(rs...))
-		for _, r := range rs {
-			outputs, err := r.Answer()
-			require.NoError(t, err)
-			answers = append(answers, outputs)
+	var all, waiting []*fakehost.Request
+	ids, last := map[*fakehost.Request]uint64{}, map[uint64]*fakehost.Request{}
+	for len(batches) > 0 || len(waiting) > 0 {
+		if len(batches) > 0 {
+			rs := requests(t, batches[0]...)
+			for i, r := range rs {
+				ids[r] = batches[0][i].Number
+			}
+			all, waiting, batches = append(all, rs...), append(waiting, rs...), batches[1:]
+		}
+		var now, later []*fakehost.Request
+		taken := map[uint64]bool{}
+		for _, r := range waiting {
+			id := ids[r]
+			if before := last[id]; taken[id] || len(now) == playedBatch || before != nil && before.Released() == 0 {
+				later = append(later, r)
+			} else {
+				now, last[id] = append(now, r), r
+			}
+			taken[id] = true
+		}
+		if waiting = later; len(now) > 0 {
+			require.NoError(t, s.instance.Execute(now...))
+		} else {
+			time.Sleep(time.Millisecond)
 		}
 	}
 	require.NoError(t, s.instance.Finalize())
+	settled(t, all)
+	for _, r := range all {
+		outputs, err := r.Answer()
+		require.NoError(t, err)
+		answers = append(answers, outputs)
+	}
 	require.NoError(t, s.model.Finalize())
 	require.NoError(t, s.backend.Finalize())
-	count, last := fakehost.Violations()
-	require.Zero(t, count, last)
+	count, what := fakehost.Violations()
+	require.Zero(t, count, what)
 	s.instance.Delete()
 	s.model.Delete()
 	s.backend.Delete()

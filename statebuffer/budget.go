@@ -79,8 +79,9 @@ func (s *Store) ration(step *Step, now time.Duration) error {
 }
 
 // afford makes room for so many more bytes of a run's varying states, if it can:
-// sequences that have idled too long go first, then with EvictLRU those that were
-// used least recently and not at this moment. None goes if that is not enough.
+// sequences whose ID has begun anew go first, then those that have idled too long, then
+// with EvictLRU those that were used least recently and not at this moment. None goes if
+// that is not enough.
 func (s *Store) afford(lanes []Lane, more int64, now time.Duration) bool {
 	stays := s.held() - s.varying.bytes + s.varying.heldBy(lanes)
 	possible := more <= s.limits.Bytes-stays

@@ -105,14 +105,21 @@ type sequenceList struct {
 	len         int
 }
 
-func (l *sequenceList) push(q *Sequence) {
-	q.prev, q.next = l.last, nil
-	if l.last != nil {
-		l.last.next = q
+func (l *sequenceList) push(q *Sequence) { l.insert(q, l.last) }
+
+// insert puts q after another one of the list, or first if that is nil.
+func (l *sequenceList) insert(q, before *Sequence) {
+	q.prev, q.next = before, l.first
+	if before != nil {
+		q.next, before.next = before.next, q
 	} else {
 		l.first = q
 	}
-	l.last = q
+	if q.next != nil {
+		q.next.prev = q
+	} else {
+		l.last = q
+	}
 	l.len++
 }
 

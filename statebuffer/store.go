@@ -260,6 +260,14 @@ func (s *Store) Touch(k Key, now time.Duration) *Sequence {
 	return q
 }
 
+// Answered notes that the START of a sequence was answered only after its batch, so that
+// it idles from then on. It counts as asked for now, but is not in use.
+func (s *Store) Answered(k Key, now time.Duration) {
+	if q := s.Touch(k, now); q != nil {
+		q.lastUse = s.ended
+	}
+}
+
 // Live is Touch without noting anything.
 func (s *Store) Live(k Key) *Sequence {
 	if q := s.find(k); q != nil && q.fate == Alive {
@@ -275,7 +283,9 @@ func (s *Store) Live(k Key) *Sequence {
 // END or until its row is needed. The error is a *FullError.
 func (s *Store) Begin(k Key, now time.Duration) (*Sequence, error) { return s.BeginBeside(k, 0, now) }
 
-// BeginBeside is Begin after SetAside, if the token is not 0.
+// BeginBeside is Begin after SetAside, if the token is not 0. What was set aside loses its
+// row if there is no other, even where it is in use: all its requests of this batch must
+// have run.
 func (s *Store) BeginBeside(k Key, token uint64, now time.Duration) (*Sequence, error) {
 	q, err := s.begin(k, token, now)
 	if err == nil {
@@ -287,7 +297,7 @@ func (s *Store) BeginBeside(k Key, token uint64, now time.Duration) (*Sequence, 
 // SetAside gives what is known of a sequence without a token that token, so that the key
 // is free for one that begins. If it is live it stays, for requests of it that are on
 // their way.
-func (s *Store) SetAside(k Key, token uint64) { s.setAside(k, token) }
+func (s *Store) SetAside(k Key, token uint64, now time.Duration) { s.setAside(k, token, now) }
 
 // Knows reports whether there is anything under a key: a live sequence, or one that is
 // remembered because it lost its state.

@@ -349,3 +349,60 @@ func TestStartTriedAgain(t *testing.T) {
 		require.Equal(t, Counters{Started: 1, Restarted: restarts}, s.Counters())
 	}
 }
+
+// TestOlderOnesGoBeforeAnyStartIsRefused: beginning an ID anew takes no slot more than it did, when
+// slots are short, whatever the older ones do at that moment.
+func TestOlderOnesGoBeforeAnyStartIsRefused(t *testing.T) {
+	full := func(full Policy) *Store {
+		s := newTestStore(t, Options{Sizing: Sizing{Initial: 4, MaxChunks: 1}, Limits: Limits{Remember: 4, Full: full}})
+		for n := range uint64(3) {
+			begin(t, s, number(n+1), time.Duration(n+1))
+		}
+		_, err := s.BeginBeside(number(1), 101, 4)
+		require.NoError(t, err)
+		return s
+	}
+	for _, policy := range []Policy{Reject, EvictLRU} {
+		s := full(policy) // another older one is in use
+		older := s.Touch(token(1, 101), 5)
+		_, err := s.BeginBeside(number(2), 102, 5)
+		require.NoError(t, err)
+		require.Same(t, older, s.Live(token(1, 101)))
+		require.NotNil(t, s.Live(number(3)), "it is nobody's older one")
+		require.Nil(t, s.Live(token(2, 102)))
+
+		s = full(policy) // and so is the one that begins anew
+		s.Touch(token(1, 101), 5)
+		s.Touch(number(2), 5)
+		_, err = s.BeginBeside(number(2), 102, 5)
+		require.NoError(t, err)
+		require.NotNil(t, s.Live(token(1, 101)))
+		require.NotNil(t, s.Live(number(3)))
+	}
+}
+
+// TestOlderOnesAreNotRememberedInsteadOfOthers: an ID that begins anew again and again leaves the
+// others what is remembered of them.
+func TestOlderOnesAreNotRememberedInsteadOfOthers(t *testing.T) {
+	s := newTestStore(t, Options{Sizing: Sizing{Initial: 1, MaxChunks: 1}, Limits: Limits{Remember: 2, Full: EvictLRU}})
+	begin(t, s, number(1), 1)
+	begin(t, s, number(2), 2)
+	for n := range time.Duration(5) {
+		_, err := s.BeginBeside(number(2), uint64(100+n), 3+n) // the older one makes room
+		require.NoError(t, err)
+	}
+	s.Refuse(number(2), 9)
+	for n := range time.Duration(5) {
+		s.SetAside(number(2), uint64(200+n), 10+n)
+		s.Refuse(number(2), 10+n)
+	}
+	_, err := s.Continue(number(1), 20)
+	require.ErrorContains(t, err, "its state was evicted")
+	_, err = s.Continue(token(2, 204), 20)
+	require.ErrorContains(t, err, "its START failed")
+	_, err = s.Continue(token(2, 100), 20)
+	require.ErrorContains(t, err, "its START failed", "forgotten, so that the latest one counts")
+	s.Forget(token(2, 204))
+	require.Equal(t, 1, s.past.len)
+	require.Len(t, s.byToken, 1)
+}

@@ -114,8 +114,9 @@ type table struct {
 	index
 	rows   rowSet
 	live   sequenceList // by last use, without older ones
-	older  sequenceList // those whose ID has begun anew, by when it did, or by last use since
-	lost   sequenceList // by time of loss
+	older  sequenceList // those whose ID has begun anew, by when it did, or by last use since; in use, last
+	lost   sequenceList // by time of loss, without older ones
+	past   sequenceList // older ones that are lost, by when they were or became older
 	limits Limits
 	total  int // rows with all chunks allocated, for messages
 	// bound is the limit of memory if it keeps the table from getting more rows,
@@ -134,7 +135,10 @@ type table struct {
 // begin gives the sequence of a START its row. With a token, what is known under the key
 // is set aside.
 func (t *table) begin(k Key, token uint64, now time.Duration) (*Sequence, error) {
-	aside := token != 0 && t.setAside(k, token)
+	var before *Sequence
+	if token != 0 {
+		before = t.setAside(k, token, now)
+	}
 	q := t.find(k)
 	if q != nil && q.fate == Alive {
 		if !q.fresh { // else the run of this START was undone, and it comes again
@@ -144,12 +148,15 @@ func (t *table) begin(k Key, token uint64, now time.Duration) (*Sequence, error)
 		t.renew(q)
 		return q, nil
 	}
-	restarts := t.supersede(k, now) || aside
+	restarts := t.supersede(k, now) || before != nil
 	q = t.recall(k)
 	row, ok := t.rows.take()
 	if !ok {
 		bytes := t.bound()
-		if !t.makeRoom(bytes, now) {
+		switch {
+		case before != nil && t.older.first.lastUse >= now:
+			t.lose(before, Replaced, bytes, now) // in use: its request came before this one, and has run
+		case !t.makeRoom(bytes, now):
 			t.counters.RejectedFull++
 			t.remember(q, Refused, bytes, now)
 			return nil, &FullError{Live: t.alive(), Total: t.total, Bytes: bytes, Field: t.limits.Field}
@@ -173,7 +180,7 @@ func (t *table) begin(k Key, token uint64, now time.Duration) (*Sequence, error)
 // token is over.
 func (t *table) supersede(k Key, now time.Duration) (restarts bool) {
 	if q := t.latest(k); q != nil && q.fate == Alive {
-		t.age(q)
+		t.age(q, now)
 		restarts = true
 	}
 	if q := t.byToken[k.Token]; q != nil {
@@ -185,40 +192,54 @@ func (t *table) supersede(k Key, now time.Duration) (restarts bool) {
 	return restarts
 }
 
-// setAside gives what is known under a key without token one, and reports whether it is
+// setAside gives what is known under a key without token one. It returns that, if it is
 // live.
-func (t *table) setAside(k Key, token uint64) (alive bool) {
+func (t *table) setAside(k Key, token uint64, now time.Duration) (alive *Sequence) {
 	q := t.find(k)
 	if q == nil {
-		return false
-	}
-	if q.fate == Alive {
-		t.age(q)
-		alive = true
+		return nil
 	}
 	t.drop(q)
 	q.key.Token = token
 	t.byToken[token] = q
-	return alive
-}
-
-// age makes a live sequence one whose ID has begun anew.
-func (t *table) age(q *Sequence) {
+	if q.fate == Alive {
+		t.age(q, now)
+		return q
+	}
 	t.listOf(q).remove(q)
 	q.older = true
-	t.older.push(q)
+	t.keep(q)
+	return nil
+}
+
+// age makes a live sequence one whose ID has begun anew. Those in use stay behind it in
+// the list, which are no more than a batch has requests.
+func (t *table) age(q *Sequence, now time.Duration) {
+	t.listOf(q).remove(q)
+	q.older = true
+	before := t.older.last
+	for q.lastUse < now && before != nil && before.lastUse >= now {
+		before = before.prev
+	}
+	t.older.insert(q, before)
 	t.dropLatest(q)
 }
 
 // alive is how many sequences have a state.
 func (t *table) alive() int { return t.live.len + t.older.len }
 
-// listOf is the list that a live sequence is in.
+// listOf is the list that a sequence is in.
 func (t *table) listOf(q *Sequence) *sequenceList {
-	if q.older {
+	switch {
+	case q.fate != Alive && q.older:
+		return &t.past
+	case q.fate != Alive:
+		return &t.lost
+	case q.older:
 		return &t.older
+	default:
+		return &t.live
 	}
-	return &t.live
 }
 
 // renew makes the next step of q its first.
@@ -258,7 +279,7 @@ func (t *table) forget(k Key) {
 	if q.fate == Alive {
 		t.leave(q)
 	} else {
-		t.lost.remove(q)
+		t.listOf(q).remove(q)
 	}
 	t.drop(q)
 }
@@ -266,7 +287,6 @@ func (t *table) forget(k Key) {
 // leave takes what a live sequence has.
 func (t *table) leave(q *Sequence) {
 	t.listOf(q).remove(q)
-	q.older = false
 	t.release(q)
 	t.rows.put(q.row)
 }
@@ -292,10 +312,17 @@ func (t *table) lose(q *Sequence, why Fate, bytes int64, now time.Duration) {
 // messages.
 func (t *table) remember(q *Sequence, why Fate, bytes int64, now time.Duration) {
 	q.fate, q.row, q.bytes, q.lastUse = why, NoRow, bytes, now
-	t.lost.push(q)
-	for t.lost.len > t.limits.Remember {
-		oldest := t.lost.first
-		t.lost.remove(oldest)
+	t.keep(q)
+}
+
+// keep puts a lost sequence last in its list, and forgets the first ones of it that are
+// too many: older ones, of which an ID may have several, do not displace others.
+func (t *table) keep(q *Sequence) {
+	list := t.listOf(q)
+	list.push(q)
+	for list.len > t.limits.Remember {
+		oldest := list.first
+		list.remove(oldest)
 		t.drop(oldest)
 	}
 }
@@ -319,16 +346,18 @@ func (t *table) recall(k Key) *Sequence {
 	if q == nil {
 		q = &Sequence{}
 	} else {
-		t.lost.remove(q)
+		t.listOf(q).remove(q)
 		t.drop(q)
+		q.older = false
 	}
 	t.add(q, k)
 	return q
 }
 
-// makeRoom ends the sequence that was used least recently, if the limits allow it. One
-// in use at this very moment, which the caller has touched, stays. bytes is the limit
-// of memory if it is memory that there is no room in, otherwise 0.
+// makeRoom ends a sequence whose ID has begun anew, or else the one that was used least
+// recently, if the limits allow it. One in use at this very moment, which the caller has
+// touched, stays. bytes is the limit of memory if it is memory that there is no room in,
+// otherwise 0.
 func (t *table) makeRoom(bytes int64, now time.Duration) bool {
 	if q := t.older.first; q != nil && q.lastUse < now {
 		t.lose(q, Replaced, bytes, now)
