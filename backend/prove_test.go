@@ -277,6 +277,33 @@ func TestBatchAxesAreProvedOnce(t *testing.T) {
 	require.True(t, strings.Contains(lines[0], "apart=true"), lines[0])
 }
 
+// TestNothingHangsOnTheBatch: without states and without a max_batch_size, requests bring the
+// model's whole tensors. So nothing is proved, refused or warned of, however the lanes of a
+// batch would mix and whatever two axes it could stand on.
+func TestNothingHangsOnTheBatch(t *testing.T) {
+	for _, verify := range []string{"inferred", "always", "never"} {
+		log := newRecorder(slog.LevelInfo)
+		m, err := NewModel(ModelInfo{Name: "model", Version: 1, Config: []byte(`{"name":"model","input":[{"name":"x","data_type":"TYPE_FP32","dims":[-1,-1]}],` +
+			`"output":[{"name":"y","data_type":"TYPE_FP32","dims":[-1,-1]}],"parameters":{"verify":{"string_value":"` + verify + `"}}}`)}, Host{
+			Log: slog.New(log), Clock: newServer(t).in.model.host.Clock,
+			Open: func(SessionOptions) (Runner, error) {
+				r := newRecurrence(t, "x:FP32[?,?]", "y:FP32[?,?]", 0)
+				r.runs = func(_ *Signature, inputs, outputs []Tensor) error { // nothing mixes: both axes could be the batch
+					outputs[0].Shape, outputs[0].Data = inputs[0].Shape.Clone(), inputs[0].Data
+					return nil
+				}
+				return r, nil
+			},
+		})
+		require.NoError(t, err)
+		in, err := m.NewInstance(InstanceInfo{Name: "model_0", Kind: "cpu"})
+		require.NoError(t, err, verify)
+		in.Close()
+		require.Empty(t, log.having("batch axes"), verify)
+		require.Empty(t, log.having("nobody has checked"), verify)
+	}
+}
+
 // TestBatchOfSmallNumbers: a model that takes no large numbers is judged by those that it
 // takes, and keeps its lanes.
 func TestBatchOfSmallNumbers(t *testing.T) {
