@@ -304,6 +304,35 @@ func TestNothingHangsOnTheBatch(t *testing.T) {
 	}
 }
 
+// TestLanesThatShareAScale: the refusal of a model that quantizes while it runs says why its
+// lanes are not apart, and only that of such a model.
+func TestLanesThatShareAScale(t *testing.T) {
+	for operator, want := range map[string]string{
+		"DynamicQuantizeLinear": `: output "y" of one changes with the inputs of another, as the model quantizes while it runs (DynamicQuantizeLinear), with one scale for all of them, with the batch`,
+		"QuantizeLinear":        `: output "y" of one changes with the inputs of another, with the batch`,
+	} {
+		r := newRecurrence(t, "x:FP32[N]", "y:FP32[N]", 0)
+		r.sig.Operators = map[string]int{operator: 1}
+		r.runs = func(_ *Signature, inputs, outputs []Tensor) error {
+			bytes := inputs[0].Data.Size
+			outputs[0].Shape, outputs[0].Data = inputs[0].Shape.Clone(), statebuffer.Block{Bytes: make([]byte, bytes), Size: bytes}
+			most := 0.0
+			for at := range bytes / 4 {
+				most = max(most, element(inputs[0].Data.Bytes, tensor.FP32, at))
+			}
+			for at := range bytes / 4 {
+				setElement(outputs[0].Data.Bytes, tensor.FP32, at, element(inputs[0].Data.Bytes, tensor.FP32, at)+most)
+			}
+			return nil
+		}
+		config := recurrenceConfig("FP32", false)
+		config.Inputs[0].Dims, config.Outputs[0].Dims = tensor.Shape{1}, tensor.Shape{1}
+		config.Inputs[0].Reshape, config.Outputs[0].Reshape = &Reshape{}, &Reshape{}
+		_, _, err := proving(t, r, nil, config, VerifyInferred)
+		require.ErrorContains(t, err, want)
+	}
+}
+
 // TestBatchOfSmallNumbers: a model that takes no large numbers is judged by those that it
 // takes, and keeps its lanes.
 func TestBatchOfSmallNumbers(t *testing.T) {
