@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 
@@ -330,6 +331,32 @@ func TestLanesThatShareAScale(t *testing.T) {
 		config.Inputs[0].Reshape, config.Outputs[0].Reshape = &Reshape{}, &Reshape{}
 		_, _, err := proving(t, r, nil, config, VerifyInferred)
 		require.ErrorContains(t, err, want)
+	}
+}
+
+// TestBatchCalledAsALength: dims that leave out the only open axis say that it is the batch,
+// whatever it is called; where nothing says so, the error has the line that does.
+func TestBatchCalledAsALength(t *testing.T) {
+	for _, name := range []string{"num_samples", "step", "T"} {
+		axes := "[" + name + ",8]"
+		r := newRecurrence(t, "x:FP32"+axes+" s:FP32"+axes, "y:FP32"+axes+" s_out:FP32"+axes, 0)
+		r.runs = func(_ *Signature, inputs, outputs []Tensor) error {
+			for i := range outputs {
+				outputs[i].Shape, outputs[i].Data = inputs[i].Shape.Clone(), statebuffer.Block{Bytes: slices.Clone(inputs[i].Data.Bytes), Size: inputs[i].Data.Size}
+			}
+			return nil
+		}
+		config := recurrenceConfig("FP32", true)
+		config.Inputs[0].Dims, config.Outputs[0].Dims = tensor.Shape{8}, tensor.Shape{8}
+		w, chooser, err := proving(t, r, nil, config, VerifyInferred)
+		require.NoError(t, err)
+		require.Equal(t, 0, w.wiring.inputs[0].axis)
+		require.Equal(t, 8, w.wiring.maxLanes)
+		require.Positive(t, chooser.runs)
+
+		config.MaxBatchSize, config.Inputs[0].Dims, config.Outputs[0].Dims = 0, tensor.Shape{-1, 8}, tensor.Shape{-1, 8}
+		_, _, err = proving(t, r, nil, config, VerifyInferred)
+		require.ErrorContains(t, err, `string_value: '* = 0'`)
 	}
 }
 
