@@ -22,7 +22,7 @@ type lengthSource struct {
 	input  int  // position in wiring.inputs, unless it is an output
 }
 
-// A summand before or behind a function: 16 + steps, length_before(x) - 1.
+// A summand before or after a function: 16 + steps, length_before(x) - 1.
 var (
 	summandBefore = regexp.MustCompile(`^([+-]?\s*\d+)\s*\+\s*(.*)$`)
 	summandBehind = regexp.MustCompile(`^(.*[^\s+-])\s*([+-]\s*\d+)$`)
@@ -59,7 +59,7 @@ func (w *wirer) derived(f *fillWire, info *TensorInfo, text string) error {
 	if argument, ok := strings.CutPrefix(text, "mask("); ok {
 		argument, ok = strings.CutSuffix(strings.TrimSpace(argument), ")")
 		if !ok {
-			return fmt.Errorf("%q: want mask(STATES) or mask(STATES, INPUT) and nothing behind it", text)
+			return fmt.Errorf("%q: want mask(STATES) or mask(STATES, INPUT) and nothing after it", text)
 		}
 		return w.mask(f, info, argument)
 	}
@@ -136,7 +136,7 @@ func (w *wirer) lengthOf(text string) (at int, err error) {
 	if colon := strings.LastIndexByte(source.name, ':'); colon >= 0 && !isName {
 		axis := strings.TrimSpace(source.name[colon+1:])
 		if source.axis, err = strconv.Atoi(axis); err != nil || source.axis < 0 {
-			return 0, fmt.Errorf("%q: want an axis counted from 0 behind the colon", source.name)
+			return 0, fmt.Errorf("%q: want an axis counted from 0 after the colon", source.name)
 		}
 		source.name = strings.TrimSpace(source.name[:colon])
 	}
@@ -158,7 +158,7 @@ func (w *wirer) resolveLengths() {
 			w.fault("parameter derived_inputs: %q is not an input of the configuration, nor an output of it or of a state", l.name)
 			continue
 		case l.output && w.ahead(i):
-			w.fault("parameter derived_inputs: %q is an output: how long it gets is known only behind the step; length_before(%s) has its length in the steps before", l.name, l.name)
+			w.fault("parameter derived_inputs: %q is an output: how long it gets is known only after the step; length_before(%s) has its length in the steps before", l.name, l.name)
 			continue
 		case l.output:
 			kind = "output"

@@ -122,12 +122,12 @@ func TestDerivedReject(t *testing.T) {
 		{tensor.Int32, "1.5 + steps", `"1.5 + steps": want steps`},
 		{tensor.Int8, "200 + steps", `"200 + steps": the summand: "200" is no value of type INT8`},
 		{tensor.Uint32, "steps - 1", `"steps - 1": the summand: "-1" is no value of type UINT32`},
-		{tensor.Int32, "length_after(Output)", `"Output" is an output: how long it gets is known only behind the step; length_before(Output) has its length in the steps before`},
+		{tensor.Int32, "length_after(Output)", `"Output" is an output: how long it gets is known only after the step; length_before(Output) has its length in the steps before`},
 		{tensor.Int32, "3 + length_after(NewCache)", `"NewCache" is an output: how long`},
 		{tensor.Int32, "length_before(Output:0)", `say which axis of output "Output" [1,-1] is its length`},
 		{tensor.Int32, "length_before(Output:2)", `say which axis of output "Output"`},
 		{tensor.Int32, "length_before(Nothing)", `"Nothing" is not an input of the configuration, nor an output of it or of a state`},
-		{tensor.Int32, "mask(Cache, Input) + 1", `want mask(STATES) or mask(STATES, INPUT) and nothing behind it`},
+		{tensor.Int32, "mask(Cache, Input) + 1", `want mask(STATES) or mask(STATES, INPUT) and nothing after it`},
 	} {
 		t.Run(tt.value, func(t *testing.T) {
 			c := cacheConfig()

@@ -59,16 +59,24 @@ func (e *evidence) contradicted() bool {
 }
 
 // byMarks goes by dims that name every axis of the model, with -1 for the batch, as
-// configurations of NVIDIA's backend do.
+// configurations of NVIDIA's backend do, and by dims that leave out the only open axis if
+// that has the name of a length.
 func (e *evidence) byMarks() {
 	axes := map[int]int{}
 	for _, c := range e.config.Inputs {
 		i := tensorName(c.Name, e.sig.Inputs)
 		dims := c.lane()
-		if i < 0 || !slices.Contains(e.open, i) || e.config.MaxBatchSize == 0 || len(dims) != len(e.sig.Inputs[i].Dims) {
+		if i < 0 || !slices.Contains(e.open, i) || e.config.MaxBatchSize == 0 {
 			continue
 		}
-		if axis := onlyDynamic(dims); axis != noAxis && e.sig.Inputs[i].Dims[axis] < 0 && !isLengthName(e.sig.Inputs[i].Symbols[axis]) {
+		info := &e.sig.Inputs[i]
+		if open := onlyDynamic(info.Dims); open != noAxis && isLengthName(info.Symbols[open]) && slices.Equal(dims, withoutBatch(info.Dims, open)) {
+			axes[i] = open
+		}
+		if len(dims) != len(info.Dims) {
+			continue
+		}
+		if axis := onlyDynamic(dims); axis != noAxis && info.Dims[axis] < 0 && !isLengthName(info.Symbols[axis]) {
 			axes[i] = axis
 		}
 	}

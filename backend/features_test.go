@@ -268,7 +268,7 @@ func TestFilledInputsReject(t *testing.T) {
 		{"unknown function", "derived_inputs", "extra = length(Input)", `want steps, length_before(INPUT), length_before(OUTPUT), length_after(INPUT), positions(INPUT), each with an integer added or not, or mask(STATES, INPUT)`},
 		{"not closed", "derived_inputs", "extra = length_before(Input", `has no closing parenthesis`},
 		{"length of nothing", "derived_inputs", "extra = length_before(Nothing)", `"Nothing" is not an input of the configuration`},
-		{"no axis", "derived_inputs", "extra = length_before(Input:x)", `want an axis counted from 0 behind the colon`},
+		{"no axis", "derived_inputs", "extra = length_before(Input:x)", `want an axis counted from 0 after the colon`},
 		{"batch axis", "derived_inputs", "extra = length_before(Input:0)", `say which axis of input "Input"`},
 		{"a name of nothing", "batch_axes", "Nothing = 0", `Nothing`},
 		{"no such axis", "batch_axes", "Cache = 2", `parameter batch_axes: "Cache" has "2": want none or an axis of its shape [-1,-1]`},

@@ -43,7 +43,7 @@ func TestInitialStates(t *testing.T) {
 		{"1.5", `"1.5" is no value of type INT32`, nil}, {"1[3]", "shape [3] does not fit the state's", nil}, {"1[2", `want a form like [2,128]`, nil}, {"1[-2]", "does not fit", nil},
 		{"file:absent", `file "absent" in the model's folder initial_state`, nil}, {"file:../secret", `file "../secret" in the model's folder initial_state`, nil},
 		{"file:short", `file "short" has 4 bytes: want 8 for shape [1,2] of INT32`, nil}, {"file:float.npy", `file "float.npy" holds FP32: want INT32`, nil},
-		{"file:wide.npy", "shape [3] does not fit", nil}, {"file:cut.npy", "it has 4 bytes behind its .npy header: want 8", nil}, {"file:fortran.npy", "Fortran order", nil},
+		{"file:wide.npy", "shape [3] does not fit", nil}, {"file:cut.npy", "it has 4 bytes after its .npy header: want 8", nil}, {"file:fortran.npy", "Fortran order", nil},
 		{"file:text.npy", `its .npy type "<U4" has no tensor type`, nil}, {"file:broken.npy", "its .npy header is cut off", nil}, {"file:version.npy", "its .npy version 9 is unknown", nil},
 	}
 	for _, tt := range tests {

@@ -95,7 +95,7 @@ func (p *port) check(input *Input, lanes int64) error {
 			return Errorf(InvalidArg, "input %q: %w", p.Name, err)
 		}
 		if extra := int64(len(input.Data)) - offsets[1]; extra != 0 { // it would shift the next lane's
-			return Errorf(InvalidArg, "input %q has %d bytes behind the last of its %d strings", p.Name, extra, elements)
+			return Errorf(InvalidArg, "input %q has %d bytes after the last of its %d strings", p.Name, extra, elements)
 		}
 		return nil
 	}

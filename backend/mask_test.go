@@ -194,7 +194,7 @@ func TestMaskAxis(t *testing.T) {
 		"Mask = mask(Cache, Input:1)":  "",
 		"Mask = mask(Cache, Input:0)":  `say which axis of input "Input"`,
 		"Mask = mask(Cache, Input:3)":  `say which axis of input "Input"`,
-		"Mask = mask(Cache, Input: x)": `input "Mask": "Input: x": want an axis counted from 0 behind the colon`,
+		"Mask = mask(Cache, Input: x)": `input "Mask": "Input: x": want an axis counted from 0 after the colon`,
 	} {
 		model, c, _ := maskedModel(0)
 		masked(t, model, c, value, want)

@@ -145,7 +145,8 @@ func (m *Model) wire(r Runner) (*wiring, error) {
 		return m.wired, nil
 	}
 	files := initialFiles(m.info.Directory)
-	c := chooser{verify: m.params.Verify, batches: m.config.MaxBatchSize > 0, finish: (*wirer).finish}
+	batches := m.config.MaxBatchSize > 0
+	c := chooser{verify: m.params.Verify, batches: batches, whole: !batches && m.config.Sequence == nil, finish: (*wirer).finish}
 	c.attempt = func(k *candidate) *wirer { return wireInputs(m.config, m.params, r.Signature(), files, k) }
 	c.open = func() (Runner, error) {
 		return m.host.Open(SessionOptions{Path: m.path, Name: "batch axes", IntraOpThreads: 1, Optimization: m.params.Optimization})

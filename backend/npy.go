@@ -61,7 +61,7 @@ func parseNPY(file []byte) (dtype tensor.DType, shape tensor.Shape, data []byte,
 		return 0, nil, nil, err
 	}
 	if int64(len(data)) != want {
-		return 0, nil, nil, fmt.Errorf("it has %d bytes behind its .npy header: want %d for shape %v of %v", len(data), want, shape, dtype)
+		return 0, nil, nil, fmt.Errorf("it has %d bytes after its .npy header: want %d for shape %v of %v", len(data), want, shape, dtype)
 	}
 	return dtype, shape, data, nil
 }

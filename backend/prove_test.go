@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,7 +16,7 @@ import (
 
 // TestBatchNames: what is taken for a name of batches, and what is not.
 func TestBatchNames(t *testing.T) {
-	for _, name := range []string{"batch", "batch_size", "BatchSize", "x_batch", "token_lengths_batch", "batch axis", "dynamic_batch", "B", "b", "N", "n", "bs", "bsz", "nb"} {
+	for _, name := range []string{"batch", "batch_size", "BatchSize", "x_batch", "token_lengths_batch", "batch axis", "dynamic_batch", "B", "b", "N", "n", "bs", "bsz", "nb", "bsize", "nbatch", "batch_axis"} {
 		require.True(t, isBatchName(name), name)
 	}
 	for _, name := range []string{"", "time", "T", "sequence", "batch*heads", "batch_size * 8", "batch + 1", "batched_sequence_length", "unbatched_frames", "s17", "x_dynamic_axes_1", "batch_mask_dynamic_axes_2", "Addbatch_dim_0"} {
@@ -275,6 +276,88 @@ func TestBatchAxesAreProvedOnce(t *testing.T) {
 	lines := log.having("batch axes")
 	require.Len(t, lines, 1)
 	require.True(t, strings.Contains(lines[0], "apart=true"), lines[0])
+}
+
+// TestNothingHangsOnTheBatch: without states and without a max_batch_size, requests bring the
+// model's whole tensors. So nothing is proved, refused or warned of, however the lanes of a
+// batch would mix and whatever two axes it could stand on.
+func TestNothingHangsOnTheBatch(t *testing.T) {
+	for _, verify := range []string{"inferred", "always", "never"} {
+		log := newRecorder(slog.LevelInfo)
+		m, err := NewModel(ModelInfo{Name: "model", Version: 1, Config: []byte(`{"name":"model","input":[{"name":"x","data_type":"TYPE_FP32","dims":[-1,-1]}],` +
+			`"output":[{"name":"y","data_type":"TYPE_FP32","dims":[-1,-1]}],"parameters":{"verify":{"string_value":"` + verify + `"}}}`)}, Host{
+			Log: slog.New(log), Clock: newServer(t).in.model.host.Clock,
+			Open: func(SessionOptions) (Runner, error) {
+				r := newRecurrence(t, "x:FP32[?,?]", "y:FP32[?,?]", 0)
+				r.runs = func(_ *Signature, inputs, outputs []Tensor) error { // nothing mixes: both axes could be the batch
+					outputs[0].Shape, outputs[0].Data = inputs[0].Shape.Clone(), inputs[0].Data
+					return nil
+				}
+				return r, nil
+			},
+		})
+		require.NoError(t, err)
+		in, err := m.NewInstance(InstanceInfo{Name: "model_0", Kind: "cpu"})
+		require.NoError(t, err, verify)
+		in.Close()
+		require.Empty(t, log.having("batch axes"), verify)
+		require.Empty(t, log.having("nobody has checked"), verify)
+	}
+}
+
+// TestLanesThatShareAScale: the refusal of a model that quantizes while it runs says why its
+// lanes are not apart, and only that of such a model.
+func TestLanesThatShareAScale(t *testing.T) {
+	for operator, want := range map[string]string{
+		"DynamicQuantizeLinear": `: output "y" of one changes with the inputs of another, as the model quantizes while it runs (DynamicQuantizeLinear), with one scale for all of them, with the batch`,
+		"QuantizeLinear":        `: output "y" of one changes with the inputs of another, with the batch`,
+	} {
+		r := newRecurrence(t, "x:FP32[N]", "y:FP32[N]", 0)
+		r.sig.Operators = map[string]int{operator: 1}
+		r.runs = func(_ *Signature, inputs, outputs []Tensor) error {
+			bytes := inputs[0].Data.Size
+			outputs[0].Shape, outputs[0].Data = inputs[0].Shape.Clone(), statebuffer.Block{Bytes: make([]byte, bytes), Size: bytes}
+			most := 0.0
+			for at := range bytes / 4 {
+				most = max(most, element(inputs[0].Data.Bytes, tensor.FP32, at))
+			}
+			for at := range bytes / 4 {
+				setElement(outputs[0].Data.Bytes, tensor.FP32, at, element(inputs[0].Data.Bytes, tensor.FP32, at)+most)
+			}
+			return nil
+		}
+		config := recurrenceConfig("FP32", false)
+		config.Inputs[0].Dims, config.Outputs[0].Dims = tensor.Shape{1}, tensor.Shape{1}
+		config.Inputs[0].Reshape, config.Outputs[0].Reshape = &Reshape{}, &Reshape{}
+		_, _, err := proving(t, r, nil, config, VerifyInferred)
+		require.ErrorContains(t, err, want)
+	}
+}
+
+// TestBatchCalledAsALength: dims that leave out the only open axis say that it is the batch,
+// whatever it is called; where nothing says so, the error has the line that does.
+func TestBatchCalledAsALength(t *testing.T) {
+	for _, name := range []string{"num_samples", "step", "T"} {
+		axes := "[" + name + ",8]"
+		r := newRecurrence(t, "x:FP32"+axes+" s:FP32"+axes, "y:FP32"+axes+" s_out:FP32"+axes, 0)
+		r.runs = func(_ *Signature, inputs, outputs []Tensor) error {
+			for i := range outputs {
+				outputs[i].Shape, outputs[i].Data = inputs[i].Shape.Clone(), statebuffer.Block{Bytes: slices.Clone(inputs[i].Data.Bytes), Size: inputs[i].Data.Size}
+			}
+			return nil
+		}
+		config := recurrenceConfig("FP32", true)
+		config.Inputs[0].Dims, config.Outputs[0].Dims = tensor.Shape{8}, tensor.Shape{8}
+		w, chooser, err := proving(t, r, nil, config, VerifyInferred)
+		require.NoError(t, err)
+		require.Equal(t, 0, w.wiring.inputs[0].axis)
+		require.Equal(t, 8, w.wiring.maxLanes)
+		require.Positive(t, chooser.runs)
+
+		config.MaxBatchSize, config.Inputs[0].Dims, config.Outputs[0].Dims = 0, tensor.Shape{-1, 8}, tensor.Shape{-1, 8}
+		_, _, err = proving(t, r, nil, config, VerifyInferred)
+		require.ErrorContains(t, err, `string_value: '* = 0'`)
+	}
 }
 
 // TestBatchOfSmallNumbers: a model that takes no large numbers is judged by those that it

@@ -10,13 +10,45 @@ import (
 func (c *chooser) refusal(a *attempted) error {
 	c.refused = true
 	if why := c.excludes(a); why != "" && a.verdict != notApart {
-		return Errorf(InvalidArg, "which axis is the batch is not known: %s: say it by the parameter batch_axes, for example %s, or how the state begins by initial_states", why, a.w.line())
+		return Errorf(InvalidArg, "which axis is the batch is not known: %s: say it by the parameter batch_axes, for example %s, or how the state begins by initial_states", why, a.example())
 	}
 	if a.verdict == notApart {
+		why := a.why
+		if operator := quantizer(a.w.sig); operator != "" {
+			why += ", as the model quantizes while it runs (" + operator + "), with one scale for all of them"
+		}
 		return Errorf(InvalidArg, "requests of one batch would not be apart: %s, with the batch at %s: say where it is by the parameter batch_axes (\"NAME = AXIS\" or \"NAME = none\" for each tensor); if it is there all the same, write %s, and max_batch_size: 1 so that requests do not share runs",
-			a.why, a.w.wiring.batchAxes(), a.w.line())
+			why, a.w.wiring.batchAxes(), a.w.line())
+	}
+	if !a.c.lanes() {
+		return Errorf(InvalidArg, "no axis of an input is known to be the batch: say where it is by the parameter batch_axes, for example %s", a.example())
 	}
 	return Errorf(InvalidArg, "the batch seems to be at %s, and nothing shows that requests of one batch would be apart: %s: if it is there, write %s", a.w.wiring.batchAxes(), a.why, a.w.line())
+}
+
+// example is a line that says where the batch is. Where no axis was taken for it, that is
+// the only open one of each input.
+func (a *attempted) example() string {
+	if a.c.lanes() {
+		return a.w.line()
+	}
+	c, w := *a.c, *a.w
+	c.in, c.out, w.axes = slices.Clone(c.in), make([]batchAxis, len(c.out)), &c
+	for i := range c.in {
+		if c.in[i].how != "batch_axes" {
+			c.in[i].axis = onlyDynamic(a.w.sig.Inputs[i].Dims)
+		}
+	}
+	return w.line()
+}
+
+// quantizer is an operator of the model that scales all lanes alike; empty if it has none.
+func quantizer(sig *Signature) string {
+	at := slices.IndexFunc(quantizers, func(name string) bool { return sig.Operators[name] > 0 })
+	if at < 0 {
+		return ""
+	}
+	return quantizers[at]
 }
 
 // line is the parameter batch_axes that says what the wirer goes by, to be pasted. Its

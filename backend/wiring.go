@@ -276,7 +276,10 @@ func (w *wirer) port(p *port, c *TensorConfig, info *TensorInfo, found batchAxis
 	}
 	p.DType = dtype
 	if err := w.matchDims(p, c.lane(), info, found); err != nil {
+		axis, told, nonsense := toldAxis(w.params, info)
 		switch {
+		case told && nonsense == nil && axis != noAxis && info.Dims[axis] > 1:
+			return fixedAxis(axis, info)
 		case len(info.Dims) > 0:
 			return fmt.Errorf("%w%s", err, w.writeDims(p, c.lane(), info, found))
 		case w.config.MaxBatchSize == 0:

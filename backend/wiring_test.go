@@ -148,6 +148,17 @@ func TestWiringRejects(t *testing.T) {
 	}
 }
 
+// TestBatchAxesOfAFixedAxis: it is batch_axes that is wrong then, not the dims.
+func TestBatchAxesOfAFixedAxis(t *testing.T) {
+	r := newRecurrence(t, "x:FP32[?,3]", "y:FP32[?,3]", 0)
+	config := recurrenceConfig("FP32", false)
+	config.Inputs[0].Dims, config.Outputs[0].Dims = tensor.Shape{3}, tensor.Shape{3}
+	config.Parameters["batch_axes"] = Value{"x = 1"}
+	_, _, err := proving(t, r, nil, config, VerifyInferred)
+	require.ErrorContains(t, err, `input "x": batch_axes names axis 1 of [-1,3], which is fixed: a batch needs a dynamic axis`)
+	require.NotContains(t, err.Error(), "write dims")
+}
+
 // TestAllWiringFaultsAtOnce: one load shows everything that does not fit.
 func TestAllWiringFaultsAtOnce(t *testing.T) {
 	_, err := load(t, configEdit(func(c *Config) {

@@ -53,7 +53,7 @@ func checkStrings(data []byte, count int64) error {
 		rest = rest[length:]
 	}
 	if len(rest) != 0 {
-		return backend.Errorf(backend.InvalidArg, "%d bytes are left behind the last of %d strings", len(rest), count)
+		return backend.Errorf(backend.InvalidArg, "%d bytes are left after the last of %d strings", len(rest), count)
 	}
 	return nil
 }

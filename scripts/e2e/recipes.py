@@ -26,6 +26,7 @@ class Recipe:
     initial  what states are at first, where that is not zeros, empty along dynamic axes
     alone    the model runs for one sequence only, though its axes do not say so
     resizes  states are written in the size that such axes have, whatever size they had
+    int8     what outputs are computed from is quantized dynamically, with one scale for all lanes
     """
 
     inputs: Sequence[ValueInfoProto]
@@ -38,6 +39,7 @@ class Recipe:
     initial: Tensors = field(default_factory=dict)
     alone: bool = False
     resizes: bool = False
+    int8: bool = False
 
     def model(self) -> ModelProto:
         return _Graph(self).model()
@@ -122,7 +124,11 @@ class _Graph:
         sent = [self.number(each, weight) for weight, each in enumerate(recipe.inputs, 1) if each.name not in recipe.states]
         kept = [self.number(each, weight) for weight, each in enumerate(recipe.inputs, 2) if each.name in recipe.states]
         self.node("Sum", [*sent], "request")
-        self.node("Sum", ["request", *kept], "everything")
+        self.node("Sum", ["request", *kept], "exactly everything" if recipe.int8 else "everything")
+        if recipe.int8:
+            parts = ["everything in 8 bits", "scale", "zero"]
+            self.nodes.append(helper.make_node("DynamicQuantizeLinear", ["exactly everything"], parts))
+            self.node("DequantizeLinear", parts, "everything")
         by_name = {each.name: each for each in [*recipe.inputs, *recipe.outputs]}
         for before, after in recipe.states.items():
             self.next(by_name[before], by_name[after])
@@ -487,7 +493,7 @@ NEED_MORE = {
     "recipe_matting": matting(),
     "recipe_deep_filter": deep_filter(),
     "recipe_recurrent_ppo": recurrent_ppo(),
-    "recipe_int8": zipformer(),
+    "recipe_int8": replace(zipformer(), int8=True),
 }
 THREE_LINES = {
     "PyTorch: LSTM or GRU with `h0`, `c0`, `hn`, `cn`": recurrent("y", "hn", "cn"),

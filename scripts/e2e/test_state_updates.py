@@ -358,7 +358,7 @@ REFUSED = {
     "no_state": (updates("pest = keep"), ('state_updates: "pest" is the name of no tensor',)),
     "after_an_output": (
         Folder(config([ROWS], [io("y", "FP32", -1, 3)], derived_inputs="offset = length_after(y)"), wenet()),
-        ('"y" is an output: how long it gets is known only behind the step', "length_before(y)"),
+        ('"y" is an output: how long it gets is known only after the step', "length_before(y)"),
     ),
 }
 
