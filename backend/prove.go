@@ -152,6 +152,9 @@ func (t *trial) compare(s setting, first lane, one []Tensor, expected []batchAxi
 			return j, err
 		}
 	}
+	if j.why = t.varied(s, axes); j.why != "" {
+		return j, nil
+	}
 	if input := t.untold(s); input != "" {
 		j.verdict, j.why = notJudged, fmt.Sprintf("the model runs only where %q is the same for all", input)
 		return j, nil
