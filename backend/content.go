@@ -96,9 +96,11 @@ func (t *trial) content(in *trialInput, s setting, scale float64, n int) ([]byte
 			value := scale * (0.5 + t.rng.Float64()/2)
 			switch {
 			case in.mask:
-				value = 1
+				value = float64(t.seen())
 			case s.contents == integers:
 				value = float64(1 + t.rng.IntN(3))
+			case t.vary:
+				value = t.variedFraction(value)
 			}
 			to = append(to, floatElement(value, in.dtype)...)
 		case tensor.Bytes:
@@ -108,7 +110,9 @@ func (t *trial) content(in *trialInput, s setting, scale float64, n int) ([]byte
 		case tensor.Bool:
 			value := byte(t.rng.IntN(2))
 			switch {
-			case in.mask || s.contents == ones:
+			case in.mask:
+				value = byte(t.seen())
+			case s.contents == ones:
 				value = 1
 			case s.contents == zeros:
 				value = 0
@@ -128,7 +132,9 @@ func (t *trial) content(in *trialInput, s setting, scale float64, n int) ([]byte
 // integer is one element of an input of integers or of texts.
 func (t *trial) integer(in *trialInput, s setting) int64 {
 	switch {
-	case in.mask || s.contents == ones:
+	case in.mask:
+		return t.seen()
+	case s.contents == ones:
 		return 1
 	case in.length && s.contents != zeros:
 		return max(s.extent-int64(t.rng.IntN(2)), 1)
@@ -157,6 +163,11 @@ func (t *trial) filled(f *fillWire, s setting, n int) ([]byte, bool) {
 		value = make([]byte, f.dtype.Size())
 		if f.kind != fillID && !begins {
 			putInt(value, f.dtype, f.plus+s.extent)
+		}
+	}
+	if t.vary {
+		if own := t.variedFill(f, s); own != nil {
+			value = own
 		}
 	}
 	size := n * f.dtype.Size()

@@ -64,6 +64,7 @@ func (in *Instance) tryMasks(until time.Time) (runs int, err error) {
 			return 0, fmt.Errorf("the mask %q names no input, and the inputs vary in shape, so that nobody knows what a step appends; where the mask covers what a step brings as well, write mask(%s, INPUT)", f.name, f.mask.states)
 		}
 	}
+	fractions := slices.ContainsFunc(w.inputs, func(p port) bool { return closeness[p.DType] > 0 })
 	last := errors.New("the time was over")
 	for _, extent := range trialExtents {
 		for _, short := range []int64{1, extent} {
@@ -71,15 +72,13 @@ func (in *Instance) tryMasks(until time.Time) (runs int, err error) {
 				if time.Now().After(until) {
 					return runs, in.unjudged(last)
 				}
-				t, err := in.newMaskTrial(extent, short, numbers)
-				if err != nil {
-					return runs, in.unjudged(err)
+				err := in.playMasks(extent, short, numbers, false, &runs)
+				if err == nil && fractions {
+					if low := in.playMasks(extent, short, numbers, true, &runs); !errors.Is(low, errUnjudged) {
+						err = low
+					}
 				}
-				err = t.play()
-				runs += t.runner.runs
-				t.in.Close()
 				if !errors.Is(err, errUnjudged) {
-					in.grows = t.in.grows
 					return runs, err
 				}
 				last = err
@@ -87,6 +86,21 @@ func (in *Instance) tryMasks(until time.Time) (runs int, err error) {
 		}
 	}
 	return runs, in.unjudged(last)
+}
+
+// playMasks makes one trial, and adds its runs.
+func (in *Instance) playMasks(extent, short int64, numbers int, negative bool, runs *int) error {
+	t, err := in.newMaskTrial(extent, short, numbers, negative)
+	if err != nil {
+		return fmt.Errorf("%w%w", errUnjudged, err)
+	}
+	defer t.in.Close()
+	err = t.play()
+	*runs += t.runner.runs
+	if !errors.Is(err, errUnjudged) {
+		in.grows = t.in.grows
+	}
+	return err
 }
 
 func (in *Instance) unjudged(why error) error {

@@ -25,6 +25,7 @@ type maskTrial struct {
 	rng           *rand.Rand
 	extent, short int64
 	below, plus   uint64
+	negative      bool    // fractions are large and below 0, next to which the 0 of padding is most
 	shared        []Input // those without a batch axis, which lanes must agree on
 	names         string
 }
@@ -46,7 +47,7 @@ func (r *countedRunner) Close() {}
 const trialRows = 16
 
 // newMaskTrial makes an instance like in for two sequences at a time.
-func (in *Instance) newMaskTrial(extent, short int64, numbers int) (*maskTrial, error) {
+func (in *Instance) newMaskTrial(extent, short int64, numbers int, negative bool) (*maskTrial, error) {
 	quiet := slog.New(slog.DiscardHandler)
 	m := in.model
 	wiring, config, params, sequence := *in.wiring, *m.config, *m.params, *m.config.Sequence
@@ -63,7 +64,7 @@ func (in *Instance) newMaskTrial(extent, short int64, numbers int) (*maskTrial, 
 		own.Close()
 		return nil, err
 	}
-	t := &maskTrial{in: own, runner: runner, rng: rand.New(rand.NewPCG(1, 2)), extent: extent, short: short, names: in.masks()}
+	t := &maskTrial{in: own, runner: runner, rng: rand.New(rand.NewPCG(1, 2)), extent: extent, short: short, negative: negative, names: in.masks()}
 	t.below, t.plus = trialNumbers[numbers].below, trialNumbers[numbers].plus
 	t.shared = t.step(extent)
 	return t, nil
@@ -112,7 +113,11 @@ func (t *maskTrial) numbers(dtype tensor.DType, count int64) []byte {
 		to := data[at*size : (at+1)*size]
 		switch dtype {
 		case tensor.FP64, tensor.FP32, tensor.FP16, tensor.BF16:
-			copy(to, floatElement(2*t.rng.Float64()-1, dtype))
+			value := 2*t.rng.Float64() - 1
+			if t.negative {
+				value = -1 - 8*t.rng.Float64()
+			}
+			copy(to, floatElement(value, dtype))
 		case tensor.Bool:
 			to[0] = byte(min(1, t.rng.Uint64N(min(t.below, 2))+t.plus))
 		default:

@@ -139,6 +139,9 @@ func (t *trial) compare(s setting, first lane, one []Tensor, expected []batchAxi
 			return j, true, err
 		}
 	}
+	if j.why = t.varied(s, axes); j.why != "" {
+		return j, true, nil
+	}
 	if input := t.untold(s); input != "" {
 		j.verdict, j.why = notJudged, fmt.Sprintf("the model runs only where %q is the same for all", input)
 		return j, true, nil

@@ -22,6 +22,8 @@ type trial struct {
 	open   func() (Runner, error)
 	fresh  bool // each run has a session of its own
 	begins bool // states may be tried as they begin, also with extents of 0
+	vary   bool // contents are those of varied
+	odd    bool // and those of an odd lane
 	sig    *Signature
 	rng    *rand.Rand
 	inputs []trialInput
