@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/binary"
 	"iter"
+	"slices"
 	"strconv"
+	"strings"
 
 	"tritonstateful/internal/tensor"
 )
@@ -142,9 +144,25 @@ func (t *trial) integer(in *trialInput, s setting) int64 {
 		return int64(t.rng.IntN(2))
 	case s.contents == zeros:
 		return 0
+	case t.vary && t.belowZero(in):
+		return int64(t.rng.IntN(7) - 3)
 	default:
 		return int64(1 + t.rng.IntN(3))
 	}
+}
+
+// belowZero reports whether an input of integers may hold numbers below 0: not where its
+// name says that it counts or points at something, which kernels may use unchecked.
+func (t *trial) belowZero(in *trialInput) bool {
+	switch in.dtype {
+	case tensor.Int8, tensor.Int16, tensor.Int32, tensor.Int64:
+	default:
+		return false
+	}
+	name := strings.ToLower(t.sig.Inputs[in.at].Name)
+	return in.begin == nil && !in.length && !slices.ContainsFunc([]string{"id", "pos", "index", "indices", "offset", "num", "count", "size", "step", "token"}, func(word string) bool {
+		return strings.Contains(name, word)
+	})
 }
 
 // filled is what the backend would fill in: at the start of a sequence if the states

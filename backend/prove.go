@@ -45,7 +45,7 @@ func (t *trial) judge(expected []batchAxis) judgement {
 	failures, alone, several := 0, false, false
 	for s := range settings() {
 		if time.Now().After(t.deadline) {
-			return judgement{verdict: notJudged, why: "the runs that show it took too long"}
+			return judgement{verdict: notJudged, why: errTooLong.Error()}
 		}
 		first, ok := t.newLane(s, 1, nil)
 		if !ok {
@@ -161,7 +161,10 @@ func (t *trial) repeated(s setting, lanes []lane, many []Tensor) (outputs []Tens
 			again, err = t.run(s, lanes...)
 		}
 	}
-	if err != nil || !same(many, again) {
+	switch {
+	case errors.Is(err, errTooLong):
+		return nil, err.Error()
+	case err != nil || !same(many, again):
 		return nil, "two runs on the same inputs differ"
 	}
 	return many, ""
@@ -254,7 +257,7 @@ func (t *trial) independent(s setting, lanes []lane, before []Tensor, axes []int
 		}
 		after, err := t.run(s, changed...)
 		switch {
-		case err != nil && round.scale != 1: // it takes no such numbers
+		case err != nil && round.scale != 1 && !errors.Is(err, errTooLong): // it takes no such numbers
 			continue
 		case err != nil:
 			return "", err

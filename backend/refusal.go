@@ -10,7 +10,7 @@ import (
 func (c *chooser) refusal(a *attempted) error {
 	c.refused = true
 	if why := c.excludes(a); why != "" && a.verdict != notApart {
-		return Errorf(InvalidArg, "which axis is the batch is not known: %s: say it by the parameter batch_axes, for example %s, or how the state begins by initial_states", why, a.example())
+		return Errorf(InvalidArg, "which axis is the batch is not known: %s: say how the state begins by initial_states, for example 'NAME = 0[3]', or if that axis is the batch, say so by batch_axes, for example %s", why, a.example())
 	}
 	if a.verdict == notApart {
 		why := a.why

@@ -2,6 +2,7 @@ package backend
 
 import (
 	"bytes"
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -201,9 +202,15 @@ func openExcept(dims tensor.Shape, batch int) int {
 	return onlyDynamic(batched(dims, batch, 1))
 }
 
+// errTooLong is about runs that are not begun any more.
+var errTooLong = errors.New("the runs that show it took too long")
+
 // run runs the model with these lanes and tells the wanted outputs, in memory of
 // their own and in the order of trial.outputs.
 func (t *trial) run(s setting, lanes ...lane) (outputs []Tensor, err error) {
+	if time.Now().After(t.deadline) {
+		return nil, errTooLong
+	}
 	t.runs++
 	r := t.runner
 	if t.fresh {

@@ -111,6 +111,20 @@ def long_only() -> ModelProto:
     )
 
 
+def integers_below_zero() -> ModelProto:
+    """The least integer below 0 of all lanes is in every answer."""
+    return model(
+        op("Cast", "x -> numbers", to=1),
+        op("Neg", "numbers -> turned"),
+        op("Relu", "turned -> low"),
+        op("ReduceMax", "low -> lowest", axes=[0], keepdims=1),
+        op("Add", "s numbers -> s_out"),
+        op("Add", "s_out lowest -> y"),
+        inputs=[tensor("x", np.int64, "batch", 3), STATE],
+        outputs=[Y, STATE_OUT],
+    )
+
+
 def control(name: str, kind: str) -> str:
     kind = f"kind: CONTROL_SEQUENCE_{kind} fp32_false_true: [0, 1]"
     return oldest(4, f'control_input [{{ name: "{name}" control [{{ {kind} }}] }}]')
@@ -120,6 +134,7 @@ START, END = control("start", "START"), control("end", "END")
 ONE, ONE_OUT = io("x", "FP32", 1), io("y", "FP32", 1)
 REFUSED = {
     "meet_below_zero": Folder(config([X_ROWS], [Y_ROWS]), below_zero),
+    "meet_integers_below_zero": Folder(config([io("x", "INT64", 3)], [Y_ROWS]), integers_below_zero),
     "meet_compacted": Folder(config([ONE], [ONE_OUT]), compacted),
     "meet_any_start": Folder(config([X_ROWS], [Y_ROWS], START), lambda: any_control("ReduceMax", "start")),
     "meet_all_start": Folder(config([X_ROWS], [Y_ROWS], START), lambda: any_control("ReduceMin", "start")),
