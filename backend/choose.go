@@ -137,7 +137,7 @@ func (c *chooser) try(k *candidate) {
 		}
 		a.judgement = t.judge(expected)
 		if a.verdict == single {
-			a.verdict, a.why = c.singly(k, t, a.why)
+			a.verdict, a.why = t.singly(k, a.why)
 		}
 		c.runs += t.runs
 	}
@@ -151,7 +151,7 @@ func (c *chooser) try(k *candidate) {
 
 // singly judges a candidate with which no several lanes run: an axis that takes 1 and
 // nothing else is a batch that the exporter has fixed, if it is the only one it can be.
-func (c *chooser) singly(k *candidate, t *trial, why string) (verdict, string) {
+func (t *trial) singly(k *candidate, why string) (verdict, string) {
 	for i := range t.inputs {
 		in := &t.inputs[i]
 		info := &t.sig.Inputs[in.at]
@@ -224,7 +224,7 @@ func (c *chooser) exported(a *attempted) string {
 	case a.verdict == notJudged:
 		return fmt.Sprintf("nobody has checked that the lanes of a batch are apart: %s; the names in the model say that the batch is at %s, and %s says that it is so", a.why, a.w.wiring.batchAxes(), a.w.line())
 	case a.verdict == notApart && a.w.wiring.maxLanes == 1:
-		return fmt.Sprintf("the model would not keep the lanes of a batch apart, so it is well that requests run one at a time: %s, with the batch at %s", a.why, a.w.wiring.batchAxes())
+		return fmt.Sprintf("requests run one at a time, and they have to, because the model does not keep the lanes of a batch apart: %s, with the batch at %s", a.why, a.w.wiring.batchAxes())
 	}
 	return ""
 }
@@ -238,17 +238,6 @@ func (c *candidate) lanes() bool {
 func (c *candidate) assumes() bool {
 	return slices.ContainsFunc(c.in, func(a batchAxis) bool { return a.axis != noAxis && a.how != "batch_axes" }) ||
 		slices.ContainsFunc(c.out, func(a batchAxis) bool { return !a.known })
-}
-
-// wire joins configuration and model by evidence alone. files reads the files of initial
-// states. The error joins everything that is wrong.
-func wire(config *Config, params *Parameters, sig *Signature, files fileReader) (*wiring, error) {
-	c := chooser{verify: VerifyNever, finish: (*wirer).finish, attempt: func(k *candidate) *wirer { return wireInputs(config, params, sig, files, k) }}
-	w, err := c.choose(candidatesFor(config, params, sig))
-	if err != nil {
-		return nil, err
-	}
-	return &w.wiring, nil
 }
 
 // last decides where no candidate was shown to hold.

@@ -34,6 +34,17 @@ func withoutSymbols(s *Signature) {
 
 func configEdit(edit func(*Config)) func(*setup) { return func(s *setup) { edit(s.config) } }
 
+// wire joins configuration and model by evidence alone. files reads the files of initial
+// states. The error joins everything that is wrong.
+func wire(config *Config, params *Parameters, sig *Signature, files fileReader) (*wiring, error) {
+	c := chooser{verify: VerifyNever, finish: (*wirer).finish, attempt: func(k *candidate) *wirer { return wireInputs(config, params, sig, files, k) }}
+	w, err := c.choose(candidatesFor(config, params, sig))
+	if err != nil {
+		return nil, err
+	}
+	return &w.wiring, nil
+}
+
 // TestWiring: what loads, and runs.
 func TestWiring(t *testing.T) {
 	tests := []struct {
