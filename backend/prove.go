@@ -79,7 +79,7 @@ func (t *trial) judge(expected []batchAxis) judgement {
 	case failure == nil:
 		failure = errors.New("its inputs are too large, or of types that have no contents")
 	}
-	return judgement{verdict: notJudged, why: fmt.Sprintf("the model does not run on any contents that were tried, in the end with: %v", failure)}
+	return judgement{verdict: notJudged, why: fmt.Sprintf("the model does not run on any contents that were tried, nor at any length from 1 to 576 (dims that fix a length are tried as they are); the last failure: %v", failure)}
 }
 
 // lengthens tells which state is longer after a step of one lane along the axis that is to
