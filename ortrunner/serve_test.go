@@ -171,7 +171,9 @@ func TestFewerRowsThanRequests(t *testing.T) {
 		"sequences without max_batch_size": {open, 4, true, `{"name":"model","sequence_batching":{"oldest":{"max_candidate_sequences":8}},` + fmt.Sprintf(io, "-1,", "-1,-1"), wrote},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := serve(t, positives(tt.y, tt.width, tt.state), tt.config)
+			// Runs at load would show it, and the model be refused.
+			unproved := `{"parameters":{"verify":{"string_value":"never"}},` + tt.config[1:]
+			s := serve(t, positives(tt.y, tt.width, tt.state), unproved)
 			for step := range 3 {
 				request := func(id uint64, first float32) backend.Request {
 					return backend.Request{
