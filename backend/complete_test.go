@@ -261,9 +261,9 @@ func FuzzComplete(f *testing.F) {
 		f.Add(seed, false)
 	}
 	f.Fuzz(func(t *testing.T, config string, states bool) {
-		inputs, outputs := "x:FP32[B,T,80] n:INT64[B]", "y:FP32[B,T,4]"
+		inputs, outputs := "x:FP32[B,T,1] n:INT64[B]", "y:FP32[B,T,1]"
 		if states {
-			inputs, outputs = inputs+" h:FP32[2,B,16] k:FP32[B,L,2]", outputs+" h_out:FP32[2,B,16] k_out:FP32[B,L,2]"
+			inputs, outputs = inputs+" h:FP32[2,B,1] k:FP32[B,L,1]", outputs+" h_out:FP32[2,B,1] k_out:FP32[B,L,1]"
 		}
 		file := &fileOnly{sig: Signature{Inputs: tensors(t, inputs), Outputs: tensors(t, outputs)}}
 		host := Host{Log: slog.New(newRecorder(slog.LevelError)), DefaultBatch: 4, Open: func(SessionOptions) (Runner, error) { return file, nil }}

@@ -19,7 +19,7 @@ from servedcase import Case
 from trial import Verdict
 
 F32 = np.float32
-SEED, MODELS = 7, 300
+SEED, MODELS = 7, 200
 
 
 def smooth(*, over_lanes: bool = False, weight: float = 1, keep: bool = True) -> ModelProto:

@@ -303,7 +303,8 @@ def test_merged_decoder_of_which_nothing_was_said(serve):
     with contextlib.suppress(ServerError):
         plain.load("merged_by_names")
     said = next(line for line in plain.log_text().splitlines() if "a merged decoder writes the caches" in line)
-    parameter, control = re.findall(r"(?:parameters|control_input) .*?\} ?[\]}](?=,| model=|\"|$)", said)
+    advice = said[said.index("a merged decoder writes the caches") :]
+    parameter, control = re.findall(r"(?:parameters|control_input) .*?\} ?[\]}](?=,| model=|\"|$)", advice)
     pasted = serve({"pasted": Folder(THREE_LINES.replace("oldest", f"{control} oldest") + parameter, merged())})
     with InferenceServerClient(pasted.grpc_url) as client:
         assert client.is_model_ready("pasted")
