@@ -21,6 +21,8 @@ type candidate struct {
 	// exported: the exporter has told, for one name of batches stands once on every
 	// tensor that has an open axis.
 	exported bool
+	// spelled: its name is no single letter, which may also be something else.
+	spelled bool
 	// told: batch_axes says everything of the inputs; complete: of the outputs as well.
 	told, complete bool
 	// single: the model runs with one lane and with no other number of them.

@@ -188,7 +188,7 @@ func (c *chooser) settle(tried []attempted) (*wirer, error) {
 		return nil, Errorf(InvalidArg, "the batch could be at %s, or at %s, and the model runs with either: say which by the parameter batch_axes, for example %s",
 			held[0].w.wiring.batchAxes(), held[1].w.wiring.batchAxes(), held[0].w.line())
 	}
-	if first := &tried[0]; first.c.rank == byBatchName && first.c.lanes() && first.faults != nil && first.verdict != notApart {
+	if first := &tried[0]; first.c.rank == byBatchName && first.c.spelled && first.faults != nil && first.verdict != notApart {
 		return nil, first.faults // other axes than those that say they are the batch would only hide what is wrong
 	}
 	for i := range tried {

@@ -69,7 +69,7 @@ func (w *wirer) matchDims(p *port, config tensor.Shape, info *TensorInfo, found 
 			return nil
 		}
 		// What dims leave open the model may fix, if it is sure where the batch is.
-		sure := given || w.axes.rank == byBatchName || len(dynamicAxes(info)) == 1 && !slices.Contains(info.Dims, 1)
+		sure := given || w.axes.rank == byBatchName && w.axes.spelled || len(dynamicAxes(info)) == 1 && !slices.Contains(info.Dims, 1)
 		for _, at := range candidates {
 			if sure && fit(at, slices.Insert(slices.Clone(config), at, 1)) {
 				return nil

@@ -40,7 +40,17 @@ func (e *evidence) byBatchNames() {
 	if slices.ContainsFunc(e.open, func(i int) bool { _, named := axes[i]; return !named && !e.fill(i) }) || e.contradicted() {
 		r, weight = byOtherName, weight+len(e.sig.Inputs)+len(e.sig.Outputs) // before all other names
 	}
-	e.completed(r, weight, axes, func(c *candidate) { c.exported = exported })
+	e.completed(r, weight, axes, func(c *candidate) { c.exported, c.spelled = exported, e.spelled(axes) })
+}
+
+// spelled reports whether the names at these axes are longer than a letter.
+func (e *evidence) spelled(axes map[int]int) bool {
+	for i, axis := range axes {
+		if len(e.sig.Inputs[i].Symbols[axis]) < 2 {
+			return false
+		}
+	}
+	return true
 }
 
 // contradicted reports whether an output has the name of an input's axis, which is not a
