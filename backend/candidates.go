@@ -89,16 +89,11 @@ func candidatesFor(config *Config, params *Parameters, sig *Signature) []candida
 func (e *evidence) toldOutputs() bool {
 	for i := range e.sig.Outputs {
 		info := &e.sig.Outputs[i]
-		if _, told, _ := toldAxis(e.params, info); !told && len(dynamicAxes(info)) > 0 && e.wanted(info.Name) {
+		if _, told, _ := toldAxis(e.params, info); !told && len(dynamicAxes(info)) > 0 && e.config.wants(info.Name) {
 			return false
 		}
 	}
 	return true
-}
-
-// wanted reports whether an output is one that requests can ask for.
-func (e *evidence) wanted(name string) bool {
-	return len(e.config.Outputs) == 0 || slices.ContainsFunc(e.config.Outputs, func(c TensorConfig) bool { return strings.EqualFold(c.Name, name) })
 }
 
 // add appends a candidate, unless it is there. It leaves out what batch_axes tells

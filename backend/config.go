@@ -242,6 +242,12 @@ func (c *Config) preferred() []int {
 	return c.Sequence.Oldest.PreferredBatchSizes
 }
 
+// wants reports whether requests can ask for an output of the model: for those that are
+// listed, or for any if none is.
+func (c *Config) wants(output string) bool {
+	return len(c.Outputs) == 0 || slices.ContainsFunc(c.Outputs, func(t TensorConfig) bool { return strings.EqualFold(t.Name, output) })
+}
+
 // tensorName finds name among the names of the model's tensors: exactly, or
 // else without regard to case if only one name matches so.
 func tensorName(name string, infos []TensorInfo) int {

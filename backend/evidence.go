@@ -63,7 +63,7 @@ func (e *evidence) contradicted() bool {
 		}
 	}
 	return slices.ContainsFunc(e.sig.Outputs, func(out TensorInfo) bool {
-		return e.wanted(out.Name) && !slices.ContainsFunc(out.Symbols, isBatchName) &&
+		return e.config.wants(out.Name) && !slices.ContainsFunc(out.Symbols, isBatchName) &&
 			slices.ContainsFunc(out.Symbols, func(symbol string) bool { return others[symbol] })
 	})
 }
@@ -202,29 +202,23 @@ func (e *evidence) implicit(info *TensorInfo) bool {
 // front takes the k-th open axis of an input, or the last that it has; lengths by their
 // names do not count.
 func (e *evidence) front(k int) func(int) batchAxis {
-	return func(input int) batchAxis {
-		open := e.nameless(input)
-		if len(open) == 0 {
-			return batchAxis{noAxis, true, "its names are those of lengths"}
-		}
-		return batchAxis{open[min(k, len(open)-1)], true, foundByRuns}
-	}
-}
-
-// nameless are the open axes of an input that are no lengths by their names.
-func (e *evidence) nameless(input int) []int {
-	info := &e.sig.Inputs[input]
-	return slices.DeleteFunc(dynamicAxes(info), func(axis int) bool { return isLengthName(info.Symbols[axis]) })
+	return e.place(func(open []int) int { return open[min(k, len(open)-1)] })
 }
 
 // back is front, counted from the innermost axis.
 func (e *evidence) back(k int) func(int) batchAxis {
+	return e.place(func(open []int) int { return open[max(len(open)-1-k, 0)] })
+}
+
+// place takes one of the open axes of an input that are no lengths by their names.
+func (e *evidence) place(of func(open []int) int) func(int) batchAxis {
 	return func(input int) batchAxis {
-		open := e.nameless(input)
+		info := &e.sig.Inputs[input]
+		open := slices.DeleteFunc(dynamicAxes(info), func(axis int) bool { return isLengthName(info.Symbols[axis]) })
 		if len(open) == 0 {
 			return batchAxis{noAxis, true, "its names are those of lengths"}
 		}
-		return batchAxis{open[max(len(open)-1-k, 0)], true, foundByRuns}
+		return batchAxis{of(open), true, foundByRuns}
 	}
 }
 

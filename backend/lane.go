@@ -86,19 +86,30 @@ func equalLanes(a, b []byte, dtype tensor.DType) bool {
 	if !fractions || len(a) != len(b) {
 		return bytes.Equal(a, b)
 	}
-	x, y := slices.Collect(values(a, dtype)), slices.Collect(values(b, dtype))
-	most := 0.0
-	for _, v := range x {
-		if !math.IsNaN(v) && !math.IsInf(v, 0) {
-			most = max(most, math.Abs(v))
+	most, off := apartBy(b, a, dtype)
+	return off <= bound*most
+}
+
+// apartBy is the largest number of a tensor and the largest difference from another
+// one, which is infinite where one of the two is no finite number and the other differs.
+func apartBy(got, want []byte, dtype tensor.DType) (most, off float64) {
+	others := slices.Collect(values(want, dtype))
+	at := 0
+	for g := range values(got, dtype) {
+		w := others[at]
+		at++
+		if !math.IsNaN(w) && !math.IsInf(w, 0) {
+			most = max(most, math.Abs(w))
+		}
+		switch difference := math.Abs(g - w); {
+		case g == w || math.IsNaN(g) && math.IsNaN(w):
+		case math.IsNaN(difference):
+			off = math.Inf(1)
+		default:
+			off = max(off, difference)
 		}
 	}
-	for i := range x {
-		if x[i] != y[i] && !(math.IsNaN(x[i]) && math.IsNaN(y[i])) && !(math.Abs(x[i]-y[i]) <= bound*most) {
-			return false
-		}
-	}
-	return true
+	return most, off
 }
 
 // values are the numbers of a tensor of fractions; others have none.

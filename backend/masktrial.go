@@ -3,7 +3,6 @@ package backend
 import (
 	"fmt"
 	"log/slog"
-	"math"
 	"math/rand/v2"
 	"slices"
 
@@ -217,26 +216,4 @@ func (t *maskTrial) differ(got, want *reply) string {
 		}
 	}
 	return ""
-}
-
-// apartBy is the largest number of a tensor and the largest difference from another
-// one, which is infinite where one of the two is no finite number and the other differs.
-func apartBy(got, want []byte, dtype tensor.DType) (most, off float64) {
-	others := slices.Collect(values(want, dtype))
-	at := 0
-	for g := range values(got, dtype) {
-		w := others[at]
-		at++
-		if !math.IsNaN(w) && !math.IsInf(w, 0) {
-			most = max(most, math.Abs(w))
-		}
-		switch difference := math.Abs(g - w); {
-		case g == w || math.IsNaN(g) && math.IsNaN(w):
-		case math.IsNaN(difference):
-			off = math.Inf(1)
-		default:
-			off = max(off, difference)
-		}
-	}
-	return most, off
 }

@@ -7,8 +7,6 @@ import (
 	"math"
 	"slices"
 	"time"
-
-	"tritonstateful/internal/tensor"
 )
 
 // verdict is what runs show of a candidate.
@@ -302,11 +300,7 @@ func (t *trial) untold(s setting) string {
 	}
 	for i := range t.inputs {
 		in := &t.inputs[i]
-		switch in.dtype {
-		case tensor.FP16, tensor.FP32, tensor.FP64, tensor.BF16:
-			continue
-		}
-		if t.laned(in) && in.fill == nil && !in.mask {
+		if _, fractions := tolerance[in.dtype]; !fractions && t.laned(in) && in.fill == nil && !in.mask {
 			return t.sig.Inputs[in.at].Name
 		}
 	}

@@ -44,7 +44,7 @@ type trialInput struct {
 	begin    tensor.Shape // of a state: the shape that it begins with; else nil
 	state    int          // of a state: the position of its output
 	fill     *fillWire    // what the backend fills it with; nil for what it does not
-	mask     bool         // by its name, it says what counts: nothing else than ones is safe
+	mask     bool         // by its name, it says what counts
 	length   bool         // by its name, it is a length
 }
 
@@ -79,16 +79,11 @@ func (w *wirer) newTrial(r Runner, deadline time.Time) *trial {
 		}
 	}
 	for i := range w.sig.Outputs {
-		if !slices.Contains(t.outputs, i) && w.wants(w.sig.Outputs[i].Name) {
+		if !slices.Contains(t.outputs, i) && w.config.wants(w.sig.Outputs[i].Name) {
 			t.outputs = append(t.outputs, i)
 		}
 	}
 	return t
-}
-
-// wants reports whether requests can ask for an output of the model.
-func (w *wirer) wants(name string) bool {
-	return len(w.config.Outputs) == 0 || slices.ContainsFunc(w.config.Outputs, func(c TensorConfig) bool { return strings.EqualFold(c.Name, name) })
 }
 
 // laned reports whether an input has lanes at its batch axis: one that is open.
