@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"tritonstateful/internal/status"
 )
 
 // ServerBatch is the default-max-batch-size of a server that was told nothing.
@@ -51,7 +52,7 @@ func Complete(info ModelInfo, host Host) ([]byte, error) {
 	c.sig = runner.Signature()
 	text, err := c.choose(config, runner, func() (Runner, error) { return host.Open(options) })
 	if err != nil {
-		return nil, advised(Errorf(InvalidArg, "filling in the configuration from the model: %w", err), mergedAdvice(config, params, c.sig))
+		return nil, advised(status.Errorf(status.InvalidArg, "filling in the configuration from the model: %w", err), mergedAdvice(config, params, c.sig))
 	}
 	for _, line := range c.filled {
 		c.log.Info(line)

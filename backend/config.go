@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 )
 
@@ -135,7 +136,7 @@ func ParseConfig(text []byte) (*Config, error) {
 		return c, nil
 	}
 	if err := json.Unmarshal(text, c); err != nil {
-		return nil, Errorf(InvalidArg, "reading the model configuration: %w", err)
+		return nil, status.Errorf(status.InvalidArg, "reading the model configuration: %w", err)
 	}
 	return c, nil
 }

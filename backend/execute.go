@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -295,11 +296,11 @@ func (x *execution) run() {
 // a length beyond its input, and whoever sent it must not fail the others. On a GPU
 // answers have their places by now, and get them only once.
 func (x *execution) ofAValue(err error) bool {
-	var e *Error // what has no code is not from ONNX Runtime
+	var e *status.Error // what has no code is not from ONNX Runtime
 	if x.in.device != nil || !errors.As(err, &e) {
 		return false
 	}
-	return e.Code == InvalidArg || e.Code == Internal
+	return e.Code == status.InvalidArg || e.Code == status.Internal
 }
 
 // halve has the rows of a run run again, in two halves. One that makes every run fail is

@@ -3,6 +3,7 @@ package backend
 import (
 	"slices"
 
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -84,7 +85,7 @@ func (in *Instance) checkRoom(states *statebuffer.Options) error {
 	if device.Managed != "" {
 		managed = "; NVML says " + device.Managed
 	}
-	return Errorf(Unavailable, "no room on %v for the states of %d sequences and the tensors of batches of %d: %w%s; use fewer slots (%s, max_candidate_sequence_use_ratio), %s",
+	return status.Errorf(status.Unavailable, "no room on %v for the states of %d sequences and the tensors of batches of %d: %w%s; use fewer slots (%s, max_candidate_sequence_use_ratio), %s",
 		device, states.Sizing.Initial, states.MaxLanes, err, managed, in.model.config.candidatesField(), roomRemedy)
 }
 
@@ -167,7 +168,7 @@ func (x *execution) reserve() error {
 		if p := &in.wiring.outputs[i]; p.stateOut || p.varies {
 			bytes, err := in.device.Bring(s.outputs[p.at].Data)
 			if err != nil {
-				return Errorf(Internal, "output %q: %w", p.Name, err)
+				return status.Errorf(status.Internal, "output %q: %w", p.Name, err)
 			}
 			s.answers[i].Tensor = bytes
 		}
@@ -193,7 +194,7 @@ func (x *execution) answerEmpty(row int) {
 				continue
 			}
 			if err := in.device.Write(to, in.empty[i].Tensor); err != nil {
-				x.batch.Fail(row, Errorf(Internal, "output %q: %w", in.wiring.outputs[i].Name, err))
+				x.batch.Fail(row, status.Errorf(status.Internal, "output %q: %w", in.wiring.outputs[i].Name, err))
 				return
 			}
 		}

@@ -15,7 +15,7 @@ type Batch interface {
 	// Requests are the rows of the batch, in the server's order. The slice and
 	// the memory it points to are borrowed until Finish.
 	Requests() []Request
-	// Fail answers a row with an error; CodeOf(err) is the code. Further
+	// Fail answers a row with an error; status.CodeOf(err) is the code. Further
 	// answers to the same row are ignored.
 	Fail(row int, err error)
 	// Answer answers a row with consecutive lanes of batched tensors. The outputs, in the

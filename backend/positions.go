@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -65,11 +66,11 @@ func (x *execution) putPositions(i int) error {
 	shape := batched(f.dims, f.axis, lanes).With(f.along, length)
 	bytes, err := shape.Bytes(f.dtype)
 	if err != nil {
-		return Errorf(Internal, "input %q: the positions: %w", f.name, err)
+		return status.Errorf(status.Internal, "input %q: the positions: %w", f.name, err)
 	}
 	block, err := x.in.io.forFill(i, bytes)
 	if err != nil {
-		return Errorf(Internal, "input %q: the positions: %w", f.name, err)
+		return status.Errorf(status.Internal, "input %q: the positions: %w", f.name, err)
 	}
 	to := block.Bytes
 	for lane := range lanes {
@@ -100,7 +101,7 @@ func (in *Instance) checkPositions(r *Request) error {
 		}
 		length := in.extent(r, &in.wiring.lengths[f.source])
 		if most := fillMost / int64(f.dtype.Size()); length > most {
-			return Errorf(InvalidArg, "input %q: positions of %d elements of input %q: want at most %d; send less in a request", f.name, length, in.wiring.lengths[f.source].name, most)
+			return status.Errorf(status.InvalidArg, "input %q: positions of %d elements of input %q: want at most %d; send less in a request", f.name, length, in.wiring.lengths[f.source].name, most)
 		}
 	}
 	return nil

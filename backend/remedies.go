@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 )
 
@@ -152,7 +153,7 @@ func advised(err error, advice string) error {
 	if err == nil || advice == "" {
 		return err
 	}
-	return Errorf(CodeOf(err), "%w; %s", err, advice)
+	return status.Errorf(status.CodeOf(err), "%w; %s", err, advice)
 }
 
 // reportMerged warns of a merged decoder whose second request would fail.

@@ -3,6 +3,7 @@ package backend
 import (
 	"slices"
 
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -37,9 +38,9 @@ func (p *port) checkWritten(shape tensor.Shape, lanes int) error {
 	case len(shape) == len(p.dims) && (p.lanesAt == noAxis || shape[p.lanesAt] == int64(lanes)):
 		return nil
 	case p.lanesAt == noAxis:
-		return Errorf(Internal, "output %q: the model wrote shape %v for %d lanes: want rank %d", p.Name, shape, lanes, len(p.dims))
+		return status.Errorf(status.Internal, "output %q: the model wrote shape %v for %d lanes: want rank %d", p.Name, shape, lanes, len(p.dims))
 	default:
-		return Errorf(Internal, "output %q: the model wrote shape %v for %d lanes: want rank %d with the batch at axis %d", p.Name, shape, lanes, len(p.dims), p.lanesAt)
+		return status.Errorf(status.Internal, "output %q: the model wrote shape %v for %d lanes: want rank %d with the batch at axis %d", p.Name, shape, lanes, len(p.dims), p.lanesAt)
 	}
 }
 
@@ -47,7 +48,7 @@ func (p *port) checkWritten(shape tensor.Shape, lanes int) error {
 // elements, which nobody has bound.
 func (s *stateWire) checkWritten(shape tensor.Shape, lanes int) error {
 	if want := batched(s.dims, s.axis, int64(lanes)); !shape.Equal(want) {
-		return Errorf(Internal, "state %q: the model wrote shape %v for %d lanes: want %v, because that is what the next step can read", s.input, shape, lanes, want)
+		return status.Errorf(status.Internal, "state %q: the model wrote shape %v for %d lanes: want %v, because that is what the next step can read", s.input, shape, lanes, want)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"tritonstateful/backend"
 	"tritonstateful/internal/fakehost"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -217,7 +218,7 @@ func z(n int32) fakehost.Output {
 
 // refused checks that a request was answered with an error of that code, of
 // which text is a part.
-func refused(t testing.TB, r *fakehost.Request, code backend.Code, text string) {
+func refused(t testing.TB, r *fakehost.Request, code status.Code, text string) {
 	t.Helper()
 	_, err := r.Answer()
 	failed(t, err, code, text)
@@ -225,7 +226,7 @@ func refused(t testing.TB, r *fakehost.Request, code backend.Code, text string) 
 }
 
 // failed checks an error that the library returned or answered with.
-func failed(t testing.TB, err error, code backend.Code, text string) {
+func failed(t testing.TB, err error, code status.Code, text string) {
 	t.Helper()
 	var theirs *fakehost.Error
 	require.ErrorAs(t, err, &theirs)
@@ -234,4 +235,4 @@ func failed(t testing.TB, err error, code backend.Code, text string) {
 }
 
 // codeNumber is a TRITONSERVER_Error_Code as ours: the numbers are the same.
-func codeNumber(code int) backend.Code { return backend.Code(code) }
+func codeNumber(code int) status.Code { return status.Code(code) }

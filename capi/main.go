@@ -18,6 +18,7 @@ import (
 
 	"tritonstateful/backend"
 	"tritonstateful/internal/gpuinfo"
+	"tritonstateful/internal/status"
 	"tritonstateful/ortrunner"
 )
 
@@ -82,7 +83,7 @@ func findORT() (string, error) {
 	if named := os.Getenv(ortLibraryVariable); named != "" {
 		return named, nil
 	}
-	return "", backend.Errorf(backend.NotFound, "%s is missing: want the file of the same name that was built with this backend", beside)
+	return "", status.Errorf(status.NotFound, "%s is missing: want the file of the same name that was built with this backend", beside)
 }
 
 // ownFolder is where this library lies.
