@@ -79,7 +79,7 @@ func outermost(sig *Signature, inputs, outputs []Tensor) error {
 		out.Data = statebuffer.Block{Bytes: make([]byte, bytes), Size: bytes}
 		for lane := range lanes {
 			sum := 0.0
-			for _, b := range inputs[0].lane(0, int(lane)) {
+			for _, b := range laneOf(&inputs[0], 0, int(lane)) {
 				sum += float64(b)
 			}
 			setElement(out.Data.Bytes, tensor.FP32, lane*bytes/4/lanes, sum)

@@ -115,10 +115,3 @@ type Output struct {
 	// Tensor and where the last one ends; Layout does not count then.
 	Offsets []int64
 }
-
-// Port is the name and type of an input or output as the server knows it.
-type Port struct {
-	Name     string
-	DType    tensor.DType
-	Optional bool // an input that a request may leave out
-}
