@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"tritonstateful/internal/status"
 )
 
 // ServerBatch is the default-max-batch-size of a server that was told nothing.

@@ -1,6 +1,9 @@
 package backend
 
-import "tritonstateful/statebuffer"
+import (
+	"tritonstateful/internal/status"
+	"tritonstateful/statebuffer"
+)
 
 // checkRoom refuses what the device has no room for, before anything is taken: the
 // states of the first chunk of sequences, and the tensors of a batch. A host gives

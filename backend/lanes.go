@@ -73,9 +73,9 @@ func checkInput(p *port, input *Input, lanes int64) error {
 	case !input.Present:
 		return status.Errorf(status.InvalidArg, "input %q is missing", p.Name)
 	case input.DType != p.DType:
-		return Errorf(InvalidArg, "input %q is of type %v: want %v", p.Name, input.DType, p.DType)
+		return status.Errorf(status.InvalidArg, "input %q is of type %v: want %v", p.Name, input.DType, p.DType)
 	case !takesShape(p, input.Shape, lanes):
-		return Errorf(InvalidArg, "input %q has shape %v: want %v, with %d in front for the requests' rows (a sequence takes one row a request)", p.Name, input.Shape, p.request, lanes)
+		return status.Errorf(status.InvalidArg, "input %q has shape %v: want %v, with %d in front for the requests' rows (a sequence takes one row a request)", p.Name, input.Shape, p.request, lanes)
 	case p.recurrent && slices.Contains(input.Shape, 0):
 		return status.Errorf(status.InvalidArg, "input %q has shape %v: want no extent of 0, with which recurrent layers of ONNX Runtime end the server", p.Name, input.Shape)
 	}
@@ -110,7 +110,7 @@ func checkInput(p *port, input *Input, lanes int64) error {
 		return status.Errorf(status.InvalidArg, "input %q has %d bytes: want %d for shape %v of %v", p.Name, input.bytes(), want, input.Shape, p.DType)
 	}
 	if row := len(sharedContent(p, input)); p.axis == noAxis && !bytes.Equal(input.Data[row:], input.Data[:len(input.Data)-row]) {
-		return Errorf(InvalidArg, "input %q differs in the rows of the request: want them equal, because it has no batch axis in the model", p.Name)
+		return status.Errorf(status.InvalidArg, "input %q differs in the rows of the request: want them equal, because it has no batch axis in the model", p.Name)
 	}
 	return nil
 }

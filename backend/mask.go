@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 
-	"tritonstateful/internal/status"
 	"tritonstateful/statebuffer"
 )
 

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 )
 
