@@ -61,7 +61,7 @@ def run(command: list[str]) -> str:
 
 def go_tests(package: str, names: list[str]) -> dict[str, Figures]:
     """The tests of a package. Those without parts are one case."""
-    output = run(["go", "test", "-count=1", "-json", "-run", f"^({'|'.join(names)})$", "./" + FOLDERS.get(package, package)])
+    output = run(["go", "test", "-tags", "testhooks", "-count=1", "-json", "-run", f"^({'|'.join(names)})$", "./" + FOLDERS.get(package, package)])
     figures: dict[str, Figures] = defaultdict(Figures)
     for line in output.splitlines():
         event = json.loads(line)
@@ -95,7 +95,7 @@ def fuzz(target: str) -> Figures:
 
 def benchmark(package: str, name: str) -> Figures:
     """A benchmark with parts: the time of each, best of 5."""
-    output = run(["go", "test", "-run", "^$", "-bench", f"^{name}$", "-count=5", "./" + package])
+    output = run(["go", "test", "-tags", "testhooks", "-run", "^$", "-bench", f"^{name}$", "-count=5", "./" + package])
     times: dict[str, float] = {}
     for part, ns in re.findall(rf"^{name}/(\S+?)(?:-\d+)?\s+\d+\s+([\d.]+) ns/op", output, re.MULTILINE):
         times[part] = min(float(ns), times.get(part, float(ns)))
