@@ -157,7 +157,7 @@ func (w *wirer) perLane(f *fillWire, info *TensorInfo) error {
 		}
 		f.dims[i] = 1
 	}
-	f.Layout = statebuffer.Layout{Runs: 1, RunBytes: int64(info.DType.Size())}
+	f.Layout = statebuffer.Layout{Pieces: 1, PieceBytes: int64(info.DType.Size())}
 	return nil
 }
 
@@ -267,7 +267,7 @@ func (f *fillWire) fill(to []byte, x *execution) {
 		if lane < len(x.lanes) {
 			r, q = &x.requests[x.rows[x.laneRow[lane]]], x.lanes[lane].Sequence
 		}
-		f.put(to[lane*int(f.RunBytes):], x, r, q)
+		f.put(to[lane*int(f.PieceBytes):], x, r, q)
 	}
 }
 

@@ -105,7 +105,7 @@ func (in *Instance) allocate() (err error) {
 	in.direct = m.config.direct()
 	in.ladder = m.ladder()
 	in.holds = in.wiring.canHold()
-	in.pace = newPace(m.params.Padding == PadAuto && !in.wiring.varies && in.store.Roams() && in.store.RowBytes() >= paceFrom)
+	in.pace = newPace(m.params.Padding == PadAuto && !in.wiring.varies && in.store.Roams() && in.store.SlotBytes() >= paceFrom)
 	in.empty = in.emptyAnswers()
 	in.work.in, in.work.queue, in.work.spreads = in, newQueue(), make([]spread, len(in.wiring.masks))
 	in.grows = make([]int64, len(in.wiring.masks))
@@ -124,7 +124,7 @@ func (in *Instance) emptyAnswers() []Output {
 			size = 4 // an empty string is its length
 		}
 		answers[i] = Output{
-			Tensor: in.io.zero.Bytes[:size], Layout: statebuffer.Layout{Runs: 1, RunBytes: size}, Lanes: 1,
+			Tensor: in.io.zero.Bytes[:size], Layout: statebuffer.Layout{Pieces: 1, PieceBytes: size}, Lanes: 1,
 			Shape: slices.Repeat(tensor.Shape{1}, len(outputs[i].answer)),
 		}
 	}

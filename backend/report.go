@@ -127,7 +127,7 @@ func (in *Instance) describeMemory(b *strings.Builder) {
 	if sizing.Lazy() {
 		fmt.Fprint(b, ", less what fills no whole chunk")
 	}
-	bytes := in.store.RowBytes()
+	bytes := in.store.SlotBytes()
 	fmt.Fprintf(b, "\nstates: %d bytes for each sequence, %d bytes now, at most %d; %d bytes for a batch of %d\n",
 		bytes, int64(sizing.Initial)*bytes, int64(sizing.Total())*bytes, batches, in.wiring.maxLanes)
 }
@@ -144,7 +144,7 @@ func size(l *statebuffer.Layout, varies bool) string {
 	if varies {
 		return "varies"
 	}
-	return strconv.FormatInt(l.RowBytes(), 10)
+	return strconv.FormatInt(l.LaneBytes(), 10)
 }
 
 // reportIneffective names once the settings that do nothing on this instance.
@@ -209,11 +209,11 @@ func (in *Instance) maintain(x *execution) {
 	change, err := in.store.Maintain(now) // also if all were refused for want of slots
 	switch u := in.store.Usage(); {
 	case err != nil:
-		in.log.Warn("could not allocate more slots, trying again later", "slots", u.Rows, "error", err)
+		in.log.Warn("could not allocate more slots, trying again later", "slots", u.Slots, "error", err)
 	case change.Grown && in.levels.on(in.levels.info, slog.LevelInfo):
-		in.log.Info("allocated a chunk of slots", "chunks", u.Chunks, "slots", u.Rows, "free", u.Free, "took", change.Took)
+		in.log.Info("allocated a chunk of slots", "chunks", u.Chunks, "slots", u.Slots, "free", u.Free, "took", change.Took)
 	case change.Shrunk && in.levels.on(in.levels.info, slog.LevelInfo):
-		in.log.Info("released a chunk of slots", "chunks", u.Chunks, "slots", u.Rows, "free", u.Free, "took", change.Took)
+		in.log.Info("released a chunk of slots", "chunks", u.Chunks, "slots", u.Slots, "free", u.Free, "took", change.Took)
 	}
 	if x.ran > 0 {
 		in.reportSaturation()
