@@ -1,5 +1,5 @@
 // The stateful backend as Triton opens it: a C-shared library, and the only
-// place that knows Triton's C ABI (triton.h).
+// place that knows Triton's C ABI (internal/triton/triton.h).
 //
 // Triton opens the loader (loader/loader.c), which opens this library and hands
 // every call on. Each entry point is one line in exports.go; guard makes an

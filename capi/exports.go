@@ -1,16 +1,17 @@
 package main
 
-// #include "triton.h"
+// #include "../internal/triton/triton.h"
 import "C"
 
 import (
 	"runtime/debug"
 
 	"tritonstateful/backend"
+	_ "tritonstateful/internal/triton" // so that a change of triton.h compiles this package again
 )
 
 // The entry points, in the order of Triton's calls. The compiler checks each
-// against its prototype in triton.h.
+// against its prototype in internal/triton/triton.h.
 
 //export TRITONBACKEND_Initialize
 func TRITONBACKEND_Initialize(b *C.TRITONBACKEND_Backend) *C.TRITONSERVER_Error {

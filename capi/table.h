@@ -3,7 +3,7 @@
 // name what an older server lacks.
 #pragma once
 
-#include "triton.h"
+#include "../internal/triton/triton.h"
 
 // REQUIRED functions must be there; an OPTIONAL one is NULL in a server that is
 // too old for it, and its users ask first.

@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "../triton.h"
+#include "../../internal/triton/triton.h"
 
 #define GO_LIBRARY "libtriton_stateful_go.so"
 

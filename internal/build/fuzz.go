@@ -14,7 +14,7 @@ type fuzzTarget struct {
 	inputs               int
 }
 
-// fuzzTargets are all that there are. scripts/promises.py reads these lines, too.
+// fuzzTargets are all that there are.
 var fuzzTargets = []fuzzTarget{
 	{".", "./backend", "FuzzAssignments", 60_000},
 	{".", "./backend", "FuzzComplete", 40_000},

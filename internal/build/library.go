@@ -106,7 +106,7 @@ func (t *tree) loader() error {
 	args = append(args, "-o", library, source, "-ldl")
 	return t.cook(recipe{
 		name:    "loader",
-		inputs:  append(headers, source, t.path("capi", "exports.map")),
+		inputs:  append(headers, source, t.path("internal", "triton", "triton.h"), t.path("capi", "exports.map")),
 		words:   append([]string{compiler()}, args...),
 		outputs: []string{library},
 		make:    func() error { return t.run(compiler(), args...) },

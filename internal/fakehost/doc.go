@@ -1,6 +1,6 @@
 // Package fakehost plays Triton in C, for the tests of package main in capi: it
 // has the TRITONSERVER_* and TRITONBACKEND_* functions that the library looks up
-// (compiled against the library's own triton.h), over plain structs, and calls
+// (compiled against internal/triton/triton.h, as the library is), over plain structs, and calls
 // the library's entry points on threads of its own as Triton does.
 //
 // The functions are dynamic symbols of the test binary, so the library finds

@@ -9,6 +9,8 @@ import "C"
 import (
 	"fmt"
 	"unsafe"
+
+	_ "tritonstateful/internal/triton" // so that a change of triton.h compiles this package again
 )
 
 // Reset forgets all counts, faults and violations; objects stay.

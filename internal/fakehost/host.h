@@ -3,7 +3,7 @@
 
 #include <stdatomic.h>
 
-#include "../../capi/triton.h"
+#include "../triton/triton.h"
 
 // ---- calls, faults, violations (host.c) ----
 

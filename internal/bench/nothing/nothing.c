@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../../../capi/triton.h"
+#include "../../triton/triton.h"
 #include "inplace.h"
 
 // Two more functions of the ABI, which our library does not use.
