@@ -187,7 +187,7 @@ func (in *Instance) check(r *Request, q *statebuffer.Sequence) (lanes int64, err
 		}
 	}
 	for i := range ports {
-		if err := ports[i].check(&r.Inputs[i], lanes); err != nil {
+		if err := checkInput(&ports[i], &r.Inputs[i], lanes); err != nil {
 			return 0, err
 		}
 	}
@@ -214,13 +214,13 @@ func (x *execution) joins(r *Request, q *statebuffer.Sequence, lanes int64) bool
 	}
 	first := &x.requests[x.rows[0]]
 	for i := range in.wiring.inputs {
-		if !in.wiring.inputs[i].joins(&r.Inputs[i], &first.Inputs[i]) {
+		if !sameInput(&in.wiring.inputs[i], &r.Inputs[i], &first.Inputs[i]) {
 			return false
 		}
 	}
 	of := x.lanes[0].Sequence
 	for i := range in.wiring.fills {
-		if !in.wiring.fills[i].joins(r, q, first, of) {
+		if !sameGenerated(&in.wiring.fills[i], r, q, first, of) {
 			return false
 		}
 	}

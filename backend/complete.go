@@ -19,52 +19,12 @@ const (
 	sequenceCandidates = 256
 )
 
-// Complete fills in what a configuration leaves out and the model file tells:
-// inputs, outputs, and where neither was given max_batch_size; where no scheduler
-// was chosen, that too. It is what the server's auto-completion asks of a backend,
-// and fills in only what the server lets a backend change. The result is the whole
-// configuration as JSON, or nil where nothing is missing; then the model file is
-// not opened.
-func Complete(info ModelInfo, host Host) ([]byte, error) {
-	config, err := ParseConfig(info.Config)
-	if err != nil {
-		return nil, err
-	}
-	if len(config.Inputs) > 0 && len(config.Outputs) > 0 {
-		return nil, nil
-	}
-	params, _, err := ParseParameters(config.Parameters) // NewModel logs the warnings
-	if err != nil {
-		return nil, err
-	}
-	c := &completion{info: info, params: params, log: host.Log.With("model", info.Name), batch: host.DefaultBatch}
-	path, err := modelFile(info, config, params)
-	if err != nil {
-		return nil, err
-	}
-	options := SessionOptions{Path: path, Provider: CPU, Name: "auto-complete", IntraOpThreads: 1, Optimization: "disabled"}
-	runner, err := host.Open(options)
-	if err != nil {
-		return nil, fmt.Errorf("opening the model to read its inputs and outputs: %w", err)
-	}
-	defer runner.Close()
-	c.sig = runner.Signature()
-	text, err := c.choose(config, runner, func() (Runner, error) { return host.Open(options) })
-	if err != nil {
-		return nil, advised(Errorf(InvalidArg, "filling in the configuration from the model: %w", err), mergedAdvice(config, params, c.sig))
-	}
-	for _, line := range c.filled {
-		c.log.Info(line)
-	}
-	return text, nil
-}
-
 // choose completes the configuration by the candidate for the batch that is shown to
 // hold. Where none is, loading the model will say so; a model without states is then
 // served as it is, without a batch.
 func (c *completion) choose(given *Config, r Runner, open func() (Runner, error)) (text []byte, err error) {
 	candidates := candidatesFor(given, c.params, c.sig)
-	files := initialFiles(c.info.Directory)
+	files := initialFiles(c.directory)
 	search := chooser{verify: c.params.Verify, batches: given.MaxBatchSize > 0, runner: func() (Runner, error) { return r, nil }, open: open}
 	search.attempt = func(k *candidate) *wirer {
 		if err := c.begin(k); err != nil {
@@ -96,11 +56,12 @@ func (c *completion) choose(given *Config, r Runner, open func() (Runner, error)
 
 // completion is a configuration on its way to being complete.
 type completion struct {
-	info   ModelInfo
-	params *Parameters
-	sig    *Signature
-	log    *slog.Logger
-	batch  int // the server's default-max-batch-size
+	given     []byte // the configuration as JSON
+	directory string // the model's folder
+	params    *Parameters
+	sig       *Signature
+	log       *slog.Logger
+	batch     int // the server's default-max-batch-size
 
 	axes   *candidate // where the batch is
 	config *Config
@@ -115,12 +76,12 @@ type completion struct {
 
 // begin starts from what was given, with the batch at the axes of a candidate.
 func (c *completion) begin(axes *candidate) (err error) {
-	if c.config, err = ParseConfig(c.info.Config); err != nil {
+	if c.config, err = ParseConfig(c.given); err != nil {
 		return err
 	}
 	c.axes, c.filled, c.fields = axes, nil, nil
-	if len(c.info.Config) > 0 {
-		if err := json.Unmarshal(c.info.Config, &c.fields); err != nil {
+	if len(c.given) > 0 {
+		if err := json.Unmarshal(c.given, &c.fields); err != nil {
 			return err
 		}
 	}

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"tritonstateful/internal/tensor"
-	"tritonstateful/statebuffer"
 )
 
 // lengthSource is an input or an output whose extent at an axis is summed up per
@@ -216,45 +215,6 @@ func (w *wirer) ahead(length int) bool {
 	return slices.ContainsFunc(w.wiring.fills, func(f fillWire) bool {
 		return (f.kind == fillAfter || f.kind == fillPositions) && f.source == length || f.mask != nil && f.mask.length == length
 	})
-}
-
-// count is the derived value of a lane.
-func (f *fillWire) count(x *execution, q *statebuffer.Sequence) int64 {
-	n := f.plus + f.before(q)
-	if f.kind == fillAfter {
-		n += int64(x.lengths[f.source])
-	}
-	return n
-}
-
-// before is what the steps before have counted; nil is a sequence that starts.
-func (f *fillWire) before(q *statebuffer.Sequence) int64 {
-	switch {
-	case q == nil:
-		return 0
-	case f.kind == fillSteps:
-		return int64(q.Steps())
-	default:
-		return int64(q.Total(f.source))
-	}
-}
-
-// joins tells whether a request gets the same value as the first one of a run, where
-// the model has one for all lanes. q is nil for a sequence that starts.
-func (f *fillWire) joins(r *Request, q *statebuffer.Sequence, first *Request, of *statebuffer.Sequence) bool {
-	if f.axis != noAxis {
-		return true
-	}
-	switch f.kind {
-	case fillStart:
-		return (q == nil) == (of == nil || first.Start)
-	case fillEnd:
-		return r.End == first.End
-	case fillSteps, fillBefore, fillAfter, fillPositions: // inputs of equal shapes add the same
-		return f.before(q) == f.before(of)
-	default:
-		return true
-	}
 }
 
 // putInt writes a number as an element of a type.

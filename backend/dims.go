@@ -172,3 +172,22 @@ func (w *wirer) fixedPorts() bool {
 	}
 	return !slices.ContainsFunc(w.wiring.inputs, other(w.sig.Inputs)) && !slices.ContainsFunc(w.wiring.outputs, other(w.sig.Outputs))
 }
+
+// lanesAxis is where what the model writes for an output must have one extent for each
+// lane, or noAxis. Without max_batch_size answers have the model's own shape, but a
+// model with sequences runs with one lane all the same, if its states have lanes.
+func (w *wirer) lanesAxis(p *port, found batchAxis) int {
+	laned := func(s stateWire) bool { return s.axis != noAxis }
+	switch {
+	case p.axis != noAxis:
+		return p.axis
+	case p.leading && len(p.answer) == len(p.dims): // a batch that the model fixes at 1
+		return 0
+	case p.stateOut:
+		return w.wiring.stateAt(p.state).axis
+	case w.config.MaxBatchSize == 0 && (slices.ContainsFunc(w.wiring.states, laned) || slices.ContainsFunc(w.wiring.varying, laned)):
+		return found.axis
+	default:
+		return noAxis
+	}
+}

@@ -149,7 +149,7 @@ func (x *execution) gather() {
 		err = x.putInputs()
 	}
 	if err == nil {
-		err = x.putFills()
+		err = x.writeGenerated()
 	}
 	if err != nil {
 		x.failRun(err)
@@ -190,7 +190,7 @@ func (x *execution) putInputs() error {
 			}
 			continue
 		case p.axis == noAxis:
-			copy(s.in[i].Bytes, p.once(first))
+			copy(s.in[i].Bytes, sharedContent(p, first))
 			continue
 		}
 		l := s.layouts[i]

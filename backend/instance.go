@@ -104,7 +104,7 @@ func (in *Instance) allocate() (err error) {
 	in.sequences = m.config.Sequence != nil
 	in.direct = m.config.direct()
 	in.ladder = m.ladder()
-	in.holds = in.wiring.canHold()
+	in.holds = canHold(in.wiring)
 	in.pace = newPace(m.params.Padding == PadAuto && !in.wiring.varies && in.store.Roams() && in.store.SlotBytes() >= paceFrom)
 	in.empty = in.emptyAnswers()
 	in.work.in, in.work.queue, in.work.spreads = in, newQueue(), make([]spread, len(in.wiring.masks))
@@ -223,7 +223,7 @@ func (in *Instance) warmUpWith(lanes int) error {
 	s.bindStates(in.wiring, step)
 	in.work.stage = s
 	in.work.measure(nil)
-	if err := in.work.putFills(); err != nil {
+	if err := in.work.writeGenerated(); err != nil {
 		return err
 	}
 	run := func(inputs, outputs []Tensor) error { return try(in.runner, inputs, outputs) }
@@ -293,4 +293,24 @@ func (in *Instance) Close() {
 		in.runner.Close()
 		in.runner = nil
 	}
+}
+
+// maintain is what is done between batches, when all answers are out.
+func (in *Instance) maintain(x *execution) {
+	now := in.host().Clock
+	in.store.EndBatch(x.spans.at)
+	change, err := in.store.Maintain(now) // also if all were refused for want of slots
+	switch u := in.store.Usage(); {
+	case err != nil:
+		in.log.Warn("could not allocate more slots, trying again later", "slots", u.Slots, "error", err)
+	case change.Grown && in.levels.on(in.levels.info, slog.LevelInfo):
+		in.log.Info("allocated a chunk of slots", "chunks", u.Chunks, "slots", u.Slots, "free", u.Free, "took", change.Took)
+	case change.Shrunk && in.levels.on(in.levels.info, slog.LevelInfo):
+		in.log.Info("released a chunk of slots", "chunks", u.Chunks, "slots", u.Slots, "free", u.Free, "took", change.Took)
+	}
+	if x.ran > 0 {
+		in.reportSaturation()
+		in.report.batch(&x.spans, change.Took, now(), in.log)
+	}
+	in.measure(x)
 }

@@ -17,46 +17,31 @@ func (x *execution) kind(row int) uint64 {
 	var h maphash.Hash
 	h.SetSeed(x.queue.seed)
 	for i := range w.inputs {
-		w.inputs[i].hash(&h, &r.Inputs[i])
+		hashInput(&w.inputs[i], &h, &r.Inputs[i])
 	}
 	var q *statebuffer.Sequence // as joins has it
 	if !r.Start {
 		q = in.store.Live(r.key())
 	}
 	for i := range w.fills {
-		w.fills[i].hash(&h, r, q)
+		hashGenerated(&w.fills[i], &h, r, q)
 	}
 	in.store.HashShapes(&h, q)
 	return h.Sum64()
 }
 
-// hash adds what joins compares.
-func (p *port) hash(h *maphash.Hash, input *Input) {
+// hashInput adds what sameInput compares.
+func hashInput(p *port, h *maphash.Hash, input *Input) {
 	maphash.WriteComparable(h, input.Present)
 	if !input.Present || len(input.Shape) == 0 {
 		return
 	}
 	if p.axis == noAxis {
-		h.Write(p.once(input))
+		h.Write(sharedContent(p, input))
 	}
 	if p.varies {
-		for _, extent := range input.Shape[p.skip():] {
+		for _, extent := range input.Shape[requestAxes(p):] {
 			maphash.WriteComparable(h, extent)
 		}
-	}
-}
-
-// hash adds what joins compares.
-func (f *fillWire) hash(h *maphash.Hash, r *Request, q *statebuffer.Sequence) {
-	if f.axis != noAxis {
-		return
-	}
-	switch f.kind {
-	case fillStart:
-		maphash.WriteComparable(h, q == nil)
-	case fillEnd:
-		maphash.WriteComparable(h, r.End)
-	case fillSteps, fillBefore, fillAfter:
-		maphash.WriteComparable(h, f.before(q))
 	}
 }

@@ -63,9 +63,9 @@ func stringsEnd(data []byte, elements int64) (at int64) {
 	return at
 }
 
-// check tells why a request's tensor is not what the port takes, for a request
+// checkInput tells why a request's tensor is not what the model takes, for a request
 // of that many lanes.
-func (p *port) check(input *Input, lanes int64) error {
+func checkInput(p *port, input *Input, lanes int64) error {
 	switch {
 	case !input.Present && p.Optional:
 		return nil
@@ -73,7 +73,7 @@ func (p *port) check(input *Input, lanes int64) error {
 		return Errorf(InvalidArg, "input %q is missing", p.Name)
 	case input.DType != p.DType:
 		return Errorf(InvalidArg, "input %q is of type %v: want %v", p.Name, input.DType, p.DType)
-	case !p.takes(input.Shape, lanes):
+	case !takesShape(p, input.Shape, lanes):
 		return Errorf(InvalidArg, "input %q has shape %v: want %v, with %d in front for the requests' rows (a sequence takes one row a request)", p.Name, input.Shape, p.request, lanes)
 	case p.recurrent && slices.Contains(input.Shape, 0):
 		return Errorf(InvalidArg, "input %q has shape %v: want no extent of 0, with which recurrent layers of ONNX Runtime end the server", p.Name, input.Shape)
@@ -108,23 +108,23 @@ func (p *port) check(input *Input, lanes int64) error {
 	if input.bytes() != want {
 		return Errorf(InvalidArg, "input %q has %d bytes: want %d for shape %v of %v", p.Name, input.bytes(), want, input.Shape, p.DType)
 	}
-	if row := len(p.once(input)); p.axis == noAxis && !bytes.Equal(input.Data[row:], input.Data[:len(input.Data)-row]) {
+	if row := len(sharedContent(p, input)); p.axis == noAxis && !bytes.Equal(input.Data[row:], input.Data[:len(input.Data)-row]) {
 		return Errorf(InvalidArg, "input %q differs in the rows of the request: want them equal, because it has no batch axis in the model", p.Name)
 	}
 	return nil
 }
 
-// once is the content of an input without a batch axis: what stands in the first
+// sharedContent is the content of an input without a batch axis: what stands in the first
 // row of the request, and in all others.
-func (p *port) once(input *Input) []byte {
+func sharedContent(p *port, input *Input) []byte {
 	if !p.leading || p.DType == tensor.Bytes || input.Shape[0] < 2 {
 		return input.Data
 	}
 	return input.Data[:len(input.Data)/int(input.Shape[0])]
 }
 
-// takes tells whether a request of that many lanes may have this shape.
-func (p *port) takes(shape tensor.Shape, lanes int64) bool {
+// takesShape reports whether a request of that many lanes may have this shape.
+func takesShape(p *port, shape tensor.Shape, lanes int64) bool {
 	if len(shape) != len(p.request) {
 		return false
 	}
@@ -139,22 +139,22 @@ func (p *port) takes(shape tensor.Shape, lanes int64) bool {
 	return true
 }
 
-// joins tells whether two requests can share a run, as far as this input goes:
+// sameInput reports whether two requests can share a run, as far as this input goes:
 // its shape must be the same where it is open, and so must its content where the
 // model takes it once for all lanes.
-func (p *port) joins(a, b *Input) bool {
+func sameInput(p *port, a, b *Input) bool {
 	if a.Present != b.Present {
 		return false
 	}
-	if p.axis == noAxis && a.Present && !bytes.Equal(p.once(a), p.once(b)) {
+	if p.axis == noAxis && a.Present && !bytes.Equal(sharedContent(p, a), sharedContent(p, b)) {
 		return false
 	}
 	if !p.varies {
 		return true
 	}
-	skip := p.skip()
+	skip := requestAxes(p)
 	return len(a.Shape) == len(b.Shape) && len(a.Shape) >= skip && a.Shape[skip:].Equal(b.Shape[skip:])
 }
 
-// skip is how many axes of a request stand before those of the lane: its rows.
-func (p *port) skip() int { return index(p.leading || len(p.request) > len(p.dims)) }
+// requestAxes is how many axes of a request stand before those of the lane: its rows.
+func requestAxes(p *port) int { return index(p.leading || len(p.request) > len(p.dims)) }

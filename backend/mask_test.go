@@ -95,7 +95,7 @@ func TestMask(t *testing.T) {
 // TestMaskOfAnyLength: a mask is made from what a request says, not from what it
 // brings; one that is beyond all measure is refused alone, before anything is made.
 func TestMaskOfAnyLength(t *testing.T) {
-	for _, length := range []int64{1<<63 - 1, 1 << 61, 1<<61 - 2, 1 << 32, fillMost/4 + 1} {
+	for _, length := range []int64{1<<63 - 1, 1 << 61, 1<<61 - 2, 1 << 32, generatedMost/4 + 1} {
 		model, c, _ := maskedModel(0)
 		in, err := model.instance(t, c, "")
 		require.NoError(t, err)
@@ -121,7 +121,7 @@ func TestMaskBound(t *testing.T) {
 	model, c, _ := maskedModel(0)
 	in, err := model.instance(t, c, "")
 	require.NoError(t, err)
-	most := int64(fillMost / 4)
+	most := int64(generatedMost / 4)
 	r := hollow(1, true, most)
 	require.NoError(t, in.checkMasks(&r, nil))
 	r = hollow(1, true, most+1)

@@ -4,9 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -98,15 +96,6 @@ func NewModel(info ModelInfo, host Host) (*Model, error) {
 	return m, nil
 }
 
-// modelFile is the path of the ONNX file, which lies in the version's folder.
-func modelFile(info ModelInfo, config *Config, params *Parameters) (string, error) {
-	name := params.file(config)
-	if !filepath.IsLocal(name) {
-		return "", Errorf(InvalidArg, "default_model_filename is %q: want the name of a file inside the model's version folder", name)
-	}
-	return filepath.Join(info.Directory, strconv.FormatUint(info.Version, 10), name), nil
-}
-
 // size computes how many sequences each instance has room for. A model without
 // sequences has none.
 func (m *Model) size() (statebuffer.Sizing, error) {
@@ -134,51 +123,4 @@ func (m *Model) NewInstance(info InstanceInfo) (*Instance, error) {
 		return nil, fmt.Errorf("loading instance %q: %w", info.Name, err)
 	}
 	return in, nil
-}
-
-// wire joins configuration and model, once for all instances. Where the batch is, is
-// proved by runs as the parameter verify says.
-func (m *Model) wire(r Runner) (*wiring, error) {
-	m.wireLock.Lock()
-	defer m.wireLock.Unlock()
-	if m.wired != nil {
-		return m.wired, nil
-	}
-	files := initialFiles(m.info.Directory)
-	batches := m.config.MaxBatchSize > 0
-	c := chooser{verify: m.params.Verify, batches: batches, whole: !batches && m.config.Sequence == nil, finish: (*wirer).finish}
-	c.attempt = func(k *candidate) *wirer { return wireInputs(m.config, m.params, r.Signature(), files, k) }
-	c.open = func() (Runner, error) {
-		return m.host.Open(SessionOptions{Path: m.path, Name: "batch axes", IntraOpThreads: 1, Optimization: m.params.Optimization})
-	}
-	c.runner = func() (Runner, error) { return r, nil }
-	if _, device := r.(DeviceRunner); device { // the host cannot write the memory of a GPU
-		var host Runner
-		c.runner = func() (_ Runner, err error) {
-			if host == nil {
-				if host, err = c.open(); err != nil {
-					return nil, fmt.Errorf("the CPU cannot open the model: %w", err)
-				}
-			}
-			return host, nil
-		}
-		defer func() {
-			if host != nil {
-				host.Close()
-			}
-		}()
-	}
-	began := time.Now()
-	w, err := c.choose(candidatesFor(m.config, m.params, r.Signature()))
-	if c.runs > 0 {
-		m.log.Info("batch axes", "runs", c.runs, "took", time.Since(began).Round(time.Millisecond), "apart", err == nil && c.warning == "")
-	}
-	if err != nil {
-		return nil, err
-	}
-	if c.warning != "" {
-		m.log.Warn(c.warning)
-	}
-	m.wired = &w.wiring
-	return m.wired, nil
 }

@@ -37,7 +37,7 @@ func TestInputsOnDevice(t *testing.T) {
 	s.batch(startOf(6)).ok()
 
 	p := port{Port: Port{Name: "x", DType: tensor.FP32}, axis: noAxis}
-	err := p.check(&Input{Present: true, DType: tensor.FP32, Device: 1, Size: 4}, 1)
+	err := checkInput(&p, &Input{Present: true, DType: tensor.FP32, Device: 1, Size: 4}, 1)
 	require.ErrorContains(t, err, `input "x" is in GPU memory`)
 }
 

@@ -7,9 +7,9 @@ import "tritonstateful/internal/tensor"
 // processor from the next run. So the runs write their outputs one behind the
 // other into the batched tensors, which have room for a whole batch.
 
-// canHold tells whether the answers of a run can wait while another one runs: all
+// canHold reports whether the answers of a run can wait while another one runs: all
 // outputs are tensors of ours, with lanes.
-func (w *wiring) canHold() bool {
+func canHold(w *wiring) bool {
 	for i := range w.outputs {
 		if p := &w.outputs[i]; p.stateOut || p.varies || p.axis == noAxis || p.DType == tensor.Bytes {
 			return false

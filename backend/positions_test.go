@@ -65,7 +65,7 @@ func TestPositions(t *testing.T) {
 		send(t, in, rowsOf(1, true, 1))
 		require.Equal(t, []int64{0}, positionsOf(seen), "it begins anew")
 
-		got := send(t, in, hollow(1, false, fillMost/int64(dtype.Size())+1), rowsOf(2, false, 1))
+		got := send(t, in, hollow(1, false, generatedMost/int64(dtype.Size())+1), rowsOf(2, false, 1))
 		require.ErrorContains(t, got[0].err, `input "Positions": positions of `)
 		require.Equal(t, InvalidArg, CodeOf(got[0].err))
 		require.NoError(t, got[1].err)

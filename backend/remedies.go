@@ -154,10 +154,3 @@ func advised(err error, advice string) error {
 	}
 	return Errorf(CodeOf(err), "%w; %s", err, advice)
 }
-
-// reportMerged warns of a merged decoder whose second request would fail.
-func (in *Instance) reportMerged() {
-	if advice := mergedAdvice(in.model.config, in.model.params, in.runner.Signature()); advice != "" {
-		in.log.Warn("the second request of a sequence will fail: " + advice)
-	}
-}

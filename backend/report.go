@@ -202,26 +202,6 @@ func (in *Instance) reportSharedScale() {
 	}
 }
 
-// maintain is what is done between batches, when all answers are out.
-func (in *Instance) maintain(x *execution) {
-	now := in.host().Clock
-	in.store.EndBatch(x.spans.at)
-	change, err := in.store.Maintain(now) // also if all were refused for want of slots
-	switch u := in.store.Usage(); {
-	case err != nil:
-		in.log.Warn("could not allocate more slots, trying again later", "slots", u.Slots, "error", err)
-	case change.Grown && in.levels.on(in.levels.info, slog.LevelInfo):
-		in.log.Info("allocated a chunk of slots", "chunks", u.Chunks, "slots", u.Slots, "free", u.Free, "took", change.Took)
-	case change.Shrunk && in.levels.on(in.levels.info, slog.LevelInfo):
-		in.log.Info("released a chunk of slots", "chunks", u.Chunks, "slots", u.Slots, "free", u.Free, "took", change.Took)
-	}
-	if x.ran > 0 {
-		in.reportSaturation()
-		in.report.batch(&x.spans, change.Took, now(), in.log)
-	}
-	in.measure(x)
-}
-
 // reportSaturation warns once that store_states_as_fp16 does not suit the model.
 func (in *Instance) reportSaturation() {
 	n := in.store.Counters().Saturated
@@ -230,4 +210,11 @@ func (in *Instance) reportSaturation() {
 	}
 	in.saturated = true
 	in.log.Warn("states are too large for store_states_as_fp16 and were clamped to 65504; this is said once", "elements", n)
+}
+
+// reportMerged warns of a merged decoder whose second request would fail.
+func (in *Instance) reportMerged() {
+	if advice := mergedAdvice(in.model.config, in.model.params, in.runner.Signature()); advice != "" {
+		in.log.Warn("the second request of a sequence will fail: " + advice)
+	}
 }

@@ -194,7 +194,7 @@ func (in *Instance) stageInput(s *stage, i int, first *Request) (err error) {
 	}
 	dims, layout := p.dims, p.Layout
 	if p.varies && first != nil {
-		dims = p.modelDims(first.Inputs[i].Shape)
+		dims = modelDims(p, first.Inputs[i].Shape)
 	}
 	if p.varies && p.DType != tensor.Bytes {
 		if layout, err = layoutOf(dims, p.axis, p.DType); err != nil {
@@ -213,7 +213,7 @@ func (in *Instance) stageInput(s *stage, i int, first *Request) (err error) {
 }
 
 // modelDims are the extents of the model's tensor for a request of that shape.
-func (p *port) modelDims(request tensor.Shape) tensor.Shape {
+func modelDims(p *port, request tensor.Shape) tensor.Shape {
 	dims := p.dims.Clone()
 	lane := request
 	if len(request) == len(p.request) && len(p.request) > len(withoutBatch(p.dims, p.axis)) {

@@ -10,29 +10,10 @@ import (
 // ONNX Runtime makes sure that a model writes what is bound: a tensor of another shape is
 // an error of its own. Where it allocates an output, nobody has looked at the shape yet.
 
-// lanesAxis is where what the model writes for an output must have one extent for each
-// lane, or noAxis. Without max_batch_size answers have the model's own shape, but a
-// model with sequences runs with one lane all the same, if its states have lanes.
-func (w *wirer) lanesAxis(p *port, found batchAxis) int {
-	laned := func(s stateWire) bool { return s.axis != noAxis }
-	switch {
-	case p.axis != noAxis:
-		return p.axis
-	case p.leading && len(p.answer) == len(p.dims): // a batch that the model fixes at 1
-		return 0
-	case p.stateOut:
-		return w.wiring.stateAt(p.state).axis
-	case w.config.MaxBatchSize == 0 && (slices.ContainsFunc(w.wiring.states, laned) || slices.ContainsFunc(w.wiring.varying, laned)):
-		return found.axis
-	default:
-		return noAxis
-	}
-}
-
 // checkWritten tells why an output that the run has allocated is no answer to so many
 // lanes. It may be what one of them has sent that makes it so: then the run is halved,
 // as where the model itself refuses a value.
-func (p *port) checkWritten(shape tensor.Shape, lanes int) error {
+func checkWritten(p *port, shape tensor.Shape, lanes int) error {
 	switch {
 	case len(shape) == len(p.dims) && (p.lanesAt == noAxis || shape[p.lanesAt] == int64(lanes)):
 		return nil
@@ -43,9 +24,9 @@ func (p *port) checkWritten(shape tensor.Shape, lanes int) error {
 	}
 }
 
-// checkWritten tells why what a run has written is not the next value of a state of no
+// checkWrittenState tells why what a run has written is not the next value of a state of no
 // elements, which nobody has bound.
-func (s *stateWire) checkWritten(shape tensor.Shape, lanes int) error {
+func checkWrittenState(s *stateWire, shape tensor.Shape, lanes int) error {
 	if want := batched(s.dims, s.axis, int64(lanes)); !shape.Equal(want) {
 		return Errorf(Internal, "state %q: the model wrote shape %v for %d lanes: want %v, because that is what the next step can read", s.input, shape, lanes, want)
 	}
@@ -57,7 +38,7 @@ func (s *stateWire) checkWritten(shape tensor.Shape, lanes int) error {
 func (s *stage) takeOutputs(w *wiring, step *statebuffer.Step) error {
 	for _, i := range w.hollow {
 		st := &w.states[i]
-		if err := st.checkWritten(s.outputs[st.out].Shape, s.lanes); err != nil {
+		if err := checkWrittenState(st, s.outputs[st.out].Shape, s.lanes); err != nil {
 			return err
 		}
 	}
@@ -81,7 +62,7 @@ func (s *stage) takeOutputs(w *wiring, step *statebuffer.Step) error {
 
 // varyingAnswer describes an output whose shape the run has decided.
 func (s *stage) varyingAnswer(p *port, out *Tensor) (Output, error) {
-	if err := p.checkWritten(out.Shape, s.lanes); err != nil {
+	if err := checkWritten(p, out.Shape, s.lanes); err != nil {
 		return Output{}, err
 	}
 	answer := Output{Tensor: out.Data.Bytes, Lanes: s.lanes, Batched: p.leading}

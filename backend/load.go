@@ -1,0 +1,169 @@
+package backend
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	"tritonstateful/internal/tensor"
+)
+
+// modelFile is the path of the ONNX file, which lies in the version's folder.
+func modelFile(info ModelInfo, config *Config, params *Parameters) (string, error) {
+	name := params.file(config)
+	if !filepath.IsLocal(name) {
+		return "", Errorf(InvalidArg, "default_model_filename is %q: want the name of a file inside the model's version folder", name)
+	}
+	return filepath.Join(info.Directory, strconv.FormatUint(info.Version, 10), name), nil
+}
+
+// wire joins configuration and model, once for all instances. Where the batch is, is
+// proved by runs as the parameter verify says.
+func (m *Model) wire(r Runner) (*wiring, error) {
+	m.wireLock.Lock()
+	defer m.wireLock.Unlock()
+	if m.wired != nil {
+		return m.wired, nil
+	}
+	files := initialFiles(m.info.Directory)
+	batches := m.config.MaxBatchSize > 0
+	c := chooser{verify: m.params.Verify, batches: batches, whole: !batches && m.config.Sequence == nil, finish: (*wirer).finish}
+	c.attempt = func(k *candidate) *wirer { return wireInputs(m.config, m.params, r.Signature(), files, k) }
+	c.open = func() (Runner, error) {
+		return m.host.Open(SessionOptions{Path: m.path, Name: "batch axes", IntraOpThreads: 1, Optimization: m.params.Optimization})
+	}
+	c.runner = func() (Runner, error) { return r, nil }
+	if _, device := r.(DeviceRunner); device { // the host cannot write the memory of a GPU
+		var host Runner
+		c.runner = func() (_ Runner, err error) {
+			if host == nil {
+				if host, err = c.open(); err != nil {
+					return nil, fmt.Errorf("the CPU cannot open the model: %w", err)
+				}
+			}
+			return host, nil
+		}
+		defer func() {
+			if host != nil {
+				host.Close()
+			}
+		}()
+	}
+	began := time.Now()
+	w, err := c.choose(candidatesFor(m.config, m.params, r.Signature()))
+	if c.runs > 0 {
+		m.log.Info("batch axes", "runs", c.runs, "took", time.Since(began).Round(time.Millisecond), "apart", err == nil && c.warning == "")
+	}
+	if err != nil {
+		return nil, err
+	}
+	if c.warning != "" {
+		m.log.Warn(c.warning)
+	}
+	m.wired = &w.wiring
+	return m.wired, nil
+}
+
+// Complete fills in what a configuration leaves out and the model file tells:
+// inputs, outputs, and where neither was given max_batch_size; where no scheduler
+// was chosen, that too. It is what the server's auto-completion asks of a backend,
+// and fills in only what the server lets a backend change. The result is the whole
+// configuration as JSON, or nil where nothing is missing; then the model file is
+// not opened.
+func Complete(info ModelInfo, host Host) ([]byte, error) {
+	config, err := ParseConfig(info.Config)
+	if err != nil {
+		return nil, err
+	}
+	if len(config.Inputs) > 0 && len(config.Outputs) > 0 {
+		return nil, nil
+	}
+	params, _, err := ParseParameters(config.Parameters) // NewModel logs the warnings
+	if err != nil {
+		return nil, err
+	}
+	c := &completion{given: info.Config, directory: info.Directory, params: params, log: host.Log.With("model", info.Name), batch: host.DefaultBatch}
+	path, err := modelFile(info, config, params)
+	if err != nil {
+		return nil, err
+	}
+	options := SessionOptions{Path: path, Provider: CPU, Name: "auto-complete", IntraOpThreads: 1, Optimization: "disabled"}
+	runner, err := host.Open(options)
+	if err != nil {
+		return nil, fmt.Errorf("opening the model to read its inputs and outputs: %w", err)
+	}
+	defer runner.Close()
+	c.sig = runner.Signature()
+	text, err := c.choose(config, runner, func() (Runner, error) { return host.Open(options) })
+	if err != nil {
+		return nil, advised(Errorf(InvalidArg, "filling in the configuration from the model: %w", err), mergedAdvice(config, params, c.sig))
+	}
+	for _, line := range c.filled {
+		c.log.Info(line)
+	}
+	return text, nil
+}
+
+// gpuOptions are the settings that only a GPU knows.
+func (m *Model) gpuOptions(provider Provider) GPUOptions {
+	p := m.params
+	gpu := GPUOptions{MemoryLimit: p.GPUMemory, CUDAGraph: p.CUDAGraph, FP16: p.FP16Compute}
+	if p.TRTCache {
+		gpu.CacheFolder = p.TRTCacheDir
+	}
+	if provider == TensorRT && p.sound(wiringNames...) {
+		gpu.Shapes = m.shapes()
+	}
+	return gpu
+}
+
+// shapes are those of the inputs that have dynamic axes, for batches from one to
+// the largest. There are none if the model cannot tell them beforehand; what is
+// wrong with it, opening it for good will say.
+func (m *Model) shapes() []InputShapes {
+	const learns = "TensorRT learns the shapes of this model run by run, and builds anew each time"
+	host, err := m.host.Open(SessionOptions{Path: m.path, Name: "shapes", IntraOpThreads: 1})
+	if err != nil {
+		m.log.Warn(learns+": the CPU cannot open it to read them", "error", err)
+		return nil
+	}
+	defer host.Close()
+	w, err := m.wire(host)
+	if err != nil {
+		return nil
+	}
+	if w.varies {
+		m.log.Warn(learns + ": more than the batch varies")
+		return nil
+	}
+	return m.inputShapes(w, host.Signature())
+}
+
+func (m *Model) inputShapes(w *wiring, sig *Signature) []InputShapes {
+	usual := w.maxLanes
+	if preferred := m.config.preferred(); len(preferred) > 0 {
+		usual = min(usual, slices.Max(preferred))
+	}
+	all := make([]InputShapes, 0, len(sig.Inputs))
+	add := func(at, axis int, dims tensor.Shape) {
+		if sig.Inputs[at].Dims.Fixed() {
+			return
+		}
+		all = append(all, InputShapes{
+			Name:  sig.Inputs[at].Name,
+			Least: batched(dims, axis, 1), Usual: batched(dims, axis, int64(usual)), Most: batched(dims, axis, int64(w.maxLanes)),
+		})
+	}
+	for i := range w.inputs {
+		add(w.inputs[i].at, w.inputs[i].axis, w.inputs[i].dims)
+	}
+	for i := range w.fills {
+		add(w.fills[i].at, w.fills[i].axis, w.fills[i].dims)
+	}
+	for i := range w.states {
+		add(w.states[i].in, w.states[i].axis, w.states[i].dims)
+	}
+	return all
+}
