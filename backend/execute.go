@@ -209,7 +209,7 @@ func (x *execution) putInputs() error {
 func (x *execution) putRow(i, lane int, input *Input) {
 	s, l := x.stage, x.stage.layouts[i]
 	if input.Device != 0 {
-		for done := int64(0); done < input.Size; done += l.RowBytes() {
+		for done := int64(0); done < input.Size; done += l.LaneBytes() {
 			x.in.place(s.in[i], l, s.lanes, lane, input.Device+uint64(done))
 			lane++
 		}
@@ -217,7 +217,7 @@ func (x *execution) putRow(i, lane int, input *Input) {
 	}
 	for data := input.Data; len(data) > 0; lane++ {
 		putLane(s.in[i].Bytes, l, s.lanes, lane, data)
-		data = data[l.RowBytes():]
+		data = data[l.LaneBytes():]
 	}
 }
 

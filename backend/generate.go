@@ -53,7 +53,7 @@ func (x *execution) writeLanes(f *fillWire, to []byte) {
 		if lane < len(x.lanes) {
 			r, q = &x.requests[x.rows[x.laneRow[lane]]], x.lanes[lane].Sequence
 		}
-		x.writeLane(f, to[lane*int(f.RunBytes):], r, q)
+		x.writeLane(f, to[lane*int(f.PieceBytes):], r, q)
 	}
 }
 
