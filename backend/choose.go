@@ -57,10 +57,22 @@ type attempted struct {
 	faults error
 }
 
-// choose returns what is wired by the candidate that holds. Candidates of one rank are
-// tried together: if just one is shown to hold, it is taken, and of several the one
-// whose name the most tensors carry. Where none is, the next rank has its turn.
+// choose returns what is wired by the candidate that holds, if its states can begin.
 func (c *chooser) choose(candidates []candidate) (*wirer, error) {
+	w, err := c.pick(candidates)
+	if err == nil {
+		err = c.toldBegin(w)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// pick decides between candidates. Those of one rank are tried together: if just one is
+// shown to hold, it is taken, and of several the one whose name the most tensors carry.
+// Where none is, the next rank has its turn.
+func (c *chooser) pick(candidates []candidate) (*wirer, error) {
 	c.deadline = time.Now().Add(proofMost)
 	if c.whole || c.verify == VerifyNever || c.verify == VerifyInferred && candidates[0].complete {
 		return c.unproved(candidates)
@@ -125,7 +137,7 @@ func (c *chooser) try(k *candidate) {
 	} else {
 		t := a.w.newTrial(r, c.deadline)
 		t.open = c.open
-		if a.w.beginsEmpty() {
+		if a.w.beginsEmpty(false) {
 			a.growth = t.growth()
 		}
 		t.begins = c.mayBegin(&a)

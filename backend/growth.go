@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -34,11 +35,7 @@ func (t *trial) growth() map[axisOfInput]growth {
 			if s.states != states || ran[s.extent] || time.Now().After(t.deadline) {
 				continue
 			}
-			l, ok := t.newLane(s, 1, nil)
-			if !ok {
-				continue
-			}
-			outputs, err := t.run(s, l)
+			outputs, err := t.runOne(s)
 			if err != nil {
 				continue
 			}
@@ -76,7 +73,7 @@ func (t *trial) compareExtents(s setting, outputs []Tensor, seen map[axisOfInput
 // excludes is why a candidate cannot be taken though no run speaks against it: a state
 // would begin with nothing along an axis that may be the batch, or that never grows.
 func (c *chooser) excludes(a *attempted) (why string) {
-	for s, axis := range a.w.emptyAxes() {
+	for s, axis := range a.w.emptyAxes(false) {
 		symbol := a.w.sig.Inputs[s.in].Symbols[axis]
 		switch seen := a.growth[axisOfInput{s.in, axis}]; {
 		case isBatchName(symbol):
@@ -98,7 +95,7 @@ func (w *wirer) requested(symbol string) bool {
 // mayBegin reports whether runs may be tried with states as they begin, for which it must
 // be sure that what has an extent of 0 then is not the batch.
 func (c *chooser) mayBegin(a *attempted) bool {
-	for s, axis := range a.w.emptyAxes() {
+	for s, axis := range a.w.emptyAxes(false) {
 		named := a.c.rank == byBatchName && s.axis != noAxis && !isBatchName(a.w.sig.Inputs[s.in].Symbols[axis])
 		if !named && !a.c.told && a.growth[axisOfInput{s.in, axis}] != grows {
 			return false
@@ -107,13 +104,76 @@ func (c *chooser) mayBegin(a *attempted) bool {
 	return true
 }
 
-// emptyAxes are the open axes along which states begin with nothing, unless batch_axes
-// tells where their batch is or they are not simply replaced.
-func (w *wirer) emptyAxes() iter.Seq2[*stateWire, int] {
+// toldBegin is the fault of states that would begin with nothing though batch_axes tells
+// where their batch is, if runs show that a step does not make them longer and that they
+// stay empty or the model does not run so. Which extents the model takes is seen with
+// states that are not empty first.
+func (c *chooser) toldBegin(w *wirer) error {
+	if !w.beginsEmpty(true) || c.verify == VerifyNever {
+		return nil
+	}
+	r, err := c.runner()
+	if err != nil {
+		return nil // the first requests show it
+	}
+	t := w.newTrial(r, time.Now().Add(proofMost))
+	t.begins = true
+	defer func() { c.runs += t.runs }()
+	seen := t.growth()
+	for s := range settings() {
+		if s.states != statesAlike {
+			continue
+		}
+		if _, err := t.runOne(s); err != nil {
+			continue
+		}
+		s.states = statesBegin
+		outputs, err := t.runOne(s)
+		return w.emptyFault(t, seen, outputs, err)
+	}
+	return nil
+}
+
+// runOne runs one lane.
+func (t *trial) runOne(s setting) ([]Tensor, error) {
+	l, ok := t.newLane(s, 1, nil)
+	if !ok {
+		return nil, errNoContents
+	}
+	return t.run(s, l)
+}
+
+// errNoContents says that a lane cannot be made.
+var errNoContents = errors.New("no contents for such extents")
+
+// emptyFault is the fault of the first state that stays as long as it is and for which a
+// run that began with nothing gave nothing, or failed.
+func (w *wirer) emptyFault(t *trial, seen map[axisOfInput]growth, outputs []Tensor, failed error) error {
+	if errors.Is(failed, errTooLong) || errors.Is(failed, errNoContents) {
+		return nil
+	}
+	for s, axis := range w.emptyAxes(true) {
+		if seen[axisOfInput{s.in, axis}] != stays {
+			continue
+		}
+		why := "and stay so"
+		if failed != nil {
+			why = fmt.Sprintf("and the model does not run with that: %v", failed)
+		} else if after := outputs[slices.Index(t.outputs, s.out)].Shape; axis < len(after) && after[axis] > 0 {
+			continue
+		}
+		return Errorf(InvalidArg, "state %q would begin with nothing along axis %d, %s: say how it begins by initial_states, for example '%s = 0[3]'", s.input, axis, why, s.input)
+	}
+	return nil
+}
+
+// emptyAxes are the open axes along which states begin with nothing, unless they are not
+// simply replaced: those of states whose batch batch_axes tells, or those of the others.
+func (w *wirer) emptyAxes(told bool) iter.Seq2[*stateWire, int] {
 	return func(yield func(*stateWire, int) bool) {
 		for i := range w.wiring.varying {
 			s := &w.wiring.varying[i]
-			if s.begin != "empty" || s.how == "batch_axes" || s.update != statebuffer.Replace {
+			if s.begin != "empty" || (s.how == "batch_axes") != told || s.update != statebuffer.Replace {
 				continue
 			}
 			for axis, extent := range s.shape {
@@ -125,8 +185,8 @@ func (w *wirer) emptyAxes() iter.Seq2[*stateWire, int] {
 	}
 }
 
-func (w *wirer) beginsEmpty() bool {
-	for range w.emptyAxes() {
+func (w *wirer) beginsEmpty(told bool) bool {
+	for range w.emptyAxes(told) {
 		return true
 	}
 	return false

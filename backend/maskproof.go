@@ -72,11 +72,16 @@ func (in *Instance) tryMasks(until time.Time) (runs int, err error) {
 				if time.Now().After(until) {
 					return runs, in.unjudged(last)
 				}
-				err := in.playMasks(extent, short, numbers, false, &runs)
+				kind := trialKind{extent: extent, short: short, numbers: numbers, until: until}
+				err := in.playMasks(&kind, &runs)
 				if err == nil && fractions {
-					if low := in.playMasks(extent, short, numbers, true, &runs); !errors.Is(low, errUnjudged) {
-						err = low
-					}
+					low := kind
+					low.negative = true
+					err = judged(in.playMasks(&low, &runs))
+				}
+				if err == nil {
+					kind.before = kind.stepsTo(longestTrial)
+					err = judged(in.playMasks(&kind, &runs))
 				}
 				if !errors.Is(err, errUnjudged) {
 					return runs, err
@@ -88,15 +93,24 @@ func (in *Instance) tryMasks(until time.Time) (runs int, err error) {
 	return runs, in.unjudged(last)
 }
 
-// playMasks makes one trial, and adds its runs.
-func (in *Instance) playMasks(extent, short int64, numbers int, negative bool, runs *int) error {
-	t, err := in.newMaskTrial(extent, short, numbers, negative)
+// judged is err, unless it is no verdict.
+func judged(err error) error {
+	if errors.Is(err, errUnjudged) {
+		return nil
+	}
+	return err
+}
+
+// playMasks makes one trial, adds its runs, and notes in kind what a first step appends.
+func (in *Instance) playMasks(kind *trialKind, runs *int) error {
+	t, err := in.newMaskTrial(kind)
 	if err != nil {
 		return fmt.Errorf("%w%w", errUnjudged, err)
 	}
 	defer t.in.Close()
 	err = t.play()
 	*runs += t.runner.runs
+	kind.appended = t.appended
 	if !errors.Is(err, errUnjudged) {
 		in.grows = t.in.grows
 	}
@@ -145,11 +159,21 @@ func (p *played) next() (ask trialAsk, want *reply) {
 // again begins the sequence anew, as another one.
 func (p *played) again() { p.id, p.at = p.id+1, 0 }
 
+// longestTrial is how long a sequence gets in a trial, in elements of the axis that
+// grows. What a model does differently beyond that, such as to drop what is old, is seen
+// only by the shapes of its states as it runs.
+const longestTrial = 48
+
+// stepsTo is how many steps of a kind that has been played make a sequence that long.
+func (k *trialKind) stepsTo(length int64) int {
+	return int((length + k.appended - 1) / max(1, k.appended))
+}
+
 // play plays three sequences, each by itself and then in pairs of unequal length, in
 // which one has just started, too. nil says that the answers are the same, but for what
 // the order of a sum makes. An errUnjudged is no verdict.
 func (t *maskTrial) play() error {
-	long := t.sequence(10, t.extent, t.extent, t.short, t.extent)
+	long := t.sequence(10, append(slices.Repeat([]int64{t.extent}, t.before), t.extent, t.extent, t.short, t.extent)...)
 	middle := t.sequence(20, t.extent, t.short, t.short)
 	late := t.sequence(30, t.extent, t.short)
 	sequences := []*played{long, middle, late}
@@ -163,7 +187,7 @@ func (t *maskTrial) play() error {
 	for _, p := range sequences {
 		p.again()
 	}
-	for _, p := range []*played{long, long, middle} { // which leaves them unequal
+	for _, p := range append(slices.Repeat([]*played{long}, t.before), long, long, middle) { // which leaves them unequal
 		if err := t.byItself(p); err != nil {
 			return err
 		}
@@ -179,6 +203,9 @@ func (t *maskTrial) play() error {
 // byItself plays the next step of a sequence. It runs beside a twin that does the same,
 // so that it has company, and nothing is padded.
 func (t *maskTrial) byItself(p *played) error {
+	if time.Now().After(t.until) {
+		return fmt.Errorf("%wthe time was over", errUnjudged)
+	}
 	ask, want := p.next()
 	twin := ask
 	twin.id += 100
@@ -234,8 +261,8 @@ func (t *maskTrial) sees(p *played) error {
 	return nil
 }
 
-// noteGrowth notes what the first step of a sequence has appended, where a mask names no
-// input: every other one appends as much.
+// noteGrowth notes what the first step of a sequence has appended. Where a mask names no
+// input, every other step appends as much.
 func (t *maskTrial) noteGrowth(p *played) {
 	if p.at != 1 {
 		return
@@ -244,5 +271,6 @@ func (t *maskTrial) noteGrowth(p *played) {
 	for at, i := range t.in.wiring.masks {
 		state := t.in.wiring.fills[i].mask.covers[0]
 		t.in.grows[at] = t.in.store.Length(state, first) - t.in.store.Length(state, nil)
+		t.appended = max(t.appended, t.in.grows[at])
 	}
 }

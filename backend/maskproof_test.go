@@ -34,7 +34,7 @@ func (s *scripted) logged(t *testing.T, c *Config) (*Instance, *recorder) {
 func TestMaskProof(t *testing.T) {
 	model, c, _ := maskedModel(0)
 	in, log := model.logged(t, c)
-	require.Len(t, log.having("played together, each has the answers that it has by itself model=model runs=17"), 1, "%v", *log.lines)
+	require.Len(t, log.having("played together, each has the answers that it has by itself model=model runs=66"), 1, "%v", *log.lines)
 	require.Empty(t, log.having("WARN"))
 	require.Empty(t, in.apart)
 	second, err := in.model.NewInstance(InstanceInfo{Name: "model_1", Kind: "cpu"})
@@ -94,15 +94,41 @@ func TestWindowFoundAtLoad(t *testing.T) {
 	require.Len(t, log.having("WARN"), 1)
 	require.Len(t, log.having(runsApart+`the mask "Mask" is for models that append, and a step that brings `), 1, "%v", *log.lines)
 
-	model, c, _ = maskedModel(40)
+	model, c, _ = maskedModel(100)
 	in, log := model.logged(t, c)
 	require.Empty(t, log.having("WARN"))
-	send(t, in, rowsOf(1, true, 39), rowsOf(2, true, 30))
+	send(t, in, rowsOf(1, true, 99), rowsOf(2, true, 90))
 	for range 3 {
 		send(t, in, rowsOf(1, false, 1), rowsOf(2, false, 1))
 	}
 	require.Len(t, log.having("WARN"), 1)
-	require.Len(t, log.having(`a step that brings 1 has made the state "Cache" of length 40 one of 40: the model drops what is old`), 1, "%v", *log.lines)
+	require.Len(t, log.having(`a step that brings 1 has made the state "Cache" of length 100 one of 100: the model drops what is old`), 1, "%v", *log.lines)
+}
+
+// TestLongSequencesAreTried: padding that shows only beyond a length is found at load,
+// with inputs of any extent and with those of one.
+func TestLongSequencesAreTried(t *testing.T) {
+	for _, rows := range []int64{-1, 1, 2} {
+		model, c, _ := maskedModel(0)
+		model.sig.Inputs[0].Dims[1], c.Inputs[0].Dims = rows, tensor.Shape{rows, -1}
+		inner := model.run
+		model.run = func(inputs, outputs []Tensor) error {
+			if err := inner(inputs, outputs); err != nil {
+				return err
+			}
+			lanes, total := inputs[2].Shape[0], inputs[2].Shape[1]
+			for lane := range lanes { // what is padded beyond that length counts
+				for at, shown := range numbers(inputs[2].Data.Bytes)[lane*total : (lane+1)*total] {
+					if total > 32 && shown == 0 && at < 8 {
+						outputs[0].Data.Bytes[4*lane]++
+					}
+				}
+			}
+			return nil
+		}
+		_, log := model.logged(t, c)
+		require.Len(t, log.having(runsApart+`the mask "Mask" does not hide padding from the model`), 1, "%v: %v", rows, *log.lines)
+	}
 }
 
 // TestMaskNotJudged: where nothing shows that a mask hides padding, nothing is padded,
@@ -192,8 +218,8 @@ func pastMasked(window int64, rows int64) (*scripted, *Config, *[]unevenRun) {
 // TestMaskOfStatesAlone: where the mask names no input, each step appends what the first
 // one of a sequence has appended; a window that is reached shows by that, too.
 func TestMaskOfStatesAlone(t *testing.T) {
-	const steps = 30
-	for _, window := range []int64{20, 21, 1000} {
+	const steps = 50
+	for _, window := range []int64{70, 71, 1000} {
 		model, c, runs := pastMasked(window, 2)
 		in, log := model.logged(t, c)
 		require.Empty(t, log.having("WARN"), "%v", *log.lines)

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"time"
 
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
@@ -17,16 +18,25 @@ var trialExtents = []int64{3, 1, 2, 4, 5, 8, 16, 64, 100}
 // are random below each of these bounds, or all of the same value.
 var trialNumbers = []struct{ below, plus uint64 }{{8, 0}, {2, 0}, {1, 1}, {1, 0}}
 
+// trialKind is what a trial sends, and how long it may take.
+type trialKind struct {
+	extent, short int64 // of the open axes of inputs, in most steps and in some
+	numbers       int   // which of trialNumbers
+	negative      bool  // fractions are large and below 0, next to which the 0 of padding is most
+	before        int   // further steps at the beginning of the longest sequence
+	appended      int64 // what a first step appends; known after a trial
+	until         time.Time
+}
+
 // maskTrial is an instance of its own, on the same session, and what it is asked.
 type maskTrial struct {
-	in            *Instance
-	runner        *countedRunner
-	rng           *rand.Rand
-	extent, short int64
-	below, plus   uint64
-	negative      bool    // fractions are large and below 0, next to which the 0 of padding is most
-	shared        []Input // those without a batch axis, which lanes must agree on
-	names         string
+	trialKind
+	in          *Instance
+	runner      *countedRunner
+	rng         *rand.Rand
+	below, plus uint64
+	shared      []Input // those without a batch axis, which lanes must agree on
+	names       string
 }
 
 // countedRunner is a session that is borrowed, and runs without errors in the log.
@@ -46,7 +56,7 @@ func (r *countedRunner) Close() {}
 const trialRows = 16
 
 // newMaskTrial makes an instance like in for two sequences at a time.
-func (in *Instance) newMaskTrial(extent, short int64, numbers int, negative bool) (*maskTrial, error) {
+func (in *Instance) newMaskTrial(kind *trialKind) (*maskTrial, error) {
 	quiet := slog.New(slog.DiscardHandler)
 	m := in.model
 	wiring, config, params, sequence := *in.wiring, *m.config, *m.params, *m.config.Sequence
@@ -63,9 +73,9 @@ func (in *Instance) newMaskTrial(extent, short int64, numbers int, negative bool
 		own.Close()
 		return nil, err
 	}
-	t := &maskTrial{in: own, runner: runner, rng: rand.New(rand.NewPCG(1, 2)), extent: extent, short: short, negative: negative, names: in.masks()}
-	t.below, t.plus = trialNumbers[numbers].below, trialNumbers[numbers].plus
-	t.shared = t.step(extent)
+	t := &maskTrial{trialKind: *kind, in: own, runner: runner, rng: rand.New(rand.NewPCG(1, 2)), names: in.masks()}
+	t.below, t.plus = trialNumbers[kind.numbers].below, trialNumbers[kind.numbers].plus
+	t.shared = t.step(kind.extent)
 	return t, nil
 }
 

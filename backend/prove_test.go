@@ -256,6 +256,59 @@ func TestBatchNeverEmpty(t *testing.T) {
 	require.ErrorContains(t, err, "batch_axes")
 }
 
+// TestToldStatesBegin: a state of which batch_axes tells the batch, and that would be
+// empty for ever, is found at load, whether the model runs with that or not.
+func TestToldStatesBegin(t *testing.T) {
+	for name, tt := range map[string]struct {
+		want string // nothing if the model is served
+		next func(x, s int64) (int64, error)
+	}{
+		"it does not run": {"and the model does not run with that: extents differ", func(x, s int64) (int64, error) {
+			if x != s {
+				return 0, errors.New("extents differ")
+			}
+			return s, nil
+		}},
+		"it stays empty":     {"and stay so", func(_, s int64) (int64, error) { return s, nil }},
+		"it grows":           {"", func(x, s int64) (int64, error) { return x + s, nil }},
+		"it is a window":     {"", func(x, s int64) (int64, error) { return min(x+s, 3), nil }},
+		"it has the input's": {"", func(x, s int64) (int64, error) { return x, nil }},
+		"it grows and is checked": {"", func(x, s int64) (int64, error) {
+			if s == 0 {
+				return 0, errors.New("too short")
+			}
+			return x + s, nil
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &fileOnly{sig: Signature{Inputs: tensors(t, "x:FP32[a,b] s:FP32[a,c]"), Outputs: tensors(t, "y:FP32[a,b] s_out:FP32[a,c]")}}
+			r.runs = func(sig *Signature, inputs, outputs []Tensor) error {
+				length, err := tt.next(inputs[0].Shape[1], inputs[1].Shape[1])
+				if err != nil {
+					return err
+				}
+				for i, extent := range []int64{inputs[0].Shape[1], length} {
+					outputs[i].Shape = tensor.Shape{inputs[0].Shape[0], extent}
+					bytes, _ := outputs[i].Shape.Bytes(tensor.FP32)
+					outputs[i].Data = statebuffer.Block{Bytes: make([]byte, bytes), Size: bytes}
+				}
+				return nil
+			}
+			config := recurrenceConfig("FP32", true)
+			config.Parameters["batch_axes"] = Value{"* = 0"}
+			_, _, err := proving(t, r, nil, config, VerifyInferred)
+			if tt.want == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, `state "s" would begin with nothing along axis 1, `+tt.want+`: say how it begins by initial_states, for example 's = 0[3]'`)
+			config.Parameters["initial_states"] = Value{"s = 0[3]"}
+			_, _, err = proving(t, r, nil, config, VerifyInferred)
+			require.NoError(t, err)
+		})
+	}
+}
+
 // TestBatchAxesAreProvedOnce: the instances of a model share what was proved, and the log
 // says it once.
 func TestBatchAxesAreProvedOnce(t *testing.T) {
