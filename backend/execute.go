@@ -208,7 +208,7 @@ func (e *execution) putInputs() error {
 func (e *execution) putRow(i, lane int, input *Input) {
 	s, l := e.stage, e.stage.layouts[i]
 	if input.Device != 0 {
-		for done := int64(0); done < input.Size; done += l.RowBytes() {
+		for done := int64(0); done < input.Size; done += l.LaneBytes() {
 			e.in.place(s.in[i], l, s.lanes, lane, input.Device+uint64(done))
 			lane++
 		}
@@ -216,7 +216,7 @@ func (e *execution) putRow(i, lane int, input *Input) {
 	}
 	for data := input.Data; len(data) > 0; lane++ {
 		putLane(s.in[i].Bytes, l, s.lanes, lane, data)
-		data = data[l.RowBytes():]
+		data = data[l.LaneBytes():]
 	}
 }
 

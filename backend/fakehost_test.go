@@ -125,7 +125,7 @@ func (b *fakeBatch) Reserve(row int, outputs []Output, lane, lanes int) []uint64
 		require.LessOrEqual(b.t, lane+lanes, outputs[i].Lanes)
 		if b.onDevice[row] {
 			places[i] = uint64(1+row)<<32 + uint64(i)<<16
-			b.there[places[i]] = make([]byte, outputs[i].Layout.RowBytes()*int64(lanes))
+			b.there[places[i]] = make([]byte, outputs[i].Layout.LaneBytes()*int64(lanes))
 		}
 	}
 	b.reserved[row] = places
@@ -185,9 +185,9 @@ func lanesOf(o *Output, lane, lanes int) (bytes []byte) {
 		return append(bytes, o.Tensor[o.Offsets[lane]:o.Offsets[lane+lanes]]...)
 	}
 	for j := lane; j < lane+lanes; j++ {
-		for x := range o.Layout.Runs {
-			at := (x*int64(o.Lanes) + int64(j)) * o.Layout.RunBytes
-			bytes = append(bytes, o.Tensor[at:at+o.Layout.RunBytes]...)
+		for x := range o.Layout.Pieces {
+			at := (x*int64(o.Lanes) + int64(j)) * o.Layout.PieceBytes
+			bytes = append(bytes, o.Tensor[at:at+o.Layout.PieceBytes]...)
 		}
 	}
 	return bytes

@@ -358,7 +358,7 @@ func sweepOnce(t *testing.T, fault *sweep, inferred string) {
 func (s *server) checkSlots(at int) {
 	s.t.Helper()
 	u, sizing := s.in.store.Usage(), s.in.store.Sizing()
-	require.Equal(s.t, sizing.Initial+(u.Chunks-1)*sizing.Subsequent, u.Rows, "fault at call %d", at)
+	require.Equal(s.t, sizing.Initial+(u.Chunks-1)*sizing.Subsequent, u.Slots, "fault at call %d", at)
 }
 
 // TestFailedChunkIsRetriedForRefusedSTARTs: the memory fails once, just when the last

@@ -157,7 +157,7 @@ func (w *wirer) perLane(f *fillWire, info *TensorInfo) error {
 		}
 		f.dims[i] = 1
 	}
-	f.Layout = statebuffer.Layout{Runs: 1, RunBytes: int64(info.DType.Size())}
+	f.Layout = statebuffer.Layout{Pieces: 1, PieceBytes: int64(info.DType.Size())}
 	return nil
 }
 

@@ -52,7 +52,7 @@ func (e *execution) writeLanes(f *fillWire, to []byte) {
 		if lane < len(e.lanes) {
 			r, q = &e.requests[e.rows[e.laneRow[lane]]], e.lanes[lane].Sequence
 		}
-		e.writeLane(f, to[lane*int(f.RunBytes):], r, q)
+		e.writeLane(f, to[lane*int(f.PieceBytes):], r, q)
 	}
 }
 

@@ -37,25 +37,25 @@ func (in *Instance) TakesDevice() bool { return in.device != nil }
 
 // place makes the next run take a lane of an input from where it is on the device.
 func (in *Instance) place(block statebuffer.Block, l statebuffer.Layout, lanes, lane int, from uint64) {
-	for x := range l.Runs {
-		at := (x*int64(lanes) + int64(lane)) * l.RunBytes
-		in.device.Place(block.At(at, l.RunBytes), from+uint64(x*l.RunBytes))
+	for x := range l.Pieces {
+		at := (x*int64(lanes) + int64(lane)) * l.PieceBytes
+		in.device.Place(block.At(at, l.PieceBytes), from+uint64(x*l.PieceBytes))
 	}
 }
 
 // deliver makes the next run copy lanes of an output to where the client wants them
 // on the device: one lane behind the other.
 func (in *Instance) deliver(block statebuffer.Block, o *Output, lane, lanes int, to uint64) {
-	size := o.Layout.RunBytes
+	size := o.Layout.PieceBytes
 	if size == 0 {
 		return
 	}
-	if o.Layout.Runs == 1 {
+	if o.Layout.Pieces == 1 {
 		in.device.Deliver(block.At(int64(lane)*size, int64(lanes)*size), to)
 		return
 	}
 	for j := int64(lane); j < int64(lane+lanes); j++ {
-		for x := range o.Layout.Runs {
+		for x := range o.Layout.Pieces {
 			in.device.Deliver(block.At((x*int64(o.Lanes)+j)*size, size), to)
 			to += uint64(size)
 		}

@@ -105,7 +105,7 @@ func (in *Instance) allocate() (err error) {
 	in.direct = m.config.direct()
 	in.ladder = m.ladder()
 	in.holds = canHold(in.wiring)
-	in.pace = newPace(m.params.Padding == PadAuto && !in.wiring.varies && in.store.Roams() && in.store.RowBytes() >= paceFrom)
+	in.pace = newPace(m.params.Padding == PadAuto && !in.wiring.varies && in.store.Roams() && in.store.SlotBytes() >= paceFrom)
 	in.empty = in.emptyAnswers()
 	in.work.in, in.work.queue, in.work.spreads = in, newQueue(), make([]spread, len(in.wiring.masks))
 	in.grows = make([]int64, len(in.wiring.masks))
@@ -124,7 +124,7 @@ func (in *Instance) emptyAnswers() []Output {
 			size = 4 // an empty string is its length
 		}
 		answers[i] = Output{
-			Tensor: in.io.zero.Bytes[:size], Layout: statebuffer.Layout{Runs: 1, RunBytes: size}, Lanes: 1,
+			Tensor: in.io.zero.Bytes[:size], Layout: statebuffer.Layout{Pieces: 1, PieceBytes: size}, Lanes: 1,
 			Shape: slices.Repeat(tensor.Shape{1}, len(outputs[i].answer)),
 		}
 	}
@@ -302,11 +302,11 @@ func (in *Instance) maintain(e *execution) {
 	change, err := in.store.Maintain(now) // also if all were refused for want of slots
 	switch u := in.store.Usage(); {
 	case err != nil:
-		in.log.Warn("could not allocate more slots, trying again later", "slots", u.Rows, "error", err)
+		in.log.Warn("could not allocate more slots, trying again later", "slots", u.Slots, "error", err)
 	case change.Grown && in.levels.on(in.levels.info, slog.LevelInfo):
-		in.log.Info("allocated a chunk of slots", "chunks", u.Chunks, "slots", u.Rows, "free", u.Free, "took", change.Took)
+		in.log.Info("allocated a chunk of slots", "chunks", u.Chunks, "slots", u.Slots, "free", u.Free, "took", change.Took)
 	case change.Shrunk && in.levels.on(in.levels.info, slog.LevelInfo):
-		in.log.Info("released a chunk of slots", "chunks", u.Chunks, "slots", u.Rows, "free", u.Free, "took", change.Took)
+		in.log.Info("released a chunk of slots", "chunks", u.Chunks, "slots", u.Slots, "free", u.Free, "took", change.Took)
 	}
 	if e.ran > 0 {
 		in.reportSaturation()

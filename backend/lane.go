@@ -22,9 +22,9 @@ func together(shape tensor.Shape, axis int, dtype tensor.DType, lanes []lane, in
 	if err != nil {
 		return nil, err
 	}
-	for x := range layout.Runs {
+	for x := range layout.Pieces {
 		for _, l := range lanes {
-			data = append(data, l[input][x*layout.RunBytes:][:layout.RunBytes]...)
+			data = append(data, l[input][x*layout.PieceBytes:][:layout.PieceBytes]...)
 		}
 	}
 	return data, nil
@@ -44,8 +44,8 @@ func (t *Tensor) lane(axis, lane int) []byte {
 		return nil
 	}
 	data := []byte{}
-	for x := range l.Runs {
-		data = append(data, t.Data.Bytes[(x*t.Shape[axis]+int64(lane))*l.RunBytes:][:l.RunBytes]...)
+	for x := range l.Pieces {
+		data = append(data, t.Data.Bytes[(x*t.Shape[axis]+int64(lane))*l.PieceBytes:][:l.PieceBytes]...)
 	}
 	return data
 }

@@ -12,21 +12,21 @@ import (
 
 // putLane copies one lane, given as a row, into a batched tensor.
 func putLane(to []byte, l statebuffer.Layout, lanes, lane int, row []byte) {
-	stride, at := int64(lanes)*l.RunBytes, int64(lane)*l.RunBytes
-	if l.Runs == 1 {
-		copy(to[at:at+l.RunBytes], row)
+	stride, at := int64(lanes)*l.PieceBytes, int64(lane)*l.PieceBytes
+	if l.Pieces == 1 {
+		copy(to[at:at+l.PieceBytes], row)
 		return
 	}
-	for x := range l.Runs {
-		copy(to[at+x*stride:][:l.RunBytes], row[x*l.RunBytes:])
+	for x := range l.Pieces {
+		copy(to[at+x*stride:][:l.PieceBytes], row[x*l.PieceBytes:])
 	}
 }
 
 // clearLane zeroes one lane.
 func clearLane(to []byte, l statebuffer.Layout, lanes, lane int) {
-	stride, at := int64(lanes)*l.RunBytes, int64(lane)*l.RunBytes
-	for x := range l.Runs {
-		clear(to[at+x*stride:][:l.RunBytes])
+	stride, at := int64(lanes)*l.PieceBytes, int64(lane)*l.PieceBytes
+	for x := range l.Pieces {
+		clear(to[at+x*stride:][:l.PieceBytes])
 	}
 }
 
@@ -81,7 +81,7 @@ func checkInput(p *port, input *Input, lanes int64) error {
 	if input.Device != 0 && (p.axis == noAxis || p.DType == tensor.Bytes) {
 		return Errorf(Unsupported, "input %q is in GPU memory, and has no batch axis, so that requests are compared: want CPU memory", p.Name)
 	}
-	want := lanes * p.RowBytes()
+	want := lanes * p.LaneBytes()
 	if p.DType == tensor.Bytes {
 		if p.axis == noAxis && lanes > 1 {
 			return Errorf(InvalidArg, "input %q has %d rows: want 1, because it has no batch axis in the model", p.Name, lanes)

@@ -187,8 +187,8 @@ func (b *trialBatch) Answer(row int, outputs []Output, lane, _ int) {
 		if o.Offsets != nil {
 			data = append(data, o.Tensor[o.Offsets[lane]:o.Offsets[lane+1]]...)
 		} else {
-			for x := range o.Layout.Runs {
-				data = append(data, o.Tensor[(x*int64(o.Lanes)+int64(lane))*o.Layout.RunBytes:][:o.Layout.RunBytes]...)
+			for x := range o.Layout.Pieces {
+				data = append(data, o.Tensor[(x*int64(o.Lanes)+int64(lane))*o.Layout.PieceBytes:][:o.Layout.PieceBytes]...)
 			}
 		}
 		r.shapes, r.data = append(r.shapes, o.Shape.Clone()), append(r.data, data)

@@ -28,7 +28,7 @@ func (e *execution) placeOutputs() {
 	s.offset = e.held
 	for i := range w.outputs {
 		p := &w.outputs[i]
-		s.outputs[p.at].Data = e.in.io.outputs[i].At(int64(s.offset)*p.RowBytes(), int64(s.lanes)*p.RowBytes())
+		s.outputs[p.at].Data = e.in.io.outputs[i].At(int64(s.offset)*p.LaneBytes(), int64(s.lanes)*p.LaneBytes())
 	}
 }
 

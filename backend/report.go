@@ -127,7 +127,7 @@ func (in *Instance) describeMemory(b *strings.Builder) {
 	if sizing.Lazy() {
 		fmt.Fprint(b, ", less what fills no whole chunk")
 	}
-	bytes := in.store.RowBytes()
+	bytes := in.store.SlotBytes()
 	fmt.Fprintf(b, "\nstates: %d bytes for each sequence, %d bytes now, at most %d; %d bytes for a batch of %d\n",
 		bytes, int64(sizing.Initial)*bytes, int64(sizing.Total())*bytes, batches, in.wiring.maxLanes)
 }
@@ -144,7 +144,7 @@ func size(l *statebuffer.Layout, varies bool) string {
 	if varies {
 		return "varies"
 	}
-	return strconv.FormatInt(l.RowBytes(), 10)
+	return strconv.FormatInt(l.LaneBytes(), 10)
 }
 
 // reportIneffective names once the settings that do nothing on this instance.

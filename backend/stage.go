@@ -180,9 +180,9 @@ func (in *Instance) stageFor(lanes int, first *Request) (*stage, error) {
 // share one.
 func batchBytes(l statebuffer.Layout, axis int, n int64) int64 {
 	if axis == noAxis {
-		return l.RowBytes()
+		return l.LaneBytes()
 	}
-	return n * l.RowBytes()
+	return n * l.LaneBytes()
 }
 
 // stageInput lays out one input. Its extents are the configuration's, or where

@@ -46,7 +46,7 @@ func (w *wirer) state(spec stateSpec, all []stateSpec) {
 		return
 	}
 	if !s.varies() {
-		if s.RowBytes() == 0 {
+		if s.LaneBytes() == 0 {
 			w.wiring.hollow = append(w.wiring.hollow, len(w.wiring.states))
 		}
 		w.wiring.states = append(w.wiring.states, s)

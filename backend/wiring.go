@@ -233,7 +233,7 @@ func (w *wirer) ports(kind string, configs []TensorConfig, infos []TensorInfo, t
 		}
 		if kind == "output" {
 			p.lanesAt = w.lanesAxis(&p, found[at])
-			if p.RowBytes() == 0 { // the file may say that there is nothing where the model writes something
+			if p.LaneBytes() == 0 { // the file may say that there is nothing where the model writes something
 				p.varies, w.wiring.varies = true, true
 			}
 		}

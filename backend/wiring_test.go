@@ -186,7 +186,7 @@ func TestAllWiringFaultsAtOnce(t *testing.T) {
 func TestConfigAndModelFaultsAtOnce(t *testing.T) {
 	_, err := load(t, param("compute_precision", "int8"), slots(4, 8), configEdit(func(c *Config) { c.Inputs[0].DataType = "TYPE_INT8" }))
 	require.ErrorContains(t, err, "parameter compute_precision")
-	require.ErrorContains(t, err, "there are 4 rows, max_candidate_sequences 4 times")
+	require.ErrorContains(t, err, "there are 4 slots, max_candidate_sequences 4 times")
 	require.ErrorContains(t, err, `input "Input": data_type`)
 }
 

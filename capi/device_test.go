@@ -86,7 +86,7 @@ func TestReservedAndFailed(t *testing.T) {
 	echo := newEcho()
 	echo.outputs = echo.outputs[:1]
 	two := echoOutputs(2, 10, 20)
-	larger := []backend.Output{{Tensor: i32(1, 2, 3, 4), Layout: statebuffer.Layout{Runs: 1, RunBytes: 16}, Lanes: 1, Shape: tensor.Shape{1, 4}, Batched: true}}
+	larger := []backend.Output{{Tensor: i32(1, 2, 3, 4), Layout: statebuffer.Layout{Pieces: 1, PieceBytes: 16}, Lanes: 1, Shape: tensor.Shape{1, 4}, Batched: true}}
 	var none [][]uint64
 	echo.execute = func(b backend.Batch) {
 		b.Reserve(0, two, 0, 1)
@@ -118,7 +118,7 @@ func echoOutputs(lanes int, values ...int32) []backend.Output {
 	for _, v := range values {
 		numbers = append(numbers, v, v+1)
 	}
-	return []backend.Output{{Tensor: i32(numbers...), Layout: statebuffer.Layout{Runs: 1, RunBytes: 8}, Lanes: lanes, Shape: tensor.Shape{1, 2}, Batched: true}}
+	return []backend.Output{{Tensor: i32(numbers...), Layout: statebuffer.Layout{Pieces: 1, PieceBytes: 8}, Lanes: lanes, Shape: tensor.Shape{1, 2}, Batched: true}}
 }
 
 // addressOf makes a pointer of an address of C.

@@ -244,7 +244,7 @@ func TestLanesOfAnyLayout(t *testing.T) {
 			0, 1, 10, 11, 20, 21,
 			100, 101, 110, 111, 120, 121,
 		),
-		Layout: statebuffer.Layout{Runs: 2, RunBytes: 8}, Lanes: 3,
+		Layout: statebuffer.Layout{Pieces: 2, PieceBytes: 8}, Lanes: 3,
 		Shape: tensor.Shape{1, 2, 2}, Batched: true,
 	}}
 	in.execute = func(b backend.Batch) {
@@ -295,7 +295,7 @@ func TestAnswersInSeveralSends(t *testing.T) {
 	in := newEcho()
 	in.outputs = in.outputs[:1]
 	output := func(a, b int32) []backend.Output {
-		return []backend.Output{{Tensor: i32(a, b), Layout: statebuffer.Layout{Runs: 1, RunBytes: 8}, Lanes: 1, Shape: pair}}
+		return []backend.Output{{Tensor: i32(a, b), Layout: statebuffer.Layout{Pieces: 1, PieceBytes: 8}, Lanes: 1, Shape: pair}}
 	}
 	in.execute = func(b backend.Batch) {
 		b.Answer(2, output(1, 2), 0, 1)

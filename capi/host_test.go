@@ -87,8 +87,8 @@ func (e *echo) execute(b backend.Batch) {
 		copy(e.y[8*row:8*row+8], r.Inputs[0].Data)
 		copy(e.z[4*row:4*row+4], r.Inputs[1].Data)
 	}
-	e.outputs[0] = backend.Output{Tensor: e.y, Layout: statebuffer.Layout{Runs: 1, RunBytes: 8}, Lanes: n, Shape: pair}
-	e.outputs[1] = backend.Output{Tensor: e.z, Layout: statebuffer.Layout{Runs: 1, RunBytes: 4}, Lanes: n, Shape: single}
+	e.outputs[0] = backend.Output{Tensor: e.y, Layout: statebuffer.Layout{Pieces: 1, PieceBytes: 8}, Lanes: n, Shape: pair}
+	e.outputs[1] = backend.Output{Tensor: e.z, Layout: statebuffer.Layout{Pieces: 1, PieceBytes: 4}, Lanes: n, Shape: single}
 	for row := range requests {
 		b.Answer(row, e.outputs[:], row, 1) // ignored where the row failed
 	}

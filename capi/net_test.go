@@ -52,7 +52,7 @@ func TestMistakeIsAnswered(t *testing.T) {
 func TestMistakeAfterSomeAnswers(t *testing.T) {
 	in := newEcho()
 	in.outputs = in.outputs[:1]
-	output := []backend.Output{{Tensor: i32(1, 2), Layout: statebuffer.Layout{Runs: 1, RunBytes: 8}, Lanes: 1, Shape: pair}}
+	output := []backend.Output{{Tensor: i32(1, 2), Layout: statebuffer.Layout{Pieces: 1, PieceBytes: 8}, Lanes: 1, Shape: pair}}
 	in.execute = func(b backend.Batch) {
 		b.Answer(0, output, 0, 1)
 		b.Send()
@@ -91,7 +91,7 @@ func TestUnansweredRequest(t *testing.T) {
 
 // TestAnswerThatCannotBeCopied hands the seam outputs that C would read past.
 func TestAnswerThatCannotBeCopied(t *testing.T) {
-	good := backend.Output{Tensor: make([]byte, 48), Layout: statebuffer.Layout{Runs: 2, RunBytes: 8}, Lanes: 3, Shape: tensor.Shape{2, 1, 2}}
+	good := backend.Output{Tensor: make([]byte, 48), Layout: statebuffer.Layout{Pieces: 2, PieceBytes: 8}, Lanes: 3, Shape: tensor.Shape{2, 1, 2}}
 	in := newEcho()
 	in.outputs = in.outputs[:1]
 	var outputs []backend.Output
@@ -116,9 +116,9 @@ func TestAnswerThatCannotBeCopied(t *testing.T) {
 	bad("has 3 lanes", func(*backend.Output) { lanes = 0 })
 	bad("has 3 lanes", func(*backend.Output) { lane, lanes = 1, 1<<62 })
 	bad("48 bytes", func(o *backend.Output) { o.Lanes = 4 })
-	bad("48 bytes", func(o *backend.Output) { o.Layout.Runs = 3 })
-	bad("48 bytes", func(o *backend.Output) { o.Layout = statebuffer.Layout{Runs: 1 << 40, RunBytes: 1 << 40} })
-	bad("none negative", func(o *backend.Output) { o.Layout.RunBytes = -8 })
+	bad("48 bytes", func(o *backend.Output) { o.Layout.Pieces = 3 })
+	bad("48 bytes", func(o *backend.Output) { o.Layout = statebuffer.Layout{Pieces: 1 << 40, PieceBytes: 1 << 40} })
+	bad("none negative", func(o *backend.Output) { o.Layout.PieceBytes = -8 })
 	bad("rank of at most 32", func(o *backend.Output) { o.Shape = make(tensor.Shape, 33) })
 	bad("want 8", func(o *backend.Output) { o.Shape = pair })
 	bad("not fixed", func(o *backend.Output) { o.Shape = tensor.Shape{2, -1, 2} })

@@ -131,10 +131,10 @@ func noteOutput(to *C.batch_output, from *backend.Output, dtype tensor.DType, la
 	data, layout := from.Tensor, from.Layout
 	if to.whole = C.bool(from.Offsets != nil); to.whole {
 		data = data[from.Offsets[lane]:from.Offsets[lane+lanes]]
-		layout.Runs, layout.RunBytes = 1, int64(len(data))
+		layout.Pieces, layout.PieceBytes = 1, int64(len(data))
 	}
 	to.data = C.uintptr_t(uintptr(unsafe.Pointer(unsafe.SliceData(data))))
-	to.runs, to.run_bytes = C.uint64_t(layout.Runs), C.uint64_t(layout.RunBytes)
+	to.runs, to.run_bytes = C.uint64_t(layout.Pieces), C.uint64_t(layout.PieceBytes)
 	to.lanes = C.uint64_t(from.Lanes)
 	to._type = C.TRITONSERVER_DataType(dtype)
 	for i, extent := range from.Shape {
@@ -165,7 +165,7 @@ func (b *batch) checkOutput(k int, o *backend.Output, lanes int) error {
 	if err := b.checkLayout(k, o); err != nil {
 		return err
 	}
-	runs, runBytes := o.Layout.Runs, o.Layout.RunBytes
+	runs, runBytes := o.Layout.Pieces, o.Layout.PieceBytes
 	if runs > 0 && runBytes > 0 && int64(o.Lanes) > int64(len(o.Tensor))/runs/runBytes {
 		return backend.Errorf(backend.Internal, "output %q: its tensor has %d bytes: want %d runs of %d lanes of %d bytes",
 			b.outputs[k].Name, len(o.Tensor), runs, o.Lanes, runBytes)
@@ -178,9 +178,9 @@ func (b *batch) checkOutput(k int, o *backend.Output, lanes int) error {
 
 // checkLayout makes sure that C can count with it.
 func (b *batch) checkLayout(k int, o *backend.Output) error {
-	if o.Layout.Runs < 0 || o.Layout.RunBytes < 0 || len(o.Shape) > C.BATCH_MAX_RANK {
+	if o.Layout.Pieces < 0 || o.Layout.PieceBytes < 0 || len(o.Shape) > C.BATCH_MAX_RANK {
 		return backend.Errorf(backend.Internal, "output %q: %d runs of %d bytes and rank %d: want none negative, and a rank of at most %d",
-			b.outputs[k].Name, o.Layout.Runs, o.Layout.RunBytes, len(o.Shape), C.BATCH_MAX_RANK)
+			b.outputs[k].Name, o.Layout.Pieces, o.Layout.PieceBytes, len(o.Shape), C.BATCH_MAX_RANK)
 	}
 	return nil
 }
@@ -199,7 +199,7 @@ func (b *batch) checkShape(k int, o *backend.Output, lanes int) error {
 		return backend.Errorf(backend.Internal, "output %q: %w", port.Name, err)
 	}
 	want *= int64(lanes)
-	if got := o.Layout.RowBytes() * int64(lanes); got != want {
+	if got := o.Layout.LaneBytes() * int64(lanes); got != want {
 		return backend.Errorf(backend.Internal, "output %q: %d bytes for shape %v of %v: want %d", port.Name, got, o.Shape, port.DType, want)
 	}
 	return nil

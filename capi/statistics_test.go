@@ -88,7 +88,7 @@ func TestStatisticsCountLanes(t *testing.T) {
 	in.outputs = in.outputs[:1]
 	in.execute = func(b backend.Batch) {
 		b.Answer(0, []backend.Output{{
-			Tensor: i32(1, 2), Layout: statebuffer.Layout{Runs: 1, RunBytes: 4}, Lanes: 2,
+			Tensor: i32(1, 2), Layout: statebuffer.Layout{Pieces: 1, PieceBytes: 4}, Lanes: 2,
 			Shape: single, Batched: true,
 		}}, 0, 2)
 		b.Finish(computed)

@@ -53,7 +53,7 @@ func TestGPUWaitsOnce(t *testing.T) {
 		chunk, err := r.Memory().Alloc(8)
 		require.NoError(t, err)
 		states := func(tensor statebuffer.Block) []statebuffer.Transfer { // of the first lane
-			return []statebuffer.Transfer{{Layout: statebuffer.Layout{Runs: 1, RunBytes: 8}, Chunks: []statebuffer.Block{chunk}, Rows: []statebuffer.Row{{}}, Tensor: tensor.At(0, 8), Lanes: 1}}
+			return []statebuffer.Transfer{{Layout: statebuffer.Layout{Pieces: 1, PieceBytes: 8}, Chunks: []statebuffer.Block{chunk}, Slots: []statebuffer.Slot{{}}, Tensor: tensor.At(0, 8), Lanes: 1}}
 		}
 		require.NoError(t, r.Memory().Scatter(states(old.Data)))
 		waits()

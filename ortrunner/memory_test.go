@@ -124,9 +124,9 @@ func TestMover(t *testing.T) {
 	require.NoError(t, err)
 	copy(store.Bytes, "abcdefgh")
 	move := []statebuffer.Transfer{{
-		Layout: statebuffer.Layout{Runs: 1, RunBytes: 4},
+		Layout: statebuffer.Layout{Pieces: 1, PieceBytes: 4},
 		Chunks: []statebuffer.Block{store}, Initial: store.At(0, 4),
-		Rows: []statebuffer.Row{{Index: 1}, {Index: 0}}, Tensor: lanes, Lanes: 2,
+		Slots: []statebuffer.Slot{{Index: 1}, {Index: 0}}, Tensor: lanes, Lanes: 2,
 	}}
 	require.NoError(t, m.Gather(move))
 	require.Equal(t, "efghabcd", string(lanes.Bytes))
@@ -151,8 +151,8 @@ func TestRowsBeyond4GiB(t *testing.T) {
 		lane.Bytes[i] = byte(i)
 	}
 	move := []statebuffer.Transfer{{
-		Layout: statebuffer.Layout{Runs: 4, RunBytes: row / 4}, Chunks: []statebuffer.Block{chunk},
-		Rows: []statebuffer.Row{{Index: rows - 1}}, Tensor: lane, Lanes: 1,
+		Layout: statebuffer.Layout{Pieces: 4, PieceBytes: row / 4}, Chunks: []statebuffer.Block{chunk},
+		Slots: []statebuffer.Slot{{Index: rows - 1}}, Tensor: lane, Lanes: 1,
 	}}
 	require.NoError(t, m.Scatter(move))
 	require.EqualValues(t, 7, chunk.Bytes[row*(rows-1)+7])

@@ -61,9 +61,9 @@ func (b *replies) Answer(row int, outputs []backend.Output, lane, lanes int) {
 		o, r := &outputs[0], &b.rows[row]
 		r.shape = o.Shape.Clone()
 		for j := lane; j < lane+lanes; j++ {
-			for x := range o.Layout.Runs {
-				at := (x*int64(o.Lanes) + int64(j)) * o.Layout.RunBytes
-				r.data = append(r.data, o.Tensor[at:at+o.Layout.RunBytes]...)
+			for x := range o.Layout.Pieces {
+				at := (x*int64(o.Lanes) + int64(j)) * o.Layout.PieceBytes
+				r.data = append(r.data, o.Tensor[at:at+o.Layout.PieceBytes]...)
 			}
 		}
 	})

@@ -68,9 +68,9 @@ func BenchmarkStep(b *testing.B) {
 	for _, layout := range []Layout{{1, 20}, {1, 4096}, {4, 1024}, {64, 64}} {
 		for _, convert := range []Conversion{Keep, Half} {
 			for _, lanes := range []int{1, 64} {
-				b.Run(fmt.Sprintf("runs=%d/bytes=%d/half=%d/lanes=%d", layout.Runs, layout.RowBytes(), convert, lanes), func(b *testing.B) {
+				b.Run(fmt.Sprintf("pieces=%d/bytes=%d/half=%d/lanes=%d", layout.Pieces, layout.LaneBytes(), convert, lanes), func(b *testing.B) {
 					s, batch := steady(b, layout, convert, 1024, lanes)
-					b.SetBytes(2 * layout.RowBytes() * int64(lanes))
+					b.SetBytes(2 * layout.LaneBytes() * int64(lanes))
 					for b.Loop() {
 						stepOnce(b, s, batch)
 					}

@@ -17,7 +17,7 @@ func serve(t *testing.T, s *Store, from, to time.Duration, ids ...uint64) (expir
 	return s.EndBatch(to)
 }
 
-// TestIdle: a row that another sequence needs is free strictly after the limit, counted
+// TestIdle: a slot that another sequence needs is free strictly after the limit, counted
 // from the last answer. Nobody who needs nothing has an effect on that.
 func TestIdle(t *testing.T) {
 	const limit, answered = time.Minute, 20 * time.Second
@@ -45,7 +45,7 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// TestOnlyOneGivesWay: who needs a row gets that of the sequence that was used least
+// TestOnlyOneGivesWay: who needs a slot gets that of the sequence that was used least
 // recently. Others that idle as long keep theirs.
 func TestOnlyOneGivesWay(t *testing.T) {
 	for _, policy := range []Policy{Reject, EvictLRU} {

@@ -21,9 +21,9 @@ type Memory interface {
 	// reads or writes them. What cannot be overwritten on a device is an error of
 	// the next Gather or Scatter.
 	Clear([]Block)
-	// Gather copies rows of a store to the lanes of batched tensors.
+	// Gather copies slots of a store to the lanes of batched tensors.
 	Gather([]Transfer) error
-	// Scatter copies the lanes of batched tensors to rows of a store.
+	// Scatter copies the lanes of batched tensors to slots of a store.
 	Scatter([]Transfer) error
 }
 
@@ -78,13 +78,13 @@ func (b Block) At(offset, size int64) Block {
 }
 
 // Layout says how one lane of a tensor lies in memory. With the batch on axis
-// b of a tensor, a lane is Runs (the product of the extents before b) pieces of
-// RunBytes (the bytes behind b) each; of a batched tensor with n lanes, run x of
-// lane j starts at (x*n + j)*RunBytes. A row of a store is the same runs,
-// one behind the other. Runs is 1 when the batch is outermost.
+// b of a tensor, a lane is Pieces (the product of the extents before b) pieces of
+// PieceBytes (the bytes after b) each; of a batched tensor with n lanes, piece x of
+// lane j starts at (x*n + j)*PieceBytes. A slot of a store is the same pieces,
+// one after the other. Pieces is 1 when the batch is outermost.
 type Layout struct {
-	Runs     int64
-	RunBytes int64
+	Pieces     int64
+	PieceBytes int64
 }
 
 // LayoutOf is the layout of a tensor with these extents, whose batch is at axis;
@@ -93,24 +93,24 @@ type Layout struct {
 func LayoutOf(dims tensor.Shape, axis int, dtype tensor.DType) (Layout, error) {
 	if axis < 0 {
 		bytes, err := dims.Bytes(dtype)
-		return Layout{Runs: 1, RunBytes: bytes}, err
+		return Layout{Pieces: 1, PieceBytes: bytes}, err
 	}
 	whole, err := dims.With(axis, 1).Bytes(dtype)
 	if err != nil {
 		return Layout{}, err
 	}
-	if whole == 0 { // there may be very many runs of nothing
-		return Layout{Runs: 1}, nil
+	if whole == 0 { // there may be very many pieces of nothing
+		return Layout{Pieces: 1}, nil
 	}
-	runs, err := dims[:axis].Elements()
-	return Layout{Runs: runs, RunBytes: whole / max(runs, 1)}, err
+	pieces, err := dims[:axis].Elements()
+	return Layout{Pieces: pieces, PieceBytes: whole / max(pieces, 1)}, err
 }
 
-// RowBytes is the size of one lane.
-func (l Layout) RowBytes() int64 { return l.Runs * l.RunBytes }
+// LaneBytes is the size of one lane.
+func (l Layout) LaneBytes() int64 { return l.Pieces * l.PieceBytes }
 
 // BatchBytes is the size of that many lanes.
-func (l Layout) BatchBytes(lanes int) int64 { return times(lanes, l.RowBytes()) }
+func (l Layout) BatchBytes(lanes int) int64 { return times(lanes, l.LaneBytes()) }
 
 // times is n pieces of that many bytes. A product that 63 bits cannot count is the
 // greatest number, of which no Memory has as many bytes.
@@ -143,45 +143,45 @@ const (
 	Half
 )
 
-// Row is where a store keeps one row of every state: a chunk and an index in it.
-// The zero Row is a valid one.
-type Row struct {
+// Slot is where a store keeps one value of every state: a chunk and an index in it.
+// The zero Slot is a valid one.
+type Slot struct {
 	Chunk int32
 	Index int32
 }
 
-// The rows that are none.
+// The values of Slot that name no slot.
 var (
-	// NoRow as a destination: the lane is discarded.
-	NoRow = Row{Chunk: -1}
-	// InitRow as a source: the lane gets the state's initial value.
-	InitRow = Row{Chunk: -2}
+	// NoSlot as a destination: the lane is discarded.
+	NoSlot = Slot{Chunk: -1}
+	// InitialSlot as a source: the lane gets the state's initial value.
+	InitialSlot = Slot{Chunk: -2}
 )
 
-// Transfer is the movement of one state between its rows and a batched tensor.
+// Transfer is the movement of one state between its slots and a batched tensor.
 type Transfer struct {
-	// Layout is that of the batched tensor; a row holds Layout.RowBytes too,
+	// Layout is that of the batched tensor; a slot holds Layout.LaneBytes too,
 	// or half of them with Half.
 	Layout
 	Convert Conversion
-	// Chunks are the blocks that hold this state's rows, by Row.Chunk.
+	// Chunks are the blocks that hold this state's slots, by Slot.Chunk.
 	Chunks []Block
-	// Initial is the row that InitRow stands for.
+	// Initial is the slot that InitialSlot stands for.
 	Initial Block
-	// Rows names the row of each of the first len(Rows) lanes.
-	Rows []Row
+	// Slots names the slot of each of the first len(Slots) lanes.
+	Slots []Slot
 	// Tensor is the batched tensor, and Lanes the number of its lanes; lanes
-	// from len(Rows) on are padding, which Gather fills with Initial.
+	// from len(Slots) on are padding, which Gather fills with Initial.
 	Tensor Block
 	Lanes  int
 	// Saturated, if not nil, counts elements that Half had to clamp.
 	Saturated *uint64
 }
 
-// StoredBytes is the size of a row in the store.
+// StoredBytes is the size of a slot in the store.
 func (t *Transfer) StoredBytes() int64 {
 	if t.Convert == Half {
-		return t.RowBytes() / 2
+		return t.LaneBytes() / 2
 	}
-	return t.RowBytes()
+	return t.LaneBytes()
 }

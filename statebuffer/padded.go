@@ -86,19 +86,19 @@ func (s *varyingStore) longest(i int, lanes []Lane) (shape tensor.Shape, uneven 
 // gatherPadded lays out values of unequal length, each at the end of its lane.
 func (s *varyingStore) gatherPadded(i int, t *Transfer, lanes []Lane, longest tensor.Shape) error {
 	v := &s.states[i]
-	row, err := s.paddedRow(v, longest)
+	slot, err := s.paddedValue(v, longest)
 	if err != nil {
 		return err
 	}
 	for lane, l := range lanes {
 		shape := s.shape(i, l.Sequence)
-		clear(row)
-		v.shift(row, longest, s.source(i, l.Sequence).Bytes, shape, shape)
-		t.gatherLane(lane, row)
+		clear(slot)
+		v.shift(slot, longest, s.source(i, l.Sequence).Bytes, shape, shape)
+		t.gatherLane(lane, slot)
 	}
-	clear(row)
+	clear(slot)
 	for lane := len(lanes); lane < t.Lanes; lane++ {
-		t.gatherLane(lane, row)
+		t.gatherLane(lane, slot)
 	}
 	return nil
 }
@@ -120,13 +120,13 @@ func (s *varyingStore) ownBytes(i int, q *Sequence, written int64) int64 {
 	return written / s.io[i].OutShape[v.lengthAxis()] * s.ownLength(i, q)
 }
 
-// preparePadded makes room for the row that keepPadded needs.
+// preparePadded makes room for the value that keepPadded needs.
 func (s *varyingStore) preparePadded(i int) error {
 	v, io := &s.states[i], &s.io[i]
 	if !io.Uneven {
 		return nil
 	}
-	_, err := s.paddedRow(v, v.batched(io.OutShape, 1))
+	_, err := s.paddedValue(v, v.batched(io.OutShape, 1))
 	return err
 }
 
@@ -140,7 +140,7 @@ func (s *varyingStore) keepPadded(i int, lanes []Lane, padded int) error {
 		return err
 	}
 	t := Transfer{Layout: layout, Tensor: io.Out, Lanes: padded}
-	row, err := s.paddedRow(v, out)
+	slot, err := s.paddedValue(v, out)
 	if err != nil {
 		return err
 	}
@@ -148,9 +148,9 @@ func (s *varyingStore) keepPadded(i int, lanes []Lane, padded int) error {
 		if !l.keeps() {
 			continue
 		}
-		t.scatterLane(lane, row)
+		t.scatterLane(lane, slot)
 		shape := out.With(axis, s.ownLength(i, l.Sequence))
-		v.shift(l.Sequence.values[i].block.Bytes, shape, row, out, shape)
+		v.shift(l.Sequence.values[i].block.Bytes, shape, slot, out, shape)
 		l.Sequence.values[i].shape = shape
 	}
 	return nil
@@ -184,14 +184,14 @@ func (v *Varying) shift(to []byte, toShape tensor.Shape, from []byte, fromShape,
 	}
 }
 
-// paddedRow is room for one lane of that shape; what is in it does not count.
-func (s *varyingStore) paddedRow(v *Varying, shape tensor.Shape) ([]byte, error) {
+// paddedValue is room for one lane of that shape; what is in it does not count.
+func (s *varyingStore) paddedValue(v *Varying, shape tensor.Shape) ([]byte, error) {
 	bytes, err := shape.Bytes(v.DType)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.row.Reserve(s.memory, bytes); err != nil {
-		return nil, fmt.Errorf("state %q: a padded row: %w", v.Name, err)
+	if err := s.slot.Reserve(s.memory, bytes); err != nil {
+		return nil, fmt.Errorf("state %q: a padded value: %w", v.Name, err)
 	}
-	return s.row.Bytes[:bytes], nil
+	return s.slot.Bytes[:bytes], nil
 }

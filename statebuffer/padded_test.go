@@ -116,7 +116,7 @@ func TestPaddedStateMustNotShrink(t *testing.T) {
 
 func TestUndoLeavesStartsAndEndsAsTheyWere(t *testing.T) {
 	s, err := NewStore(Options{
-		Memory: &Heap{}, States: []State{{Name: "s", Layout: Layout{Runs: 1, RunBytes: 1}}}, MaxLanes: 2,
+		Memory: &Heap{}, States: []State{{Name: "s", Layout: Layout{Pieces: 1, PieceBytes: 1}}}, MaxLanes: 2,
 		Sizing: Sizing{Initial: 2, Subsequent: 2, MaxChunks: 1}, Limits: Limits{Remember: 4},
 	})
 	require.NoError(t, err)

@@ -87,7 +87,7 @@ func TestPaddedRation(t *testing.T) {
 func TestPaddedRunWithoutMemory(t *testing.T) {
 	memory := &Heap{}
 	s := unequalStore(t, memory, 1000, Limits{})
-	_, err := appendBytes(t, s, 0, 1, 2, 3, 4) // the row for the input is there
+	_, err := appendBytes(t, s, 0, 1, 2, 3, 4) // the slot for the input is there
 	require.NoError(t, err)
 	held := memory.Used()
 	for free := int64(0); ; free += 64 {

@@ -14,7 +14,7 @@ import (
 type plainStore struct {
 	sizing   Sizing
 	limits   Limits
-	rows     plainRows
+	slots    plainSlots
 	live     map[Key]*plainSequence
 	lost     []plainLoss // oldest first
 	touches  int
@@ -26,7 +26,7 @@ type plainStore struct {
 type plainBatch struct{ began, ended time.Duration }
 
 type plainSequence struct {
-	row     Row
+	slot    Slot
 	fresh   bool
 	steps   uint64
 	lastUse time.Duration
@@ -48,7 +48,7 @@ type plainLoss struct {
 
 func newPlainStore(sizing Sizing, limits Limits) *plainStore {
 	p := &plainStore{sizing: sizing, limits: limits, live: map[Key]*plainSequence{}}
-	p.rows.grow(sizing.Initial)
+	p.slots.grow(sizing.Initial)
 	return p
 }
 
@@ -61,7 +61,7 @@ func (p *plainStore) touch(k Key, now time.Duration) bool {
 	return ok
 }
 
-// begin tells whether the START got a row.
+// begin tells whether the START got a slot.
 func (p *plainStore) begin(k Key, now time.Duration) bool {
 	if p.touch(k, now) {
 		q := p.live[k]
@@ -72,16 +72,16 @@ func (p *plainStore) begin(k Key, now time.Duration) bool {
 		return true
 	}
 	p.forgetLoss(k)
-	if p.rows.allFree() == 0 {
+	if p.slots.allFree() == 0 {
 		p.makeRoom(now)
 	}
-	row, ok := p.rows.take()
+	slot, ok := p.slots.take()
 	if !ok {
 		p.counters.RejectedFull++
 		p.remember(k, Refused, now)
 		return false
 	}
-	p.live[k] = &plainSequence{row: row, fresh: true}
+	p.live[k] = &plainSequence{slot: slot, fresh: true}
 	p.touch(k, now)
 	p.counters.Started++
 	return true
@@ -103,7 +103,7 @@ func (p *plainStore) proceed(k Key, now time.Duration) (Fate, bool) {
 
 func (p *plainStore) end(k Key) {
 	if q, ok := p.live[k]; ok {
-		p.rows[q.row.Chunk][q.row.Index] = false
+		p.slots[q.slot.Chunk][q.slot.Index] = false
 		delete(p.live, k)
 		p.counters.Ended++
 	}
@@ -111,7 +111,7 @@ func (p *plainStore) end(k Key) {
 
 func (p *plainStore) lose(k Key, why Fate, now time.Duration) {
 	q := p.live[k]
-	p.rows[q.row.Chunk][q.row.Index] = false
+	p.slots[q.slot.Chunk][q.slot.Index] = false
 	delete(p.live, k)
 	p.remember(k, why, now)
 }
@@ -199,13 +199,13 @@ func (p *plainStore) refuse(k Key, now time.Duration) {
 
 // maintain tells what Maintain will do: +1 a chunk more, -1 a chunk fewer.
 func (p *plainStore) maintain() int {
-	free, last := p.rows.allFree(), len(p.rows)-1
+	free, last := p.slots.allFree(), len(p.slots)-1
 	switch {
 	case !p.sizing.Lazy():
 		return 0
-	case len(p.rows) < p.sizing.MaxChunks && free < p.sizing.AllocBelow:
+	case len(p.slots) < p.sizing.MaxChunks && free < p.sizing.AllocBelow:
 		return 1
-	case last > 0 && free > p.sizing.DeallocAbove && p.rows.free(last) == len(p.rows[last]):
+	case last > 0 && free > p.sizing.DeallocAbove && p.slots.free(last) == len(p.slots[last]):
 		return -1
 	}
 	return 0

@@ -22,11 +22,11 @@ const (
 	Alive       Fate = iota
 	Expired          // it idled longer than the limit
 	Evicted          // it made room for another one
-	Refused          // its START found no free row
+	Refused          // its START found no free slot
 	StartFailed      // the run of its START failed
 	Damaged          // its new state could not be stored
 	Displaced        // the server gave its place to another one
-	Replaced         // its ID began anew before it ended, and its row was needed
+	Replaced         // its ID began anew before it ended, and its slot was needed
 )
 
 // Sequence is one client's stream of requests. It is valid until the store
@@ -35,10 +35,10 @@ const (
 type Sequence struct {
 	key  Key
 	fate Fate
-	row  Row
-	// fresh: the next step reads the initial value, not the row.
+	slot Slot
+	// fresh: the next step reads the initial value, not the slot.
 	fresh bool
-	// generation tells apart the owners that a row has had.
+	// generation tells apart the owners that a slot has had.
 	generation uint64
 	steps      uint64
 	totals     []uint64 // see Add

@@ -26,7 +26,7 @@ type Step struct {
 
 	lanes  []Lane
 	padded int
-	rows   []Row
+	slots  []Slot
 	open   bool
 }
 
@@ -61,13 +61,13 @@ func (s *Store) gather(step *Step) error {
 	}
 	copy(step.In, s.in)
 	copy(step.Out, s.out)
-	step.rows = step.rows[:0]
+	step.slots = step.slots[:0]
 	for _, l := range step.lanes {
-		row := InitRow
+		slot := InitialSlot
 		if q := l.Sequence; q != nil && !q.fresh {
-			row = q.row
+			slot = q.slot
 		}
-		step.rows = append(step.rows, row)
+		step.slots = append(step.slots, slot)
 	}
 	return s.memory.Gather(s.plan(s.in))
 }
@@ -113,7 +113,7 @@ func (s *Store) Commit(step *Step, now time.Duration) error {
 }
 
 // scatter stores the outputs. Unless it succeeds, also when it panics, nobody
-// knows what the rows hold, and their sequences are lost.
+// knows what the slots hold, and their sequences are lost.
 func (s *Store) scatter(step *Step, now time.Duration) error {
 	stored := false
 	defer func() {
@@ -141,9 +141,9 @@ func (s *Store) keep(step *Step) error {
 		return nil
 	}
 	for i := range step.lanes {
-		step.rows[i] = NoRow
+		step.slots[i] = NoSlot
 		if l := &step.lanes[i]; l.keeps() {
-			step.rows[i] = l.Sequence.row
+			step.slots[i] = l.Sequence.slot
 		}
 	}
 	return s.memory.Scatter(s.plan(s.out))
@@ -198,7 +198,7 @@ func (s *Store) Fail(l Lane, now time.Duration) {
 	}
 }
 
-// plan makes the transfers of the step between its rows and the tensors.
+// plan makes the transfers of the step between its slots and the tensors.
 func (s *Store) plan(tensors []Block) []Transfer {
 	for i := range s.states {
 		st := &s.states[i]
@@ -207,7 +207,7 @@ func (s *Store) plan(tensors []Block) []Transfer {
 			Convert:   st.Convert,
 			Chunks:    s.chunks[i],
 			Initial:   s.initial[i],
-			Rows:      s.step.rows,
+			Slots:     s.step.slots,
 			Tensor:    tensors[i],
 			Lanes:     s.step.padded,
 			Saturated: &s.counters.Saturated,

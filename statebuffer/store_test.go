@@ -22,7 +22,7 @@ func newTestStore(t testing.TB, o Options) *Store {
 		o.Sizing = Sizing{Initial: 4, Subsequent: 2, MaxChunks: 1, AllocBelow: 2, DeallocAbove: 4}
 	}
 	if o.States == nil && o.Varying == nil {
-		o.States = []State{{Name: "state", Layout: Layout{Runs: 1, RunBytes: 8}}}
+		o.States = []State{{Name: "state", Layout: Layout{Pieces: 1, PieceBytes: 8}}}
 	}
 	o.MaxLanes = max(o.MaxLanes, 2)
 	s, err := NewStore(o)
@@ -54,11 +54,11 @@ func begin(t testing.TB, s *Store, k Key, now time.Duration) *Sequence {
 	return q
 }
 
-// TestStartReadsNothingOfAnOlderOwner: a row that was used before shows the
+// TestStartReadsNothingOfAnOlderOwner: a slot that was used before shows the
 // initial value, whatever happened to its owner.
 func TestStartReadsNothingOfAnOlderOwner(t *testing.T) {
 	for _, initial := range []string{"", "beginner"} {
-		state := State{Name: "state", Layout: Layout{Runs: 2, RunBytes: 4}}
+		state := State{Name: "state", Layout: Layout{Pieces: 2, PieceBytes: 4}}
 		want := strings.Repeat("\x00", 8)
 		if initial != "" {
 			state.Initial, want = []byte(initial), initial
@@ -98,17 +98,17 @@ func TestGatherTwice(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestEndOfNobody: the end of an unknown sequence frees nobody's row (B1).
+// TestEndOfNobody: the end of an unknown sequence frees nobody's slot (B1).
 func TestEndOfNobody(t *testing.T) {
 	s := newTestStore(t, Options{})
 	q := begin(t, s, number(1), 1)
-	require.Equal(t, Row{}, q.row)
+	require.Equal(t, Slot{}, q.slot)
 	before := s.Usage()
 	s.End(number(2))
 	s.End(Key{Text: "two"})
 	s.End(Key{})
 	require.Equal(t, before, s.Usage())
-	require.NotEqual(t, q.row, begin(t, s, number(3), 2).row)
+	require.NotEqual(t, q.slot, begin(t, s, number(3), 2).slot)
 	s.End(number(1))
 	s.End(number(1))
 	require.Equal(t, 1, s.Usage().Live)
@@ -243,7 +243,7 @@ func TestOneIDTwice(t *testing.T) {
 }
 
 // TestOlderSequenceMakesRoom: whether a sequence whose ID began anew is over, only
-// the server knows. If its row is needed it goes first, whatever the policy.
+// the server knows. If its slot is needed it goes first, whatever the policy.
 func TestOlderSequenceMakesRoom(t *testing.T) {
 	for _, full := range []Policy{Reject, EvictLRU} {
 		s := newTestStore(t, Options{Sizing: Sizing{Initial: 3, MaxChunks: 1}, Limits: Limits{Remember: 4, Full: full}})
@@ -261,7 +261,7 @@ func TestOlderSequenceMakesRoom(t *testing.T) {
 	}
 }
 
-// TestDamaged: if storing fails, nobody knows what is in the rows.
+// TestDamaged: if storing fails, nobody knows what is in the slots.
 func TestDamaged(t *testing.T) {
 	memory := &flaky{}
 	s := newTestStore(t, Options{Memory: memory, Limits: Limits{Remember: 4}})
@@ -292,7 +292,7 @@ func TestEvictionSparesTheBatch(t *testing.T) {
 	_, err := s.Continue(number(2), 3)
 	require.ErrorContains(t, err, "evicted")
 	_, err = s.Begin(number(4), 3)
-	require.ErrorContains(t, err, "2 of 2 slots", "both rows are in use right now")
+	require.ErrorContains(t, err, "2 of 2 slots", "both slots are in use right now")
 }
 
 // TestHalfStorage: FP32 states take half the memory, in the first chunk and in
@@ -301,7 +301,7 @@ func TestHalfStorage(t *testing.T) {
 	memory := &Heap{}
 	sizing := Sizing{Initial: 10, Subsequent: 5, MaxChunks: 2, AllocBelow: 11, DeallocAbove: 99}
 	used := func(c Conversion) (first, later int64) {
-		s := newTestStore(t, Options{Memory: memory, Sizing: sizing, States: []State{{Name: "state", Layout: Layout{Runs: 3, RunBytes: 8}, Convert: c}}})
+		s := newTestStore(t, Options{Memory: memory, Sizing: sizing, States: []State{{Name: "state", Layout: Layout{Pieces: 3, PieceBytes: 8}, Convert: c}}})
 		first = s.Usage().Bytes
 		before := memory.Used()
 		change, err := s.Maintain(func() time.Duration { return 0 })
@@ -316,7 +316,7 @@ func TestHalfStorage(t *testing.T) {
 	require.Equal(t, int64(120), first)
 	require.Equal(t, int64(60), later)
 
-	s := newTestStore(t, Options{States: []State{{Name: "state", Layout: Layout{Runs: 1, RunBytes: 8}, Convert: Half}}})
+	s := newTestStore(t, Options{States: []State{{Name: "state", Layout: Layout{Pieces: 1, PieceBytes: 8}, Convert: Half}}})
 	value := binary.NativeEndian.AppendUint32(nil, math.Float32bits(1e6))
 	value = binary.NativeEndian.AppendUint32(value, math.Float32bits(2049))
 	q := begin(t, s, number(1), 1)
@@ -330,7 +330,7 @@ func TestHalfStorage(t *testing.T) {
 func TestInitialValueOfTheWrongSize(t *testing.T) {
 	memory := &Heap{}
 	_, err := NewStore(Options{Memory: memory, MaxLanes: 1, Sizing: Sizing{Initial: 1, MaxChunks: 1},
-		States: []State{{Name: "state", Layout: Layout{Runs: 2, RunBytes: 4}, Initial: make([]byte, 7)}}})
+		States: []State{{Name: "state", Layout: Layout{Pieces: 2, PieceBytes: 4}, Initial: make([]byte, 7)}}})
 	require.EqualError(t, err, `state "state": the initial value has 7 bytes: want 8`)
 	require.Zero(t, memory.Used())
 }

@@ -130,7 +130,7 @@ func testAppend(t *testing.T, v Varying, rng *rand.Rand) {
 	}
 }
 
-// appendingStore keeps a cache of bytes, two rows for each sequence, that grows by
+// appendingStore keeps a cache of bytes, two slots for each sequence, that grows by
 // what is written.
 func appendingStore(t *testing.T, o Options) *Store {
 	o.Limits.Remember = 9
@@ -235,9 +235,9 @@ type countingMemory struct {
 
 func (m *countingMemory) Scatter(transfers []Transfer) error {
 	for i := range transfers {
-		for _, row := range transfers[i].Rows {
-			if row != NoRow {
-				m.scattered += transfers[i].RowBytes()
+		for _, slot := range transfers[i].Slots {
+			if slot != NoSlot {
+				m.scattered += transfers[i].LaneBytes()
 			}
 		}
 	}

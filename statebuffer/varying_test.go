@@ -68,7 +68,7 @@ func (w *world) checkVarying(step *Step, lanes []Lane, names []Key, padded int) 
 			require.Equal(w.t, want.shape.With(1, int64(padded)), io.InShape)
 			layout, err := w.vary[i].layout(want.shape)
 			require.NoError(w.t, err)
-			require.Equal(w.t, layout.RowBytes()*int64(padded), io.In.Size)
+			require.Equal(w.t, layout.LaneBytes()*int64(padded), io.In.Size)
 			var got []byte
 			laneOf(io.In, layout, padded, lane, func(tensor, _ []byte) { got = append(got, tensor...) })
 			require.True(w.t, bytes.Equal(want.value, got), "lane %d: want %v, got %v", lane, want.value, got)
@@ -89,10 +89,10 @@ func (w *world) fillVarying(step *Step, lanes, padded int) (shapes []tensor.Shap
 		layout, err := v.layout(shape)
 		require.NoError(w.t, err)
 		io.OutShape = shape.With(1, int64(padded))
-		size := layout.RowBytes() * int64(padded)
+		size := layout.LaneBytes() * int64(padded)
 		io.Out = Block{Bytes: make([]byte, size), Size: size}
 		for lane := range padded {
-			value := w.noise(layout.RowBytes())
+			value := w.noise(layout.LaneBytes())
 			rest := value
 			laneOf(io.Out, layout, padded, lane, func(tensor, _ []byte) { rest = rest[copy(tensor, rest):] })
 			if lane < lanes {

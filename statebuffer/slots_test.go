@@ -8,50 +8,50 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func row(chunk, index int32) Row { return Row{Chunk: chunk, Index: index} }
+func slot(chunk, index int32) Slot { return Slot{Chunk: chunk, Index: index} }
 
-func TestRowSetTakesTheLowest(t *testing.T) {
-	var r rowSet
+func TestSlotSetTakesTheLowest(t *testing.T) {
+	var r slotSet
 	r.grow(3)
 	r.grow(2)
-	for _, want := range []Row{row(0, 0), row(0, 1), row(0, 2), row(1, 0), row(1, 1)} {
+	for _, want := range []Slot{slot(0, 0), slot(0, 1), slot(0, 2), slot(1, 0), slot(1, 1)} {
 		got, ok := r.take()
 		require.True(t, ok)
 		require.Equal(t, want, got)
 	}
 	got, ok := r.take()
 	require.False(t, ok)
-	require.Equal(t, NoRow, got)
-	for _, back := range []Row{row(1, 0), row(0, 2), row(0, 1)} {
+	require.Equal(t, NoSlot, got)
+	for _, back := range []Slot{slot(1, 0), slot(0, 2), slot(0, 1)} {
 		r.put(back)
 	}
 	require.Equal(t, 3, r.free)
-	for _, want := range []Row{row(0, 1), row(0, 2), row(1, 0)} {
+	for _, want := range []Slot{slot(0, 1), slot(0, 2), slot(1, 0)} {
 		got, _ := r.take()
 		require.Equal(t, want, got)
 	}
 }
 
-func TestRowSetFreedTwicePanics(t *testing.T) {
-	var r rowSet
+func TestSlotSetFreedTwicePanics(t *testing.T) {
+	var r slotSet
 	r.grow(70)
 	taken, _ := r.take()
 	r.put(taken)
-	require.PanicsWithValue(t, "statebuffer: a row was freed twice", func() { r.put(taken) })
-	require.Panics(t, func() { r.put(row(0, 69)) }, "never taken")
-	require.Panics(t, func() { r.put(NoRow) })
+	require.PanicsWithValue(t, "statebuffer: a slot was freed twice", func() { r.put(taken) })
+	require.Panics(t, func() { r.put(slot(0, 69)) }, "never taken")
+	require.Panics(t, func() { r.put(NoSlot) })
 	require.Equal(t, 70, r.free)
 }
 
-// TestRowSetAgainstASet does random things to a rowSet and to a plain set. The
+// TestSlotSetAgainstASet does random things to a slotSet and to a plain set. The
 // sizes of the chunks stand around the width of a word.
-func TestRowSetAgainstASet(t *testing.T) {
+func TestSlotSetAgainstASet(t *testing.T) {
 	sizes := []int{1, 2, 63, 64, 65, 127, 128, 130}
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 0))
-			var r rowSet
-			p := plainRows{}
+			var r slotSet
+			p := plainSlots{}
 			for range 3000 {
 				switch dice := rng.IntN(100); {
 				case dice < 2 && len(p) < 6+int(seed%2)*100:
@@ -78,12 +78,12 @@ func TestRowSetAgainstASet(t *testing.T) {
 	}
 }
 
-// plainRows is a rowSet without any cleverness: [chunk][row] is taken.
-type plainRows [][]bool
+// plainSlots is a slotSet without any cleverness: [chunk][slot] is taken.
+type plainSlots [][]bool
 
-func (p *plainRows) grow(rows int) { *p = append(*p, make([]bool, rows)) }
+func (p *plainSlots) grow(slots int) { *p = append(*p, make([]bool, slots)) }
 
-func (p plainRows) free(chunk int) (n int) {
+func (p plainSlots) free(chunk int) (n int) {
 	for _, taken := range p[chunk] {
 		if !taken {
 			n++
@@ -92,41 +92,41 @@ func (p plainRows) free(chunk int) (n int) {
 	return n
 }
 
-func (p plainRows) allFree() (n int) {
+func (p plainSlots) allFree() (n int) {
 	for chunk := range p {
 		n += p.free(chunk)
 	}
 	return n
 }
 
-func (p plainRows) take() (Row, bool) {
+func (p plainSlots) take() (Slot, bool) {
 	for chunk := range p {
 		for i, taken := range p[chunk] {
 			if !taken {
 				p[chunk][i] = true
-				return row(int32(chunk), int32(i)), true
+				return slot(int32(chunk), int32(i)), true
 			}
 		}
 	}
-	return NoRow, false
+	return NoSlot, false
 }
 
-func (p plainRows) anyTaken(rng *rand.Rand) (Row, bool) {
-	var all []Row
+func (p plainSlots) anyTaken(rng *rand.Rand) (Slot, bool) {
+	var all []Slot
 	for chunk := range p {
 		for i, taken := range p[chunk] {
 			if taken {
-				all = append(all, row(int32(chunk), int32(i)))
+				all = append(all, slot(int32(chunk), int32(i)))
 			}
 		}
 	}
 	if len(all) == 0 {
-		return NoRow, false
+		return NoSlot, false
 	}
 	return all[rng.IntN(len(all))], true
 }
 
-func (p plainRows) requireEqual(t *testing.T, r *rowSet) {
+func (p plainSlots) requireEqual(t *testing.T, r *slotSet) {
 	t.Helper()
 	if len(p) != len(r.chunks) || p.allFree() != r.free {
 		t.Fatalf("%d chunks with %d free: want %d with %d", len(r.chunks), r.free, len(p), p.allFree())
