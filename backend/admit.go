@@ -90,7 +90,7 @@ func (e *execution) admit(row int) bool {
 		e.refuse(row, r.Err)
 		return true
 	case r.Cancelled:
-		e.refuse(row, Errorf(Cancelled, "the request was cancelled before it ran"))
+		e.refuse(row, status.Errorf(status.Cancelled, "the request was cancelled before it ran"))
 		return true
 	case in.direct && r.Sequence.IsZero(): // a lane that the direct scheduler leaves idle
 		e.answerEmpty(row)

@@ -127,7 +127,7 @@ func (e *execution) failRefused() {
 	refused := uint64(0)
 	for at, row := range e.rows {
 		if err := e.lanes[e.first[at]].Refused; err != nil {
-			e.batch.Fail(row, Errorf(Unavailable, "%w", err))
+			e.batch.Fail(row, status.Errorf(status.Unavailable, "%w", err))
 			refused = 1
 		}
 	}
@@ -173,7 +173,7 @@ func (e *execution) answerEmpty(row int) {
 				continue
 			}
 			if err := in.device.Write(to, in.empty[i].Tensor); err != nil {
-				e.batch.Fail(row, Errorf(Internal, "output %q: %w", in.wiring.outputs[i].Name, err))
+				e.batch.Fail(row, status.Errorf(status.Internal, "output %q: %w", in.wiring.outputs[i].Name, err))
 				return
 			}
 		}

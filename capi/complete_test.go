@@ -9,6 +9,7 @@ import (
 
 	"tritonstateful/backend"
 	"tritonstateful/internal/faketriton"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )

@@ -8,6 +8,7 @@ import (
 
 	"tritonstateful/backend"
 	"tritonstateful/internal/faketriton"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )

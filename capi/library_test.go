@@ -13,8 +13,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tritonstateful/backend"
 	"tritonstateful/internal/faketriton"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/triton"
 )
 

@@ -11,6 +11,7 @@ import (
 
 	"tritonstateful/backend"
 	"tritonstateful/internal/faketriton"
+	"tritonstateful/internal/status"
 )
 
 func TestLifeOfABackend(t *testing.T) {
@@ -97,7 +98,7 @@ func TestInitializeWithoutONNXRuntime(t *testing.T) {
 	faketriton.Reset()
 	b := faketriton.NewBackend("{}")
 	defer b.Delete()
-	failed(t, b.Initialize(), backend.NotFound, ortLibrary+" is missing")
+	failed(t, b.Initialize(), status.NotFound, ortLibrary+" is missing")
 	require.NoError(t, b.Finalize())
 	s := server{backend: b}
 	require.ErrorContains(t, s.initialize(func(s settings, log *slog.Logger) (parts, error) {

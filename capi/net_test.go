@@ -8,6 +8,7 @@ import (
 
 	"tritonstateful/backend"
 	"tritonstateful/internal/faketriton"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -36,8 +37,8 @@ func TestMistakeIsAnswered(t *testing.T) {
 			rs := requests(t, echoCall(1, 1, 2), echoCall(2, 3, 4))
 			require.NoError(t, s.instance.Execute(rs...))
 			settled(t, rs)
-			refused(t, rs[0], backend.Internal, "panic in the stateful backend")
-			refused(t, rs[1], backend.Internal, "panic in the stateful backend")
+			refused(t, rs[0], status.Internal, "panic in the stateful backend")
+			refused(t, rs[1], status.Internal, "panic in the stateful backend")
 			line, _ := faketriton.LastLog()
 			require.Contains(t, line, "goroutine", "the log has the stack")
 

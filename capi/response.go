@@ -180,7 +180,7 @@ func (b *batch) checkOutput(k int, o *backend.Output, lanes int) error {
 // checkLayout makes sure that C can count with it.
 func (b *batch) checkLayout(k int, o *backend.Output) error {
 	if o.Layout.Pieces < 0 || o.Layout.PieceBytes < 0 || len(o.Shape) > C.BATCH_MAX_RANK {
-		return backend.Errorf(backend.Internal, "output %q: %d runs of %d bytes and rank %d: want none negative, and a rank of at most %d",
+		return status.Errorf(status.Internal, "output %q: %d runs of %d bytes and rank %d: want none negative, and a rank of at most %d",
 			b.outputs[k].Name, o.Layout.Pieces, o.Layout.PieceBytes, len(o.Shape), C.BATCH_MAX_RANK)
 	}
 	return nil
@@ -201,7 +201,7 @@ func (b *batch) checkShape(k int, o *backend.Output, lanes int) error {
 	}
 	want *= int64(lanes)
 	if got := o.Layout.LaneBytes() * int64(lanes); got != want {
-		return backend.Errorf(backend.Internal, "output %q: %d bytes for shape %v of %v: want %d", port.Name, got, o.Shape, port.DType, want)
+		return status.Errorf(status.Internal, "output %q: %d bytes for shape %v of %v: want %d", port.Name, got, o.Shape, port.DType, want)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"tritonstateful/backend"
 	"tritonstateful/internal/faketriton"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -229,7 +230,7 @@ func z(n int32) faketriton.Output {
 
 // refused checks that a request was answered with an error of that code, of
 // which text is a part.
-func refused(t testing.TB, r *faketriton.Request, code backend.Code, text string) {
+func refused(t testing.TB, r *faketriton.Request, code status.Code, text string) {
 	t.Helper()
 	_, err := r.Answer()
 	failed(t, err, code, text)

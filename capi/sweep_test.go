@@ -8,6 +8,7 @@ import (
 
 	"tritonstateful/backend"
 	"tritonstateful/internal/faketriton"
+	"tritonstateful/internal/status"
 )
 
 // mixedCalls use every ABI call that Execute makes.
