@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
@@ -128,7 +129,7 @@ func newSoak(t *testing.T, seed uint64, tape bool, who [2]int, parameters map[st
 	})
 	model, err := NewModel(ModelInfo{Name: "ledger", Config: set.json()}, Host{
 		Log: slog.New(newRecorder(slog.LevelError)), Clock: func() time.Duration { return s.now },
-		Open: func(SessionOptions) (Runner, error) { return s.model, nil },
+		Open: func(onnx.SessionOptions) (onnx.Runner, error) { return s.model, nil },
 	})
 	require.NoError(t, err)
 	s.in, err = model.NewInstance(InstanceInfo{Name: "ledger_0", Kind: "cpu"})

@@ -19,7 +19,7 @@ func (r *Runtime) SimulateGPU(driver string) {
 
 var simulatedGPU = gpuBackend{
 	memory:  "Cpu",
-	check:   func(backend.Provider) error { return nil },
-	provide: func(*ort.SessionOptions, backend.SessionOptions, *cuda.Stream) error { return nil },
+	check:   func(onnx.Provider) error { return nil },
+	provide: func(*ort.SessionOptions, onnx.SessionOptions, *cuda.Stream) error { return nil },
 	before:  (*cuda.Stream).Sync,
 }
