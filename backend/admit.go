@@ -72,7 +72,7 @@ func (x *execution) enough(row, left, most int) bool {
 	case n >= most:
 		return true
 	default:
-		return left >= least && !statebuffer.Beside(x.lanes[n-1].Sequence, x.known[row])
+		return left >= least && !statebuffer.Adjacent(x.lanes[n-1].Sequence, x.known[row])
 	}
 }
 
@@ -81,7 +81,7 @@ func (x *execution) enough(row, left, most int) bool {
 func (x *execution) admit(row int) bool {
 	r, in := &x.requests[row], x.in
 	live := in.store.Live(r.key()) // nil without sequences
-	if live != nil && live.Visited(in.runs) {
+	if live != nil && live.InRun(in.runs) {
 		return false // the run has this sequence: nothing may happen to it meanwhile
 	}
 	switch {
@@ -153,11 +153,11 @@ func (x *execution) setAside(row int) {
 func (x *execution) sequence(row int, live *statebuffer.Sequence) (q *statebuffer.Sequence, err error) {
 	in, r := x.in, &x.requests[row]
 	if x.again && live != nil { // it was found or begun before the run that failed
-		live.Visit(in.runs)
+		live.MarkRun(in.runs)
 		return live, nil
 	}
 	if r.Start {
-		q, err = in.store.BeginBeside(r.key(), x.start(row), x.now)
+		q, err = in.store.BeginSettingAside(r.key(), x.start(row), x.now)
 	} else {
 		q, err = in.store.Continue(r.key(), x.now)
 	}
@@ -170,9 +170,9 @@ func (x *execution) sequence(row int, live *statebuffer.Sequence) (q *statebuffe
 	if r.Start {
 		in.levels.reset(r.Sequence)
 	} else {
-		in.meter.observe(MetricGap, q.Idled().Seconds())
+		in.meter.observe(MetricGap, q.IdleTime().Seconds())
 	}
-	q.Visit(in.runs)
+	q.MarkRun(in.runs)
 	return q, nil
 }
 
@@ -224,5 +224,5 @@ func (x *execution) joins(r *Request, q *statebuffer.Sequence, lanes int64) bool
 			return false
 		}
 	}
-	return in.store.Alike(q, of) && x.spares(r, q)
+	return in.store.Compatible(q, of) && x.spares(r, q)
 }

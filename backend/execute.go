@@ -128,7 +128,7 @@ func (x *execution) begin() {
 func (x *execution) compare(a, b int) int {
 	return cmp.Or(
 		cmp.Compare(index(x.requests[a].Start), index(x.requests[b].Start)),
-		statebuffer.ComparePlaces(x.known[a], x.known[b]),
+		statebuffer.CompareLocations(x.known[a], x.known[b]),
 	)
 }
 
