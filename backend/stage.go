@@ -3,6 +3,7 @@ package backend
 import (
 	"slices"
 
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -53,7 +54,7 @@ func newIOBuffers(w *wiring, memory statebuffer.Memory) (*ioBuffers, error) {
 		}
 		block, err := memory.Alloc(bytes)
 		if err != nil {
-			failed = Errorf(Internal, "allocating tensor %q for a batch of %d: %w", name, w.maxLanes, err)
+			failed = status.Errorf(status.Internal, "allocating tensor %q for a batch of %d: %w", name, w.maxLanes, err)
 		}
 		return block
 	}
@@ -113,7 +114,7 @@ func (b *ioBuffers) forFill(i int, bytes int64) (statebuffer.Block, error) {
 func (b *ioBuffers) forRun(s *statebuffer.Scratch, bytes int64) (statebuffer.Block, error) {
 	s.Begin(b.memory)
 	if err := s.Reserve(b.memory, bytes); err != nil {
-		return statebuffer.Block{}, Errorf(Internal, "allocating a tensor of %d bytes: %w", bytes, err)
+		return statebuffer.Block{}, status.Errorf(status.Internal, "allocating a tensor of %d bytes: %w", bytes, err)
 	}
 	return s.At(0, bytes), nil
 }
@@ -198,7 +199,7 @@ func (in *Instance) stageInput(s *stage, i int, first *Request) (err error) {
 	}
 	if p.varies && p.DType != tensor.Bytes {
 		if layout, err = layoutOf(dims, p.axis, p.DType); err != nil {
-			return Errorf(InvalidArg, "input %q: %w", p.Name, err)
+			return status.Errorf(status.InvalidArg, "input %q: %w", p.Name, err)
 		}
 		if s.in[i], err = in.io.forInput(i, batchBytes(layout, p.axis, n)); err != nil {
 			return err
@@ -234,23 +235,23 @@ func modelDims(p *port, request tensor.Shape) tensor.Shape {
 
 // measure notes the lengths that the inputs have in the run whose stage is made. One
 // that its requests leave out has none; first is nil while warming up.
-func (x *execution) measure(first *Request) {
-	w := x.in.wiring
-	x.lengths = x.lengths[:0]
+func (e *execution) measure(first *Request) {
+	w := e.in.wiring
+	e.lengths = e.lengths[:0]
 	for i := range w.lengths {
 		l, length := &w.lengths[i], uint64(0)
 		if !l.output && (first == nil || first.Inputs[l.input].Present) {
-			length = uint64(x.stage.inputs[l.at].Shape[l.axis])
+			length = uint64(e.stage.inputs[l.at].Shape[l.axis])
 		}
-		x.lengths = append(x.lengths, length)
+		e.lengths = append(e.lengths, length)
 	}
 }
 
 // measureOutputs notes the lengths of what the run has written.
-func (x *execution) measureOutputs() {
-	for i := range x.in.wiring.lengths {
-		if l := &x.in.wiring.lengths[i]; l.output {
-			x.lengths[i] = uint64(x.stage.outputs[l.at].Shape[l.axis])
+func (e *execution) measureOutputs() {
+	for i := range e.in.wiring.lengths {
+		if l := &e.in.wiring.lengths[i]; l.output {
+			e.lengths[i] = uint64(e.stage.outputs[l.at].Shape[l.axis])
 		}
 	}
 }

@@ -16,11 +16,12 @@ import (
 	"tritonstateful/backend"
 	"tritonstateful/internal/cuda"
 	"tritonstateful/internal/devicememory"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 )
 
-// gpuWay is how sessions get to a GPU.
-type gpuWay struct {
+// gpuBackend is how sessions get to a GPU.
+type gpuBackend struct {
 	// memory is what ONNX Runtime calls the device's memory.
 	memory string
 	// check makes sure that the library has the execution provider.
@@ -31,16 +32,8 @@ type gpuWay struct {
 	before func(*cuda.Stream) error
 }
 
-var (
-	realWay = gpuWay{memory: "Cuda", check: checkProvider, provide: provideGPU}
-	// playedWay is that of Options.PlayGPU.
-	playedWay = gpuWay{
-		memory:  "Cpu",
-		check:   func(backend.Provider) error { return nil },
-		provide: func(*ort.SessionOptions, backend.SessionOptions, *cuda.Stream) error { return nil },
-		before:  (*cuda.Stream).Sync,
-	}
-)
+// realGPU is that of ONNX Runtime's execution providers.
+var realGPU = gpuBackend{memory: "Cuda", check: checkProvider, provide: provideGPU}
 
 // provideGPU adds the execution providers: where TensorRT can do nothing, CUDA
 // does it.
@@ -76,7 +69,7 @@ func withHint(p backend.Provider, err error) error {
 		backend.CUDA:     "libonnxruntime_providers_shared.so and libonnxruntime_providers_cuda.so beside ONNX Runtime's library, and CUDA's and cuDNN's libraries",
 		backend.TensorRT: "libonnxruntime_providers_tensorrt.so beside ONNX Runtime's library, and TensorRT's libraries",
 	}
-	return backend.Errorf(backend.Unavailable, "execution provider %v does not start: %w; it needs %s (docs/gpu.md)", p, err, needs[p])
+	return status.Errorf(status.Unavailable, "execution provider %v does not start: %w; it needs %s (docs/gpu.md)", p, err, needs[p])
 }
 
 // openOnGPU loads a model on a GPU. One error tells of everything that the machine
@@ -84,19 +77,19 @@ func withHint(p backend.Provider, err error) error {
 func (r *Runtime) openOnGPU(o backend.SessionOptions) (backend.Runner, error) {
 	driver, err := r.driver()
 	if err != nil {
-		err = backend.Errorf(backend.Unavailable, "%w", err)
+		err = status.Errorf(status.Unavailable, "%w", err)
 	}
-	if err := errors.Join(err, r.way.check(o.Provider)); err != nil {
+	if err := errors.Join(err, r.gpu.check(o.Provider)); err != nil {
 		return nil, err
 	}
 	if folder := o.GPU.CacheFolder; folder != "" && o.Provider == backend.TensorRT {
 		if err := os.MkdirAll(folder, 0o755); err != nil {
-			return nil, backend.Errorf(backend.InvalidArg, "parameter trt_cache_dir: %w", err)
+			return nil, status.Errorf(status.InvalidArg, "parameter trt_cache_dir: %w", err)
 		}
 	}
 	device, err := driver.Device(o.Device)
 	if err != nil {
-		return nil, backend.Errorf(backend.InvalidArg, "%w", err)
+		return nil, status.Errorf(status.InvalidArg, "%w", err)
 	}
 	opened, err := r.openRecorded(device, o)
 	if err != nil {
@@ -148,11 +141,11 @@ func newGPURunner(rt *Runtime, device *cuda.Device, o backend.SessionOptions) (*
 	if err != nil {
 		return nil, err
 	}
-	r := &gpuRunner{log: rt.log.With("model", o.Name), thread: newThread(), device: rt.describe(device), context: context, before: rt.way.before, records: o.GPU.CUDAGraph}
+	r := &gpuRunner{log: rt.log.With("model", o.Name), thread: newThread(), device: rt.describe(device), context: context, before: rt.gpu.before, records: o.GPU.CUDAGraph}
 	r.submitJob, r.runJob, r.warmUpJob = r.submit, r.run, r.warmUp
 	err = r.openMemory()
 	if err == nil {
-		err = r.thread.do(func() error { return r.openSession(&rt.way, o) })
+		err = r.thread.do(func() error { return r.openSession(&rt.gpu, o) })
 	}
 	if err != nil {
 		r.Close()
@@ -176,9 +169,9 @@ func (r *gpuRunner) openMemory() (err error) {
 	return nil
 }
 
-func (r *gpuRunner) openSession(way *gpuWay, o backend.SessionOptions) error {
+func (r *gpuRunner) openSession(gpu *gpuBackend, o backend.SessionOptions) error {
 	options, err := newOptions(o, func(options *ort.SessionOptions) error {
-		return way.provide(options, o, r.stream)
+		return gpu.provide(options, o, r.stream)
 	})
 	if err != nil {
 		return err
@@ -193,7 +186,7 @@ func (r *gpuRunner) openSession(way *gpuWay, o backend.SessionOptions) error {
 	if err := checkTypes(r.signature); err != nil {
 		return err
 	}
-	if err := r.newWhere(way.memory, o.Device); err != nil {
+	if err := r.newWhere(gpu.memory, o.Device); err != nil {
 		return err
 	}
 	r.inputs, r.outputs = newPorts(r.signature.Inputs), newPorts(r.signature.Outputs)
@@ -222,7 +215,7 @@ func (r *gpuRunner) newWhere(memory string, device int) error {
 func checkTypes(s *backend.Signature) error {
 	for _, infos := range [][]backend.TensorInfo{s.Inputs, s.Outputs} {
 		if at := slices.IndexFunc(infos, func(t backend.TensorInfo) bool { return t.DType == tensor.Bytes }); at >= 0 {
-			return backend.Errorf(backend.Unsupported, "tensor %q has strings, which a GPU cannot hold: use KIND_CPU instances", infos[at].Name)
+			return status.Errorf(status.Unsupported, "tensor %q has strings, which a GPU cannot hold: use KIND_CPU instances", infos[at].Name)
 		}
 	}
 	return nil

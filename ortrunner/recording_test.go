@@ -13,6 +13,7 @@ import (
 
 	"tritonstateful/backend"
 	"tritonstateful/internal/cuda"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 )
 
@@ -46,9 +47,9 @@ func TestGPURecords(t *testing.T) {
 func TestRecordingFallsBack(t *testing.T) {
 	var log bytes.Buffer
 	rt := fakeGPU(t, &log)
-	rt.way.provide = func(_ *ort.SessionOptions, o backend.SessionOptions, _ *cuda.Stream) error {
+	rt.gpu.provide = func(_ *ort.SessionOptions, o backend.SessionOptions, _ *cuda.Stream) error {
 		if o.GPU.CUDAGraph {
-			return backend.Errorf(backend.InvalidArg, "this session cannot be captured")
+			return status.Errorf(status.InvalidArg, "this session cannot be captured")
 		}
 		return nil
 	}
