@@ -64,8 +64,8 @@ func (in *Instance) deliver(block statebuffer.Block, o *Output, lane, lanes int,
 
 // reserve asks where the answers of a run on a GPU are to go, so that the run itself
 // puts them there, or brings them to the host: then nobody waits twice.
-func (x *execution) reserve() error {
-	in, s := x.in, x.stage
+func (e *execution) reserve() error {
+	in, s := e.in, e.stage
 	for i := range in.wiring.outputs {
 		if p := &in.wiring.outputs[i]; p.stateOut || p.varies {
 			bytes, err := in.device.Bring(s.outputs[p.at].Data)
@@ -75,9 +75,9 @@ func (x *execution) reserve() error {
 			s.answers[i].Tensor = bytes
 		}
 	}
-	for at, row := range x.rows {
-		lane, lanes := x.lanesOf(at)
-		for i, to := range x.batch.Reserve(row, s.answers, lane, lanes) {
+	for at, row := range e.rows {
+		lane, lanes := e.lanesOf(at)
+		for i, to := range e.batch.Reserve(row, s.answers, lane, lanes) {
 			if to != 0 {
 				in.deliver(s.outputs[in.wiring.outputs[i].at].Data, &s.answers[i], lane, lanes, to)
 			}

@@ -296,9 +296,9 @@ func (in *Instance) Close() {
 }
 
 // maintain is what is done between batches, when all answers are out.
-func (in *Instance) maintain(x *execution) {
+func (in *Instance) maintain(e *execution) {
 	now := in.host().Clock
-	in.store.EndBatch(x.spans.at)
+	in.store.EndBatch(e.spans.at)
 	change, err := in.store.Maintain(now) // also if all were refused for want of slots
 	switch u := in.store.Usage(); {
 	case err != nil:
@@ -308,9 +308,9 @@ func (in *Instance) maintain(x *execution) {
 	case change.Shrunk && in.levels.on(in.levels.info, slog.LevelInfo):
 		in.log.Info("released a chunk of slots", "chunks", u.Chunks, "slots", u.Slots, "free", u.Free, "took", change.Took)
 	}
-	if x.ran > 0 {
+	if e.ran > 0 {
 		in.reportSaturation()
-		in.report.batch(&x.spans, change.Took, now(), in.log)
+		in.report.batch(&e.spans, change.Took, now(), in.log)
 	}
-	in.measure(x)
+	in.measure(e)
 }

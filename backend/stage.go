@@ -234,23 +234,23 @@ func modelDims(p *port, request tensor.Shape) tensor.Shape {
 
 // measure notes the lengths that the inputs have in the run whose stage is made. One
 // that its requests leave out has none; first is nil while warming up.
-func (x *execution) measure(first *Request) {
-	w := x.in.wiring
-	x.lengths = x.lengths[:0]
+func (e *execution) measure(first *Request) {
+	w := e.in.wiring
+	e.lengths = e.lengths[:0]
 	for i := range w.lengths {
 		l, length := &w.lengths[i], uint64(0)
 		if !l.output && (first == nil || first.Inputs[l.input].Present) {
-			length = uint64(x.stage.inputs[l.at].Shape[l.axis])
+			length = uint64(e.stage.inputs[l.at].Shape[l.axis])
 		}
-		x.lengths = append(x.lengths, length)
+		e.lengths = append(e.lengths, length)
 	}
 }
 
 // measureOutputs notes the lengths of what the run has written.
-func (x *execution) measureOutputs() {
-	for i := range x.in.wiring.lengths {
-		if l := &x.in.wiring.lengths[i]; l.output {
-			x.lengths[i] = uint64(x.stage.outputs[l.at].Shape[l.axis])
+func (e *execution) measureOutputs() {
+	for i := range e.in.wiring.lengths {
+		if l := &e.in.wiring.lengths[i]; l.output {
+			e.lengths[i] = uint64(e.stage.outputs[l.at].Shape[l.axis])
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tritonstateful/backend"
-	"tritonstateful/internal/fakehost"
+	"tritonstateful/internal/faketriton"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -48,8 +48,8 @@ const completed = `{"backend":"stateful","name":"m","max_batch_size":64,"sequenc
 // with.
 func newIncomplete(t *testing.T, open backend.OpenRunner) (s server, loaded *backend.ModelInfo) {
 	loaded = &backend.ModelInfo{}
-	s = server{backend: fakehost.NewBackend("{}")}
-	s.model = fakehost.NewModel(s.backend, "m", "/models/m", threeLines)
+	s = server{backend: faketriton.NewBackend("{}")}
+	s.model = faketriton.NewModel(s.backend, "m", "/models/m", threeLines)
 	t.Cleanup(func() {
 		require.NoError(t, s.backend.Finalize())
 		s.model.Delete()
@@ -65,7 +65,7 @@ func newIncomplete(t *testing.T, open backend.OpenRunner) (s server, loaded *bac
 }
 
 func TestAutoComplete(t *testing.T) {
-	fakehost.Reset()
+	faketriton.Reset()
 	file := &modelFile{}
 	s, loaded := newIncomplete(t, func(o backend.SessionOptions) (backend.Runner, error) {
 		require.Equal(t, "/models/m/1/model.onnx", o.Path)
@@ -81,15 +81,15 @@ func TestAutoComplete(t *testing.T) {
 
 	require.NoError(t, s.model.Initialize())
 	require.Equal(t, 1, file.closed, "nothing is missing, so the file is left alone")
-	require.Equal(t, 1, fakehost.CallsOf("TRITONBACKEND_ModelSetConfig"))
+	require.Equal(t, 1, faketriton.CallsOf("TRITONBACKEND_ModelSetConfig"))
 	require.NoError(t, s.model.Finalize())
-	count, last := fakehost.Violations()
+	count, last := faketriton.Violations()
 	require.Zero(t, count, last)
 }
 
 // TestAutoCompleteOff: with --disable-auto-complete-config nothing is filled in.
 func TestAutoCompleteOff(t *testing.T) {
-	fakehost.Reset()
+	faketriton.Reset()
 	s, loaded := newIncomplete(t, func(backend.SessionOptions) (backend.Runner, error) { panic("opened") })
 	require.NoError(t, s.model.Initialize())
 	require.Equal(t, threeLines, string(loaded.Config))
@@ -97,7 +97,7 @@ func TestAutoCompleteOff(t *testing.T) {
 }
 
 func TestAutoCompleteOfAFileThatCannotBeRead(t *testing.T) {
-	fakehost.Reset()
+	faketriton.Reset()
 	s, _ := newIncomplete(t, func(backend.SessionOptions) (backend.Runner, error) {
 		return nil, backend.Errorf(backend.NotFound, "there is no model.onnx")
 	})
@@ -109,19 +109,19 @@ func TestAutoCompleteOfAFileThatCannotBeRead(t *testing.T) {
 // TestEveryCallOfAutoCompleteFailsOnce makes the n-th ABI call of a load fail, for
 // every n.
 func TestEveryCallOfAutoCompleteFailsOnce(t *testing.T) {
-	fakehost.Reset()
+	faketriton.Reset()
 	file := &modelFile{}
 	s, loaded := newIncomplete(t, func(backend.SessionOptions) (backend.Runner, error) { return file, nil })
-	before := fakehost.CountAlive()
+	before := faketriton.CountAlive()
 	for n := 1; ; n++ {
 		fresh := s
-		fresh.model = fakehost.NewModel(s.backend, "m", "/models/m", threeLines)
+		fresh.model = faketriton.NewModel(s.backend, "m", "/models/m", threeLines)
 		fresh.model.AutoComplete(true)
 		*loaded = backend.ModelInfo{}
-		fakehost.FailAt(n)
+		faketriton.FailAt(n)
 		err := fresh.model.Initialize()
-		reached := fakehost.Calls() >= n
-		fakehost.FailAt(0)
+		reached := faketriton.Calls() >= n
+		faketriton.FailAt(0)
 		if err == nil { // where only the log or the deletion of a message failed
 			require.JSONEq(t, completed, string(loaded.Config), "when call %d failed", n)
 		} else {
@@ -129,7 +129,7 @@ func TestEveryCallOfAutoCompleteFailsOnce(t *testing.T) {
 		}
 		require.NoError(t, fresh.model.Finalize())
 		fresh.model.Delete()
-		require.Equal(t, before, fakehost.CountAlive(), "when call %d failed", n)
+		require.Equal(t, before, faketriton.CountAlive(), "when call %d failed", n)
 		if !reached {
 			require.NoError(t, err)
 			require.Greater(t, n, 20, "the sweep is as long as a load has calls")

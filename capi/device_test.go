@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tritonstateful/backend"
-	"tritonstateful/internal/fakehost"
+	"tritonstateful/internal/faketriton"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -29,8 +29,8 @@ func TestInputOnDevice(t *testing.T) {
 		}
 	}
 	s := serve(t, gpuInstance{echo})
-	whole, host, pieces := echoCall(1, 1, 2), echoCall(2, 3, 4), fakehost.Call{Inputs: []fakehost.Input{x([]byte("1234"), []byte("5678"))}}
-	whole.Inputs[0].Memory, pieces.Inputs[0].Memory = fakehost.GPU, fakehost.GPU
+	whole, host, pieces := echoCall(1, 1, 2), echoCall(2, 3, 4), faketriton.Call{Inputs: []faketriton.Input{x([]byte("1234"), []byte("5678"))}}
+	whole.Inputs[0].Memory, pieces.Inputs[0].Memory = faketriton.GPU, faketriton.GPU
 	require.NoError(t, s.instance.Execute(requests(t, whole, host, pieces)...))
 	require.Len(t, got, 3)
 	require.NoError(t, got[0].Err)
@@ -48,25 +48,25 @@ func TestOutputOnDevice(t *testing.T) {
 	echo := newEcho()
 	var given [][]uint64
 	var asked []int
-	echo.execute = func(b backend.Batch) { // on a thread of the host's, where require must not be
+	echo.execute = func(b backend.Batch) { // on a thread of the fake server's, where require must not be called
 		outputs := echoOutputs(3, 10, 20, 30)
 		for row := range b.Requests() {
 			places := b.Reserve(row, outputs, row, 1)
 			given = append(given, append([]uint64(nil), places...))
-			if places[0] != 0 { // the fake host's GPU is memory of the host
+			if places[0] != 0 { // the fake server's GPU memory is CPU memory
 				to := unsafe.Slice((*byte)(addressOf(places[0])), 8)
 				copy(to, "device!!")
 			}
-			asked = append(asked, fakehost.CallsOf("TRITONBACKEND_OutputBuffer"))
+			asked = append(asked, faketriton.CallsOf("TRITONBACKEND_OutputBuffer"))
 			b.Answer(row, outputs, row, 1)
 		}
 		b.Send()
 	}
 	echo.outputs = echo.outputs[:1]
 	s := serve(t, gpuInstance{echo})
-	calls := []fakehost.Call{echoCall(1, 1, 2), echoCall(2, 3, 4), echoCall(3, 5, 6)}
-	calls[0].OutputMemory, calls[1].OutputMemory = fakehost.GPU, fakehost.Pinned
-	calls[2].OutputMemory = fakehost.GPU
+	calls := []faketriton.Call{echoCall(1, 1, 2), echoCall(2, 3, 4), echoCall(3, 5, 6)}
+	calls[0].OutputMemory, calls[1].OutputMemory = faketriton.GPU, faketriton.Pinned
+	calls[2].OutputMemory = faketriton.GPU
 	rs := requests(t, calls...)
 	require.NoError(t, s.instance.Execute(rs...))
 	require.NotZero(t, given[0][0])
@@ -77,11 +77,11 @@ func TestOutputOnDevice(t *testing.T) {
 		require.Equal(t, want, string(outputs[0].Data))
 	}
 	require.Equal(t, []int{1, 2, 3}, asked, "before there are answers")
-	require.Equal(t, 3, fakehost.CallsOf("TRITONBACKEND_OutputBuffer"), "nobody was asked twice")
+	require.Equal(t, 3, faketriton.CallsOf("TRITONBACKEND_OutputBuffer"), "nobody was asked twice")
 }
 
 // TestReservedAndFailed: a run that fails after the places were asked for, an
-// answer of another size, and a host that has no memory.
+// answer of another size, and a server that has no memory.
 func TestReservedAndFailed(t *testing.T) {
 	echo := newEcho()
 	echo.outputs = echo.outputs[:1]
@@ -95,9 +95,9 @@ func TestReservedAndFailed(t *testing.T) {
 		b.Reserve(1, two, 1, 1)
 		b.Answer(1, larger, 0, 1)
 		none = append(none, b.Reserve(2, two, 2, 1)) // there is no such lane
-		fakehost.FailAt(2)                           // there is no buffer
+		faketriton.FailAt(2)                         // there is no buffer
 		none = append(none, b.Reserve(3, two, 0, 1))
-		fakehost.FailAt(0)
+		faketriton.FailAt(0)
 		b.Answer(3, two, 0, 1)
 		b.Send()
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tritonstateful/backend"
-	"tritonstateful/internal/fakehost"
+	"tritonstateful/internal/faketriton"
 	"tritonstateful/internal/triton"
 )
 
@@ -68,11 +68,7 @@ func TestLibrariesAsTheyAreShipped(t *testing.T) {
 		}
 	}
 	t.Run("ONNX Runtime", func(t *testing.T) {
-		shipped := os.Getenv(ortLibraryVariable)
-		if shipped == "" {
-			t.Skipf("%s is not set: want the %s of an install tree", ortLibraryVariable, ortLibrary)
-		}
-		file, err := elf.Open(shipped)
+		file, err := elf.Open(builtORT(t))
 		require.NoError(t, err)
 		defer file.Close()
 		names, err := file.DynString(elf.DT_SONAME)
@@ -137,8 +133,8 @@ func TestRealTritonHasAllFunctions(t *testing.T) {
 }
 
 func TestLoaderTellsWhatIsWrongWithTheGoLibrary(t *testing.T) {
-	fakehost.Reset()
-	b := fakehost.NewBackend("{}")
+	faketriton.Reset()
+	b := faketriton.NewBackend("{}")
 	defer b.Delete()
 	loader := buildLoader(t)
 	beside := filepath.Join(filepath.Dir(loader), "libtriton_stateful_go.so")
@@ -153,8 +149,8 @@ func TestLoaderTellsWhatIsWrongWithTheGoLibrary(t *testing.T) {
 
 // TestLoaderRefusesPartOfALibrary: dlopen would end the process with SIGBUS.
 func TestLoaderRefusesPartOfALibrary(t *testing.T) {
-	fakehost.Reset()
-	b := fakehost.NewBackend("{}")
+	faketriton.Reset()
+	b := faketriton.NewBackend("{}")
 	defer b.Delete()
 	loader := buildLoader(t)
 	beside := filepath.Join(filepath.Dir(loader), "libtriton_stateful_go.so")
@@ -173,8 +169,8 @@ func TestLoaderRefusesPartOfALibrary(t *testing.T) {
 // TestLoaderHandsOn opens the loader over a library in C whose functions return
 // their names.
 func TestLoaderHandsOn(t *testing.T) {
-	fakehost.Reset()
-	b := fakehost.NewBackend("{}")
+	faketriton.Reset()
+	b := faketriton.NewBackend("{}")
 	defer b.Delete()
 	loader := buildLoader(t)
 	source := "extern void *TRITONSERVER_ErrorNew(int, const char *);\n"

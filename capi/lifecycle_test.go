@@ -10,20 +10,20 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tritonstateful/backend"
-	"tritonstateful/internal/fakehost"
+	"tritonstateful/internal/faketriton"
 )
 
 func TestLifeOfABackend(t *testing.T) {
-	fakehost.Reset()
+	faketriton.Reset()
 	in := newEcho()
 	var info backend.ModelInfo
 	var host backend.Host
 	var of backend.InstanceInfo
-	b := fakehost.NewBackend(`{"cmdline":{"ort-logging-level":"0","backend-directory":"/b"}}`)
+	b := faketriton.NewBackend(`{"cmdline":{"ort-logging-level":"0","backend-directory":"/b"}}`)
 	defer b.Delete()
-	m := fakehost.NewModel(b, "streaming", "/models/streaming", `{"name":"streaming"}`)
+	m := faketriton.NewModel(b, "streaming", "/models/streaming", `{"name":"streaming"}`)
 	defer m.Delete()
-	i := fakehost.NewInstance(m, "streaming_0_1", 2, 3)
+	i := faketriton.NewInstance(m, "streaming_0_1", 2, 3)
 	defer i.Delete()
 	s := server{b, m, i}
 
@@ -72,10 +72,10 @@ func TestInitializeAgain(t *testing.T) {
 }
 
 func TestInitializeRefuses(t *testing.T) {
-	fakehost.Reset()
+	faketriton.Reset()
 	never := func(settings, *slog.Logger) (parts, error) { panic("assembled") }
 	try := func(config string) error {
-		b := fakehost.NewBackend(config)
+		b := faketriton.NewBackend(config)
 		defer b.Delete()
 		defer func() { require.NoError(t, b.Finalize()) }()
 		return server{backend: b}.initialize(never)
@@ -83,31 +83,33 @@ func TestInitializeRefuses(t *testing.T) {
 	require.ErrorContains(t, try(`{`), "backend configuration")
 	require.ErrorContains(t, try(`{"cmdline":{"ort-logging-level":"loud"}}`), "want 0 (verbose)")
 
-	defer fakehost.SetAPIVersion(1, 19)
-	fakehost.SetAPIVersion(2, 0)
+	defer faketriton.SetAPIVersion(1, 19)
+	faketriton.SetAPIVersion(2, 0)
 	require.EqualError(t, try(""), "this server has TRITONBACKEND API 2.0: want 1.8, or a newer 1.x")
-	fakehost.SetAPIVersion(1, 7)
+	faketriton.SetAPIVersion(1, 7)
 	require.ErrorContains(t, try(""), "want 1.8")
 }
 
 // TestInitializeWithoutONNXRuntime goes through the exported function, with the
-// parts that the library is really made of.
+// parts that the library is really made of: a test binary has no ONNX Runtime next
+// to it.
 func TestInitializeWithoutONNXRuntime(t *testing.T) {
-	fakehost.Reset()
-	b := fakehost.NewBackend("{}")
+	faketriton.Reset()
+	b := faketriton.NewBackend("{}")
 	defer b.Delete()
-	t.Setenv(ortLibraryVariable, "")
 	failed(t, b.Initialize(), backend.NotFound, ortLibrary+" is missing")
-	t.Setenv(ortLibraryVariable, "/nowhere/libonnxruntime.so")
-	failed(t, b.Initialize(), backend.NotFound, "/nowhere")
 	require.NoError(t, b.Finalize())
+	s := server{backend: b}
+	require.ErrorContains(t, s.initialize(func(s settings, log *slog.Logger) (parts, error) {
+		return assembleOver("/nowhere/libonnxruntime.so", s, log)
+	}), "/nowhere")
 }
 
 func TestModelThatDoesNotLoad(t *testing.T) {
-	fakehost.Reset()
-	b := fakehost.NewBackend("{}")
+	faketriton.Reset()
+	b := faketriton.NewBackend("{}")
 	defer b.Delete()
-	m := fakehost.NewModel(b, "m", "/m", "{}")
+	m := faketriton.NewModel(b, "m", "/m", "{}")
 	defer m.Delete()
 	s := server{backend: b, model: m}
 	var load func(backend.ModelInfo, backend.Host) (model, error)
@@ -126,7 +128,7 @@ func TestModelThatDoesNotLoad(t *testing.T) {
 }
 
 func TestInstanceThatDoesNotLoad(t *testing.T) {
-	fakehost.Reset()
+	faketriton.Reset()
 	s := newServer(t, fakeModel{func(backend.InstanceInfo) (executor, error) {
 		return nil, errors.New("corrupt file")
 	}})
@@ -141,16 +143,16 @@ func TestInstanceThatDoesNotLoad(t *testing.T) {
 // TestInstancesInParallel loads and runs instances at once, as Triton does at
 // its start.
 func TestInstancesInParallel(t *testing.T) {
-	fakehost.Reset()
+	faketriton.Reset()
 	s := newServer(t, fakeModel{func(backend.InstanceInfo) (executor, error) { return newEcho(), nil }})
 	require.NoError(t, s.model.Initialize())
 	var all sync.WaitGroup
 	errs := make([]error, 8)
-	rs := make([][]*fakehost.Request, len(errs))
+	rs := make([][]*faketriton.Request, len(errs))
 	for n := range errs {
 		rs[n] = requests(t, echoCall(1, int32(n), 1), echoCall(2, int32(n), 2))
 		all.Go(func() {
-			i := fakehost.NewInstance(s.model, "m", 1, 0)
+			i := faketriton.NewInstance(s.model, "m", 1, 0)
 			defer i.Delete()
 			err := i.Initialize()
 			if err == nil {

@@ -24,22 +24,22 @@ import (
 // main is never called; a C-shared library needs one.
 func main() {}
 
-const (
-	// ortLibrary lies beside this library. Its name is its own, so that
-	// Triton's onnxruntime backend can bring another version.
-	ortLibrary = "libonnxruntime_stateful.so"
-	// ortLibraryVariable names another one; for tests, which have no install
-	// tree.
-	ortLibraryVariable = "STATEFUL_ORT_LIB"
-)
+// ortLibrary is next to this library. Its name is its own, so that Triton's
+// onnxruntime backend can bring another version.
+const ortLibrary = "libonnxruntime_stateful.so"
 
-// assemble puts the backend together: models of package backend, run by ONNX
-// Runtime.
+// assemble puts the backend together: models of package backend, run by the ONNX
+// Runtime that was installed with this library.
 func assemble(s settings, log *slog.Logger) (parts, error) {
-	library, err := findORT()
-	if err != nil {
-		return parts{}, err
+	library := filepath.Join(ownFolder(), ortLibrary)
+	if _, err := os.Stat(library); err != nil {
+		return parts{}, backend.Errorf(backend.NotFound, "%s is missing: want the file of the same name that was built with this backend", library)
 	}
+	return assembleOver(library, s, log)
+}
+
+// assembleOver is assemble with the ONNX Runtime at that path.
+func assembleOver(library string, s settings, log *slog.Logger) (parts, error) {
 	runtime, err := ortrunner.New(ortrunner.Options{
 		Library:  library,
 		LogLevel: s.ortLogging,
@@ -71,18 +71,6 @@ func logGPUs(log *slog.Logger) {
 func identify(uuid string) (ortrunner.Identity, error) {
 	gpu, err := gpuinfo.Find(uuid)
 	return ortrunner.Identity{UUID: gpu.UUID, Whole: gpu.Whole, Memory: gpu.Memory()}, err
-}
-
-// findORT is the path of ONNX Runtime's library.
-func findORT() (string, error) {
-	beside := filepath.Join(ownFolder(), ortLibrary)
-	if _, err := os.Stat(beside); err == nil {
-		return beside, nil
-	}
-	if named := os.Getenv(ortLibraryVariable); named != "" {
-		return named, nil
-	}
-	return "", backend.Errorf(backend.NotFound, "%s is missing: want the file of the same name that was built with this backend", beside)
 }
 
 // ownFolder is where this library lies.

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tritonstateful/backend"
-	"tritonstateful/internal/fakehost"
+	"tritonstateful/internal/faketriton"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -38,7 +38,7 @@ func TestMistakeIsAnswered(t *testing.T) {
 			settled(t, rs)
 			refused(t, rs[0], backend.Internal, "panic in the stateful backend")
 			refused(t, rs[1], backend.Internal, "panic in the stateful backend")
-			line, _ := fakehost.LastLog()
+			line, _ := faketriton.LastLog()
 			require.Contains(t, line, "goroutine", "the log has the stack")
 
 			bad = false
@@ -98,7 +98,7 @@ func TestAnswerThatCannotBeCopied(t *testing.T) {
 	var lane, lanes int
 	in.execute = func(b backend.Batch) { b.Answer(0, outputs, lane, lanes) }
 	s := serve(t, in)
-	execute := func() *fakehost.Request {
+	execute := func() *faketriton.Request {
 		rs := requests(t, echoCall(1, 0, 0))
 		require.NoError(t, s.instance.Execute(rs...))
 		settled(t, rs)

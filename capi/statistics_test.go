@@ -7,11 +7,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tritonstateful/backend"
-	"tritonstateful/internal/fakehost"
+	"tritonstateful/internal/faketriton"
 	"tritonstateful/statebuffer"
 )
 
-func inOrder(t *testing.T, s fakehost.Statistics) {
+func inOrder(t *testing.T, s faketriton.Statistics) {
 	t.Helper()
 	require.Positive(t, s.ExecStart)
 	require.LessOrEqual(t, s.ExecStart, s.ComputeStart)

@@ -30,7 +30,7 @@ type gpuRunner struct {
 	memory    *devicememory.Memory
 	io        *staging
 	where     *C.OrtMemoryInfo
-	before    func(*cuda.Stream) error // a run; nil, unless the GPU is played
+	before    func(*cuda.Stream) error // a run; nil, unless the GPU is simulated
 	session   *C.OrtSession
 	signature *backend.Signature
 	inputs    []port

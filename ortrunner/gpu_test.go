@@ -24,12 +24,13 @@ import (
 	"tritonstateful/statebuffer/memorytest"
 )
 
-// fakeGPU is a Runtime whose GPU is the fake driver's, and played.
+// fakeGPU is a Runtime whose GPU is the fake driver's, and simulated.
 func fakeGPU(t testing.TB, log *bytes.Buffer, settings ...string) *Runtime {
 	t.Helper()
 	settings = append(settings, "READABLE", "1")
-	rt, err := New(Options{Library: library(t), LogLevel: 3, Log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn})), Driver: fakedriver.Library(t, settings...), PlayGPU: true})
+	rt, err := New(Options{Library: library(t), LogLevel: 3, Log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn}))})
 	require.NoError(t, err)
+	simulateGPU(t, rt, fakedriver.Library(t, settings...))
 	return rt
 }
 
@@ -311,8 +312,9 @@ func TestGPURunAllocatesNothing(t *testing.T) {
 func TestGPULoadFails(t *testing.T) {
 	path := accumulate(2).Write(t)
 	nowhere := filepath.Join(t.TempDir(), "libcuda.so.1")
-	rt, err := New(Options{Library: library(t), LogLevel: 3, Log: slog.New(slog.DiscardHandler), Driver: nowhere})
+	rt, err := New(Options{Library: library(t), LogLevel: 3, Log: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
+	rt.driver = openDriver(nowhere)
 	for _, p := range []backend.Provider{backend.CUDA, backend.TensorRT} {
 		_, err = rt.Open(backend.SessionOptions{Path: path, Provider: p})
 		require.ErrorContains(t, err, "no CUDA driver: "+nowhere)
@@ -325,13 +327,13 @@ func TestGPULoadFails(t *testing.T) {
 	require.ErrorContains(t, err, "GPU 1: this process sees 1 GPUs")
 	_, err = withDriver.Open(backend.SessionOptions{Path: path, Provider: backend.TensorRT, GPU: backend.GPUOptions{CacheFolder: path}})
 	require.ErrorContains(t, err, "parameter trt_cache_dir: mkdir 1/model.onnx: not a directory")
-	withDriver.way.provide = provideGPU
+	withDriver.gpu.provide = provideGPU
 	_, err = withDriver.Open(backend.SessionOptions{Path: path, Provider: backend.CUDA, GPU: backend.GPUOptions{CUDAGraph: true}})
 	require.ErrorContains(t, err, "execution provider CUDA does not start: CUDA execution provider is not enabled in this build")
 	require.ErrorContains(t, err, "libonnxruntime_providers_cuda.so")
 	_, err = withDriver.Open(backend.SessionOptions{Path: path, Provider: backend.TensorRT})
 	require.ErrorContains(t, err, "execution provider TensorRT does not start: ")
-	withDriver.way.provide = func(*ort.SessionOptions, backend.SessionOptions, *cuda.Stream) error { return nil }
+	withDriver.gpu.provide = func(*ort.SessionOptions, backend.SessionOptions, *cuda.Stream) error { return nil }
 	opened, err := withDriver.Open(backend.SessionOptions{Path: path, Provider: backend.CUDA})
 	require.NoError(t, err)
 	defer opened.Close()

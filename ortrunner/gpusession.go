@@ -19,8 +19,8 @@ import (
 	"tritonstateful/internal/tensor"
 )
 
-// gpuWay is how sessions get to a GPU.
-type gpuWay struct {
+// gpuBackend is how sessions get to a GPU.
+type gpuBackend struct {
 	// memory is what ONNX Runtime calls the device's memory.
 	memory string
 	// check makes sure that the library has the execution provider.
@@ -31,16 +31,8 @@ type gpuWay struct {
 	before func(*cuda.Stream) error
 }
 
-var (
-	realWay = gpuWay{memory: "Cuda", check: checkProvider, provide: provideGPU}
-	// playedWay is that of Options.PlayGPU.
-	playedWay = gpuWay{
-		memory:  "Cpu",
-		check:   func(backend.Provider) error { return nil },
-		provide: func(*ort.SessionOptions, backend.SessionOptions, *cuda.Stream) error { return nil },
-		before:  (*cuda.Stream).Sync,
-	}
-)
+// realGPU is that of ONNX Runtime's execution providers.
+var realGPU = gpuBackend{memory: "Cuda", check: checkProvider, provide: provideGPU}
 
 // provideGPU adds the execution providers: where TensorRT can do nothing, CUDA
 // does it.
@@ -86,7 +78,7 @@ func (r *Runtime) openOnGPU(o backend.SessionOptions) (backend.Runner, error) {
 	if err != nil {
 		err = backend.Errorf(backend.Unavailable, "%w", err)
 	}
-	if err := errors.Join(err, r.way.check(o.Provider)); err != nil {
+	if err := errors.Join(err, r.gpu.check(o.Provider)); err != nil {
 		return nil, err
 	}
 	if folder := o.GPU.CacheFolder; folder != "" && o.Provider == backend.TensorRT {
@@ -148,11 +140,11 @@ func newGPURunner(rt *Runtime, device *cuda.Device, o backend.SessionOptions) (*
 	if err != nil {
 		return nil, err
 	}
-	r := &gpuRunner{log: rt.log.With("model", o.Name), thread: newThread(), device: rt.describe(device), context: context, before: rt.way.before, records: o.GPU.CUDAGraph}
+	r := &gpuRunner{log: rt.log.With("model", o.Name), thread: newThread(), device: rt.describe(device), context: context, before: rt.gpu.before, records: o.GPU.CUDAGraph}
 	r.submitJob, r.runJob, r.warmUpJob = r.submit, r.run, r.warmUp
 	err = r.openMemory()
 	if err == nil {
-		err = r.thread.do(func() error { return r.openSession(&rt.way, o) })
+		err = r.thread.do(func() error { return r.openSession(&rt.gpu, o) })
 	}
 	if err != nil {
 		r.Close()
@@ -176,9 +168,9 @@ func (r *gpuRunner) openMemory() (err error) {
 	return nil
 }
 
-func (r *gpuRunner) openSession(way *gpuWay, o backend.SessionOptions) error {
+func (r *gpuRunner) openSession(gpu *gpuBackend, o backend.SessionOptions) error {
 	options, err := newOptions(o, func(options *ort.SessionOptions) error {
-		return way.provide(options, o, r.stream)
+		return gpu.provide(options, o, r.stream)
 	})
 	if err != nil {
 		return err
@@ -193,7 +185,7 @@ func (r *gpuRunner) openSession(way *gpuWay, o backend.SessionOptions) error {
 	if err := checkTypes(r.signature); err != nil {
 		return err
 	}
-	if err := r.newWhere(way.memory, o.Device); err != nil {
+	if err := r.newWhere(gpu.memory, o.Device); err != nil {
 		return err
 	}
 	r.inputs, r.outputs = newPorts(r.signature.Inputs), newPorts(r.signature.Outputs)

@@ -17,19 +17,19 @@ import (
 )
 
 // waitsOf opens a model on a fake GPU, and tells how often the host has waited for it
-// since it was asked last, beside the waits that play the GPU.
+// since it was asked last, besides the waits of the simulation.
 func waitsOf(t *testing.T, model onnxtest.Model) (r *gpuRunner, waits func() uint64) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "waits")
 	require.NoError(t, os.WriteFile(path, make([]byte, 8), 0o600))
 	rt := fakeGPU(t, &bytes.Buffer{}, "WAITS", path, "DELAY_US", "500")
-	played, seen := uint64(0), uint64(0)
-	play := rt.way.before
-	rt.way.before = func(s *cuda.Stream) error { played++; return play(s) }
+	simulated, seen := uint64(0), uint64(0)
+	before := rt.gpu.before
+	rt.gpu.before = func(s *cuda.Stream) error { simulated++; return before(s) }
 	return openGPU(t, rt, model, backend.GPUOptions{}), func() uint64 {
 		count, err := os.ReadFile(path)
 		require.NoError(t, err)
-		all := binary.NativeEndian.Uint64(count) - played
+		all := binary.NativeEndian.Uint64(count) - simulated
 		since := all - seen
 		seen = all
 		return since

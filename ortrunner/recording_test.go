@@ -46,7 +46,7 @@ func TestGPURecords(t *testing.T) {
 func TestRecordingFallsBack(t *testing.T) {
 	var log bytes.Buffer
 	rt := fakeGPU(t, &log)
-	rt.way.provide = func(_ *ort.SessionOptions, o backend.SessionOptions, _ *cuda.Stream) error {
+	rt.gpu.provide = func(_ *ort.SessionOptions, o backend.SessionOptions, _ *cuda.Stream) error {
 		if o.GPU.CUDAGraph {
 			return backend.Errorf(backend.InvalidArg, "this session cannot be captured")
 		}

@@ -10,10 +10,10 @@
 
 static void on_signal(int number) {
   (void)number;
-  _exit(HOST_HANDLED);
+  _exit(FAKE_HANDLED);
 }
 
-void host_take_signals(void) {
+void fake_take_signals(void) {
   signal(SIGINT, on_signal);
   signal(SIGTERM, on_signal);
   signal(SIGSEGV, on_signal);
@@ -28,25 +28,25 @@ static void forward(int number, siginfo_t *info, void *context) {
   behind.sa_sigaction(number, info, context);
 }
 
-void host_put_forwarder(void) {
+void fake_put_forwarder(void) {
   struct sigaction action = {.sa_sigaction = forward, .sa_flags = SA_SIGINFO | SA_ONSTACK};
   sigfillset(&action.sa_mask);
   sigaction(SIGSEGV, &action, &behind);
 }
 
-bool host_forwarder_is_first(void) {
+bool fake_forwarder_is_first(void) {
   struct sigaction now;
   return sigaction(SIGSEGV, NULL, &now) == 0 && now.sa_sigaction == forward;
 }
 
-unsigned host_forwarded(void) { return forwarded; }
+unsigned fake_forwarded(void) { return forwarded; }
 
-bool host_on_stack(int number) {
+bool fake_on_stack(int number) {
   struct sigaction now;
   return sigaction(number, NULL, &now) == 0 && (now.sa_flags & SA_ONSTACK) != 0;
 }
 
-void host_fault_elsewhere(void) {
+void fake_fault_elsewhere(void) {
   size_t (*volatile length)(const char *) = strlen; // or the compiler writes its own
   const char *volatile nowhere = (const char *)16;
   (void)length(nowhere);

@@ -1,5 +1,5 @@
 // What all functions of the fake share, and the functions of tritonserver.h.
-#include "host.h"
+#include "server.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -8,12 +8,12 @@
 
 // ---- calls ----
 
-static host_counter *_Atomic counters;
+static fake_counter *_Atomic counters;
 static atomic_uint calls, fail_at;
 
 static TRITONSERVER_Error *new_error(TRITONSERVER_Error_Code code, const char *text);
 
-TRITONSERVER_Error *host_called(host_counter *counter) {
+TRITONSERVER_Error *fake_called(fake_counter *counter) {
   if (!atomic_flag_test_and_set(&counter->listed)) {
     counter->next = atomic_load(&counters);
     while (!atomic_compare_exchange_weak(&counters, &counter->next, counter)) {
@@ -27,15 +27,15 @@ TRITONSERVER_Error *host_called(host_counter *counter) {
   return new_error(TRITONSERVER_ERROR_UNAVAILABLE, text);
 }
 
-void host_fail_at(unsigned call) {
+void fake_fail_at(unsigned call) {
   calls = 0;
   fail_at = call;
 }
 
-unsigned host_calls(void) { return calls; }
+unsigned fake_calls(void) { return calls; }
 
-unsigned host_calls_of(const char *name) {
-  for (host_counter *c = counters; c != NULL; c = c->next)
+unsigned fake_calls_of(const char *name) {
+  for (fake_counter *c = counters; c != NULL; c = c->next)
     if (strcmp(c->name, name) == 0) return c->calls;
   return 0;
 }
@@ -44,9 +44,9 @@ unsigned host_calls_of(const char *name) {
 
 static atomic_int live[LIVE_KINDS];
 
-void host_live(live_kind kind, int change) { live[kind] += change; }
+void fake_live(live_kind kind, int change) { live[kind] += change; }
 
-int host_live_count(live_kind kind) { return live[kind]; }
+int fake_live_count(live_kind kind) { return live[kind]; }
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned violations;
@@ -55,33 +55,33 @@ static char last_log[1024];
 static int last_log_level = -1;
 static atomic_bool verbose, keep_data;
 
-void host_violation(const char *what) {
+void fake_violation(const char *what) {
   pthread_mutex_lock(&lock);
   violations++;
   snprintf(last_violation, sizeof last_violation, "%s", what);
   pthread_mutex_unlock(&lock);
 }
 
-unsigned host_violations(void) { return violations; }
+unsigned fake_violations(void) { return violations; }
 
-const char *host_last_violation(void) { return last_violation; }
+const char *fake_last_violation(void) { return last_violation; }
 
-void host_set_verbose(bool on) { verbose = on; }
+void fake_set_verbose(bool on) { verbose = on; }
 
-void host_keep_data(bool on) { keep_data = on; }
+void fake_keep_data(bool on) { keep_data = on; }
 
-bool host_keeps_data(void) { return keep_data; }
+bool fake_keeps_data(void) { return keep_data; }
 
-const char *host_last_log(void) { return last_log; }
+const char *fake_last_log(void) { return last_log; }
 
-int host_last_log_level(void) { return last_log_level; }
+int fake_last_log_level(void) { return last_log_level; }
 
-void host_reset(void) {
-  for (host_counter *c = counters; c != NULL; c = c->next) c->calls = 0;
-  host_fail_at(0);
-  host_set_verbose(false);
-  host_metrics_off(false);
-  host_keep_data(false);
+void fake_reset(void) {
+  for (fake_counter *c = counters; c != NULL; c = c->next) c->calls = 0;
+  fake_fail_at(0);
+  fake_set_verbose(false);
+  fake_metrics_off(false);
+  fake_keep_data(false);
   violations = 0;
   last_violation[0] = last_log[0] = 0;
   last_log_level = -1;
@@ -97,7 +97,7 @@ struct TRITONSERVER_Error {
 static TRITONSERVER_Error *new_error(TRITONSERVER_Error_Code code, const char *text) {
   TRITONSERVER_Error *error = malloc(sizeof *error);
   *error = (TRITONSERVER_Error){code, strdup(text)};
-  host_live(LIVE_ERRORS, 1);
+  fake_live(LIVE_ERRORS, 1);
   return error;
 }
 
@@ -106,7 +106,7 @@ TRITONSERVER_Error *TRITONSERVER_ErrorNew(TRITONSERVER_Error_Code code, const ch
 }
 
 void TRITONSERVER_ErrorDelete(TRITONSERVER_Error *error) {
-  host_live(LIVE_ERRORS, -1);
+  fake_live(LIVE_ERRORS, -1);
   free(error->text);
   free(error);
 }
@@ -134,20 +134,20 @@ struct TRITONSERVER_Message {
   char *json;
 };
 
-TRITONSERVER_Message *host_message(const char *json) {
+TRITONSERVER_Message *fake_message(const char *json) {
   TRITONSERVER_Message *message = malloc(sizeof *message);
   *message = (TRITONSERVER_Message){strdup(json)};
-  host_live(LIVE_MESSAGES, 1);
+  fake_live(LIVE_MESSAGES, 1);
   return message;
 }
 
-const char *host_message_text(const TRITONSERVER_Message *message) { return message->json; }
+const char *fake_message_text(const TRITONSERVER_Message *message) { return message->json; }
 
 TRITONSERVER_Error *TRITONSERVER_MessageNewFromSerializedJson(TRITONSERVER_Message **message,
                                                               const char *json, size_t bytes) {
   CALL();
   char *text = strndup(json, bytes);
-  *message = host_message(text);
+  *message = fake_message(text);
   free(text);
   return NULL;
 }
@@ -161,7 +161,7 @@ TRITONSERVER_Error *TRITONSERVER_MessageSerializeToJson(TRITONSERVER_Message *me
 }
 
 static void delete_message(TRITONSERVER_Message *message) {
-  host_live(LIVE_MESSAGES, -1);
+  fake_live(LIVE_MESSAGES, -1);
   free(message->json);
   free(message);
 }

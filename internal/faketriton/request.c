@@ -1,5 +1,5 @@
 // Requests and their inputs.
-#include "host.h"
+#include "server.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 // ASK opens a function that reads a request: that must not have been released.
 #define ASK(request)                                                     \
   do {                                                                   \
-    if ((request)->released) host_violation("a released request is read"); \
+    if ((request)->released) fake_violation("a released request is read"); \
     CALL();                                                              \
   } while (0)
 
@@ -73,9 +73,9 @@ TRITONSERVER_Error *TRITONBACKEND_RequestOutputName(TRITONBACKEND_Request *reque
 // A released request's data is overwritten, as if Triton had used the memory
 // again.
 TRITONSERVER_Error *TRITONBACKEND_RequestRelease(TRITONBACKEND_Request *request, uint32_t flags) {
-  if (flags != TRITONSERVER_REQUEST_RELEASE_ALL) host_violation("a request is not wholly released");
-  if (request->released++ > 0) host_violation("a request is released twice");
-  for (uint32_t i = 0; i < request->input_count && !host_keeps_data(); i++)
+  if (flags != TRITONSERVER_REQUEST_RELEASE_ALL) fake_violation("a request is not wholly released");
+  if (request->released++ > 0) fake_violation("a request is released twice");
+  for (uint32_t i = 0; i < request->input_count && !fake_keeps_data(); i++)
     for (uint32_t k = 0; k < request->inputs[i].buffer_count; k++)
       memset(request->inputs[i].buffers[k].data, 0xDD, request->inputs[i].buffers[k].bytes);
   CALL();

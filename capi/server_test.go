@@ -10,14 +10,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tritonstateful/backend"
-	"tritonstateful/internal/fakehost"
+	"tritonstateful/internal/faketriton"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if alive := fakehost.CountAlive(); alive != (fakehost.Alive{}) {
+	if alive := faketriton.CountAlive(); alive != (faketriton.Alive{}) {
 		fmt.Fprintf(os.Stderr, "objects of Triton that nobody deleted: %+v\n", alive)
 		code = 1
 	}
@@ -98,9 +98,9 @@ func (e *echo) execute(b backend.Batch) {
 
 // server is a fake Triton with one model that has one instance.
 type server struct {
-	backend  fakehost.Backend
-	model    fakehost.Model
-	instance fakehost.Instance
+	backend  faketriton.Backend
+	model    faketriton.Model
+	instance faketriton.Instance
 }
 
 // serve loads in as the only instance, and unloads it when the test ends.
@@ -110,7 +110,7 @@ func serve(t testing.TB, in executor) server {
 
 // serveModel loads one instance of a model, and unloads it when the test ends.
 func serveModel(t testing.TB, m model) server {
-	fakehost.Reset()
+	faketriton.Reset()
 	s := newServer(t, m)
 	require.NoError(t, s.model.Initialize())
 	require.NoError(t, s.instance.Initialize())
@@ -118,7 +118,7 @@ func serveModel(t testing.TB, m model) server {
 		require.NoError(t, s.instance.Finalize())
 		require.NoError(t, s.model.Finalize())
 		require.NoError(t, s.backend.Finalize())
-		count, last := fakehost.Violations()
+		count, last := faketriton.Violations()
 		require.Zero(t, count, last)
 	})
 	return s
@@ -126,9 +126,9 @@ func serveModel(t testing.TB, m model) server {
 
 // newServer has a backend that is initialised, and nothing else that is.
 func newServer(t testing.TB, m model) server {
-	s := server{backend: fakehost.NewBackend("{}")}
-	s.model = fakehost.NewModel(s.backend, "m", "/models/m", `{"name":"m"}`)
-	s.instance = fakehost.NewInstance(s.model, "m_0", 1, 0)
+	s := server{backend: faketriton.NewBackend("{}")}
+	s.model = faketriton.NewModel(s.backend, "m", "/models/m", `{"name":"m"}`)
+	s.instance = faketriton.NewInstance(s.model, "m_0", 1, 0)
 	t.Cleanup(func() {
 		s.instance.Delete()
 		s.model.Delete()
@@ -150,6 +150,18 @@ func partsOf(m model) assembler {
 	}
 }
 
+// builtORT is the path of the ONNX Runtime that was built with this library; the
+// test is skipped without one.
+func builtORT(t testing.TB) string {
+	t.Helper()
+	const variable = "STATEFUL_ORT_LIB"
+	path := os.Getenv(variable)
+	if path == "" {
+		t.Skipf("%s is not set: want the path of the %s that go run build.go build makes", variable, ortLibrary)
+	}
+	return path
+}
+
 // i32 is the memory of some numbers.
 func i32(numbers ...int32) []byte {
 	var b []byte
@@ -160,28 +172,28 @@ func i32(numbers ...int32) []byte {
 }
 
 // x is the input X.
-func x(buffers ...[]byte) fakehost.Input {
-	return fakehost.Input{Name: "X", Type: int(tensor.Int32), Shape: pair, Buffers: buffers}
+func x(buffers ...[]byte) faketriton.Input {
+	return faketriton.Input{Name: "X", Type: int(tensor.Int32), Shape: pair, Buffers: buffers}
 }
 
 // mask is the input MASK.
-func mask(n int32) fakehost.Input {
-	return fakehost.Input{Name: "MASK", Type: int(tensor.Int32), Shape: single, Buffers: [][]byte{i32(n)}}
+func mask(n int32) faketriton.Input {
+	return faketriton.Input{Name: "MASK", Type: int(tensor.Int32), Shape: single, Buffers: [][]byte{i32(n)}}
 }
 
 // both are all outputs of an echo.
 var both = []string{"Y", "Z"}
 
 // echoCall is an ordinary request to an echo.
-func echoCall(id uint64, a, b int32) fakehost.Call {
-	return fakehost.Call{Number: id, Inputs: []fakehost.Input{x(i32(a, b)), mask(7)}, Outputs: both}
+func echoCall(id uint64, a, b int32) faketriton.Call {
+	return faketriton.Call{Number: id, Inputs: []faketriton.Input{x(i32(a, b)), mask(7)}, Outputs: both}
 }
 
 // requests are the calls as Triton has them, deleted when the test ends.
-func requests(t testing.TB, calls ...fakehost.Call) []*fakehost.Request {
-	var made []*fakehost.Request
+func requests(t testing.TB, calls ...faketriton.Call) []*faketriton.Request {
+	var made []*faketriton.Request
 	for _, call := range calls {
-		r := fakehost.NewRequest(call)
+		r := faketriton.NewRequest(call)
 		t.Cleanup(r.Delete)
 		made = append(made, r)
 	}
@@ -189,7 +201,7 @@ func requests(t testing.TB, calls ...fakehost.Call) []*fakehost.Request {
 }
 
 // settled checks that each request was answered once and released once.
-func settled(t testing.TB, rs []*fakehost.Request) {
+func settled(t testing.TB, rs []*faketriton.Request) {
 	t.Helper()
 	for i, r := range rs {
 		require.Equal(t, 1, r.Sent(), "answers to request %d", i)
@@ -199,7 +211,7 @@ func settled(t testing.TB, rs []*fakehost.Request) {
 }
 
 // answered checks that a request was answered with these outputs.
-func answered(t testing.TB, r *fakehost.Request, want ...fakehost.Output) {
+func answered(t testing.TB, r *faketriton.Request, want ...faketriton.Output) {
 	t.Helper()
 	got, err := r.Answer()
 	require.NoError(t, err)
@@ -207,17 +219,17 @@ func answered(t testing.TB, r *fakehost.Request, want ...fakehost.Output) {
 	require.True(t, r.Statistics().Success)
 }
 
-func y(a, b int32) fakehost.Output {
-	return fakehost.Output{Name: "Y", Type: int(tensor.Int32), Shape: pair, Data: i32(a, b)}
+func y(a, b int32) faketriton.Output {
+	return faketriton.Output{Name: "Y", Type: int(tensor.Int32), Shape: pair, Data: i32(a, b)}
 }
 
-func z(n int32) fakehost.Output {
-	return fakehost.Output{Name: "Z", Type: int(tensor.Int32), Shape: single, Data: i32(n)}
+func z(n int32) faketriton.Output {
+	return faketriton.Output{Name: "Z", Type: int(tensor.Int32), Shape: single, Data: i32(n)}
 }
 
 // refused checks that a request was answered with an error of that code, of
 // which text is a part.
-func refused(t testing.TB, r *fakehost.Request, code backend.Code, text string) {
+func refused(t testing.TB, r *faketriton.Request, code backend.Code, text string) {
 	t.Helper()
 	_, err := r.Answer()
 	failed(t, err, code, text)
@@ -227,7 +239,7 @@ func refused(t testing.TB, r *fakehost.Request, code backend.Code, text string) 
 // failed checks an error that the library returned or answered with.
 func failed(t testing.TB, err error, code backend.Code, text string) {
 	t.Helper()
-	var theirs *fakehost.Error
+	var theirs *faketriton.Error
 	require.ErrorAs(t, err, &theirs)
 	require.Equal(t, code, codeNumber(theirs.Code), theirs.Message)
 	require.Contains(t, theirs.Message, text)

@@ -1,7 +1,7 @@
-package fakehost
+package faketriton
 
 // #include <stdlib.h>
-// #include "host.h"
+// #include "server.h"
 import "C"
 
 import (
@@ -31,7 +31,7 @@ type Input struct {
 	Type    int // TRITONSERVER_DataType
 	Shape   []int64
 	Buffers [][]byte
-	Memory  Memory // of all buffers, as it is told; all of them are the host's
+	Memory  Memory // of all buffers, as the library is told; all of them are in CPU memory
 }
 
 // Call is what a client sends.
@@ -85,7 +85,7 @@ func fillInput(c *C.TRITONBACKEND_Input, of *C.TRITONBACKEND_Request, input Inpu
 	}
 	c.memory = C.TRITONSERVER_MemoryType(input.Memory)
 	c.buffer_count = C.uint32_t(len(input.Buffers))
-	c.buffers = newArray[C.host_buffer](len(input.Buffers))
+	c.buffers = newArray[C.fake_buffer](len(input.Buffers))
 	for i, buffer := range input.Buffers {
 		b := &unsafe.Slice(c.buffers, len(input.Buffers))[i]
 		b.data, b.bytes = (*C.char)(C.CBytes(buffer)), C.uint64_t(len(buffer))
@@ -94,7 +94,7 @@ func fillInput(c *C.TRITONBACKEND_Input, of *C.TRITONBACKEND_Request, input Inpu
 
 // Delete frees the request and its answer.
 func (r *Request) Delete() {
-	C.host_forget_answer(r.c)
+	C.fake_forget_answer(r.c)
 	for _, input := range unsafe.Slice(r.c.inputs, r.c.input_count) {
 		for _, buffer := range unsafe.Slice(input.buffers, input.buffer_count) {
 			freeText(buffer.data)

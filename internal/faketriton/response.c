@@ -1,5 +1,5 @@
 // Responses and their outputs.
-#include "host.h"
+#include "server.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,19 +16,19 @@ static void free_outputs(TRITONBACKEND_Output *output) {
 }
 
 static void free_response(TRITONBACKEND_Response *response) {
-  host_live(LIVE_RESPONSES, -1);
+  fake_live(LIVE_RESPONSES, -1);
   free_outputs(response->outputs);
   free(response);
 }
 
 TRITONSERVER_Error *TRITONBACKEND_ResponseNew(TRITONBACKEND_Response **response,
                                               TRITONBACKEND_Request *request) {
-  if (request->released) host_violation("a response to a released request");
+  if (request->released) fake_violation("a response to a released request");
   CALL();
-  if (request->responses++ > 0) host_violation("two responses to one request");
+  if (request->responses++ > 0) fake_violation("two responses to one request");
   *response = malloc(sizeof **response);
   **response = (TRITONBACKEND_Response){.request = request};
-  host_live(LIVE_RESPONSES, 1);
+  fake_live(LIVE_RESPONSES, 1);
   return NULL;
 }
 
@@ -73,8 +73,8 @@ TRITONSERVER_Error *TRITONBACKEND_OutputBuffer(TRITONBACKEND_Output *output, voi
 TRITONSERVER_Error *TRITONBACKEND_ResponseSend(TRITONBACKEND_Response *response, uint32_t flags,
                                                TRITONSERVER_Error *error) {
   TRITONBACKEND_Request *request = response->request;
-  if (request->released) host_violation("a released request is answered");
-  if (request->sent++ > 0) host_violation("a request is answered twice");
+  if (request->released) fake_violation("a released request is answered");
+  if (request->sent++ > 0) fake_violation("a request is answered twice");
   request->send_flags = flags;
   request->failed = error != NULL;
   if (error != NULL) {
@@ -89,12 +89,12 @@ TRITONSERVER_Error *TRITONBACKEND_ResponseSend(TRITONBACKEND_Response *response,
   return NULL;
 }
 
-void host_forget_answer(TRITONBACKEND_Request *request) {
+void fake_forget_answer(TRITONBACKEND_Request *request) {
   free_outputs(request->answer);
   free(request->message);
   request->answer = NULL;
   request->message = NULL;
   request->failed = false;
   request->responses = request->sent = request->released = 0;
-  request->statistics = (host_statistics){0};
+  request->statistics = (fake_statistics){0};
 }

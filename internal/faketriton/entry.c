@@ -8,12 +8,12 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "host.h"
+#include "server.h"
 
 static void *entry(const char *name) {
   void *found = dlsym(RTLD_DEFAULT, name);
   if (found == NULL) {
-    fprintf(stderr, "fakehost: this program has no entry point %s\n", name);
+    fprintf(stderr, "faketriton: this program has no entry point %s\n", name);
     abort();
   }
   return found;
@@ -22,11 +22,11 @@ static void *entry(const char *name) {
 // CALL_ENTRY calls an entry point through its own prototype.
 #define CALL_ENTRY(name, ...) ((__typeof__(&name))entry(#name))(__VA_ARGS__)
 
-TRITONSERVER_Error *host_initialize(TRITONBACKEND_Backend *backend) {
+TRITONSERVER_Error *fake_initialize(TRITONBACKEND_Backend *backend) {
   return CALL_ENTRY(TRITONBACKEND_Initialize, backend);
 }
 
-TRITONSERVER_Error *host_initialize_through(const char *library, TRITONBACKEND_Backend *backend) {
+TRITONSERVER_Error *fake_initialize_through(const char *library, TRITONBACKEND_Backend *backend) {
   void *opened = dlopen(library, RTLD_NOW | RTLD_LOCAL);
   if (opened == NULL) return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_NOT_FOUND, dlerror());
   __typeof__(&TRITONBACKEND_Initialize) call =
@@ -36,28 +36,28 @@ TRITONSERVER_Error *host_initialize_through(const char *library, TRITONBACKEND_B
   return error;
 }
 
-TRITONSERVER_Error *host_finalize(TRITONBACKEND_Backend *backend) {
+TRITONSERVER_Error *fake_finalize(TRITONBACKEND_Backend *backend) {
   return CALL_ENTRY(TRITONBACKEND_Finalize, backend);
 }
 
-TRITONSERVER_Error *host_get_attribute(TRITONBACKEND_Backend *backend,
+TRITONSERVER_Error *fake_get_attribute(TRITONBACKEND_Backend *backend,
                                        TRITONBACKEND_BackendAttribute *attribute) {
   return CALL_ENTRY(TRITONBACKEND_GetBackendAttribute, backend, attribute);
 }
 
-TRITONSERVER_Error *host_model_initialize(TRITONBACKEND_Model *model) {
+TRITONSERVER_Error *fake_model_initialize(TRITONBACKEND_Model *model) {
   return CALL_ENTRY(TRITONBACKEND_ModelInitialize, model);
 }
 
-TRITONSERVER_Error *host_model_finalize(TRITONBACKEND_Model *model) {
+TRITONSERVER_Error *fake_model_finalize(TRITONBACKEND_Model *model) {
   return CALL_ENTRY(TRITONBACKEND_ModelFinalize, model);
 }
 
-TRITONSERVER_Error *host_instance_initialize(TRITONBACKEND_ModelInstance *instance) {
+TRITONSERVER_Error *fake_instance_initialize(TRITONBACKEND_ModelInstance *instance) {
   return CALL_ENTRY(TRITONBACKEND_ModelInstanceInitialize, instance);
 }
 
-TRITONSERVER_Error *host_instance_finalize(TRITONBACKEND_ModelInstance *instance) {
+TRITONSERVER_Error *fake_instance_finalize(TRITONBACKEND_ModelInstance *instance) {
   return CALL_ENTRY(TRITONBACKEND_ModelInstanceFinalize, instance);
 }
 
@@ -82,7 +82,7 @@ static void execute(execution *x) {
       entry("TRITONBACKEND_ModelInstanceExecute");
   for (unsigned i = 0; i < x->times && x->error == NULL; i++) {
     TRITONBACKEND_Request **requests = x->requests + (size_t)i * x->stride;
-    for (uint32_t r = 0; r < x->count; r++) host_forget_answer(requests[r]);
+    for (uint32_t r = 0; r < x->count; r++) fake_forget_answer(requests[r]);
     uint64_t start = now_ns();
     x->error = call(x->instance, requests, x->count);
     x->ns += now_ns() - start;
@@ -93,7 +93,7 @@ static void execute(execution *x) {
 
 // Triton has one for each instance from its making to its end, so that what a
 // thread keeps (arenas, scratch memory, its caches) is there in later batches.
-struct host_thread {
+struct fake_thread {
   pthread_t thread;
   pthread_mutex_t turn; // held by the one caller whose work it is
   pthread_mutex_t lock; // guards what follows
@@ -103,7 +103,7 @@ struct host_thread {
 };
 
 static void *run_thread(void *argument) {
-  host_thread *t = argument;
+  fake_thread *t = argument;
   pthread_mutex_lock(&t->lock);
   while (!t->over) {
     if (t->work != NULL) {
@@ -117,8 +117,8 @@ static void *run_thread(void *argument) {
   return NULL;
 }
 
-host_thread *host_new_thread(void) {
-  host_thread *t = calloc(1, sizeof *t);
+fake_thread *fake_new_thread(void) {
+  fake_thread *t = calloc(1, sizeof *t);
   if (t == NULL) abort();
   pthread_mutex_init(&t->turn, NULL);
   pthread_mutex_init(&t->lock, NULL);
@@ -127,7 +127,7 @@ host_thread *host_new_thread(void) {
   return t;
 }
 
-void host_end_thread(host_thread *t) {
+void fake_end_thread(fake_thread *t) {
   pthread_mutex_lock(&t->lock);
   t->over = true;
   pthread_cond_broadcast(&t->changed);
@@ -137,7 +137,7 @@ void host_end_thread(host_thread *t) {
 }
 
 static TRITONSERVER_Error *on_thread(execution x, uint64_t *ns) {
-  host_thread *t = x.instance->thread;
+  fake_thread *t = x.instance->thread;
   pthread_mutex_lock(&t->turn);
   pthread_mutex_lock(&t->lock);
   t->work = &x;
@@ -149,13 +149,13 @@ static TRITONSERVER_Error *on_thread(execution x, uint64_t *ns) {
   return x.error;
 }
 
-TRITONSERVER_Error *host_execute(TRITONBACKEND_ModelInstance *instance,
+TRITONSERVER_Error *fake_execute(TRITONBACKEND_ModelInstance *instance,
                                  TRITONBACKEND_Request **requests, uint32_t count, unsigned times,
                                  uint64_t *ns) {
   return on_thread((execution){instance, requests, count, 0, times, 0, NULL}, ns);
 }
 
-TRITONSERVER_Error *host_execute_each(TRITONBACKEND_ModelInstance *instance,
+TRITONSERVER_Error *fake_execute_each(TRITONBACKEND_ModelInstance *instance,
                                       TRITONBACKEND_Request **requests, uint32_t count,
                                       unsigned batches, uint64_t *ns) {
   return on_thread((execution){instance, requests, count, count, batches, 0, NULL}, ns);

@@ -1,7 +1,7 @@
-package fakehost
+package faketriton
 
 // #include <stdlib.h>
-// #include "host.h"
+// #include "server.h"
 import "C"
 
 import "unsafe"
@@ -14,7 +14,7 @@ func NewBackend(config string) Backend {
 	c := newObject[C.TRITONBACKEND_Backend]()
 	text := C.CString(config)
 	defer C.free(unsafe.Pointer(text))
-	c.config = C.host_message(text)
+	c.config = C.fake_message(text)
 	return Backend{c}
 }
 
@@ -22,24 +22,24 @@ func NewBackend(config string) Backend {
 func (b Backend) Pointer() unsafe.Pointer { return unsafe.Pointer(b.c) }
 
 // Initialize is TRITONBACKEND_Initialize.
-func (b Backend) Initialize() error { return take(C.host_initialize(b.c)) }
+func (b Backend) Initialize() error { return take(C.fake_initialize(b.c)) }
 
 // InitializeThrough is TRITONBACKEND_Initialize of the library at that path,
 // which is opened as Triton opens a backend.
 func (b Backend) InitializeThrough(library string) error {
 	path := C.CString(library)
 	defer C.free(unsafe.Pointer(path))
-	return take(C.host_initialize_through(path, b.c))
+	return take(C.fake_initialize_through(path, b.c))
 }
 
 // Finalize is TRITONBACKEND_Finalize.
-func (b Backend) Finalize() error { return take(C.host_finalize(b.c)) }
+func (b Backend) Finalize() error { return take(C.fake_finalize(b.c)) }
 
 // Attributes is what TRITONBACKEND_GetBackendAttribute sets.
 func (b Backend) Attributes() (parallelLoading bool, preferredKind int, err error) {
 	c := newObject[C.TRITONBACKEND_BackendAttribute]()
 	defer C.free(unsafe.Pointer(c))
-	err = take(C.host_get_attribute(b.c, c))
+	err = take(C.fake_get_attribute(b.c, c))
 	return bool(c.parallel_loading), int(c.preferred), err
 }
 
@@ -50,7 +50,7 @@ func (b Backend) Delete() {
 }
 
 // SetAPIVersion is what TRITONBACKEND_ApiVersion tells from now on.
-func SetAPIVersion(major, minor int) { C.host_set_api_version(C.uint32_t(major), C.uint32_t(minor)) }
+func SetAPIVersion(major, minor int) { C.fake_set_api_version(C.uint32_t(major), C.uint32_t(minor)) }
 
 // Model is a TRITONBACKEND_Model.
 type Model struct{ c *C.TRITONBACKEND_Model }
@@ -71,10 +71,10 @@ func (m Model) AutoComplete(on bool) { m.c.auto_complete = C.bool(on) }
 func (m Model) Config() string { return C.GoString(m.c.config) }
 
 // Initialize is TRITONBACKEND_ModelInitialize.
-func (m Model) Initialize() error { return take(C.host_model_initialize(m.c)) }
+func (m Model) Initialize() error { return take(C.fake_model_initialize(m.c)) }
 
 // Finalize is TRITONBACKEND_ModelFinalize.
-func (m Model) Finalize() error { return take(C.host_model_finalize(m.c)) }
+func (m Model) Finalize() error { return take(C.fake_model_finalize(m.c)) }
 
 // Delete frees the model.
 func (m Model) Delete() {
@@ -95,19 +95,19 @@ func NewInstance(of Model, name string, kind, device int) Instance {
 	c.name = C.CString(name)
 	c.kind = C.TRITONSERVER_InstanceGroupKind(kind)
 	c.device = C.int32_t(device)
-	c.thread = C.host_new_thread()
+	c.thread = C.fake_new_thread()
 	return Instance{c}
 }
 
 // Initialize is TRITONBACKEND_ModelInstanceInitialize.
-func (i Instance) Initialize() error { return take(C.host_instance_initialize(i.c)) }
+func (i Instance) Initialize() error { return take(C.fake_instance_initialize(i.c)) }
 
 // Finalize is TRITONBACKEND_ModelInstanceFinalize.
-func (i Instance) Finalize() error { return take(C.host_instance_finalize(i.c)) }
+func (i Instance) Finalize() error { return take(C.fake_instance_finalize(i.c)) }
 
 // Delete ends the instance's thread and frees the instance.
 func (i Instance) Delete() {
-	C.host_end_thread(i.c.thread)
+	C.fake_end_thread(i.c.thread)
 	freeText(i.c.name)
 	C.free(unsafe.Pointer(i.c))
 }
@@ -122,7 +122,7 @@ type Statistics struct {
 	ExecStart, ComputeStart, ComputeEnd, ExecEnd uint64
 }
 
-func statistics(c C.host_statistics) Statistics {
+func statistics(c C.fake_statistics) Statistics {
 	return Statistics{
 		Reports: int(c.reports), Success: bool(c.success), BatchSize: int(c.batch_size),
 		ExecStart: uint64(c.exec_start), ComputeStart: uint64(c.compute_start),
@@ -145,7 +145,7 @@ func (i Instance) ExecuteTimes(times int, requests ...*Request) (ns uint64, err 
 	array := requestArray(requests)
 	defer C.free(unsafe.Pointer(array))
 	var took C.uint64_t
-	err = take(C.host_execute(i.c, array, C.uint32_t(len(requests)), C.uint(times), &took))
+	err = take(C.fake_execute(i.c, array, C.uint32_t(len(requests)), C.uint(times), &took))
 	return uint64(took), err
 }
 
@@ -155,7 +155,7 @@ func (i Instance) ExecuteEach(size int, requests []*Request) (ns uint64, err err
 	array := requestArray(requests)
 	defer C.free(unsafe.Pointer(array))
 	var took C.uint64_t
-	err = take(C.host_execute_each(i.c, array, C.uint32_t(size), C.uint(len(requests)/size), &took))
+	err = take(C.fake_execute_each(i.c, array, C.uint32_t(size), C.uint(len(requests)/size), &took))
 	return uint64(took), err
 }
 

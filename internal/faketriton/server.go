@@ -1,9 +1,9 @@
-package fakehost
+package faketriton
 
 // #cgo CFLAGS: -O2 -Wall
 // #cgo LDFLAGS: -ldl -rdynamic
 // #include <stdlib.h>
-// #include "host.h"
+// #include "server.h"
 import "C"
 
 import (
@@ -14,20 +14,20 @@ import (
 )
 
 // Reset forgets all counts, faults and violations; objects stay.
-func Reset() { C.host_reset() }
+func Reset() { C.fake_reset() }
 
 // FailAt makes the n-th fallible call from now on fail with UNAVAILABLE; 0
 // makes none fail.
-func FailAt(n int) { C.host_fail_at(C.uint(n)) }
+func FailAt(n int) { C.fake_fail_at(C.uint(n)) }
 
 // Calls is the number of fallible calls since the last Reset or FailAt.
-func Calls() int { return int(C.host_calls()) }
+func Calls() int { return int(C.fake_calls()) }
 
 // CallsOf is the number of calls of one function since the last Reset.
 func CallsOf(name string) int {
 	text := C.CString(name)
 	defer C.free(unsafe.Pointer(text))
-	return int(C.host_calls_of(text))
+	return int(C.fake_calls_of(text))
 }
 
 // Alive counts the objects that were made and not deleted; families of metrics
@@ -37,30 +37,30 @@ type Alive struct{ Errors, Messages, Responses, Metrics, Parameters int }
 // CountAlive counts them now.
 func CountAlive() Alive {
 	return Alive{
-		Errors:     int(C.host_live_count(C.LIVE_ERRORS)),
-		Messages:   int(C.host_live_count(C.LIVE_MESSAGES)),
-		Responses:  int(C.host_live_count(C.LIVE_RESPONSES)),
-		Metrics:    int(C.host_live_count(C.LIVE_METRICS)),
-		Parameters: int(C.host_live_count(C.LIVE_PARAMETERS)),
+		Errors:     int(C.fake_live_count(C.LIVE_ERRORS)),
+		Messages:   int(C.fake_live_count(C.LIVE_MESSAGES)),
+		Responses:  int(C.fake_live_count(C.LIVE_RESPONSES)),
+		Metrics:    int(C.fake_live_count(C.LIVE_METRICS)),
+		Parameters: int(C.fake_live_count(C.LIVE_PARAMETERS)),
 	}
 }
 
 // Violations is how often a rule of the API was broken, and the last time.
 func Violations() (count int, last string) {
-	return int(C.host_violations()), C.GoString(C.host_last_violation())
+	return int(C.fake_violations()), C.GoString(C.fake_last_violation())
 }
 
 // SetVerbose makes the log want verbose lines too.
-func SetVerbose(on bool) { C.host_set_verbose(C.bool(on)) }
+func SetVerbose(on bool) { C.fake_set_verbose(C.bool(on)) }
 
 // KeepData leaves the data of released requests as it is, so that they can be
 // executed again with it.
-func KeepData() { C.host_keep_data(true) }
+func KeepData() { C.fake_keep_data(true) }
 
 // LastLog is the last line of the log, "file:line] text", and its level as
 // TRITONSERVER_LogLevel.
 func LastLog() (line string, level int) {
-	return C.GoString(C.host_last_log()), int(C.host_last_log_level())
+	return C.GoString(C.fake_last_log()), int(C.fake_last_log_level())
 }
 
 // Error is a TRITONSERVER_Error that the library returned or answered with.

@@ -2,13 +2,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "host.h"
+#include "server.h"
 
 // The version that TRITONBACKEND_ApiVersion tells; the function has no backend
 // to ask.
 static uint32_t api_major = 1, api_minor = 19;
 
-void host_set_api_version(uint32_t major, uint32_t minor) {
+void fake_set_api_version(uint32_t major, uint32_t minor) {
   api_major = major;
   api_minor = minor;
 }
@@ -70,8 +70,8 @@ TRITONSERVER_Error *TRITONBACKEND_ModelRepository(TRITONBACKEND_Model *model,
 TRITONSERVER_Error *TRITONBACKEND_ModelConfig(TRITONBACKEND_Model *model, uint32_t config_version,
                                               TRITONSERVER_Message **config) {
   CALL();
-  if (config_version != 1) host_violation("a model's configuration of a version other than 1");
-  *config = host_message(model->config);
+  if (config_version != 1) fake_violation("a model's configuration of a version other than 1");
+  *config = fake_message(model->config);
   return NULL;
 }
 
@@ -82,9 +82,9 @@ TRITONSERVER_Error *TRITONBACKEND_ModelSetConfig(TRITONBACKEND_Model *model,
                                                  uint32_t config_version,
                                                  TRITONSERVER_Message *config) {
   CALL();
-  if (config_version != 1) host_violation("a model's configuration of a version other than 1");
+  if (config_version != 1) fake_violation("a model's configuration of a version other than 1");
   free(model->config);
-  model->config = strdup(host_message_text(config));
+  model->config = strdup(fake_message_text(config));
   return NULL;
 }
 
@@ -103,12 +103,12 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceReportStatistics(
     uint64_t exec_start_ns, uint64_t compute_start_ns, uint64_t compute_end_ns,
     uint64_t exec_end_ns) {
   (void)instance;
-  if (request->released) host_violation("statistics of a request that was released");
+  if (request->released) fake_violation("statistics of a request that was released");
   CALL();
   unsigned reports = request->statistics.reports + 1;
-  if (reports > 1) host_violation("statistics of a request reported twice");
+  if (reports > 1) fake_violation("statistics of a request reported twice");
   request->statistics =
-      (host_statistics){reports, success,        1,          exec_start_ns, compute_start_ns,
+      (fake_statistics){reports, success,        1,          exec_start_ns, compute_start_ns,
                         compute_end_ns, exec_end_ns};
   return NULL;
 }
@@ -119,7 +119,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceReportBatchStatistics(
   CALL();
   unsigned reports = instance->statistics.reports + 1;
   instance->statistics =
-      (host_statistics){reports, true,          batch_size, exec_start_ns, compute_start_ns,
+      (fake_statistics){reports, true,          batch_size, exec_start_ns, compute_start_ns,
                         compute_end_ns, exec_end_ns};
   return NULL;
 }

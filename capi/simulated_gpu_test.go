@@ -15,14 +15,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tritonstateful/internal/cuda/fakedriver"
-	"tritonstateful/internal/fakehost"
+	"tritonstateful/internal/faketriton"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/ortrunner"
 	"tritonstateful/ortrunner/onnxtest"
 )
 
-// playedModel is a model with its configuration.
-type playedModel struct {
+// testedModel is a model with its configuration.
+type testedModel struct {
 	onnx   onnxtest.Model
 	states string // state_pairs
 	// derived is derived_inputs, or empty
@@ -33,7 +33,7 @@ type playedModel struct {
 
 // fixed sums up its input in one state, and moves another one, whose batch axis is
 // not the outermost, on by it.
-var fixed = playedModel{
+var fixed = testedModel{
 	onnx: onnxtest.Model{
 		Inputs: []onnxtest.Value{
 			{Name: "x", Type: onnxtest.Float, Dims: onnxtest.Dims("batch", 2)},
@@ -56,7 +56,7 @@ var fixed = playedModel{
 }
 
 // growing answers with all that a sequence has sent.
-var growing = playedModel{
+var growing = testedModel{
 	onnx: onnxtest.Model{
 		Inputs: []onnxtest.Value{
 			{Name: "x", Type: onnxtest.Float, Dims: onnxtest.Dims("batch", "new")},
@@ -76,7 +76,7 @@ var growing = playedModel{
 }
 
 // masked is growing with a mask, so that sequences of unequal length may share a run.
-var masked = playedModel{
+var masked = testedModel{
 	onnx: onnxtest.Model{
 		Inputs: append(slices.Clone(growing.onnx.Inputs), onnxtest.Value{Name: "mask", Type: onnxtest.Float, Dims: onnxtest.Dims("batch", "all")}),
 		Nodes: append(slices.Clone(growing.onnx.Nodes[:1]),
@@ -94,10 +94,10 @@ var masked = playedModel{
 	rows:    3,
 }
 
-// playedBatch is the max_batch_size of the models.
-const playedBatch = 4
+// maxBatch is the max_batch_size of the models.
+const maxBatch = 4
 
-func (m *playedModel) config(t *testing.T, parameters map[string]string) string {
+func (m *testedModel) config(t *testing.T, parameters map[string]string) string {
 	dim := 2
 	if m.rows > 1 {
 		dim = -1
@@ -107,7 +107,7 @@ func (m *playedModel) config(t *testing.T, parameters map[string]string) string 
 		given[name] = map[string]string{"string_value": value}
 	}
 	text, err := json.Marshal(map[string]any{
-		"name": "m", "max_batch_size": playedBatch,
+		"name": "m", "max_batch_size": maxBatch,
 		"input":             []any{map[string]any{"name": "x", "data_type": "TYPE_FP32", "dims": []int{dim}}},
 		"output":            []any{map[string]any{"name": "y", "data_type": "TYPE_FP32", "dims": []int{dim}}},
 		"sequence_batching": map[string]any{"oldest": map[string]any{"max_candidate_sequences": 8}},
@@ -123,28 +123,28 @@ const (
 	kindGPU = 2
 )
 
-// play loads a model on a CPU or a played GPU and sends it the calls, in batches. As Triton
-// does, it hands over a call only when the one before it in its sequence was released. The
-// answers are in the order of the calls.
-func (m *playedModel) play(t *testing.T, driver string, kind int, parameters map[string]string, batches [][]fakehost.Call) (answers [][]fakehost.Output) {
+// serve loads a model on a CPU or a simulated GPU and sends it the calls, in batches. As
+// Triton does, it hands over a call only when the one before it in its sequence was released.
+// The answers are in the order of the calls.
+func (m *testedModel) serve(t *testing.T, driver string, kind int, parameters map[string]string, batches [][]faketriton.Call) (answers [][]faketriton.Output) {
 	t.Helper()
+	runtime, err := ortrunner.New(ortrunner.Options{Library: builtORT(t), LogLevel: ortLoggingDefault, Log: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	simulateGPU(t, runtime, driver)
 	folder := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(folder, "1"), 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "1", "model.onnx"), m.onnx.Marshal(), 0o600))
-	fakehost.Reset()
-	s := server{backend: fakehost.NewBackend("{}")}
-	s.model = fakehost.NewModel(s.backend, "m", folder, m.config(t, parameters))
-	s.instance = fakehost.NewInstance(s.model, "m_0", kind, 0)
-	library, err := findORT()
-	require.NoError(t, err)
-	require.NoError(t, s.initialize(func(_ settings, log *slog.Logger) (parts, error) {
-		runtime, err := ortrunner.New(ortrunner.Options{Library: library, LogLevel: ortLoggingDefault, Log: log, Driver: driver, PlayGPU: true})
-		return parts{open: runtime.Open, load: loadModel}, err
+	faketriton.Reset()
+	s := server{backend: faketriton.NewBackend("{}")}
+	s.model = faketriton.NewModel(s.backend, "m", folder, m.config(t, parameters))
+	s.instance = faketriton.NewInstance(s.model, "m_0", kind, 0)
+	require.NoError(t, s.initialize(func(settings, *slog.Logger) (parts, error) {
+		return parts{open: runtime.Open, load: loadModel}, nil
 	}))
 	require.NoError(t, s.model.Initialize())
 	require.NoError(t, s.instance.Initialize())
-	var all, waiting []*fakehost.Request
-	ids, last := map[*fakehost.Request]uint64{}, map[uint64]*fakehost.Request{}
+	var all, waiting []*faketriton.Request
+	ids, last := map[*faketriton.Request]uint64{}, map[uint64]*faketriton.Request{}
 	for len(batches) > 0 || len(waiting) > 0 {
 		if len(batches) > 0 {
 			rs := requests(t, batches[0]...)
@@ -153,11 +153,11 @@ func (m *playedModel) play(t *testing.T, driver string, kind int, parameters map
 			}
 			all, waiting, batches = append(all, rs...), append(waiting, rs...), batches[1:]
 		}
-		var now, later []*fakehost.Request
+		var now, later []*faketriton.Request
 		taken := map[uint64]bool{}
 		for _, r := range waiting {
 			id := ids[r]
-			if before := last[id]; taken[id] || len(now) == playedBatch || before != nil && before.Released() == 0 {
+			if before := last[id]; taken[id] || len(now) == maxBatch || before != nil && before.Released() == 0 {
 				later = append(later, r)
 			} else {
 				now, last[id] = append(now, r), r
@@ -179,7 +179,7 @@ func (m *playedModel) play(t *testing.T, driver string, kind int, parameters map
 	}
 	require.NoError(t, s.model.Finalize())
 	require.NoError(t, s.backend.Finalize())
-	count, what := fakehost.Violations()
+	count, what := faketriton.Violations()
 	require.Zero(t, count, what)
 	s.instance.Delete()
 	s.model.Delete()
@@ -187,22 +187,22 @@ func (m *playedModel) play(t *testing.T, driver string, kind int, parameters map
 	return answers
 }
 
-// schedule is a random play of sequences that begin, go on and end, in batches; on a
+// schedule is a random order of sequences that begin, go on and end, in batches; on a
 // GPU some requests bring their input there, or want their answer there.
-func (m *playedModel) schedule(seed uint64, onGPU bool) (batches [][]fakehost.Call) {
+func (m *testedModel) schedule(seed uint64, onGPU bool) (batches [][]faketriton.Call) {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	live := map[uint64]bool{}
 	for range 60 {
-		var calls []fakehost.Call
+		var calls []faketriton.Call
 		for _, n := range rng.Perm(6)[:1+rng.IntN(4)] {
 			id := uint64(n + 1)
-			call := fakehost.Call{Number: id, Outputs: []string{"y"}}
+			call := faketriton.Call{Number: id, Outputs: []string{"y"}}
 			if !live[id] || rng.IntN(10) == 0 {
-				call.Flags |= fakehost.Start
+				call.Flags |= faketriton.Start
 			}
 			live[id] = rng.IntN(8) > 0
 			if !live[id] {
-				call.Flags |= fakehost.End
+				call.Flags |= faketriton.End
 			}
 			extent := 2
 			if m.rows > 1 {
@@ -212,15 +212,15 @@ func (m *playedModel) schedule(seed uint64, onGPU bool) (batches [][]fakehost.Ca
 			for range extent {
 				data = binary.NativeEndian.AppendUint32(data, math.Float32bits(float32(rng.IntN(100))))
 			}
-			input := fakehost.Input{Name: "x", Type: int(tensor.FP32), Shape: []int64{1, int64(extent)}, Buffers: [][]byte{data}}
+			input := faketriton.Input{Name: "x", Type: int(tensor.FP32), Shape: []int64{1, int64(extent)}, Buffers: [][]byte{data}}
 			from, to := rng.IntN(2) == 0, rng.IntN(2) == 0
 			if onGPU && from {
-				input.Memory = fakehost.GPU
+				input.Memory = faketriton.GPU
 			}
 			if onGPU && to {
-				call.OutputMemory = fakehost.GPU
+				call.OutputMemory = faketriton.GPU
 			}
-			call.Inputs = []fakehost.Input{input}
+			call.Inputs = []faketriton.Input{input}
 			calls = append(calls, call)
 		}
 		batches = append(batches, calls)
@@ -228,12 +228,12 @@ func (m *playedModel) schedule(seed uint64, onGPU bool) (batches [][]fakehost.Ca
 	return batches
 }
 
-// TestPlayedGPU goes the whole way, from Triton's calls to the driver's and back: the
+// TestSimulatedGPU goes the whole way, from Triton's calls to the driver's and back: the
 // same requests are answered as on a CPU, bit for bit, with states on a device that
 // works late, whatever their layout, and whether they grow or not.
-func TestPlayedGPU(t *testing.T) {
+func TestSimulatedGPU(t *testing.T) {
 	driver := fakedriver.Library(t, "READABLE", "1", "DELAY_US", "300")
-	for name, model := range map[string]playedModel{"fixed": fixed, "growing": growing, "masked": masked} {
+	for name, model := range map[string]testedModel{"fixed": fixed, "growing": growing, "masked": masked} {
 		for how, parameters := range map[string]map[string]string{
 			"as it is":          {"ort_ep": "cuda"},
 			"TensorRT":          {"ort_ep": "trt"},
@@ -243,13 +243,13 @@ func TestPlayedGPU(t *testing.T) {
 		} {
 			t.Run(name+"/"+how, func(t *testing.T) {
 				for seed := range uint64(3) {
-					want := model.play(t, driver, kindCPU, parameters, model.schedule(seed, false))
-					got := model.play(t, driver, kindGPU, parameters, model.schedule(seed, true))
+					want := model.serve(t, driver, kindCPU, parameters, model.schedule(seed, false))
+					got := model.serve(t, driver, kindGPU, parameters, model.schedule(seed, true))
 					require.Len(t, got, len(want))
 					for i := range want {
 						require.Equal(t, want[i], got[i], "answer %d, seed %d", i, seed)
 					}
-					require.True(t, slices.ContainsFunc(want, func(o []fakehost.Output) bool { return len(o) > 0 }))
+					require.True(t, slices.ContainsFunc(want, func(o []faketriton.Output) bool { return len(o) > 0 }))
 				}
 			})
 		}

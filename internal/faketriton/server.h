@@ -5,56 +5,56 @@
 
 #include "../triton/triton.h"
 
-// ---- calls, faults, violations (host.c) ----
+// ---- calls, faults, violations (server.c) ----
 
-typedef struct host_counter {
+typedef struct fake_counter {
   const char *name;
   atomic_uint calls;
-  struct host_counter *next;
+  struct fake_counter *next;
   atomic_flag listed;
-} host_counter;
+} fake_counter;
 
-// host_called counts a call; not NULL: this is the one that is to fail.
-TRITONSERVER_Error *host_called(host_counter *counter);
+// fake_called counts a call; not NULL: this is the one that is to fail.
+TRITONSERVER_Error *fake_called(fake_counter *counter);
 
 // CALL opens every function that can fail: it counts the call and ends the
 // function with an error if it is this one's turn.
 #define CALL()                                                             \
   do {                                                                     \
-    static host_counter counter_ = {.name = __func__, .listed = ATOMIC_FLAG_INIT}; \
-    TRITONSERVER_Error *injected_ = host_called(&counter_);                \
+    static fake_counter counter_ = {.name = __func__, .listed = ATOMIC_FLAG_INIT}; \
+    TRITONSERVER_Error *injected_ = fake_called(&counter_);                \
     if (injected_ != NULL) return injected_;                               \
   } while (0)
 
-void host_reset(void);
-void host_fail_at(unsigned call);
-unsigned host_calls(void);
-unsigned host_calls_of(const char *name);
+void fake_reset(void);
+void fake_fail_at(unsigned call);
+unsigned fake_calls(void);
+unsigned fake_calls_of(const char *name);
 
 typedef enum { LIVE_ERRORS, LIVE_MESSAGES, LIVE_RESPONSES, LIVE_METRICS, LIVE_PARAMETERS, LIVE_KINDS } live_kind;
-void host_live(live_kind kind, int change);
-int host_live_count(live_kind kind);
+void fake_live(live_kind kind, int change);
+int fake_live_count(live_kind kind);
 
-void host_violation(const char *what);
-unsigned host_violations(void);
-const char *host_last_violation(void);
+void fake_violation(const char *what);
+unsigned fake_violations(void);
+const char *fake_last_violation(void);
 
-void host_set_verbose(bool on); // verbose lines are wanted too
-void host_keep_data(bool on);   // a released request's data is not overwritten
-bool host_keeps_data(void);
-const char *host_last_log(void);
-int host_last_log_level(void);
+void fake_set_verbose(bool on); // verbose lines are wanted too
+void fake_keep_data(bool on);   // a released request's data is not overwritten
+bool fake_keeps_data(void);
+const char *fake_last_log(void);
+int fake_last_log_level(void);
 
-TRITONSERVER_Message *host_message(const char *json);
-const char *host_message_text(const TRITONSERVER_Message *message);
+TRITONSERVER_Message *fake_message(const char *json);
+const char *fake_message_text(const TRITONSERVER_Message *message);
 
-// host_set_api_version changes what TRITONBACKEND_ApiVersion tells.
-void host_set_api_version(uint32_t major, uint32_t minor);
+// fake_set_api_version changes what TRITONBACKEND_ApiVersion tells.
+void fake_set_api_version(uint32_t major, uint32_t minor);
 
 // ---- metrics (metric.c) ----
 
-void host_metrics_off(bool off);
-bool host_metric(const char *labels, double *value, uint64_t *updates);
+void fake_metrics_off(bool off);
+bool fake_metric(const char *labels, double *value, uint64_t *updates);
 
 // ---- objects ----
 
@@ -83,9 +83,9 @@ typedef struct {
   bool success;
   uint64_t batch_size;
   uint64_t exec_start, compute_start, compute_end, exec_end;
-} host_statistics;
+} fake_statistics;
 
-typedef struct host_thread host_thread;
+typedef struct fake_thread fake_thread;
 
 struct TRITONBACKEND_ModelInstance {
   TRITONBACKEND_Model *model;
@@ -93,14 +93,14 @@ struct TRITONBACKEND_ModelInstance {
   TRITONSERVER_InstanceGroupKind kind;
   int32_t device;
   void *state;
-  host_statistics statistics;
-  host_thread *thread;
+  fake_statistics statistics;
+  fake_thread *thread;
 };
 
 typedef struct {
   char *data;
   uint64_t bytes;
-} host_buffer;
+} fake_buffer;
 
 struct TRITONBACKEND_Input {
   TRITONBACKEND_Request *request;
@@ -108,7 +108,7 @@ struct TRITONBACKEND_Input {
   TRITONSERVER_DataType type;
   int64_t *shape;
   uint32_t rank;
-  host_buffer *buffers;
+  fake_buffer *buffers;
   uint32_t buffer_count;
   TRITONSERVER_MemoryType memory;
 };
@@ -147,37 +147,37 @@ struct TRITONBACKEND_Request {
   bool failed;
   TRITONSERVER_Error_Code code;
   char *message;
-  host_statistics statistics;
+  fake_statistics statistics;
 };
 
-// host_forget_answer makes a request as it was before it was executed.
-void host_forget_answer(TRITONBACKEND_Request *request);
+// fake_forget_answer makes a request as it was before it was executed.
+void fake_forget_answer(TRITONBACKEND_Request *request);
 
 // ---- the library's entry points (entry.c) ----
 
-TRITONSERVER_Error *host_initialize(TRITONBACKEND_Backend *backend);
-// host_initialize_through calls the function of a library, as Triton opens it.
-TRITONSERVER_Error *host_initialize_through(const char *library, TRITONBACKEND_Backend *backend);
-TRITONSERVER_Error *host_finalize(TRITONBACKEND_Backend *backend);
-TRITONSERVER_Error *host_get_attribute(TRITONBACKEND_Backend *backend,
+TRITONSERVER_Error *fake_initialize(TRITONBACKEND_Backend *backend);
+// fake_initialize_through calls the function of a library, as Triton opens it.
+TRITONSERVER_Error *fake_initialize_through(const char *library, TRITONBACKEND_Backend *backend);
+TRITONSERVER_Error *fake_finalize(TRITONBACKEND_Backend *backend);
+TRITONSERVER_Error *fake_get_attribute(TRITONBACKEND_Backend *backend,
                                        TRITONBACKEND_BackendAttribute *attribute);
-TRITONSERVER_Error *host_model_initialize(TRITONBACKEND_Model *model);
-TRITONSERVER_Error *host_model_finalize(TRITONBACKEND_Model *model);
-TRITONSERVER_Error *host_instance_initialize(TRITONBACKEND_ModelInstance *instance);
-TRITONSERVER_Error *host_instance_finalize(TRITONBACKEND_ModelInstance *instance);
+TRITONSERVER_Error *fake_model_initialize(TRITONBACKEND_Model *model);
+TRITONSERVER_Error *fake_model_finalize(TRITONBACKEND_Model *model);
+TRITONSERVER_Error *fake_instance_initialize(TRITONBACKEND_ModelInstance *instance);
+TRITONSERVER_Error *fake_instance_finalize(TRITONBACKEND_ModelInstance *instance);
 
 // A thread for each instance, on which it executes.
-host_thread *host_new_thread(void);
-void host_end_thread(host_thread *thread);
+fake_thread *fake_new_thread(void);
+void fake_end_thread(fake_thread *thread);
 
-// host_execute executes the batch that many times on the instance's thread, and forgets
+// fake_execute executes the batch that many times on the instance's thread, and forgets
 // the answers of all times but the last. ns, if not NULL, gets the time it took.
-TRITONSERVER_Error *host_execute(TRITONBACKEND_ModelInstance *instance,
+TRITONSERVER_Error *fake_execute(TRITONBACKEND_ModelInstance *instance,
                                  TRITONBACKEND_Request **requests, uint32_t count, unsigned times,
                                  uint64_t *ns);
 
-// host_execute_each executes several batches of that many requests, which stand
-// one behind the other, as host_execute does.
-TRITONSERVER_Error *host_execute_each(TRITONBACKEND_ModelInstance *instance,
+// fake_execute_each executes several batches of that many requests, which stand
+// one behind the other, as fake_execute does.
+TRITONSERVER_Error *fake_execute_each(TRITONBACKEND_ModelInstance *instance,
                                       TRITONBACKEND_Request **requests, uint32_t count,
                                       unsigned batches, uint64_t *ns);
