@@ -3,6 +3,7 @@ package backend
 import (
 	"slices"
 
+	"tritonstateful/internal/status"
 	"tritonstateful/statebuffer"
 )
 
@@ -89,7 +90,7 @@ func (e *execution) admit(row int) bool {
 		e.refuse(row, r.Err)
 		return true
 	case r.Cancelled:
-		e.refuse(row, Errorf(Cancelled, "the request was cancelled before it ran"))
+		e.refuse(row, status.Errorf(status.Cancelled, "the request was cancelled before it ran"))
 		return true
 	case in.direct && r.Sequence.IsZero(): // a lane that the direct scheduler leaves idle
 		e.answerEmpty(row)
@@ -192,7 +193,7 @@ func (in *Instance) check(r *Request, q *statebuffer.Sequence) (lanes int64, err
 		}
 	}
 	if lanes > int64(in.wiring.maxLanes) {
-		return 0, Errorf(InvalidArg, "the request has %d rows: at most %d can run at once", lanes, in.wiring.maxLanes)
+		return 0, status.Errorf(status.InvalidArg, "the request has %d rows: at most %d can run at once", lanes, in.wiring.maxLanes)
 	}
 	if err := in.checkPositions(r); err != nil {
 		return 0, err

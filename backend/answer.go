@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime/debug"
 
+	"tritonstateful/internal/status"
 	"tritonstateful/statebuffer"
 )
 
@@ -40,7 +41,7 @@ func (e *execution) lanesOf(at int) (first, lanes int) {
 }
 
 // errPanicked is the answer where the backend or the runner panicked.
-var errPanicked = Errorf(Internal, "internal error of the stateful backend; see the server's log")
+var errPanicked = status.Errorf(status.Internal, "internal error of the stateful backend; see the server's log")
 
 // rescue answers the requests of a run that panicked.
 func (e *execution) rescue() {
@@ -126,7 +127,7 @@ func (e *execution) failRefused() {
 	refused := uint64(0)
 	for at, row := range e.rows {
 		if err := e.lanes[e.first[at]].Refused; err != nil {
-			e.batch.Fail(row, Errorf(Unavailable, "%w", err))
+			e.batch.Fail(row, status.Errorf(status.Unavailable, "%w", err))
 			refused = 1
 		}
 	}
@@ -140,18 +141,18 @@ func inferring(err error) error { return fmt.Errorf("error during inference: %w"
 func storing(err error) error {
 	var grew *statebuffer.GrewError
 	if errors.As(err, &grew) {
-		return Errorf(InvalidArg, "%w", err)
+		return status.Errorf(status.InvalidArg, "%w", err)
 	}
-	return Errorf(Internal, "storing the states: %w", err)
+	return status.Errorf(status.Internal, "storing the states: %w", err)
 }
 
 // refusal is the answer to a request whose sequence has no state.
 func refusal(id SequenceID, err error) error {
-	code := InvalidArg
+	code := status.InvalidArg
 	if full := (*statebuffer.FullError)(nil); errors.As(err, &full) {
-		code = Internal // as NVIDIA's backend answers
+		code = status.Internal // as NVIDIA's backend answers
 	}
-	return Errorf(code, "sequence %v: %w", id, err)
+	return status.Errorf(code, "sequence %v: %w", id, err)
 }
 
 // String is the ID as a client wrote it.
@@ -172,7 +173,7 @@ func (e *execution) answerEmpty(row int) {
 				continue
 			}
 			if err := in.device.Write(to, in.empty[i].Tensor); err != nil {
-				e.batch.Fail(row, Errorf(Internal, "output %q: %w", in.wiring.outputs[i].Name, err))
+				e.batch.Fail(row, status.Errorf(status.Internal, "output %q: %w", in.wiring.outputs[i].Name, err))
 				return
 			}
 		}

@@ -60,17 +60,17 @@ func isLengthName(symbol string) bool {
 	})
 }
 
-// named reports whether the model names an axis of the tensor.
-func (t *TensorInfo) named() bool {
-	return slices.ContainsFunc(t.Symbols, func(s string) bool { return s != "" })
+// hasNamedAxis reports whether the model names an axis of the tensor.
+func hasNamedAxis(info *TensorInfo) bool {
+	return slices.ContainsFunc(info.Symbols, func(s string) bool { return s != "" })
 }
 
-// onceAt is the axis that carries the name, or noAxis where none or several do.
-func (t *TensorInfo) onceAt(symbol string) int {
+// onlyAxis is the dynamic axis that carries the name, or noAxis where none or several do.
+func onlyAxis(info *TensorInfo, symbol string) int {
 	at := noAxis
-	for axis, s := range t.Symbols {
+	for axis, s := range info.Symbols {
 		switch {
-		case s != symbol || t.Dims[axis] >= 0:
+		case s != symbol || info.Dims[axis] >= 0:
 		case at != noAxis:
 			return noAxis
 		default:

@@ -160,7 +160,7 @@ func (e *evidence) outputs(c *candidate) {
 			continue
 		}
 		for axis, symbol := range info.Symbols {
-			if names[symbol] && info.onceAt(symbol) == axis && !c.out[i].known {
+			if names[symbol] && onlyAxis(info, symbol) == axis && !c.out[i].known {
 				c.out[i] = batchAxis{axis, true, fmt.Sprintf("axis %q", symbol)}
 			}
 		}
@@ -171,7 +171,7 @@ func (e *evidence) outputs(c *candidate) {
 func (e *evidence) carriers(symbol string) (n int) {
 	for _, infos := range [][]TensorInfo{e.sig.Inputs, e.sig.Outputs} {
 		for i := range infos {
-			if infos[i].onceAt(symbol) != noAxis {
+			if onlyAxis(&infos[i], symbol) != noAxis {
 				n++
 			}
 		}
@@ -183,7 +183,7 @@ func (e *evidence) carriers(symbol string) (n int) {
 func (e *evidence) everywhere(symbol string) bool {
 	for _, infos := range [][]TensorInfo{e.sig.Inputs, e.sig.Outputs} {
 		for i := range infos {
-			if len(dynamicAxes(&infos[i])) > 0 && infos[i].onceAt(symbol) == noAxis {
+			if len(dynamicAxes(&infos[i])) > 0 && onlyAxis(&infos[i], symbol) == noAxis {
 				return false
 			}
 		}

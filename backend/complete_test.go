@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -78,7 +79,7 @@ func outermost(sig *Signature, inputs, outputs []Tensor) error {
 		out.Data = statebuffer.Block{Bytes: make([]byte, bytes), Size: bytes}
 		for lane := range lanes {
 			sum := 0.0
-			for _, b := range inputs[0].lane(0, int(lane)) {
+			for _, b := range laneOf(&inputs[0], 0, int(lane)) {
 				sum += float64(b)
 			}
 			setElement(out.Data.Bytes, tensor.FP32, lane*bytes/4/lanes, sum)
@@ -241,15 +242,15 @@ func TestCompleteRefuses(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			_, _, _, err := completing(t, tt.config, tt.inputs, tt.outputs)
 			require.ErrorContains(t, err, tt.want)
-			require.Equal(t, InvalidArg, CodeOf(err))
+			require.Equal(t, status.InvalidArg, status.CodeOf(err))
 		})
 	}
 	host := Host{Log: slog.New(newRecorder(slog.LevelInfo)), Open: func(SessionOptions) (Runner, error) {
-		return nil, Errorf(NotFound, "no such file")
+		return nil, status.Errorf(status.NotFound, "no such file")
 	}}
 	_, err := Complete(ModelInfo{}, host)
 	require.EqualError(t, err, "opening the model to read its inputs and outputs: no such file")
-	require.Equal(t, NotFound, CodeOf(err))
+	require.Equal(t, status.NotFound, status.CodeOf(err))
 }
 
 // FuzzComplete: whatever the configuration says, it is completed to one that is

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 )
 
@@ -99,7 +100,7 @@ func foreignState(t *testing.T) {
 	s.batch(nextOf(1)).want("its state expired")
 	s.batch(startOf(2)).ok() // over the first one's bytes, from zero
 	s.runner.before = func() error { return errInjected }
-	s.batch(startOf(2)).code(Internal)
+	s.batch(startOf(2)).code(status.Internal)
 	s.runner.before = nil
 	s.batch(nextOf(2)).want("its START failed")
 }
@@ -107,7 +108,7 @@ func foreignState(t *testing.T) {
 func unreadableRequest(t *testing.T) {
 	s := newServer(t)
 	s.batch(startOf(1)).ok()
-	unreadable := nextOf(2).unreadable(Errorf(InvalidArg, "the ID is of another type"))
+	unreadable := nextOf(2).unreadable(status.Errorf(status.InvalidArg, "the ID is of another type"))
 	s.batch(unreadable.with(func(r *Request) { *r = Request{Err: r.Err} }), nextOf(1)).want("the ID is of another type", "")
 }
 
@@ -121,7 +122,7 @@ func failedBatchLeavesNothing(t *testing.T) {
 	s := newServer(t)
 	s.batch(startOf(1), startOf(2)).ok()
 	s.runner.before = func() error { return errInjected }
-	s.batch(nextOf(1), endOf(2)).code(Internal)
+	s.batch(nextOf(1), endOf(2)).code(status.Internal)
 	s.runner.before = nil
 	require.Equal(t, 1, s.in.store.Usage().Live, "the END has freed its slot")
 	s.batch(nextOf(1), startOf(2)).ok()
@@ -183,7 +184,7 @@ func wholeErrors(t *testing.T) {
 	long := strings.Repeat("a very long story ", 100)
 	s := newServer(t)
 	s.batch(startOf(1)).ok()
-	s.runner.before = func() error { return Errorf(InvalidArg, "%s", long) }
+	s.runner.before = func() error { return status.Errorf(status.InvalidArg, "%s", long) }
 	s.batch(nextOf(1)).want("error during inference: " + long)
 	require.NotContains(t, s.last.answers[0].err.Error(), ".go")
 	s.runner.before = nil
@@ -253,9 +254,9 @@ func TestTensorName(t *testing.T) {
 }
 
 func TestErrorCodes(t *testing.T) {
-	require.Equal(t, Internal, CodeOf(errInjected), "nobody classified it")
-	err := Errorf(NotFound, "somewhere: %w", errInjected)
+	require.Equal(t, status.Internal, status.CodeOf(errInjected), "nobody classified it")
+	err := status.Errorf(status.NotFound, "somewhere: %w", errInjected)
 	require.ErrorIs(t, err, errInjected)
-	require.Equal(t, NotFound, CodeOf(err))
-	require.Equal(t, Unavailable, CodeOf(Errorf(Unavailable, "%w", err)), "the outermost counts")
+	require.Equal(t, status.NotFound, status.CodeOf(err))
+	require.Equal(t, status.Unavailable, status.CodeOf(status.Errorf(status.Unavailable, "%w", err)), "the outermost counts")
 }

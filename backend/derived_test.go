@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 )
 
@@ -134,7 +135,7 @@ func TestDerivedReject(t *testing.T) {
 			c.Parameters["derived_inputs"] = Value{"extra = " + tt.value}
 			_, err := derivedModel(map[string]tensor.DType{"extra": tt.dtype}, func(map[string]float64) {}).instance(t, c, "")
 			require.ErrorContains(t, err, tt.want)
-			require.Equal(t, InvalidArg, CodeOf(err))
+			require.Equal(t, status.InvalidArg, status.CodeOf(err))
 		})
 	}
 }

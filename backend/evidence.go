@@ -14,7 +14,7 @@ func (e *evidence) byBatchNames() {
 		info := &e.sig.Inputs[i]
 		most, tie := 0, false
 		for axis, symbol := range info.Symbols {
-			if info.onceAt(symbol) != axis || !isBatchName(symbol) {
+			if onlyAxis(info, symbol) != axis || !isBatchName(symbol) {
 				continue
 			}
 			switch n := e.carriers(symbol); {
@@ -92,7 +92,7 @@ func (e *evidence) byMarks() {
 	}
 	for i, axis := range axes {
 		for _, other := range e.open {
-			if at := e.sig.Inputs[other].onceAt(e.sig.Inputs[i].Symbols[axis]); at != noAxis && e.sig.Inputs[i].Symbols[axis] != "" {
+			if at := onlyAxis(&e.sig.Inputs[other], e.sig.Inputs[i].Symbols[axis]); at != noAxis && e.sig.Inputs[i].Symbols[axis] != "" {
 				if _, marked := axes[other]; !marked {
 					axes[other] = at
 				}
@@ -120,7 +120,7 @@ func (e *evidence) byOtherNames() {
 	for _, symbol := range symbols[:min(len(symbols), most)] {
 		axes := map[int]int{}
 		for _, i := range e.open {
-			if at := e.sig.Inputs[i].onceAt(symbol); at != noAxis {
+			if at := onlyAxis(&e.sig.Inputs[i], symbol); at != noAxis {
 				axes[i] = at
 			}
 		}
@@ -168,7 +168,7 @@ func (e *evidence) natural(input int) batchAxis {
 		return batchAxis{open[0], true, "its only dynamic axis"}
 	case open[0] == 0 && e.implicit(info):
 		return batchAxis{0, true, "the first axis, as Triton has it"}
-	case info.named():
+	case hasNamedAxis(info):
 		return batchAxis{noAxis, true, "none of its names is the batch's"}
 	default:
 		return batchAxis{noAxis, true, "no axis follows the batch"}
@@ -239,7 +239,7 @@ func (e *evidence) byPositions() {
 
 // unnamed reports whether no open input names an axis.
 func (e *evidence) unnamed() bool {
-	return !slices.ContainsFunc(e.open, func(i int) bool { return e.sig.Inputs[i].named() })
+	return !slices.ContainsFunc(e.open, func(i int) bool { return hasNamedAxis(&e.sig.Inputs[i]) })
 }
 
 // fixedAtOne reports whether every input with an open axis has an outermost axis of

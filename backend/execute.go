@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -295,11 +296,11 @@ func (e *execution) run() {
 // a length beyond its input, and whoever sent it must not fail the others. On a GPU
 // answers have their places by now, and get them only once.
 func (e *execution) ofAValue(err error) bool {
-	var coded *Error // what has no code is not from ONNX Runtime
+	var coded *status.Error // what has no code is not from ONNX Runtime
 	if e.in.device != nil || !errors.As(err, &coded) {
 		return false
 	}
-	return coded.Code == InvalidArg || coded.Code == Internal
+	return coded.Code == status.InvalidArg || coded.Code == status.Internal
 }
 
 // halve has the rows of a run run again, in two halves. One that makes every run fail is

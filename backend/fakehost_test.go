@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 )
 
@@ -203,7 +204,7 @@ func (b *fakeBatch) Finish(timing Timing) {
 	for row := range b.answers {
 		if b.answers[row].times == 0 {
 			require.True(b.t, b.faulty, "nobody answered row %d", row)
-			b.answers[row].err = Errorf(Internal, "nobody answered")
+			b.answers[row].err = status.Errorf(status.Internal, "nobody answered")
 		}
 	}
 	clear(b.requests)

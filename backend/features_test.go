@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -160,7 +161,7 @@ func TestVaryingState(t *testing.T) {
 
 	got = send(t, in, request(1, false, 1, 2, 3, 4, 5))
 	require.ErrorContains(t, got[0].err, `state "Cache" would grow to 28 bytes with shape [1,7]: at most 24 bytes are allowed (max_state_bytes)`)
-	require.Equal(t, InvalidArg, CodeOf(got[0].err))
+	require.Equal(t, status.InvalidArg, status.CodeOf(got[0].err))
 	got = send(t, in, request(1, false, 12), request(2, true, 22))
 	require.Equal(t, []int32{10, 11, 12}, numbers(got[0].outputs[0]), "the state was kept")
 	require.Equal(t, []int32{22}, numbers(got[1].outputs[0]), "a START begins with an empty one")
@@ -194,7 +195,7 @@ func TestBudgetRefusesOnlyWhoDoesNotFit(t *testing.T) {
 	require.Equal(t, []int32{10}, numbers(got[0].outputs[0]))
 	require.Equal(t, []int32{20}, numbers(got[1].outputs[0]))
 	require.EqualError(t, got[2].err, refusal)
-	require.Equal(t, Unavailable, CodeOf(got[2].err))
+	require.Equal(t, status.Unavailable, status.CodeOf(got[2].err))
 	require.EqualValues(t, 1, in.meter.failedRuns)
 
 	got = send(t, in, request(3, false, 31), request(2, false, 21), request(1, false, make([]int32, 70)...))
@@ -287,7 +288,7 @@ func TestFilledInputsReject(t *testing.T) {
 			c.Parameters[tt.parameter] = Value{tt.value}
 			_, err := model.instance(t, c, "")
 			require.ErrorContains(t, err, tt.want)
-			require.Equal(t, InvalidArg, CodeOf(err))
+			require.Equal(t, status.InvalidArg, status.CodeOf(err))
 		})
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"hash/maphash"
 
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -170,11 +171,11 @@ func (e *execution) writePositions(i int) error {
 	shape := batched(f.dims, f.axis, lanes).With(f.along, length)
 	bytes, err := shape.Bytes(f.dtype)
 	if err != nil {
-		return Errorf(Internal, "input %q: the positions: %w", f.name, err)
+		return status.Errorf(status.Internal, "input %q: the positions: %w", f.name, err)
 	}
 	block, err := e.in.io.forFill(i, bytes)
 	if err != nil {
-		return Errorf(Internal, "input %q: the positions: %w", f.name, err)
+		return status.Errorf(status.Internal, "input %q: the positions: %w", f.name, err)
 	}
 	to := block.Bytes
 	for lane := range lanes {
@@ -209,11 +210,11 @@ func (e *execution) writeMask(i int) error {
 	shape[m.axis] = width
 	bytes, err := shape.Bytes(f.dtype)
 	if err != nil {
-		return Errorf(Internal, "input %q: the mask: %w", f.name, err)
+		return status.Errorf(status.Internal, "input %q: the mask: %w", f.name, err)
 	}
 	block, err := in.io.forFill(i, bytes)
 	if err != nil {
-		return Errorf(Internal, "input %q: the mask: %w", f.name, err)
+		return status.Errorf(status.Internal, "input %q: the mask: %w", f.name, err)
 	}
 	to := block.Bytes
 	for lane := range e.stage.lanes {
@@ -244,7 +245,7 @@ func (in *Instance) checkPositions(r *Request) error {
 		}
 		length := in.extent(r, &in.wiring.lengths[f.source])
 		if most := generatedMost / int64(f.dtype.Size()); length > most {
-			return Errorf(InvalidArg, "input %q: positions of %d elements of input %q: want at most %d; send less in a request", f.name, length, in.wiring.lengths[f.source].name, most)
+			return status.Errorf(status.InvalidArg, "input %q: positions of %d elements of input %q: want at most %d; send less in a request", f.name, length, in.wiring.lengths[f.source].name, most)
 		}
 	}
 	return nil
@@ -258,14 +259,14 @@ func (in *Instance) checkMasks(r *Request, q *statebuffer.Sequence) error {
 		held, step := in.store.Length(f.mask.covers[0], q), int64(0)
 		for _, state := range f.mask.covers[1:] {
 			if other := in.store.Length(state, q); other != held {
-				return Errorf(InvalidArg, "input %q: the states %q and %q are to have one mask, and have the lengths %d and %d: want them equal; give each a mask of its own, or none", f.name, in.wiring.varying[f.mask.covers[0]].input, in.wiring.varying[state].input, held, other)
+				return status.Errorf(status.InvalidArg, "input %q: the states %q and %q are to have one mask, and have the lengths %d and %d: want them equal; give each a mask of its own, or none", f.name, in.wiring.varying[f.mask.covers[0]].input, in.wiring.varying[state].input, held, other)
 			}
 		}
 		if f.mask.length >= 0 {
 			step = in.extent(r, &in.wiring.lengths[f.mask.length])
 		}
 		if most := generatedMost / int64(f.dtype.Size()); step > most-held {
-			return Errorf(InvalidArg, "input %q: a mask of length %d for the states and %d for the request: want at most %d in all; send less in a request, or end the sequence", f.name, held, step, most)
+			return status.Errorf(status.InvalidArg, "input %q: a mask of length %d for the states and %d for the request: want at most %d in all; send less in a request, or end the sequence", f.name, held, step, most)
 		}
 	}
 	return nil

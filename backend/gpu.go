@@ -1,6 +1,9 @@
 package backend
 
-import "tritonstateful/statebuffer"
+import (
+	"tritonstateful/internal/status"
+	"tritonstateful/statebuffer"
+)
 
 // checkRoom refuses what the device has no room for, before anything is taken: the
 // states of the first chunk of sequences, and the tensors of a batch. A host gives
@@ -17,7 +20,7 @@ func (in *Instance) checkRoom(states *statebuffer.Options) error {
 	if device.Managed != "" {
 		managed = "; NVML says " + device.Managed
 	}
-	return Errorf(Unavailable, "no room on %v for the states of %d sequences and the tensors of batches of %d: %w%s; use fewer slots (%s, max_candidate_sequence_use_ratio), %s",
+	return status.Errorf(status.Unavailable, "no room on %v for the states of %d sequences and the tensors of batches of %d: %w%s; use fewer slots (%s, max_candidate_sequence_use_ratio), %s",
 		device, states.Sizing.Initial, states.MaxLanes, err, managed, in.model.config.candidatesField(), roomRemedy)
 }
 
@@ -70,7 +73,7 @@ func (e *execution) reserve() error {
 		if p := &in.wiring.outputs[i]; p.stateOut || p.varies {
 			bytes, err := in.device.Bring(s.outputs[p.at].Data)
 			if err != nil {
-				return Errorf(Internal, "output %q: %w", p.Name, err)
+				return status.Errorf(status.Internal, "output %q: %w", p.Name, err)
 			}
 			s.answers[i].Tensor = bytes
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -226,7 +227,7 @@ func TestNoRoomOnGPU(t *testing.T) {
 	for _, remedy := range []string{"initial_buffer_size", "store_states_as_fp16", "gpu_mem_limit", "gpus of instance_group"} {
 		require.ErrorContains(t, err, remedy)
 	}
-	require.Equal(t, Unavailable, CodeOf(err))
+	require.Equal(t, status.Unavailable, status.CodeOf(err))
 	require.Zero(t, l.card.Used())
 	require.True(t, l.model.closed)
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"tritonstateful/internal/status"
 	"tritonstateful/statebuffer"
 )
 
@@ -162,7 +163,7 @@ func (w *wirer) emptyFault(t *trial, seen map[axisOfInput]growth, outputs []Tens
 		} else if after := outputs[slices.Index(t.outputs, s.out)].Shape; axis < len(after) && after[axis] > 0 {
 			continue
 		}
-		return Errorf(InvalidArg, "state %q would begin with nothing along axis %d, %s: say how it begins by initial_states, for example '%s = 0[3]'", s.input, axis, why, s.input)
+		return status.Errorf(status.InvalidArg, "state %q would begin with nothing along axis %d, %s: say how it begins by initial_states, for example '%s = 0[3]'", s.input, axis, why, s.input)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -155,10 +156,10 @@ func (in *Instance) newStore() (*statebuffer.Store, error) {
 	}
 	store, err := statebuffer.NewStore(options)
 	if first := (*statebuffer.FirstChunkError)(nil); errors.As(err, &first) {
-		return nil, Errorf(InvalidArg, "the slots for sequences: %w", err)
+		return nil, status.Errorf(status.InvalidArg, "the slots for sequences: %w", err)
 	}
 	if err != nil {
-		return nil, Errorf(Internal, "allocating the states of %d sequences: %w; use fewer instances or a smaller %s", sizing.Initial, err, config.candidatesField())
+		return nil, status.Errorf(status.Internal, "allocating the states of %d sequences: %w; use fewer instances or a smaller %s", sizing.Initial, err, config.candidatesField())
 	}
 	return store, nil
 }
@@ -204,7 +205,7 @@ func (in *Instance) warmUp() error {
 	slices.Sort(sizes)
 	for _, n := range slices.Compact(sizes) {
 		if err := in.warmUpWith(n); err != nil {
-			return Errorf(CodeOf(err), "warming up with a batch of %d: %w; the batch is taken to be at %s, and the parameter batch_axes can say otherwise", n, err, in.wiring.batchAxes())
+			return status.Errorf(status.CodeOf(err), "warming up with a batch of %d: %w; the batch is taken to be at %s, and the parameter batch_axes can say otherwise", n, err, in.wiring.batchAxes())
 		}
 	}
 	return nil
@@ -234,7 +235,7 @@ func (in *Instance) warmUpWith(lanes int) error {
 		if in.putOnes(s); run(s.inputs, s.outputs) == nil {
 			return nil
 		}
-		return Errorf(InvalidArg, "the model fails to run: %w", err)
+		return status.Errorf(status.InvalidArg, "the model fails to run: %w", err)
 	}
 	return nil
 }

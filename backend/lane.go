@@ -30,14 +30,14 @@ func together(shape tensor.Shape, axis int, dtype tensor.DType, lanes []lane, in
 	return data, nil
 }
 
-// lane is what a tensor on the host has of a lane; nil if it has none such, or if its
-// texts do not lie lane by lane.
-func (t *Tensor) lane(axis, lane int) []byte {
+// laneOf is what a tensor on the host has of a lane; nil if it has none such, or if its
+// strings do not lie lane by lane.
+func laneOf(t *Tensor, axis, lane int) []byte {
 	if axis >= len(t.Shape) || int64(lane) >= t.Shape[axis] {
 		return nil
 	}
 	if t.DType == tensor.Bytes {
-		return t.texts(axis, lane)
+		return stringsOf(t, axis, lane)
 	}
 	l, err := layoutOf(t.Shape, axis, t.DType)
 	if err != nil {
@@ -50,8 +50,8 @@ func (t *Tensor) lane(axis, lane int) []byte {
 	return data
 }
 
-// texts is what a tensor of texts has of a lane.
-func (t *Tensor) texts(axis, lane int) []byte {
+// stringsOf is what a tensor of strings has of a lane.
+func stringsOf(t *Tensor, axis, lane int) []byte {
 	n, err := t.Shape.Without(axis).Elements()
 	if axis != 0 || err != nil {
 		return nil

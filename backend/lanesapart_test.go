@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 )
 
@@ -95,7 +96,7 @@ func TestLanesApart(t *testing.T) {
 				return
 			}
 			require.ErrorContains(t, err, c.want)
-			require.Equal(t, InvalidArg, CodeOf(err))
+			require.Equal(t, status.InvalidArg, status.CodeOf(err))
 		})
 	}
 }
@@ -165,7 +166,7 @@ func TestLanesApartBehindAMask(t *testing.T) {
 		m.sig.Inputs = append(m.sig.Inputs, info("Mask", tensor.Int32, -1, -1))
 		m.run = func(inputs, outputs []Tensor) error {
 			if length := inputs[1].Shape[1] + more; inputs[2].Shape[1] != length {
-				return Errorf(InvalidArg, "the mask has shape %v for a length of %d", inputs[2].Shape, length)
+				return status.Errorf(status.InvalidArg, "the mask has shape %v for a length of %d", inputs[2].Shape, length)
 			}
 			sum := 0.0 // of all lanes, as far as the mask lets it see
 			for i := range 2 * inputs[0].Shape[0] {

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 )
 
@@ -14,7 +15,7 @@ import (
 func modelFile(info ModelInfo, config *Config, params *Parameters) (string, error) {
 	name := params.file(config)
 	if !filepath.IsLocal(name) {
-		return "", Errorf(InvalidArg, "default_model_filename is %q: want the name of a file inside the model's version folder", name)
+		return "", status.Errorf(status.InvalidArg, "default_model_filename is %q: want the name of a file inside the model's version folder", name)
 	}
 	return filepath.Join(info.Directory, strconv.FormatUint(info.Version, 10), name), nil
 }
@@ -98,7 +99,7 @@ func Complete(info ModelInfo, host Host) ([]byte, error) {
 	c.sig = runner.Signature()
 	text, err := c.choose(config, runner, func() (Runner, error) { return host.Open(options) })
 	if err != nil {
-		return nil, advised(Errorf(InvalidArg, "filling in the configuration from the model: %w", err), mergedAdvice(config, params, c.sig))
+		return nil, advised(status.Errorf(status.InvalidArg, "filling in the configuration from the model: %w", err), mergedAdvice(config, params, c.sig))
 	}
 	for _, line := range c.filled {
 		c.log.Info(line)

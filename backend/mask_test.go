@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -31,7 +32,7 @@ func maskedModel(window int64) (model *scripted, c *Config, seen *[]int32) {
 		*seen = mask
 		all := old + rows
 		if !inputs[2].Shape.Equal(tensor.Shape{lanes, all}) {
-			return Errorf(InvalidArg, "the mask has the shape %v: want %v", inputs[2].Shape, tensor.Shape{lanes, all})
+			return status.Errorf(status.InvalidArg, "the mask has the shape %v: want %v", inputs[2].Shape, tensor.Shape{lanes, all})
 		}
 		kept := all
 		if window > 0 {
@@ -105,7 +106,7 @@ func TestMaskOfAnyLength(t *testing.T) {
 		held := in.io.bytes()
 		got := send(t, in, hollow(2, false, length), hollow(3, true, length), step(1, false, 2), step(4, true, 2))
 		require.ErrorContains(t, got[0].err, `input "Mask": a mask of `)
-		require.Equal(t, InvalidArg, CodeOf(got[0].err))
+		require.Equal(t, status.InvalidArg, status.CodeOf(got[0].err))
 		require.Error(t, got[1].err, "%d", length)
 		require.NoError(t, got[2].err)
 		require.NoError(t, got[3].err)

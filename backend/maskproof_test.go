@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -192,7 +193,7 @@ func pastMasked(window int64, rows int64) (*scripted, *Config, *[]unevenRun) {
 		lanes, rows, old := inputs[0].Shape[0], inputs[0].Shape[1], inputs[1].Shape[1]
 		*runs = append(*runs, unevenRun{lanes, old})
 		if !inputs[2].Shape.Equal(tensor.Shape{lanes, old}) {
-			return Errorf(InvalidArg, "the mask has the shape %v", inputs[2].Shape)
+			return status.Errorf(status.InvalidArg, "the mask has the shape %v", inputs[2].Shape)
 		}
 		kept := min(old+rows, window)
 		var sums, caches []int32

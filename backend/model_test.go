@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"testing"
 	"time"
+	"tritonstateful/internal/status"
 
 	"github.com/stretchr/testify/require"
 )
@@ -27,7 +28,7 @@ func TestModelFileStaysInItsFolder(t *testing.T) {
 			require.NoError(t, err) // faults are told by the instance, all at once
 			_, err = model.NewInstance(InstanceInfo{Name: "m_0", Kind: "cpu"})
 			require.ErrorContains(t, err, "inside the model's version folder")
-			require.Equal(t, InvalidArg, CodeOf(err))
+			require.Equal(t, status.InvalidArg, status.CodeOf(err))
 			_, err = Complete(info, host)
 			require.ErrorContains(t, err, "inside the model's version folder")
 		})

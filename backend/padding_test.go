@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 )
 
@@ -99,7 +100,7 @@ func TestFailedLoads(t *testing.T) {
 		s.model.before = func() error { return errInjected }
 	})
 	require.ErrorContains(t, err, `loading instance "model_0": warming up with a batch of 1: the model fails to run: injected`)
-	require.Equal(t, InvalidArg, CodeOf(err))
+	require.Equal(t, status.InvalidArg, status.CodeOf(err))
 	for _, kind := range []string{"auto", "model", ""} {
 		_, err = load(t, func(s *setup) { s.kind = kind })
 		require.ErrorContains(t, err, "the instance's kind is "+kind+": want instance_group [{ kind: KIND_CPU }]")
@@ -125,7 +126,7 @@ func TestFailedLoads(t *testing.T) {
 			}
 			_, err := load(t, withMemory(m), unproved)
 			require.ErrorIs(t, err, errInjected)
-			require.Equal(t, Internal, CodeOf(err))
+			require.Equal(t, status.Internal, status.CodeOf(err))
 			require.Zero(t, m.Used())
 		})
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -123,7 +124,7 @@ func ParseParameters(given map[string]Value) (p *Parameters, warnings []string, 
 	r.reportUnknown()
 	p.faulty, p.misspelt = r.faulty, r.misspelt
 	if len(r.faults) > 0 {
-		return p, r.warnings, Errorf(InvalidArg, "%w", errors.Join(r.faults...))
+		return p, r.warnings, status.Errorf(status.InvalidArg, "%w", errors.Join(r.faults...))
 	}
 	return p, r.warnings, nil
 }
@@ -198,11 +199,11 @@ func (p *Parameters) provider(kind string) (Provider, error) {
 	case "gpu":
 		provider, known := gpuProviders[p.GPUProvider]
 		if !known {
-			return CPU, Errorf(InvalidArg, "parameter ort_ep is %q: want one of trt, cuda for an instance on a GPU, or instance_group [{ kind: KIND_CPU }]", p.GPUProvider)
+			return CPU, status.Errorf(status.InvalidArg, "parameter ort_ep is %q: want one of trt, cuda for an instance on a GPU, or instance_group [{ kind: KIND_CPU }]", p.GPUProvider)
 		}
 		return provider, nil
 	default:
-		return CPU, Errorf(InvalidArg, "the instance's kind is %s: want instance_group [{ kind: KIND_CPU }] or KIND_GPU", kind)
+		return CPU, status.Errorf(status.InvalidArg, "the instance's kind is %s: want instance_group [{ kind: KIND_CPU }] or KIND_GPU", kind)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/internal/status"
 	"tritonstateful/statebuffer"
 )
 
@@ -98,7 +99,7 @@ func TestParameters(t *testing.T) {
 				_, _, err := ParseParameters(map[string]Value{name: {value}})
 				require.ErrorContains(t, err, "parameter "+name, "%q", value)
 				require.ErrorContains(t, err, row.want, "%q", value)
-				require.Equal(t, InvalidArg, CodeOf(err))
+				require.Equal(t, status.InvalidArg, status.CodeOf(err))
 			}
 		})
 	}
@@ -130,7 +131,7 @@ func TestProviders(t *testing.T) {
 		require.Equal(t, CPU, got)
 		if got, err = p.provider("gpu"); want == CPU {
 			require.ErrorContains(t, err, `parameter ort_ep is "`+word+`": want one of trt, cuda`)
-			require.Equal(t, InvalidArg, CodeOf(err))
+			require.Equal(t, status.InvalidArg, status.CodeOf(err))
 			continue
 		}
 		require.NoError(t, err)
@@ -179,7 +180,7 @@ func TestMisspeltParameterIsInTheError(t *testing.T) {
 	require.ErrorContains(t, err, "could not find any state tensors")
 	require.ErrorContains(t, err, "\n"+`parameter "state_pair" is unknown and has no effect; did you mean "state_pairs"?`)
 	require.NotContains(t, err.Error(), "colour")
-	require.Equal(t, InvalidArg, CodeOf(err))
+	require.Equal(t, status.InvalidArg, status.CodeOf(err))
 }
 
 func TestLazyParameters(t *testing.T) {

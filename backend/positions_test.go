@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 )
 
@@ -67,7 +68,7 @@ func TestPositions(t *testing.T) {
 
 		got := send(t, in, hollow(1, false, generatedMost/int64(dtype.Size())+1), rowsOf(2, false, 1))
 		require.ErrorContains(t, got[0].err, `input "Positions": positions of `)
-		require.Equal(t, InvalidArg, CodeOf(got[0].err))
+		require.Equal(t, status.InvalidArg, status.CodeOf(got[0].err))
 		require.NoError(t, got[1].err)
 		require.Equal(t, []int64{7}, positionsOf(seen))
 	}

@@ -262,7 +262,7 @@ func (t *trial) independent(s setting, lanes []lane, before []Tensor, axes []int
 		}
 		lanes = changed
 		for k, axis := range axes {
-			if axis != noAxis && !bytes.Equal(before[k].lane(axis, round.kept), after[k].lane(axis, round.kept)) {
+			if axis != noAxis && !bytes.Equal(laneOf(&before[k], axis, round.kept), laneOf(&after[k], axis, round.kept)) {
 				return fmt.Sprintf("output %q of one changes with the inputs of another", t.sig.Outputs[t.outputs[k]].Name), nil
 			}
 		}
@@ -284,7 +284,7 @@ func (t *trial) asAlone(s setting, lanes []lane, one, many []Tensor, axes []int)
 			if axis == noAxis {
 				continue
 			}
-			if a, b := own[k].lane(axis, 0), many[k].lane(axis, lane); !equalLanes(a, b, own[k].DType) {
+			if a, b := laneOf(&own[k], axis, 0), laneOf(&many[k], axis, lane); !equalLanes(a, b, own[k].DType) {
 				return fmt.Sprintf("output %q of one is another when it runs alone", t.sig.Outputs[t.outputs[k]].Name), nil
 			}
 		}

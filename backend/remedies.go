@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 )
 
@@ -152,5 +153,5 @@ func advised(err error, advice string) error {
 	if err == nil || advice == "" {
 		return err
 	}
-	return Errorf(CodeOf(err), "%w; %s", err, advice)
+	return status.Errorf(status.CodeOf(err), "%w; %s", err, advice)
 }

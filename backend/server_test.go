@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -382,11 +383,11 @@ func (o *outcome) ok() *outcome {
 }
 
 // code checks that all requests got an error of this code.
-func (o *outcome) code(want Code) {
+func (o *outcome) code(want status.Code) {
 	o.s.t.Helper()
 	for _, a := range o.answers {
 		require.Error(o.s.t, a.err)
-		require.Equal(o.s.t, want, CodeOf(a.err), "%v", a.err)
+		require.Equal(o.s.t, want, status.CodeOf(a.err), "%v", a.err)
 	}
 }
 

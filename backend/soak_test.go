@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -268,7 +269,7 @@ func (s *soak) settleAnswer(m *move, c *client, got *answer) {
 // whether the client has no sequence any more.
 func (s *soak) errorKind(m *move, c *client, err error) (kind string, lost bool) {
 	if lostErr, is := errors.AsType[*statebuffer.LostError](err); is {
-		allowed := !m.start && CodeOf(err) == InvalidArg && (!c.alive || s.mayLose(c, lostErr.Fate))
+		allowed := !m.start && status.CodeOf(err) == status.InvalidArg && (!c.alive || s.mayLose(c, lostErr.Fate))
 		return pick(allowed, fmt.Sprint("lost, fate ", lostErr.Fate)), true
 	}
 	if _, is := errors.AsType[*statebuffer.FullError](err); is {
@@ -276,15 +277,15 @@ func (s *soak) errorKind(m *move, c *client, err error) (kind string, lost bool)
 		return pick(m.start && s.params.Full == statebuffer.Reject && u.Live > 0, "full"), true
 	}
 	if _, is := errors.AsType[*statebuffer.BudgetError](err); is {
-		return pick(s.params.MaxStateMemory > 0 && CodeOf(err) == Unavailable, "budget"), false
+		return pick(s.params.MaxStateMemory > 0 && status.CodeOf(err) == status.Unavailable, "budget"), false
 	}
 	switch {
 	case errors.Is(err, errInjected):
 		return pick(s.fault != "", "injected "+s.fault), s.fault == "scatter"
 	case m.cancelled:
-		return pick(CodeOf(err) == Cancelled, "cancelled"), false
+		return pick(status.CodeOf(err) == status.Cancelled, "cancelled"), false
 	case m.nonsense:
-		return pick(CodeOf(err) == InvalidArg, "nonsense"), false
+		return pick(status.CodeOf(err) == status.InvalidArg, "nonsense"), false
 	}
 	return "", false
 }

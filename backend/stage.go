@@ -3,6 +3,7 @@ package backend
 import (
 	"slices"
 
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -53,7 +54,7 @@ func newIOBuffers(w *wiring, memory statebuffer.Memory) (*ioBuffers, error) {
 		}
 		block, err := memory.Alloc(bytes)
 		if err != nil {
-			failed = Errorf(Internal, "allocating tensor %q for a batch of %d: %w", name, w.maxLanes, err)
+			failed = status.Errorf(status.Internal, "allocating tensor %q for a batch of %d: %w", name, w.maxLanes, err)
 		}
 		return block
 	}
@@ -113,7 +114,7 @@ func (b *ioBuffers) forFill(i int, bytes int64) (statebuffer.Block, error) {
 func (b *ioBuffers) forRun(s *statebuffer.Scratch, bytes int64) (statebuffer.Block, error) {
 	s.Begin(b.memory)
 	if err := s.Reserve(b.memory, bytes); err != nil {
-		return statebuffer.Block{}, Errorf(Internal, "allocating a tensor of %d bytes: %w", bytes, err)
+		return statebuffer.Block{}, status.Errorf(status.Internal, "allocating a tensor of %d bytes: %w", bytes, err)
 	}
 	return s.At(0, bytes), nil
 }
@@ -198,7 +199,7 @@ func (in *Instance) stageInput(s *stage, i int, first *Request) (err error) {
 	}
 	if p.varies && p.DType != tensor.Bytes {
 		if layout, err = layoutOf(dims, p.axis, p.DType); err != nil {
-			return Errorf(InvalidArg, "input %q: %w", p.Name, err)
+			return status.Errorf(status.InvalidArg, "input %q: %w", p.Name, err)
 		}
 		if s.in[i], err = in.io.forInput(i, batchBytes(layout, p.axis, n)); err != nil {
 			return err

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -52,7 +53,7 @@ func TestStrings(t *testing.T) {
 		for _, bad := range [][]byte{texts("one"), texts("one", "two", "three"), texts("one", "two")[:10], {255, 255, 255, 255}, nil} {
 			got := send(t, in, request(1, append([]byte(nil), bad...)), request(2, all[1]))
 			require.ErrorContains(t, got[0].err, `input "Input"`, "%q", bad)
-			require.Equal(t, InvalidArg, CodeOf(got[0].err))
+			require.Equal(t, status.InvalidArg, status.CodeOf(got[0].err))
 			require.Equal(t, all[1], got[1].outputs[0])
 		}
 	}

@@ -149,7 +149,7 @@ func (t *trial) stateExtent(symbol string) (begin int64, found bool) {
 	}
 	for i := range t.inputs {
 		in := &t.inputs[i]
-		if axis := t.sig.Inputs[in.at].onceAt(symbol); in.begin != nil && axis != noAxis && axis != in.axis {
+		if axis := onlyAxis(&t.sig.Inputs[in.at], symbol); in.begin != nil && axis != noAxis && axis != in.axis {
 			return in.begin[axis], true
 		}
 	}

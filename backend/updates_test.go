@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -245,7 +246,7 @@ func TestStateUpdatesReject(t *testing.T) {
 		}
 		_, err := model.instance(t, c, "")
 		require.ErrorContains(t, err, tt.want)
-		require.Equal(t, InvalidArg, CodeOf(err))
+		require.Equal(t, status.InvalidArg, status.CodeOf(err))
 	}
 }
 

@@ -93,7 +93,7 @@ func (t *trial) crosses(before, after []Tensor, axes []int, lanes, kept int) (wh
 				return fmt.Sprintf("output %q has shape %v for %d of them, by their contents", name, out.Shape, lanes)
 			}
 		}
-		if !equal(before[k].lane(axis, kept), after[k].lane(axis, kept), before[k].DType) {
+		if !equal(laneOf(&before[k], axis, kept), laneOf(&after[k], axis, kept), before[k].DType) {
 			return fmt.Sprintf("output %q of one changes with the inputs of another", name)
 		}
 	}

@@ -79,8 +79,8 @@ type port struct {
 // GRU where the batch or the time is 0, LSTM where the batch is.
 var recurrentOperators = []string{"GRU", "LSTM"}
 
-// recurrent reports whether the model has such operators.
-func (s *Signature) recurrent() bool {
+// hasRecurrence reports whether the model has such operators.
+func hasRecurrence(s *Signature) bool {
 	return slices.ContainsFunc(recurrentOperators, func(name string) bool { return s.Operators[name] > 0 })
 }
 
@@ -216,7 +216,7 @@ func (w *wirer) ports(kind string, configs []TensorConfig, infos []TensorInfo, t
 		if !isState && !w.claim(taken, at, infos[at].Name, fmt.Sprintf("%s %q", kind, c.Name)) {
 			continue
 		}
-		p := port{recurrent: w.sig.recurrent(), Port: Port{Name: c.Name, Optional: c.Optional && infos[at].Optional}, at: at, axis: noAxis, state: state, stateOut: isState}
+		p := port{recurrent: hasRecurrence(w.sig), Port: Port{Name: c.Name, Optional: c.Optional && infos[at].Optional}, at: at, axis: noAxis, state: state, stateOut: isState}
 		found := w.axes.in
 		if kind == "output" {
 			found = w.axes.out

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 )
 
@@ -154,7 +155,7 @@ func TestWiringRejects(t *testing.T) {
 			_, err := load(t, configEdit(tt.edit), sig(tt.sig))
 			require.ErrorContains(t, err, tt.want)
 			require.ErrorContains(t, err, `loading instance "model_0": `)
-			require.Equal(t, InvalidArg, CodeOf(err))
+			require.Equal(t, status.InvalidArg, status.CodeOf(err))
 		})
 	}
 }

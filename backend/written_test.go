@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -113,7 +114,7 @@ func TestWrongBatchOfAnOutput(t *testing.T) {
 				for _, a := range batch(false) {
 					require.ErrorContains(t, a.err, fmt.Sprintf("%s: the model wrote shape %v for ", tt.what, tensor.Shape(shape)))
 					require.ErrorContains(t, a.err, "want rank 2 with the batch at axis 0")
-					require.Equal(t, Internal, CodeOf(a.err))
+					require.Equal(t, status.Internal, status.CodeOf(a.err))
 					if tt.out == 1 && slices.Contains(shape, 0) && len(c.Outputs) == 1 {
 						require.ErrorContains(t, a.err, `; if the model writes nothing where the old value is to stay, as merged decoders do, write parameters { key: "state_updates" value { string_value: "Cache = keep" } }`)
 					}
@@ -210,7 +211,7 @@ func TestDeclaredEmpty(t *testing.T) {
 		for _, a := range both(false) {
 			require.ErrorContains(t, a.err, `state "Sum": the model wrote shape`)
 			require.ErrorContains(t, a.err, "want [1,0], because that is what the next step can read")
-			require.Equal(t, Internal, CodeOf(a.err))
+			require.Equal(t, status.Internal, status.CodeOf(a.err))
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"tritonstateful/backend"
+	"tritonstateful/internal/status"
 )
 
 // batch implements backend.Batch over the C arrays of one instance. It is made
@@ -46,7 +47,7 @@ func newBatch(of *C.TRITONBACKEND_ModelInstance, made executor) (*batch, error) 
 	if c == nil {
 		freePorts(cInputs)
 		freePorts(cOutputs)
-		return nil, backend.Errorf(backend.Unavailable, "there is no memory for a batch")
+		return nil, status.Errorf(status.Unavailable, "there is no memory for a batch")
 	}
 	if on, ok := made.(onDevice); ok {
 		c.takes_device = C.bool(on.TakesDevice())

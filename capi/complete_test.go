@@ -9,6 +9,7 @@ import (
 
 	"tritonstateful/backend"
 	"tritonstateful/internal/faketriton"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -99,10 +100,10 @@ func TestAutoCompleteOff(t *testing.T) {
 func TestAutoCompleteOfAFileThatCannotBeRead(t *testing.T) {
 	faketriton.Reset()
 	s, _ := newIncomplete(t, func(backend.SessionOptions) (backend.Runner, error) {
-		return nil, backend.Errorf(backend.NotFound, "there is no model.onnx")
+		return nil, status.Errorf(status.NotFound, "there is no model.onnx")
 	})
 	s.model.AutoComplete(true)
-	failed(t, s.model.Initialize(), backend.NotFound, "opening the model to read its inputs and outputs: there is no model.onnx")
+	failed(t, s.model.Initialize(), status.NotFound, "opening the model to read its inputs and outputs: there is no model.onnx")
 	require.NoError(t, s.model.Finalize())
 }
 
@@ -125,7 +126,7 @@ func TestEveryCallOfAutoCompleteFailsOnce(t *testing.T) {
 		if err == nil { // where only the log or the deletion of a message failed
 			require.JSONEq(t, completed, string(loaded.Config), "when call %d failed", n)
 		} else {
-			failed(t, err, backend.Unavailable, "injected failure")
+			failed(t, err, status.Unavailable, "injected failure")
 		}
 		require.NoError(t, fresh.model.Finalize())
 		fresh.model.Delete()

@@ -11,6 +11,7 @@ import (
 
 	"tritonstateful/backend"
 	"tritonstateful/internal/faketriton"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -229,7 +230,7 @@ func z(n int32) faketriton.Output {
 
 // refused checks that a request was answered with an error of that code, of
 // which text is a part.
-func refused(t testing.TB, r *faketriton.Request, code backend.Code, text string) {
+func refused(t testing.TB, r *faketriton.Request, code status.Code, text string) {
 	t.Helper()
 	_, err := r.Answer()
 	failed(t, err, code, text)
@@ -237,7 +238,7 @@ func refused(t testing.TB, r *faketriton.Request, code backend.Code, text string
 }
 
 // failed checks an error that the library returned or answered with.
-func failed(t testing.TB, err error, code backend.Code, text string) {
+func failed(t testing.TB, err error, code status.Code, text string) {
 	t.Helper()
 	var theirs *faketriton.Error
 	require.ErrorAs(t, err, &theirs)
@@ -246,4 +247,4 @@ func failed(t testing.TB, err error, code backend.Code, text string) {
 }
 
 // codeNumber is a TRITONSERVER_Error_Code as ours: the numbers are the same.
-func codeNumber(code int) backend.Code { return backend.Code(code) }
+func codeNumber(code int) status.Code { return status.Code(code) }

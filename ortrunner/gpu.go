@@ -10,6 +10,7 @@ import (
 	"tritonstateful/backend"
 	"tritonstateful/internal/cuda"
 	"tritonstateful/internal/devicememory"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -234,7 +235,7 @@ func (r *gpuRunner) record() error {
 // bind makes the values of the tensors.
 func (r *gpuRunner) bind() error {
 	if len(r.given) != len(r.inputs) || len(r.wanted) != len(r.outputs) {
-		return backend.Errorf(backend.InvalidArg, "%d inputs and %d outputs: the model has %d and %d",
+		return status.Errorf(status.InvalidArg, "%d inputs and %d outputs: the model has %d and %d",
 			len(r.given), len(r.wanted), len(r.inputs), len(r.outputs))
 	}
 	r.bindings.begin()
@@ -277,7 +278,7 @@ func (r *gpuRunner) value(p *port, t *backend.Tensor) (*C.OrtValue, error) {
 	if t.Data.Bytes != nil {
 		twin, staged := r.io.twin(t.Data)
 		if !staged {
-			return nil, backend.Errorf(backend.Internal, "%d bytes at %#x of the host are not pinned", t.Data.Size, t.Data.Addr)
+			return nil, status.Errorf(status.Internal, "%d bytes at %#x of the host are not pinned", t.Data.Size, t.Data.Addr)
 		}
 		onDevice.Data = twin
 	}

@@ -18,6 +18,7 @@ import (
 	"tritonstateful/backend"
 	"tritonstateful/internal/cuda"
 	"tritonstateful/internal/cuda/fakedriver"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/ortrunner/onnxtest"
 	"tritonstateful/statebuffer"
@@ -320,7 +321,7 @@ func TestGPULoadFails(t *testing.T) {
 		require.ErrorContains(t, err, "no CUDA driver: "+nowhere)
 		require.ErrorContains(t, err, "install NVIDIA's driver")
 		require.ErrorContains(t, err, fmt.Sprintf("execution provider %v: this ONNX Runtime library was built for CPU only: replace it", p))
-		require.Equal(t, backend.Unavailable, backend.CodeOf(err))
+		require.Equal(t, status.Unavailable, status.CodeOf(err))
 	}
 	withDriver := fakeGPU(t, &bytes.Buffer{}, "MEMORY", "300000")
 	_, err = withDriver.Open(backend.SessionOptions{Path: path, Provider: backend.CUDA, Device: 1})
@@ -340,7 +341,7 @@ func TestGPULoadFails(t *testing.T) {
 	for _, memory := range []statebuffer.Memory{opened.Memory(), opened.(*gpuRunner).IO()} {
 		_, err = memory.Alloc(1 << 20)
 		require.ErrorContains(t, err, "allocating 1048576 bytes on GPU 0 (Fake GPU A): out of memory; ")
-		require.Equal(t, backend.Unavailable, backend.CodeOf(err))
+		require.Equal(t, status.Unavailable, status.CodeOf(err))
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"tritonstateful/backend"
 	"tritonstateful/internal/cuda"
 	"tritonstateful/internal/devicememory"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 )
 
@@ -68,7 +69,7 @@ func withHint(p backend.Provider, err error) error {
 		backend.CUDA:     "libonnxruntime_providers_shared.so and libonnxruntime_providers_cuda.so beside ONNX Runtime's library, and CUDA's and cuDNN's libraries",
 		backend.TensorRT: "libonnxruntime_providers_tensorrt.so beside ONNX Runtime's library, and TensorRT's libraries",
 	}
-	return backend.Errorf(backend.Unavailable, "execution provider %v does not start: %w; it needs %s (docs/gpu.md)", p, err, needs[p])
+	return status.Errorf(status.Unavailable, "execution provider %v does not start: %w; it needs %s (docs/gpu.md)", p, err, needs[p])
 }
 
 // openOnGPU loads a model on a GPU. One error tells of everything that the machine
@@ -76,19 +77,19 @@ func withHint(p backend.Provider, err error) error {
 func (r *Runtime) openOnGPU(o backend.SessionOptions) (backend.Runner, error) {
 	driver, err := r.driver()
 	if err != nil {
-		err = backend.Errorf(backend.Unavailable, "%w", err)
+		err = status.Errorf(status.Unavailable, "%w", err)
 	}
 	if err := errors.Join(err, r.gpu.check(o.Provider)); err != nil {
 		return nil, err
 	}
 	if folder := o.GPU.CacheFolder; folder != "" && o.Provider == backend.TensorRT {
 		if err := os.MkdirAll(folder, 0o755); err != nil {
-			return nil, backend.Errorf(backend.InvalidArg, "parameter trt_cache_dir: %w", err)
+			return nil, status.Errorf(status.InvalidArg, "parameter trt_cache_dir: %w", err)
 		}
 	}
 	device, err := driver.Device(o.Device)
 	if err != nil {
-		return nil, backend.Errorf(backend.InvalidArg, "%w", err)
+		return nil, status.Errorf(status.InvalidArg, "%w", err)
 	}
 	opened, err := r.openRecorded(device, o)
 	if err != nil {
@@ -214,7 +215,7 @@ func (r *gpuRunner) newWhere(memory string, device int) error {
 func checkTypes(s *backend.Signature) error {
 	for _, infos := range [][]backend.TensorInfo{s.Inputs, s.Outputs} {
 		if at := slices.IndexFunc(infos, func(t backend.TensorInfo) bool { return t.DType == tensor.Bytes }); at >= 0 {
-			return backend.Errorf(backend.Unsupported, "tensor %q has strings, which a GPU cannot hold: use KIND_CPU instances", infos[at].Name)
+			return status.Errorf(status.Unsupported, "tensor %q has strings, which a GPU cannot hold: use KIND_CPU instances", infos[at].Name)
 		}
 	}
 	return nil

@@ -14,6 +14,7 @@ import (
 
 	"tritonstateful/backend"
 	"tritonstateful/internal/onnxfile"
+	"tritonstateful/internal/status"
 )
 
 // Open loads a model; it is a backend.OpenRunner. If the path is a folder, as for a
@@ -27,7 +28,7 @@ func (r *Runtime) Open(o backend.SessionOptions) (backend.Runner, error) {
 		o.Path, file = filepath.Join(o.Path, inFolder), filepath.Join(file, inFolder)
 	}
 	if err := checkFile(o.Path); err != nil {
-		return nil, backend.Errorf(backend.CodeOf(err), "model file %s %w", file, err)
+		return nil, status.Errorf(status.CodeOf(err), "model file %s %w", file, err)
 	}
 	open := openSession
 	if o.Provider != backend.CPU {
@@ -37,7 +38,7 @@ func (r *Runtime) Open(o backend.SessionOptions) (backend.Runner, error) {
 	if err != nil {
 		// ONNX Runtime likes to repeat the path.
 		text := strings.ReplaceAll(err.Error(), o.Path, file)
-		return nil, backend.Errorf(backend.CodeOf(err), "model file %s: %s", file, text)
+		return nil, status.Errorf(status.CodeOf(err), "model file %s: %s", file, text)
 	}
 	if opened.Signature().Operators, err = onnxfile.Operators(o.Path); err != nil {
 		r.log.Debug("the operators of the model are not known", "model", o.Name, "file", file, "reason", err)

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tritonstateful/backend"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 )
 
@@ -28,21 +29,21 @@ func TestBadFiles(t *testing.T) {
 	const cutOff = "Protobuf parsing failed.: it is cut off, or no ONNX model: compare its size"
 	for name, c := range map[string]struct {
 		data []byte // nil: no file
-		code backend.Code
+		code status.Code
 		want string
 	}{
-		"missing":          {nil, backend.NotFound, "model file 1/model.onnx does not exist"},
-		"empty":            {[]byte{}, backend.InvalidArg, "model file 1/model.onnx is empty: copy it again"},
-		"web page":         {[]byte("\n<html>404</html>"), backend.InvalidArg, "Protobuf parsing failed.: it is a page of the web or XML and not the model: download the file itself"},
-		"pointer":          {[]byte("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"), backend.InvalidArg, "it is a pointer of Git LFS and not the model: fetch that by git lfs pull"},
-		"archive":          {[]byte("PK\x03\x04archive/data.pkl"), backend.InvalidArg, "it is a ZIP archive, such as PyTorch writes"},
-		"truncated":        {good[:len(good)-9], backend.InvalidArg, cutOff},
-		"half":             {good[:len(good)/2], backend.InvalidArg, cutOff},
-		"without a graph":  {good[:12], backend.InvalidArg, "No graph was found in the protobuf.: it is cut off"},
-		"unknown operator": {broken.Marshal(), backend.InvalidArg, "No Op registered for NoSuchOperator with domain_version of 17: export it with operators that ONNX Runtime 1."},
-		"custom operator":  {foreign.Marshal(), backend.InvalidArg, "com.example:Add(-1) is not a registered function/op: export it with operators that ONNX Runtime 1."},
-		"late opset":       {late.Marshal(), backend.InvalidArg, ": export it for an opset that ONNX Runtime 1."},
-		"late IR":          {version, backend.InvalidArg, "max supported IR version: 13: export it for an opset that ONNX Runtime 1."},
+		"missing":          {nil, status.NotFound, "model file 1/model.onnx does not exist"},
+		"empty":            {[]byte{}, status.InvalidArg, "model file 1/model.onnx is empty: copy it again"},
+		"web page":         {[]byte("\n<html>404</html>"), status.InvalidArg, "Protobuf parsing failed.: it is a page of the web or XML and not the model: download the file itself"},
+		"pointer":          {[]byte("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"), status.InvalidArg, "it is a pointer of Git LFS and not the model: fetch that by git lfs pull"},
+		"archive":          {[]byte("PK\x03\x04archive/data.pkl"), status.InvalidArg, "it is a ZIP archive, such as PyTorch writes"},
+		"truncated":        {good[:len(good)-9], status.InvalidArg, cutOff},
+		"half":             {good[:len(good)/2], status.InvalidArg, cutOff},
+		"without a graph":  {good[:12], status.InvalidArg, "No graph was found in the protobuf.: it is cut off"},
+		"unknown operator": {broken.Marshal(), status.InvalidArg, "No Op registered for NoSuchOperator with domain_version of 17: export it with operators that ONNX Runtime 1."},
+		"custom operator":  {foreign.Marshal(), status.InvalidArg, "com.example:Add(-1) is not a registered function/op: export it with operators that ONNX Runtime 1."},
+		"late opset":       {late.Marshal(), status.InvalidArg, ": export it for an opset that ONNX Runtime 1."},
+		"late IR":          {version, status.InvalidArg, "max supported IR version: 13: export it for an opset that ONNX Runtime 1."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "1", "model.onnx")
@@ -54,7 +55,7 @@ func TestBadFiles(t *testing.T) {
 			require.ErrorContains(t, err, "model file 1/model.onnx")
 			require.ErrorContains(t, err, c.want)
 			require.NotContains(t, err.Error(), path)
-			require.Equal(t, c.code, backend.CodeOf(err))
+			require.Equal(t, c.code, status.CodeOf(err))
 		})
 	}
 	t.Run("folder", func(t *testing.T) {
@@ -85,7 +86,7 @@ func TestOptions(t *testing.T) {
 	path := accumulate(2).Write(t)
 	for name, c := range map[string]struct {
 		options backend.SessionOptions
-		code    backend.Code
+		code    status.Code
 		want    string
 	}{
 		"threads":    {options: backend.SessionOptions{IntraOpThreads: 2, Name: "m"}},
@@ -93,15 +94,15 @@ func TestOptions(t *testing.T) {
 		"basic":      {options: backend.SessionOptions{Optimization: "basic"}},
 		"extended":   {options: backend.SessionOptions{Optimization: "extended"}},
 		"all":        {options: backend.SessionOptions{Optimization: "all"}},
-		"fast":       {backend.SessionOptions{Optimization: "fast"}, backend.InvalidArg, `graph optimization "fast" is unknown: want disabled, basic, extended or all`},
-		"no threads": {backend.SessionOptions{IntraOpThreads: -1}, backend.InvalidArg, "intra-op threads: -1"},
+		"fast":       {backend.SessionOptions{Optimization: "fast"}, status.InvalidArg, `graph optimization "fast" is unknown: want disabled, basic, extended or all`},
+		"no threads": {backend.SessionOptions{IntraOpThreads: -1}, status.InvalidArg, "intra-op threads: -1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.options.Path = path
 			r, err := testRuntime(t).Open(c.options)
 			if c.want != "" {
 				require.ErrorContains(t, err, c.want)
-				require.Equal(t, c.code, backend.CodeOf(err))
+				require.Equal(t, c.code, status.CodeOf(err))
 				return
 			}
 			require.NoError(t, err)
@@ -190,8 +191,8 @@ var _ backend.OpenRunner = (*Runtime)(nil).Open
 // TestRemedyForWeights has what ONNX Runtime says of a model whose external data is not
 // there.
 func TestRemedyForWeights(t *testing.T) {
-	refusal := backend.Errorf(backend.Internal, `validation failed for initializer: w. Error: External data path does not exist: "1/model.onnx.data"`)
+	refusal := status.Errorf(status.Internal, `validation failed for initializer: w. Error: External data path does not exist: "1/model.onnx.data"`)
 	err := withRemedy("", refusal)
 	require.ErrorContains(t, err, `"1/model.onnx.data": copy the file of its weights beside it`)
-	require.Equal(t, backend.InvalidArg, backend.CodeOf(err))
+	require.Equal(t, status.InvalidArg, status.CodeOf(err))
 }

@@ -13,6 +13,7 @@ import (
 	ort "github.com/yalue/onnxruntime_go"
 
 	"tritonstateful/backend"
+	"tritonstateful/internal/status"
 )
 
 // optimization translates backend.SessionOptions.Optimization; "" is "all".
@@ -46,11 +47,11 @@ func newOptions(o backend.SessionOptions, provider func(*ort.SessionOptions) err
 func setOptions(options *ort.SessionOptions, o backend.SessionOptions) error {
 	level, known := optimization[o.Optimization]
 	if !known {
-		return backend.Errorf(backend.InvalidArg,
+		return status.Errorf(status.InvalidArg,
 			"graph optimization %q is unknown: want disabled, basic, extended or all", o.Optimization)
 	}
 	if o.IntraOpThreads < 0 {
-		return backend.Errorf(backend.InvalidArg, "intra-op threads: %d: want 0 or more", o.IntraOpThreads)
+		return status.Errorf(status.InvalidArg, "intra-op threads: %d: want 0 or more", o.IntraOpThreads)
 	}
 	for _, set := range []func() error{
 		func() error { return options.SetGraphOptimizationLevel(level) },
@@ -90,7 +91,7 @@ func checkProvider(p backend.Provider) error {
 		return fmt.Errorf("execution provider %v: %w", p, err)
 	}
 	if has == 0 {
-		return backend.Errorf(backend.Unsupported,
+		return status.Errorf(status.Unsupported,
 			"execution provider %v: this ONNX Runtime library was built for CPU only: "+
 				"replace it by one that has %s, such as that of onnxruntime-gpu (docs/gpu.md), or use KIND_CPU instances", p, providerNames[p])
 	}

@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"tritonstateful/backend"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 )
 
@@ -47,14 +48,14 @@ func (p *port) output(t *backend.Tensor) (*C.OrtValue, error) {
 		return nil, nil
 	}
 	if p.info.DType == tensor.Bytes {
-		return nil, backend.Errorf(backend.InvalidArg, "strings are of any length: leave the block to the runner")
+		return nil, status.Errorf(status.InvalidArg, "strings are of any length: leave the block to the runner")
 	}
 	return p.value(t)
 }
 
 func (p *port) value(t *backend.Tensor) (*C.OrtValue, error) {
 	if t.DType != p.info.DType {
-		return nil, backend.Errorf(backend.InvalidArg, "it is %v, the model has %v", t.DType, p.info.DType)
+		return nil, status.Errorf(status.InvalidArg, "it is %v, the model has %v", t.DType, p.info.DType)
 	}
 	if v := p.values.find(t.Data, t.Shape); v != nil {
 		return v, nil
@@ -70,10 +71,10 @@ func (p *port) value(t *backend.Tensor) (*C.OrtValue, error) {
 func checkSize(t *backend.Tensor) error {
 	want, err := t.Shape.Bytes(t.DType)
 	if err != nil {
-		return backend.Errorf(backend.InvalidArg, "%w", err)
+		return status.Errorf(status.InvalidArg, "%w", err)
 	}
 	if want != t.Data.Size {
-		return backend.Errorf(backend.InvalidArg,
+		return status.Errorf(status.InvalidArg,
 			"shape %v of %v takes %d bytes, its data has %d", t.Shape, t.DType, want, t.Data.Size)
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 
 	"tritonstateful/backend"
 	"tritonstateful/internal/cuda"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 )
 
@@ -48,7 +49,7 @@ func TestRecordingFallsBack(t *testing.T) {
 	rt := fakeGPU(t, &log)
 	rt.gpu.provide = func(_ *ort.SessionOptions, o backend.SessionOptions, _ *cuda.Stream) error {
 		if o.GPU.CUDAGraph {
-			return backend.Errorf(backend.InvalidArg, "this session cannot be captured")
+			return status.Errorf(status.InvalidArg, "this session cannot be captured")
 		}
 		return nil
 	}

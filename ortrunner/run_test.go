@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tritonstateful/backend"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/ortrunner/onnxtest"
 )
@@ -204,7 +205,7 @@ func TestBadTensors(t *testing.T) {
 			err := r.Run(c.in, c.out)
 			require.ErrorContains(t, err, c.want)
 			if name != "batches differ" && name != "output too large" { // these come from a kernel
-				require.Equal(t, backend.InvalidArg, backend.CodeOf(err), "%v", err)
+				require.Equal(t, status.InvalidArg, status.CodeOf(err), "%v", err)
 			}
 			require.NoError(t, r.Run([]backend.Tensor{x, old}, []backend.Tensor{y, fresh}))
 			require.Equal(t, []float32{11, 22}, elements[float32](t, fresh))

@@ -8,6 +8,7 @@ import (
 	"runtime"
 
 	"tritonstateful/backend"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -97,7 +98,7 @@ func probing(run func() error) error {
 // of the call's arrays.
 func (r *runner) bindInputs(inputs []backend.Tensor) error {
 	if len(inputs) != len(r.inputs) {
-		return backend.Errorf(backend.InvalidArg, "%d inputs, the model has %d", len(inputs), len(r.inputs))
+		return status.Errorf(status.InvalidArg, "%d inputs, the model has %d", len(inputs), len(r.inputs))
 	}
 	given := 0
 	for i := range inputs {
@@ -118,7 +119,7 @@ func (r *runner) bindInputs(inputs []backend.Tensor) error {
 
 func (r *runner) bindOutputs(outputs []backend.Tensor) error {
 	if len(outputs) != len(r.outputs) {
-		return backend.Errorf(backend.InvalidArg, "%d outputs, the model has %d", len(outputs), len(r.outputs))
+		return status.Errorf(status.InvalidArg, "%d outputs, the model has %d", len(outputs), len(r.outputs))
 	}
 	for i := range outputs {
 		p := &r.outputs[i]

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tritonstateful/backend"
+	"tritonstateful/internal/status"
 	"tritonstateful/ortrunner/internal/sinktest"
 )
 
@@ -40,7 +41,7 @@ func TestOtherLibrary(t *testing.T) {
 	require.NoError(t, os.WriteFile(other, nil, 0o644))
 	_, err := New(Options{Library: other})
 	require.ErrorContains(t, err, "this process already uses")
-	require.Equal(t, backend.AlreadyExists, backend.CodeOf(err))
+	require.Equal(t, status.AlreadyExists, status.CodeOf(err))
 }
 
 // TestLogSink gives ONNX Runtime's log lines, named after the model, to a C

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"tritonstateful/backend"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 )
 
@@ -66,7 +67,7 @@ func readGroup(s *C.OrtSession, g group) ([]backend.TensorInfo, error) {
 		name := C.GoString(d.name)
 		C.ortx_release_description(&d)
 		if err != nil {
-			return nil, backend.Errorf(backend.Unsupported, "%s %q: %w", g.word, name, err)
+			return nil, status.Errorf(status.Unsupported, "%s %q: %w", g.word, name, err)
 		}
 		infos[i] = info
 	}

@@ -9,6 +9,7 @@ import (
 	ort "github.com/yalue/onnxruntime_go"
 
 	"tritonstateful/backend"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/ortrunner/onnxtest"
 )
@@ -105,7 +106,7 @@ func TestUnservedTypes(t *testing.T) {
 			}
 			_, err := testRuntime(t).Open(backend.SessionOptions{Path: model.Write(t)})
 			require.ErrorContains(t, err, c.want)
-			require.Equal(t, backend.Unsupported, backend.CodeOf(err))
+			require.Equal(t, status.Unsupported, status.CodeOf(err))
 		})
 	}
 }

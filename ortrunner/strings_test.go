@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tritonstateful/backend"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/ortrunner/onnxtest"
 )
@@ -76,7 +77,7 @@ func TestBadStrings(t *testing.T) {
 			err := r.Run([]backend.Tensor{x}, leftOpen(r))
 			require.ErrorContains(t, err, `input "x": `)
 			require.ErrorContains(t, err, c.want)
-			require.Equal(t, backend.InvalidArg, backend.CodeOf(err))
+			require.Equal(t, status.InvalidArg, status.CodeOf(err))
 		})
 	}
 	x := backend.Tensor{Data: blockOf(t, r, good), DType: tensor.Bytes, Shape: tensor.Shape{1, 2}}

@@ -4,7 +4,7 @@ import (
 	"runtime"
 	"runtime/debug"
 
-	"tritonstateful/backend"
+	"tritonstateful/internal/status"
 )
 
 // thread is one thread of the machine. ONNX Runtime keeps recorded runs of a GPU
@@ -43,7 +43,7 @@ func (t *thread) serve() {
 func guarded(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = backend.Errorf(backend.Internal, "panic in a run: %v\n%s", p, debug.Stack())
+			err = status.Errorf(status.Internal, "panic in a run: %v\n%s", p, debug.Stack())
 		}
 	}()
 	debug.SetPanicOnFault(true) // of this goroutine
