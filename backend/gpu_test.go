@@ -42,7 +42,7 @@ type card struct {
 	asked []int64
 }
 
-func (c *card) Room(bytes int64) error {
+func (c *card) CheckCapacity(bytes int64) error {
 	c.asked = append(c.asked, bytes)
 	if c.bytes > 0 && bytes > c.bytes-c.Used() {
 		return fmt.Errorf("%d bytes are needed, of whose %d the CUDA driver says %d are free", bytes, c.bytes, c.bytes-c.Used())

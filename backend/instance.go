@@ -107,7 +107,7 @@ func (in *Instance) allocate() (err error) {
 	in.direct = m.config.direct()
 	in.ladder = m.ladder()
 	in.holds = canHold(in.wiring)
-	in.pace = newPace(m.params.Padding == PadAuto && !in.wiring.varies && in.store.Roams() && in.store.SlotBytes() >= paceFrom)
+	in.pace = newPace(m.params.Padding == PadAuto && !in.wiring.varies && in.store.InPlace() && in.store.SlotBytes() >= paceFrom)
 	in.empty = in.emptyAnswers()
 	in.work.in, in.work.queue, in.work.spreads = in, newQueue(), make([]spread, len(in.wiring.masks))
 	in.grows = make([]int64, len(in.wiring.masks))
@@ -145,12 +145,12 @@ func (in *Instance) newStore() (*statebuffer.Store, error) {
 		w := &in.wiring.varying[i]
 		varying[i] = statebuffer.Varying{
 			Name: w.input, DType: w.dtype, Axis: w.axis, InitialShape: w.shape, Initial: w.value, MaxBytes: params.MaxStateBytes,
-			Update: w.update, AppendAxis: w.appendAxis, Padded: w.padded, PadAxis: w.padAxis,
+			Update: w.update, AppendAxis: w.appendAxis, LeftPadded: w.padded, PadAxis: w.padAxis,
 		}
 	}
 	options := statebuffer.Options{
 		Memory: in.runner.Memory(), States: states, Varying: varying, Sizing: sizing, MaxLanes: in.wiring.maxLanes,
-		Limits: statebuffer.Limits{Idle: config.Idle(), Full: params.Full, Remember: max(1024, sizing.Total()), Bytes: params.MaxStateMemory, Field: config.candidatesField()},
+		Limits: statebuffer.Limits{Idle: config.Idle(), Full: params.Full, Tombstones: max(1024, sizing.Total()), Bytes: params.MaxStateMemory, Field: config.candidatesField()},
 	}
 	if err := in.checkRoom(&options); err != nil {
 		return nil, err

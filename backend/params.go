@@ -223,5 +223,5 @@ func (p *Parameters) conversion(dtype tensor.DType) statebuffer.Conversion {
 	if p.HalfStates && dtype == tensor.FP32 {
 		return statebuffer.Half
 	}
-	return statebuffer.Keep
+	return statebuffer.Same
 }

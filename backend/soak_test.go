@@ -270,8 +270,8 @@ func (s *soak) settleAnswer(m *move, c *client, got *answer) {
 // whether the client has no sequence any more.
 func (s *soak) errorKind(m *move, c *client, err error) (kind string, lost bool) {
 	if lostErr, is := errors.AsType[*statebuffer.LostError](err); is {
-		allowed := !m.start && status.CodeOf(err) == status.InvalidArg && (!c.alive || s.mayLose(c, lostErr.Fate))
-		return pick(allowed, fmt.Sprint("lost, fate ", lostErr.Fate)), true
+		allowed := !m.start && status.CodeOf(err) == status.InvalidArg && (!c.alive || s.mayLose(c, lostErr.Reason))
+		return pick(allowed, fmt.Sprint("lost, fate ", lostErr.Reason)), true
 	}
 	if _, is := errors.AsType[*statebuffer.FullError](err); is {
 		u := s.in.store.Usage()
@@ -293,7 +293,7 @@ func (s *soak) errorKind(m *move, c *client, err error) (kind string, lost bool)
 
 // mayLose tells whether a sequence that its client believes alive can have met
 // that fate.
-func (s *soak) mayLose(c *client, fate statebuffer.Fate) bool {
+func (s *soak) mayLose(c *client, fate statebuffer.LossReason) bool {
 	switch fate {
 	case statebuffer.Expired:
 		return s.now-c.lastUse > soakIdle

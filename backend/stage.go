@@ -43,7 +43,7 @@ func ioSizes(w *wiring) (inputs, outputs, fills []int64) {
 // ioBytes is what newIOBuffers takes of the memory.
 func ioBytes(w *wiring) int64 {
 	inputs, outputs, fills := ioSizes(w)
-	return statebuffer.Plus(slices.Concat(inputs, outputs, fills, []int64{zeroElement})...)
+	return statebuffer.SatAdd(slices.Concat(inputs, outputs, fills, []int64{zeroElement})...)
 }
 
 func newIOBuffers(w *wiring, memory statebuffer.Memory) (*ioBuffers, error) {
