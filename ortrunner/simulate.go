@@ -5,8 +5,8 @@ package ortrunner
 import (
 	ort "github.com/yalue/onnxruntime_go"
 
-	"tritonstateful/backend"
 	"tritonstateful/internal/cuda"
+	"tritonstateful/internal/onnx"
 )
 
 // SimulateGPU makes the CPU compute what sessions on a GPU would, once the work
