@@ -6,9 +6,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"tritonstateful/internal/onnx"
 
 	"github.com/stretchr/testify/require"
+
+	"tritonstateful/internal/onnx"
 )
 
 // pairedByName are the pairs that the names of a model's tensors give, as

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 )

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+
 	"tritonstateful/internal/onnx"
 )
 

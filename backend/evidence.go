@@ -3,6 +3,7 @@ package backend
 import (
 	"fmt"
 	"slices"
+
 	"tritonstateful/internal/onnx"
 )
 

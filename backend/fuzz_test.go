@@ -6,10 +6,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"tritonstateful/internal/status"
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
+
+	"tritonstateful/internal/status"
 )
 
 func FuzzParsePairs(f *testing.F) {

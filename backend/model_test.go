@@ -4,10 +4,11 @@ import (
 	"log/slog"
 	"testing"
 	"time"
-	"tritonstateful/internal/onnx"
-	"tritonstateful/internal/status"
 
 	"github.com/stretchr/testify/require"
+
+	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/status"
 )
 
 // A model file outside of the version's folder is never opened, whichever field

@@ -3,6 +3,7 @@ package backend
 import (
 	"fmt"
 	"strings"
+
 	"tritonstateful/internal/status"
 )
 

@@ -3,9 +3,10 @@ package backend
 import (
 	"fmt"
 	"testing"
-	"tritonstateful/internal/onnx"
 
 	"github.com/stretchr/testify/require"
+
+	"tritonstateful/internal/onnx"
 )
 
 // unevenRun is a run as the model of a mask sees it.

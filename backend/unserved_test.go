@@ -2,9 +2,10 @@ package backend
 
 import (
 	"testing"
-	"tritonstateful/internal/status"
 
 	"github.com/stretchr/testify/require"
+
+	"tritonstateful/internal/status"
 )
 
 // TestNumericIDs: a control that a text as correlation ID writes past the end of
