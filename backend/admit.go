@@ -73,7 +73,7 @@ func (e *execution) enough(row, left, most int) bool {
 	case n >= most:
 		return true
 	default:
-		return left >= least && !statebuffer.Beside(e.lanes[n-1].Sequence, e.known[row])
+		return left >= least && !statebuffer.Adjacent(e.lanes[n-1].Sequence, e.known[row])
 	}
 }
 
@@ -82,7 +82,7 @@ func (e *execution) enough(row, left, most int) bool {
 func (e *execution) admit(row int) bool {
 	r, in := &e.requests[row], e.in
 	live := in.store.Live(r.key()) // nil without sequences
-	if live != nil && live.Visited(in.runs) {
+	if live != nil && live.InRun(in.runs) {
 		return false // the run has this sequence: nothing may happen to it meanwhile
 	}
 	switch {
@@ -154,11 +154,11 @@ func (e *execution) setAside(row int) {
 func (e *execution) sequence(row int, live *statebuffer.Sequence) (q *statebuffer.Sequence, err error) {
 	in, r := e.in, &e.requests[row]
 	if e.again && live != nil { // it was found or begun before the run that failed
-		live.Visit(in.runs)
+		live.MarkRun(in.runs)
 		return live, nil
 	}
 	if r.Start {
-		q, err = in.store.BeginBeside(r.key(), e.start(row), e.now)
+		q, err = in.store.BeginSettingAside(r.key(), e.start(row), e.now)
 	} else {
 		q, err = in.store.Continue(r.key(), e.now)
 	}
@@ -171,9 +171,9 @@ func (e *execution) sequence(row int, live *statebuffer.Sequence) (q *statebuffe
 	if r.Start {
 		in.levels.reset(r.Sequence)
 	} else {
-		in.meter.observe(MetricGap, q.Idled().Seconds())
+		in.meter.observe(MetricGap, q.IdleTime().Seconds())
 	}
-	q.Visit(in.runs)
+	q.MarkRun(in.runs)
 	return q, nil
 }
 
@@ -225,5 +225,5 @@ func (e *execution) joins(r *Request, q *statebuffer.Sequence, lanes int64) bool
 			return false
 		}
 	}
-	return in.store.Alike(q, of) && e.spares(r, q)
+	return in.store.Compatible(q, of) && e.spares(r, q)
 }

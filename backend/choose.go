@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"time"
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 )
 
@@ -37,8 +38,8 @@ type chooser struct {
 	finish func(*wirer) error
 	// runner gives a loaded model whose memory the host can write, or says why there
 	// is none.
-	runner func() (Runner, error)
-	open   func() (Runner, error) // see trial.open
+	runner func() (onnx.Runner, error)
+	open   func() (onnx.Runner, error) // see trial.open
 
 	deadline time.Time
 	runs     int

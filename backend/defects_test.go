@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 )
@@ -129,7 +130,7 @@ func failedBatchLeavesNothing(t *testing.T) {
 }
 
 func pairWithoutOutput(t *testing.T) {
-	_, err := load(t, sig(func(s *Signature) { s.Outputs = s.Outputs[:1] }))
+	_, err := load(t, sig(func(s *onnx.Signature) { s.Outputs = s.Outputs[:1] }))
 	require.ErrorContains(t, err, `state_pairs: "Accumulate_Out" is not an output of the model`)
 }
 
@@ -145,9 +146,9 @@ func endIsSuccess(t *testing.T) {
 
 func deviceOfTheInstance(t *testing.T) {
 	set := newSetup()
-	var got SessionOptions
+	var got onnx.SessionOptions
 	s := newServer(t)
-	model, err := NewModel(ModelInfo{Name: "model", Config: set.json()}, Host{Log: s.in.log, Clock: s.in.model.host.Clock, Open: func(o SessionOptions) (Runner, error) {
+	model, err := NewModel(ModelInfo{Name: "model", Config: set.json()}, Host{Log: s.in.log, Clock: s.in.model.host.Clock, Open: func(o onnx.SessionOptions) (onnx.Runner, error) {
 		got = o
 		return nil, errInjected
 	}})
@@ -155,7 +156,7 @@ func deviceOfTheInstance(t *testing.T) {
 	_, err = model.NewInstance(InstanceInfo{Name: "model_0_3", Kind: "gpu", Device: 3})
 	require.ErrorIs(t, err, errInjected)
 	require.Equal(t, 3, got.Device)
-	require.Equal(t, TensorRT, got.Provider)
+	require.Equal(t, onnx.TensorRT, got.Provider)
 }
 
 func emptyLists(t *testing.T) {
@@ -188,7 +189,7 @@ func wholeErrors(t *testing.T) {
 	s.batch(nextOf(1)).want("error during inference: " + long)
 	require.NotContains(t, s.last.answers[0].err.Error(), ".go")
 	s.runner.before = nil
-	_, err := load(t, configEdit(func(c *Config) { c.Sequence.ControlInputs = nil }), sig(func(s *Signature) { s.Inputs[2].Name = "Anfang" }))
+	_, err := load(t, configEdit(func(c *Config) { c.Sequence.ControlInputs = nil }), sig(func(s *onnx.Signature) { s.Inputs[2].Name = "Anfang" }))
 	require.ErrorContains(t, err, `"Anfang"`)
 	require.NotContains(t, err.Error(), resetName)
 }
@@ -204,7 +205,7 @@ func equalTotals(t *testing.T) {
 	s := newServer(t)
 	for range 3 {
 		other := newAccumulator(s.memory, accumulate())
-		s.in.model.host.Open = func(SessionOptions) (Runner, error) { return other, nil }
+		s.in.model.host.Open = func(onnx.SessionOptions) (onnx.Runner, error) { return other, nil }
 		in, err := s.in.model.NewInstance(InstanceInfo{Name: "model_1", Kind: "cpu"})
 		require.NoError(t, err)
 		require.Equal(t, s.in.store.Usage().Total, in.store.Usage().Total)
@@ -244,13 +245,13 @@ func TestStringIDs(t *testing.T) {
 }
 
 func TestTensorName(t *testing.T) {
-	infos := []TensorInfo{{Name: "Input"}, {Name: "State"}, {Name: "STATE"}}
-	require.Equal(t, 0, tensorName("Input", infos))
-	require.Equal(t, 0, tensorName("INPUT", infos))
-	require.Equal(t, 2, tensorName("STATE", infos), "the exact name wins")
-	require.Equal(t, -1, tensorName("state", infos), "two could be meant")
-	require.Equal(t, -1, tensorName("Other", infos))
-	require.Equal(t, "none", names(nil))
+	infos := []onnx.TensorInfo{{Name: "Input"}, {Name: "State"}, {Name: "STATE"}}
+	require.Equal(t, 0, onnx.TensorName("Input", infos))
+	require.Equal(t, 0, onnx.TensorName("INPUT", infos))
+	require.Equal(t, 2, onnx.TensorName("STATE", infos), "the exact name wins")
+	require.Equal(t, -1, onnx.TensorName("state", infos), "two could be meant")
+	require.Equal(t, -1, onnx.TensorName("Other", infos))
+	require.Equal(t, "none", onnx.Names(nil))
 }
 
 func TestErrorCodes(t *testing.T) {

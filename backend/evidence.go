@@ -3,6 +3,7 @@ package backend
 import (
 	"fmt"
 	"slices"
+	"tritonstateful/internal/onnx"
 )
 
 // byBatchNames goes by axes that have a name of batches. Several such names in one
@@ -62,7 +63,7 @@ func (e *evidence) contradicted() bool {
 			others[symbol] = symbol != "" && !isBatchName(symbol) && !isLengthName(symbol)
 		}
 	}
-	return slices.ContainsFunc(e.sig.Outputs, func(out TensorInfo) bool {
+	return slices.ContainsFunc(e.sig.Outputs, func(out onnx.TensorInfo) bool {
 		return e.config.wants(out.Name) && !slices.ContainsFunc(out.Symbols, isBatchName) &&
 			slices.ContainsFunc(out.Symbols, func(symbol string) bool { return others[symbol] })
 	})
@@ -74,7 +75,7 @@ func (e *evidence) contradicted() bool {
 func (e *evidence) byMarks() {
 	axes := map[int]int{}
 	for _, c := range e.config.Inputs {
-		i := tensorName(c.Name, e.sig.Inputs)
+		i := onnx.TensorName(c.Name, e.sig.Inputs)
 		dims := c.lane()
 		if i < 0 || !slices.Contains(e.open, i) || e.config.MaxBatchSize == 0 {
 			continue
@@ -193,7 +194,7 @@ func (e *evidence) asTriton() {
 
 // implicit reports whether an input is listed as one of Triton's implicit states, with
 // the dims that leave out the batch.
-func (e *evidence) implicit(info *TensorInfo) bool {
+func (e *evidence) implicit(info *onnx.TensorInfo) bool {
 	return e.config.Sequence != nil && e.config.MaxBatchSize > 0 && slices.ContainsFunc(e.config.Sequence.States, func(s StateConfig) bool {
 		return s.InputName == info.Name && len(s.Dims) == len(info.Dims)-1
 	})

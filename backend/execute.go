@@ -129,7 +129,7 @@ func (e *execution) begin() {
 func (e *execution) compare(a, b int) int {
 	return cmp.Or(
 		cmp.Compare(index(e.requests[a].Start), index(e.requests[b].Start)),
-		statebuffer.ComparePlaces(e.known[a], e.known[b]),
+		statebuffer.CompareLocations(e.known[a], e.known[b]),
 	)
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 )
@@ -67,7 +68,7 @@ type fakeBatch struct {
 	onDevice map[int]bool
 	// ports are those of the outputs, if shapes are to be compared with bytes as the
 	// server's side does.
-	ports    []Port
+	ports    []onnx.IOTensor
 	reserved map[int][]uint64 // of each row
 	there    map[uint64][]byte
 	held     map[int]bool // rows that were held: whether they still are

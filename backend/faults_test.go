@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
@@ -97,7 +98,7 @@ func TestBadValueFailsAlone(t *testing.T) {
 	code := status.InvalidArg
 	refusing := func(model *scripted) *scripted {
 		inner := model.run
-		model.run = func(inputs, outputs []Tensor) error {
+		model.run = func(inputs, outputs []onnx.Tensor) error {
 			for i := range inputs[0].Data.Size / 4 {
 				if element(inputs[0].Data.Bytes, tensor.Int32, i) == bad {
 					return status.Errorf(code, "no token %d", bad)
@@ -175,7 +176,7 @@ func TestSecondRunFails(t *testing.T) {
 func TestPanicFailsOnlyItsRun(t *testing.T) {
 	model := cacheModel()
 	inner, panics := model.run, false
-	model.run = func(inputs, outputs []Tensor) error {
+	model.run = func(inputs, outputs []onnx.Tensor) error {
 		if panics {
 			panics = false
 			panic("injected")

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"hash/maphash"
 
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
@@ -188,7 +189,7 @@ func (e *execution) writePositions(i int) error {
 			to = to[f.dtype.Size():]
 		}
 	}
-	e.stage.inputs[f.at] = Tensor{Data: block, DType: f.dtype, Shape: shape}
+	e.stage.inputs[f.at] = onnx.Tensor{Data: block, DType: f.dtype, Shape: shape}
 	return nil
 }
 
@@ -227,7 +228,7 @@ func (e *execution) writeMask(i int) error {
 			to = to[element:]
 		}
 	}
-	e.stage.inputs[f.at] = Tensor{Data: block, DType: f.dtype, Shape: shape}
+	e.stage.inputs[f.at] = onnx.Tensor{Data: block, DType: f.dtype, Shape: shape}
 	return nil
 }
 

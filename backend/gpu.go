@@ -12,7 +12,7 @@ func (in *Instance) checkRoom(states *statebuffer.Options) error {
 	if in.device == nil {
 		return nil
 	}
-	err := statebuffer.Room(states.Memory, statebuffer.Plus(states.Bytes(), ioBytes(in.wiring)))
+	err := statebuffer.CheckCapacity(states.Memory, statebuffer.SatAdd(states.Bytes(), ioBytes(in.wiring)))
 	if err == nil {
 		return nil
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 	"tritonstateful/statebuffer"
 )
@@ -53,7 +54,7 @@ func (t *trial) growth() map[axisOfInput]growth {
 }
 
 // compareExtents notes what a step of one lane has made of the extents of states.
-func (t *trial) compareExtents(s setting, outputs []Tensor, seen map[axisOfInput]growth) {
+func (t *trial) compareExtents(s setting, outputs []onnx.Tensor, seen map[axisOfInput]growth) {
 	for i := range t.inputs {
 		in := &t.inputs[i]
 		if in.begin == nil {
@@ -136,7 +137,7 @@ func (c *chooser) toldBegin(w *wirer) error {
 }
 
 // runOne runs one lane.
-func (t *trial) runOne(s setting) ([]Tensor, error) {
+func (t *trial) runOne(s setting) ([]onnx.Tensor, error) {
 	l, ok := t.newLane(s, 1, nil)
 	if !ok {
 		return nil, errNoContents
@@ -149,7 +150,7 @@ var errNoContents = errors.New("no contents for such extents")
 
 // emptyFault is the fault of the first state that stays as long as it is and for which a
 // run that began with nothing gave nothing, or failed.
-func (w *wirer) emptyFault(t *trial, seen map[axisOfInput]growth, outputs []Tensor, failed error) error {
+func (w *wirer) emptyFault(t *trial, seen map[axisOfInput]growth, outputs []onnx.Tensor, failed error) error {
 	if errors.Is(failed, errTooLong) || errors.Is(failed, errNoContents) {
 		return nil
 	}

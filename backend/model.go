@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 	"tritonstateful/statebuffer"
 )
@@ -40,7 +41,7 @@ type Host struct {
 	// Clock is CLOCK_MONOTONIC, the clock of the server's statistics.
 	Clock func() time.Duration
 	// Open loads a model file.
-	Open OpenRunner
+	Open onnx.OpenRunner
 	// DefaultBatch is the max_batch_size that the server's operator wants filled
 	// in where a configuration has none: default-max-batch-size.
 	DefaultBatch int

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"testing"
 	"time"
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 
 	"github.com/stretchr/testify/require"
@@ -15,7 +16,7 @@ func TestModelFileStaysInItsFolder(t *testing.T) {
 	host := Host{
 		Log:   slog.New(slog.DiscardHandler),
 		Clock: func() time.Duration { return 0 },
-		Open:  func(SessionOptions) (Runner, error) { panic("a file was opened") },
+		Open:  func(onnx.SessionOptions) (onnx.Runner, error) { panic("a file was opened") },
 	}
 	for name, config := range map[string]string{
 		"default_model_filename": `{"default_model_filename": "../../other/model.onnx"}`,

@@ -73,7 +73,7 @@ func (o *overlaps) enter(e *execution) {
 // came is called for each request without START, which was queued after the one before it
 // in its sequence had been released.
 func (o *overlaps) came(q *statebuffer.Sequence, now time.Duration) {
-	o.proof = max(o.proof, now-q.Idled())
+	o.proof = max(o.proof, now-q.IdleTime())
 }
 
 // start is to be called once for each START, before anything is done for it. With a token
@@ -86,7 +86,7 @@ func (o *overlaps) start(e *execution, row int) (token uint64) {
 		return 0
 	}
 	q := e.in.store.Live(id)
-	if of == nil && q != nil && q.Asked() < o.before {
+	if of == nil && q != nil && q.LastRequest() < o.before {
 		return 0 // nothing of it is queued: it begins anew
 	}
 	if of == nil {

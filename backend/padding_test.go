@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 )
@@ -78,7 +79,7 @@ func TestWarmUp(t *testing.T) {
 func TestWarmUpOfAModelThatFailsOnZeros(t *testing.T) {
 	model := sumModel()
 	inner := model.run
-	model.run = func(inputs, outputs []Tensor) error {
+	model.run = func(inputs, outputs []onnx.Tensor) error {
 		for i := range inputs[0].Data.Size / 4 {
 			if element(inputs[0].Data.Bytes, tensor.Int32, i) == 0 {
 				return errInjected

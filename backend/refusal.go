@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 )
 
@@ -44,7 +45,7 @@ func (a *attempted) example() string {
 }
 
 // quantizer is an operator of the model that scales all lanes alike; empty if it has none.
-func quantizer(sig *Signature) string {
+func quantizer(sig *onnx.Signature) string {
 	at := slices.IndexFunc(quantizers, func(name string) bool { return sig.Operators[name] > 0 })
 	if at < 0 {
 		return ""

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
@@ -130,7 +131,7 @@ func load(t testing.TB, edits ...func(*setup)) (*server, error) {
 	s := &server{t: t, config: set.config, memory: set.memory, runner: set.model, now: time.Hour, plain: map[string]*plainSequence{}, log: newRecorder(set.level)}
 	model, err := NewModel(ModelInfo{Name: "model", Version: 3, Directory: "/models/model", Config: set.json()}, Host{
 		Log: slog.New(s.log), Clock: func() time.Duration { return s.now }, Metrics: set.metrics,
-		Open: func(o SessionOptions) (Runner, error) {
+		Open: func(o onnx.SessionOptions) (onnx.Runner, error) {
 			require.Equal(t, "model_0", o.Name)
 			return s.runner, nil
 		},

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 )
@@ -32,7 +33,7 @@ func newPicky(t *testing.T, edit func(*Config)) *picky {
 	p := &picky{t: t, sums: map[uint64]int32{}, clock: time.Hour}
 	model := sumModel()
 	inner := model.run
-	model.run = func(inputs, outputs []Tensor) error {
+	model.run = func(inputs, outputs []onnx.Tensor) error {
 		p.lanes = append(p.lanes, int(inputs[0].Shape[0]))
 		for i := range inputs[0].Data.Size / 4 {
 			if p.allFail || element(inputs[0].Data.Bytes, tensor.Int32, i) == wrongToken {
@@ -280,13 +281,13 @@ func TestValuesAmongCutBatches(t *testing.T) {
 
 // refusing is a runner that refuses a value, before or after it has written outputs.
 type refusing struct {
-	Runner
+	onnx.Runner
 	times int
 }
 
 const refusedValue = -12345
 
-func (r *refusing) Run(inputs, outputs []Tensor) error {
+func (r *refusing) Run(inputs, outputs []onnx.Tensor) error {
 	for i := range inputs[0].Data.Size / 4 {
 		if element(inputs[0].Data.Bytes, tensor.FP32, i) == refusedValue {
 			if r.times++; r.times%2 == 0 {

@@ -49,14 +49,14 @@ func (e *execution) spares(r *Request, q *statebuffer.Sequence) bool {
 			padded += (longest + longest + step) * in.store.LengthBytes(state, q)
 		}
 	}
-	return padded == 0 || in.store.Spares(int64(in.padded(int(lanes)))*padded)
+	return padded == 0 || in.store.FitsBudget(int64(in.padded(int(lanes)))*padded)
 }
 
 const runsApart = "sequences of unequal length run apart: "
 
 // runApart ends that sequences of unequal length share runs.
 func (in *Instance) runApart(why string) {
-	in.store.PadNone()
+	in.store.DisableLeftPadding()
 	in.apart = why
 	in.log.Warn(runsApart + why)
 }

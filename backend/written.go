@@ -3,6 +3,7 @@ package backend
 import (
 	"slices"
 
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
@@ -62,7 +63,7 @@ func (s *stage) takeOutputs(w *wiring, step *statebuffer.Step) error {
 }
 
 // varyingAnswer describes an output whose shape the run has decided.
-func (s *stage) varyingAnswer(p *port, out *Tensor) (Output, error) {
+func (s *stage) varyingAnswer(p *port, out *onnx.Tensor) (Output, error) {
 	if err := checkWritten(p, out.Shape, s.lanes); err != nil {
 		return Output{}, err
 	}

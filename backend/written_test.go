@@ -7,13 +7,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
 
 // write makes an output of a run a tensor of that shape.
-func write(out *Tensor, shape ...int64) {
+func write(out *onnx.Tensor, shape ...int64) {
 	bytes, err := tensor.Shape(shape).Bytes(out.DType)
 	if err != nil {
 		panic(err)
@@ -30,7 +31,7 @@ func TestWrongBatchOfAnOutput(t *testing.T) {
 		return cacheModel(), c
 	}
 	nameless := func(m *scripted) {
-		for _, infos := range [][]TensorInfo{m.sig.Inputs, m.sig.Outputs} {
+		for _, infos := range [][]onnx.TensorInfo{m.sig.Inputs, m.sig.Outputs} {
 			for i := range infos {
 				clear(infos[i].Symbols)
 			}
@@ -87,7 +88,7 @@ func TestWrongBatchOfAnOutput(t *testing.T) {
 			model, c := tt.load()
 			inner := model.run
 			var wrong []int64
-			model.run = func(inputs, outputs []Tensor) error {
+			model.run = func(inputs, outputs []onnx.Tensor) error {
 				err := inner(inputs, outputs)
 				if wrong != nil {
 					write(&outputs[tt.out], wrong...)
@@ -138,7 +139,7 @@ func TestWrongBatchOfAnOutput(t *testing.T) {
 func TestWrongBatchByOneValue(t *testing.T) {
 	model := cacheModel()
 	inner := model.run
-	model.run = func(inputs, outputs []Tensor) error {
+	model.run = func(inputs, outputs []onnx.Tensor) error {
 		err := inner(inputs, outputs)
 		if slices.Contains(numbers(inputs[0].Data.Bytes), wrongToken) {
 			write(&outputs[0], inputs[0].Shape[0]-1, 3)
@@ -160,7 +161,7 @@ func hollowModel() (*scripted, *Config) {
 	m, c := sumModel(), sumConfig()
 	m.sig.Inputs[1].Dims = tensor.Shape{-1, 0}
 	m.sig.Outputs[0].Dims, m.sig.Outputs[1].Dims = tensor.Shape{-1, 0}, tensor.Shape{-1, -1}
-	for _, infos := range [][]TensorInfo{m.sig.Inputs, m.sig.Outputs} {
+	for _, infos := range [][]onnx.TensorInfo{m.sig.Inputs, m.sig.Outputs} {
 		for i := range infos {
 			infos[i].Symbols[0] = "batch"
 		}
@@ -175,7 +176,7 @@ func TestDeclaredEmpty(t *testing.T) {
 	m, c := hollowModel()
 	extent := int64(2)
 	state := []int64{-1, 0}
-	m.run = func(inputs, outputs []Tensor) error {
+	m.run = func(inputs, outputs []onnx.Tensor) error {
 		lanes := inputs[0].Shape[0]
 		write(&outputs[0], lanes, extent)
 		copy(outputs[0].Data.Bytes, inputs[0].Data.Bytes)

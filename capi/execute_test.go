@@ -7,6 +7,7 @@ import (
 
 	"tritonstateful/backend"
 	"tritonstateful/internal/faketriton"
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
@@ -268,7 +269,7 @@ func TestLanesOfAnyLayout(t *testing.T) {
 // TestLanesOfTexts answers from lanes of different sizes.
 func TestLanesOfTexts(t *testing.T) {
 	in := newEcho()
-	in.outputs = []backend.Port{{Name: "Y", DType: tensor.Bytes}}
+	in.outputs = []onnx.IOTensor{{Name: "Y", DType: tensor.Bytes}}
 	texts := []backend.Output{{
 		Tensor: []byte("onethreesix"), Offsets: []int64{0, 3, 8, 8, 11}, Lanes: 4,
 		Shape: tensor.Shape{1, 1}, Batched: true,

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 
 	"tritonstateful/backend"
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 )
 
@@ -21,8 +22,8 @@ const (
 // one.
 type executor interface {
 	Execute(backend.Batch)
-	Inputs() []backend.Port
-	Outputs() []backend.Port
+	Inputs() []onnx.IOTensor
+	Outputs() []onnx.IOTensor
 	StringIDs() bool
 	Close()
 }
@@ -34,7 +35,7 @@ type model interface {
 
 // parts are what a backend is put together from.
 type parts struct {
-	open backend.OpenRunner
+	open onnx.OpenRunner
 	load func(backend.ModelInfo, backend.Host) (model, error)
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"tritonstateful/backend"
 	"tritonstateful/internal/faketriton"
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 )
 
@@ -32,7 +33,7 @@ func TestLifeOfABackend(t *testing.T) {
 		require.Equal(t, settings{ortLogging: 0, defaultBatch: 4, metrics: true}, config)
 		require.NotNil(t, log)
 		return parts{
-			open: func(backend.SessionOptions) (backend.Runner, error) { return nil, errors.New("opened") },
+			open: func(onnx.SessionOptions) (onnx.Runner, error) { return nil, errors.New("opened") },
 			load: func(mi backend.ModelInfo, h backend.Host) (model, error) {
 				info, host = mi, h
 				return fakeModel{func(ii backend.InstanceInfo) (executor, error) { of = ii; return in, nil }}, nil
@@ -43,7 +44,7 @@ func TestLifeOfABackend(t *testing.T) {
 	require.Equal(t, backend.ModelInfo{
 		Name: "streaming", Version: 1, Directory: "/models/streaming", Config: []byte(`{"name":"streaming"}`),
 	}, info)
-	_, err := host.Open(backend.SessionOptions{})
+	_, err := host.Open(onnx.SessionOptions{})
 	require.EqualError(t, err, "opened")
 	require.InDelta(t, systemClock(), host.Clock(), float64(time.Second))
 

@@ -8,6 +8,7 @@ import (
 
 	"tritonstateful/backend"
 	"tritonstateful/internal/faketriton"
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
@@ -134,7 +135,7 @@ func TestAnswerThatCannotBeCopied(t *testing.T) {
 // TestTextsThatCannotBeCopied does so with the offsets of texts.
 func TestTextsThatCannotBeCopied(t *testing.T) {
 	in := newEcho()
-	in.outputs = []backend.Port{{Name: "Y", DType: tensor.Bytes}}
+	in.outputs = []onnx.IOTensor{{Name: "Y", DType: tensor.Bytes}}
 	var offsets []int64
 	in.execute = func(b backend.Batch) {
 		b.Answer(0, []backend.Output{{Tensor: []byte("four"), Offsets: offsets, Lanes: 2, Shape: single, Batched: true}}, 0, 1)

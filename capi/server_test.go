@@ -11,6 +11,7 @@ import (
 
 	"tritonstateful/backend"
 	"tritonstateful/internal/faketriton"
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
@@ -34,27 +35,27 @@ func (m fakeModel) NewInstance(info backend.InstanceInfo) (executor, error) { re
 
 // fakeInstance has two inputs and two outputs and does what execute says.
 type fakeInstance struct {
-	inputs, outputs []backend.Port
+	inputs, outputs []onnx.IOTensor
 	stringIDs       bool
 	execute         func(backend.Batch)
 	closed          int
 }
 
-func (i *fakeInstance) Execute(b backend.Batch) { i.execute(b) }
-func (i *fakeInstance) Inputs() []backend.Port  { return i.inputs }
-func (i *fakeInstance) Outputs() []backend.Port { return i.outputs }
-func (i *fakeInstance) StringIDs() bool         { return i.stringIDs }
-func (i *fakeInstance) Close()                  { i.closed++ }
+func (i *fakeInstance) Execute(b backend.Batch)  { i.execute(b) }
+func (i *fakeInstance) Inputs() []onnx.IOTensor  { return i.inputs }
+func (i *fakeInstance) Outputs() []onnx.IOTensor { return i.outputs }
+func (i *fakeInstance) StringIDs() bool          { return i.stringIDs }
+func (i *fakeInstance) Close()                   { i.closed++ }
 
 // newEcho is an instance that answers every request with its own inputs.
 func newEcho() *fakeInstance {
 	e := &echo{}
 	return &fakeInstance{
-		inputs: []backend.Port{
+		inputs: []onnx.IOTensor{
 			{Name: "X", DType: tensor.Int32},
 			{Name: "MASK", DType: tensor.Int32, Optional: true},
 		},
-		outputs: []backend.Port{{Name: "Y", DType: tensor.Int32}, {Name: "Z", DType: tensor.Int32}},
+		outputs: []onnx.IOTensor{{Name: "Y", DType: tensor.Int32}, {Name: "Z", DType: tensor.Int32}},
 		execute: e.execute,
 	}
 }

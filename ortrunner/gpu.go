@@ -7,15 +7,15 @@ import (
 	"errors"
 	"log/slog"
 
-	"tritonstateful/backend"
 	"tritonstateful/internal/cuda"
 	"tritonstateful/internal/devicememory"
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
 
-// gpuRunner is a session on a GPU. It implements backend.DeviceRunner.
+// gpuRunner is a session on a GPU. It implements onnx.DeviceRunner.
 //
 // Everything it does is one queue: the stream of the session, which ONNX Runtime
 // uses too. A run puts in the copies of the inputs, the model and the copies of
@@ -24,7 +24,7 @@ import (
 type gpuRunner struct {
 	log       *slog.Logger
 	thread    *thread
-	device    backend.Device
+	device    onnx.Device
 	context   *cuda.Context
 	stream    *cuda.Stream
 	done      *cuda.Event // behind the last run
@@ -33,7 +33,7 @@ type gpuRunner struct {
 	where     *C.OrtMemoryInfo
 	before    func(*cuda.Stream) error // a run; nil, unless the GPU is simulated
 	session   *C.OrtSession
-	signature *backend.Signature
+	signature *onnx.Signature
 	inputs    []port
 	outputs   []port
 	call      call
@@ -46,7 +46,7 @@ type gpuRunner struct {
 	fetched   fetched
 	ran       bool // what was submitted is in the stream as a whole
 	// The run that the thread is to do.
-	given, wanted []backend.Tensor
+	given, wanted []onnx.Tensor
 	submitJob     func() error
 	runJob        func() error
 	warmUpJob     func() error
@@ -70,22 +70,22 @@ type bringing struct {
 // replayed: two plain runs, one that is recorded, one replay.
 const runsToRecord = 4
 
-// Signature implements backend.Runner.
-func (r *gpuRunner) Signature() *backend.Signature { return r.signature }
+// Signature implements onnx.Runner.
+func (r *gpuRunner) Signature() *onnx.Signature { return r.signature }
 
-// Memory implements backend.Runner.
+// Memory implements onnx.Runner.
 func (r *gpuRunner) Memory() statebuffer.Memory { return deviceMemory{r.memory} }
 
-// IO implements backend.DeviceRunner.
+// IO implements onnx.DeviceRunner.
 func (r *gpuRunner) IO() statebuffer.Memory { return r.io }
 
-// Begin implements backend.DeviceRunner.
+// Begin implements onnx.DeviceRunner.
 func (r *gpuRunner) Begin() {
 	r.placed, r.delivered, r.brought = r.placed[:0], r.delivered[:0], r.brought[:0]
 	r.fetched.used = 0
 }
 
-// Place implements backend.DeviceRunner.
+// Place implements onnx.DeviceRunner.
 func (r *gpuRunner) Place(to statebuffer.Block, from uint64) {
 	twin, staged := r.io.twin(to)
 	if !staged {
@@ -94,7 +94,7 @@ func (r *gpuRunner) Place(to statebuffer.Block, from uint64) {
 	r.placed = append(r.placed, placement{twin.Addr, from, twin.Size})
 }
 
-// Deliver implements backend.DeviceRunner.
+// Deliver implements onnx.DeviceRunner.
 func (r *gpuRunner) Deliver(from statebuffer.Block, to uint64) {
 	address := from.Addr
 	if twin, staged := r.io.twin(from); staged {
@@ -103,7 +103,7 @@ func (r *gpuRunner) Deliver(from statebuffer.Block, to uint64) {
 	r.delivered = append(r.delivered, placement{to, address, from.Size})
 }
 
-// Bring implements backend.DeviceRunner.
+// Bring implements onnx.DeviceRunner.
 func (r *gpuRunner) Bring(from statebuffer.Block) ([]byte, error) {
 	to, err := r.fetched.room(from.Size)
 	if err == nil {
@@ -112,7 +112,7 @@ func (r *gpuRunner) Bring(from statebuffer.Block) ([]byte, error) {
 	return to, err
 }
 
-// Write implements backend.DeviceRunner.
+// Write implements onnx.DeviceRunner.
 func (r *gpuRunner) Write(to uint64, from []byte) error {
 	pinned, err := r.fetched.room(int64(len(from)))
 	if err != nil {
@@ -123,25 +123,25 @@ func (r *gpuRunner) Write(to uint64, from []byte) error {
 	return errors.Join(r.stream.CopyIn(to, pinned), r.stream.Sync())
 }
 
-// Run implements backend.Runner.
-func (r *gpuRunner) Run(inputs, outputs []backend.Tensor) error {
+// Run implements onnx.Runner.
+func (r *gpuRunner) Run(inputs, outputs []onnx.Tensor) error {
 	r.given, r.wanted = inputs, outputs
 	return r.thread.do(r.runJob)
 }
 
-// Probe implements backend.Prober.
-func (r *gpuRunner) Probe(inputs, outputs []backend.Tensor) error {
+// Probe implements onnx.Prober.
+func (r *gpuRunner) Probe(inputs, outputs []onnx.Tensor) error {
 	r.given, r.wanted = inputs, outputs
 	return r.thread.do(func() error { return probing(r.runJob) })
 }
 
-// Submit implements backend.DeviceRunner.
-func (r *gpuRunner) Submit(inputs, outputs []backend.Tensor) error {
+// Submit implements onnx.DeviceRunner.
+func (r *gpuRunner) Submit(inputs, outputs []onnx.Tensor) error {
 	r.given, r.wanted = inputs, outputs
 	return r.thread.do(r.submitJob)
 }
 
-// Wait implements backend.DeviceRunner.
+// Wait implements onnx.DeviceRunner.
 func (r *gpuRunner) Wait() (err error) {
 	if r.session == nil {
 		return nil // it was closed, and waited then
@@ -165,8 +165,8 @@ func (r *gpuRunner) Wait() (err error) {
 	return err
 }
 
-// WarmUp implements backend.DeviceRunner.
-func (r *gpuRunner) WarmUp(inputs, outputs []backend.Tensor) error {
+// WarmUp implements onnx.DeviceRunner.
+func (r *gpuRunner) WarmUp(inputs, outputs []onnx.Tensor) error {
 	r.given, r.wanted = inputs, outputs
 	return r.thread.do(r.warmUpJob)
 }
@@ -243,7 +243,7 @@ func (r *gpuRunner) bind() error {
 	for i := range r.given {
 		p := &r.inputs[i]
 		if r.given[i].DType == tensor.Invalid && p.info.Optional {
-			r.bindings.note(&backend.Tensor{}, 0)
+			r.bindings.note(&onnx.Tensor{}, 0)
 			continue
 		}
 		v, err := r.value(p, &r.given[i])
@@ -273,8 +273,8 @@ func (r *gpuRunner) bind() error {
 }
 
 // value is the OrtValue of a tensor, where it lies on the device.
-func (r *gpuRunner) value(p *port, t *backend.Tensor) (*C.OrtValue, error) {
-	onDevice := backend.Tensor{Data: t.Data, DType: t.DType, Shape: t.Shape}
+func (r *gpuRunner) value(p *port, t *onnx.Tensor) (*C.OrtValue, error) {
+	onDevice := onnx.Tensor{Data: t.Data, DType: t.DType, Shape: t.Shape}
 	if t.Data.Bytes != nil {
 		twin, staged := r.io.twin(t.Data)
 		if !staged {

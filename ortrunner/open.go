@@ -12,17 +12,17 @@ import (
 
 	ort "github.com/yalue/onnxruntime_go"
 
-	"tritonstateful/backend"
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/onnxfile"
 	"tritonstateful/internal/status"
 )
 
-// Open loads a model; it is a backend.OpenRunner. If the path is a folder, as for a
+// Open loads a model; it is a onnx.OpenRunner. If the path is a folder, as for a
 // model with external data, the model is model.onnx in it. The error is NotFound for a
 // missing file, InvalidArg for one that ONNX Runtime refuses and Unsupported for
 // tensors or execution providers that cannot be served; it names the file by its
 // version folder and its name. Safe for concurrent use.
-func (r *Runtime) Open(o backend.SessionOptions) (backend.Runner, error) {
+func (r *Runtime) Open(o onnx.SessionOptions) (onnx.Runner, error) {
 	file := filepath.Join(filepath.Base(filepath.Dir(o.Path)), filepath.Base(o.Path))
 	if info, err := os.Stat(o.Path); err == nil && info.IsDir() {
 		o.Path, file = filepath.Join(o.Path, inFolder), filepath.Join(file, inFolder)
@@ -31,7 +31,7 @@ func (r *Runtime) Open(o backend.SessionOptions) (backend.Runner, error) {
 		return nil, status.Errorf(status.CodeOf(err), "model file %s %w", file, err)
 	}
 	open := openSession
-	if o.Provider != backend.CPU {
+	if o.Provider != onnx.CPU {
 		open = r.openOnGPU
 	}
 	opened, err := open(o)
@@ -52,7 +52,7 @@ func (r *Runtime) Open(o backend.SessionOptions) (backend.Runner, error) {
 // onnxruntime backend too.
 const inFolder = "model.onnx"
 
-func openSession(o backend.SessionOptions) (backend.Runner, error) {
+func openSession(o onnx.SessionOptions) (onnx.Runner, error) {
 	options, err := newOptions(o, nil)
 	if err != nil {
 		return nil, err

@@ -12,11 +12,11 @@ import (
 
 	ort "github.com/yalue/onnxruntime_go"
 
-	"tritonstateful/backend"
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 )
 
-// optimization translates backend.SessionOptions.Optimization; "" is "all".
+// optimization translates onnx.SessionOptions.Optimization; "" is "all".
 var optimization = map[string]ort.GraphOptimizationLevel{
 	"disabled": ort.GraphOptimizationLevelDisableAll,
 	"basic":    ort.GraphOptimizationLevelEnableBasic,
@@ -28,7 +28,7 @@ var optimization = map[string]ort.GraphOptimizationLevel{
 // newOptions builds the options of a session; provider, if not nil, adds an
 // execution provider in front of the CPU's, which is always there. The caller
 // destroys them when the session has been made.
-func newOptions(o backend.SessionOptions, provider func(*ort.SessionOptions) error) (*ort.SessionOptions, error) {
+func newOptions(o onnx.SessionOptions, provider func(*ort.SessionOptions) error) (*ort.SessionOptions, error) {
 	options, err := ort.NewSessionOptions()
 	if err != nil {
 		return nil, err
@@ -44,7 +44,7 @@ func newOptions(o backend.SessionOptions, provider func(*ort.SessionOptions) err
 	return options, nil
 }
 
-func setOptions(options *ort.SessionOptions, o backend.SessionOptions) error {
+func setOptions(options *ort.SessionOptions, o onnx.SessionOptions) error {
 	level, known := optimization[o.Optimization]
 	if !known {
 		return status.Errorf(status.InvalidArg,
@@ -83,7 +83,7 @@ func setLogID(options *ort.SessionOptions, name string) error {
 }
 
 // checkProvider makes sure that the library has an execution provider.
-func checkProvider(p backend.Provider) error {
+func checkProvider(p onnx.Provider) error {
 	name := C.CString(providerNames[p])
 	defer C.free(unsafe.Pointer(name))
 	var has C.int
@@ -99,9 +99,9 @@ func checkProvider(p backend.Provider) error {
 }
 
 // providerNames are ONNX Runtime's own (OrtApi::GetAvailableProviders).
-var providerNames = map[backend.Provider]string{
-	backend.CUDA:     "CUDAExecutionProvider",
-	backend.TensorRT: "TensorrtExecutionProvider",
+var providerNames = map[onnx.Provider]string{
+	onnx.CUDA:     "CUDAExecutionProvider",
+	onnx.TensorRT: "TensorrtExecutionProvider",
 }
 
 // optionsOf is the OrtSessionOptions in the wrapper's, for what the wrapper cannot

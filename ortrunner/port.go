@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"unsafe"
 
-	"tritonstateful/backend"
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 )
@@ -16,7 +16,7 @@ import (
 // port is one input or output of a session: what it may be given, and what was
 // built for what it was given.
 type port struct {
-	info    backend.TensorInfo
+	info    onnx.TensorInfo
 	element elementType
 	name    *C.char          // owned
 	where   *C.OrtMemoryInfo // nil: the host's memory
@@ -25,7 +25,7 @@ type port struct {
 	shape   tensor.Shape // of an output that ONNX Runtime allocated
 }
 
-func newPorts(infos []backend.TensorInfo) []port {
+func newPorts(infos []onnx.TensorInfo) []port {
 	ports := make([]port, len(infos))
 	for i, info := range infos {
 		ports[i] = port{info: info, element: elementTypeOf(info.DType), name: C.CString(info.Name)}
@@ -34,7 +34,7 @@ func newPorts(infos []backend.TensorInfo) []port {
 }
 
 // input is the value of a tensor given as this input.
-func (p *port) input(t *backend.Tensor) (*C.OrtValue, error) {
+func (p *port) input(t *onnx.Tensor) (*C.OrtValue, error) {
 	if p.info.DType == tensor.Bytes && t.DType == tensor.Bytes {
 		return p.strings.fill(t)
 	}
@@ -43,7 +43,7 @@ func (p *port) input(t *backend.Tensor) (*C.OrtValue, error) {
 
 // output is the value of a tensor given as this output, or nil when ONNX Runtime
 // is to allocate it.
-func (p *port) output(t *backend.Tensor) (*C.OrtValue, error) {
+func (p *port) output(t *onnx.Tensor) (*C.OrtValue, error) {
 	if t.Data.Size == 0 {
 		return nil, nil
 	}
@@ -53,7 +53,7 @@ func (p *port) output(t *backend.Tensor) (*C.OrtValue, error) {
 	return p.value(t)
 }
 
-func (p *port) value(t *backend.Tensor) (*C.OrtValue, error) {
+func (p *port) value(t *onnx.Tensor) (*C.OrtValue, error) {
 	if t.DType != p.info.DType {
 		return nil, status.Errorf(status.InvalidArg, "it is %v, the model has %v", t.DType, p.info.DType)
 	}
@@ -68,7 +68,7 @@ func (p *port) value(t *backend.Tensor) (*C.OrtValue, error) {
 
 // checkSize makes sure that a tensor's block is as long as its shape says: ONNX
 // Runtime will read and write as much as the shape says.
-func checkSize(t *backend.Tensor) error {
+func checkSize(t *onnx.Tensor) error {
 	want, err := t.Shape.Bytes(t.DType)
 	if err != nil {
 		return status.Errorf(status.InvalidArg, "%w", err)

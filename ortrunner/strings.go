@@ -6,7 +6,7 @@ import "C"
 import (
 	"encoding/binary"
 
-	"tritonstateful/backend"
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 )
@@ -20,7 +20,7 @@ type stringValue struct {
 }
 
 // fill copies the strings of a tensor, which stand in Triton's form.
-func (s *stringValue) fill(t *backend.Tensor) (*C.OrtValue, error) {
+func (s *stringValue) fill(t *onnx.Tensor) (*C.OrtValue, error) {
 	count, err := t.Shape.Elements()
 	if err != nil {
 		return nil, status.Errorf(status.InvalidArg, "%w", err)

@@ -1,4 +1,4 @@
-package backend
+package onnx
 
 import (
 	"fmt"
@@ -34,16 +34,16 @@ type TensorInfo struct {
 	Optional bool
 }
 
-// Port is the name and type of an input or output as the server knows it.
-type Port struct {
+// IOTensor is the name and type of an input or output as the server knows it.
+type IOTensor struct {
 	Name     string
 	DType    tensor.DType
 	Optional bool // an input that a request may leave out
 }
 
-// tensorName finds name among the names of the model's tensors: exactly, or
+// TensorName finds name among the names of the model's tensors: exactly, or
 // else without regard to case if only one name matches so.
-func tensorName(name string, infos []TensorInfo) int {
+func TensorName(name string, infos []TensorInfo) int {
 	found := -1
 	for i := range infos {
 		if infos[i].Name == name {
@@ -59,8 +59,8 @@ func tensorName(name string, infos []TensorInfo) int {
 	return found
 }
 
-// names lists the tensors for an error message.
-func names(infos []TensorInfo) string {
+// Names lists the tensors for an error message.
+func Names(infos []TensorInfo) string {
 	if len(infos) == 0 {
 		return "none"
 	}
