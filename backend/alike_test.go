@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/internal/docstable"
 	"tritonstateful/internal/onnx"
 )
 
@@ -97,7 +98,7 @@ func TestNamesThatDoNotTell(t *testing.T) {
 // paired.
 func TestDocumentedForms(t *testing.T) {
 	var documented []Pair
-	for _, cells := range tableOf(t, "states.md", "| Input | Output |") {
+	for _, cells := range docstable.Rows(t, "states.md", "| Input | Output |") {
 		documented = append(documented, Pair{cells[0], cells[1]})
 		in, out, found := strings.Cut(cells[2], " → ")
 		require.True(t, found, "an example of %v", cells)

@@ -10,19 +10,6 @@ import (
 	"tritonstateful/internal/status"
 )
 
-// Verify is which batch axes are proved by runs before a model is served.
-type Verify uint8
-
-// The choices of the parameter verify.
-const (
-	VerifyInferred Verify = iota // where batch_axes does not tell all of them
-	VerifyAlways
-	VerifyNever
-)
-
-// String is the word that the parameter verify has for it.
-func (v Verify) String() string { return [...]string{"inferred", "always", "never"}[v] }
-
 // proofMost bounds the time that the runs for all candidates take.
 const proofMost = 5 * time.Second
 

@@ -2,7 +2,6 @@ package backend
 
 import (
 	"encoding/binary"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -37,46 +36,6 @@ func FuzzNPY(f *testing.F) {
 		require.NoError(t, err)
 		require.EqualValues(t, want, len(data))
 	})
-}
-
-// FuzzAssignments: what is read has names and values, patterns match what they
-// are filled to, and exact names go before patterns.
-func FuzzAssignments(f *testing.F) {
-	f.Add("h = 1; c = 0", "h")
-	f.Add("past_key_values.{i}.key = 0[1,2]\nrest* = none", "past_key_values.7.key")
-	f.Add("* = 1; **a*=2;=;x=", "aaa")
-	f.Add(strings.Repeat("*a", 20)+"=1", strings.Repeat("a", 60))
-	f.Fuzz(func(t *testing.T, text, name string) {
-		all, err := parseAssignments(text)
-		if err != nil {
-			return
-		}
-		value, found := lookup(all, name)
-		matches := 0
-		for _, a := range all {
-			require.NotEmpty(t, a.name)
-			require.NotEmpty(t, a.value)
-			texts, match := matchPattern(a.name, name)
-			if !match {
-				continue
-			}
-			matches++
-			require.Equal(t, name, fillPattern(a.name, texts))
-			if a.name == name {
-				require.Equal(t, value, firstOf(all, name))
-			}
-		}
-		require.Equal(t, matches > 0, found)
-	})
-}
-
-func firstOf(all []assignment, name string) string {
-	for _, a := range all {
-		if a.name == name {
-			return a.value
-		}
-	}
-	return ""
 }
 
 // FuzzInitialValue: shapes and numbers of the parameter initial_states.

@@ -86,6 +86,19 @@ const (
 // String is the word that the parameter batch_padding has for it.
 func (p Padding) String() string { return [...]string{"auto", "none", "preferred", "max"}[p] }
 
+// Verify is which batch axes are proved by runs before a model is served.
+type Verify uint8
+
+// The choices of the parameter verify.
+const (
+	VerifyInferred Verify = iota // where batch_axes does not tell all of them
+	VerifyAlways
+	VerifyNever
+)
+
+// String is the word that the parameter verify has for it.
+func (v Verify) String() string { return [...]string{"inferred", "always", "never"}[v] }
+
 // Verbosity is a logging level as the parameters name them.
 type Verbosity int8
 
@@ -190,6 +203,12 @@ func (p *Parameters) file(c *Config) string {
 
 // gpuProviders are the words of ort_ep for an instance on a GPU.
 var gpuProviders = map[string]onnx.Provider{"trt": onnx.TensorRT, "cuda": onnx.CUDA}
+
+// namesGPUProvider reports whether ort_ep is a word for an instance on a GPU.
+func (p *Parameters) namesGPUProvider() bool {
+	_, known := gpuProviders[p.GPUProvider]
+	return known
+}
 
 // provider is where an instance of this kind runs. On the CPU, as with NVIDIA's
 // backend, ort_ep can be any word.

@@ -171,19 +171,6 @@ func TestUnknownParameters(t *testing.T) {
 	}
 }
 
-// TestMisspeltParameterIsInTheError: what keeps a model from loading may be a name
-// that was not understood.
-func TestMisspeltParameterIsInTheError(t *testing.T) {
-	_, err := load(t, configEdit(func(c *Config) {
-		c.Parameters["state_pair"], c.Parameters["colour"] = c.Parameters["state_pairs"], Value{"red"}
-		delete(c.Parameters, "state_pairs")
-	}), sig(func(s *onnx.Signature) { s.Outputs[1].Name = "Sum" }))
-	require.ErrorContains(t, err, "could not find any state tensors")
-	require.ErrorContains(t, err, "\n"+`parameter "state_pair" is unknown and has no effect; did you mean "state_pairs"?`)
-	require.NotContains(t, err.Error(), "colour")
-	require.Equal(t, status.InvalidArg, status.CodeOf(err))
-}
-
 func TestLazyParameters(t *testing.T) {
 	given := func(values ...string) map[string]Value {
 		m := map[string]Value{}

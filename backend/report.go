@@ -151,7 +151,7 @@ func size(l *statebuffer.Layout, varies bool) string {
 // reportIneffective names once the settings that do nothing on this instance.
 func (in *Instance) reportIneffective(provider onnx.Provider) {
 	c, p, w := in.model.config, in.model.params, in.wiring
-	_, isGPU := gpuProviders[p.GPUProvider]
+	isGPU := p.namesGPUProvider()
 	if provider == onnx.CPU && !isGPU && p.GPUProvider != "cpu" {
 		in.log.Warn(fmt.Sprintf("parameter ort_ep is %q and has no effect: this instance is on the CPU; one on a GPU knows trt and cuda", p.GPUProvider))
 	}
