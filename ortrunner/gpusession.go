@@ -65,13 +65,13 @@ func withHint(p backend.Provider, err error) error {
 		return nil
 	}
 	needs := map[backend.Provider]string{
-		backend.CUDA:     "libonnxruntime_providers_shared.so and libonnxruntime_providers_cuda.so beside ONNX Runtime's library, and CUDA's and cuDNN's libraries",
-		backend.TensorRT: "libonnxruntime_providers_tensorrt.so beside ONNX Runtime's library, and TensorRT's libraries",
+		backend.CUDA:     "libonnxruntime_providers_shared.so and libonnxruntime_providers_cuda.so next to ONNX Runtime's library, and CUDA's and cuDNN's libraries",
+		backend.TensorRT: "libonnxruntime_providers_tensorrt.so next to ONNX Runtime's library, and TensorRT's libraries",
 	}
 	return backend.Errorf(backend.Unavailable, "execution provider %v does not start: %w; it needs %s (docs/gpu.md)", p, err, needs[p])
 }
 
-// openOnGPU loads a model on a GPU. One error tells of everything that the machine
+// openOnGPU loads a model on a GPU. Its error names everything that the machine
 // lacks.
 func (r *Runtime) openOnGPU(o backend.SessionOptions) (backend.Runner, error) {
 	driver, err := r.driver()
@@ -90,18 +90,18 @@ func (r *Runtime) openOnGPU(o backend.SessionOptions) (backend.Runner, error) {
 	if err != nil {
 		return nil, backend.Errorf(backend.InvalidArg, "%w", err)
 	}
-	opened, err := r.openRecorded(device, o)
+	opened, err := r.openWithGraphs(device, o)
 	if err != nil {
 		return nil, err
 	}
 	if err := opened.memory.Degraded(); err != nil {
-		r.log.Warn("the driver does not take the kernels that move states, and single copies do their work, slowly", "model", o.Name, "error", err)
+		r.log.Warn("the CUDA driver rejected the gather/scatter kernels; falling back to individual copies, which are slow", "model", o.Name, "error", err)
 	}
 	return opened, nil
 }
 
-// openRecorded opens the session, and without recording if it cannot be recorded.
-func (r *Runtime) openRecorded(device *cuda.Device, o backend.SessionOptions) (*gpuRunner, error) {
+// openWithGraphs opens the session, and without CUDA graphs if it cannot have them.
+func (r *Runtime) openWithGraphs(device *cuda.Device, o backend.SessionOptions) (*gpuRunner, error) {
 	opened, err := newGPURunner(r, device, o)
 	if err == nil || !o.GPU.CUDAGraph {
 		return opened, err
@@ -109,13 +109,13 @@ func (r *Runtime) openRecorded(device *cuda.Device, o backend.SessionOptions) (*
 	o.GPU.CUDAGraph = false
 	opened, plain := newGPURunner(r, device, o)
 	if plain != nil {
-		return nil, plain // it is not the recording
+		return nil, plain // the CUDA graphs are not to blame
 	}
-	r.log.Warn("enable_cuda_graph has no effect: ONNX Runtime cannot record the runs of this model", "model", o.Name, "error", err)
+	r.log.Warn("enable_cuda_graph has no effect: ONNX Runtime cannot capture the runs of this model", "model", o.Name, "error", err)
 	return opened, nil
 }
 
-// describe tells which device it is. Without the management library it is named
+// describe returns which device it is. Without the management library it is named
 // by what the driver knows.
 func (r *Runtime) describe(device *cuda.Device) backend.Device {
 	d := backend.Device{Ordinal: device.Ordinal, Name: device.Name, UUID: "GPU-" + device.UUIDText()}
@@ -140,7 +140,7 @@ func newGPURunner(rt *Runtime, device *cuda.Device, o backend.SessionOptions) (*
 	if err != nil {
 		return nil, err
 	}
-	r := &gpuRunner{log: rt.log.With("model", o.Name), thread: newThread(), device: rt.describe(device), context: context, before: rt.gpu.before, records: o.GPU.CUDAGraph}
+	r := &gpuRunner{log: rt.log.With("model", o.Name), thread: newOSThread(), device: rt.describe(device), context: context, before: rt.gpu.before, captures: o.GPU.CUDAGraph}
 	r.submitJob, r.runJob, r.warmUpJob = r.submit, r.run, r.warmUp
 	err = r.openMemory()
 	if err == nil {
@@ -154,7 +154,7 @@ func newGPURunner(rt *Runtime, device *cuda.Device, o backend.SessionOptions) (*
 }
 
 func (r *gpuRunner) openMemory() (err error) {
-	r.fetched.context = r.context
+	r.pinned.context = r.context
 	if r.stream, err = r.context.NewStream(); err != nil {
 		return err
 	}
@@ -210,7 +210,7 @@ func (r *gpuRunner) newWhere(memory string, device int) error {
 	return statusError(C.ortx_new_memory(name, C.int(device), &r.where))
 }
 
-// checkTypes refuses texts, which ONNX Runtime keeps on the host only.
+// checkTypes refuses strings, which ONNX Runtime keeps on the host only.
 func checkTypes(s *backend.Signature) error {
 	for _, infos := range [][]backend.TensorInfo{s.Inputs, s.Outputs} {
 		if at := slices.IndexFunc(infos, func(t backend.TensorInfo) bool { return t.DType == tensor.Bytes }); at >= 0 {
@@ -230,7 +230,7 @@ func (r *gpuRunner) Close() {
 	}
 	r.thread.stop()
 	if err := r.closeMemory(); err != nil {
-		r.log.Error("giving back a GPU's memory", "error", err)
+		r.log.Error("freeing GPU memory", "error", err)
 	}
 }
 
@@ -254,7 +254,7 @@ func (r *gpuRunner) closeSession() error {
 
 func (r *gpuRunner) closeMemory() (err error) {
 	if r.memory != nil {
-		err = errors.Join(r.memory.Sync(), r.fetched.close())
+		err = errors.Join(r.memory.Sync(), r.pinned.close())
 	}
 	if r.io != nil {
 		err = errors.Join(err, r.io.close())
