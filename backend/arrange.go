@@ -10,16 +10,16 @@ type arranger struct {
 
 // arrange orders the lanes of the run so that their states need not be moved, if
 // that is possible. Clients never see in which order their requests run.
-func (a *arranger) arrange(x *execution) {
-	if len(x.rows) != len(x.lanes) { // a row takes several lanes: there are no sequences
+func (a *arranger) arrange(e *execution) {
+	if len(e.rows) != len(e.lanes) { // a row takes several lanes: there are no sequences
 		return
 	}
-	order := x.in.store.Arrange(x.lanes)
+	order := e.in.store.Arrange(e.lanes)
 	if order == nil {
 		return
 	}
-	a.rows, a.lanes = append(a.rows[:0], x.rows...), append(a.lanes[:0], x.lanes...)
+	a.rows, a.lanes = append(a.rows[:0], e.rows...), append(a.lanes[:0], e.lanes...)
 	for i, lane := range order {
-		x.rows[i], x.lanes[i] = a.rows[lane], a.lanes[lane]
+		e.rows[i], e.lanes[i] = a.rows[lane], a.lanes[lane]
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -20,22 +21,22 @@ import (
 // sequence meet in it: Triton forgets a correlation ID when its END is queued, so
 // a new START of the same ID can come with the old sequence's last request.
 func (in *Instance) Execute(batch Batch) {
-	x := &in.work
-	x.take(batch)
-	defer x.finish()
-	x.begin()
-	for x.next() {
-		x.attempt()
+	e := &in.work
+	e.take(batch)
+	defer e.finish()
+	e.begin()
+	for e.next() {
+		e.attempt()
 	}
 }
 
 // attempt is one run. Whatever becomes of it, those that wait are still to run.
-func (x *execution) attempt() {
-	defer x.rescue()
-	x.gather()
-	x.run()
-	x.keep()
-	x.respond()
+func (e *execution) attempt() {
+	defer e.rescue()
+	e.gather()
+	e.run()
+	e.keep()
+	e.respond()
 }
 
 // execution is the work on one batch. Its slices are kept for the next one.
@@ -70,10 +71,10 @@ type execution struct {
 	spans spans
 }
 
-// take makes x the work on a batch.
-func (x *execution) take(batch Batch) {
-	*x = execution{in: x.in, batch: batch, now: x.in.host().Clock(),
-		queue: x.queue, blamed: x.blamed[:0], known: x.known[:0], started: x.started[:0], rows: x.rows[:0], first: x.first[:0], laneRow: x.laneRow[:0], lanes: x.lanes[:0], spreads: x.spreads, lengths: x.lengths[:0]}
+// take makes e the work on a batch.
+func (e *execution) take(batch Batch) {
+	*e = execution{in: e.in, batch: batch, now: e.in.host().Clock(),
+		queue: e.queue, blamed: e.blamed[:0], known: e.known[:0], started: e.started[:0], rows: e.rows[:0], first: e.first[:0], laneRow: e.laneRow[:0], lanes: e.lanes[:0], spreads: e.spreads, lengths: e.lengths[:0]}
 }
 
 // begin notes who is in the batch, before anybody can lose a state for
@@ -81,103 +82,103 @@ func (x *execution) take(batch Batch) {
 // that its sequence has in the batch until another one STARTs there. Requests
 // without START come first, because one that shares its key with a START belongs
 // to the sequence before.
-func (x *execution) begin() {
-	in := x.in
-	in.store.BeginBatch(x.now)
-	x.spans.enter(x.now)
-	x.requests = x.batch.Requests()
-	x.known = slices.Grow(x.known, len(x.requests))[:len(x.requests)]
-	x.queue.reset(len(x.requests))
-	x.started = slices.Grow(x.started, len(x.requests))[:len(x.requests)]
-	clear(x.started)
+func (e *execution) begin() {
+	in := e.in
+	in.store.BeginBatch(e.now)
+	e.spans.enter(e.now)
+	e.requests = e.batch.Requests()
+	e.known = slices.Grow(e.known, len(e.requests))[:len(e.requests)]
+	e.queue.reset(len(e.requests))
+	e.started = slices.Grow(e.started, len(e.requests))[:len(e.requests)]
+	clear(e.started)
 	if in.direct {
-		for row := range x.requests {
-			if r := &x.requests[row]; r.Token == 0 {
+		for row := range e.requests {
+			if r := &e.requests[row]; r.Token == 0 {
 				r.Token = uint64(row) + 1
 			}
 		}
 	}
-	in.overlaps.enter(x)
+	in.overlaps.enter(e)
 	for _, starts := range []bool{false, true} {
-		for row := range x.requests {
-			if r := &x.requests[row]; r.Start == starts {
-				if x.known[row] = nil; !starts { // what it had does not matter
-					x.known[row] = in.store.Touch(r.key(), x.now)
-					if q := x.known[row]; q != nil {
-						in.overlaps.came(q, x.now)
+		for row := range e.requests {
+			if r := &e.requests[row]; r.Start == starts {
+				if e.known[row] = nil; !starts { // what it had does not matter
+					e.known[row] = in.store.Touch(r.key(), e.now)
+					if q := e.known[row]; q != nil {
+						in.overlaps.came(q, e.now)
 					}
 				}
-				x.queue.add(row)
+				e.queue.add(row)
 			}
 		}
 	}
-	if !x.setApart() {
-		x.queue.close()
+	if !e.setApart() {
+		e.queue.close()
 	}
-	if x.queue.left == 0 {
+	if e.queue.left == 0 {
 		return
 	}
-	g, rows := x.queue.first()
+	g, rows := e.queue.first()
 	if in.pace.begin(g.rows); in.pace.cuts() {
-		slices.SortStableFunc(rows, x.compare)
+		slices.SortStableFunc(rows, e.compare)
 	}
 }
 
 // compare orders requests: those without START first, and these by where their
 // states are. Requests of one sequence stay in the order in which they came.
-func (x *execution) compare(a, b int) int {
+func (e *execution) compare(a, b int) int {
 	return cmp.Or(
-		cmp.Compare(index(x.requests[a].Start), index(x.requests[b].Start)),
-		statebuffer.ComparePlaces(x.known[a], x.known[b]),
+		cmp.Compare(index(e.requests[a].Start), index(e.requests[b].Start)),
+		statebuffer.CompareLocations(e.known[a], e.known[b]),
 	)
 }
 
 // gather fills the tensors of the run: the requests' inputs, the controls and
 // the states.
-func (x *execution) gather() {
-	in := x.in
-	in.levels.batch(len(x.rows))
-	in.arranger.arrange(x)
+func (e *execution) gather() {
+	in := e.in
+	in.levels.batch(len(e.rows))
+	in.arranger.arrange(e)
 	if in.device != nil {
 		in.device.Begin()
 	}
 	var err error
-	x.stage, err = in.stageFor(in.padded(in.pace.lanes(len(x.lanes), in.wiring.maxLanes)), &x.requests[x.rows[0]])
+	e.stage, err = in.stageFor(in.padded(in.pace.lanes(len(e.lanes), in.wiring.maxLanes)), &e.requests[e.rows[0]])
 	if err == nil {
-		x.measure(&x.requests[x.rows[0]])
-		x.placeOutputs()
-		err = x.putInputs()
+		e.measure(&e.requests[e.rows[0]])
+		e.placeOutputs()
+		err = e.putInputs()
 	}
 	if err == nil {
-		err = x.writeGenerated()
+		err = e.writeGenerated()
 	}
 	if err != nil {
-		x.failRun(err)
+		e.failRun(err)
 		return
 	}
-	x.spans.mark(&x.spans.input, in.host().Clock())
-	x.step, err = in.store.Gather(x.lanes, x.stage.lanes)
+	e.spans.mark(&e.spans.input, in.host().Clock())
+	e.step, err = in.store.Gather(e.lanes, e.stage.lanes)
 	if err != nil {
-		x.step = nil
-		x.failRun(fmt.Errorf("gathering the states: %w", err))
+		e.step = nil
+		e.failRun(fmt.Errorf("gathering the states: %w", err))
 		return
 	}
-	x.stage.bindStates(in.wiring, x.step)
+	e.stage.bindStates(in.wiring, e.step)
 	if in.device != nil && !in.wiring.varies {
-		if err := x.reserve(); err != nil {
-			x.failRun(err)
+		if err := e.reserve(); err != nil {
+			e.failRun(err)
 			return
 		}
 	}
-	x.spans.mark(&x.spans.gather, in.host().Clock())
+	e.spans.mark(&e.spans.gather, in.host().Clock())
 }
 
 // putInputs copies the requests' inputs to their lanes; padding lanes are zero.
-func (x *execution) putInputs() error {
-	s, w := x.stage, x.in.wiring
+func (e *execution) putInputs() error {
+	s, w := e.stage, e.in.wiring
 	for i := range w.inputs {
 		p := &w.inputs[i]
-		first := &x.requests[x.rows[0]].Inputs[i]
+		first := &e.requests[e.rows[0]].Inputs[i]
 		if !first.Present {
 			s.inputs[p.at].DType = tensor.Invalid
 			continue
@@ -185,7 +186,7 @@ func (x *execution) putInputs() error {
 		s.inputs[p.at].DType = p.DType
 		switch {
 		case p.DType == tensor.Bytes:
-			if err := x.putStrings(i); err != nil {
+			if err := e.putStrings(i); err != nil {
 				return err
 			}
 			continue
@@ -194,10 +195,10 @@ func (x *execution) putInputs() error {
 			continue
 		}
 		l := s.layouts[i]
-		for at, row := range x.rows {
-			x.putRow(i, x.first[at], &x.requests[row].Inputs[i])
+		for at, row := range e.rows {
+			e.putRow(i, e.first[at], &e.requests[row].Inputs[i])
 		}
-		for lane := len(x.lanes); lane < s.lanes; lane++ {
+		for lane := len(e.lanes); lane < s.lanes; lane++ {
 			clearLane(s.in[i].Bytes, l, s.lanes, lane)
 		}
 	}
@@ -205,11 +206,11 @@ func (x *execution) putInputs() error {
 }
 
 // putRow copies one request's input to its lanes.
-func (x *execution) putRow(i, lane int, input *Input) {
-	s, l := x.stage, x.stage.layouts[i]
+func (e *execution) putRow(i, lane int, input *Input) {
+	s, l := e.stage, e.stage.layouts[i]
 	if input.Device != 0 {
 		for done := int64(0); done < input.Size; done += l.LaneBytes() {
-			x.in.place(s.in[i], l, s.lanes, lane, input.Device+uint64(done))
+			e.in.place(s.in[i], l, s.lanes, lane, input.Device+uint64(done))
 			lane++
 		}
 		return
@@ -221,28 +222,28 @@ func (x *execution) putRow(i, lane int, input *Input) {
 }
 
 // putStrings joins the requests' strings; a padding lane gets the first one's.
-func (x *execution) putStrings(i int) error {
-	s, p := x.stage, &x.in.wiring.inputs[i]
-	rows := x.rows
+func (e *execution) putStrings(i int) error {
+	s, p := e.stage, &e.in.wiring.inputs[i]
+	rows := e.rows
 	if p.axis == noAxis {
 		rows = rows[:1]
 	}
-	first := x.firstStrings(i)
+	first := e.firstStrings(i)
 	size, padding := int64(0), 0
 	for _, row := range rows {
-		size += int64(len(x.requests[row].Inputs[i].Data))
+		size += int64(len(e.requests[row].Inputs[i].Data))
 	}
 	if p.axis != noAxis {
-		padding = s.lanes - len(x.lanes)
+		padding = s.lanes - len(e.lanes)
 	}
 	size += int64(padding * len(first))
-	block, err := x.in.io.forInput(i, size)
+	block, err := e.in.io.forInput(i, size)
 	if err != nil {
 		return err
 	}
 	to := block.Bytes
 	for _, row := range rows {
-		to = to[copy(to, x.requests[row].Inputs[i].Data):]
+		to = to[copy(to, e.requests[row].Inputs[i].Data):]
 	}
 	for range padding {
 		to = to[copy(to, first):]
@@ -253,9 +254,9 @@ func (x *execution) putStrings(i int) error {
 
 // firstStrings are those of the run's first lane, which may be one of several that the
 // first request has.
-func (x *execution) firstStrings(i int) []byte {
-	input := &x.requests[x.rows[0]].Inputs[i]
-	if _, lanes := x.lanesOf(0); lanes > 1 {
+func (e *execution) firstStrings(i int) []byte {
+	input := &e.requests[e.rows[0]].Inputs[i]
+	if _, lanes := e.lanesOf(0); lanes > 1 {
 		elements, _ := input.Shape.Elements() // check has counted them
 		return input.Data[:stringsEnd(input.Data, elements/int64(lanes))]
 	}
@@ -263,30 +264,30 @@ func (x *execution) firstStrings(i int) []byte {
 }
 
 // run runs the model.
-func (x *execution) run() {
-	if x.failed {
+func (e *execution) run() {
+	if e.failed {
 		return
 	}
-	start := x.spans.at
-	x.in.meter.ran(len(x.lanes), x.stage.lanes)
-	err := x.infer()
-	x.spans.mark(&x.spans.run, x.in.host().Clock())
+	start := e.spans.at
+	e.in.meter.ran(len(e.lanes), e.stage.lanes)
+	err := e.infer()
+	e.spans.mark(&e.spans.run, e.in.host().Clock())
 	switch {
 	case err == nil:
-		x.in.pace.ran(x.stage.lanes, x.spans.at-start)
-	case !x.ofAValue(err):
-		x.failRun(inferring(err))
-	case len(x.rows) > 1:
-		x.in.meter.failedRuns++
-		x.halve()
+		e.in.pace.ran(e.stage.lanes, e.spans.at-start)
+	case !e.ofAValue(err):
+		e.failRun(inferring(err))
+	case len(e.rows) > 1:
+		e.in.meter.failedRuns++
+		e.halve()
 	default:
-		x.blame()
-		x.failRun(inferring(err))
+		e.blame()
+		e.failRun(inferring(err))
 	}
-	if x.timing.ComputeStart == 0 {
-		x.timing.ComputeStart = start
+	if e.timing.ComputeStart == 0 {
+		e.timing.ComputeStart = start
 	}
-	x.timing.ComputeEnd = x.spans.at
+	e.timing.ComputeEnd = e.spans.at
 }
 
 // ofAValue tells whether a run may have failed because of what one request brings: where
@@ -294,49 +295,49 @@ func (x *execution) run() {
 // may be a value that the model has no use for, such as a token beyond its vocabulary or
 // a length beyond its input, and whoever sent it must not fail the others. On a GPU
 // answers have their places by now, and get them only once.
-func (x *execution) ofAValue(err error) bool {
-	var e *Error // what has no code is not from ONNX Runtime
-	if x.in.device != nil || !errors.As(err, &e) {
+func (e *execution) ofAValue(err error) bool {
+	var coded *status.Error // what has no code is not from ONNX Runtime
+	if e.in.device != nil || !errors.As(err, &coded) {
 		return false
 	}
-	return e.Code == InvalidArg || e.Code == Internal
+	return coded.Code == status.InvalidArg || coded.Code == status.Internal
 }
 
 // halve has the rows of a run run again, in two halves. One that makes every run fail is
 // alone soon: all its runs together have three times as many lanes as the first one.
-func (x *execution) halve() { x.undo(2) }
+func (e *execution) halve() { e.undo(2) }
 
 // undo gives the rows of a run back to the queue, as if there had been none, as so many
 // groups.
-func (x *execution) undo(groups int) {
-	x.in.store.Undo(x.step)
-	x.step = nil
-	x.queue.back(x.rows, groups)
-	x.dropRows()
+func (e *execution) undo(groups int) {
+	e.in.store.Undo(e.step)
+	e.step = nil
+	e.queue.back(e.rows, groups)
+	e.dropRows()
 }
 
 // keep stores the new states, which nothing could see until now.
-func (x *execution) keep() {
-	if x.failed || len(x.rows) == 0 {
+func (e *execution) keep() {
+	if e.failed || len(e.rows) == 0 {
 		return
 	}
-	if x.partUneven() {
+	if e.partUneven() {
 		return
 	}
-	if err := x.in.store.Commit(x.step, x.now); err != nil {
-		x.blame()
-		x.failRun(storing(err))
+	if err := e.in.store.Commit(e.step, e.now); err != nil {
+		e.blame()
+		e.failRun(storing(err))
 		return
 	}
-	x.step, x.settled = nil, true
-	x.failRefused()
-	x.measureOutputs()
-	for i, length := range x.lengths {
-		for _, l := range x.lanes {
+	e.step, e.settled = nil, true
+	e.failRefused()
+	e.measureOutputs()
+	for i, length := range e.lengths {
+		for _, l := range e.lanes {
 			if l.Sequence != nil && l.Refused == nil {
 				l.Sequence.Add(i, length)
 			}
 		}
 	}
-	x.spans.mark(&x.spans.scatter, x.in.host().Clock())
+	e.spans.mark(&e.spans.scatter, e.in.host().Clock())
 }

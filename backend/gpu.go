@@ -1,6 +1,9 @@
 package backend
 
-import "tritonstateful/statebuffer"
+import (
+	"tritonstateful/internal/status"
+	"tritonstateful/statebuffer"
+)
 
 // checkRoom refuses what the device has no room for, before anything is taken: the
 // states of the first chunk of sequences, and the tensors of a batch. A host gives
@@ -9,7 +12,7 @@ func (in *Instance) checkRoom(states *statebuffer.Options) error {
 	if in.device == nil {
 		return nil
 	}
-	err := statebuffer.Room(states.Memory, statebuffer.Plus(states.Bytes(), ioBytes(in.wiring)))
+	err := statebuffer.CheckCapacity(states.Memory, statebuffer.SatAdd(states.Bytes(), ioBytes(in.wiring)))
 	if err == nil {
 		return nil
 	}
@@ -17,7 +20,7 @@ func (in *Instance) checkRoom(states *statebuffer.Options) error {
 	if device.Managed != "" {
 		managed = "; NVML says " + device.Managed
 	}
-	return Errorf(Unavailable, "no room on %v for the states of %d sequences and the tensors of batches of %d: %w%s; use fewer slots (%s, max_candidate_sequence_use_ratio), %s",
+	return status.Errorf(status.Unavailable, "no room on %v for the states of %d sequences and the tensors of batches of %d: %w%s; use fewer slots (%s, max_candidate_sequence_use_ratio), %s",
 		device, states.Sizing.Initial, states.MaxLanes, err, managed, in.model.config.candidatesField(), roomRemedy)
 }
 
@@ -64,20 +67,20 @@ func (in *Instance) deliver(block statebuffer.Block, o *Output, lane, lanes int,
 
 // reserve asks where the answers of a run on a GPU are to go, so that the run itself
 // puts them there, or brings them to the host: then nobody waits twice.
-func (x *execution) reserve() error {
-	in, s := x.in, x.stage
+func (e *execution) reserve() error {
+	in, s := e.in, e.stage
 	for i := range in.wiring.outputs {
 		if p := &in.wiring.outputs[i]; p.stateOut || p.varies {
 			bytes, err := in.device.CopyOut(s.outputs[p.at].Data)
 			if err != nil {
-				return Errorf(Internal, "output %q: %w", p.Name, err)
+				return status.Errorf(status.Internal, "output %q: %w", p.Name, err)
 			}
 			s.answers[i].Tensor = bytes
 		}
 	}
-	for at, row := range x.rows {
-		lane, lanes := x.lanesOf(at)
-		for i, to := range x.batch.Reserve(row, s.answers, lane, lanes) {
+	for at, row := range e.rows {
+		lane, lanes := e.lanesOf(at)
+		for i, to := range e.batch.Reserve(row, s.answers, lane, lanes) {
 			if to != 0 {
 				in.deliver(s.outputs[in.wiring.outputs[i].at].Data, &s.answers[i], lane, lanes, to)
 			}

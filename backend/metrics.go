@@ -176,16 +176,16 @@ func (m *meter) count(metric Metric, total uint64) {
 
 // measure adds the metrics of the store, and of the batch if it ran, and hands all
 // of them over.
-func (in *Instance) measure(x *execution) {
+func (in *Instance) measure(e *execution) {
 	m := &in.meter
 	if m.sink == nil {
 		return
 	}
-	if x.timing.ComputeEnd != 0 {
-		m.observe(MetricGather, x.spans.gather.Seconds())
-		m.observe(MetricRun, x.spans.run.Seconds())
-		m.observe(MetricScatter, x.spans.scatter.Seconds())
-		m.observe(MetricStep, (x.spans.at - x.spans.began).Seconds())
+	if e.timing.ComputeEnd != 0 {
+		m.observe(MetricGather, e.spans.gather.Seconds())
+		m.observe(MetricRun, e.spans.run.Seconds())
+		m.observe(MetricScatter, e.spans.scatter.Seconds())
+		m.observe(MetricStep, (e.spans.at - e.spans.began).Seconds())
 	}
 	in.measureStore()
 	m.sink.Record(m.updates)

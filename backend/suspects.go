@@ -89,14 +89,14 @@ func (s *suspects) trust(id SequenceID) {
 
 // setApart parts the rows of the batch: first those that can be trusted, then STARTs if
 // these cannot, then one by one those of suspects. It is false if all can be trusted.
-func (x *execution) setApart() bool {
-	s, q := &x.in.suspects, &x.queue
-	if !s.any(x.now) {
+func (e *execution) setApart() bool {
+	s, q := &e.in.suspects, &e.queue
+	if !s.any(e.now) {
 		return false
 	}
 	starts, found := s.has(newcomers), uint32(0)
 	for _, row := range q.rows {
-		switch r := &x.requests[row]; {
+		switch r := &e.requests[row]; {
 		case !r.Sequence.IsZero() && s.has(r.Sequence):
 			found++
 			q.turns[row] = turn{round: 2, kind: found}
@@ -110,37 +110,37 @@ func (x *execution) setApart() bool {
 
 // blame notes that the request of a run that failed, which was the only one, may be at
 // fault: if it made runs of others fail just now, or runs apart already.
-func (x *execution) blame() {
-	s, row := &x.in.suspects, x.rows[0]
-	id := x.requests[row].Sequence
+func (e *execution) blame() {
+	s, row := &e.in.suspects, e.rows[0]
+	id := e.requests[row].Sequence
 	switch {
-	case len(x.rows) > 1 || !x.in.sequences || id.IsZero():
-	case x.again || s.has(id):
-		x.blamed = append(x.blamed, row)
-	case x.requests[row].Start && s.has(newcomers):
-		s.blame(newcomers, x.now)
+	case len(e.rows) > 1 || !e.in.sequences || id.IsZero():
+	case e.again || s.has(id):
+		e.blamed = append(e.blamed, row)
+	case e.requests[row].Start && s.has(newcomers):
+		s.blame(newcomers, e.now)
 	}
 }
 
 // accuse makes suspects of the sequences that were blamed. Where not a single request of
 // the batch succeeded, values are not what is wrong.
-func (x *execution) accuse() {
-	s := &x.in.suspects
-	for _, row := range x.blamed {
-		r := &x.requests[row]
+func (e *execution) accuse() {
+	s := &e.in.suspects
+	for _, row := range e.blamed {
+		r := &e.requests[row]
 		known := s.has(r.Sequence)
-		if !known && x.ran == 0 {
+		if !known && e.ran == 0 {
 			continue
 		}
-		if s.blame(r.Sequence, x.now); r.Start && !known {
-			s.blame(newcomers, x.now)
+		if s.blame(r.Sequence, e.now); r.Start && !known {
+			s.blame(newcomers, e.now)
 		}
 	}
 }
 
 // trust notes that a request has succeeded.
-func (x *execution) trust(row int) {
-	s, r := &x.in.suspects, &x.requests[row]
+func (e *execution) trust(row int) {
+	s, r := &e.in.suspects, &e.requests[row]
 	if r.Sequence.IsZero() {
 		return
 	}

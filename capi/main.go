@@ -18,6 +18,7 @@ import (
 
 	"tritonstateful/backend"
 	"tritonstateful/internal/gpuinfo"
+	"tritonstateful/internal/status"
 	"tritonstateful/ortrunner"
 )
 
@@ -33,7 +34,7 @@ const ortLibrary = "libonnxruntime_stateful.so"
 func assemble(s settings, log *slog.Logger) (parts, error) {
 	library := filepath.Join(ownFolder(), ortLibrary)
 	if _, err := os.Stat(library); err != nil {
-		return parts{}, backend.Errorf(backend.NotFound, "%s is missing: want the file of the same name that was built with this backend", library)
+		return parts{}, status.Errorf(status.NotFound, "%s is missing: want the file of the same name that was built with this backend", library)
 	}
 	return assembleOver(library, s, log)
 }

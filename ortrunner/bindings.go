@@ -8,7 +8,7 @@ import (
 	"slices"
 	"unsafe"
 
-	"tritonstateful/backend"
+	"tritonstateful/internal/onnx"
 )
 
 // maxBindings is how many bindings a session keeps, besides those of its warm-up:
@@ -33,7 +33,7 @@ type bindings struct {
 // begin starts to describe a run; note goes on with a tensor.
 func (b *bindings) begin() { b.key = b.key[:0] }
 
-func (b *bindings) note(t *backend.Tensor, address uint64) {
+func (b *bindings) note(t *onnx.Tensor, address uint64) {
 	b.key = append(b.key, address, uint64(t.Data.Size), uint64(len(t.Shape)))
 	for _, extent := range t.Shape {
 		b.key = append(b.key, uint64(extent))

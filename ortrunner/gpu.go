@@ -7,14 +7,15 @@ import (
 	"errors"
 	"log/slog"
 
-	"tritonstateful/backend"
 	"tritonstateful/internal/cuda"
 	"tritonstateful/internal/devicememory"
+	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
 
-// gpuRunner is a session on a GPU. It implements backend.DeviceRunner.
+// gpuRunner is a session on a GPU. It implements onnx.DeviceRunner.
 //
 // Everything it does is one queue: the stream of the session, which ONNX Runtime
 // uses too. A run puts in the copies of the inputs, the model and the copies of
@@ -23,7 +24,7 @@ import (
 type gpuRunner struct {
 	log       *slog.Logger
 	thread    *osThread
-	device    backend.Device
+	device    onnx.Device
 	context   *cuda.Context
 	stream    *cuda.Stream
 	done      *cuda.Event // after the last run
@@ -32,7 +33,7 @@ type gpuRunner struct {
 	where     *C.OrtMemoryInfo
 	before    func(*cuda.Stream) error // a run; nil, unless the GPU is simulated
 	session   *C.OrtSession
-	signature *backend.Signature
+	signature *onnx.Signature
 	inputs    []port
 	outputs   []port
 	call      call
@@ -45,7 +46,7 @@ type gpuRunner struct {
 	pinned    pinnedPool // what toHost copies to
 	ran       bool       // what was submitted is in the stream as a whole
 	// The run that the thread is to do.
-	given, wanted []backend.Tensor
+	given, wanted []onnx.Tensor
 	submitJob     func() error
 	runJob        func() error
 	warmUpJob     func() error
@@ -69,22 +70,22 @@ type copyD2H struct {
 // replayed: two plain runs, one that is captured, one replay.
 const runsToCapture = 4
 
-// Signature implements backend.Runner.
-func (r *gpuRunner) Signature() *backend.Signature { return r.signature }
+// Signature implements onnx.Runner.
+func (r *gpuRunner) Signature() *onnx.Signature { return r.signature }
 
-// Memory implements backend.Runner.
+// Memory implements onnx.Runner.
 func (r *gpuRunner) Memory() statebuffer.Memory { return deviceMemory{r.memory} }
 
-// IO implements backend.DeviceRunner.
+// IO implements onnx.DeviceRunner.
 func (r *gpuRunner) IO() statebuffer.Memory { return r.io }
 
-// Begin implements backend.DeviceRunner.
+// Begin implements onnx.DeviceRunner.
 func (r *gpuRunner) Begin() {
 	r.copiesIn, r.copiesOut, r.toHost = r.copiesIn[:0], r.copiesOut[:0], r.toHost[:0]
 	r.pinned.used = 0
 }
 
-// CopyInFrom implements backend.DeviceRunner.
+// CopyInFrom implements onnx.DeviceRunner.
 func (r *gpuRunner) CopyInFrom(to statebuffer.Block, from uint64) {
 	twin, staged := r.io.twin(to)
 	if !staged {
@@ -93,7 +94,7 @@ func (r *gpuRunner) CopyInFrom(to statebuffer.Block, from uint64) {
 	r.copiesIn = append(r.copiesIn, copyD2D{twin.Addr, from, twin.Size})
 }
 
-// CopyOutTo implements backend.DeviceRunner.
+// CopyOutTo implements onnx.DeviceRunner.
 func (r *gpuRunner) CopyOutTo(from statebuffer.Block, to uint64) {
 	address := from.Addr
 	if twin, staged := r.io.twin(from); staged {
@@ -102,7 +103,7 @@ func (r *gpuRunner) CopyOutTo(from statebuffer.Block, to uint64) {
 	r.copiesOut = append(r.copiesOut, copyD2D{to, address, from.Size})
 }
 
-// CopyOut implements backend.DeviceRunner.
+// CopyOut implements onnx.DeviceRunner.
 func (r *gpuRunner) CopyOut(from statebuffer.Block) ([]byte, error) {
 	to, err := r.pinned.take(from.Size)
 	if err == nil {
@@ -111,7 +112,7 @@ func (r *gpuRunner) CopyOut(from statebuffer.Block) ([]byte, error) {
 	return to, err
 }
 
-// Write implements backend.DeviceRunner.
+// Write implements onnx.DeviceRunner.
 func (r *gpuRunner) Write(to uint64, from []byte) error {
 	pinned, err := r.pinned.take(int64(len(from)))
 	if err != nil {
@@ -122,25 +123,25 @@ func (r *gpuRunner) Write(to uint64, from []byte) error {
 	return errors.Join(r.stream.CopyIn(to, pinned), r.stream.Sync())
 }
 
-// Run implements backend.Runner.
-func (r *gpuRunner) Run(inputs, outputs []backend.Tensor) error {
+// Run implements onnx.Runner.
+func (r *gpuRunner) Run(inputs, outputs []onnx.Tensor) error {
 	r.given, r.wanted = inputs, outputs
 	return r.thread.do(r.runJob)
 }
 
-// Probe implements backend.Prober.
-func (r *gpuRunner) Probe(inputs, outputs []backend.Tensor) error {
+// Probe implements onnx.Prober.
+func (r *gpuRunner) Probe(inputs, outputs []onnx.Tensor) error {
 	r.given, r.wanted = inputs, outputs
 	return r.thread.do(func() error { return probing(r.runJob) })
 }
 
-// Submit implements backend.DeviceRunner.
-func (r *gpuRunner) Submit(inputs, outputs []backend.Tensor) error {
+// Submit implements onnx.DeviceRunner.
+func (r *gpuRunner) Submit(inputs, outputs []onnx.Tensor) error {
 	r.given, r.wanted = inputs, outputs
 	return r.thread.do(r.submitJob)
 }
 
-// Wait implements backend.DeviceRunner.
+// Wait implements onnx.DeviceRunner.
 func (r *gpuRunner) Wait() (err error) {
 	if r.session == nil {
 		return nil // it was closed, and waited then
@@ -164,8 +165,8 @@ func (r *gpuRunner) Wait() (err error) {
 	return err
 }
 
-// WarmUp implements backend.DeviceRunner.
-func (r *gpuRunner) WarmUp(inputs, outputs []backend.Tensor) error {
+// WarmUp implements onnx.DeviceRunner.
+func (r *gpuRunner) WarmUp(inputs, outputs []onnx.Tensor) error {
 	r.given, r.wanted = inputs, outputs
 	return r.thread.do(r.warmUpJob)
 }
@@ -234,7 +235,7 @@ func (r *gpuRunner) capture() error {
 // bind makes the values of the tensors.
 func (r *gpuRunner) bind() error {
 	if len(r.given) != len(r.inputs) || len(r.wanted) != len(r.outputs) {
-		return backend.Errorf(backend.InvalidArg, "%d inputs and %d outputs: the model has %d and %d",
+		return status.Errorf(status.InvalidArg, "%d inputs and %d outputs: the model has %d and %d",
 			len(r.given), len(r.wanted), len(r.inputs), len(r.outputs))
 	}
 	r.bindings.begin()
@@ -242,7 +243,7 @@ func (r *gpuRunner) bind() error {
 	for i := range r.given {
 		p := &r.inputs[i]
 		if r.given[i].DType == tensor.Invalid && p.info.Optional {
-			r.bindings.note(&backend.Tensor{}, 0)
+			r.bindings.note(&onnx.Tensor{}, 0)
 			continue
 		}
 		v, err := r.value(p, &r.given[i])
@@ -272,12 +273,12 @@ func (r *gpuRunner) bind() error {
 }
 
 // value is the OrtValue of a tensor, where it lies on the device.
-func (r *gpuRunner) value(p *port, t *backend.Tensor) (*C.OrtValue, error) {
-	onDevice := backend.Tensor{Data: t.Data, DType: t.DType, Shape: t.Shape}
+func (r *gpuRunner) value(p *port, t *onnx.Tensor) (*C.OrtValue, error) {
+	onDevice := onnx.Tensor{Data: t.Data, DType: t.DType, Shape: t.Shape}
 	if t.Data.Bytes != nil {
 		twin, staged := r.io.twin(t.Data)
 		if !staged {
-			return nil, backend.Errorf(backend.Internal, "%d bytes at %#x of the host are not pinned", t.Data.Size, t.Data.Addr)
+			return nil, status.Errorf(status.Internal, "%d bytes at %#x of the host are not pinned", t.Data.Size, t.Data.Addr)
 		}
 		onDevice.Data = twin
 	}

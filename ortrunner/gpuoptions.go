@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"strings"
 
-	"tritonstateful/backend"
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 )
 
@@ -21,7 +21,7 @@ const (
 
 // cudaOptions are those of the CUDA execution provider. The stream is not among
 // them: it is no string.
-func cudaOptions(o backend.SessionOptions) []option {
+func cudaOptions(o onnx.SessionOptions) []option {
 	options := []option{
 		{"device_id", strconv.Itoa(o.Device)},
 		{"has_user_compute_stream", "1"},
@@ -36,11 +36,11 @@ func cudaOptions(o backend.SessionOptions) []option {
 		options = append(options, option{"gpu_mem_limit", strconv.FormatInt(o.GPU.MemoryLimit, 10)})
 	}
 	// With TensorRT in front it is TensorRT that captures graphs.
-	return append(options, option{"enable_cuda_graph", flag(o.GPU.CUDAGraph && o.Provider == backend.CUDA)})
+	return append(options, option{"enable_cuda_graph", flag(o.GPU.CUDAGraph && o.Provider == onnx.CUDA)})
 }
 
 // tensorRTOptions are those of the TensorRT execution provider.
-func tensorRTOptions(o backend.SessionOptions) []option {
+func tensorRTOptions(o onnx.SessionOptions) []option {
 	most := int64(workspace)
 	if o.GPU.MemoryLimit > 0 {
 		most = min(most, o.GPU.MemoryLimit)
@@ -64,7 +64,7 @@ func tensorRTOptions(o backend.SessionOptions) []option {
 
 // profile gives TensorRT the shapes of all inputs that have dynamic axes, so that
 // one engine serves every batch. Each must be in all three lists, or in none.
-func profile(inputs []backend.InputShapes) []option {
+func profile(inputs []onnx.InputShapes) []option {
 	if len(inputs) == 0 {
 		return nil
 	}

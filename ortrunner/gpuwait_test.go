@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tritonstateful/backend"
 	"tritonstateful/internal/cuda"
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/ortrunner/onnxtest"
 	"tritonstateful/statebuffer"
@@ -26,7 +26,7 @@ func waitsOf(t *testing.T, model onnxtest.Model) (r *gpuRunner, waits func() uin
 	simulated, seen := uint64(0), uint64(0)
 	before := rt.gpu.before
 	rt.gpu.before = func(s *cuda.Stream) error { simulated++; return before(s) }
-	return openGPU(t, rt, model, backend.GPUOptions{}), func() uint64 {
+	return openGPU(t, rt, model, onnx.GPUOptions{}), func() uint64 {
 		count, err := os.ReadFile(path)
 		require.NoError(t, err)
 		all := binary.NativeEndian.Uint64(count) - simulated
@@ -64,7 +64,7 @@ func TestGPUWaitsOnce(t *testing.T) {
 		kept, err := r.CopyOut(next.Data)
 		require.NoError(t, err)
 		r.CopyOutTo(y.Data, client.Data.Addr)
-		require.NoError(t, r.Run([]backend.Tensor{x, old}, []backend.Tensor{y, next}))
+		require.NoError(t, r.Run([]onnx.Tensor{x, old}, []onnx.Tensor{y, next}))
 		require.EqualValues(t, 1, waits())
 		r.Memory().Clear([]statebuffer.Block{chunk})
 		require.NoError(t, r.Memory().Scatter(states(next.Data)))
@@ -76,7 +76,7 @@ func TestGPUWaitsOnce(t *testing.T) {
 		require.NoError(t, r.stream.Set(client.Data.Addr, 0, client.Data.Size))
 		r.Begin()
 		open := leftOpen(r)
-		require.NoError(t, r.Submit([]backend.Tensor{x, old}, open))
+		require.NoError(t, r.Submit([]onnx.Tensor{x, old}, open))
 		require.Zero(t, waits())
 		require.Equal(t, shape, open[1].Shape, "known before anything is waited for")
 		kept, err = r.CopyOut(open[1].Data)
@@ -94,17 +94,17 @@ func TestGPUWaitsOnce(t *testing.T) {
 
 // TestGPUFailedSubmit leaves nothing in the stream, and nothing of what was asked for.
 func TestGPUFailedSubmit(t *testing.T) {
-	r := openGPU(t, fakeGPU(t, &bytes.Buffer{}), accumulate(2), backend.GPUOptions{})
+	r := openGPU(t, fakeGPU(t, &bytes.Buffer{}), accumulate(2), onnx.GPUOptions{})
 	defer r.Close()
 	shape := tensor.Shape{1, 2}
 	x, old := ioTensor(t, r, shape, 1, 2), stateTensor(t, r, shape, 3, 4)
 	client := stateTensor(t, r, shape, 7, 7)
-	require.ErrorContains(t, r.Submit([]backend.Tensor{x}, leftOpen(r)), "1 inputs and 2 outputs")
+	require.ErrorContains(t, r.Submit([]onnx.Tensor{x}, leftOpen(r)), "1 inputs and 2 outputs")
 	r.CopyOutTo(old.Data, client.Data.Addr)
 	require.NoError(t, r.Wait())
 	require.Equal(t, []float32{7, 7}, onDevice(client.Data))
 	open := leftOpen(r)
-	require.NoError(t, r.Submit([]backend.Tensor{x, old}, open))
+	require.NoError(t, r.Submit([]onnx.Tensor{x, old}, open))
 	require.NoError(t, r.Wait())
 	require.Equal(t, []float32{7, 7}, onDevice(client.Data))
 	require.Equal(t, []float32{4, 6}, onDevice(open[1].Data))
@@ -113,7 +113,7 @@ func TestGPUFailedSubmit(t *testing.T) {
 // TestGPUPinnedPoolGrows while something is still in the stream.
 func TestGPUPinnedPoolGrows(t *testing.T) {
 	var log bytes.Buffer
-	r := openGPU(t, fakeGPU(t, &log, "DELAY_US", "3000"), accumulate(2), backend.GPUOptions{})
+	r := openGPU(t, fakeGPU(t, &log, "DELAY_US", "3000"), accumulate(2), onnx.GPUOptions{})
 	state := stateTensor(t, r, tensor.Shape{1000}, make([]float32, 1000)...)
 	for _, size := range []int64{4, 400, 4000} {
 		require.NoError(t, r.stream.Set(state.Data.Addr, 1, state.Data.Size))
@@ -130,7 +130,7 @@ func TestGPUPinnedPoolGrows(t *testing.T) {
 // TestGPUWritesTakeOnePiece: answers without a run, of which there may be any number
 // before the next one, take no more pinned memory than one.
 func TestGPUWritesTakeOnePiece(t *testing.T) {
-	r := openGPU(t, fakeGPU(t, &bytes.Buffer{}), accumulate(2), backend.GPUOptions{})
+	r := openGPU(t, fakeGPU(t, &bytes.Buffer{}), accumulate(2), onnx.GPUOptions{})
 	defer r.Close()
 	shape := tensor.Shape{1, 2}
 	state, client := stateTensor(t, r, shape, 3, 4), stateTensor(t, r, shape, 0, 0)

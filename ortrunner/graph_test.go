@@ -11,8 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 	ort "github.com/yalue/onnxruntime_go"
 
-	"tritonstateful/backend"
 	"tritonstateful/internal/cuda"
+	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 )
 
@@ -20,20 +21,20 @@ import (
 // later is none.
 func TestGPUCapturesGraphs(t *testing.T) {
 	var log bytes.Buffer
-	r := openGPU(t, fakeGPU(t, &log), accumulate(2), backend.GPUOptions{CUDAGraph: true})
+	r := openGPU(t, fakeGPU(t, &log), accumulate(2), onnx.GPUOptions{CUDAGraph: true})
 	defer r.Close()
 	for lanes := int64(1); lanes < 4; lanes++ {
 		shape := tensor.Shape{lanes, 2}
 		zeros := make([]float32, 2*lanes)
-		inputs := []backend.Tensor{ioTensor(t, r, shape), stateTensor(t, r, shape, zeros...)}
-		outputs := []backend.Tensor{ioTensor(t, r, shape), stateTensor(t, r, shape, zeros...)}
+		inputs := []onnx.Tensor{ioTensor(t, r, shape), stateTensor(t, r, shape, zeros...)}
+		outputs := []onnx.Tensor{ioTensor(t, r, shape), stateTensor(t, r, shape, zeros...)}
 		if lanes < 3 {
 			require.NoError(t, r.WarmUp(inputs, outputs))
 		} else {
 			require.NoError(t, r.Run(inputs, outputs))
 		}
 	}
-	require.NoError(t, r.WarmUp([]backend.Tensor{ioTensor(t, r, tensor.Shape{1, 2}), stateTensor(t, r, tensor.Shape{1, 2}, 0, 0)}, leftOpen(r)))
+	require.NoError(t, r.WarmUp([]onnx.Tensor{ioTensor(t, r, tensor.Shape{1, 2}), stateTensor(t, r, tensor.Shape{1, 2}, 0, 0)}, leftOpen(r)))
 	var graphs []int
 	for _, b := range r.bindings.all {
 		graphs = append(graphs, b.graph)
@@ -46,13 +47,13 @@ func TestGPUCapturesGraphs(t *testing.T) {
 func TestCaptureFallsBack(t *testing.T) {
 	var log bytes.Buffer
 	rt := fakeGPU(t, &log)
-	rt.gpu.provide = func(_ *ort.SessionOptions, o backend.SessionOptions, _ *cuda.Stream) error {
+	rt.gpu.provide = func(_ *ort.SessionOptions, o onnx.SessionOptions, _ *cuda.Stream) error {
 		if o.GPU.CUDAGraph {
-			return backend.Errorf(backend.InvalidArg, "this session cannot be captured")
+			return status.Errorf(status.InvalidArg, "this session cannot be captured")
 		}
 		return nil
 	}
-	r := openGPU(t, rt, accumulate(2), backend.GPUOptions{CUDAGraph: true})
+	r := openGPU(t, rt, accumulate(2), onnx.GPUOptions{CUDAGraph: true})
 	defer r.Close()
 	require.False(t, r.captures)
 	require.Contains(t, log.String(), "enable_cuda_graph has no effect")
@@ -62,11 +63,11 @@ func TestCaptureFallsBack(t *testing.T) {
 // TestRunThatCannotBeCaptured is done without a graph, and the log says why.
 func TestRunThatCannotBeCaptured(t *testing.T) {
 	var log bytes.Buffer
-	r := openGPU(t, fakeGPU(t, &log), accumulate(2), backend.GPUOptions{CUDAGraph: true})
+	r := openGPU(t, fakeGPU(t, &log), accumulate(2), onnx.GPUOptions{CUDAGraph: true})
 	defer r.Close()
 	shape := tensor.Shape{1, 2}
-	inputs := []backend.Tensor{ioTensor(t, r, shape, 1, 2), stateTensor(t, r, shape, 0, 0)}
-	outputs := []backend.Tensor{ioTensor(t, r, shape), stateTensor(t, r, shape, 0, 0)}
+	inputs := []onnx.Tensor{ioTensor(t, r, shape, 1, 2), stateTensor(t, r, shape, 0, 0)}
+	outputs := []onnx.Tensor{ioTensor(t, r, shape), stateTensor(t, r, shape, 0, 0)}
 	wait, runs := r.before, 0
 	r.before = func(s *cuda.Stream) error {
 		if runs++; runs == 3 { // the one that is captured
@@ -90,7 +91,7 @@ func TestOneCaptureAtATime(t *testing.T) {
 	var done sync.WaitGroup
 	var failed [3]error
 	for i := range failed {
-		r := openGPU(t, rt, accumulate(2), backend.GPUOptions{CUDAGraph: true})
+		r := openGPU(t, rt, accumulate(2), onnx.GPUOptions{CUDAGraph: true})
 		defer r.Close()
 		wait := r.before
 		r.before = func(s *cuda.Stream) error {
@@ -100,8 +101,8 @@ func TestOneCaptureAtATime(t *testing.T) {
 			return wait(s)
 		}
 		shape := tensor.Shape{1, 2}
-		inputs := []backend.Tensor{ioTensor(t, r, shape, 1, 2), stateTensor(t, r, shape, 0, 0)}
-		outputs := []backend.Tensor{ioTensor(t, r, shape), stateTensor(t, r, shape, 0, 0)}
+		inputs := []onnx.Tensor{ioTensor(t, r, shape, 1, 2), stateTensor(t, r, shape, 0, 0)}
+		outputs := []onnx.Tensor{ioTensor(t, r, shape), stateTensor(t, r, shape, 0, 0)}
 		done.Go(func() { failed[i] = r.WarmUp(inputs, outputs) })
 	}
 	done.Wait()

@@ -4,7 +4,7 @@ import (
 	"runtime"
 	"runtime/debug"
 
-	"tritonstateful/backend"
+	"tritonstateful/internal/status"
 )
 
 // osThread is one thread of the operating system. ONNX Runtime keeps CUDA graphs by
@@ -43,7 +43,7 @@ func (t *osThread) serve() {
 func guarded(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = backend.Errorf(backend.Internal, "panic in a run: %v\n%s", p, debug.Stack())
+			err = status.Errorf(status.Internal, "panic in a run: %v\n%s", p, debug.Stack())
 		}
 	}()
 	debug.SetPanicOnFault(true) // of this goroutine

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"unsafe"
 
-	"tritonstateful/backend"
 	"tritonstateful/internal/cuda"
 	"tritonstateful/internal/devicememory"
+	"tritonstateful/internal/status"
 	"tritonstateful/statebuffer"
 )
 
@@ -18,7 +18,7 @@ type deviceMemory struct{ *devicememory.Memory }
 func (m deviceMemory) Alloc(bytes int64) (statebuffer.Block, error) {
 	b, err := m.Memory.Alloc(bytes)
 	if err != nil {
-		return b, backend.Errorf(backend.Unavailable, "%w", err)
+		return b, status.Errorf(status.Unavailable, "%w", err)
 	}
 	return b, nil
 }
@@ -49,7 +49,7 @@ func (s *staging) Alloc(bytes int64) (statebuffer.Block, error) {
 	host, err := s.context.HostAlloc(bytes)
 	if err != nil {
 		s.device.Free(twin)
-		return statebuffer.Block{}, backend.Errorf(backend.Unavailable, "allocating %d bytes of pinned host memory: %w", bytes, err)
+		return statebuffer.Block{}, status.Errorf(status.Unavailable, "allocating %d bytes of pinned host memory: %w", bytes, err)
 	}
 	clear(host)
 	block := statebuffer.Block{Addr: addressOf(host), Bytes: host, Size: bytes}
