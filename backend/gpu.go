@@ -78,11 +78,10 @@ func (e *execution) reserve() error {
 			s.answers[i].Tensor = bytes
 		}
 	}
-	for at, row := range e.rows {
-		lane, lanes := e.lanesOf(at)
-		for i, to := range e.batch.Reserve(row, s.answers, lane, lanes) {
+	for _, m := range e.members {
+		for i, to := range e.batch.Reserve(m.req, s.answers, m.firstLane, m.lanes) {
 			if to != 0 {
-				in.deliver(s.outputs[in.wiring.outputs[i].at].Data, &s.answers[i], lane, lanes, to)
+				in.deliver(s.outputs[in.wiring.outputs[i].at].Data, &s.answers[i], m.firstLane, m.lanes, to)
 			}
 		}
 	}

@@ -310,7 +310,7 @@ func (in *Instance) maintain(e *execution) {
 	case change.Shrunk && in.levels.on(in.levels.info, slog.LevelInfo):
 		in.log.Info("released a chunk of slots", "chunks", u.Chunks, "slots", u.Slots, "free", u.Free, "took", change.Took)
 	}
-	if e.ran > 0 {
+	if e.succeeded > 0 {
 		in.reportSaturation()
 		in.report.batch(&e.spans, change.Took, now(), in.log)
 	}
