@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode"
 
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
@@ -113,8 +114,8 @@ func layoutOf(dims tensor.Shape, axis int, dtype tensor.DType) (statebuffer.Layo
 }
 
 // toldAxis is what the parameter batch_axes says of a tensor.
-func toldAxis(params *Parameters, info *onnx.TensorInfo) (axis int, told bool, err error) {
-	value, ok := lookup(params.BatchAxes, info.Name)
+func toldAxis(params *config.Parameters, info *onnx.TensorInfo) (axis int, told bool, err error) {
+	value, ok := config.Lookup(params.BatchAxes, info.Name)
 	if !ok {
 		return noAxis, false, nil
 	}
@@ -145,7 +146,7 @@ func fixedAxis(axis int, info *onnx.TensorInfo) error {
 // namesAxis reports whether batch_axes names a tensor itself: a pattern may be meant
 // for others.
 func (w *wirer) namesAxis(info *onnx.TensorInfo) bool {
-	return slices.ContainsFunc(w.params.BatchAxes, func(a assignment) bool { return a.name == info.Name })
+	return slices.ContainsFunc(w.params.BatchAxes, func(a config.Assignment) bool { return a.Name == info.Name })
 }
 
 // inputAxis is the batch axis of an input that the configuration does not describe,

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/docstable"
 	"tritonstateful/statebuffer"
 )
@@ -44,7 +45,7 @@ func TestDocumentedBatchLine(t *testing.T) {
 	for _, cells := range rows {
 		logging, _, _ := strings.Cut(cells[0], " ")
 		for i, batchInfo := range []string{"INFO", "VERBOSE", "NONE"} {
-			p, _, err := ParseParameters(map[string]Value{"logging_level": {logging}, "batch_info_logging_level": {batchInfo}})
+			p, _, err := config.ParseParameters(map[string]config.Value{"logging_level": {String: logging}, "batch_info_logging_level": {String: batchInfo}})
 			require.NoError(t, err)
 			got := map[slog.Level]string{slog.LevelInfo: "INFO", slog.LevelDebug: "verbose"}[batchLevel(p)]
 			require.Equal(t, cells[1+i], got, "%s and %s", logging, batchInfo)
@@ -65,7 +66,7 @@ func TestReadmeShowsTheLostState(t *testing.T) {
 	shown := regexp.MustCompile("(?m)^sequence 7: .*$").FindString(string(readme))
 	require.NotEmpty(t, shown)
 
-	s := newServer(t, configEdit(func(c *Config) { c.Sequence.MaxIdleMicroseconds = 10_000_000 }))
+	s := newServer(t, configEdit(func(c *config.Config) { c.Sequence.MaxIdleMicroseconds = 10_000_000 }))
 	s.batch(startOf(7), startOf(8)).ok()
 	s.now += 31 * time.Second
 	s.forget(7, 8)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/status"
 )
 
@@ -18,13 +19,13 @@ func FuzzParseConfig(f *testing.F) {
 	f.Add([]byte(`{"sequence_batching":{"oldest":{"max_candidate_sequences":-1},"max_sequence_idle_microseconds":18446744073709551615}}`))
 	f.Add([]byte(`{"max_batch_size":"8"}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		c, err := ParseConfig(text)
+		c, err := config.Parse(text)
 		if err != nil {
 			require.Equal(t, status.InvalidArg, status.CodeOf(err))
 			return
 		}
 		require.GreaterOrEqual(t, c.Idle(), 0*c.Idle())
-		require.GreaterOrEqual(t, c.candidates(), 0)
+		require.GreaterOrEqual(t, c.Candidates(), 0)
 		_ = c.StringIDs()
 		_, err = json.Marshal(c)
 		require.NoError(t, err)
@@ -32,7 +33,7 @@ func FuzzParseConfig(f *testing.F) {
 			return
 		}
 		sig := newAccumulator(nil, accumulate()).sig
-		if params, _, err := ParseParameters(c.Parameters); err == nil {
+		if params, _, err := config.ParseParameters(c.Parameters); err == nil {
 			_, _ = wire(c, params, &sig, func(string) ([]byte, error) { return nil, errInjected }) // must not panic
 		}
 	})

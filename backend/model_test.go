@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 )
@@ -19,13 +20,13 @@ func TestModelFileStaysInItsFolder(t *testing.T) {
 		Clock: func() time.Duration { return 0 },
 		Open:  func(onnx.SessionOptions) (onnx.Runner, error) { panic("a file was opened") },
 	}
-	for name, config := range map[string]string{
+	for name, cfg := range map[string]string{
 		"default_model_filename": `{"default_model_filename": "../../other/model.onnx"}`,
 		"onnx_file_name":         `{"parameters": {"onnx_file_name": {"string_value": "../2/model.onnx"}}}`,
 		"absolute":               `{"default_model_filename": "/etc/passwd"}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			info := ModelInfo{Name: "m", Version: 1, Directory: t.TempDir(), Config: []byte(config)}
+			info := ModelInfo{Name: "m", Version: 1, Directory: t.TempDir(), Config: []byte(cfg)}
 			model, err := NewModel(info, host)
 			require.NoError(t, err) // faults are told by the instance, all at once
 			_, err = model.NewInstance(InstanceInfo{Name: "m_0", Kind: "cpu"})
@@ -40,8 +41,8 @@ func TestModelFileStaysInItsFolder(t *testing.T) {
 // TestMisspeltParameterIsInTheError: what keeps a model from loading may be a name
 // that was not understood.
 func TestMisspeltParameterIsInTheError(t *testing.T) {
-	_, err := load(t, configEdit(func(c *Config) {
-		c.Parameters["state_pair"], c.Parameters["colour"] = c.Parameters["state_pairs"], Value{"red"}
+	_, err := load(t, configEdit(func(c *config.Config) {
+		c.Parameters["state_pair"], c.Parameters["colour"] = c.Parameters["state_pairs"], config.Value{String: "red"}
 		delete(c.Parameters, "state_pairs")
 	}), sig(func(s *onnx.Signature) { s.Outputs[1].Name = "Sum" }))
 	require.ErrorContains(t, err, "could not find any state tensors")

@@ -4,6 +4,8 @@ import (
 	"context"
 	"log/slog"
 	"time"
+
+	"tritonstateful/backend/config"
 )
 
 // spans is how long the parts of a batch took.
@@ -34,9 +36,9 @@ type periodic struct {
 	largest  int
 }
 
-func newPeriodic(p *Parameters, clock func() time.Duration) *periodic {
-	r := &periodic{every: p.MetricsPeriod, last: clock(), silent: p.Log == LogNone, details: slog.LevelDebug}
-	if p.Details == LogInfo {
+func newPeriodic(p *config.Parameters, clock func() time.Duration) *periodic {
+	r := &periodic{every: p.MetricsPeriod, last: clock(), silent: p.Log == config.LogNone, details: slog.LevelDebug}
+	if p.Details == config.LogInfo {
 		r.details = slog.LevelInfo
 	}
 	return r

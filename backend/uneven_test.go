@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
 )
 
@@ -33,7 +34,7 @@ func unevenModel(t *testing.T, limit string, lengths ...int) (*scripted, *Instan
 	model, c, _ := maskedModel(0)
 	c.MaxBatchSize = 16
 	c.Sequence.Oldest.MaxCandidateSequences = 32
-	c.Parameters["max_state_memory_bytes"] = Value{limit}
+	c.Parameters["max_state_memory_bytes"] = config.Value{String: limit}
 	runs := &[]unevenRun{}
 	inner := model.run
 	model.run = func(inputs, outputs []onnx.Tensor) error {

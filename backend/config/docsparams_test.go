@@ -1,4 +1,4 @@
-package backend
+package config
 
 import (
 	"maps"
@@ -41,7 +41,7 @@ func TestDocumentedWords(t *testing.T) {
 		name, kind, words := cells[0], cells[1], cells[3]
 		p, _, err := ParseParameters(map[string]Value{name: {"neither"}})
 		if name == "ort_ep" { // only an instance on a GPU takes it to heart
-			_, err = p.provider("gpu")
+			_, err = p.Provider("gpu")
 		}
 		switch kind {
 		case "word":

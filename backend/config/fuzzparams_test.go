@@ -1,4 +1,4 @@
-package backend
+package config
 
 import (
 	"maps"
@@ -70,18 +70,18 @@ func FuzzAssignments(f *testing.F) {
 		if err != nil {
 			return
 		}
-		value, found := lookup(all, name)
+		value, found := Lookup(all, name)
 		matches := 0
 		for _, a := range all {
-			require.NotEmpty(t, a.name)
-			require.NotEmpty(t, a.value)
-			texts, match := matchPattern(a.name, name)
+			require.NotEmpty(t, a.Name)
+			require.NotEmpty(t, a.Value)
+			texts, match := MatchPattern(a.Name, name)
 			if !match {
 				continue
 			}
 			matches++
-			require.Equal(t, name, fillPattern(a.name, texts))
-			if a.name == name {
+			require.Equal(t, name, FillPattern(a.Name, texts))
+			if a.Name == name {
 				require.Equal(t, value, firstOf(all, name))
 			}
 		}
@@ -89,10 +89,10 @@ func FuzzAssignments(f *testing.F) {
 	})
 }
 
-func firstOf(all []assignment, name string) string {
+func firstOf(all []Assignment, name string) string {
 	for _, a := range all {
-		if a.name == name {
-			return a.value
+		if a.Name == name {
+			return a.Value
 		}
 	}
 	return ""

@@ -1,4 +1,4 @@
-package backend
+package config
 
 import (
 	"testing"
@@ -14,7 +14,7 @@ func TestNumericIDs(t *testing.T) {
 	const words = `control "CORRID" has data_type `
 	for dtype, want := range map[string]int{"TYPE_UINT64": 1, "TYPE_INT32": 1, "TYPE_STRING": 0} {
 		c := Config{Sequence: &SequenceConfig{ControlInputs: []ControlConfig{{Name: "CORRID", Controls: []Control{{Kind: ControlCorrID, DataType: dtype}}}}}}
-		warnings := c.warnings()
+		warnings := c.Warnings()
 		require.Len(t, warnings, want, dtype)
 		for _, w := range warnings {
 			require.Contains(t, w, words+dtype)
@@ -23,7 +23,7 @@ func TestNumericIDs(t *testing.T) {
 			require.Contains(t, w, "data_type: TYPE_STRING")
 		}
 	}
-	require.Empty(t, new(Config).warnings())
+	require.Empty(t, new(Config).Warnings())
 }
 
 // TestUnserved: what this backend does not do is refused or warned of, in words
@@ -35,7 +35,7 @@ func TestUnserved(t *testing.T) {
 	unserved.ModelOperations.OpLibraryFilename = []string{"ops.so"}
 	unserved.CCModelFilenames = map[string]string{"7.5": "other.onnx"}
 	c := Config{Unserved: unserved, Sequence: &SequenceConfig{Iterative: true}}
-	err := c.refusals()
+	err := c.Refusals()
 	for _, want := range []string{
 		"batch_input BATCH_ELEMENT_COUNT for n: this backend makes no inputs of a whole batch: remove it",
 		"batch_output BATCH_SCATTER_WITH_INPUT_SHAPE for y, z: this backend does not scatter outputs: remove it",
@@ -54,7 +54,7 @@ func TestOptimizationWithoutEffect(t *testing.T) {
 	o.Graph.Level, o.CUDA.Graphs = -1, true
 	o.Accelerators.GPU, o.Accelerators.CPU = []Accelerator{{"tensorrt"}}, []Accelerator{{"openvino"}}
 	c := Config{Unserved: Unserved{Optimization: o}}
-	warnings := c.warnings()
+	warnings := c.Warnings()
 	require.Equal(t, []string{
 		"optimization.graph.level has no effect: use the parameter graph_optimization",
 		"optimization.cuda.graphs has no effect: use the parameter enable_cuda_graph",
