@@ -77,8 +77,8 @@ func (w *wirer) writeDims(p *port, cfg tensor.Shape, info *onnx.TensorInfo, foun
 		if len(want) > 0 && want[0] == 1 && len(cfg) < len(want) { // a batch that the exporter has fixed
 			want = want[1:]
 		}
-	case len(cfg) != len(want) || cfg[axis] >= 0:
-		want = withoutBatch(want, axis)
+	case len(config) != len(want) || config[axis] >= 0:
+		want = want.Without(axis)
 	}
 	if len(want) == 0 {
 		return ": write dims: [ 1 ] reshape: { shape: [ ] }"
@@ -89,7 +89,7 @@ func (w *wirer) writeDims(p *port, cfg tensor.Shape, info *onnx.TensorInfo, foun
 // writeStateDims is the same for a state in sequence_batching, which has no reshape.
 func (w *wirer) writeStateDims(model tensor.Shape, axis int) string {
 	if w.config.MaxBatchSize > 0 {
-		model = withoutBatch(model, axis)
+		model = model.Without(axis)
 	}
 	return "write " + dimsText(model)
 }
