@@ -77,7 +77,7 @@ func (w *wirer) writeDims(p *port, cfg tensor.Shape, info *onnx.TensorInfo, foun
 		if len(want) > 0 && want[0] == 1 && len(cfg) < len(want) { // a batch that the exporter has fixed
 			want = want[1:]
 		}
-	case len(config) != len(want) || config[axis] >= 0:
+	case len(cfg) != len(want) || cfg[axis] >= 0:
 		want = want.Without(axis)
 	}
 	if len(want) == 0 {

@@ -151,7 +151,7 @@ func (w *wirer) stateDims(s *stateWire, in, out *onnx.TensorInfo) error {
 	misfit := func() error {
 		return fmt.Errorf("dims are %v in the configuration and %v in the model: %s", s.stateSpec.dims, in.Dims, w.writeStateDims(model, s.axis))
 	}
-	if len(s.dims.Without(s.axis)) == 0 && (len(config) == 0 || config.Equal(tensor.Shape{1})) {
+	if len(s.dims.Without(s.axis)) == 0 && (len(cfg) == 0 || cfg.Equal(tensor.Shape{1})) {
 		return nil
 	}
 	// Implicit state writes dims without the batch when max_batch_size is given.

@@ -293,7 +293,7 @@ func (w *wirer) port(p *port, c *config.TensorConfig, info *onnx.TensorInfo, fou
 	p.settle()
 	if p.stateOut {
 		if s := w.wiring.stateAt(p.state); !s.agrees(p) {
-			return fmt.Errorf("dims are %v and the state %q has %v: want the extents of the state, or -1", c.lane(), s.input, s.dims.Without(s.axis))
+			return fmt.Errorf("dims are %v and the state %q has %v: want the extents of the state, or -1", c.LaneDims(), s.input, s.dims.Without(s.axis))
 		}
 	}
 	if dtype == tensor.Bytes || !p.dims.Without(p.axis).Fixed() {
