@@ -33,13 +33,15 @@ func (c *completion) choose(given *Config, r Runner, open func() (Runner, error)
 		return wireInputs(c.trialConfig(), c.params, c.sig, files, k)
 	}
 	search.finish = func(w *wirer) error {
-		if text, err := c.complete(w.axes); err != nil {
+		text, err := c.complete(w.axes)
+		if err != nil {
 			return err
-		} else if config, err := ParseConfig(text); err != nil {
-			return err
-		} else {
-			return wireInputs(config, c.params, c.sig, files, w.axes).finish()
 		}
+		config, err := ParseConfig(text)
+		if err != nil {
+			return err
+		}
+		return wireInputs(config, c.params, c.sig, files, w.axes).finish()
 	}
 	chosen := &candidates[0]
 	w, err := search.choose(candidates)
