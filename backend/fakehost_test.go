@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 )
 
@@ -66,7 +68,7 @@ type fakeBatch struct {
 	onDevice map[int]bool
 	// ports are those of the outputs, if shapes are to be compared with bytes as the
 	// server's side does.
-	ports    []Port
+	ports    []onnx.IOTensor
 	reserved map[int][]uint64 // of each row
 	there    map[uint64][]byte
 	held     map[int]bool // rows that were held: whether they still are
@@ -203,7 +205,7 @@ func (b *fakeBatch) Finish(timing Timing) {
 	for row := range b.answers {
 		if b.answers[row].times == 0 {
 			require.True(b.t, b.faulty, "nobody answered row %d", row)
-			b.answers[row].err = Errorf(Internal, "nobody answered")
+			b.answers[row].err = status.Errorf(status.Internal, "nobody answered")
 		}
 	}
 	clear(b.requests)

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"hash/maphash"
 
+	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -30,7 +32,8 @@ func (e *execution) writeGenerated() error {
 	return nil
 }
 
-// writeLanes writes the values of all lanes. Padding lanes are starts.
+// writeLanes writes the values of all lanes. Padding lanes are starts. Where a value
+// depends on the request the model has sequences, and each request has one lane.
 func (e *execution) writeLanes(f *fillWire, to []byte) {
 	if f.kind == fillConstant {
 		if f.axis == noAxis {
@@ -50,7 +53,7 @@ func (e *execution) writeLanes(f *fillWire, to []byte) {
 		var r *Request
 		var q *statebuffer.Sequence
 		if lane < len(e.lanes) {
-			r, q = &e.requests[e.rows[e.laneRow[lane]]], e.lanes[lane].Sequence
+			r, q = &e.requests[e.members[lane].req], e.lanes[lane].Sequence
 		}
 		e.writeLane(f, to[lane*int(f.PieceBytes):], r, q)
 	}
@@ -85,8 +88,8 @@ func (e *execution) writeLane(f *fillWire, to []byte, r *Request, q *statebuffer
 func (e *execution) writeStringIDs(i int) error {
 	const prefix = 4 // the length in front of each string
 	size := int64(prefix * e.stage.lanes)
-	for _, at := range e.laneRow {
-		size += int64(len(e.requests[e.rows[at]].Sequence.Text))
+	for _, m := range e.members {
+		size += int64(len(e.requests[m.req].Sequence.Text))
 	}
 	block, err := e.in.io.forFill(i, size)
 	if err != nil {
@@ -95,8 +98,8 @@ func (e *execution) writeStringIDs(i int) error {
 	to := block.Bytes
 	for lane := range e.stage.lanes {
 		text := ""
-		if lane < len(e.laneRow) {
-			text = e.requests[e.rows[e.laneRow[lane]]].Sequence.Text
+		if lane < len(e.members) {
+			text = e.requests[e.members[lane].req].Sequence.Text
 		}
 		binary.NativeEndian.PutUint32(to, uint32(len(text)))
 		to = to[prefix+copy(to[prefix:], text):]
@@ -170,11 +173,11 @@ func (e *execution) writePositions(i int) error {
 	shape := batched(f.dims, f.axis, lanes).With(f.along, length)
 	bytes, err := shape.Bytes(f.dtype)
 	if err != nil {
-		return Errorf(Internal, "input %q: the positions: %w", f.name, err)
+		return status.Errorf(status.Internal, "input %q: the positions: %w", f.name, err)
 	}
 	block, err := e.in.io.forFill(i, bytes)
 	if err != nil {
-		return Errorf(Internal, "input %q: the positions: %w", f.name, err)
+		return status.Errorf(status.Internal, "input %q: the positions: %w", f.name, err)
 	}
 	to := block.Bytes
 	for lane := range lanes {
@@ -187,7 +190,7 @@ func (e *execution) writePositions(i int) error {
 			to = to[f.dtype.Size():]
 		}
 	}
-	e.stage.inputs[f.at] = Tensor{Data: block, DType: f.dtype, Shape: shape}
+	e.stage.inputs[f.at] = onnx.Tensor{Data: block, DType: f.dtype, Shape: shape}
 	return nil
 }
 
@@ -209,11 +212,11 @@ func (e *execution) writeMask(i int) error {
 	shape[m.axis] = width
 	bytes, err := shape.Bytes(f.dtype)
 	if err != nil {
-		return Errorf(Internal, "input %q: the mask: %w", f.name, err)
+		return status.Errorf(status.Internal, "input %q: the mask: %w", f.name, err)
 	}
 	block, err := in.io.forFill(i, bytes)
 	if err != nil {
-		return Errorf(Internal, "input %q: the mask: %w", f.name, err)
+		return status.Errorf(status.Internal, "input %q: the mask: %w", f.name, err)
 	}
 	to := block.Bytes
 	for lane := range e.stage.lanes {
@@ -226,7 +229,7 @@ func (e *execution) writeMask(i int) error {
 			to = to[element:]
 		}
 	}
-	e.stage.inputs[f.at] = Tensor{Data: block, DType: f.dtype, Shape: shape}
+	e.stage.inputs[f.at] = onnx.Tensor{Data: block, DType: f.dtype, Shape: shape}
 	return nil
 }
 
@@ -244,7 +247,7 @@ func (in *Instance) checkPositions(r *Request) error {
 		}
 		length := in.extent(r, &in.wiring.lengths[f.source])
 		if most := generatedMost / int64(f.dtype.Size()); length > most {
-			return Errorf(InvalidArg, "input %q: positions of %d elements of input %q: want at most %d; send less in a request", f.name, length, in.wiring.lengths[f.source].name, most)
+			return status.Errorf(status.InvalidArg, "input %q: positions of %d elements of input %q: want at most %d; send less in a request", f.name, length, in.wiring.lengths[f.source].name, most)
 		}
 	}
 	return nil
@@ -258,14 +261,14 @@ func (in *Instance) checkMasks(r *Request, q *statebuffer.Sequence) error {
 		held, step := in.store.Length(f.mask.covers[0], q), int64(0)
 		for _, state := range f.mask.covers[1:] {
 			if other := in.store.Length(state, q); other != held {
-				return Errorf(InvalidArg, "input %q: the states %q and %q are to have one mask, and have the lengths %d and %d: want them equal; give each a mask of its own, or none", f.name, in.wiring.varying[f.mask.covers[0]].input, in.wiring.varying[state].input, held, other)
+				return status.Errorf(status.InvalidArg, "input %q: the states %q and %q are to have one mask, and have the lengths %d and %d: want them equal; give each a mask of its own, or none", f.name, in.wiring.varying[f.mask.covers[0]].input, in.wiring.varying[state].input, held, other)
 			}
 		}
 		if f.mask.length >= 0 {
 			step = in.extent(r, &in.wiring.lengths[f.mask.length])
 		}
 		if most := generatedMost / int64(f.dtype.Size()); step > most-held {
-			return Errorf(InvalidArg, "input %q: a mask of length %d for the states and %d for the request: want at most %d in all; send less in a request, or end the sequence", f.name, held, step, most)
+			return status.Errorf(status.InvalidArg, "input %q: a mask of length %d for the states and %d for the request: want at most %d in all; send less in a request, or end the sequence", f.name, held, step, most)
 		}
 	}
 	return nil

@@ -44,7 +44,7 @@ func (in *Instance) proveMasks() {
 	}
 	in.grows = m.masks.grows
 	if in.apart = m.masks.apart; in.apart != "" {
-		in.store.PadNone()
+		in.store.DisableLeftPadding()
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -41,11 +42,11 @@ type maskTrial struct {
 
 // countedRunner is a session that is borrowed, and runs without errors in the log.
 type countedRunner struct {
-	Runner
+	onnx.Runner
 	runs int
 }
 
-func (r *countedRunner) Run(inputs, outputs []Tensor) error {
+func (r *countedRunner) Run(inputs, outputs []onnx.Tensor) error {
 	r.runs++
 	return try(r.Runner, inputs, outputs)
 }

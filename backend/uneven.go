@@ -49,23 +49,23 @@ func (e *execution) spares(r *Request, q *statebuffer.Sequence) bool {
 			padded += (longest + longest + step) * in.store.LengthBytes(state, q)
 		}
 	}
-	return padded == 0 || in.store.Spares(int64(in.padded(int(lanes)))*padded)
+	return padded == 0 || in.store.FitsBudget(int64(in.padded(int(lanes)))*padded)
 }
 
 const runsApart = "sequences of unequal length run apart: "
 
 // runApart ends that sequences of unequal length share runs.
 func (in *Instance) runApart(why string) {
-	in.store.PadNone()
+	in.store.DisableLeftPadding()
 	in.apart = why
 	in.log.Warn(runsApart + why)
 }
 
-// partUneven has the rows of a run run again if sequences of unequal length should not
+// partUneven has the members of a run run again if sequences of unequal length should not
 // have shared it: apart by their lengths if the model does not append, and in halves if
 // a state of one has got too long. It is false when the run is good.
 func (e *execution) partUneven() bool {
-	if e.failed || !e.uneven() {
+	if !e.uneven() {
 		return false
 	}
 	if why := e.notAppended(); why != "" {
@@ -73,7 +73,7 @@ func (e *execution) partUneven() bool {
 		e.undo(1)
 		return true
 	}
-	if len(e.rows) > 1 && e.in.store.TooLong(e.step) != nil {
+	if len(e.members) > 1 && e.in.store.TooLong(e.step) != nil {
 		e.halve()
 		return true
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 )
 
@@ -29,10 +30,10 @@ func (w *wirer) states() {
 func (w *wirer) state(spec stateSpec, all []stateSpec) {
 	in, out := exactName(spec.input, w.sig.Inputs), exactName(spec.output, w.sig.Outputs)
 	if in < 0 {
-		w.fault("%s: %q is not an input of the model: its inputs are %s", spec.source, spec.input, names(w.sig.Inputs))
+		w.fault("%s: %q is not an input of the model: its inputs are %s", spec.source, spec.input, onnx.Names(w.sig.Inputs))
 	}
 	if out < 0 {
-		w.fault("%s: %q is not an output of the model: its outputs are %s", spec.source, spec.output, names(w.sig.Outputs))
+		w.fault("%s: %q is not an output of the model: its outputs are %s", spec.source, spec.output, onnx.Names(w.sig.Outputs))
 	}
 	if in < 0 || out < 0 {
 		return
@@ -102,7 +103,7 @@ func (w *wirer) matchState(s *stateWire) error {
 
 // stateAxis finds the batch axis of a state. Exporters often name the axes of an
 // input but not of an output; the input's axis holds for both.
-func (w *wirer) stateAxis(s *stateWire, in, out *TensorInfo) (err error) {
+func (w *wirer) stateAxis(s *stateWire, in, out *onnx.TensorInfo) (err error) {
 	if s.axis, s.how, err = w.inputAxis(s.in); err != nil {
 		return err
 	}
@@ -128,7 +129,7 @@ func (w *wirer) stateAxis(s *stateWire, in, out *TensorInfo) (err error) {
 
 // stateDims joins the extents of input, output and configuration. What none of
 // them fixes varies at run time.
-func (w *wirer) stateDims(s *stateWire, in, out *TensorInfo) error {
+func (w *wirer) stateDims(s *stateWire, in, out *onnx.TensorInfo) error {
 	s.dims = batched(in.Dims.Clone(), s.axis, 1)
 	for i := range s.dims {
 		// An output that is dynamic where the input is fixed is an exporter that
@@ -176,6 +177,6 @@ func (w *wirer) stateDims(s *stateWire, in, out *TensorInfo) error {
 }
 
 // exactName finds a tensor by its exact name, or gives -1.
-func exactName(name string, infos []TensorInfo) int {
-	return slices.IndexFunc(infos, func(t TensorInfo) bool { return t.Name == name })
+func exactName(name string, infos []onnx.TensorInfo) int {
+	return slices.IndexFunc(infos, func(t onnx.TensorInfo) bool { return t.Name == name })
 }

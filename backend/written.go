@@ -3,6 +3,8 @@ package backend
 import (
 	"slices"
 
+	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -18,9 +20,9 @@ func checkWritten(p *port, shape tensor.Shape, lanes int) error {
 	case len(shape) == len(p.dims) && (p.lanesAt == noAxis || shape[p.lanesAt] == int64(lanes)):
 		return nil
 	case p.lanesAt == noAxis:
-		return Errorf(Internal, "output %q: the model wrote shape %v for %d lanes: want rank %d", p.Name, shape, lanes, len(p.dims))
+		return status.Errorf(status.Internal, "output %q: the model wrote shape %v for %d lanes: want rank %d", p.Name, shape, lanes, len(p.dims))
 	default:
-		return Errorf(Internal, "output %q: the model wrote shape %v for %d lanes: want rank %d with the batch at axis %d", p.Name, shape, lanes, len(p.dims), p.lanesAt)
+		return status.Errorf(status.Internal, "output %q: the model wrote shape %v for %d lanes: want rank %d with the batch at axis %d", p.Name, shape, lanes, len(p.dims), p.lanesAt)
 	}
 }
 
@@ -28,7 +30,7 @@ func checkWritten(p *port, shape tensor.Shape, lanes int) error {
 // elements, which nobody has bound.
 func checkWrittenState(s *stateWire, shape tensor.Shape, lanes int) error {
 	if want := batched(s.dims, s.axis, int64(lanes)); !shape.Equal(want) {
-		return Errorf(Internal, "state %q: the model wrote shape %v for %d lanes: want %v, because that is what the next step can read", s.input, shape, lanes, want)
+		return status.Errorf(status.Internal, "state %q: the model wrote shape %v for %d lanes: want %v, because that is what the next step can read", s.input, shape, lanes, want)
 	}
 	return nil
 }
@@ -61,7 +63,7 @@ func (s *stage) takeOutputs(w *wiring, step *statebuffer.Step) error {
 }
 
 // varyingAnswer describes an output whose shape the run has decided.
-func (s *stage) varyingAnswer(p *port, out *Tensor) (Output, error) {
+func (s *stage) varyingAnswer(p *port, out *onnx.Tensor) (Output, error) {
 	if err := checkWritten(p, out.Shape, s.lanes); err != nil {
 		return Output{}, err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"tritonstateful/backend"
 	"tritonstateful/internal/faketriton"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -90,7 +91,7 @@ func TestReservedAndFailed(t *testing.T) {
 	var none [][]uint64
 	echo.execute = func(b backend.Batch) {
 		b.Reserve(0, two, 0, 1)
-		b.Fail(0, backend.Errorf(backend.Internal, "the run failed"))
+		b.Fail(0, status.Errorf(status.Internal, "the run failed"))
 		none = append(none, b.Reserve(0, two, 0, 1)) // it is answered
 		b.Reserve(1, two, 1, 1)
 		b.Answer(1, larger, 0, 1)
@@ -106,10 +107,10 @@ func TestReservedAndFailed(t *testing.T) {
 	require.NoError(t, s.instance.Execute(rs...))
 	settled(t, rs)
 	require.Equal(t, [][]uint64{nil, nil, nil}, none)
-	refused(t, rs[0], backend.Internal, "the run failed")
-	refused(t, rs[1], backend.Internal, `output "Y" is not as large as was said before`)
-	refused(t, rs[2], backend.Internal, "has 2 lanes: want lanes 2 to 2 of it")
-	refused(t, rs[3], backend.Unavailable, "injected failure")
+	refused(t, rs[0], status.Internal, "the run failed")
+	refused(t, rs[1], status.Internal, `output "Y" is not as large as was said before`)
+	refused(t, rs[2], status.Internal, "has 2 lanes: want lanes 2 to 2 of it")
+	refused(t, rs[3], status.Unavailable, "injected failure")
 }
 
 // echoOutputs is one output with that many lanes of two numbers.

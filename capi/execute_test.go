@@ -7,6 +7,8 @@ import (
 
 	"tritonstateful/backend"
 	"tritonstateful/internal/faketriton"
+	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -107,7 +109,7 @@ func TestHold(t *testing.T) {
 		if release == nil {
 			first, second := b.Hold(1), b.Hold(2)
 			release = func() { first(); second() }
-			b.Fail(2, backend.Errorf(backend.Unavailable, "not today"))
+			b.Fail(2, status.Errorf(status.Unavailable, "not today"))
 		}
 		e.execute(b)
 	}
@@ -122,7 +124,7 @@ func TestHold(t *testing.T) {
 	release()
 	settled(t, append(rs, next...))
 	answered(t, rs[1], y(3, 4), z(7))
-	refused(t, rs[2], backend.Unavailable, "not today")
+	refused(t, rs[2], status.Unavailable, "not today")
 }
 
 func TestRequestFlags(t *testing.T) {
@@ -196,9 +198,9 @@ func TestUnreadableRequestsAreTheirOwnFault(t *testing.T) {
 	require.NoError(t, s.instance.Execute(rs...))
 	settled(t, rs)
 	answered(t, rs[0], y(1, 1), z(7))
-	refused(t, rs[1], backend.Unsupported, `input "X": its data is in GPU memory`)
+	refused(t, rs[1], status.Unsupported, `input "X": its data is in GPU memory`)
 	answered(t, rs[2], y(3, 4), z(7))
-	refused(t, rs[3], backend.InvalidArg, `input "X" is missing`)
+	refused(t, rs[3], status.InvalidArg, `input "X" is missing`)
 	answered(t, rs[4], y(5, 6), z(0))
 }
 
@@ -230,7 +232,7 @@ func TestOutputBufferOnDevice(t *testing.T) {
 	rs := requests(t, onDevice, pinned)
 	require.NoError(t, s.instance.Execute(rs...))
 	settled(t, rs)
-	refused(t, rs[0], backend.Unsupported, `output "Y": the client's buffer is in GPU memory`)
+	refused(t, rs[0], status.Unsupported, `output "Y": the client's buffer is in GPU memory`)
 	answered(t, rs[1], y(3, 4), z(7))
 }
 
@@ -267,7 +269,7 @@ func TestLanesOfAnyLayout(t *testing.T) {
 // TestLanesOfTexts answers from lanes of different sizes.
 func TestLanesOfTexts(t *testing.T) {
 	in := newEcho()
-	in.outputs = []backend.Port{{Name: "Y", DType: tensor.Bytes}}
+	in.outputs = []onnx.IOTensor{{Name: "Y", DType: tensor.Bytes}}
 	texts := []backend.Output{{
 		Tensor: []byte("onethreesix"), Offsets: []int64{0, 3, 8, 8, 11}, Lanes: 4,
 		Shape: tensor.Shape{1, 1}, Batched: true,
@@ -303,7 +305,7 @@ func TestAnswersInSeveralSends(t *testing.T) {
 		b.Send()
 		b.Answer(1, output(5, 6), 0, 1)
 		b.Answer(0, output(8, 8), 0, 1) // has its answer
-		b.Fail(2, backend.Errorf(backend.Internal, "late"))
+		b.Fail(2, status.Errorf(status.Internal, "late"))
 		b.Finish(computed)
 		b.Finish(computed) // does nothing
 	}
@@ -317,11 +319,11 @@ func TestAnswersInSeveralSends(t *testing.T) {
 }
 
 func TestEveryCodeReachesTheClient(t *testing.T) {
-	var code backend.Code
+	var code status.Code
 	in := newEcho()
-	in.execute = func(b backend.Batch) { b.Fail(0, backend.Errorf(code, "because %s", "100%s")) }
+	in.execute = func(b backend.Batch) { b.Fail(0, status.Errorf(code, "because %s", "100%s")) }
 	s := serve(t, in)
-	for code = backend.Unknown; code <= backend.Cancelled; code++ {
+	for code = status.Unknown; code <= status.Cancelled; code++ {
 		rs := requests(t, echoCall(1, 1, 1))
 		require.NoError(t, s.instance.Execute(rs...))
 		settled(t, rs)

@@ -11,6 +11,8 @@ import (
 
 	"tritonstateful/backend"
 	"tritonstateful/internal/faketriton"
+	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/status"
 )
 
 func TestLifeOfABackend(t *testing.T) {
@@ -31,7 +33,7 @@ func TestLifeOfABackend(t *testing.T) {
 		require.Equal(t, settings{ortLogging: 0, defaultBatch: 4, metrics: true}, config)
 		require.NotNil(t, log)
 		return parts{
-			open: func(backend.SessionOptions) (backend.Runner, error) { return nil, errors.New("opened") },
+			open: func(onnx.SessionOptions) (onnx.Runner, error) { return nil, errors.New("opened") },
 			load: func(mi backend.ModelInfo, h backend.Host) (model, error) {
 				info, host = mi, h
 				return fakeModel{func(ii backend.InstanceInfo) (executor, error) { of = ii; return in, nil }}, nil
@@ -42,7 +44,7 @@ func TestLifeOfABackend(t *testing.T) {
 	require.Equal(t, backend.ModelInfo{
 		Name: "streaming", Version: 1, Directory: "/models/streaming", Config: []byte(`{"name":"streaming"}`),
 	}, info)
-	_, err := host.Open(backend.SessionOptions{})
+	_, err := host.Open(onnx.SessionOptions{})
 	require.EqualError(t, err, "opened")
 	require.InDelta(t, systemClock(), host.Clock(), float64(time.Second))
 
@@ -97,7 +99,7 @@ func TestInitializeWithoutONNXRuntime(t *testing.T) {
 	faketriton.Reset()
 	b := faketriton.NewBackend("{}")
 	defer b.Delete()
-	failed(t, b.Initialize(), backend.NotFound, ortLibrary+" is missing")
+	failed(t, b.Initialize(), status.NotFound, ortLibrary+" is missing")
 	require.NoError(t, b.Finalize())
 	s := server{backend: b}
 	require.ErrorContains(t, s.initialize(func(s settings, log *slog.Logger) (parts, error) {
@@ -117,12 +119,12 @@ func TestModelThatDoesNotLoad(t *testing.T) {
 		return parts{load: func(i backend.ModelInfo, h backend.Host) (model, error) { return load(i, h) }}, nil
 	}))
 	load = func(backend.ModelInfo, backend.Host) (model, error) {
-		return nil, backend.Errorf(backend.InvalidArg, "state_pairs: want one")
+		return nil, status.Errorf(status.InvalidArg, "state_pairs: want one")
 	}
-	failed(t, m.Initialize(), backend.InvalidArg, "state_pairs: want one")
+	failed(t, m.Initialize(), status.InvalidArg, "state_pairs: want one")
 	require.NoError(t, m.Finalize())
 	load = func(backend.ModelInfo, backend.Host) (model, error) { panic("because") }
-	failed(t, m.Initialize(), backend.Internal, "because")
+	failed(t, m.Initialize(), status.Internal, "because")
 	require.NoError(t, m.Finalize())
 	require.NoError(t, b.Finalize())
 }
@@ -133,8 +135,8 @@ func TestInstanceThatDoesNotLoad(t *testing.T) {
 		return nil, errors.New("corrupt file")
 	}})
 	require.NoError(t, s.model.Initialize())
-	failed(t, s.instance.Initialize(), backend.Internal, "corrupt file")
-	failed(t, s.instance.Execute(), backend.Internal, "used before it was initialised")
+	failed(t, s.instance.Initialize(), status.Internal, "corrupt file")
+	failed(t, s.instance.Execute(), status.Internal, "used before it was initialised")
 	require.NoError(t, s.instance.Finalize())
 	require.NoError(t, s.model.Finalize())
 	require.NoError(t, s.backend.Finalize())

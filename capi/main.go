@@ -18,6 +18,7 @@ import (
 
 	"tritonstateful/backend"
 	"tritonstateful/internal/gpuinfo"
+	"tritonstateful/internal/status"
 	"tritonstateful/ortrunner"
 )
 
@@ -33,7 +34,7 @@ const ortLibrary = "libonnxruntime_stateful.so"
 func assemble(s settings, log *slog.Logger) (parts, error) {
 	library := filepath.Join(ownFolder(), ortLibrary)
 	if _, err := os.Stat(library); err != nil {
-		return parts{}, backend.Errorf(backend.NotFound, "%s is missing: want the file of the same name that was built with this backend", library)
+		return parts{}, status.Errorf(status.NotFound, "%s is missing: want the file of the same name that was built with this backend", library)
 	}
 	return assembleOver(library, s, log)
 }
@@ -76,7 +77,7 @@ func identify(uuid string) (ortrunner.Identity, error) {
 // ownFolder is where this library lies.
 func ownFolder() string {
 	var self C.Dl_info
-	C.dladdr(unsafe.Pointer(C.table_fill), &self)
+	C.dladdr(unsafe.Pointer(C.log_onnxruntime), &self) // any function of this library
 	return filepath.Dir(C.GoString(self.dli_fname))
 }
 

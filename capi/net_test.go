@@ -8,6 +8,8 @@ import (
 
 	"tritonstateful/backend"
 	"tritonstateful/internal/faketriton"
+	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -36,8 +38,8 @@ func TestMistakeIsAnswered(t *testing.T) {
 			rs := requests(t, echoCall(1, 1, 2), echoCall(2, 3, 4))
 			require.NoError(t, s.instance.Execute(rs...))
 			settled(t, rs)
-			refused(t, rs[0], backend.Internal, "panic in the stateful backend")
-			refused(t, rs[1], backend.Internal, "panic in the stateful backend")
+			refused(t, rs[0], status.Internal, "panic in the stateful backend")
+			refused(t, rs[1], status.Internal, "panic in the stateful backend")
 			line, _ := faketriton.LastLog()
 			require.Contains(t, line, "goroutine", "the log has the stack")
 
@@ -65,7 +67,7 @@ func TestMistakeAfterSomeAnswers(t *testing.T) {
 	settled(t, rs)
 	answered(t, rs[0], y(1, 2))
 	answered(t, rs[1], y(1, 2))
-	refused(t, rs[2], backend.Internal, "because")
+	refused(t, rs[2], status.Internal, "because")
 }
 
 func TestMistakeAfterFinish(t *testing.T) {
@@ -86,7 +88,7 @@ func TestUnansweredRequest(t *testing.T) {
 	rs := requests(t, echoCall(1, 1, 2))
 	require.NoError(t, s.instance.Execute(rs...))
 	settled(t, rs)
-	refused(t, rs[0], backend.Internal, "left this request without an answer")
+	refused(t, rs[0], status.Internal, "left this request without an answer")
 }
 
 // TestAnswerThatCannotBeCopied hands the seam outputs that C would read past.
@@ -108,7 +110,7 @@ func TestAnswerThatCannotBeCopied(t *testing.T) {
 		o := good
 		outputs, lane, lanes = []backend.Output{o}, 0, 1
 		change(&outputs[0])
-		refused(t, execute(), backend.Internal, want)
+		refused(t, execute(), status.Internal, want)
 	}
 	bad("has 0 outputs: want 1", func(*backend.Output) { outputs = nil })
 	bad("has 3 lanes", func(*backend.Output) { lane = 3 })
@@ -133,7 +135,7 @@ func TestAnswerThatCannotBeCopied(t *testing.T) {
 // TestTextsThatCannotBeCopied does so with the offsets of texts.
 func TestTextsThatCannotBeCopied(t *testing.T) {
 	in := newEcho()
-	in.outputs = []backend.Port{{Name: "Y", DType: tensor.Bytes}}
+	in.outputs = []onnx.IOTensor{{Name: "Y", DType: tensor.Bytes}}
 	var offsets []int64
 	in.execute = func(b backend.Batch) {
 		b.Answer(0, []backend.Output{{Tensor: []byte("four"), Offsets: offsets, Lanes: 2, Shape: single, Batched: true}}, 0, 1)
@@ -143,6 +145,6 @@ func TestTextsThatCannotBeCopied(t *testing.T) {
 		rs := requests(t, echoCall(1, 0, 0))
 		require.NoError(t, s.instance.Execute(rs...))
 		settled(t, rs)
-		refused(t, rs[0], backend.Internal, "do not part a tensor of 4 bytes into 2 lanes")
+		refused(t, rs[0], status.Internal, "do not part a tensor of 4 bytes into 2 lanes")
 	}
 }

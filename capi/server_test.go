@@ -11,6 +11,8 @@ import (
 
 	"tritonstateful/backend"
 	"tritonstateful/internal/faketriton"
+	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -33,27 +35,27 @@ func (m fakeModel) NewInstance(info backend.InstanceInfo) (executor, error) { re
 
 // fakeInstance has two inputs and two outputs and does what execute says.
 type fakeInstance struct {
-	inputs, outputs []backend.Port
+	inputs, outputs []onnx.IOTensor
 	stringIDs       bool
 	execute         func(backend.Batch)
 	closed          int
 }
 
-func (i *fakeInstance) Execute(b backend.Batch) { i.execute(b) }
-func (i *fakeInstance) Inputs() []backend.Port  { return i.inputs }
-func (i *fakeInstance) Outputs() []backend.Port { return i.outputs }
-func (i *fakeInstance) StringIDs() bool         { return i.stringIDs }
-func (i *fakeInstance) Close()                  { i.closed++ }
+func (i *fakeInstance) Execute(b backend.Batch)  { i.execute(b) }
+func (i *fakeInstance) Inputs() []onnx.IOTensor  { return i.inputs }
+func (i *fakeInstance) Outputs() []onnx.IOTensor { return i.outputs }
+func (i *fakeInstance) StringIDs() bool          { return i.stringIDs }
+func (i *fakeInstance) Close()                   { i.closed++ }
 
 // newEcho is an instance that answers every request with its own inputs.
 func newEcho() *fakeInstance {
 	e := &echo{}
 	return &fakeInstance{
-		inputs: []backend.Port{
+		inputs: []onnx.IOTensor{
 			{Name: "X", DType: tensor.Int32},
 			{Name: "MASK", DType: tensor.Int32, Optional: true},
 		},
-		outputs: []backend.Port{{Name: "Y", DType: tensor.Int32}, {Name: "Z", DType: tensor.Int32}},
+		outputs: []onnx.IOTensor{{Name: "Y", DType: tensor.Int32}, {Name: "Z", DType: tensor.Int32}},
 		execute: e.execute,
 	}
 }
@@ -229,7 +231,7 @@ func z(n int32) faketriton.Output {
 
 // refused checks that a request was answered with an error of that code, of
 // which text is a part.
-func refused(t testing.TB, r *faketriton.Request, code backend.Code, text string) {
+func refused(t testing.TB, r *faketriton.Request, code status.Code, text string) {
 	t.Helper()
 	_, err := r.Answer()
 	failed(t, err, code, text)
@@ -237,7 +239,7 @@ func refused(t testing.TB, r *faketriton.Request, code backend.Code, text string
 }
 
 // failed checks an error that the library returned or answered with.
-func failed(t testing.TB, err error, code backend.Code, text string) {
+func failed(t testing.TB, err error, code status.Code, text string) {
 	t.Helper()
 	var theirs *faketriton.Error
 	require.ErrorAs(t, err, &theirs)
@@ -246,4 +248,4 @@ func failed(t testing.TB, err error, code backend.Code, text string) {
 }
 
 // codeNumber is a TRITONSERVER_Error_Code as ours: the numbers are the same.
-func codeNumber(code int) backend.Code { return backend.Code(code) }
+func codeNumber(code int) status.Code { return status.Code(code) }

@@ -12,6 +12,7 @@ import (
 	"tritonstateful/internal/cuda"
 	"tritonstateful/internal/cuda/fakedriver"
 	"tritonstateful/internal/faketriton"
+	"tritonstateful/internal/status"
 )
 
 // Signal handlers belong to the process, and what a server does to them cannot
@@ -28,17 +29,17 @@ var signalStories = map[string]struct {
 		story: func(t *testing.T, execute func() *faketriton.Request) {
 			faketriton.TakeSignals()
 			for range 10 {
-				refused(t, execute(), backend.Internal, "nil pointer dereference")
+				refused(t, execute(), status.Internal, "nil pointer dereference")
 			}
 		},
 	},
 	"warm-up before the server took the handlers": {
 		story: func(t *testing.T, execute func() *faketriton.Request) {
-			refused(t, execute(), backend.Internal, "nil pointer dereference")
+			refused(t, execute(), status.Internal, "nil pointer dereference")
 			faketriton.TakeSignals()
-			refused(t, execute(), backend.Internal, "nil pointer dereference")
+			refused(t, execute(), status.Internal, "nil pointer dereference")
 			faketriton.TakeSignals() // and once more, by whomever
-			refused(t, execute(), backend.Internal, "nil pointer dereference")
+			refused(t, execute(), status.Internal, "nil pointer dereference")
 		},
 	},
 	"handlers run on the alternate stack": {
@@ -61,7 +62,7 @@ var signalStories = map[string]struct {
 			faketriton.TakeSignals()
 			execute()
 			faketriton.PutForwarder()
-			refused(t, execute(), backend.Internal, "nil pointer dereference")
+			refused(t, execute(), status.Internal, "nil pointer dereference")
 			require.True(t, faketriton.ForwarderIsFirst(), "two such libraries must not overtake each other for ever")
 			require.Equal(t, 1, faketriton.Forwarded())
 		},
@@ -69,7 +70,7 @@ var signalStories = map[string]struct {
 	"another library in front of Go, before any batch": {
 		story: func(t *testing.T, execute func() *faketriton.Request) {
 			faketriton.PutForwarder()
-			refused(t, execute(), backend.Internal, "nil pointer dereference")
+			refused(t, execute(), status.Internal, "nil pointer dereference")
 		},
 	},
 	"fault elsewhere": {
@@ -87,7 +88,7 @@ var signalStories = map[string]struct {
 				require.True(t, faketriton.OnStack(signal), signal)
 			}
 			for range 10 {
-				refused(t, execute(), backend.Internal, "nil pointer dereference")
+				refused(t, execute(), status.Internal, "nil pointer dereference")
 			}
 		},
 	},

@@ -15,6 +15,7 @@ import (
 
 	"tritonstateful/backend"
 	"tritonstateful/internal/faketriton"
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 )
 
@@ -63,11 +64,11 @@ type stepBench struct {
 
 // clockedRunner is a runner that knows how long its runs have taken.
 type clockedRunner struct {
-	backend.Runner
+	onnx.Runner
 	ran time.Duration
 }
 
-func (r *clockedRunner) Run(inputs, outputs []backend.Tensor) error {
+func (r *clockedRunner) Run(inputs, outputs []onnx.Tensor) error {
 	start := time.Now()
 	defer func() { r.ran += time.Since(start) }()
 	return r.Runner.Run(inputs, outputs)
@@ -75,7 +76,7 @@ func (r *clockedRunner) Run(inputs, outputs []backend.Tensor) error {
 
 // places is where a raw step reads and writes; the next step's are the other way
 // round.
-type places struct{ inputs, outputs []backend.Tensor }
+type places struct{ inputs, outputs []onnx.Tensor }
 
 func newStepBench(b *testing.B, folder string, size int, pattern string) *stepBench {
 	config, err := os.ReadFile(filepath.Join(folder, "config.json"))
@@ -103,7 +104,7 @@ func (s *stepBench) layOut(b *testing.B) {
 
 // statePairs finds the states of the benchmark's models by their names: the
 // output of x is new_x, and of Accumulate_In Accumulate_Out.
-func statePairs(sig *backend.Signature) map[int]int {
+func statePairs(sig *onnx.Signature) map[int]int {
 	pairs := map[int]int{}
 	for in := range sig.Inputs {
 		for out := range sig.Outputs {
@@ -117,7 +118,7 @@ func statePairs(sig *backend.Signature) map[int]int {
 }
 
 // tensors are zeros for a batch.
-func (s *stepBench) tensors(b *testing.B, infos []backend.TensorInfo) (made []backend.Tensor) {
+func (s *stepBench) tensors(b *testing.B, infos []onnx.TensorInfo) (made []onnx.Tensor) {
 	for _, info := range infos {
 		shape := slices.Clone(info.Dims)
 		for i, extent := range shape {
@@ -133,7 +134,7 @@ func (s *stepBench) tensors(b *testing.B, infos []backend.TensorInfo) (made []ba
 		require.NoError(b, err)
 		block, err := s.raw.Memory().Alloc(bytes)
 		require.NoError(b, err)
-		made = append(made, backend.Tensor{Data: block, DType: info.DType, Shape: shape})
+		made = append(made, onnx.Tensor{Data: block, DType: info.DType, Shape: shape})
 	}
 	return made
 }
@@ -161,7 +162,7 @@ func (s *stepBench) load(b *testing.B, folder, config string) {
 	require.NoError(b, s.server.initialize(func(config settings, log *slog.Logger) (parts, error) {
 		made, err := assembleOver(library, config, log)
 		open := made.open
-		made.open = func(options backend.SessionOptions) (backend.Runner, error) {
+		made.open = func(options onnx.SessionOptions) (onnx.Runner, error) {
 			runner, err := open(options)
 			s.raw = &clockedRunner{Runner: runner}
 			return s.raw, err

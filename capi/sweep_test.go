@@ -8,6 +8,7 @@ import (
 
 	"tritonstateful/backend"
 	"tritonstateful/internal/faketriton"
+	"tritonstateful/internal/status"
 )
 
 // mixedCalls use every ABI call that Execute makes.
@@ -43,14 +44,14 @@ func TestEveryCallOfExecuteFailsOnce(t *testing.T) {
 	answered(t, rs[0], y(1, 2), z(7))
 	answered(t, rs[1], y(3, 4), z(7))
 	answered(t, rs[2], y(5, 6), z(7))
-	refused(t, rs[3], backend.InvalidArg, "missing")
+	refused(t, rs[3], status.InvalidArg, "missing")
 }
 
 func checkOutcome(t *testing.T, n int, err error, rs []*faketriton.Request) {
 	t.Helper()
 	times := 1
 	if err != nil {
-		failed(t, err, backend.Unavailable, "injected failure")
+		failed(t, err, status.Unavailable, "injected failure")
 		times = 0
 	}
 	for i, r := range rs {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tritonstateful/backend"
+	"tritonstateful/internal/status"
 	"tritonstateful/statebuffer"
 )
 
@@ -56,7 +56,7 @@ func TestAllocAbsurd(t *testing.T) {
 	for _, size := range []int64{-1, math.MinInt64, math.MaxInt64, math.MaxInt64 - alignment, 1 << 60, 1 << 48} {
 		_, err := m.Alloc(size)
 		require.ErrorContains(t, err, fmt.Sprintf("allocating %d bytes of host memory", size))
-		require.NotEqual(t, backend.Internal, backend.CodeOf(err))
+		require.NotEqual(t, status.Internal, status.CodeOf(err))
 	}
 	require.Empty(t, m.held)
 }

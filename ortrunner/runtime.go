@@ -13,8 +13,8 @@ import (
 
 	ort "github.com/yalue/onnxruntime_go"
 
-	"tritonstateful/backend"
 	"tritonstateful/internal/cuda"
+	"tritonstateful/internal/status"
 )
 
 // Options is how ONNX Runtime is to be opened.
@@ -74,7 +74,7 @@ func New(o Options) (*Runtime, error) {
 	}
 	library, err := realPath(o.Library)
 	if err != nil {
-		return nil, backend.Errorf(backend.NotFound, "onnxruntime library: %w", err)
+		return nil, status.Errorf(status.NotFound, "onnxruntime library: %w", err)
 	}
 	if o.LogSink != 0 {
 		C.ortx_set_log_sink(C.uintptr_t(o.LogSink))
@@ -87,12 +87,12 @@ func New(o Options) (*Runtime, error) {
 			err = initialize(library, o.LogLevel)
 		}
 		if err != nil {
-			return nil, backend.Errorf(backend.Unavailable, "onnxruntime library %s: %w", library, err)
+			return nil, status.Errorf(status.Unavailable, "onnxruntime library %s: %w", library, err)
 		}
 		process.library = library
 		log.Info("opened ONNX Runtime", "library", library, "version", version())
 	default:
-		return nil, backend.Errorf(backend.AlreadyExists,
+		return nil, status.Errorf(status.AlreadyExists,
 			"onnxruntime library %s: this process already uses %s", library, process.library)
 	}
 	return &Runtime{log: log, driver: openDriver(cuda.Library), identify: o.Identify, gpu: realGPU}, nil

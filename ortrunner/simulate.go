@@ -5,8 +5,8 @@ package ortrunner
 import (
 	ort "github.com/yalue/onnxruntime_go"
 
-	"tritonstateful/backend"
 	"tritonstateful/internal/cuda"
+	"tritonstateful/internal/onnx"
 )
 
 // SimulateGPU makes the CPU compute what sessions on a GPU would, once the work
@@ -19,7 +19,7 @@ func (r *Runtime) SimulateGPU(driver string) {
 
 var simulatedGPU = gpuBackend{
 	memory:  "Cpu",
-	check:   func(backend.Provider) error { return nil },
-	provide: func(*ort.SessionOptions, backend.SessionOptions, *cuda.Stream) error { return nil },
+	check:   func(onnx.Provider) error { return nil },
+	provide: func(*ort.SessionOptions, onnx.SessionOptions, *cuda.Stream) error { return nil },
 	before:  (*cuda.Stream).Sync,
 }

@@ -46,7 +46,7 @@ type span struct {
 	at, n int
 }
 
-// has tells whether a cell is in the span.
+// has reports whether a cell is in the span.
 func (s span) has(a *area, cell int) bool { return s.area == a && cell >= s.at && cell < s.at+s.n }
 
 // tensor is the cells as a batched tensor of state i.

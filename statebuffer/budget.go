@@ -32,7 +32,7 @@ func (s *Store) held() int64 {
 	return int64(s.alive()+s.slots.free)*s.SlotBytes() + s.varying.bytes
 }
 
-// fits tells whether so many more bytes are within the limit.
+// fits reports whether so many more bytes are within the limit.
 func (s *Store) fits(more int64) bool {
 	most := s.limits.Bytes
 	return most == 0 || more <= most-s.held()

@@ -13,7 +13,7 @@ import (
 
 // cacheStore keeps a cache of bytes for each sequence beside a slot of 8 bytes.
 func cacheStore(t testing.TB, limits Limits) *Store {
-	limits.Remember = 100
+	limits.Tombstones = 100
 	return newTestStore(t, Options{
 		States:  []State{{Name: "state", Layout: Layout{Pieces: 1, PieceBytes: 8}}},
 		Varying: []Varying{{Name: "cache", DType: tensor.Int8, Axis: 0, InitialShape: tensor.Shape{1, 0}}},
@@ -41,7 +41,7 @@ func writeCache(t testing.TB, s *Store, q *Sequence, bytes int64, now time.Durat
 // no slot then says which limit it was.
 func TestBudgetOfChunks(t *testing.T) {
 	sizing := Sizing{Initial: 4, Subsequent: 2, MaxChunks: 9, AllocBelow: 2, DeallocAbove: 99}
-	s := newTestStore(t, Options{Sizing: sizing, Limits: Limits{Bytes: 8*8 - 1, Remember: 9}}) // slots of 8 bytes
+	s := newTestStore(t, Options{Sizing: sizing, Limits: Limits{Bytes: 8*8 - 1, Tombstones: 9}}) // slots of 8 bytes
 	for n := range uint64(6) {
 		begin(t, s, number(n), 1)
 		_, err := s.Maintain(at(1))
@@ -104,7 +104,7 @@ func TestBudgetRefusesOnlyWhoDoesNotFit(t *testing.T) {
 	s := newTestStore(t, Options{
 		States:  []State{{Name: "state", Layout: Layout{Pieces: 1, PieceBytes: 8}}},
 		Varying: []Varying{{Name: "cache", DType: tensor.Int8, Axis: 0, InitialShape: tensor.Shape{1, 300}}}, // START fits to others
-		Sizing:  Sizing{Initial: 8, MaxChunks: 1}, MaxLanes: 4, Limits: Limits{Bytes: 64 + 2048, Remember: 9},
+		Sizing:  Sizing{Initial: 8, MaxChunks: 1}, MaxLanes: 4, Limits: Limits{Bytes: 64 + 2048, Tombstones: 9},
 	})
 	written := byte(0)
 	run := func(lanes ...Lane) (refused []bool) {
@@ -195,7 +195,7 @@ func TestBudgetHolds(t *testing.T) {
 		s := newTestStore(t, Options{Memory: memory, Sizing: sizing, MaxLanes: 1,
 			States:  []State{{Name: "state", Layout: Layout{Pieces: 1, PieceBytes: 100}}},
 			Varying: []Varying{{Name: "cache", DType: tensor.Int8, Axis: 0, InitialShape: tensor.Shape{1, 0}}},
-			Limits:  Limits{Bytes: most, Full: Policy(seed % 2), Remember: 9, Idle: 50}})
+			Limits:  Limits{Bytes: most, Full: Policy(seed % 2), Tombstones: 9, Idle: 50}})
 		refused := 0
 		for now := range 4 * time.Microsecond {
 			k := number(rng.Uint64N(20))

@@ -18,7 +18,7 @@ func inChunks(b *testing.B, roams bool, chunks, slots int) (*Store, []*Sequence)
 	s := newTestStore(b, Options{
 		States:   []State{{Name: "state", Layout: Layout{1, 64}}},
 		Sizing:   Sizing{Initial: slots, Subsequent: slots, MaxChunks: chunks, AllocBelow: 2, DeallocAbove: 1 << 30},
-		MaxLanes: slots, RoamFrom: from,
+		MaxLanes: slots, InPlaceFrom: from,
 	})
 	all := make([]*Sequence, chunks*slots-1)
 	for n := range all {

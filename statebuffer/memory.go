@@ -33,17 +33,17 @@ type Uploader interface {
 	Upload(to Block, from []byte) error
 }
 
-// Rationed is a Memory that can tell beforehand what it has room for.
-type Rationed interface {
-	// Room is nil if so many more bytes are free at this moment; else it says
+// CapacityChecker is a Memory that can tell beforehand what it has room for.
+type CapacityChecker interface {
+	// CheckCapacity is nil if that many more bytes are free at this moment; otherwise it says
 	// how many are.
-	Room(bytes int64) error
+	CheckCapacity(bytes int64) error
 }
 
-// Room asks a Memory for room, if it is one that can tell.
-func Room(m Memory, bytes int64) error {
-	if rationed, ok := m.(Rationed); ok {
-		return rationed.Room(bytes)
+// CheckCapacity asks a Memory that is a CapacityChecker; of others it reports nil.
+func CheckCapacity(m Memory, bytes int64) error {
+	if checker, ok := m.(CapacityChecker); ok {
+		return checker.CheckCapacity(bytes)
 	}
 	return nil
 }
@@ -110,11 +110,11 @@ func LayoutOf(dims tensor.Shape, axis int, dtype tensor.DType) (Layout, error) {
 func (l Layout) LaneBytes() int64 { return l.Pieces * l.PieceBytes }
 
 // BatchBytes is the size of that many lanes.
-func (l Layout) BatchBytes(lanes int) int64 { return times(lanes, l.LaneBytes()) }
+func (l Layout) BatchBytes(lanes int) int64 { return satMul(lanes, l.LaneBytes()) }
 
-// times is n pieces of that many bytes. A product that 63 bits cannot count is the
+// satMul is n pieces of that many bytes. A product that 63 bits cannot count is the
 // greatest number, of which no Memory has as many bytes.
-func times(n int, bytes int64) int64 {
+func satMul(n int, bytes int64) int64 {
 	hi, lo := bits.Mul64(uint64(n), uint64(bytes))
 	if hi != 0 || lo > math.MaxInt64 {
 		return math.MaxInt64
@@ -122,8 +122,8 @@ func times(n int, bytes int64) int64 {
 	return int64(lo)
 }
 
-// Plus adds sizes. A sum that 63 bits cannot count is the greatest number.
-func Plus(sizes ...int64) (sum int64) {
+// SatAdd adds sizes. A sum that 63 bits cannot count is the greatest number.
+func SatAdd(sizes ...int64) (sum int64) {
 	for _, size := range sizes {
 		if sum += size; sum < 0 {
 			return math.MaxInt64
@@ -136,8 +136,8 @@ func Plus(sizes ...int64) (sum int64) {
 type Conversion uint8
 
 const (
-	// Keep copies the bytes as they are.
-	Keep Conversion = iota
+	// Same copies the bytes as they are.
+	Same Conversion = iota
 	// Half stores FP32 elements as FP16: Scatter rounds to nearest even and
 	// clamps what is too large to the largest finite FP16, Gather widens.
 	Half

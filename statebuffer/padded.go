@@ -7,7 +7,7 @@ import (
 	"tritonstateful/internal/tensor"
 )
 
-// Sequences whose values differ in length share a run if Varying.Padded: the
+// Sequences whose values differ in length share a run if Varying.LeftPadded: the
 // shorter ones are preceded by zeros up to the longest, a mask that the caller
 // makes tells the model what counts, and what the model wrote after those zeros
 // is kept. So the padding never becomes part of a value.
@@ -23,27 +23,27 @@ func padable(states []Varying, m Memory) []Varying {
 		return states
 	}
 	states = slices.Clone(states)
-	padNone(states)
+	disableLeftPadding(states)
 	return states
 }
 
-func padNone(states []Varying) {
+func disableLeftPadding(states []Varying) {
 	for i := range states {
-		states[i].Padded = false
+		states[i].LeftPadded = false
 	}
 }
 
-// PadNone makes sequences alike from now on only if their values have equal lengths.
+// DisableLeftPadding makes sequences Compatible from now on only if their values have equal lengths.
 // No step may be open.
-func (s *Store) PadNone() { padNone(s.varying.states) }
+func (s *Store) DisableLeftPadding() { disableLeftPadding(s.varying.states) }
 
 // lengthAxis is the axis along which a padded value has its length.
 func (v *Varying) lengthAxis() int { return v.PadAxis }
 
-// alikeShapes tells whether values of two shapes can share a run.
-func (v *Varying) alikeShapes(a, b tensor.Shape) bool {
+// compatibleShapes reports whether values of two shapes can share a run.
+func (v *Varying) compatibleShapes(a, b tensor.Shape) bool {
 	for axis := range a {
-		if a[axis] != b[axis] && (!v.Padded || axis != v.lengthAxis()) {
+		if a[axis] != b[axis] && (!v.LeftPadded || axis != v.lengthAxis()) {
 			return false
 		}
 	}
@@ -64,19 +64,19 @@ func (s *Store) LengthBytes(state int, q *Sequence) int64 {
 	return elements(shape[:axis]) * elements(shape[axis+1:]) * int64(v.DType.Size())
 }
 
-// Spares tells whether the limit of memory leaves room for so many bytes of padded
+// FitsBudget reports whether the limit of memory leaves room for so many bytes of padded
 // tensors beside what sequences hold.
-func (s *Store) Spares(bytes int64) bool { return s.fits(bytes) }
+func (s *Store) FitsBudget(bytes int64) bool { return s.fits(bytes) }
 
-// longest is the shape of the longest value among the lanes; uneven tells whether
+// longest is the shape of the longest value among the lanes; uneven reports whether
 // others are shorter.
 func (s *varyingStore) longest(i int, lanes []Lane) (shape tensor.Shape, uneven bool) {
 	shape = s.shape(i, lanes[0].Sequence)
 	axis := s.states[i].lengthAxis()
 	for _, l := range lanes[1:] {
 		other := s.shape(i, l.Sequence)
-		uneven = uneven || s.states[i].Padded && other[axis] != shape[axis]
-		if s.states[i].Padded && other[axis] > shape[axis] {
+		uneven = uneven || s.states[i].LeftPadded && other[axis] != shape[axis]
+		if s.states[i].LeftPadded && other[axis] > shape[axis] {
 			shape = other
 		}
 	}

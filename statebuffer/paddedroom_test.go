@@ -33,10 +33,10 @@ func appendBytes(t *testing.T, s *Store, bytes int64, ids ...uint64) ([]Lane, er
 
 // unequalStore has one long sequence, 1, and three short ones.
 func unequalStore(t *testing.T, memory Memory, long int64, limits Limits) *Store {
-	limits.Remember = 10
+	limits.Tombstones = 10
 	s := newTestStore(t, Options{
 		Memory: memory, MaxLanes: 4, Sizing: Sizing{Initial: 4, MaxChunks: 1}, Limits: limits,
-		Varying: []Varying{{Name: "cache", DType: tensor.Uint8, InitialShape: tensor.Shape{1, 0}, Padded: true, PadAxis: 1}},
+		Varying: []Varying{{Name: "cache", DType: tensor.Uint8, InitialShape: tensor.Shape{1, 0}, LeftPadded: true, PadAxis: 1}},
 	})
 	_, err := appendBytes(t, s, long, 1)
 	require.NoError(t, err)

@@ -42,7 +42,7 @@ type plainVarying struct {
 
 type plainLoss struct {
 	key  Key
-	fate Fate
+	loss LossReason
 	at   time.Duration
 }
 
@@ -61,7 +61,7 @@ func (p *plainStore) touch(k Key, now time.Duration) bool {
 	return ok
 }
 
-// begin tells whether the START got a slot.
+// begin reports whether the START got a slot.
 func (p *plainStore) begin(k Key, now time.Duration) bool {
 	if p.touch(k, now) {
 		q := p.live[k]
@@ -87,18 +87,18 @@ func (p *plainStore) begin(k Key, now time.Duration) bool {
 	return true
 }
 
-// proceed is the fate of a sequence: Alive with false if it is not known.
-func (p *plainStore) proceed(k Key, now time.Duration) (Fate, bool) {
+// proceed is the reason of loss of a sequence: NotLost with false if it is not known.
+func (p *plainStore) proceed(k Key, now time.Duration) (LossReason, bool) {
 	if p.touch(k, now) {
-		return Alive, true
+		return NotLost, true
 	}
 	p.counters.Unknown++
 	for _, l := range p.lost {
 		if l.key == k {
-			return l.fate, false
+			return l.loss, false
 		}
 	}
-	return Alive, false
+	return NotLost, false
 }
 
 func (p *plainStore) end(k Key) {
@@ -109,17 +109,17 @@ func (p *plainStore) end(k Key) {
 	}
 }
 
-func (p *plainStore) lose(k Key, why Fate, now time.Duration) {
+func (p *plainStore) lose(k Key, why LossReason, now time.Duration) {
 	q := p.live[k]
 	p.slots[q.slot.Chunk][q.slot.Index] = false
 	delete(p.live, k)
 	p.remember(k, why, now)
 }
 
-func (p *plainStore) remember(k Key, why Fate, now time.Duration) {
+func (p *plainStore) remember(k Key, why LossReason, now time.Duration) {
 	p.forgetLoss(k)
 	p.lost = append(p.lost, plainLoss{k, why, now})
-	if extra := len(p.lost) - p.limits.Remember; extra > 0 {
+	if extra := len(p.lost) - p.limits.Tombstones; extra > 0 {
 		p.lost = p.lost[extra:]
 	}
 }

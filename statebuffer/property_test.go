@@ -96,8 +96,8 @@ func (w *world) requests() []Key {
 		if q == nil && w.rng.IntN(4) > 0 {
 			continue
 		}
-		if len(lanes) > 0 && !w.store.Alike(lanes[0].Sequence, q) {
-			require.False(w.t, w.alike(names[0], k))
+		if len(lanes) > 0 && !w.store.Compatible(lanes[0].Sequence, q) {
+			require.False(w.t, w.compatible(names[0], k))
 			continue
 		}
 		lanes = append(lanes, Lane{Sequence: q, End: w.rng.IntN(8) == 0})
@@ -143,7 +143,7 @@ func (w *world) admit(k Key) *Sequence {
 	}
 	lost := &LostError{}
 	require.ErrorAs(w.t, err, &lost)
-	require.Equal(w.t, fate, lost.Fate)
+	require.Equal(w.t, fate, lost.Reason)
 	return nil
 }
 

@@ -57,7 +57,7 @@ func (r *roamer) grow(memory []Block, cells int) {
 }
 
 // drain moves some of those who live in the last area of the pool elsewhere, and
-// tells whether nobody is left. Nobody moves in meanwhile, if there is room anywhere
+// reports whether nobody is left. Nobody moves in meanwhile, if there is room anywhere
 // else. There is if no sequence has a slot of the last chunk.
 func (r *roamer) drain() (empty bool) {
 	r.pool.close()
@@ -121,7 +121,7 @@ func (r *roamer) arrange(lanes []Lane) []int {
 	return order
 }
 
-// note lists the lanes that have a value, and tells whether all belong to a sequence.
+// note lists the lanes that have a value, and reports whether all belong to a sequence.
 // A sequence that starts anew has no value.
 func (r *roamer) note(lanes []Lane) (owned bool) {
 	r.members, owned = r.members[:0], true
@@ -181,7 +181,7 @@ func (r *roamer) count(s span) (n int) {
 	return n
 }
 
-// worthwhile tells whether reading the window copies less than gathering does:
+// worthwhile reports whether reading the window copies less than gathering does:
 // members elsewhere are to be brought in, and others who live there moved out.
 func (r *roamer) worthwhile() bool {
 	if r.window.area == nil {

@@ -90,7 +90,7 @@ func roamingIf(t testing.TB, roams bool, layout Layout, slots, sequences, lanes 
 	s := newTestStore(t, Options{
 		States:   []State{{Name: "state", Layout: layout}},
 		Sizing:   Sizing{Initial: slots, MaxChunks: 1},
-		MaxLanes: lanes, RoamFrom: from,
+		MaxLanes: lanes, InPlaceFrom: from,
 	})
 	all := make([]*Sequence, sequences)
 	for n := range all {
@@ -132,7 +132,7 @@ func TestRoamingEqualsCopying(t *testing.T) {
 					w.stores[i] = newTestStore(t, Options{
 						States:   []State{{Name: "state", Layout: layout, Initial: bytes.Repeat([]byte{7}, 40)}, {Name: "other", Layout: Layout{layout.Pieces, 3}}},
 						Sizing:   Sizing{Initial: slots, MaxChunks: 1},
-						MaxLanes: w.lanes, RoamFrom: from,
+						MaxLanes: w.lanes, InPlaceFrom: from,
 					})
 				}
 				for range 3000 {
@@ -286,7 +286,7 @@ func TestRoamingTakesNoMoreMemory(t *testing.T) {
 		memory := &Heap{}
 		newTestStore(t, Options{
 			Memory: memory, States: []State{{Name: "state", Layout: Layout{1, 100}}},
-			Sizing: Sizing{Initial: 50, MaxChunks: 1}, MaxLanes: 5, RoamFrom: from,
+			Sizing: Sizing{Initial: 50, MaxChunks: 1}, MaxLanes: 5, InPlaceFrom: from,
 		})
 		used[from] = memory.Used()
 	}

@@ -11,21 +11,21 @@ import (
 	"tritonstateful/internal/tensor"
 )
 
-// rationed is a Heap that is asked before anything is taken from it.
-type rationed struct {
+// checker is a Heap that is asked before anything is taken from it.
+type checker struct {
 	Heap
 	free   int64
 	allocs int
 }
 
-func (m *rationed) Room(bytes int64) error {
+func (m *checker) CheckCapacity(bytes int64) error {
 	if bytes > m.free-m.Used() {
 		return fmt.Errorf("%d bytes are wanted and %d are free", bytes, m.free-m.Used())
 	}
 	return nil
 }
 
-func (m *rationed) Alloc(bytes int64) (Block, error) {
+func (m *checker) Alloc(bytes int64) (Block, error) {
 	m.allocs++
 	return m.Heap.Alloc(bytes)
 }
@@ -34,7 +34,7 @@ func (m *rationed) Alloc(bytes int64) (Block, error) {
 // again later.
 func TestChunkWithoutRoom(t *testing.T) {
 	sizing := Sizing{Initial: 4, Subsequent: 4, MaxChunks: 2, AllocBelow: 4, DeallocAbove: 99}
-	memory := &rationed{free: math.MaxInt64}
+	memory := &checker{free: math.MaxInt64}
 	s := newTestStore(t, Options{Memory: memory, Sizing: sizing, States: []State{
 		{Name: "small", Layout: Layout{Pieces: 1, PieceBytes: 8}},
 		{Name: "large", Layout: Layout{Pieces: 4, PieceBytes: 100}},

@@ -19,7 +19,7 @@ type Sizing struct {
 // Total is the number of slots with all chunks allocated.
 func (s Sizing) Total() int { return s.Initial + (s.MaxChunks-1)*s.Subsequent }
 
-// Lazy tells whether chunks come and go at run time.
+// Lazy reports whether chunks come and go at run time.
 func (s Sizing) Lazy() bool { return s.MaxChunks > 1 }
 
 // SteadyFrom is the least DeallocAbove with which a chunk that was just allocated is

@@ -14,7 +14,7 @@ type Lane struct {
 	Refused *BudgetError
 }
 
-// keeps tells whether the lane's new states are kept.
+// keeps reports whether the lane's new states are kept.
 func (l *Lane) keeps() bool { return l.Sequence != nil && !l.End && l.Refused == nil }
 
 // Step is one run's share of a store. It is valid until the next Gather.
@@ -32,7 +32,7 @@ type Step struct {
 
 // Gather lays out the states of the lanes as the inputs of a run of padded
 // lanes, of which those from len(lanes) on get the initial values. No two lanes
-// name the same sequence, and all are Alike. Commit or Abort must follow.
+// name the same sequence, and all are Compatible. Commit or Abort must follow.
 func (s *Store) Gather(lanes []Lane, padded int) (*Step, error) {
 	step := &s.step
 	if step.open {
@@ -165,7 +165,7 @@ func (s *Store) Abort(step *Step, now time.Duration) {
 	}
 }
 
-// TooLong tells whether a varying state would exceed its bound by what the run
+// TooLong reports whether a varying state would exceed its bound by what the run
 // wrote, and is the error of Commit then. Where sequences of unequal length share
 // a run, Undo can part them.
 func (s *Store) TooLong(step *Step) error {

@@ -59,11 +59,11 @@ type Options struct {
 	Limits  Limits
 	// MaxLanes is the largest batch.
 	MaxLanes int
-	// RoamFrom is the size of a slot, in bytes, from which values stay where runs
+	// InPlaceFrom is the size of a slot, in bytes, from which values stay where runs
 	// wrote them, so that a step copies each of them once or not at all. Smaller
 	// ones are copied from their slots and back, which costs less than knowing
 	// where they are. 0 is the default; what is negative never roams.
-	RoamFrom int64
+	InPlaceFrom int64
 }
 
 // Bytes is what NewStore takes of the memory: the initial values, the batched
@@ -71,18 +71,18 @@ type Options struct {
 func (o *Options) Bytes() (n int64) {
 	for i := range o.States {
 		st := &o.States[i]
-		n = Plus(n, st.StoredBytes(), times(o.Sizing.Initial, st.StoredBytes()), times(2, st.BatchBytes(o.MaxLanes)))
+		n = SatAdd(n, st.StoredBytes(), satMul(o.Sizing.Initial, st.StoredBytes()), satMul(2, st.BatchBytes(o.MaxLanes)))
 	}
 	for i := range o.Varying {
 		if layout, err := o.Varying[i].layout(o.Varying[i].InitialShape); err == nil {
-			n = Plus(n, layout.LaneBytes())
+			n = SatAdd(n, layout.LaneBytes())
 		}
 	}
 	return n
 }
 
-// defaultRoamFrom is where BenchmarkRoam sees the two ways cost the same.
-const defaultRoamFrom = 4 << 10
+// defaultInPlaceFrom is where BenchmarkRoam sees the two ways cost the same.
+const defaultInPlaceFrom = 4 << 10
 
 // NewStore allocates the first chunk and the batched tensors. Close frees them.
 func NewStore(o Options) (*Store, error) {
@@ -102,14 +102,14 @@ func NewStore(o Options) (*Store, error) {
 	if err := s.checkBudget(); err != nil {
 		return nil, err
 	}
-	if err := s.allocate(cmp.Or(o.RoamFrom, defaultRoamFrom)); err != nil {
+	if err := s.allocate(cmp.Or(o.InPlaceFrom, defaultInPlaceFrom)); err != nil {
 		s.Close()
 		return nil, err
 	}
 	return s, nil
 }
 
-func (s *Store) allocate(roamFrom int64) error {
+func (s *Store) allocate(inPlaceFrom int64) error {
 	for i := range s.states {
 		st := &s.states[i]
 		initial, err := s.alloc(st, "the initial value", st.StoredBytes())
@@ -134,17 +134,17 @@ func (s *Store) allocate(roamFrom int64) error {
 	if err := s.varying.allocate(); err != nil {
 		return err
 	}
-	if roamFrom > 0 && s.SlotBytes() >= roamFrom && s.canRoam() {
+	if inPlaceFrom > 0 && s.SlotBytes() >= inPlaceFrom && s.canStayInPlace() {
 		s.roamer = newRoamer(s.states, s.initial, [2][]Block{s.in, s.out}, s.maxLanes)
 	}
 	return s.grow(s.sizing.Initial)
 }
 
-// canRoam tells whether values may stay where runs wrote them: in memory that
+// canStayInPlace reports whether values may stay where runs wrote them: in memory that
 // the host can copy, where nothing is converted.
-func (s *Store) canRoam() bool {
+func (s *Store) canStayInPlace() bool {
 	for i := range s.states {
-		if s.states[i].Convert != Keep || s.in[i].Size > 0 && s.in[i].Bytes == nil {
+		if s.states[i].Convert != Same || s.in[i].Size > 0 && s.in[i].Bytes == nil {
 			return false
 		}
 	}
@@ -186,12 +186,12 @@ func (s *Store) grow(slots int) error {
 			s.trim(len(s.slots.chunks))
 		}
 	}()
-	if err := Room(s.memory, times(slots, s.SlotBytes())); err != nil {
+	if err := CheckCapacity(s.memory, satMul(slots, s.SlotBytes())); err != nil {
 		return fmt.Errorf("a chunk of %d slots of %d bytes: %w", slots, s.SlotBytes(), err)
 	}
 	for i := range s.states {
 		st := &s.states[i]
-		b, err := s.alloc(st, fmt.Sprintf("a chunk of %d slots of %d bytes", slots, st.StoredBytes()), times(slots, st.StoredBytes()))
+		b, err := s.alloc(st, fmt.Sprintf("a chunk of %d slots of %d bytes", slots, st.StoredBytes()), satMul(slots, st.StoredBytes()))
 		if err != nil {
 			return err
 		}
@@ -270,7 +270,7 @@ func (s *Store) Answered(k Key, now time.Duration) {
 
 // Live is Touch without noting anything.
 func (s *Store) Live(k Key) *Sequence {
-	if q := s.find(k); q != nil && q.fate == Alive {
+	if q := s.find(k); q != nil && q.loss == NotLost {
 		return q
 	}
 	return nil
@@ -281,12 +281,14 @@ func (s *Store) Live(k Key) *Sequence {
 // any more, also after Undo, and the memory of those that vary is given back. One of the
 // same ID with another token stays, for requests of it that are on their way, until its
 // END or until its slot is needed. The error is a *FullError.
-func (s *Store) Begin(k Key, now time.Duration) (*Sequence, error) { return s.BeginBeside(k, 0, now) }
+func (s *Store) Begin(k Key, now time.Duration) (*Sequence, error) {
+	return s.BeginSettingAside(k, 0, now)
+}
 
-// BeginBeside is Begin after SetAside, if the token is not 0. What was set aside loses its
+// BeginSettingAside is Begin after SetAside, if the token is not 0. What was set aside loses its
 // slot if there is no other, even where it is in use: all its requests of this batch must
 // have run.
-func (s *Store) BeginBeside(k Key, token uint64, now time.Duration) (*Sequence, error) {
+func (s *Store) BeginSettingAside(k Key, token uint64, now time.Duration) (*Sequence, error) {
 	q, err := s.begin(k, token, now)
 	if err == nil {
 		s.varying.release(q)
@@ -313,13 +315,13 @@ func (s *Store) Continue(k Key, now time.Duration) (*Sequence, error) { return s
 // Refuse is a START that cannot be served, for a reason of the caller's.
 func (s *Store) Refuse(k Key, now time.Duration) { s.refuse(k, now) }
 
-// Alike tells whether two sequences can share a run: their varying states have
+// Compatible reports whether two sequences can share a run: their varying states have
 // equal shapes. A nil sequence is one that starts.
-func (s *Store) Alike(a, b *Sequence) bool { return s.varying.alike(a, b) }
+func (s *Store) Compatible(a, b *Sequence) bool { return s.varying.compatible(a, b) }
 
 // End forgets a sequence, and nothing else if there is none.
 func (s *Store) End(k Key) {
-	if q := s.find(k); q != nil && q.fate == Alive {
+	if q := s.find(k); q != nil && q.loss == NotLost {
 		s.finish(q)
 	}
 }

@@ -130,10 +130,10 @@ func TestKeys(t *testing.T) {
 func TestVisit(t *testing.T) {
 	s := newTestStore(t, Options{})
 	q := begin(t, s, number(7), 1)
-	require.False(t, q.Visited(1))
-	q.Visit(1)
-	require.True(t, q.Visited(1))
-	require.False(t, q.Visited(2))
+	require.False(t, q.InRun(1))
+	q.MarkRun(1)
+	require.True(t, q.InRun(1))
+	require.False(t, q.InRun(2))
 }
 
 // TestTotals: sums live from START to START.
@@ -160,7 +160,7 @@ func TestTotals(t *testing.T) {
 func TestLostErrors(t *testing.T) {
 	s := newTestStore(t, Options{
 		Sizing: Sizing{Initial: 2, MaxChunks: 1},
-		Limits: Limits{Idle: time.Second, Full: EvictLRU, Remember: 4, Field: "max_candidate_sequences"},
+		Limits: Limits{Idle: time.Second, Full: EvictLRU, Tombstones: 4, Field: "max_candidate_sequences"},
 	})
 	ask := func(n uint64, want string) {
 		t.Helper()
@@ -201,7 +201,7 @@ func token(n, token uint64) Key { return Key{Number: n, Token: token} }
 
 // TestDisplaced: a token is one sequence's at a time.
 func TestDisplaced(t *testing.T) {
-	s := newTestStore(t, Options{Sizing: Sizing{Initial: 2, MaxChunks: 1}, Limits: Limits{Remember: 4}})
+	s := newTestStore(t, Options{Sizing: Sizing{Initial: 2, MaxChunks: 1}, Limits: Limits{Tombstones: 4}})
 	begin(t, s, token(1, 1), time.Second)
 	begin(t, s, token(2, 2), time.Second)
 	begin(t, s, token(2, 2), time.Second)
@@ -221,7 +221,7 @@ func TestDisplaced(t *testing.T) {
 // different IDs, whichever ends first.
 func TestOneIDTwice(t *testing.T) {
 	for _, k := range []Key{{Number: 7}, {Text: "seven"}} {
-		s := newTestStore(t, Options{Sizing: Sizing{Initial: 3, MaxChunks: 1}, Limits: Limits{Remember: 4}})
+		s := newTestStore(t, Options{Sizing: Sizing{Initial: 3, MaxChunks: 1}, Limits: Limits{Tombstones: 4}})
 		first, second := Key{k.Number, k.Text, 1}, Key{k.Number, k.Text, 2}
 		a, b := begin(t, s, first, 1), begin(t, s, second, 2)
 		require.Equal(t, Counters{Started: 1, Restarted: 1}, s.Counters())
@@ -246,7 +246,7 @@ func TestOneIDTwice(t *testing.T) {
 // the server knows. If its slot is needed it goes first, whatever the policy.
 func TestOlderSequenceMakesRoom(t *testing.T) {
 	for _, full := range []Policy{Reject, EvictLRU} {
-		s := newTestStore(t, Options{Sizing: Sizing{Initial: 3, MaxChunks: 1}, Limits: Limits{Remember: 4, Full: full}})
+		s := newTestStore(t, Options{Sizing: Sizing{Initial: 3, MaxChunks: 1}, Limits: Limits{Tombstones: 4, Full: full}})
 		begin(t, s, token(1, 1), 1)
 		begin(t, s, token(2, 2), 2)
 		begin(t, s, token(2, 3), 3)
@@ -264,7 +264,7 @@ func TestOlderSequenceMakesRoom(t *testing.T) {
 // TestDamaged: if storing fails, nobody knows what is in the slots.
 func TestDamaged(t *testing.T) {
 	memory := &flaky{}
-	s := newTestStore(t, Options{Memory: memory, Limits: Limits{Remember: 4}})
+	s := newTestStore(t, Options{Memory: memory, Limits: Limits{Tombstones: 4}})
 	q := begin(t, s, number(1), 1)
 	doStep(t, s, Lane{Sequence: q}, "original")
 	step, err := s.Gather([]Lane{{Sequence: q}, {}}, 2)
@@ -284,7 +284,7 @@ func TestPolicy(t *testing.T) {
 // TestEvictionSparesTheBatch: a sequence that is used at this moment is not
 // evicted for another one of the same batch.
 func TestEvictionSparesTheBatch(t *testing.T) {
-	s := newTestStore(t, Options{Sizing: Sizing{Initial: 2, MaxChunks: 1}, Limits: Limits{Full: EvictLRU, Remember: 4}})
+	s := newTestStore(t, Options{Sizing: Sizing{Initial: 2, MaxChunks: 1}, Limits: Limits{Full: EvictLRU, Tombstones: 4}})
 	begin(t, s, number(1), 1)
 	begin(t, s, number(2), 2)
 	s.Touch(number(1), 3)
@@ -309,7 +309,7 @@ func TestHalfStorage(t *testing.T) {
 		require.True(t, change.Grown)
 		return first, memory.Used() - before
 	}
-	first, later := used(Keep)
+	first, later := used(Same)
 	require.Equal(t, int64(240), first)
 	require.Equal(t, int64(120), later)
 	first, later = used(Half)
@@ -354,18 +354,18 @@ func TestStartTriedAgain(t *testing.T) {
 // slots are short, whatever the older ones do at that moment.
 func TestOlderOnesGoBeforeAnyStartIsRefused(t *testing.T) {
 	full := func(full Policy) *Store {
-		s := newTestStore(t, Options{Sizing: Sizing{Initial: 4, MaxChunks: 1}, Limits: Limits{Remember: 4, Full: full}})
+		s := newTestStore(t, Options{Sizing: Sizing{Initial: 4, MaxChunks: 1}, Limits: Limits{Tombstones: 4, Full: full}})
 		for n := range uint64(3) {
 			begin(t, s, number(n+1), time.Duration(n+1))
 		}
-		_, err := s.BeginBeside(number(1), 101, 4)
+		_, err := s.BeginSettingAside(number(1), 101, 4)
 		require.NoError(t, err)
 		return s
 	}
 	for _, policy := range []Policy{Reject, EvictLRU} {
 		s := full(policy) // another older one is in use
 		older := s.Touch(token(1, 101), 5)
-		_, err := s.BeginBeside(number(2), 102, 5)
+		_, err := s.BeginSettingAside(number(2), 102, 5)
 		require.NoError(t, err)
 		require.Same(t, older, s.Live(token(1, 101)))
 		require.NotNil(t, s.Live(number(3)), "it is nobody's older one")
@@ -374,7 +374,7 @@ func TestOlderOnesGoBeforeAnyStartIsRefused(t *testing.T) {
 		s = full(policy) // and so is the one that begins anew
 		s.Touch(token(1, 101), 5)
 		s.Touch(number(2), 5)
-		_, err = s.BeginBeside(number(2), 102, 5)
+		_, err = s.BeginSettingAside(number(2), 102, 5)
 		require.NoError(t, err)
 		require.NotNil(t, s.Live(token(1, 101)))
 		require.NotNil(t, s.Live(number(3)))
@@ -384,11 +384,11 @@ func TestOlderOnesGoBeforeAnyStartIsRefused(t *testing.T) {
 // TestOlderOnesAreNotRememberedInsteadOfOthers: an ID that begins anew again and again leaves the
 // others what is remembered of them.
 func TestOlderOnesAreNotRememberedInsteadOfOthers(t *testing.T) {
-	s := newTestStore(t, Options{Sizing: Sizing{Initial: 1, MaxChunks: 1}, Limits: Limits{Remember: 2, Full: EvictLRU}})
+	s := newTestStore(t, Options{Sizing: Sizing{Initial: 1, MaxChunks: 1}, Limits: Limits{Tombstones: 2, Full: EvictLRU}})
 	begin(t, s, number(1), 1)
 	begin(t, s, number(2), 2)
 	for n := range time.Duration(5) {
-		_, err := s.BeginBeside(number(2), uint64(100+n), 3+n) // the older one makes room
+		_, err := s.BeginSettingAside(number(2), uint64(100+n), 3+n) // the older one makes room
 		require.NoError(t, err)
 	}
 	s.Refuse(number(2), 9)

@@ -26,8 +26,8 @@ type Limits struct {
 	// nobody needs anything of.
 	Idle time.Duration
 	Full Policy
-	// Remember is how many lost sequences are remembered with their Fate.
-	Remember int
+	// Tombstones is how many lost sequences are remembered with their LossReason.
+	Tombstones int
 	// Bytes bounds what the slots and the varying states of all sequences take
 	// together; 0 means no bound.
 	Bytes int64
@@ -37,9 +37,9 @@ type Limits struct {
 
 // LostError says that a request names a sequence that has no state.
 type LostError struct {
-	// Fate is Alive for a sequence that was never seen, or ended, or is
+	// Reason is NotLost for a sequence that was never seen, or ended, or is
 	// forgotten.
-	Fate Fate
+	Reason LossReason
 	// Ago is how long since it was lost.
 	Ago time.Duration
 	// Idle, Slots and Bytes are the limits that cost it its state: Idle with
@@ -53,7 +53,7 @@ type LostError struct {
 func (e *LostError) Error() string {
 	const remedy = "; begin it anew with a START request"
 	ago := e.Ago.Round(time.Millisecond)
-	switch e.Fate {
+	switch e.Reason {
 	case Expired:
 		return fmt.Sprintf("its state expired %v ago, after idling longer than %v (max_sequence_idle_microseconds)%s", ago, e.Idle, remedy)
 	case Evicted:
@@ -140,7 +140,7 @@ func (t *table) begin(k Key, token uint64, now time.Duration) (*Sequence, error)
 		before = t.setAside(k, token, now)
 	}
 	q := t.find(k)
-	if q != nil && q.fate == Alive {
+	if q != nil && q.loss == NotLost {
 		if !q.fresh { // else the run of this START was undone, and it comes again
 			t.counters.Restarted++
 		}
@@ -163,7 +163,7 @@ func (t *table) begin(k Key, token uint64, now time.Duration) (*Sequence, error)
 		}
 		slot, _ = t.slots.take()
 	}
-	q.fate, q.slot, q.lastUse, q.asked, q.rest = Alive, slot, now, now, t.rest
+	q.loss, q.slot, q.lastUse, q.lastRequest, q.rest = NotLost, slot, now, now, t.rest
 	t.renew(q)
 	t.live.push(q)
 	if restarts {
@@ -179,12 +179,12 @@ func (t *table) begin(k Key, token uint64, now time.Duration) (*Sequence, error)
 // has requests on their way, only the server knows. Another ID's with the same
 // token is over.
 func (t *table) supersede(k Key, now time.Duration) (restarts bool) {
-	if q := t.latest(k); q != nil && q.fate == Alive {
+	if q := t.latest(k); q != nil && q.loss == NotLost {
 		t.age(q, now)
 		restarts = true
 	}
 	if q := t.byToken[k.Token]; q != nil {
-		if q.fate == Alive {
+		if q.loss == NotLost {
 			t.lose(q, Displaced, 0, now)
 		}
 		delete(t.byToken, k.Token)
@@ -202,7 +202,7 @@ func (t *table) setAside(k Key, token uint64, now time.Duration) (alive *Sequenc
 	t.drop(q)
 	q.key.Token = token
 	t.byToken[token] = q
-	if q.fate == Alive {
+	if q.loss == NotLost {
 		t.age(q, now)
 		return q
 	}
@@ -231,9 +231,9 @@ func (t *table) alive() int { return t.live.len + t.older.len }
 // listOf is the list that a sequence is in.
 func (t *table) listOf(q *Sequence) *sequenceList {
 	switch {
-	case q.fate != Alive && q.older:
+	case q.loss != NotLost && q.older:
 		return &t.past
-	case q.fate != Alive:
+	case q.loss != NotLost:
 		return &t.lost
 	case q.older:
 		return &t.older
@@ -255,9 +255,9 @@ func (t *table) proceed(k Key, now time.Duration) (*Sequence, error) {
 		t.counters.Unknown++
 		return nil, &LostError{}
 	}
-	if q.fate != Alive {
+	if q.loss != NotLost {
 		t.counters.Unknown++
-		return nil, &LostError{Fate: q.fate, Ago: now - q.lastUse, Idle: t.limits.Idle, Slots: t.total, Bytes: q.bytes, Field: t.limits.Field}
+		return nil, &LostError{Reason: q.loss, Ago: now - q.lastUse, Idle: t.limits.Idle, Slots: t.total, Bytes: q.bytes, Field: t.limits.Field}
 	}
 	t.touch(q, now)
 	return q, nil
@@ -276,7 +276,7 @@ func (t *table) forget(k Key) {
 	if q == nil || q.key != k {
 		return
 	}
-	if q.fate == Alive {
+	if q.loss == NotLost {
 		t.leave(q)
 	} else {
 		t.listOf(q).remove(q)
@@ -293,7 +293,7 @@ func (t *table) leave(q *Sequence) {
 
 // lose takes the slot of a live sequence and remembers why; bytes is the limit of
 // memory if that was the reason, otherwise 0.
-func (t *table) lose(q *Sequence, why Fate, bytes int64, now time.Duration) {
+func (t *table) lose(q *Sequence, why LossReason, bytes int64, now time.Duration) {
 	t.leave(q)
 	switch why {
 	case Expired:
@@ -310,8 +310,8 @@ func (t *table) lose(q *Sequence, why Fate, bytes int64, now time.Duration) {
 
 // remember keeps a sequence that has no slot any more, or never had one, for
 // messages.
-func (t *table) remember(q *Sequence, why Fate, bytes int64, now time.Duration) {
-	q.fate, q.slot, q.bytes, q.lastUse = why, NoSlot, bytes, now
+func (t *table) remember(q *Sequence, why LossReason, bytes int64, now time.Duration) {
+	q.loss, q.slot, q.bytes, q.lastUse = why, NoSlot, bytes, now
 	t.keep(q)
 }
 
@@ -320,7 +320,7 @@ func (t *table) remember(q *Sequence, why Fate, bytes int64, now time.Duration) 
 func (t *table) keep(q *Sequence) {
 	list := t.listOf(q)
 	list.push(q)
-	for list.len > t.limits.Remember {
+	for list.len > t.limits.Tombstones {
 		oldest := list.first
 		list.remove(oldest)
 		t.drop(oldest)
@@ -330,7 +330,7 @@ func (t *table) keep(q *Sequence) {
 // refuse takes whatever a sequence has, because its START cannot be served.
 func (t *table) refuse(k Key, now time.Duration) {
 	q := t.find(k)
-	if q != nil && q.fate == Alive {
+	if q != nil && q.loss == NotLost {
 		t.lose(q, StartFailed, 0, now)
 		return
 	}

@@ -21,7 +21,7 @@ const (
 	KeepIfEmpty
 )
 
-// unchanged tells whether a run leaves the values as they are.
+// unchanged reports whether a run leaves the values as they are.
 func (v *Varying) unchanged(io *VaryingIO) bool {
 	return v.Update == KeepIfEmpty && slices.Contains(io.OutShape, 0)
 }

@@ -25,10 +25,10 @@ type Varying struct {
 	// that is not the batch axis.
 	Update     Update
 	AppendAxis int
-	// Padded: sequences whose values differ in length, which is the extent at
+	// LeftPadded: sequences whose values differ in length, which is the extent at
 	// PadAxis, can share a run. Such a state is one that runs Replace.
-	Padded  bool
-	PadAxis int
+	LeftPadded bool
+	PadAxis    int
 }
 
 // layout is that of a lane of the given shape.
@@ -44,7 +44,7 @@ func (v *Varying) batched(shape tensor.Shape, lanes int) tensor.Shape {
 	return shape.With(v.Axis, int64(lanes))
 }
 
-// fits tells whether a run of that many lanes can have written such a tensor.
+// fits reports whether a run of that many lanes can have written such a tensor.
 func (v *Varying) fits(io *VaryingIO, lanes int) bool {
 	return len(io.OutShape) == len(v.InitialShape) && (v.Axis < 0 || io.OutShape[v.Axis] == int64(lanes) || v.unchanged(io))
 }
@@ -142,10 +142,10 @@ func (s *varyingStore) shape(i int, q *Sequence) tensor.Shape {
 	return q.values[i].shape
 }
 
-// alike tells whether two sequences can share a run.
-func (s *varyingStore) alike(a, b *Sequence) bool {
+// alike reports whether two sequences can share a run.
+func (s *varyingStore) compatible(a, b *Sequence) bool {
 	for i := range s.states {
-		if !s.states[i].alikeShapes(s.shape(i, a), s.shape(i, b)) {
+		if !s.states[i].compatibleShapes(s.shape(i, a), s.shape(i, b)) {
 			return false
 		}
 	}

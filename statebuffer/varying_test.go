@@ -46,7 +46,7 @@ func (w *world) current(i int, k Key) plainVarying {
 	return plainVarying{v.InitialShape, v.Initial}
 }
 
-func (w *world) alike(a, b Key) bool {
+func (w *world) compatible(a, b Key) bool {
 	for i := range w.vary {
 		if !w.current(i, a).shape.Equal(w.current(i, b).shape) {
 			return false
@@ -189,7 +189,7 @@ func TestVaryingRejects(t *testing.T) {
 // TestVaryingShapeOfAModel: what the model wrote must have a lane for each lane.
 func TestVaryingShapeOfAModel(t *testing.T) {
 	for _, written := range []tensor.Shape{{2, 1}, {1, 3, 1}, {3, 2}, {}} {
-		s := newTestStore(t, Options{Limits: Limits{Remember: 1}, Varying: []Varying{{Name: "cache", DType: tensor.Int8, Axis: 0, InitialShape: tensor.Shape{1, 0}}}})
+		s := newTestStore(t, Options{Limits: Limits{Tombstones: 1}, Varying: []Varying{{Name: "cache", DType: tensor.Int8, Axis: 0, InitialShape: tensor.Shape{1, 0}}}})
 		q, err := s.Begin(Key{Number: 1}, 1)
 		require.NoError(t, err)
 		step, err := s.Gather([]Lane{{Sequence: q}}, 1)
@@ -209,7 +209,7 @@ func TestRestartGivesLargeBlocksBack(t *testing.T) {
 	s := newTestStore(t, Options{
 		Memory:  memory,
 		Varying: []Varying{{Name: "cache", DType: tensor.Int8, Axis: 0, InitialShape: tensor.Shape{1, 0}}},
-		Sizing:  Sizing{Initial: 8, MaxChunks: 1}, Limits: Limits{Bytes: 64<<10 + 1024, Remember: 9},
+		Sizing:  Sizing{Initial: 8, MaxChunks: 1}, Limits: Limits{Bytes: 64<<10 + 1024, Tombstones: 9},
 	})
 	require.NoError(t, writeCache(t, s, begin(t, s, number(1), 1), 64<<10, 1))
 	require.Equal(t, int64(64<<10), s.Usage().Bytes)

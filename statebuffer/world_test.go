@@ -71,7 +71,7 @@ func newWorld(t *testing.T, seed uint64, roams bool) *world {
 	for i := range 1 + w.rng.IntN(3) {
 		w.states = append(w.states, w.randomState(i))
 		if roams {
-			w.states[i].Convert = Keep
+			w.states[i].Convert = Same
 			w.states[i].Pieces = max(1, w.states[i].Pieces*int64(seed%2))
 			w.states[i].Initial = nil
 			if w.rng.IntN(2) == 0 {
@@ -89,13 +89,13 @@ func newWorld(t *testing.T, seed uint64, roams bool) *world {
 	if seed%4 == 0 {
 		sizing.MaxChunks = 1
 	}
-	limits := Limits{Idle: idle, Full: Policy(seed % 2), Remember: w.rng.IntN(30)}
+	limits := Limits{Idle: idle, Full: Policy(seed % 2), Tombstones: w.rng.IntN(30)}
 	w.plain = newPlainStore(sizing, limits)
-	roamFrom := int64(-1)
+	inPlaceFrom := int64(-1)
 	if roams {
-		roamFrom = 1
+		inPlaceFrom = 1
 	}
-	w.store, err = NewStore(Options{Memory: w.memory, States: w.states, Varying: w.vary, Sizing: sizing, Limits: limits, MaxLanes: w.lanes, RoamFrom: roamFrom})
+	w.store, err = NewStore(Options{Memory: w.memory, States: w.states, Varying: w.vary, Sizing: sizing, Limits: limits, MaxLanes: w.lanes, InPlaceFrom: inPlaceFrom})
 	require.NoError(t, err)
 	if roams {
 		w.drains = 1 + int(seed%3)
@@ -141,7 +141,7 @@ func (w *world) kept(s *State, value []byte) (kept []byte, clamped uint64) {
 	switch {
 	case value == nil:
 		return make([]byte, s.LaneBytes()), 0
-	case s.Convert == Keep:
+	case s.Convert == Same:
 		return value, 0
 	}
 	half, kept := make([]byte, len(value)/2), make([]byte, len(value))

@@ -34,13 +34,13 @@ func TestNoMemory(t *testing.T) {
 // TestRoom tells beforehand what Alloc would refuse, and takes nothing.
 func TestRoom(t *testing.T) {
 	m := newMemory(t, device(t, "MEMORY", "1048576"))
-	require.NoError(t, m.Room(1<<20))
+	require.NoError(t, m.CheckCapacity(1<<20))
 	block, err := m.Alloc(1 << 19)
 	require.NoError(t, err)
-	require.NoError(t, m.Room(1<<19))
-	require.EqualError(t, m.Room(1<<19+1), "524289 bytes are needed on GPU 0 (Fake GPU A), of whose 1048576 bytes the CUDA driver says 524288 are free")
+	require.NoError(t, m.CheckCapacity(1<<19))
+	require.EqualError(t, m.CheckCapacity(1<<19+1), "524289 bytes are needed on GPU 0 (Fake GPU A), of whose 1048576 bytes the CUDA driver says 524288 are free")
 	m.Free(block)
-	require.NoError(t, m.Room(1<<20))
+	require.NoError(t, m.CheckCapacity(1<<20))
 }
 
 // TestFreeOfNoBlock: going on would corrupt the device's memory.

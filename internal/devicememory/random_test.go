@@ -40,7 +40,7 @@ func newTwin(t *testing.T, rng *rand.Rand, m *Memory, rows []statebuffer.Slot, l
 		layout.PieceBytes = 16 * (1 + rng.Int64N(600))
 	}
 	w.device = statebuffer.Transfer{Layout: layout, Slots: rows, Lanes: lanes, Convert: statebuffer.Conversion(rng.IntN(2))}
-	if w.device.Convert == statebuffer.Keep && rng.IntN(3) == 0 {
+	if w.device.Convert == statebuffer.Same && rng.IntN(3) == 0 {
 		w.device.PieceBytes += rng.Int64N(4)
 	}
 	w.host = w.device
@@ -56,7 +56,7 @@ func newTwin(t *testing.T, rng *rand.Rand, m *Memory, rows []statebuffer.Slot, l
 	}
 	w.device.Initial, w.host.Initial = both(t, rng, m, stored, offset())
 	w.device.Tensor, w.host.Tensor = both(t, rng, m, int64(lanes)*layout.PieceBytes*layout.Pieces+64, offset())
-	if w.device.Convert == statebuffer.Keep {
+	if w.device.Convert == statebuffer.Same {
 		w.device.Tensor, w.host.Tensor = both(t, rng, m, int64(lanes)*w.device.LaneBytes(), offset())
 	}
 	w.device.Saturated, w.host.Saturated = new(uint64), new(uint64)
