@@ -11,33 +11,23 @@ import (
 
 // respond answers the requests of the run.
 func (e *execution) respond() {
-	if !e.failed && len(e.rows) > 0 {
-		ran, answers := 0, e.answers()
-		for at, row := range e.rows {
-			if e.lanes[e.first[at]].Refused != nil {
+	if e.phase == committed {
+		succeeded, answers := 0, e.answers()
+		for _, m := range e.members {
+			if e.lanes[m.firstLane].Refused != nil {
 				continue
 			}
-			ran++
-			lane, lanes := e.lanesOf(at)
-			e.batch.Answer(row, answers, lane, lanes)
+			succeeded++
+			e.batch.Answer(m.req, answers, m.firstLane, m.lanes)
 			if len(e.in.suspects.seen) > 0 {
-				e.trust(row)
+				e.trust(m.req)
 			}
 		}
-		e.ran += ran
-		e.in.report.ran(ran)
+		e.succeeded += succeeded
+		e.in.report.ran(succeeded)
 	}
 	e.send()
 	e.spans.mark(&e.spans.send, e.in.host().Clock())
-}
-
-// lanesOf is the first lane of the run's request at a position, and how many it has.
-func (e *execution) lanesOf(at int) (first, lanes int) {
-	end := len(e.lanes)
-	if at+1 < len(e.rows) {
-		end = e.first[at+1]
-	}
-	return e.first[at], end - e.first[at]
 }
 
 // errPanicked is the answer where the backend or the runner panicked.
@@ -60,11 +50,11 @@ func (e *execution) finish() {
 	if p := recover(); p != nil {
 		e.reportPanic(p)
 		e.failRun(errPanicked)
-		for _, row := range e.queue.waiting() {
-			e.refuse(row, errPanicked)
+		for _, req := range e.queue.waiting() {
+			e.refuse(req, errPanicked)
 		}
-		for row := range e.requests {
-			e.batch.Fail(row, errPanicked)
+		for req := range e.requests {
+			e.batch.Fail(req, errPanicked)
 		}
 	}
 	e.accuse()
@@ -84,50 +74,51 @@ func (e *execution) reportPanic(p any) {
 	e.in.log.Error("panic while a batch ran", "panic", p, "stack", string(debug.Stack()))
 }
 
-// failRun answers every row of the run and gives up its step.
+// failRun answers every member of the run with an error and gives up its step.
 func (e *execution) failRun(err error) {
-	step, settled := e.step, e.settled
-	e.failed, e.step, e.settled = true, nil, true
-	if len(e.rows) > 0 {
+	step, before := e.step, e.phase
+	e.step, e.phase = nil, failed
+	if len(e.members) > 0 {
 		e.in.meter.failedRuns++
 	}
-	switch {
-	case step != nil:
-		e.in.store.Abort(step, e.now)
-	case !settled:
-		for _, l := range e.lanes {
-			e.in.store.Fail(l, e.now)
+	switch before {
+	case admitted:
+		for _, lane := range e.lanes {
+			e.in.store.Fail(lane, e.now)
 		}
+	case gathered, ran:
+		e.in.store.Abort(step, e.now)
+	case committed, failed: // the store knows how it ended
 	}
-	for _, row := range e.rows {
-		e.batch.Fail(row, err)
+	for _, m := range e.members {
+		e.batch.Fail(m.req, err)
 	}
 }
 
 // refuse answers a request that cannot run with its error. What it says of its
 // sequence counts all the same: after an END the server has forgotten the ID, and
 // after a START that failed nobody may go on with what was there before.
-func (e *execution) refuse(row int, err error) {
-	r, in := &e.requests[row], e.in
+func (e *execution) refuse(req int, err error) {
+	r, in := &e.requests[req], e.in
 	switch {
 	case !in.sequences || r.Sequence.IsZero():
 	case r.End:
-		e.setAside(row)
+		e.setAside(req)
 		in.store.End(r.key())
 	case r.Start:
-		e.setAside(row)
+		e.setAside(req)
 		in.store.Refuse(r.key(), e.now)
 	}
-	e.batch.Fail(row, err)
+	e.batch.Fail(req, err)
 }
 
-// failRefused answers the rows of a run whose states would have exceeded the limit of
+// failRefused answers the members of a run whose states would have exceeded the limit of
 // memory.
 func (e *execution) failRefused() {
 	refused := uint64(0)
-	for at, row := range e.rows {
-		if err := e.lanes[e.first[at]].Refused; err != nil {
-			e.batch.Fail(row, status.Errorf(status.Unavailable, "%w", err))
+	for _, m := range e.members {
+		if err := e.lanes[m.firstLane].Refused; err != nil {
+			e.batch.Fail(m.req, status.Errorf(status.Unavailable, "%w", err))
 			refused = 1
 		}
 	}
@@ -163,20 +154,20 @@ func (id SequenceID) String() string {
 	return fmt.Sprint(id.Number)
 }
 
-// answerEmpty answers a row without a run. What is to be in the memory of a GPU is
+// answerEmpty answers a request without a run. What is to be in the memory of a GPU is
 // brought there now, and waited for.
-func (e *execution) answerEmpty(row int) {
+func (e *execution) answerEmpty(req int) {
 	in := e.in
 	if in.device != nil {
-		for i, to := range e.batch.Reserve(row, in.empty, 0, 1) {
+		for i, to := range e.batch.Reserve(req, in.empty, 0, 1) {
 			if to == 0 {
 				continue
 			}
 			if err := in.device.Write(to, in.empty[i].Tensor); err != nil {
-				e.batch.Fail(row, status.Errorf(status.Internal, "output %q: %w", in.wiring.outputs[i].Name, err))
+				e.batch.Fail(req, status.Errorf(status.Internal, "output %q: %w", in.wiring.outputs[i].Name, err))
 				return
 			}
 		}
 	}
-	e.batch.Answer(row, in.empty, 0, 1)
+	e.batch.Answer(req, in.empty, 0, 1)
 }

@@ -45,40 +45,57 @@ type execution struct {
 	batch    Batch
 	requests []Request
 	now      time.Duration
-	queue    queue                   // rows that still have to run
-	known    []*statebuffer.Sequence // of each row, the sequence that goes on, or nil
-	blamed   []int                   // rows whose runs failed, see blame
-	started  []bool                  // of each row: the overlaps know of its START
+	arrivals []arrival // of each request
+	queue    queue     // requests that still have to run
+	blamed   []int     // requests whose runs failed, see blame
 	timing   Timing
 
-	// The current run. A row takes one lane, or several consecutive ones if the
-	// model has no sequences; then comes padding.
-	rows    []int
-	first   []int // of each of rows, its first lane
-	laneRow []int // of each lane, its position in rows
-	lanes   []statebuffer.Lane
-	spreads []spread // of each of wiring.masks
+	// The current run.
+	members []member
+	lanes   []statebuffer.Lane // of the members, one after another; then comes padding
+	spreads []spread           // of each of wiring.masks
 	stage   *stage
-	lengths []uint64          // of each of wiring.lengths, see measure
-	step    *statebuffer.Step // open, that is neither committed nor aborted, or nil
-	again   bool              // its rows are of a run that was undone
-	settled bool              // the store knows how the run of the lanes ended
-	failed  bool
+	lengths []uint64 // of each of wiring.lengths, see measure
+	step    *statebuffer.Step
+	retried bool // its members were in a run that was undone
+	phase   phase
 
-	held  int // lanes of runs whose answers wait, see parts.go
-	parts int // how many of these runs have a slice of answers of their own
-	ran   int // requests that ran
-	spans spans
+	held      int // lanes of runs whose answers wait, see parts.go
+	parts     int // how many of these runs have a slice of answers of their own
+	succeeded int // requests whose run succeeded
+	spans     spans
 }
+
+// arrival is what a request of a batch finds when the batch begins.
+type arrival struct {
+	continuing *statebuffer.Sequence // the sequence that it goes on with, or nil
+	begun      bool                  // the overlaps know of its START
+}
+
+// member is a request in a run. It takes one lane, or several if the model has no
+// sequences.
+type member struct{ req, firstLane, lanes int }
+
+// phase is how far a run has come.
+type phase uint8
+
+const (
+	admitted  phase = iota // has members, or none yet
+	gathered               // its inputs and states are in the tensors, and its step is open
+	ran                    // the model has written the outputs
+	committed              // the new states are kept, and the step is closed
+	failed                 // its members have their errors, and the step, if any, is aborted
+)
 
 // take makes e the work on a batch.
 func (e *execution) take(batch Batch) {
 	*e = execution{in: e.in, batch: batch, now: e.in.host().Clock(),
-		queue: e.queue, blamed: e.blamed[:0], known: e.known[:0], started: e.started[:0], rows: e.rows[:0], first: e.first[:0], laneRow: e.laneRow[:0], lanes: e.lanes[:0], spreads: e.spreads, lengths: e.lengths[:0]}
+		arrivals: e.arrivals[:0], queue: e.queue, blamed: e.blamed[:0],
+		members: e.members[:0], lanes: e.lanes[:0], spreads: e.spreads, lengths: e.lengths[:0]}
 }
 
 // begin notes who is in the batch, before anybody can lose a state for
-// somebody else's sake. With the direct scheduler a request's row is the place
+// somebody else's sake. With the direct scheduler a request's index is the place
 // that its sequence has in the batch until another one STARTs there. Requests
 // without START come first, because one that shares its key with a START belongs
 // to the sequence before.
@@ -87,29 +104,30 @@ func (e *execution) begin() {
 	in.store.BeginBatch(e.now)
 	e.spans.enter(e.now)
 	e.requests = e.batch.Requests()
-	e.known = slices.Grow(e.known, len(e.requests))[:len(e.requests)]
+	e.arrivals = slices.Grow(e.arrivals, len(e.requests))[:len(e.requests)]
+	clear(e.arrivals)
 	e.queue.reset(len(e.requests))
-	e.started = slices.Grow(e.started, len(e.requests))[:len(e.requests)]
-	clear(e.started)
 	if in.direct {
-		for row := range e.requests {
-			if r := &e.requests[row]; r.Token == 0 {
-				r.Token = uint64(row) + 1
+		for req := range e.requests {
+			if r := &e.requests[req]; r.Token == 0 {
+				r.Token = uint64(req) + 1
 			}
 		}
 	}
 	in.overlaps.enter(e)
 	for _, starts := range []bool{false, true} {
-		for row := range e.requests {
-			if r := &e.requests[row]; r.Start == starts {
-				if e.known[row] = nil; !starts { // what it had does not matter
-					e.known[row] = in.store.Touch(r.key(), e.now)
-					if q := e.known[row]; q != nil {
-						in.overlaps.came(q, e.now)
-					}
-				}
-				e.queue.add(row)
+		for req := range e.requests {
+			r := &e.requests[req]
+			if r.Start != starts {
+				continue
 			}
+			if !starts { // else what it had does not matter
+				q := in.store.Touch(r.key(), e.now)
+				if e.arrivals[req].continuing = q; q != nil {
+					in.overlaps.came(q, e.now)
+				}
+			}
+			e.queue.add(req)
 		}
 	}
 	if !e.setApart() {
@@ -118,9 +136,9 @@ func (e *execution) begin() {
 	if e.queue.left == 0 {
 		return
 	}
-	g, rows := e.queue.first()
-	if in.pace.begin(g.rows); in.pace.cuts() {
-		slices.SortStableFunc(rows, e.compare)
+	g, requests := e.queue.first()
+	if in.pace.begin(g.size); in.pace.cuts() {
+		slices.SortStableFunc(requests, e.compare)
 	}
 }
 
@@ -129,7 +147,7 @@ func (e *execution) begin() {
 func (e *execution) compare(a, b int) int {
 	return cmp.Or(
 		cmp.Compare(index(e.requests[a].Start), index(e.requests[b].Start)),
-		statebuffer.CompareLocations(e.known[a], e.known[b]),
+		statebuffer.CompareLocations(e.arrivals[a].continuing, e.arrivals[b].continuing),
 	)
 }
 
@@ -137,15 +155,16 @@ func (e *execution) compare(a, b int) int {
 // the states.
 func (e *execution) gather() {
 	in := e.in
-	in.levels.batch(len(e.rows))
+	in.levels.batch(len(e.members))
 	in.arranger.arrange(e)
 	if in.device != nil {
 		in.device.Begin()
 	}
 	var err error
-	e.stage, err = in.stageFor(in.padded(in.pace.lanes(len(e.lanes), in.wiring.maxLanes)), &e.requests[e.rows[0]])
+	first := e.firstRequest()
+	e.stage, err = in.stageFor(in.padded(in.pace.lanes(len(e.lanes), in.wiring.maxLanes)), first)
 	if err == nil {
-		e.measure(&e.requests[e.rows[0]])
+		e.measure(first)
 		e.placeOutputs()
 		err = e.putInputs()
 	}
@@ -157,12 +176,12 @@ func (e *execution) gather() {
 		return
 	}
 	e.spans.mark(&e.spans.input, in.host().Clock())
-	e.step, err = in.store.Gather(e.lanes, e.stage.lanes)
+	step, err := in.store.Gather(e.lanes, e.stage.lanes)
 	if err != nil {
-		e.step = nil
 		e.failRun(fmt.Errorf("gathering the states: %w", err))
 		return
 	}
+	e.step, e.phase = step, gathered
 	e.stage.bindStates(in.wiring, e.step)
 	if in.device != nil && !in.wiring.varies {
 		if err := e.reserve(); err != nil {
@@ -178,7 +197,7 @@ func (e *execution) putInputs() error {
 	s, w := e.stage, e.in.wiring
 	for i := range w.inputs {
 		p := &w.inputs[i]
-		first := &e.requests[e.rows[0]].Inputs[i]
+		first := &e.firstRequest().Inputs[i]
 		if !first.Present {
 			s.inputs[p.at].DType = tensor.Invalid
 			continue
@@ -195,8 +214,8 @@ func (e *execution) putInputs() error {
 			continue
 		}
 		l := s.layouts[i]
-		for at, row := range e.rows {
-			e.putRow(i, e.first[at], &e.requests[row].Inputs[i])
+		for _, m := range e.members {
+			e.putInput(i, m.firstLane, &e.requests[m.req].Inputs[i])
 		}
 		for lane := len(e.lanes); lane < s.lanes; lane++ {
 			clearLane(s.in[i].Bytes, l, s.lanes, lane)
@@ -205,8 +224,11 @@ func (e *execution) putInputs() error {
 	return nil
 }
 
-// putRow copies one request's input to its lanes.
-func (e *execution) putRow(i, lane int, input *Input) {
+// firstRequest is the request of the first lane.
+func (e *execution) firstRequest() *Request { return &e.requests[e.members[0].req] }
+
+// putInput copies one request's input to its lanes.
+func (e *execution) putInput(i, lane int, input *Input) {
 	s, l := e.stage, e.stage.layouts[i]
 	if input.Device != 0 {
 		for done := int64(0); done < input.Size; done += l.LaneBytes() {
@@ -224,14 +246,14 @@ func (e *execution) putRow(i, lane int, input *Input) {
 // putStrings joins the requests' strings; a padding lane gets the first one's.
 func (e *execution) putStrings(i int) error {
 	s, p := e.stage, &e.in.wiring.inputs[i]
-	rows := e.rows
+	members := e.members
 	if p.axis == noAxis {
-		rows = rows[:1]
+		members = members[:1]
 	}
 	first := e.firstStrings(i)
 	size, padding := int64(0), 0
-	for _, row := range rows {
-		size += int64(len(e.requests[row].Inputs[i].Data))
+	for _, m := range members {
+		size += int64(len(e.requests[m.req].Inputs[i].Data))
 	}
 	if p.axis != noAxis {
 		padding = s.lanes - len(e.lanes)
@@ -242,8 +264,8 @@ func (e *execution) putStrings(i int) error {
 		return err
 	}
 	to := block.Bytes
-	for _, row := range rows {
-		to = to[copy(to, e.requests[row].Inputs[i].Data):]
+	for _, m := range members {
+		to = to[copy(to, e.requests[m.req].Inputs[i].Data):]
 	}
 	for range padding {
 		to = to[copy(to, first):]
@@ -255,8 +277,8 @@ func (e *execution) putStrings(i int) error {
 // firstStrings are those of the run's first lane, which may be one of several that the
 // first request has.
 func (e *execution) firstStrings(i int) []byte {
-	input := &e.requests[e.rows[0]].Inputs[i]
-	if _, lanes := e.lanesOf(0); lanes > 1 {
+	input := &e.firstRequest().Inputs[i]
+	if lanes := e.members[0].lanes; lanes > 1 {
 		elements, _ := input.Shape.Elements() // check has counted them
 		return input.Data[:stringsEnd(input.Data, elements/int64(lanes))]
 	}
@@ -265,7 +287,7 @@ func (e *execution) firstStrings(i int) []byte {
 
 // run runs the model.
 func (e *execution) run() {
-	if e.failed {
+	if e.phase != gathered {
 		return
 	}
 	start := e.spans.at
@@ -274,10 +296,11 @@ func (e *execution) run() {
 	e.spans.mark(&e.spans.run, e.in.host().Clock())
 	switch {
 	case err == nil:
+		e.phase = ran
 		e.in.pace.ran(e.stage.lanes, e.spans.at-start)
 	case !e.ofAValue(err):
 		e.failRun(inferring(err))
-	case len(e.rows) > 1:
+	case len(e.members) > 1:
 		e.in.meter.failedRuns++
 		e.halve()
 	default:
@@ -303,25 +326,21 @@ func (e *execution) ofAValue(err error) bool {
 	return coded.Code == status.InvalidArg || coded.Code == status.Internal
 }
 
-// halve has the rows of a run run again, in two halves. One that makes every run fail is
+// halve has the members of a run run again, in two halves. One that makes every run fail is
 // alone soon: all its runs together have three times as many lanes as the first one.
 func (e *execution) halve() { e.undo(2) }
 
-// undo gives the rows of a run back to the queue, as if there had been none, as so many
+// undo gives the members of a run back to the queue, as if there had been none, as so many
 // groups.
 func (e *execution) undo(groups int) {
 	e.in.store.Undo(e.step)
-	e.step = nil
-	e.queue.back(e.rows, groups)
-	e.dropRows()
+	e.queue.back(e.members, groups)
+	e.clearRun()
 }
 
 // keep stores the new states, which nothing could see until now.
 func (e *execution) keep() {
-	if e.failed || len(e.rows) == 0 {
-		return
-	}
-	if e.partUneven() {
+	if e.phase != ran || e.partUneven() {
 		return
 	}
 	if err := e.in.store.Commit(e.step, e.now); err != nil {
@@ -329,7 +348,7 @@ func (e *execution) keep() {
 		e.failRun(storing(err))
 		return
 	}
-	e.step, e.settled = nil, true
+	e.step, e.phase = nil, committed
 	e.failRefused()
 	e.measureOutputs()
 	for i, length := range e.lengths {

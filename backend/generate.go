@@ -32,7 +32,8 @@ func (e *execution) writeGenerated() error {
 	return nil
 }
 
-// writeLanes writes the values of all lanes. Padding lanes are starts.
+// writeLanes writes the values of all lanes. Padding lanes are starts. Where a value
+// depends on the request the model has sequences, and each request has one lane.
 func (e *execution) writeLanes(f *fillWire, to []byte) {
 	if f.kind == fillConstant {
 		if f.axis == noAxis {
@@ -52,7 +53,7 @@ func (e *execution) writeLanes(f *fillWire, to []byte) {
 		var r *Request
 		var q *statebuffer.Sequence
 		if lane < len(e.lanes) {
-			r, q = &e.requests[e.rows[e.laneRow[lane]]], e.lanes[lane].Sequence
+			r, q = &e.requests[e.members[lane].req], e.lanes[lane].Sequence
 		}
 		e.writeLane(f, to[lane*int(f.PieceBytes):], r, q)
 	}
@@ -87,8 +88,8 @@ func (e *execution) writeLane(f *fillWire, to []byte, r *Request, q *statebuffer
 func (e *execution) writeStringIDs(i int) error {
 	const prefix = 4 // the length in front of each string
 	size := int64(prefix * e.stage.lanes)
-	for _, at := range e.laneRow {
-		size += int64(len(e.requests[e.rows[at]].Sequence.Text))
+	for _, m := range e.members {
+		size += int64(len(e.requests[m.req].Sequence.Text))
 	}
 	block, err := e.in.io.forFill(i, size)
 	if err != nil {
@@ -97,8 +98,8 @@ func (e *execution) writeStringIDs(i int) error {
 	to := block.Bytes
 	for lane := range e.stage.lanes {
 		text := ""
-		if lane < len(e.laneRow) {
-			text = e.requests[e.rows[e.laneRow[lane]]].Sequence.Text
+		if lane < len(e.members) {
+			text = e.requests[e.members[lane].req].Sequence.Text
 		}
 		binary.NativeEndian.PutUint32(to, uint32(len(text)))
 		to = to[prefix+copy(to[prefix:], text):]
@@ -169,7 +170,7 @@ func (e *execution) writePositions(i int) error {
 		lanes = int64(e.stage.lanes)
 	}
 	length := int64(e.lengths[f.source])
-	shape := batched(f.dims, f.axis, lanes).With(f.along, length)
+	shape := f.dims.With(f.axis, lanes).With(f.along, length)
 	bytes, err := shape.Bytes(f.dtype)
 	if err != nil {
 		return status.Errorf(status.Internal, "input %q: the positions: %w", f.name, err)

@@ -195,7 +195,7 @@ func (in *Instance) padded(n int) int {
 func (in *Instance) warmUp() error {
 	if in.wiring.varies {
 		if in.device != nil && in.model.params.CUDAGraph {
-			in.log.Warn("enable_cuda_graph has no effect: more than the batch varies in this model, and a recording is of fixed shapes")
+			in.log.Warn("enable_cuda_graph has no effect: more than the batch size varies in this model, and a CUDA graph has fixed shapes")
 		}
 		return nil
 	}
@@ -310,7 +310,7 @@ func (in *Instance) maintain(e *execution) {
 	case change.Shrunk && in.levels.on(in.levels.info, slog.LevelInfo):
 		in.log.Info("released a chunk of slots", "chunks", u.Chunks, "slots", u.Slots, "free", u.Free, "took", change.Took)
 	}
-	if e.ran > 0 {
+	if e.succeeded > 0 {
 		in.reportSaturation()
 		in.report.batch(&e.spans, change.Took, now(), in.log)
 	}

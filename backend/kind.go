@@ -8,8 +8,8 @@ import (
 
 // kind is a number that requests have in common which can share a run, and others hardly
 // ever: it tells which to compare. Nothing of the request needs to be right.
-func (e *execution) kind(row int) uint64 {
-	r, in := &e.requests[row], e.in
+func (e *execution) kind(req int) uint64 {
+	r, in := &e.requests[req], e.in
 	w := in.wiring
 	if r.Err != nil || !w.varies && !w.shares {
 		return 0

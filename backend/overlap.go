@@ -58,8 +58,8 @@ func (o *overlaps) enter(e *execution) {
 		return
 	}
 	o.settle(e.in, e.now)
-	for row := range e.requests {
-		r := &e.requests[row]
+	for req := range e.requests {
+		r := &e.requests[req]
 		if r.Start || r.Token != 0 {
 			continue
 		}
@@ -78,8 +78,8 @@ func (o *overlaps) came(q *statebuffer.Sequence, now time.Duration) {
 
 // start is to be called once for each START, before anything is done for it. With a token
 // that is not 0, the sequence of its ID that the store knows becomes an older one.
-func (o *overlaps) start(e *execution, row int) (token uint64) {
-	r := &e.requests[row]
+func (o *overlaps) start(e *execution, req int) (token uint64) {
+	r := &e.requests[req]
 	id := r.key()
 	of, known := o.ids[id], e.in.store.Knows(id)
 	if of == nil && !known {
@@ -104,7 +104,7 @@ func (o *overlaps) start(e *execution, row int) (token uint64) {
 		of.older = append(of.older, olderSequence{token: token, young: q == nil || q.Steps() < 2})
 	}
 	if !r.End { // else nothing comes after it
-		of.older[len(of.older)-1].release = e.batch.Hold(row)
+		of.older[len(of.older)-1].release = e.batch.Hold(req)
 	}
 	return token
 }

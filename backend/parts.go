@@ -52,7 +52,7 @@ func (e *execution) answers() []Output {
 
 // send sends the answers, unless they can wait for those of the next run.
 func (e *execution) send() {
-	if !e.failed && len(e.rows) > 0 && e.queue.left > 0 && e.in.holds && e.in.pace.cuts() {
+	if e.phase == committed && e.queue.left > 0 && e.in.holds && e.in.pace.cuts() {
 		behind, next := e.held+e.stage.lanes, max(2, e.queue.left) // a lone lane may run as two
 		if behind+next <= e.in.wiring.maxLanes {
 			e.held = behind

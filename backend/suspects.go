@@ -87,7 +87,7 @@ func (s *suspects) trust(id SequenceID) {
 	delete(s.seen, id)
 }
 
-// setApart parts the rows of the batch: first those that can be trusted, then STARTs if
+// setApart parts the requests of the batch: first those that can be trusted, then STARTs if
 // these cannot, then one by one those of suspects. It is false if all can be trusted.
 func (e *execution) setApart() bool {
 	s, q := &e.in.suspects, &e.queue
@@ -95,29 +95,29 @@ func (e *execution) setApart() bool {
 		return false
 	}
 	starts, found := s.has(newcomers), uint32(0)
-	for _, row := range q.rows {
-		switch r := &e.requests[row]; {
+	for _, req := range q.requests {
+		switch r := &e.requests[req]; {
 		case !r.Sequence.IsZero() && s.has(r.Sequence):
 			found++
-			q.turns[row] = turn{round: 2, kind: found}
+			q.turns[req] = turn{round: 2, kind: found}
 		default:
-			q.turns[row] = turn{round: uint32(index(starts && r.Start))}
+			q.turns[req] = turn{round: uint32(index(starts && r.Start))}
 		}
 	}
-	q.sort(q.rows, false)
+	q.sort(q.requests, false)
 	return true
 }
 
 // blame notes that the request of a run that failed, which was the only one, may be at
 // fault: if it made runs of others fail just now, or runs apart already.
 func (e *execution) blame() {
-	s, row := &e.in.suspects, e.rows[0]
-	id := e.requests[row].Sequence
+	s, req := &e.in.suspects, e.members[0].req
+	id := e.requests[req].Sequence
 	switch {
-	case len(e.rows) > 1 || !e.in.sequences || id.IsZero():
-	case e.again || s.has(id):
-		e.blamed = append(e.blamed, row)
-	case e.requests[row].Start && s.has(newcomers):
+	case len(e.members) > 1 || !e.in.sequences || id.IsZero():
+	case e.retried || s.has(id):
+		e.blamed = append(e.blamed, req)
+	case e.requests[req].Start && s.has(newcomers):
 		s.blame(newcomers, e.now)
 	}
 }
@@ -126,10 +126,10 @@ func (e *execution) blame() {
 // the batch succeeded, values are not what is wrong.
 func (e *execution) accuse() {
 	s := &e.in.suspects
-	for _, row := range e.blamed {
-		r := &e.requests[row]
+	for _, req := range e.blamed {
+		r := &e.requests[req]
 		known := s.has(r.Sequence)
-		if !known && e.ran == 0 {
+		if !known && e.succeeded == 0 {
 			continue
 		}
 		if s.blame(r.Sequence, e.now); r.Start && !known {
@@ -139,8 +139,8 @@ func (e *execution) accuse() {
 }
 
 // trust notes that a request has succeeded.
-func (e *execution) trust(row int) {
-	s, r := &e.in.suspects, &e.requests[row]
+func (e *execution) trust(req int) {
+	s, r := &e.in.suspects, &e.requests[req]
 	if r.Sequence.IsZero() {
 		return
 	}

@@ -61,11 +61,11 @@ func (in *Instance) runApart(why string) {
 	in.log.Warn(runsApart + why)
 }
 
-// partUneven has the rows of a run run again if sequences of unequal length should not
+// partUneven has the members of a run run again if sequences of unequal length should not
 // have shared it: apart by their lengths if the model does not append, and in halves if
 // a state of one has got too long. It is false when the run is good.
 func (e *execution) partUneven() bool {
-	if e.failed || !e.uneven() {
+	if !e.uneven() {
 		return false
 	}
 	if why := e.notAppended(); why != "" {
@@ -73,7 +73,7 @@ func (e *execution) partUneven() bool {
 		e.undo(1)
 		return true
 	}
-	if len(e.rows) > 1 && e.in.store.TooLong(e.step) != nil {
+	if len(e.members) > 1 && e.in.store.TooLong(e.step) != nil {
 		e.halve()
 		return true
 	}
