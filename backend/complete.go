@@ -36,13 +36,15 @@ func (c *completion) choose(given *config.Config, r onnx.Runner, open func() (on
 		return wireInputs(c.trialConfig(), c.params, c.sig, files, k)
 	}
 	search.finish = func(w *wirer) error {
-		if text, err := c.complete(w.axes); err != nil {
+		text, err := c.complete(w.axes)
+		if err != nil {
 			return err
-		} else if cfg, err := config.Parse(text); err != nil {
-			return err
-		} else {
-			return wireInputs(cfg, c.params, c.sig, files, w.axes).finish()
 		}
+		config, err := ParseConfig(text)
+		if err != nil {
+			return err
+		}
+		return wireInputs(config, c.params, c.sig, files, w.axes).finish()
 	}
 	chosen := &candidates[0]
 	w, err := search.choose(candidates)
