@@ -40,7 +40,7 @@ func (c *completion) choose(given *config.Config, r onnx.Runner, open func() (on
 		if err != nil {
 			return err
 		}
-		config, err := ParseConfig(text)
+		config, err := config.Parse(text)
 		if err != nil {
 			return err
 		}
