@@ -68,7 +68,7 @@ func (in *Instance) deliver(block statebuffer.Block, o *Output, lane, lanes int,
 // reserve asks where the answers of a run on a GPU are to go, so that the run itself
 // puts them there, or brings them to the host: then nobody waits twice.
 func (e *execution) reserve() error {
-	in, s := e.in, e.stage
+	in, s := e.in, e.ioSet
 	for i := range in.wiring.outputs {
 		if p := &in.wiring.outputs[i]; p.stateOut || p.varies {
 			bytes, err := in.device.Bring(s.outputs[p.at].Data)
