@@ -8,8 +8,6 @@ import (
 	"unicode"
 
 	"tritonstateful/internal/onnx"
-	"tritonstateful/internal/tensor"
-	"tritonstateful/statebuffer"
 )
 
 // noAxis is the batch axis of a tensor that has none.
@@ -88,28 +86,6 @@ func dynamicAxes(info *onnx.TensorInfo) (axes []int) {
 		}
 	}
 	return axes
-}
-
-// withoutBatch is dims without the batch axis, if there is one.
-func withoutBatch(dims tensor.Shape, axis int) tensor.Shape {
-	if axis == noAxis {
-		return dims
-	}
-	return dims.Without(axis)
-}
-
-// batched is dims with that many lanes at the batch axis, if there is one.
-func batched(dims tensor.Shape, axis int, lanes int64) tensor.Shape {
-	if axis == noAxis {
-		return dims
-	}
-	return dims.With(axis, lanes)
-}
-
-// layoutOf says how a lane of a tensor with these extents lies in memory; the
-// extent at the batch axis does not count.
-func layoutOf(dims tensor.Shape, axis int, dtype tensor.DType) (statebuffer.Layout, error) {
-	return statebuffer.LayoutOf(dims, axis, dtype)
 }
 
 // toldAxis is what the parameter batch_axes says of a tensor.

@@ -102,7 +102,7 @@ func (c *completion) trialConfig() *Config {
 	}
 	config.MaxBatchSize = max(config.MaxBatchSize, 1)
 	for _, info := range c.freeInputs() {
-		config.Inputs = append(config.Inputs, TensorConfig{Name: info.Name, DataType: info.DType.ConfigName(), Dims: withoutBatch(info.Dims, info.place())})
+		config.Inputs = append(config.Inputs, TensorConfig{Name: info.Name, DataType: info.DType.ConfigName(), Dims: info.Dims.Without(info.place())})
 	}
 	return &config
 }

@@ -145,9 +145,9 @@ func narrow(dims, model tensor.Shape, axis int) bool {
 // settle fixes in the shapes of requests and answers what the model fixes, though the
 // configuration leaves it open: an answer says how large it is.
 func (p *port) settle() {
-	model := batched(p.dims, p.axis, 1)
+	model := p.dims.With(p.axis, 1)
 	if p.leading && p.axis != noAxis && len(p.request) == len(model) {
-		model = withoutBatch(p.dims, p.axis)
+		model = p.dims.Without(p.axis)
 	}
 	same := len(p.answer) == len(p.request) // else it is made of the model's extents
 	p.request = p.request.Clone()

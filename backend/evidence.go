@@ -81,7 +81,7 @@ func (e *evidence) byMarks() {
 			continue
 		}
 		info := &e.sig.Inputs[i]
-		if open := onlyDynamic(info.Dims); open != noAxis && isLengthName(info.Symbols[open]) && slices.Equal(dims, withoutBatch(info.Dims, open)) {
+		if open := onlyDynamic(info.Dims); open != noAxis && isLengthName(info.Symbols[open]) && slices.Equal(dims, info.Dims.Without(open)) {
 			axes[i] = open
 		}
 		if len(dims) != len(info.Dims) {

@@ -109,10 +109,10 @@ func (w *wirer) constant(f *fillWire, info *onnx.TensorInfo, text string) (err e
 	if err != nil {
 		return err
 	}
-	if f.Layout, err = layoutOf(f.dims, f.axis, f.dtype); err != nil {
+	if f.Layout, err = statebuffer.LayoutOf(f.dims, f.axis, f.dtype); err != nil {
 		return err
 	}
-	f.value[0], err = repeated(element, withoutBatch(f.dims, f.axis), f.dtype)
+	f.value[0], err = repeated(element, f.dims.Without(f.axis), f.dtype)
 	return err
 }
 

@@ -170,7 +170,7 @@ func (e *execution) writePositions(i int) error {
 		lanes = int64(e.ioSet.lanes)
 	}
 	length := int64(e.lengths[f.source])
-	shape := batched(f.dims, f.axis, lanes).With(f.along, length)
+	shape := f.dims.With(f.axis, lanes).With(f.along, length)
 	bytes, err := shape.Bytes(f.dtype)
 	if err != nil {
 		return status.Errorf(status.Internal, "input %q: the positions: %w", f.name, err)

@@ -42,7 +42,7 @@ func (in *Instance) TakesDevice() bool { return in.device != nil }
 func (in *Instance) place(block statebuffer.Block, l statebuffer.Layout, lanes, lane int, from uint64) {
 	for x := range l.Pieces {
 		at := (x*int64(lanes) + int64(lane)) * l.PieceBytes
-		in.device.Place(block.At(at, l.PieceBytes), from+uint64(x*l.PieceBytes))
+		in.device.CopyInFrom(block.At(at, l.PieceBytes), from+uint64(x*l.PieceBytes))
 	}
 }
 
@@ -54,12 +54,12 @@ func (in *Instance) deliver(block statebuffer.Block, o *Output, lane, lanes int,
 		return
 	}
 	if o.Layout.Pieces == 1 {
-		in.device.Deliver(block.At(int64(lane)*size, int64(lanes)*size), to)
+		in.device.CopyOutTo(block.At(int64(lane)*size, int64(lanes)*size), to)
 		return
 	}
 	for j := int64(lane); j < int64(lane+lanes); j++ {
 		for x := range o.Layout.Pieces {
-			in.device.Deliver(block.At((x*int64(o.Lanes)+j)*size, size), to)
+			in.device.CopyOutTo(block.At((x*int64(o.Lanes)+j)*size, size), to)
 			to += uint64(size)
 		}
 	}
@@ -71,7 +71,7 @@ func (e *execution) reserve() error {
 	in, s := e.in, e.ioSet
 	for i := range in.wiring.outputs {
 		if p := &in.wiring.outputs[i]; p.stateOut || p.varies {
-			bytes, err := in.device.Bring(s.outputs[p.at].Data)
+			bytes, err := in.device.CopyOut(s.outputs[p.at].Data)
 			if err != nil {
 				return status.Errorf(status.Internal, "output %q: %w", p.Name, err)
 			}

@@ -60,7 +60,7 @@ func (g *gpu) MemInfo() (free, total int64, err error) { return 1000, 2000, nil 
 
 func (g *gpu) Begin() { g.before, g.behind = nil, nil }
 
-func (g *gpu) Place(to statebuffer.Block, from uint64) {
+func (g *gpu) CopyInFrom(to statebuffer.Block, from uint64) {
 	for start, bytes := range g.there {
 		if from >= start && from+uint64(to.Size) <= start+uint64(len(bytes)) {
 			g.before = append(g.before, func() { copy(to.Bytes, bytes[from-start:]) })
@@ -70,12 +70,12 @@ func (g *gpu) Place(to statebuffer.Block, from uint64) {
 	panic(fmt.Sprintf("nothing is at %#x", from))
 }
 
-func (g *gpu) Deliver(from statebuffer.Block, to uint64) {
+func (g *gpu) CopyOutTo(from statebuffer.Block, to uint64) {
 	batch := g.batch
 	g.behind = append(g.behind, func() { batch.write(to, from.Bytes) })
 }
 
-func (g *gpu) Bring(from statebuffer.Block) ([]byte, error) {
+func (g *gpu) CopyOut(from statebuffer.Block) ([]byte, error) {
 	if g.broken != nil {
 		return nil, g.broken
 	}
@@ -285,8 +285,8 @@ func TestGPUWarmsUp(t *testing.T) {
 	require.Equal(t, []int{1, 2, 5, 8}, l.gpu.warmed)
 }
 
-// TestNoRecordingOfVaryingShapes says why.
-func TestNoRecordingOfVaryingShapes(t *testing.T) {
+// TestNoGraphOfVaryingShapes says why.
+func TestNoGraphOfVaryingShapes(t *testing.T) {
 	config := cacheConfig()
 	config.Parameters["enable_cuda_graph"] = Value{"1"}
 	log := newRecorder(slog.LevelWarn)
@@ -298,5 +298,5 @@ func TestNoRecordingOfVaryingShapes(t *testing.T) {
 	in, err := model.NewInstance(InstanceInfo{Name: "model_0_0", Kind: "gpu"})
 	require.NoError(t, err)
 	in.Close()
-	require.Len(t, log.having("enable_cuda_graph has no effect: more than the batch varies"), 1)
+	require.Len(t, log.having("enable_cuda_graph has no effect"), 1)
 }

@@ -195,7 +195,7 @@ func (in *Instance) lanesWithPadding(n int) int {
 func (in *Instance) warmUp() error {
 	if in.wiring.varies {
 		if in.device != nil && in.model.params.CUDAGraph {
-			in.log.Warn("enable_cuda_graph has no effect: more than the batch varies in this model, and a recording is of fixed shapes")
+			in.log.Warn("enable_cuda_graph has no effect: more than the batch size varies in this model, and a CUDA graph has fixed shapes")
 		}
 		return nil
 	}

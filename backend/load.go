@@ -155,7 +155,7 @@ func (m *Model) inputShapes(w *wiring, sig *onnx.Signature) []onnx.InputShapes {
 		}
 		all = append(all, onnx.InputShapes{
 			Name:  sig.Inputs[at].Name,
-			Least: batched(dims, axis, 1), Usual: batched(dims, axis, int64(usual)), Most: batched(dims, axis, int64(w.maxLanes)),
+			Least: dims.With(axis, 1), Usual: dims.With(axis, int64(usual)), Most: dims.With(axis, int64(w.maxLanes)),
 		})
 	}
 	for i := range w.inputs {

@@ -77,7 +77,7 @@ func (w *wirer) writeDims(p *port, config tensor.Shape, info *onnx.TensorInfo, f
 			want = want[1:]
 		}
 	case len(config) != len(want) || config[axis] >= 0:
-		want = withoutBatch(want, axis)
+		want = want.Without(axis)
 	}
 	if len(want) == 0 {
 		return ": write dims: [ 1 ] reshape: { shape: [ ] }"
@@ -88,7 +88,7 @@ func (w *wirer) writeDims(p *port, config tensor.Shape, info *onnx.TensorInfo, f
 // writeStateDims is the same for a state in sequence_batching, which has no reshape.
 func (w *wirer) writeStateDims(model tensor.Shape, axis int) string {
 	if w.config.MaxBatchSize > 0 {
-		model = withoutBatch(model, axis)
+		model = model.Without(axis)
 	}
 	return "write " + dimsText(model)
 }

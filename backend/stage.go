@@ -154,7 +154,7 @@ func (in *Instance) ioSetFor(lanes int, first *Request) (*ioSet, error) {
 		f := &w.fills[i]
 		block := in.io.fills[i].At(0, batchBytes(f.Layout, f.axis, n))
 		s.fills = append(s.fills, block)
-		s.inputs[f.at] = onnx.Tensor{Data: block, DType: f.dtype, Shape: batched(f.dims, f.axis, n)}
+		s.inputs[f.at] = onnx.Tensor{Data: block, DType: f.dtype, Shape: f.dims.With(f.axis, n)}
 	}
 	for i := range w.outputs {
 		p := &w.outputs[i]
@@ -163,12 +163,12 @@ func (in *Instance) ioSetFor(lanes int, first *Request) (*ioSet, error) {
 			continue
 		}
 		block := in.io.outputs[i].At(0, batchBytes(p.Layout, p.axis, n))
-		s.outputs[p.at] = onnx.Tensor{Data: block, DType: p.DType, Shape: batched(p.dims, p.axis, n)}
+		s.outputs[p.at] = onnx.Tensor{Data: block, DType: p.DType, Shape: p.dims.With(p.axis, n)}
 		s.answers[i] = Output{Tensor: block.Bytes, Layout: p.Layout, Lanes: lanes, Shape: p.answer, Batched: p.leading}
 	}
 	for i := range w.states {
 		st := &w.states[i]
-		shape := batched(st.dims, st.axis, n)
+		shape := st.dims.With(st.axis, n)
 		s.inputs[st.in] = onnx.Tensor{DType: st.dtype, Shape: shape}
 		s.outputs[st.out] = onnx.Tensor{DType: st.dtype, Shape: shape}
 	}
@@ -199,7 +199,7 @@ func (in *Instance) bindInput(s *ioSet, i int, first *Request) (err error) {
 		dims = modelDims(p, first.Inputs[i].Shape)
 	}
 	if p.varies && p.DType != tensor.Bytes {
-		if layout, err = layoutOf(dims, p.axis, p.DType); err != nil {
+		if layout, err = statebuffer.LayoutOf(dims, p.axis, p.DType); err != nil {
 			return status.Errorf(status.InvalidArg, "input %q: %w", p.Name, err)
 		}
 		if s.in[i], err = in.io.forInput(i, batchBytes(layout, p.axis, n)); err != nil {
@@ -210,7 +210,7 @@ func (in *Instance) bindInput(s *ioSet, i int, first *Request) (err error) {
 		s.in[i] = in.io.inputs[i].At(0, batchBytes(layout, p.axis, n))
 	}
 	s.layouts[i] = layout
-	s.inputs[p.at] = onnx.Tensor{Data: s.in[i], DType: p.DType, Shape: batched(dims, p.axis, n)}
+	s.inputs[p.at] = onnx.Tensor{Data: s.in[i], DType: p.DType, Shape: dims.With(p.axis, n)}
 	return nil
 }
 
@@ -218,7 +218,7 @@ func (in *Instance) bindInput(s *ioSet, i int, first *Request) (err error) {
 func modelDims(p *port, request tensor.Shape) tensor.Shape {
 	dims := p.dims.Clone()
 	lane := request
-	if len(request) == len(p.request) && len(p.request) > len(withoutBatch(p.dims, p.axis)) {
+	if len(request) == len(p.request) && len(p.request) > len(p.dims.Without(p.axis)) {
 		lane = request[1:] // the batch that Triton puts in front
 	}
 	at := 0

@@ -72,7 +72,7 @@ func (w *wirer) newTrial(r onnx.Runner, deadline time.Time) *trial {
 			s := &states[i]
 			begin := s.shape
 			if begin == nil {
-				begin = batched(s.dims, s.axis, 1)
+				begin = s.dims.With(s.axis, 1)
 			}
 			t.inputs = append(t.inputs, trialInput{at: s.in, axis: s.axis, dims: s.dims, dtype: s.dtype, begin: begin, state: s.out})
 			t.outputs = append(t.outputs, s.out)
@@ -195,7 +195,7 @@ func (t *trial) sourceLength(source int, s setting) int64 {
 
 // openExcept is the one open axis besides the batch, or noAxis.
 func openExcept(dims tensor.Shape, batch int) int {
-	return onlyDynamic(batched(dims, batch, 1))
+	return onlyDynamic(dims.With(batch, 1))
 }
 
 // errTooLong is about runs that are not begun any more.

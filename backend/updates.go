@@ -42,7 +42,7 @@ func (s *stateWire) appends(axis int) bool {
 // varies tells whether sequences need memory of their own for the state. What is
 // not simply replaced does, for the model decides what it writes.
 func (s *stateWire) varies() bool {
-	return s.update != statebuffer.Replace || !withoutBatch(s.dims, s.axis).Fixed()
+	return s.update != statebuffer.Replace || !s.dims.Without(s.axis).Fixed()
 }
 
 // rule is the update as state_updates has it.

@@ -6,6 +6,7 @@ import (
 
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
+	"tritonstateful/statebuffer"
 )
 
 // states wires every state that the configuration or the model describes.
@@ -97,7 +98,7 @@ func (w *wirer) matchState(s *stateWire) error {
 		return nil
 	}
 	var err error
-	s.Layout, err = layoutOf(s.dims, s.axis, s.dtype)
+	s.Layout, err = statebuffer.LayoutOf(s.dims, s.axis, s.dtype)
 	return err
 }
 
@@ -130,7 +131,7 @@ func (w *wirer) stateAxis(s *stateWire, in, out *onnx.TensorInfo) (err error) {
 // stateDims joins the extents of input, output and configuration. What none of
 // them fixes varies at run time.
 func (w *wirer) stateDims(s *stateWire, in, out *onnx.TensorInfo) error {
-	s.dims = batched(in.Dims.Clone(), s.axis, 1)
+	s.dims = in.Dims.Clone().With(s.axis, 1)
 	for i := range s.dims {
 		// An output that is dynamic where the input is fixed is an exporter that
 		// lost the extent: ONNX Runtime refuses at run time what does not fit.
@@ -150,7 +151,7 @@ func (w *wirer) stateDims(s *stateWire, in, out *onnx.TensorInfo) error {
 	misfit := func() error {
 		return fmt.Errorf("dims are %v in the configuration and %v in the model: %s", s.stateSpec.dims, in.Dims, w.writeStateDims(model, s.axis))
 	}
-	if len(withoutBatch(s.dims, s.axis)) == 0 && (len(config) == 0 || config.Equal(tensor.Shape{1})) {
+	if len(s.dims.Without(s.axis)) == 0 && (len(config) == 0 || config.Equal(tensor.Shape{1})) {
 		return nil
 	}
 	// Implicit state writes dims without the batch when max_batch_size is given.

@@ -292,17 +292,17 @@ func (w *wirer) port(p *port, c *TensorConfig, info *onnx.TensorInfo, found batc
 	p.settle()
 	if p.stateOut {
 		if s := w.wiring.stateAt(p.state); !s.agrees(p) {
-			return fmt.Errorf("dims are %v and the state %q has %v: want the extents of the state, or -1", c.lane(), s.input, withoutBatch(s.dims, s.axis))
+			return fmt.Errorf("dims are %v and the state %q has %v: want the extents of the state, or -1", c.lane(), s.input, s.dims.Without(s.axis))
 		}
 	}
-	if dtype == tensor.Bytes || !withoutBatch(p.dims, p.axis).Fixed() {
+	if dtype == tensor.Bytes || !p.dims.Without(p.axis).Fixed() {
 		p.varies, w.wiring.varies = true, true
 		if dtype == tensor.Bytes && p.axis > 0 {
 			return fmt.Errorf("its batch is axis %d of %v: strings need the batch at axis 0", p.axis, info.Dims)
 		}
 		return nil
 	}
-	p.Layout, err = layoutOf(p.dims, p.axis, dtype)
+	p.Layout, err = statebuffer.LayoutOf(p.dims, p.axis, dtype)
 	return err
 }
 

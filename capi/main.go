@@ -77,7 +77,7 @@ func identify(uuid string) (ortrunner.Identity, error) {
 // ownFolder is where this library lies.
 func ownFolder() string {
 	var self C.Dl_info
-	C.dladdr(unsafe.Pointer(C.table_fill), &self)
+	C.dladdr(unsafe.Pointer(C.log_onnxruntime), &self) // any function of this library
 	return filepath.Dir(C.GoString(self.dli_fname))
 }
 

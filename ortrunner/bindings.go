@@ -11,11 +11,11 @@ import (
 	"tritonstateful/internal/onnx"
 )
 
-// maxBindings is how many bindings a session keeps, beside those of its warm-up:
+// maxBindings is how many bindings a session keeps, besides those of its warm-up:
 // one for each set of addresses and shapes.
 const maxBindings = 64
 
-// binding is the arguments of a run, bound; and the number of its recording, or 0.
+// binding is the arguments of a run, bound; and the number of its CUDA graph, or 0.
 type binding struct {
 	c     *C.ortx_binding
 	key   []uint64

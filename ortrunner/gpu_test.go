@@ -113,7 +113,7 @@ func TestGPUUnwanted(t *testing.T) {
 	require.Equal(t, 1, r.bindings.all[1].graph)
 }
 
-// TestGPUAllocates leaves both outputs to ONNX Runtime; what was fetched of them
+// TestGPUAllocates leaves both outputs to ONNX Runtime; what was copied of them
 // stays until the next run.
 func TestGPUAllocates(t *testing.T) {
 	r := openGPU(t, fakeGPU(t, &bytes.Buffer{}), accumulate(2), onnx.GPUOptions{})
@@ -131,9 +131,9 @@ func TestGPUAllocates(t *testing.T) {
 	}
 }
 
-// TestGPUAllocatesAnew: what a model writes may depend on the values that it reads, so
+// TestGPUAllocatesAgain: what a model writes may depend on the values that it reads, so
 // that an output is of another shape although the inputs are where they were.
-func TestGPUAllocatesAnew(t *testing.T) {
+func TestGPUAllocatesAgain(t *testing.T) {
 	r := openGPU(t, fakeGPU(t, &bytes.Buffer{}), nonZero(), onnx.GPUOptions{})
 	defer r.Close()
 	x := ioTensor(t, r, tensor.Shape{4}, 0, 0, 0, 0)
@@ -151,22 +151,22 @@ func TestGPUAllocatesAnew(t *testing.T) {
 	require.Len(t, r.bindings.all, 1)
 }
 
-// TestGPUPlaces takes a lane of an input from the device.
-func TestGPUPlaces(t *testing.T) {
+// TestGPUCopiesIn takes a lane of an input from the device.
+func TestGPUCopiesIn(t *testing.T) {
 	r := openGPU(t, fakeGPU(t, &bytes.Buffer{}), accumulate(2), onnx.GPUOptions{})
 	defer r.Close()
 	shape := tensor.Shape{3, 2}
 	x, y := ioTensor(t, r, shape, 1, 1, 1, 1, 1, 1), ioTensor(t, r, shape)
 	there := stateTensor(t, r, tensor.Shape{1, 2}, 50, 60)
 	old, next := stateTensor(t, r, shape, 0, 0, 0, 0, 0, 0), stateTensor(t, r, shape, 0, 0, 0, 0, 0, 0)
-	r.Place(x.Data.At(8, 8), there.Data.Addr)
+	r.CopyInFrom(x.Data.At(8, 8), there.Data.Addr)
 	run := func() []float32 {
 		require.NoError(t, r.Run([]onnx.Tensor{x, old}, []onnx.Tensor{y, next}))
 		return elements[float32](t, y)
 	}
 	require.Equal(t, []float32{2, 2, 100, 120, 2, 2}, run())
 	require.Equal(t, []float32{2, 2, 2, 2, 2, 2}, run(), "only the next run")
-	require.Panics(t, func() { r.Place(old.Data, there.Data.Addr) })
+	require.Panics(t, func() { r.CopyInFrom(old.Data, there.Data.Addr) })
 }
 
 // onDevice is what stands at an address of the fake device at this moment, whatever
@@ -177,9 +177,9 @@ func onDevice(b statebuffer.Block) []float32 {
 	return slices.Clone(floats)
 }
 
-// TestGPUDelivers copies parts of outputs to where others want them on the device,
-// and brings a state to the host: all is there when Run returns, which waits once.
-func TestGPUDelivers(t *testing.T) {
+// TestGPUCopiesOut copies parts of outputs to where others want them on the device,
+// and a state to the host: all is there when Run returns, which waits once.
+func TestGPUCopiesOut(t *testing.T) {
 	r := openGPU(t, fakeGPU(t, &bytes.Buffer{}, "DELAY_US", "3000"), accumulate(2), onnx.GPUOptions{})
 	defer r.Close()
 	shape := tensor.Shape{3, 2}
@@ -193,24 +193,24 @@ func TestGPUDelivers(t *testing.T) {
 		require.NoError(t, r.stream.Set(client.Data.Addr, 0, client.Data.Size))
 		require.NoError(t, r.stream.Sync())
 		r.Begin()
-		r.Deliver(y.Data.At(8, 8), client.Data.Addr+8)      // of an output for the host
-		r.Deliver(next.Data.At(16, 8), client.Data.Addr+16) // of a state
-		kept, err := r.Bring(next.Data)
+		r.CopyOutTo(y.Data.At(8, 8), client.Data.Addr+8)      // of an output for the host
+		r.CopyOutTo(next.Data.At(16, 8), client.Data.Addr+16) // of a state
+		kept, err := r.CopyOut(next.Data)
 		require.NoError(t, err)
 		run()
 		require.Equal(t, []float32{0, 0, 26, 28, 15, 16, 0, 0}, onDevice(client.Data))
 		require.Equal(t, asBytes([]float32{11, 12, 13, 14, 15, 16}), kept)
 		require.Equal(t, []float32{22, 24, 26, 28, 30, 32}, elements[float32](t, y))
 	}
-	require.Len(t, r.fetched.pieces, 1, "pinned memory is used again")
+	require.Len(t, r.pinned.pieces, 1, "pinned memory is used again")
 
 	require.NoError(t, r.Write(client.Data.Addr, asBytes([]float32{7, 8})))
 	require.Equal(t, []float32{7, 8, 26, 28, 15, 16, 0, 0}, onDevice(client.Data))
 	run()
-	require.Equal(t, []float32{7, 8, 26, 28, 15, 16, 0, 0}, onDevice(client.Data), "only the next run delivers")
+	require.Equal(t, []float32{7, 8, 26, 28, 15, 16, 0, 0}, onDevice(client.Data), "only the next run copies")
 
-	r.Deliver(y.Data, client.Data.Addr)
-	r.Place(x.Data.At(0, 8), client.Data.Addr)
+	r.CopyOutTo(y.Data, client.Data.Addr)
+	r.CopyInFrom(x.Data.At(0, 8), client.Data.Addr)
 	r.Begin() // that run never came
 	run()
 	require.Equal(t, []float32{7, 8, 26, 28, 15, 16, 0, 0}, onDevice(client.Data))
@@ -242,9 +242,9 @@ func TestGPURefuses(t *testing.T) {
 	require.ErrorContains(t, err, "has strings, which a GPU cannot hold: use KIND_CPU instances")
 }
 
-// TestGPUThread: whoever calls, the runs of a session are on one thread.
+// TestGPUThread: whatever goroutine calls, the runs of a session are on one thread.
 func TestGPUThread(t *testing.T) {
-	thread := newThread()
+	thread := newOSThread()
 	defer thread.stop()
 	ids := map[int]bool{}
 	for range 20 {

@@ -38,7 +38,7 @@ use_tf32=1
 gpu_mem_limit=8589934592
 enable_cuda_graph=1
 `, lines(cudaOptions(full)))
-	full.Provider = onnx.TensorRT // behind TensorRT it records nothing
+	full.Provider = onnx.TensorRT // behind TensorRT it captures nothing
 	require.Contains(t, lines(cudaOptions(full)), "enable_cuda_graph=0\n")
 }
 
@@ -77,8 +77,8 @@ trt_profile_max_shapes=Input:4x64x5,Accumulate_In:64x5
 	})))
 }
 
-// TestRunOptions: a recording has a number above 0, and what is not recorded says
-// so only where the session records.
+// TestRunOptions: a graph has a number above 0, and what is not captured says
+// so only where the session captures graphs.
 func TestRunOptions(t *testing.T) {
 	require.Equal(t, "disable_synchronize_execution_providers=1\n", lines(runOptions(false, 0)))
 	require.Equal(t, "disable_synchronize_execution_providers=1\ngpu_graph_id=2\n", lines(runOptions(true, 2)))

@@ -66,13 +66,13 @@ func withHint(p onnx.Provider, err error) error {
 		return nil
 	}
 	needs := map[onnx.Provider]string{
-		onnx.CUDA:     "libonnxruntime_providers_shared.so and libonnxruntime_providers_cuda.so beside ONNX Runtime's library, and CUDA's and cuDNN's libraries",
-		onnx.TensorRT: "libonnxruntime_providers_tensorrt.so beside ONNX Runtime's library, and TensorRT's libraries",
+		onnx.CUDA:     "libonnxruntime_providers_shared.so and libonnxruntime_providers_cuda.so next to ONNX Runtime's library, and CUDA's and cuDNN's libraries",
+		onnx.TensorRT: "libonnxruntime_providers_tensorrt.so next to ONNX Runtime's library, and TensorRT's libraries",
 	}
 	return status.Errorf(status.Unavailable, "execution provider %v does not start: %w; it needs %s (docs/gpu.md)", p, err, needs[p])
 }
 
-// openOnGPU loads a model on a GPU. One error tells of everything that the machine
+// openOnGPU loads a model on a GPU. Its error names everything that the machine
 // lacks.
 func (r *Runtime) openOnGPU(o onnx.SessionOptions) (onnx.Runner, error) {
 	driver, err := r.driver()
@@ -91,18 +91,18 @@ func (r *Runtime) openOnGPU(o onnx.SessionOptions) (onnx.Runner, error) {
 	if err != nil {
 		return nil, status.Errorf(status.InvalidArg, "%w", err)
 	}
-	opened, err := r.openRecorded(device, o)
+	opened, err := r.openWithGraphs(device, o)
 	if err != nil {
 		return nil, err
 	}
 	if err := opened.memory.Degraded(); err != nil {
-		r.log.Warn("the driver does not take the kernels that move states, and single copies do their work, slowly", "model", o.Name, "error", err)
+		r.log.Warn("the CUDA driver rejected the gather/scatter kernels; falling back to individual copies, which are slow", "model", o.Name, "error", err)
 	}
 	return opened, nil
 }
 
-// openRecorded opens the session, and without recording if it cannot be recorded.
-func (r *Runtime) openRecorded(device *cuda.Device, o onnx.SessionOptions) (*gpuRunner, error) {
+// openWithGraphs opens the session, and without CUDA graphs if it cannot have them.
+func (r *Runtime) openWithGraphs(device *cuda.Device, o onnx.SessionOptions) (*gpuRunner, error) {
 	opened, err := newGPURunner(r, device, o)
 	if err == nil || !o.GPU.CUDAGraph {
 		return opened, err
@@ -110,13 +110,13 @@ func (r *Runtime) openRecorded(device *cuda.Device, o onnx.SessionOptions) (*gpu
 	o.GPU.CUDAGraph = false
 	opened, plain := newGPURunner(r, device, o)
 	if plain != nil {
-		return nil, plain // it is not the recording
+		return nil, plain // the CUDA graphs are not to blame
 	}
-	r.log.Warn("enable_cuda_graph has no effect: ONNX Runtime cannot record the runs of this model", "model", o.Name, "error", err)
+	r.log.Warn("enable_cuda_graph has no effect: ONNX Runtime cannot capture the runs of this model", "model", o.Name, "error", err)
 	return opened, nil
 }
 
-// describe tells which device it is. Without the management library it is named
+// describe returns which device it is. Without the management library it is named
 // by what the driver knows.
 func (r *Runtime) describe(device *cuda.Device) onnx.Device {
 	d := onnx.Device{Ordinal: device.Ordinal, Name: device.Name, UUID: "GPU-" + device.UUIDText()}
@@ -141,7 +141,7 @@ func newGPURunner(rt *Runtime, device *cuda.Device, o onnx.SessionOptions) (*gpu
 	if err != nil {
 		return nil, err
 	}
-	r := &gpuRunner{log: rt.log.With("model", o.Name), thread: newThread(), device: rt.describe(device), context: context, before: rt.gpu.before, records: o.GPU.CUDAGraph}
+	r := &gpuRunner{log: rt.log.With("model", o.Name), thread: newOSThread(), device: rt.describe(device), context: context, before: rt.gpu.before, captures: o.GPU.CUDAGraph}
 	r.submitJob, r.runJob, r.warmUpJob = r.submit, r.run, r.warmUp
 	err = r.openMemory()
 	if err == nil {
@@ -155,7 +155,7 @@ func newGPURunner(rt *Runtime, device *cuda.Device, o onnx.SessionOptions) (*gpu
 }
 
 func (r *gpuRunner) openMemory() (err error) {
-	r.fetched.context = r.context
+	r.pinned.context = r.context
 	if r.stream, err = r.context.NewStream(); err != nil {
 		return err
 	}
@@ -211,7 +211,7 @@ func (r *gpuRunner) newWhere(memory string, device int) error {
 	return statusError(C.ortx_new_memory(name, C.int(device), &r.where))
 }
 
-// checkTypes refuses texts, which ONNX Runtime keeps on the host only.
+// checkTypes refuses strings, which ONNX Runtime keeps on the host only.
 func checkTypes(s *onnx.Signature) error {
 	for _, infos := range [][]onnx.TensorInfo{s.Inputs, s.Outputs} {
 		if at := slices.IndexFunc(infos, func(t onnx.TensorInfo) bool { return t.DType == tensor.Bytes }); at >= 0 {
@@ -231,7 +231,7 @@ func (r *gpuRunner) Close() {
 	}
 	r.thread.stop()
 	if err := r.closeMemory(); err != nil {
-		r.log.Error("giving back a GPU's memory", "error", err)
+		r.log.Error("freeing GPU memory", "error", err)
 	}
 }
 
@@ -255,7 +255,7 @@ func (r *gpuRunner) closeSession() error {
 
 func (r *gpuRunner) closeMemory() (err error) {
 	if r.memory != nil {
-		err = errors.Join(r.memory.Sync(), r.fetched.close())
+		err = errors.Join(r.memory.Sync(), r.pinned.close())
 	}
 	if r.io != nil {
 		err = errors.Join(err, r.io.close())

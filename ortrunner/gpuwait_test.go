@@ -61,9 +61,9 @@ func TestGPUWaitsOnce(t *testing.T) {
 		require.NoError(t, r.Memory().Gather(states(old.Data)))
 		around := waits()
 		r.Begin()
-		kept, err := r.Bring(next.Data)
+		kept, err := r.CopyOut(next.Data)
 		require.NoError(t, err)
-		r.Deliver(y.Data, client.Data.Addr)
+		r.CopyOutTo(y.Data, client.Data.Addr)
 		require.NoError(t, r.Run([]onnx.Tensor{x, old}, []onnx.Tensor{y, next}))
 		require.EqualValues(t, 1, waits())
 		r.Memory().Clear([]statebuffer.Block{chunk})
@@ -79,17 +79,17 @@ func TestGPUWaitsOnce(t *testing.T) {
 		require.NoError(t, r.Submit([]onnx.Tensor{x, old}, open))
 		require.Zero(t, waits())
 		require.Equal(t, shape, open[1].Shape, "known before anything is waited for")
-		kept, err = r.Bring(open[1].Data)
+		kept, err = r.CopyOut(open[1].Data)
 		require.NoError(t, err)
-		r.Deliver(open[1].Data.At(8*(lanes-1), 8), client.Data.Addr+8)
+		r.CopyOutTo(open[1].Data.At(8*(lanes-1), 8), client.Data.Addr+8)
 		require.NoError(t, r.Wait())
 		require.EqualValues(t, 1, waits())
 		require.Equal(t, asBytes(twice), kept)
 		require.Equal(t, twice[2*lanes-2:], onDevice(client.Data)[2:4])
 	}
-	require.Len(t, r.fetched.pieces, 1)
-	require.NotEmpty(t, r.fetched.replaced, "it has grown, without a wait")
-	require.Less(t, len(r.fetched.replaced), 10)
+	require.Len(t, r.pinned.pieces, 1)
+	require.NotEmpty(t, r.pinned.replaced, "it has grown, without a wait")
+	require.Less(t, len(r.pinned.replaced), 10)
 }
 
 // TestGPUFailedSubmit leaves nothing in the stream, and nothing of what was asked for.
@@ -100,7 +100,7 @@ func TestGPUFailedSubmit(t *testing.T) {
 	x, old := ioTensor(t, r, shape, 1, 2), stateTensor(t, r, shape, 3, 4)
 	client := stateTensor(t, r, shape, 7, 7)
 	require.ErrorContains(t, r.Submit([]onnx.Tensor{x}, leftOpen(r)), "1 inputs and 2 outputs")
-	r.Deliver(old.Data, client.Data.Addr)
+	r.CopyOutTo(old.Data, client.Data.Addr)
 	require.NoError(t, r.Wait())
 	require.Equal(t, []float32{7, 7}, onDevice(client.Data))
 	open := leftOpen(r)
@@ -110,19 +110,19 @@ func TestGPUFailedSubmit(t *testing.T) {
 	require.Equal(t, []float32{4, 6}, onDevice(open[1].Data))
 }
 
-// TestGPUFetchedGrows while something is still in the stream.
-func TestGPUFetchedGrows(t *testing.T) {
+// TestGPUPinnedPoolGrows while something is still in the stream.
+func TestGPUPinnedPoolGrows(t *testing.T) {
 	var log bytes.Buffer
 	r := openGPU(t, fakeGPU(t, &log, "DELAY_US", "3000"), accumulate(2), onnx.GPUOptions{})
 	state := stateTensor(t, r, tensor.Shape{1000}, make([]float32, 1000)...)
 	for _, size := range []int64{4, 400, 4000} {
 		require.NoError(t, r.stream.Set(state.Data.Addr, 1, state.Data.Size))
 		r.Begin()
-		_, err := r.Bring(state.Data.At(0, size))
+		_, err := r.CopyOut(state.Data.At(0, size))
 		require.NoError(t, err)
 	}
-	require.Len(t, r.fetched.pieces, 1)
-	require.Len(t, r.fetched.replaced, 2)
+	require.Len(t, r.pinned.pieces, 1)
+	require.Len(t, r.pinned.replaced, 2)
 	r.Close()
 	require.Empty(t, log.String(), "all was given back")
 }
@@ -135,13 +135,13 @@ func TestGPUWritesTakeOnePiece(t *testing.T) {
 	shape := tensor.Shape{1, 2}
 	state, client := stateTensor(t, r, shape, 3, 4), stateTensor(t, r, shape, 0, 0)
 	r.Begin()
-	kept, err := r.Bring(state.Data)
+	kept, err := r.CopyOut(state.Data)
 	require.NoError(t, err)
 	copy(kept, asBytes([]float32{1, 2}))
 	for n := range 20 {
 		require.NoError(t, r.Write(client.Data.Addr, asBytes([]float32{5, float32(n)})))
 		require.Equal(t, []float32{5, float32(n)}, onDevice(client.Data))
 	}
-	require.Len(t, r.fetched.pieces, 2)
+	require.Len(t, r.pinned.pieces, 2)
 	require.Equal(t, asBytes([]float32{1, 2}), kept, "what the run uses is its own")
 }

@@ -29,7 +29,7 @@ func TestOnGPU(t *testing.T) {
 			{Name: "old", Least: tensor.Shape{1, 256}, Usual: tensor.Shape{32, 256}, Most: tensor.Shape{32, 256}},
 		}})
 	})
-	t.Run("Recorded", func(t *testing.T) { onGPU(t, onnx.CUDA, onnx.GPUOptions{CUDAGraph: true}) })
+	t.Run("Graphs", func(t *testing.T) { onGPU(t, onnx.CUDA, onnx.GPUOptions{CUDAGraph: true}) })
 	t.Run("Ahead", onGPUAhead)
 	t.Run("Limit", onGPULimit)
 }
@@ -53,7 +53,7 @@ func onGPU(t *testing.T, p onnx.Provider, options onnx.GPUOptions) {
 	r, log := openOnGPU(t, accumulate(256), p, options)
 	checked := checkSteps(t, r, 256)
 	if options.CUDAGraph {
-		require.Equal(t, 3, r.graphs, "a recording for each batch")
+		require.Equal(t, 3, r.graphs, "a graph for each batch")
 	}
 	require.Empty(t, log.String(), "nothing fell back")
 	t.Logf("result: 3 batches of 50 steps equal to plain sums; a run takes %s", checked)

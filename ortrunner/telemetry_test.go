@@ -36,7 +36,7 @@ func TestNothingIsReported(t *testing.T) {
 	printed, err := child.CombinedOutput()
 	require.NoError(t, err, "%s", printed)
 	require.Contains(t, string(printed), "--- PASS: TestNothingIsReported")
-	require.NoError(t, filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+	require.NoError(t, filepath.WalkDir(folder, func(path string, _ fs.DirEntry, err error) error {
 		require.True(t, path == folder, "%s was written", path)
 		return err
 	}))

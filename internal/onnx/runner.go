@@ -34,12 +34,13 @@ type Prober interface {
 	Probe(inputs, outputs []Tensor) error
 }
 
-// DeviceRunner is a Runner on a GPU, whose Memory the host cannot address.
+// DeviceRunner is a Runner on a GPU, whose Memory the host cannot address. All of
+// its work goes into one stream; it may run on another thread than the caller's.
 type DeviceRunner interface {
 	Runner
-	// IO is memory of the host for the tensors that requests bring and answers
-	// carry. Run takes its blocks as it takes those of Memory: it copies them to
-	// the device before the run and back behind it.
+	// IO is host memory for the tensors that requests bring and answers carry. Run
+	// takes its blocks as it takes those of Memory: it copies them to the device
+	// before the run and back after it.
 	IO() statebuffer.Memory
 	// WarmUp is Run as often as it takes until further runs with these tensors
 	// are as fast as they get.
@@ -49,28 +50,30 @@ type DeviceRunner interface {
 	// and Shape. Wait must follow, whatever it has returned.
 	Submit(inputs, outputs []Tensor) error
 	// Wait ends what Submit began: it waits until all outputs are there, and all
-	// that was asked for by Deliver and Bring, also since. Nobody waits elsewhere.
+	// copies that CopyOutTo and CopyOut asked for, also since. It is the only place
+	// that waits.
 	Wait() error
-	// Begin forgets what was asked for by Place, Deliver and Bring, for a Run that
-	// never came.
+	// Begin forgets the copies that CopyInFrom, CopyOutTo and CopyOut asked for, if
+	// the run never came.
 	Begin()
-	// Place makes the next Run take a part of an input from the device: what is
-	// at this address there takes the place of what the host has put in the block,
-	// a part of one of IO.
-	Place(to statebuffer.Block, from uint64)
-	// Deliver makes the next Run, or Wait, copy a part of an output to this address
-	// of the device, too.
-	Deliver(from statebuffer.Block, to uint64)
-	// Bring makes the next Run, or Wait, bring an output to the host, too, that lies
-	// in Memory or that the run has allocated. The bytes are there when it returns,
-	// and valid until the next Begin.
-	Bring(statebuffer.Block) ([]byte, error)
-	// Write copies to this address of the device, and waits until it is done.
+	// CopyInFrom makes the next Run copy a part of an input from this address of the
+	// device (D2D), instead of what the host has put in the block, a part of one of
+	// IO.
+	CopyInFrom(to statebuffer.Block, from uint64)
+	// CopyOutTo makes the next Run, or Wait, also copy a part of an output to this
+	// address of the device (D2D).
+	CopyOutTo(from statebuffer.Block, to uint64)
+	// CopyOut makes the next Run, or Wait, also copy an output to the host (D2H),
+	// which lies in Memory or was allocated by the run. The bytes are there when that
+	// returns, and valid until the next Begin.
+	CopyOut(statebuffer.Block) ([]byte, error)
+	// Write copies from the host to this address of the device (H2D), and waits until
+	// it is done.
 	Write(to uint64, from []byte) error
 	// MemInfo is the device's memory that is free and that there is, in bytes, as
 	// the CUDA driver has it.
 	MemInfo() (free, total int64, err error)
-	// Device tells which one it is.
+	// Device returns which one it is.
 	Device() Device
 }
 

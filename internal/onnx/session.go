@@ -41,7 +41,7 @@ type GPUOptions struct {
 	// MemoryLimit bounds what ONNX Runtime takes of the device's memory for
 	// itself, in bytes; 0 is no bound.
 	MemoryLimit int64
-	// CUDAGraph asks to record the runs of WarmUp and to replay them.
+	// CUDAGraph asks to capture the runs of WarmUp as CUDA graphs and to replay them.
 	CUDAGraph bool
 	// FP16 lets TensorRT compute with FP16, and CUDA with TF32.
 	FP16 bool

@@ -17,9 +17,9 @@ import (
 	"tritonstateful/internal/tensor"
 )
 
-// TestGPURecords: each batch of the warm-up is a recording of its own, what comes
+// TestGPUCapturesGraphs: each batch of the warm-up is a CUDA graph of its own, what comes
 // later is none.
-func TestGPURecords(t *testing.T) {
+func TestGPUCapturesGraphs(t *testing.T) {
 	var log bytes.Buffer
 	r := openGPU(t, fakeGPU(t, &log), accumulate(2), onnx.GPUOptions{CUDAGraph: true})
 	defer r.Close()
@@ -43,8 +43,8 @@ func TestGPURecords(t *testing.T) {
 	require.Empty(t, log.String())
 }
 
-// TestRecordingFallsBack: a model that cannot be recorded is loaded without.
-func TestRecordingFallsBack(t *testing.T) {
+// TestCaptureFallsBack: a model whose runs cannot be captured is loaded without graphs.
+func TestCaptureFallsBack(t *testing.T) {
 	var log bytes.Buffer
 	rt := fakeGPU(t, &log)
 	rt.gpu.provide = func(_ *ort.SessionOptions, o onnx.SessionOptions, _ *cuda.Stream) error {
@@ -55,13 +55,13 @@ func TestRecordingFallsBack(t *testing.T) {
 	}
 	r := openGPU(t, rt, accumulate(2), onnx.GPUOptions{CUDAGraph: true})
 	defer r.Close()
-	require.False(t, r.records)
+	require.False(t, r.captures)
 	require.Contains(t, log.String(), "enable_cuda_graph has no effect")
 	require.Contains(t, log.String(), "this session cannot be captured")
 }
 
-// TestRunThatCannotBeRecorded is done without, and the log says why.
-func TestRunThatCannotBeRecorded(t *testing.T) {
+// TestRunThatCannotBeCaptured is done without a graph, and the log says why.
+func TestRunThatCannotBeCaptured(t *testing.T) {
 	var log bytes.Buffer
 	r := openGPU(t, fakeGPU(t, &log), accumulate(2), onnx.GPUOptions{CUDAGraph: true})
 	defer r.Close()
@@ -70,13 +70,13 @@ func TestRunThatCannotBeRecorded(t *testing.T) {
 	outputs := []onnx.Tensor{ioTensor(t, r, shape), stateTensor(t, r, shape, 0, 0)}
 	wait, runs := r.before, 0
 	r.before = func(s *cuda.Stream) error {
-		if runs++; runs == 3 { // the one that is recorded
+		if runs++; runs == 3 { // the one that is captured
 			return errors.New("operation not permitted when stream is capturing")
 		}
 		return wait(s)
 	}
 	require.NoError(t, r.WarmUp(inputs, outputs))
-	require.Contains(t, log.String(), "could not be recorded as a CUDA graph")
+	require.Contains(t, log.String(), "could not capture the runs")
 	require.Contains(t, log.String(), "operation not permitted when stream is capturing")
 	require.Len(t, r.bindings.all, 1)
 	require.Zero(t, r.bindings.all[0].graph)
@@ -84,10 +84,10 @@ func TestRunThatCannotBeRecorded(t *testing.T) {
 	require.Equal(t, []float32{2, 4}, elements[float32](t, outputs[0]))
 }
 
-// TestOneRecordingAtATime in the whole process, whatever the sessions.
-func TestOneRecordingAtATime(t *testing.T) {
+// TestOneCaptureAtATime in the whole process, whatever the sessions.
+func TestOneCaptureAtATime(t *testing.T) {
 	rt := fakeGPU(t, &bytes.Buffer{}, "DELAY_US", "0")
-	var recording, most atomic.Int32
+	var capturing, most atomic.Int32
 	var done sync.WaitGroup
 	var failed [3]error
 	for i := range failed {
@@ -95,8 +95,8 @@ func TestOneRecordingAtATime(t *testing.T) {
 		defer r.Close()
 		wait := r.before
 		r.before = func(s *cuda.Stream) error {
-			most.Store(max(most.Load(), recording.Add(1)))
-			defer recording.Add(-1)
+			most.Store(max(most.Load(), capturing.Add(1)))
+			defer capturing.Add(-1)
 			time.Sleep(2 * time.Millisecond)
 			return wait(s)
 		}

@@ -1,8 +1,10 @@
-package ortrunner
+package main
 
 import (
+	"encoding/binary"
 	"fmt"
 	"log/slog"
+	"math"
 	"path/filepath"
 	"testing"
 	"time"
@@ -11,19 +13,22 @@ import (
 
 	"tritonstateful/backend"
 	"tritonstateful/internal/tensor"
+	"tritonstateful/ortrunner"
 	"tritonstateful/ortrunner/onnxtest"
 )
 
-// served is an instance of a model on the real ONNX Runtime, without a server.
-type served struct {
+// ortInstance is an instance of a model on the real ONNX Runtime, without a server.
+type ortInstance struct {
 	t  *testing.T
 	in *backend.Instance
 }
 
-// serve loads a model for a configuration, as JSON.
-func serve(t *testing.T, model onnxtest.Model, config string) served {
+// loadOnORT loads a model for a configuration, as JSON.
+func loadOnORT(t *testing.T, model onnxtest.Model, config string) ortInstance {
 	t.Helper()
-	rt, start := testRuntime(t), time.Now()
+	rt, err := ortrunner.New(ortrunner.Options{Library: builtORT(t), LogLevel: ortLoggingDefault, Log: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	start := time.Now()
 	m, err := backend.NewModel(backend.ModelInfo{
 		Name: "model", Version: 1, Directory: filepath.Dir(filepath.Dir(model.Write(t))), Config: []byte(config),
 	}, backend.Host{
@@ -33,7 +38,7 @@ func serve(t *testing.T, model onnxtest.Model, config string) served {
 	in, err := m.NewInstance(backend.InstanceInfo{Name: "model_0", Kind: "cpu"})
 	require.NoError(t, err)
 	t.Cleanup(in.Close)
-	return served{t, in}
+	return ortInstance{t, in}
 }
 
 // reply is what a client gets: the first output, or an error.
@@ -76,21 +81,35 @@ func (b *replies) Send() {
 	b.pending = nil
 }
 
-func (s served) send(requests ...backend.Request) []reply {
+func (s ortInstance) send(requests ...backend.Request) []reply {
 	b := &replies{requests: requests, rows: make([]reply, len(requests))}
 	s.in.Execute(b)
 	return b.rows
 }
 
-// row is a request of floats.
-func row(shape tensor.Shape, elements ...float32) backend.Input {
-	return backend.Input{Present: true, DType: tensor.FP32, Shape: shape, Data: bytesOf(elements)}
+// wide is a graph's value of floats [batch, width].
+func wide(name string, width int) onnxtest.Value {
+	return onnxtest.Value{Name: name, Type: onnxtest.Float, Dims: onnxtest.Dims("batch", width)}
+}
+
+// f32 is the memory of some numbers.
+func f32(numbers ...float32) []byte {
+	var b []byte
+	for _, n := range numbers {
+		b = binary.NativeEndian.AppendUint32(b, math.Float32bits(n))
+	}
+	return b
+}
+
+// floatInput is an input of floats.
+func floatInput(shape tensor.Shape, elements ...float32) backend.Input {
+	return backend.Input{Present: true, DType: tensor.FP32, Shape: shape, Data: f32(elements...)}
 }
 
 // TestOutputDeclaredEmpty: a file may say that an extent is 0, where the model writes
 // more. What it writes is the answer, each time.
 func TestOutputDeclaredEmpty(t *testing.T) {
-	s := serve(t, onnxtest.Model{
+	s := loadOnORT(t, onnxtest.Model{
 		Inputs: []onnxtest.Value{wide("x", 4)},
 		Initializers: []onnxtest.Tensor{
 			{Name: "picked", Type: onnxtest.Bool, Dims: []int64{4}, Data: []bool{true, false, true, false}},
@@ -103,16 +122,16 @@ func TestOutputDeclaredEmpty(t *testing.T) {
 	}, `{"name":"model","max_batch_size":4,"input":[{"name":"x","data_type":"TYPE_FP32","dims":[4]}],`+
 		`"output":[{"name":"y","data_type":"TYPE_FP32","dims":[-1]}]}`)
 	for range 3 {
-		got := s.send(backend.Request{Inputs: []backend.Input{row(tensor.Shape{1, 4}, 1, 2, 3, 4)}},
-			backend.Request{Inputs: []backend.Input{row(tensor.Shape{1, 4}, 5, 6, 7, 8)}})
+		got := s.send(backend.Request{Inputs: []backend.Input{floatInput(tensor.Shape{1, 4}, 1, 2, 3, 4)}},
+			backend.Request{Inputs: []backend.Input{floatInput(tensor.Shape{1, 4}, 5, 6, 7, 8)}})
 		for i, want := range [][]float32{{1, 3}, {5, 7}} {
 			require.NoError(t, got[i].err)
 			require.Equal(t, tensor.Shape{1, 2}, got[i].shape)
-			require.Equal(t, bytesOf(want), got[i].data)
+			require.Equal(t, f32(want...), got[i].data)
 		}
-		got = s.send(backend.Request{Inputs: []backend.Input{row(tensor.Shape{1, 4}, 9, 10, 11, 12)}})
+		got = s.send(backend.Request{Inputs: []backend.Input{floatInput(tensor.Shape{1, 4}, 9, 10, 11, 12)}})
 		require.NoError(t, got[0].err)
-		require.Equal(t, bytesOf([]float32{9, 11}), got[0].data)
+		require.Equal(t, f32(9, 11), got[0].data)
 	}
 }
 
@@ -173,12 +192,12 @@ func TestFewerRowsThanRequests(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			// Runs at load would show it, and the model be refused.
 			unproved := `{"parameters":{"verify":{"string_value":"never"}},` + tt.config[1:]
-			s := serve(t, positives(tt.y, tt.width, tt.state), unproved)
+			s := loadOnORT(t, positives(tt.y, tt.width, tt.state), unproved)
 			for step := range 3 {
 				request := func(id uint64, first float32) backend.Request {
 					return backend.Request{
 						Sequence: backend.SequenceID{Number: id}, Start: step == 0,
-						Inputs: []backend.Input{row(tensor.Shape{1, 4}, first, 2, 3, float32(id))},
+						Inputs: []backend.Input{floatInput(tensor.Shape{1, 4}, first, 2, 3, float32(id))},
 					}
 				}
 				wrong := float32(-1)
@@ -194,7 +213,7 @@ func TestFewerRowsThanRequests(t *testing.T) {
 					}
 					require.NoError(t, got[i].err)
 					require.Equal(t, tensor.Shape{1, tt.width}, got[i].shape)
-					require.Equal(t, string(bytesOf([]float32{1, 2, 3, id}[:tt.width])), string(got[i].data))
+					require.Equal(t, string(f32([]float32{1, 2, 3, id}[:tt.width]...)), string(got[i].data))
 				}
 			}
 		})

@@ -7,39 +7,39 @@ import (
 	"tritonstateful/internal/status"
 )
 
-// thread is one thread of the machine. ONNX Runtime keeps recorded runs of a GPU
-// by thread, and the server loads a model on another one than it runs it on.
-type thread struct {
+// osThread is one thread of the operating system. ONNX Runtime keeps CUDA graphs by
+// thread, and the server loads a model on another one than it runs it on.
+type osThread struct {
 	work   chan func() error
 	result chan error
 }
 
-func newThread() *thread {
-	t := &thread{work: make(chan func() error), result: make(chan error)}
+func newOSThread() *osThread {
+	t := &osThread{work: make(chan func() error), result: make(chan error)}
 	go t.serve()
 	return t
 }
 
 // do runs a function on the thread and waits for it. One goroutine at a time
 // calls it.
-func (t *thread) do(f func() error) error {
+func (t *osThread) do(f func() error) error {
 	t.work <- f
 	return <-t.result
 }
 
 // stop ends the thread.
-func (t *thread) stop() { close(t.work) }
+func (t *osThread) stop() { close(t.work) }
 
 // serve never unlocks its thread, so that it ends with the goroutine.
-func (t *thread) serve() {
+func (t *osThread) serve() {
 	runtime.LockOSThread()
 	for f := range t.work {
 		t.result <- guarded(f)
 	}
 }
 
-// guarded makes a panic an error: on a goroutine of ours nobody else would, and it
-// would end the server.
+// guarded makes a panic an error: on a goroutine of ours it would end the
+// server.
 func guarded(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
