@@ -223,7 +223,7 @@ func (s *stepBench) request(b *testing.B, config *backend.Config, n, flags int) 
 const turnSteps = 4
 
 func (s *stepBench) run(b *testing.B) {
-	var ours, raws, ratios, besides []float64
+	var ours, raws, ratios, overheads []float64
 	perTurn := turnSteps * s.size
 	for i := 0; b.Loop(); i++ {
 		from := i * perTurn % len(s.batches)
@@ -234,7 +234,7 @@ func (s *stepBench) run(b *testing.B) {
 		ours = append(ours, float64(ns)/float64(perTurn)/1000)
 		raws = append(raws, float64(raw)/float64(perTurn)/1000)
 		ratios = append(ratios, float64(ns)/float64(raw))
-		besides = append(besides, (float64(ns)-float64(s.raw.ran))/float64(turnSteps)/1000)
+		overheads = append(overheads, (float64(ns)-float64(s.raw.ran))/float64(turnSteps)/1000)
 	}
 	for _, r := range s.batches {
 		_, err := r.Answer()
@@ -244,7 +244,7 @@ func (s *stepBench) run(b *testing.B) {
 	b.ReportMetric(slices.Min(ours), "µs/request")
 	b.ReportMetric(slices.Min(ours)/slices.Min(raws), "best/best")
 	b.ReportMetric(median(ratios), "median-ratio")
-	b.ReportMetric(median(besides), "beside-µs/batch") // all but the run, with the caches as the model leaves them
+	b.ReportMetric(median(overheads), "overhead-µs/batch") // all but the run, with the caches as the model leaves them
 }
 
 func (s *stepBench) runRaw(b *testing.B) time.Duration {
