@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
@@ -287,10 +288,10 @@ func TestGPUWarmsUp(t *testing.T) {
 
 // TestNoGraphOfVaryingShapes says why.
 func TestNoGraphOfVaryingShapes(t *testing.T) {
-	config := cacheConfig()
-	config.Parameters["enable_cuda_graph"] = Value{"1"}
+	cfg := cacheConfig()
+	cfg.Parameters["enable_cuda_graph"] = config.Value{String: "1"}
 	log := newRecorder(slog.LevelWarn)
-	model, err := NewModel(ModelInfo{Name: "model", Version: 1, Config: (&setup{config: config}).json()}, Host{
+	model, err := NewModel(ModelInfo{Name: "model", Version: 1, Config: (&setup{config: cfg}).json()}, Host{
 		Log: slog.New(log), Clock: newServer(t).in.model.host.Clock,
 		Open: func(onnx.SessionOptions) (onnx.Runner, error) { return &gpu{Runner: cacheModel(), t: t}, nil },
 	})

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
@@ -51,10 +52,10 @@ func newInstance(m *Model, info InstanceInfo) (*Instance, error) {
 	in := &Instance{model: m, name: info.Name, log: m.log.With("instance", info.Name)}
 	in.verbosity = newVerbosity(in.log, m.params)
 	in.periodic = newPeriodicLog(m.params, m.host.Clock)
-	provider, err := m.params.provider(info.Kind)
+	provider, err := m.params.Provider(info.Kind)
 	if err := in.load(provider, info, errors.Join(m.faults, err)); err != nil {
 		in.Close()
-		for _, name := range m.params.misspelt {
+		for _, name := range m.params.Misspelt {
 			err = fmt.Errorf("%w\n%s", err, name)
 		}
 		return nil, err
@@ -79,7 +80,7 @@ func (in *Instance) load(provider onnx.Provider, info InstanceInfo, faults error
 		})
 		in.device, _ = in.runner.(onnx.DeviceRunner)
 	}
-	if in.runner != nil && m.params.sound(wiringNames...) {
+	if in.runner != nil && m.params.Understood(config.TensorParameters...) {
 		in.wiring, err = m.wire(in.runner)
 		err = advised(err, mergedAdvice(m.config, m.params, in.runner.Signature()))
 	}
@@ -104,14 +105,14 @@ func (in *Instance) allocate() (err error) {
 	}
 	in.ioSets = make([]*ioSet, in.wiring.maxLanes+1)
 	in.sequences = m.config.Sequence != nil
-	in.direct = m.config.direct()
+	in.direct = m.config.Direct()
 	in.buckets = m.buckets()
 	in.holds = canHold(in.wiring)
-	in.splitter = newSplitter(m.params.Padding == PadAuto && !in.wiring.varies && in.store.InPlace() && in.store.SlotBytes() >= splitFrom)
+	in.splitter = newSplitter(m.params.Padding == config.PadAuto && !in.wiring.varies && in.store.InPlace() && in.store.SlotBytes() >= splitFrom)
 	in.empty = in.emptyAnswers()
 	in.work.in, in.work.queue, in.work.spreads = in, newQueue(), make([]spread, len(in.wiring.masks))
 	in.grows = make([]int64, len(in.wiring.masks))
-	in.overlaps.quiet.init(m.config.queueDelay())
+	in.overlaps.quiet.init(m.config.QueueDelay())
 	return nil
 }
 
@@ -134,11 +135,11 @@ func (in *Instance) emptyAnswers() []Output {
 }
 
 func (in *Instance) newStore() (*statebuffer.Store, error) {
-	config, params, sizing := in.model.config, in.model.params, in.model.sizing
+	cfg, params, sizing := in.model.config, in.model.params, in.model.sizing
 	states := make([]statebuffer.State, len(in.wiring.states))
 	for i := range states {
 		w := &in.wiring.states[i]
-		states[i] = statebuffer.State{Name: w.input, Layout: w.Layout, Convert: params.conversion(w.dtype), Initial: w.value}
+		states[i] = statebuffer.State{Name: w.input, Layout: w.Layout, Convert: params.Conversion(w.dtype), Initial: w.value}
 	}
 	varying := make([]statebuffer.Varying, len(in.wiring.varying))
 	for i := range varying {
@@ -150,7 +151,7 @@ func (in *Instance) newStore() (*statebuffer.Store, error) {
 	}
 	options := statebuffer.Options{
 		Memory: in.runner.Memory(), States: states, Varying: varying, Sizing: sizing, MaxLanes: in.wiring.maxLanes,
-		Limits: statebuffer.Limits{Idle: config.Idle(), Full: params.Full, Tombstones: max(1024, sizing.Total()), Bytes: params.MaxStateMemory, Field: config.candidatesField()},
+		Limits: statebuffer.Limits{Idle: cfg.Idle(), Full: params.Full, Tombstones: max(1024, sizing.Total()), Bytes: params.MaxStateMemory, Field: cfg.CandidatesField()},
 	}
 	if err := in.checkRoom(&options); err != nil {
 		return nil, err
@@ -160,7 +161,7 @@ func (in *Instance) newStore() (*statebuffer.Store, error) {
 		return nil, status.Errorf(status.InvalidArg, "the slots for sequences: %w", err)
 	}
 	if err != nil {
-		return nil, status.Errorf(status.Internal, "allocating the states of %d sequences: %w; use fewer instances or a smaller %s", sizing.Initial, err, config.candidatesField())
+		return nil, status.Errorf(status.Internal, "allocating the states of %d sequences: %w; use fewer instances or a smaller %s", sizing.Initial, err, cfg.CandidatesField())
 	}
 	return store, nil
 }
@@ -168,11 +169,11 @@ func (in *Instance) newStore() (*statebuffer.Store, error) {
 // buckets are the batch sizes that runs are rounded up to.
 func (m *Model) buckets() []int {
 	switch m.params.Padding {
-	case PadPreferred:
-		sizes := append(slices.Clone(m.config.preferred()), m.config.MaxBatchSize)
+	case config.PadPreferred:
+		sizes := append(slices.Clone(m.config.PreferredBatchSizes()), m.config.MaxBatchSize)
 		slices.Sort(sizes)
 		return slices.Compact(sizes)
-	case PadMax:
+	case config.PadMax:
 		return []int{m.config.MaxBatchSize}
 	default:
 		return nil
@@ -199,7 +200,7 @@ func (in *Instance) warmUp() error {
 		}
 		return nil
 	}
-	sizes := append([]int{in.wiring.maxLanes, 1}, in.model.config.preferred()...)
+	sizes := append([]int{in.wiring.maxLanes, 1}, in.model.config.PreferredBatchSizes()...)
 	for i, n := range sizes {
 		sizes[i] = in.lanesWithPadding(min(n, in.wiring.maxLanes))
 	}
@@ -259,7 +260,7 @@ func (in *Instance) putOnes(s *ioSet) {
 // TokenInput names one of the server's own states, by which requests of one ID can be
 // told apart; see Request.Token. It is empty where there is none, and where the place
 // in the batch tells them apart.
-func (in *Instance) TokenInput() string { return in.model.config.tokenInput() }
+func (in *Instance) TokenInput() string { return in.model.config.TokenInput() }
 
 // Inputs are the tensors that requests bring, in the order of Request.Inputs.
 func (in *Instance) Inputs() []onnx.IOTensor { return ports(in.wiring.inputs) }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 )
@@ -21,7 +22,7 @@ func TestLengthOfAnInputLeftOut(t *testing.T) {
 			extra := info("Extra", tensor.Int32, -1, extent)
 			extra.Symbols, extra.Optional = []string{"batch", ""}, true
 			model.sig.Inputs = append(model.sig.Inputs, extra)
-			c.Inputs = append(c.Inputs, TensorConfig{Name: "Extra", DataType: "TYPE_INT32", Dims: tensor.Shape{extent}, Optional: true})
+			c.Inputs = append(c.Inputs, config.TensorConfig{Name: "Extra", DataType: "TYPE_INT32", Dims: tensor.Shape{extent}, Optional: true})
 			for _, name := range []string{"before", "after"} {
 				count := info(name, tensor.Int32, -1, 1)
 				count.Symbols[0] = "batch"
@@ -35,7 +36,7 @@ func TestLengthOfAnInputLeftOut(t *testing.T) {
 				before, after = numbers(inputs[3].Data.Bytes), numbers(inputs[4].Data.Bytes)
 				return inner(inputs[:2], outputs)
 			}
-			c.Parameters["derived_inputs"] = Value{"before = length_before(Extra:1); after = length_after(Extra:1)"}
+			c.Parameters["derived_inputs"] = config.Value{String: "before = length_before(Extra:1); after = length_after(Extra:1)"}
 			in, err := model.instance(t, c, "")
 			require.NoError(t, err)
 			ask := func(start, extra bool) {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"log/slog"
 	"time"
+
+	"tritonstateful/backend/config"
 )
 
 // timings is how long the parts of a batch took.
@@ -34,9 +36,9 @@ type periodicLog struct {
 	largest  int
 }
 
-func newPeriodicLog(p *Parameters, clock func() time.Duration) *periodicLog {
-	r := &periodicLog{every: p.MetricsPeriod, last: clock(), silent: p.Log == LogNone, details: slog.LevelDebug}
-	if p.Details == LogInfo {
+func newPeriodicLog(p *config.Parameters, clock func() time.Duration) *periodicLog {
+	r := &periodicLog{every: p.MetricsPeriod, last: clock(), silent: p.Log == config.LogNone, details: slog.LevelDebug}
+	if p.Details == config.LogInfo {
 		r.details = slog.LevelInfo
 	}
 	return r

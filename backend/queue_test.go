@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 )
@@ -42,7 +43,7 @@ func TestRequestsOfEqualShapeRunTogether(t *testing.T) {
 // with whom.
 func TestRequestsOfOneSequenceKeepTheirOrder(t *testing.T) {
 	c := cacheConfig()
-	c.Parameters["max_state_bytes"] = Value{"1000"}
+	c.Parameters["max_state_bytes"] = config.Value{String: "1000"}
 	in, err := cacheModel().instance(t, c, "")
 	require.NoError(t, err)
 	rng := rand.New(rand.NewPCG(3, 1))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
@@ -94,7 +95,7 @@ type soak struct {
 	in     *Instance
 	model  *ledger
 	memory *testMemory
-	params *Parameters
+	params *config.Parameters
 	now    time.Duration
 
 	faults   bool
@@ -120,11 +121,11 @@ func newSoak(t *testing.T, seed uint64, tape bool, who [2]int, parameters map[st
 	set := newSetup(slots(soakSlots, soakBatch), func(set *setup) {
 		set.config.Sequence.MaxIdleMicroseconds = uint64(soakIdle / time.Microsecond)
 		set.config.Sequence.ControlInputs = nil
-		set.config.Inputs = []TensorConfig{{Name: "X", DataType: "TYPE_INT64", Dims: tensor.Shape{1}}}
-		set.config.Outputs = []TensorConfig{{Name: "Y", DataType: "TYPE_INT64", Dims: tensor.Shape{3}}}
+		set.config.Inputs = []config.TensorConfig{{Name: "X", DataType: "TYPE_INT64", Dims: tensor.Shape{1}}}
+		set.config.Outputs = []config.TensorConfig{{Name: "Y", DataType: "TYPE_INT64", Dims: tensor.Shape{3}}}
 		delete(set.config.Parameters, "state_pairs")
 		for name, value := range parameters {
-			set.config.Parameters[name] = Value{value}
+			set.config.Parameters[name] = config.Value{String: value}
 		}
 	})
 	model, err := NewModel(ModelInfo{Name: "ledger", Config: set.json()}, Host{

@@ -3,6 +3,8 @@ package backend
 import (
 	"context"
 	"log/slog"
+
+	"tritonstateful/backend/config"
 )
 
 // verbosity decides what of an instance's running commentary is logged, and where:
@@ -16,18 +18,18 @@ type verbosity struct {
 	batchLevel    slog.Level
 }
 
-func newVerbosity(log *slog.Logger, p *Parameters) verbosity {
-	return verbosity{log: log, info: p.Log >= LogInfo, details: p.Log >= LogVerbose, batchLevel: batchLevel(p)}
+func newVerbosity(log *slog.Logger, p *config.Parameters) verbosity {
+	return verbosity{log: log, info: p.Log >= config.LogInfo, details: p.Log >= config.LogVerbose, batchLevel: batchLevel(p)}
 }
 
 // batchLevel is the level of the line about each batch. It is verbose unless the
 // configuration says something of logging; then the rule is that of NVIDIA's
 // backend, in which a batch_info_logging_level of NONE does not silence the line
 // but turns the choice around.
-func batchLevel(p *Parameters) slog.Level {
+func batchLevel(p *config.Parameters) slog.Level {
 	up := p.Log >= p.BatchInfo
-	if p.BatchInfo == LogNone {
-		up = p.Log <= LogInfo
+	if p.BatchInfo == config.LogNone {
+		up = p.Log <= config.LogInfo
 	}
 	if up && p.LogGiven {
 		return slog.LevelInfo
