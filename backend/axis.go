@@ -7,9 +7,8 @@ import (
 	"strings"
 	"unicode"
 
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
-	"tritonstateful/internal/tensor"
-	"tritonstateful/statebuffer"
 )
 
 // noAxis is the batch axis of a tensor that has none.
@@ -90,31 +89,9 @@ func dynamicAxes(info *onnx.TensorInfo) (axes []int) {
 	return axes
 }
 
-// withoutBatch is dims without the batch axis, if there is one.
-func withoutBatch(dims tensor.Shape, axis int) tensor.Shape {
-	if axis == noAxis {
-		return dims
-	}
-	return dims.Without(axis)
-}
-
-// batched is dims with that many lanes at the batch axis, if there is one.
-func batched(dims tensor.Shape, axis int, lanes int64) tensor.Shape {
-	if axis == noAxis {
-		return dims
-	}
-	return dims.With(axis, lanes)
-}
-
-// layoutOf says how a lane of a tensor with these extents lies in memory; the
-// extent at the batch axis does not count.
-func layoutOf(dims tensor.Shape, axis int, dtype tensor.DType) (statebuffer.Layout, error) {
-	return statebuffer.LayoutOf(dims, axis, dtype)
-}
-
 // toldAxis is what the parameter batch_axes says of a tensor.
-func toldAxis(params *Parameters, info *onnx.TensorInfo) (axis int, told bool, err error) {
-	value, ok := lookup(params.BatchAxes, info.Name)
+func toldAxis(params *config.Parameters, info *onnx.TensorInfo) (axis int, told bool, err error) {
+	value, ok := config.Lookup(params.BatchAxes, info.Name)
 	if !ok {
 		return noAxis, false, nil
 	}
@@ -145,7 +122,7 @@ func fixedAxis(axis int, info *onnx.TensorInfo) error {
 // namesAxis reports whether batch_axes names a tensor itself: a pattern may be meant
 // for others.
 func (w *wirer) namesAxis(info *onnx.TensorInfo) bool {
-	return slices.ContainsFunc(w.params.BatchAxes, func(a assignment) bool { return a.name == info.Name })
+	return slices.ContainsFunc(w.params.BatchAxes, func(a config.Assignment) bool { return a.Name == info.Name })
 }
 
 // inputAxis is the batch axis of an input that the configuration does not describe,

@@ -205,7 +205,7 @@ func (w *wirer) lengthTensor(l *lengthSource) (dims tensor.Shape, batch int, fou
 		if i := slices.IndexFunc(states, func(s stateWire) bool { return s.output == l.name }); i >= 0 {
 			s := &states[i]
 			l.at = s.out
-			return batched(w.sig.Outputs[s.out].Dims, s.axis, 1), s.axis, true
+			return w.sig.Outputs[s.out].Dims.With(s.axis, 1), s.axis, true
 		}
 	}
 	return nil, noAxis, false

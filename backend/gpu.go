@@ -21,7 +21,7 @@ func (in *Instance) checkRoom(states *statebuffer.Options) error {
 		managed = "; NVML says " + device.Managed
 	}
 	return status.Errorf(status.Unavailable, "no room on %v for the states of %d sequences and the tensors of batches of %d: %w%s; use fewer slots (%s, max_candidate_sequence_use_ratio), %s",
-		device, states.Sizing.Initial, states.MaxLanes, err, managed, in.model.config.candidatesField(), roomRemedy)
+		device, states.Sizing.Initial, states.MaxLanes, err, managed, in.model.config.CandidatesField(), roomRemedy)
 }
 
 // roomRemedy is what else to do where a GPU is too small.
@@ -68,7 +68,7 @@ func (in *Instance) deliver(block statebuffer.Block, o *Output, lane, lanes int,
 // reserve asks where the answers of a run on a GPU are to go, so that the run itself
 // puts them there, or brings them to the host: then nobody waits twice.
 func (e *execution) reserve() error {
-	in, s := e.in, e.stage
+	in, s := e.in, e.ioSet
 	for i := range in.wiring.outputs {
 		if p := &in.wiring.outputs[i]; p.stateOut || p.varies {
 			bytes, err := in.device.CopyOut(s.outputs[p.at].Data)

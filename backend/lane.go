@@ -8,6 +8,7 @@ import (
 
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
+	"tritonstateful/statebuffer"
 )
 
 // together puts the lanes of an input into one tensor. Texts have their lanes on the
@@ -19,7 +20,7 @@ func together(shape tensor.Shape, axis int, dtype tensor.DType, lanes []lane, in
 		}
 		return data, nil
 	}
-	layout, err := layoutOf(shape, axis, dtype)
+	layout, err := statebuffer.LayoutOf(shape, axis, dtype)
 	if err != nil {
 		return nil, err
 	}
@@ -40,7 +41,7 @@ func laneOf(t *onnx.Tensor, axis, lane int) []byte {
 	if t.DType == tensor.Bytes {
 		return stringsOf(t, axis, lane)
 	}
-	l, err := layoutOf(t.Shape, axis, t.DType)
+	l, err := statebuffer.LayoutOf(t.Shape, axis, t.DType)
 	if err != nil {
 		return nil
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
@@ -72,7 +73,7 @@ func (w *wirer) newTrial(r onnx.Runner, deadline time.Time) *trial {
 			s := &states[i]
 			begin := s.shape
 			if begin == nil {
-				begin = batched(s.dims, s.axis, 1)
+				begin = s.dims.With(s.axis, 1)
 			}
 			t.inputs = append(t.inputs, trialInput{at: s.in, axis: s.axis, dims: s.dims, dtype: s.dtype, begin: begin, state: s.out})
 			t.outputs = append(t.outputs, s.out)
@@ -80,7 +81,7 @@ func (w *wirer) newTrial(r onnx.Runner, deadline time.Time) *trial {
 		}
 	}
 	for i := range w.sig.Outputs {
-		if !slices.Contains(t.outputs, i) && w.config.wants(w.sig.Outputs[i].Name) {
+		if !slices.Contains(t.outputs, i) && w.config.CanRequest(w.sig.Outputs[i].Name) {
 			t.outputs = append(t.outputs, i)
 		}
 	}
@@ -163,7 +164,7 @@ func (t *trial) maskLength(m *maskWire, s setting) int64 {
 	length := s.extent
 	for i := range t.inputs {
 		in := &t.inputs[i]
-		if _, covered := matchPattern(m.states, t.sig.Inputs[in.at].Name); covered && in.begin != nil {
+		if _, covered := config.MatchPattern(m.states, t.sig.Inputs[in.at].Name); covered && in.begin != nil {
 			if axis := openExcept(in.dims, in.axis); axis != noAxis {
 				length = s.ofState(in.begin[axis])
 			}
@@ -195,7 +196,7 @@ func (t *trial) sourceLength(source int, s setting) int64 {
 
 // openExcept is the one open axis besides the batch, or noAxis.
 func openExcept(dims tensor.Shape, batch int) int {
-	return onlyDynamic(batched(dims, batch, 1))
+	return onlyDynamic(dims.With(batch, 1))
 }
 
 // errTooLong is about runs that are not begun any more.

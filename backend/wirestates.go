@@ -6,6 +6,7 @@ import (
 
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
+	"tritonstateful/statebuffer"
 )
 
 // states wires every state that the configuration or the model describes.
@@ -97,7 +98,7 @@ func (w *wirer) matchState(s *stateWire) error {
 		return nil
 	}
 	var err error
-	s.Layout, err = layoutOf(s.dims, s.axis, s.dtype)
+	s.Layout, err = statebuffer.LayoutOf(s.dims, s.axis, s.dtype)
 	return err
 }
 
@@ -130,7 +131,7 @@ func (w *wirer) stateAxis(s *stateWire, in, out *onnx.TensorInfo) (err error) {
 // stateDims joins the extents of input, output and configuration. What none of
 // them fixes varies at run time.
 func (w *wirer) stateDims(s *stateWire, in, out *onnx.TensorInfo) error {
-	s.dims = batched(in.Dims.Clone(), s.axis, 1)
+	s.dims = in.Dims.Clone().With(s.axis, 1)
 	for i := range s.dims {
 		// An output that is dynamic where the input is fixed is an exporter that
 		// lost the extent: ONNX Runtime refuses at run time what does not fit.
@@ -146,25 +147,25 @@ func (w *wirer) stateDims(s *stateWire, in, out *onnx.TensorInfo) error {
 	if s.stateSpec.dims == nil {
 		return nil
 	}
-	config, model := slices.Clone(s.stateSpec.dims), s.dims.Clone()
+	cfg, model := slices.Clone(s.stateSpec.dims), s.dims.Clone()
 	misfit := func() error {
 		return fmt.Errorf("dims are %v in the configuration and %v in the model: %s", s.stateSpec.dims, in.Dims, w.writeStateDims(model, s.axis))
 	}
-	if len(withoutBatch(s.dims, s.axis)) == 0 && (len(config) == 0 || config.Equal(tensor.Shape{1})) {
+	if len(s.dims.Without(s.axis)) == 0 && (len(cfg) == 0 || cfg.Equal(tensor.Shape{1})) {
 		return nil
 	}
 	// Implicit state writes dims without the batch when max_batch_size is given.
-	if w.config.MaxBatchSize > 0 && (s.axis != noAxis || len(config) != len(s.dims)) {
+	if w.config.MaxBatchSize > 0 && (s.axis != noAxis || len(cfg) != len(s.dims)) {
 		axis := max(s.axis, 0)
-		if len(config) != len(s.dims)-1 {
+		if len(cfg) != len(s.dims)-1 {
 			return misfit()
 		}
-		config = slices.Insert(config, axis, 1)
+		cfg = slices.Insert(cfg, axis, 1)
 	}
-	if len(config) != len(s.dims) {
+	if len(cfg) != len(s.dims) {
 		return misfit()
 	}
-	for i, d := range config {
+	for i, d := range cfg {
 		switch {
 		case i == s.axis || d < 0:
 		case s.dims[i] < 0:

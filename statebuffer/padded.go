@@ -126,7 +126,7 @@ func (s *varyingStore) preparePadded(i int) error {
 	if !io.Uneven {
 		return nil
 	}
-	_, err := s.paddedValue(v, v.batched(io.OutShape, 1))
+	_, err := s.paddedValue(v, io.OutShape.With(v.Axis, 1))
 	return err
 }
 
@@ -134,7 +134,7 @@ func (s *varyingStore) preparePadded(i int) error {
 func (s *varyingStore) keepPadded(i int, lanes []Lane, padded int) error {
 	v, io := &s.states[i], &s.io[i]
 	axis := v.lengthAxis()
-	out := v.batched(io.OutShape, 1)
+	out := io.OutShape.With(v.Axis, 1)
 	layout, err := v.layout(out)
 	if err != nil {
 		return err

@@ -40,7 +40,7 @@ func (v *Varying) misfit(io *VaryingIO, lanes int) error {
 
 // next is the shape of a lane's value after a run that has written OutShape.
 func (v *Varying) next(io *VaryingIO) (tensor.Shape, error) {
-	old, wrote := v.batched(io.InShape, 1), v.batched(io.OutShape, 1)
+	old, wrote := io.InShape.With(v.Axis, 1), io.OutShape.With(v.Axis, 1)
 	axis := v.AppendAxis
 	switch {
 	case v.unchanged(io):
@@ -124,7 +124,7 @@ type strip struct {
 // an extent of the append axis on.
 func (v *Varying) strip(shape tensor.Shape, from int64, joined tensor.Shape) (strip, error) {
 	axis := v.AppendAxis
-	lane := v.batched(shape, 1)
+	lane := shape.With(v.Axis, 1)
 	bytes, err := lane.Bytes(v.DType)
 	if bytes == 0 || err != nil { // there may be very many pieces of nothing
 		return strip{}, err

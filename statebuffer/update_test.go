@@ -47,7 +47,7 @@ func putBatched(t *testing.T, v *Varying, shape tensor.Shape, values [][]byte) B
 }
 
 func getLane(t *testing.T, v *Varying, b Block, shape tensor.Shape, lanes, lane int) (value []byte) {
-	layout, err := v.layout(v.batched(shape, 1))
+	layout, err := v.layout(shape.With(v.Axis, 1))
 	require.NoError(t, err)
 	laneOf(b, layout, lanes, lane, func(tensor, _ []byte) { value = append(value, tensor...) })
 	return value
@@ -115,10 +115,10 @@ func testAppend(t *testing.T, v Varying, rng *rand.Rand) {
 				continue
 			}
 			shape, want := plain[names[lane]].joined(v.AppendAxis)
-			require.Equal(t, v.batched(shape, padded), io.InShape, "step %d", step)
+			require.Equal(t, shape.With(v.Axis, int64(padded)), io.InShape, "step %d", step)
 			require.Equal(t, want, getLane(t, &v, io.In, io.InShape, padded, lane), "step %d, sequence %d", step, names[lane])
 		}
-		io.Out, io.OutShape = putBatched(t, &v, delta, written), v.batched(delta, padded)
+		io.Out, io.OutShape = putBatched(t, &v, delta, written), delta.With(v.Axis, int64(padded))
 		if rng.IntN(6) == 0 { // a failed run changes nothing
 			s.Abort(run, time.Second)
 			continue

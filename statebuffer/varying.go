@@ -36,14 +36,6 @@ func (v *Varying) layout(shape tensor.Shape) (Layout, error) {
 	return LayoutOf(shape, v.Axis, v.DType)
 }
 
-// batched is the shape of that many lanes.
-func (v *Varying) batched(shape tensor.Shape, lanes int) tensor.Shape {
-	if v.Axis < 0 {
-		return shape.Clone()
-	}
-	return shape.With(v.Axis, int64(lanes))
-}
-
 // fits reports whether a run of that many lanes can have written such a tensor.
 func (v *Varying) fits(io *VaryingIO, lanes int) bool {
 	return len(io.OutShape) == len(v.InitialShape) && (v.Axis < 0 || io.OutShape[v.Axis] == int64(lanes) || v.unchanged(io))
@@ -162,7 +154,7 @@ func (s *varyingStore) gather(lanes []Lane, padded int) error {
 		if err != nil {
 			return err
 		}
-		*io = VaryingIO{InShape: v.batched(shape, padded), Uneven: uneven}
+		*io = VaryingIO{InShape: shape.With(v.Axis, int64(padded)), Uneven: uneven}
 		s.stage[i].Begin(s.memory)
 		if err := s.stage[i].Reserve(s.memory, int64(padded)*layout.LaneBytes()); err != nil {
 			return fmt.Errorf("state %q: the batched input: %w", v.Name, err)
