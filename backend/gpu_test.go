@@ -272,7 +272,7 @@ func gpuServer(t *testing.T, changes ...func(*setup)) (*server, *gpu) {
 	return s, g
 }
 
-// TestGPUWarmsUp every batch size that runs are padded to.
+// TestGPUWarmsUp every batch size that runs are rounded up to.
 func TestGPUWarmsUp(t *testing.T) {
 	in, l := loadOnGPU(t)
 	require.Contains(t, l.gpu.warmed, 1)
@@ -281,7 +281,7 @@ func TestGPUWarmsUp(t *testing.T) {
 
 	preferred := func(s *setup) { s.config.Sequence.Oldest.PreferredBatchSizes = []int{2, 5} }
 	_, l = loadOnGPU(t, preferred, param("batch_padding", "preferred"))
-	require.Equal(t, []int{2, 5, 8}, l.gpu.warmed, "all that runs are padded to")
+	require.Equal(t, []int{2, 5, 8}, l.gpu.warmed, "all that runs are rounded up to")
 	_, l = loadOnGPU(t, preferred)
 	require.Equal(t, []int{1, 2, 5, 8}, l.gpu.warmed)
 }

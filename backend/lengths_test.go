@@ -16,7 +16,7 @@ func TestLengthOfAnInputLeftOut(t *testing.T) {
 	for name, extent := range map[string]int64{"any length": -1, "fixed length": 2} {
 		t.Run(name, func(t *testing.T) {
 			model, c := cacheModel(), cacheConfig()
-			if extent > 0 { // everything is of fixed shape, so that stages are used again
+			if extent > 0 { // everything is of fixed shape, so that ioSets are used again
 				model, c = sumModel(), sumConfig()
 			}
 			extra := info("Extra", tensor.Int32, -1, extent)

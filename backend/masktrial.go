@@ -69,8 +69,8 @@ func (in *Instance) newMaskTrial(kind *trialKind) (*maskTrial, error) {
 	model := &Model{info: m.info, host: m.host, log: quiet, config: &cfg, params: &params, sizing: statebuffer.Sizing{Initial: trialRows, MaxChunks: 1}}
 	runner := &countedRunner{Runner: in.runner}
 	own := &Instance{model: model, log: quiet, name: in.name, runner: runner, wiring: &wiring}
-	own.levels = newLevels(quiet, &params)
-	own.report = newPeriodic(&params, model.host.Clock)
+	own.verbosity = newVerbosity(quiet, &params)
+	own.periodic = newPeriodicLog(&params, model.host.Clock)
 	if err := own.allocate(); err != nil {
 		own.Close()
 		return nil, err

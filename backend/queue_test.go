@@ -89,7 +89,7 @@ func gains(t *testing.T, n int) (*Instance, *idleBatch) {
 // TestNoAllocationsForManyRuns: a batch that takes several runs needs no memory for it.
 func TestNoAllocationsForManyRuns(t *testing.T) {
 	in, b := gains(t, 64)
-	in.Execute(b) // stages are made
+	in.Execute(b) // ioSets are made
 	require.Zero(t, testing.AllocsPerRun(20, func() { in.Execute(b) }))
 }
 

@@ -38,7 +38,7 @@ func (m *Model) reportParameters() {
 func (in *Instance) reportLoad(provider onnx.Provider) {
 	in.reportIneffective(provider)
 	in.reportMerged()
-	if !in.levels.on(in.levels.info, slog.LevelInfo) {
+	if !in.verbosity.on(in.verbosity.info, slog.LevelInfo) {
 		return
 	}
 	var b strings.Builder

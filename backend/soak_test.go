@@ -46,7 +46,7 @@ func TestSoak(t *testing.T) {
 		tape       bool
 		faults     bool
 		parameters map[string]string
-		cut        bool // batches run in parts
+		split      bool // batches run in parts
 	}{
 		{"reject", small, false, false, with(nil), false},
 		{"evict", small, false, false, with(nil, "when_full", "evict_lru"), false},
@@ -69,8 +69,8 @@ func TestSoak(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newSoak(t, uint64(i), tt.tape, tt.who, tt.parameters)
 			s.faults = tt.faults
-			if tt.cut {
-				cheapest(&s.in.pace, 4)
+			if tt.split {
+				cheapest(&s.in.splitter, 4)
 			}
 			for s.requests < *soakSteps {
 				s.batch()

@@ -213,7 +213,7 @@ func TestSuspectsAllocateNothing(t *testing.T) {
 		}
 	}
 	blame()
-	s.in.Execute(b) // stages are made
+	s.in.Execute(b) // ioSets are made
 	blame()
 	require.Zero(t, testing.AllocsPerRun(suspectRuns-2, func() { s.in.Execute(b) }))
 	require.Len(t, s.in.suspects.seen, 3)
@@ -260,7 +260,7 @@ func TestValuesAmongCutBatches(t *testing.T) {
 				rng := rand.New(rand.NewPCG(11, 5))
 				alive := map[int]bool{}
 				for range 25 {
-					cheapest(&s.in.pace, lanes)
+					cheapest(&s.in.splitter, lanes)
 					var asks []ask
 					var want []string
 					for _, id := range rng.Perm(40)[:2+rng.IntN(15)] {

@@ -50,9 +50,9 @@ func unevenModel(t *testing.T, limit string, lengths ...int) (*scripted, *Instan
 	return model, in, runs
 }
 
-// TestTheLongestSetsNobodysPace: sequences of unequal length share a run as long as it
+// TestLongestDoesNotSlowOthers: sequences of unequal length share a run as long as it
 // is at most twice as large as what is theirs in it, and everybody's answer is right.
-func TestTheLongestSetsNobodysPace(t *testing.T) {
+func TestLongestDoesNotSlowOthers(t *testing.T) {
 	for name, tt := range map[string]struct {
 		lengths []int
 		want    []unevenRun
