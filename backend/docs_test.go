@@ -16,32 +16,34 @@ import (
 	"tritonstateful/statebuffer"
 )
 
-// documentedTable is the rows of such a table in docs/parameters.md.
+// documentedTable is the rows of all such tables in docs/parameters.md.
 func documentedTable(t *testing.T, head string) (rows [][]string) {
 	t.Helper()
 	return tableOf(t, "parameters.md", head)
 }
 
-// tableOf is the rows of the table in a page of docs whose head begins so, without
-// the head; cells without backquotes.
+// tableOf returns the rows of all tables in a page of docs whose head begins with
+// the given text, without the heads. Cells have no backquotes.
 func tableOf(t *testing.T, name, head string) (rows [][]string) {
 	t.Helper()
 	page, err := os.ReadFile("../docs/" + name)
 	require.NoError(t, err)
-	_, table, found := strings.Cut(string(page), "\n"+head)
-	require.True(t, found, "a table that begins with %s", head)
-	for i, line := range slices.Collect(strings.Lines(table)) {
-		if i < 2 { // the rest of the head, and the rule
-			continue
+	tables := strings.Split(string(page), "\n"+head)[1:]
+	require.NotEmpty(t, tables, "a table that begins with %s", head)
+	for _, table := range tables {
+		for i, line := range slices.Collect(strings.Lines(table)) {
+			if i < 2 { // the rest of the head, and the rule
+				continue
+			}
+			if !strings.HasPrefix(line, "|") {
+				break
+			}
+			cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
+			for i, cell := range cells {
+				cells[i] = strings.TrimSpace(strings.ReplaceAll(cell, "`", ""))
+			}
+			rows = append(rows, cells)
 		}
-		if !strings.HasPrefix(line, "|") {
-			break
-		}
-		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
-		for i, cell := range cells {
-			cells[i] = strings.TrimSpace(strings.ReplaceAll(cell, "`", ""))
-		}
-		rows = append(rows, cells)
 	}
 	return rows
 }
@@ -79,15 +81,15 @@ func TestDocumentedWords(t *testing.T) {
 			_, err = p.provider("gpu")
 		}
 		switch kind {
-		case "word":
+		case "enum":
 			require.ErrorContains(t, err, "want one of "+words, name)
-		case "flag":
+		case "bool":
 			require.ErrorContains(t, err, "want one of 0, 1, false, true", name)
 		case "integer", "number":
 			require.ErrorContains(t, err, "number", name)
 		case "assignments":
 			require.ErrorContains(t, err, "NAME = VALUE", name)
-		case "text", "path":
+		case "string", "path":
 			continue
 		default:
 			t.Errorf("parameter %s is of the type %q, which is none", name, kind)
@@ -98,8 +100,8 @@ func TestDocumentedWords(t *testing.T) {
 // TestDocumentedPairs: what the page says is refused is, in these words.
 func TestDocumentedPairs(t *testing.T) {
 	refused := 0
-	for _, cells := range documentedTable(t, "| Text |") {
-		_, message, found := strings.Cut(cells[1], "refused: ")
+	for _, cells := range documentedTable(t, "| Value |") {
+		_, message, found := strings.Cut(cells[1], "error: ")
 		if !found {
 			continue
 		}
@@ -123,7 +125,7 @@ func TestDocumentedSlots(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, atoi(t, cells[4]), int(float32(atoi(t, cells[0]))*float32(ratio)), "%v", cells)
 		sizing, err := statebuffer.NewSizing(atoi(t, cells[0]), atoi(t, cells[1]), float32(ratio), lazy)
-		if cells[5] == "refused" {
+		if cells[5] == "error" {
 			require.Error(t, err, "%v", cells)
 			continue
 		}
