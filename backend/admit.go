@@ -3,6 +3,7 @@ package backend
 import (
 	"slices"
 
+	"tritonstateful/internal/status"
 	"tritonstateful/statebuffer"
 )
 
@@ -11,155 +12,166 @@ func (r *Request) key() statebuffer.Key {
 }
 
 // next takes the requests of the next run out of the queue: at most one of each
-// sequence, and all of the same shapes. It is false when none is left.
-func (x *execution) next() bool {
-	x.dropRows()
-	x.settled, x.failed = false, false
-	for len(x.rows) == 0 && x.queue.left > 0 {
-		x.in.runs++
-		x.takeGroup()
+// sequence, and all of the same shapes. It reports whether there are any.
+func (e *execution) next() bool {
+	e.clearRun()
+	for len(e.members) == 0 && e.queue.left > 0 {
+		e.in.runs++
+		e.takeGroup()
 	}
-	return len(x.rows) > 0
+	return len(e.members) > 0
 }
 
 // takeGroup takes what can run together out of the first group of the queue.
-func (x *execution) takeGroup() {
-	q := &x.queue
-	g, rows := q.first()
-	x.again = g.again
-	most := x.in.pace.share(len(rows))
-	putOff, at := 0, 0
-	for ; at < len(rows) && !x.enough(rows[at], len(rows)-at, most); at++ {
-		row := rows[at]
-		if (g.sorted || !q.looks() || !q.follows(x.keyOf(row))) && x.admit(row) {
-			continue
+func (e *execution) takeGroup() {
+	q := &e.queue
+	g, requests := q.first()
+	e.retried = g.retried
+	most := e.in.pace.share(len(requests))
+	putOff, seen := 0, 0
+	for ; seen < len(requests) && !e.enough(requests[seen], len(requests)-seen, most); seen++ {
+		req, decision := requests[seen], later
+		if g.sorted || !q.looks() || !q.follows(e.keyOf(req)) {
+			decision = e.admit(req)
 		}
-		if !g.sorted {
-			q.putOff(row, x.keyOf(row), x.kind(row))
+		switch decision {
+		case taken, answered:
+		case later:
+			if !g.sorted {
+				q.putOff(req, e.keyOf(req), e.kind(req))
+			}
+			requests[putOff] = req
+			putOff++
 		}
-		rows[putOff] = row
-		putOff++
 	}
-	q.giveBack(putOff, at)
+	q.giveBack(putOff, seen)
 }
 
-// keyOf is whose request a row is, where that matters, with the token by which two
+// admission is what becomes of a request when a run is put together.
+type admission uint8
+
+const (
+	taken    admission = iota // it is in the run
+	answered                  // it has its answer without a run
+	later                     // it waits for a later run
+)
+
+// keyOf is whose a request is, where that matters, with the token by which two
 // sequences of one ID are not the same.
-func (x *execution) keyOf(row int) (k statebuffer.Key) {
-	if r := &x.requests[row]; x.in.sequences && !r.Sequence.IsZero() {
+func (e *execution) keyOf(req int) (k statebuffer.Key) {
+	if r := &e.requests[req]; e.in.sequences && !r.Sequence.IsZero() {
 		k = r.key()
 	}
 	return k
 }
 
-// dropRows leaves nothing in the run.
-func (x *execution) dropRows() {
-	x.rows, x.first, x.laneRow, x.lanes = x.rows[:0], x.first[:0], x.laneRow[:0], x.lanes[:0]
-	clear(x.spreads)
+// clearRun leaves nothing in the run.
+func (e *execution) clearRun() {
+	e.members, e.lanes = e.members[:0], e.lanes[:0]
+	clear(e.spreads)
+	e.step, e.phase = nil, admitted
 }
 
-// enough tells whether the run is to end before a request, with so many left for
+// enough reports whether the run is to end before a request, with so many left for
 // later ones.
-func (x *execution) enough(row, left, most int) bool {
-	n, least := len(x.lanes), x.in.pace.least
+func (e *execution) enough(req, left, most int) bool {
+	n, least := len(e.lanes), e.in.pace.least
 	switch {
-	case n >= x.in.wiring.maxLanes:
+	case n >= e.in.wiring.maxLanes:
 		return true
-	case x.again:
+	case e.retried:
 		return false
 	case left < 2 || n < most && n < least: // none is left to run alone
 		return false
 	case n >= most:
 		return true
 	default:
-		return left >= least && !statebuffer.Beside(x.lanes[n-1].Sequence, x.known[row])
+		return left >= least && !statebuffer.Adjacent(e.lanes[n-1].Sequence, e.arrivals[req].continuing)
 	}
 }
 
-// admit gives a request its lanes, or answers it. It is false when the request
-// must wait for a later run.
-func (x *execution) admit(row int) bool {
-	r, in := &x.requests[row], x.in
+// admit gives a request its lanes in the run, or answers it, or leaves it for a later run,
+// and returns which.
+func (e *execution) admit(req int) admission {
+	r, in := &e.requests[req], e.in
 	live := in.store.Live(r.key()) // nil without sequences
-	if live != nil && live.Visited(in.runs) {
-		return false // the run has this sequence: nothing may happen to it meanwhile
+	if live != nil && live.InRun(in.runs) {
+		return later // the run has this sequence: nothing may happen to it meanwhile
 	}
 	switch {
 	case r.Err != nil:
-		x.refuse(row, r.Err)
-		return true
+		e.refuse(req, r.Err)
+		return answered
 	case r.Cancelled:
-		x.refuse(row, Errorf(Cancelled, "the request was cancelled before it ran"))
-		return true
+		e.refuse(req, status.Errorf(status.Cancelled, "the request was cancelled before it ran"))
+		return answered
 	case in.direct && r.Sequence.IsZero(): // a lane that the direct scheduler leaves idle
-		x.answerEmpty(row)
-		return true
+		e.answerEmpty(req)
+		return answered
 	case r.End && !in.model.params.InferEnd && in.sequences && !r.Sequence.IsZero():
-		x.setAside(row)
+		e.setAside(req)
 		in.store.End(r.key())
 		in.levels.endNotInferred(r.Sequence)
-		x.answerEmpty(row)
-		return true
+		e.answerEmpty(req)
+		return answered
 	}
-	known := live
+	continuing := live
 	if r.Start {
-		known = nil // what it had does not matter
+		continuing = nil // what it had does not matter
 	}
-	lanes, err := in.check(r, known)
+	lanes, err := in.check(r, continuing)
 	if err != nil {
-		x.refuse(row, err)
-		return true
+		e.refuse(req, err)
+		return answered
 	}
-	if !x.joins(r, known, lanes) {
-		return false
+	if !e.joins(r, continuing, lanes) {
+		return later
 	}
 	lane := statebuffer.Lane{End: r.End}
 	if in.sequences && !r.Sequence.IsZero() { // model_warmup brings no sequence
-		if lane.Sequence, err = x.sequence(row, live); err != nil {
-			x.batch.Fail(row, err)
-			return true
+		if lane.Sequence, err = e.sequence(req, live); err != nil {
+			e.batch.Fail(req, err)
+			return answered
 		}
 	}
-	x.first = append(x.first, len(x.lanes))
-	x.rows = append(x.rows, row)
-	x.spread(known)
+	e.members = append(e.members, member{req: req, firstLane: len(e.lanes), lanes: int(lanes)})
 	for range lanes {
-		x.laneRow = append(x.laneRow, len(x.rows)-1)
-		x.lanes = append(x.lanes, lane)
+		e.lanes = append(e.lanes, lane)
 	}
-	return true
+	e.spread(continuing)
+	return taken
 }
 
 // start notes that a request is a START, if it is one. With a token that is not 0, what
 // the store knows of its ID belongs to a sequence before it.
-func (x *execution) start(row int) (token uint64) {
-	r := &x.requests[row]
-	if !r.Start || x.started[row] || r.Token != 0 || x.in.direct {
+func (e *execution) start(req int) (token uint64) {
+	r := &e.requests[req]
+	if !r.Start || e.arrivals[req].begun || r.Token != 0 || e.in.direct {
 		return 0
 	}
-	x.started[row] = true
-	return x.in.overlaps.start(x, row)
+	e.arrivals[req].begun = true
+	return e.in.overlaps.start(e, req)
 }
 
 // setAside is start for a request that begins nothing.
-func (x *execution) setAside(row int) {
-	if token := x.start(row); token != 0 {
-		x.in.store.SetAside(x.requests[row].key(), token, x.now)
+func (e *execution) setAside(req int) {
+	if token := e.start(req); token != 0 {
+		e.in.store.SetAside(e.requests[req].key(), token, e.now)
 	}
 }
 
 // sequence finds the sequence of a request, or begins it; live is the one of its ID that
 // is there, or nil.
-func (x *execution) sequence(row int, live *statebuffer.Sequence) (q *statebuffer.Sequence, err error) {
-	in, r := x.in, &x.requests[row]
-	if x.again && live != nil { // it was found or begun before the run that failed
-		live.Visit(in.runs)
+func (e *execution) sequence(req int, live *statebuffer.Sequence) (q *statebuffer.Sequence, err error) {
+	in, r := e.in, &e.requests[req]
+	if e.retried && live != nil { // it was found or begun before the run that failed
+		live.MarkRun(in.runs)
 		return live, nil
 	}
 	if r.Start {
-		q, err = in.store.BeginBeside(r.key(), x.start(row), x.now)
+		q, err = in.store.BeginSettingAside(r.key(), e.start(req), e.now)
 	} else {
-		q, err = in.store.Continue(r.key(), x.now)
+		q, err = in.store.Continue(r.key(), e.now)
 	}
 	if err != nil {
 		if r.End {
@@ -170,9 +182,9 @@ func (x *execution) sequence(row int, live *statebuffer.Sequence) (q *statebuffe
 	if r.Start {
 		in.levels.reset(r.Sequence)
 	} else {
-		in.meter.observe(MetricGap, q.Idled().Seconds())
+		in.meter.observe(MetricGap, q.IdleTime().Seconds())
 	}
-	q.Visit(in.runs)
+	q.MarkRun(in.runs)
 	return q, nil
 }
 
@@ -192,7 +204,7 @@ func (in *Instance) check(r *Request, q *statebuffer.Sequence) (lanes int64, err
 		}
 	}
 	if lanes > int64(in.wiring.maxLanes) {
-		return 0, Errorf(InvalidArg, "the request has %d rows: at most %d can run at once", lanes, in.wiring.maxLanes)
+		return 0, status.Errorf(status.InvalidArg, "the request has %d rows: at most %d can run at once", lanes, in.wiring.maxLanes)
 	}
 	if err := in.checkPositions(r); err != nil {
 		return 0, err
@@ -201,28 +213,28 @@ func (in *Instance) check(r *Request, q *statebuffer.Sequence) (lanes int64, err
 }
 
 // joins tells whether a request can run with those that the run has already.
-func (x *execution) joins(r *Request, q *statebuffer.Sequence, lanes int64) bool {
-	in := x.in
-	if len(x.rows) == 0 {
+func (e *execution) joins(r *Request, q *statebuffer.Sequence, lanes int64) bool {
+	in := e.in
+	if len(e.members) == 0 {
 		return true
 	}
-	if len(x.lanes)+int(lanes) > in.wiring.maxLanes {
+	if len(e.lanes)+int(lanes) > in.wiring.maxLanes {
 		return false
 	}
 	if !in.wiring.varies && !in.wiring.shares {
 		return true
 	}
-	first := &x.requests[x.rows[0]]
+	first := e.firstRequest()
 	for i := range in.wiring.inputs {
 		if !sameInput(&in.wiring.inputs[i], &r.Inputs[i], &first.Inputs[i]) {
 			return false
 		}
 	}
-	of := x.lanes[0].Sequence
+	of := e.lanes[0].Sequence
 	for i := range in.wiring.fills {
 		if !sameGenerated(&in.wiring.fills[i], r, q, first, of) {
 			return false
 		}
 	}
-	return in.store.Alike(q, of) && x.spares(r, q)
+	return in.store.Compatible(q, of) && e.spares(r, q)
 }

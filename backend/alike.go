@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 )
 
@@ -66,7 +67,7 @@ func (w *wirer) namedAlike() (specs []stateSpec) {
 
 // outputsAlike are the outputs that an input's name goes with: those that can be
 // the next value of the same state, and those that cannot.
-func (w *wirer) outputsAlike(in *TensorInfo) (fit, unfit []int) {
+func (w *wirer) outputsAlike(in *onnx.TensorInfo) (fit, unfit []int) {
 	for _, form := range alike {
 		texts, ok := matchPattern(form.Input, in.Name)
 		if !ok {
@@ -87,7 +88,7 @@ func (w *wirer) outputsAlike(in *TensorInfo) (fit, unfit []int) {
 // oneState reports whether what a model says of an input and an output allows that
 // one step writes the output and the next one reads it as the input. An output of
 // which not even the rank is known may be anything.
-func oneState(in, out *TensorInfo) bool {
+func oneState(in, out *onnx.TensorInfo) bool {
 	if in.DType != out.DType || in.DType == tensor.Bytes {
 		return false
 	}

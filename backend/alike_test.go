@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"tritonstateful/internal/onnx"
 
 	"github.com/stretchr/testify/require"
 )
@@ -14,7 +15,7 @@ import (
 // state_pairs would have them, and what is wrong with the names.
 func pairedByName(t *testing.T, inputs, outputs string) (pairs string, faults []error) {
 	t.Helper()
-	w := newWirer(&Config{MaxBatchSize: 8, Sequence: &SequenceConfig{}}, &Parameters{}, &Signature{Inputs: tensors(t, inputs), Outputs: tensors(t, outputs)}, nil, nil)
+	w := newWirer(&Config{MaxBatchSize: 8, Sequence: &SequenceConfig{}}, &Parameters{}, &onnx.Signature{Inputs: tensors(t, inputs), Outputs: tensors(t, outputs)}, nil, nil)
 	return pairsText(w.namedAlike()), w.faults
 }
 
@@ -51,7 +52,7 @@ func TestPairsByName(t *testing.T) {
 // TestPairsOfUnknownRank: torch's dynamo exporter may declare a rank for an output that
 // contradicts the graph; ONNX Runtime then forgets it. Such an output can be a state's.
 func TestPairsOfUnknownRank(t *testing.T) {
-	sig := &Signature{Inputs: tensors(t, "x:FP32[B,8] h0:FP32[2,B,16]"), Outputs: tensors(t, "y:FP32[B,8] hn:FP32[]")}
+	sig := &onnx.Signature{Inputs: tensors(t, "x:FP32[B,8] h0:FP32[2,B,16]"), Outputs: tensors(t, "y:FP32[B,8] hn:FP32[]")}
 	sig.Outputs[1].Dims, sig.Outputs[1].Symbols = nil, nil
 	w := newWirer(&Config{MaxBatchSize: 8, Sequence: &SequenceConfig{}}, &Parameters{}, sig, nil, nil)
 	require.Equal(t, "<<<h0, hn>>>", pairsText(w.namedAlike()))
@@ -62,12 +63,14 @@ func TestPairsOfUnknownRank(t *testing.T) {
 
 // TestRunsOfUnknownRank: runs show where the batch of such an output is.
 func TestRunsOfUnknownRank(t *testing.T) {
-	declared := &Signature{Inputs: tensors(t, "x:FP32[B,8] h0:FP32[B,16]"), Outputs: tensors(t, "y:FP32[B,8] hn:FP32[B,16]")}
-	sig := &Signature{Inputs: declared.Inputs, Outputs: slices.Clone(declared.Outputs)}
+	declared := &onnx.Signature{Inputs: tensors(t, "x:FP32[B,8] h0:FP32[B,16]"), Outputs: tensors(t, "y:FP32[B,8] hn:FP32[B,16]")}
+	sig := &onnx.Signature{Inputs: declared.Inputs, Outputs: slices.Clone(declared.Outputs)}
 	sig.Outputs[1].Dims, sig.Outputs[1].Symbols = nil, nil
-	file := &fileOnly{sig: *sig, runs: func(_ *Signature, inputs, outputs []Tensor) error { return outermost(declared, inputs, outputs) }}
+	file := &fileOnly{sig: *sig, runs: func(_ *onnx.Signature, inputs, outputs []onnx.Tensor) error {
+		return outermost(declared, inputs, outputs)
+	}}
 	text, err := Complete(ModelInfo{Name: "m", Config: []byte(`{"sequence_batching":{}}`)}, Host{
-		Log: slog.New(slog.DiscardHandler), DefaultBatch: ServerBatch, Open: func(SessionOptions) (Runner, error) { return file, nil },
+		Log: slog.New(slog.DiscardHandler), DefaultBatch: ServerBatch, Open: func(onnx.SessionOptions) (onnx.Runner, error) { return file, nil },
 	})
 	require.NoError(t, err)
 	config, err := ParseConfig(text)
@@ -159,10 +162,10 @@ func TestCompleteLeavesOutWhatHasNoShape(t *testing.T) {
 		{"y:FP32[B,8] hn:FP32[]", "y", "hn"},
 		{"y:FP32[B,8] other:FP32[]", "y", "other"},
 	} {
-		file := &fileOnly{sig: Signature{Inputs: tensors(t, "x:FP32[B,8] h0:FP32[2,B,16]"), Outputs: tensors(t, tt.outputs)}}
+		file := &fileOnly{sig: onnx.Signature{Inputs: tensors(t, "x:FP32[B,8] h0:FP32[2,B,16]"), Outputs: tensors(t, tt.outputs)}}
 		file.sig.Outputs[1].Dims, file.sig.Outputs[1].Symbols = nil, nil
 		log := newRecorder(slog.LevelInfo)
-		host := Host{Log: slog.New(log), DefaultBatch: ServerBatch, Open: func(SessionOptions) (Runner, error) { return file, nil }}
+		host := Host{Log: slog.New(log), DefaultBatch: ServerBatch, Open: func(onnx.SessionOptions) (onnx.Runner, error) { return file, nil }}
 		text, err := Complete(ModelInfo{Name: "m", Config: []byte(`{"sequence_batching":{}}`)}, host)
 		require.NoError(t, err)
 		config, err := ParseConfig(text)

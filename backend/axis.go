@@ -7,8 +7,7 @@ import (
 	"strings"
 	"unicode"
 
-	"tritonstateful/internal/tensor"
-	"tritonstateful/statebuffer"
+	"tritonstateful/internal/onnx"
 )
 
 // noAxis is the batch axis of a tensor that has none.
@@ -60,17 +59,17 @@ func isLengthName(symbol string) bool {
 	})
 }
 
-// named reports whether the model names an axis of the tensor.
-func (t *TensorInfo) named() bool {
-	return slices.ContainsFunc(t.Symbols, func(s string) bool { return s != "" })
+// hasNamedAxis reports whether the model names an axis of the tensor.
+func hasNamedAxis(info *onnx.TensorInfo) bool {
+	return slices.ContainsFunc(info.Symbols, func(s string) bool { return s != "" })
 }
 
-// onceAt is the axis that carries the name, or noAxis where none or several do.
-func (t *TensorInfo) onceAt(symbol string) int {
+// onlyAxis is the dynamic axis that carries the name, or noAxis where none or several do.
+func onlyAxis(info *onnx.TensorInfo, symbol string) int {
 	at := noAxis
-	for axis, s := range t.Symbols {
+	for axis, s := range info.Symbols {
 		switch {
-		case s != symbol || t.Dims[axis] >= 0:
+		case s != symbol || info.Dims[axis] >= 0:
 		case at != noAxis:
 			return noAxis
 		default:
@@ -80,7 +79,7 @@ func (t *TensorInfo) onceAt(symbol string) int {
 	return at
 }
 
-func dynamicAxes(info *TensorInfo) (axes []int) {
+func dynamicAxes(info *onnx.TensorInfo) (axes []int) {
 	for axis, d := range info.Dims {
 		if d < 0 {
 			axes = append(axes, axis)
@@ -89,30 +88,8 @@ func dynamicAxes(info *TensorInfo) (axes []int) {
 	return axes
 }
 
-// withoutBatch is dims without the batch axis, if there is one.
-func withoutBatch(dims tensor.Shape, axis int) tensor.Shape {
-	if axis == noAxis {
-		return dims
-	}
-	return dims.Without(axis)
-}
-
-// batched is dims with that many lanes at the batch axis, if there is one.
-func batched(dims tensor.Shape, axis int, lanes int64) tensor.Shape {
-	if axis == noAxis {
-		return dims
-	}
-	return dims.With(axis, lanes)
-}
-
-// layoutOf says how a lane of a tensor with these extents lies in memory; the
-// extent at the batch axis does not count.
-func layoutOf(dims tensor.Shape, axis int, dtype tensor.DType) (statebuffer.Layout, error) {
-	return statebuffer.LayoutOf(dims, axis, dtype)
-}
-
 // toldAxis is what the parameter batch_axes says of a tensor.
-func toldAxis(params *Parameters, info *TensorInfo) (axis int, told bool, err error) {
+func toldAxis(params *Parameters, info *onnx.TensorInfo) (axis int, told bool, err error) {
 	value, ok := lookup(params.BatchAxes, info.Name)
 	if !ok {
 		return noAxis, false, nil
@@ -128,7 +105,7 @@ func toldAxis(params *Parameters, info *TensorInfo) (axis int, told bool, err er
 }
 
 // givenAxis is what the parameter batch_axes says of a tensor; nonsense is a fault.
-func (w *wirer) givenAxis(info *TensorInfo) (axis int, given bool) {
+func (w *wirer) givenAxis(info *onnx.TensorInfo) (axis int, given bool) {
 	axis, given, err := toldAxis(w.params, info)
 	if err != nil {
 		w.faults = append(w.faults, err)
@@ -137,13 +114,13 @@ func (w *wirer) givenAxis(info *TensorInfo) (axis int, given bool) {
 }
 
 // fixedAxis is why an axis that batch_axes names cannot be the batch's.
-func fixedAxis(axis int, info *TensorInfo) error {
+func fixedAxis(axis int, info *onnx.TensorInfo) error {
 	return fmt.Errorf("batch_axes names axis %d of %v, which is fixed: a batch needs a dynamic axis", axis, info.Dims)
 }
 
 // namesAxis reports whether batch_axes names a tensor itself: a pattern may be meant
 // for others.
-func (w *wirer) namesAxis(info *TensorInfo) bool {
+func (w *wirer) namesAxis(info *onnx.TensorInfo) bool {
 	return slices.ContainsFunc(w.params.BatchAxes, func(a assignment) bool { return a.name == info.Name })
 }
 

@@ -7,13 +7,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 )
 
 // idleRunner computes nothing.
-type idleRunner struct{ Runner }
+type idleRunner struct{ onnx.Runner }
 
-func (idleRunner) Run(_, _ []Tensor) error { return nil }
+func (idleRunner) Run(_, _ []onnx.Tensor) error { return nil }
 
 // idleBatch is a host that does nothing.
 type idleBatch struct{ requests []Request }
@@ -107,7 +108,7 @@ func lengthsBatch(b *testing.B, size int) (*Instance, *idleBatch) {
 	model.sig.Inputs[0].Dims[1], c.Inputs[0].Dims[0] = tensor.Dynamic, tensor.Dynamic
 	model.sig.Inputs[0].Symbols, model.sig.Inputs[1].Symbols = []string{"batch", "time"}, []string{"batch", ""}
 	model.sig.Outputs[0].Symbols[0], model.sig.Outputs[1].Symbols[0] = "batch", "batch"
-	model.run = func(_, _ []Tensor) error { return nil }
+	model.run = func(_, _ []onnx.Tensor) error { return nil }
 	c.MaxBatchSize, c.Sequence.Oldest.MaxCandidateSequences = size, 2*size
 	in, err := model.instance(b, c, "")
 	require.NoError(b, err)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"tritonstateful/internal/onnx"
 )
 
 // A candidate is one way to say which axis of each tensor is the batch. Evidence
@@ -47,7 +48,7 @@ const foundByRuns = "found by runs"
 type evidence struct {
 	config *Config
 	params *Parameters
-	sig    *Signature
+	sig    *onnx.Signature
 	// told are the axes that batch_axes gives, by the position of the input.
 	told map[int]int
 	// open are the inputs that have an axis which may be the batch and which
@@ -58,7 +59,7 @@ type evidence struct {
 
 // candidatesFor lists the ways in which the axes of a model can be its batch, the
 // likeliest first. There is always one.
-func candidatesFor(config *Config, params *Parameters, sig *Signature) []candidate {
+func candidatesFor(config *Config, params *Parameters, sig *onnx.Signature) []candidate {
 	e := &evidence{config: config, params: params, sig: sig, told: map[int]int{}}
 	for i := range sig.Inputs {
 		if axis, told, _ := toldAxis(params, &sig.Inputs[i]); told {
@@ -160,7 +161,7 @@ func (e *evidence) outputs(c *candidate) {
 			continue
 		}
 		for axis, symbol := range info.Symbols {
-			if names[symbol] && info.onceAt(symbol) == axis && !c.out[i].known {
+			if names[symbol] && onlyAxis(info, symbol) == axis && !c.out[i].known {
 				c.out[i] = batchAxis{axis, true, fmt.Sprintf("axis %q", symbol)}
 			}
 		}
@@ -169,9 +170,9 @@ func (e *evidence) outputs(c *candidate) {
 
 // carriers is how many tensors have one axis of that name.
 func (e *evidence) carriers(symbol string) (n int) {
-	for _, infos := range [][]TensorInfo{e.sig.Inputs, e.sig.Outputs} {
+	for _, infos := range [][]onnx.TensorInfo{e.sig.Inputs, e.sig.Outputs} {
 		for i := range infos {
-			if infos[i].onceAt(symbol) != noAxis {
+			if onlyAxis(&infos[i], symbol) != noAxis {
 				n++
 			}
 		}
@@ -181,9 +182,9 @@ func (e *evidence) carriers(symbol string) (n int) {
 
 // everywhere reports whether a name stands once on every tensor with an open axis.
 func (e *evidence) everywhere(symbol string) bool {
-	for _, infos := range [][]TensorInfo{e.sig.Inputs, e.sig.Outputs} {
+	for _, infos := range [][]onnx.TensorInfo{e.sig.Inputs, e.sig.Outputs} {
 		for i := range infos {
-			if len(dynamicAxes(&infos[i])) > 0 && infos[i].onceAt(symbol) == noAxis {
+			if len(dynamicAxes(&infos[i])) > 0 && onlyAxis(&infos[i], symbol) == noAxis {
 				return false
 			}
 		}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/status"
 )
 
 // Verify is which batch axes are proved by runs before a model is served.
@@ -36,8 +38,8 @@ type chooser struct {
 	finish func(*wirer) error
 	// runner gives a loaded model whose memory the host can write, or says why there
 	// is none.
-	runner func() (Runner, error)
-	open   func() (Runner, error) // see trial.open
+	runner func() (onnx.Runner, error)
+	open   func() (onnx.Runner, error) // see trial.open
 
 	deadline time.Time
 	runs     int
@@ -197,7 +199,7 @@ func (c *chooser) settle(tried []attempted) (*wirer, error) {
 		return held[0].w, nil
 	case len(held) > 1:
 		c.refused = true
-		return nil, Errorf(InvalidArg, "the batch could be at %s, or at %s, and the model runs with either: say which by the parameter batch_axes, for example %s",
+		return nil, status.Errorf(status.InvalidArg, "the batch could be at %s, or at %s, and the model runs with either: say which by the parameter batch_axes, for example %s",
 			held[0].w.wiring.batchAxes(), held[1].w.wiring.batchAxes(), held[0].w.line())
 	}
 	if first := &tried[0]; first.c.rank == byBatchName && first.c.spelled && first.faults != nil && first.verdict != notApart {
@@ -305,7 +307,7 @@ func (w *wirer) err() error {
 	if len(w.faults) == 0 {
 		return nil
 	}
-	return Errorf(InvalidArg, "%w", errors.Join(w.faults...))
+	return status.Errorf(status.InvalidArg, "%w", errors.Join(w.faults...))
 }
 
 // openStates reports whether a state has an axis of which nobody has told whether it is

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"tritonstateful/internal/onnx"
 )
 
 // ServerBatch is the default-max-batch-size of a server that was told nothing.
@@ -22,10 +23,10 @@ const (
 // choose completes the configuration by the candidate for the batch that is shown to
 // hold. Where none is, loading the model will say so; a model without states is then
 // served as it is, without a batch.
-func (c *completion) choose(given *Config, r Runner, open func() (Runner, error)) (text []byte, err error) {
+func (c *completion) choose(given *Config, r onnx.Runner, open func() (onnx.Runner, error)) (text []byte, err error) {
 	candidates := candidatesFor(given, c.params, c.sig)
 	files := initialFiles(c.directory)
-	search := chooser{verify: c.params.Verify, batches: given.MaxBatchSize > 0, runner: func() (Runner, error) { return r, nil }, open: open}
+	search := chooser{verify: c.params.Verify, batches: given.MaxBatchSize > 0, runner: func() (onnx.Runner, error) { return r, nil }, open: open}
 	search.attempt = func(k *candidate) *wirer {
 		if err := c.begin(k); err != nil {
 			return &wirer{axes: k, faults: []error{err}}
@@ -59,7 +60,7 @@ type completion struct {
 	given     []byte // the configuration as JSON
 	directory string // the model's folder
 	params    *Parameters
-	sig       *Signature
+	sig       *onnx.Signature
 	log       *slog.Logger
 	batch     int // the server's default-max-batch-size
 
@@ -101,7 +102,7 @@ func (c *completion) trialConfig() *Config {
 	}
 	config.MaxBatchSize = max(config.MaxBatchSize, 1)
 	for _, info := range c.freeInputs() {
-		config.Inputs = append(config.Inputs, TensorConfig{Name: info.Name, DataType: info.DType.ConfigName(), Dims: withoutBatch(info.Dims, info.place())})
+		config.Inputs = append(config.Inputs, TensorConfig{Name: info.Name, DataType: info.DType.ConfigName(), Dims: info.Dims.Without(info.place())})
 	}
 	return &config
 }
@@ -193,7 +194,7 @@ func (c *completion) look() {
 
 // modelTensor is a tensor of the model with what is held of its batch axis.
 type modelTensor struct {
-	*TensorInfo
+	*onnx.TensorInfo
 	batchAxis
 }
 

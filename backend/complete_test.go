@@ -12,19 +12,21 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
 
 // tensors reads "x:FP32[B,3] h:INT64[2,?]": a word is the name of a dynamic axis,
 // ? one without a name.
-func tensors(t testing.TB, text string) (infos []TensorInfo) {
+func tensors(t testing.TB, text string) (infos []onnx.TensorInfo) {
 	for _, field := range strings.Fields(text) {
 		name, rest, _ := strings.Cut(field, ":")
 		typeName, extents, _ := strings.Cut(rest, "[")
 		dtype, err := tensor.ParseDType("TYPE_" + typeName)
 		require.NoError(t, err)
-		one := TensorInfo{Name: name, DType: dtype, Dims: tensor.Shape{}, Symbols: []string{}}
+		one := onnx.TensorInfo{Name: name, DType: dtype, Dims: tensor.Shape{}, Symbols: []string{}}
 		for extent := range strings.SplitSeq(strings.TrimSuffix(extents, "]"), ",") {
 			if extent == "" {
 				continue
@@ -43,16 +45,16 @@ func tensors(t testing.TB, text string) (infos []TensorInfo) {
 
 // fileOnly is a runner that tells of its model and cannot run it, unless runs does.
 type fileOnly struct {
-	sig    Signature
+	sig    onnx.Signature
 	heap   statebuffer.Heap
-	runs   func(sig *Signature, inputs, outputs []Tensor) error
+	runs   func(sig *onnx.Signature, inputs, outputs []onnx.Tensor) error
 	closed bool
 }
 
-func (f *fileOnly) Signature() *Signature      { return &f.sig }
+func (f *fileOnly) Signature() *onnx.Signature { return &f.sig }
 func (f *fileOnly) Memory() statebuffer.Memory { return &f.heap }
 func (f *fileOnly) Close()                     { f.closed = true }
-func (f *fileOnly) Run(inputs, outputs []Tensor) error {
+func (f *fileOnly) Run(inputs, outputs []onnx.Tensor) error {
 	if f.runs == nil {
 		return errors.New("it cannot run")
 	}
@@ -61,7 +63,7 @@ func (f *fileOnly) Run(inputs, outputs []Tensor) error {
 
 // outermost runs a model whose batch is the outermost axis of each tensor: every lane of
 // an output holds the sum of the bytes that the lane has of the first input.
-func outermost(sig *Signature, inputs, outputs []Tensor) error {
+func outermost(sig *onnx.Signature, inputs, outputs []onnx.Tensor) error {
 	lanes := inputs[0].Shape[0]
 	for i := range inputs {
 		if inputs[i].Shape[0] != lanes {
@@ -78,7 +80,7 @@ func outermost(sig *Signature, inputs, outputs []Tensor) error {
 		out.Data = statebuffer.Block{Bytes: make([]byte, bytes), Size: bytes}
 		for lane := range lanes {
 			sum := 0.0
-			for _, b := range inputs[0].lane(0, int(lane)) {
+			for _, b := range laneOf(&inputs[0], 0, int(lane)) {
 				sum += float64(b)
 			}
 			setElement(out.Data.Bytes, tensor.FP32, lane*bytes/4/lanes, sum)
@@ -89,13 +91,13 @@ func outermost(sig *Signature, inputs, outputs []Tensor) error {
 
 // completing calls Complete for a model with these tensors. The model file must be
 // closed again.
-func completing(t testing.TB, config, inputs, outputs string) (text []byte, opened *SessionOptions, log *recorder, err error) {
-	file := &fileOnly{sig: Signature{Inputs: tensors(t, inputs), Outputs: tensors(t, outputs)}}
+func completing(t testing.TB, config, inputs, outputs string) (text []byte, opened *onnx.SessionOptions, log *recorder, err error) {
+	file := &fileOnly{sig: onnx.Signature{Inputs: tensors(t, inputs), Outputs: tensors(t, outputs)}}
 	if strings.Contains(inputs, "STRING") {
 		file.runs = outermost
 	}
 	log = newRecorder(slog.LevelInfo)
-	host := Host{Log: slog.New(log), DefaultBatch: ServerBatch, Open: func(o SessionOptions) (Runner, error) {
+	host := Host{Log: slog.New(log), DefaultBatch: ServerBatch, Open: func(o onnx.SessionOptions) (onnx.Runner, error) {
 		opened = &o
 		return file, nil
 	}}
@@ -108,7 +110,7 @@ func completing(t testing.TB, config, inputs, outputs string) (text []byte, open
 }
 
 // wires checks that a model loads with its completed configuration.
-func wires(t testing.TB, text []byte, sig *Signature) {
+func wires(t testing.TB, text []byte, sig *onnx.Signature) {
 	t.Helper()
 	config, err := ParseConfig(text)
 	require.NoError(t, err)
@@ -204,9 +206,9 @@ func TestComplete(t *testing.T) {
 
 // TestCompleteOptionalInputs: an input with a default is nobody's to bring.
 func TestCompleteOptionalInputs(t *testing.T) {
-	file := &fileOnly{sig: Signature{Inputs: tensors(t, "x:FP32[B,8] w:FP32[8,8]"), Outputs: tensors(t, "y:FP32[B,8]")}}
+	file := &fileOnly{sig: onnx.Signature{Inputs: tensors(t, "x:FP32[B,8] w:FP32[8,8]"), Outputs: tensors(t, "y:FP32[B,8]")}}
 	file.sig.Inputs[1].Optional = true
-	host := Host{Log: slog.New(newRecorder(slog.LevelInfo)), DefaultBatch: 1, Open: func(SessionOptions) (Runner, error) { return file, nil }}
+	host := Host{Log: slog.New(newRecorder(slog.LevelInfo)), DefaultBatch: 1, Open: func(onnx.SessionOptions) (onnx.Runner, error) { return file, nil }}
 	text, err := Complete(ModelInfo{Config: []byte(`{}`)}, host)
 	require.NoError(t, err)
 	require.JSONEq(t, `{"max_batch_size":1,"input":[{"name":"x","data_type":"TYPE_FP32","dims":[8]}],"output":[{"name":"y","data_type":"TYPE_FP32","dims":[8]}]}`, string(text))
@@ -215,8 +217,8 @@ func TestCompleteOptionalInputs(t *testing.T) {
 // TestCompleteDefaultBatch: the operator's default-max-batch-size rules.
 func TestCompleteDefaultBatch(t *testing.T) {
 	for given, want := range map[int]int{0: 0, 1: 1, 4: 64, 16: 16, 230: 230, 231: 230, math.MaxInt32: 230} {
-		file := &fileOnly{sig: Signature{Inputs: tensors(t, lstmInputs), Outputs: tensors(t, lstmOutputs)}}
-		host := Host{Log: slog.New(newRecorder(slog.LevelInfo)), DefaultBatch: given, Open: func(SessionOptions) (Runner, error) { return file, nil }}
+		file := &fileOnly{sig: onnx.Signature{Inputs: tensors(t, lstmInputs), Outputs: tensors(t, lstmOutputs)}}
+		host := Host{Log: slog.New(newRecorder(slog.LevelInfo)), DefaultBatch: given, Open: func(onnx.SessionOptions) (onnx.Runner, error) { return file, nil }}
 		text, err := Complete(ModelInfo{}, host)
 		require.NoError(t, err)
 		config, err := ParseConfig(text)
@@ -241,15 +243,15 @@ func TestCompleteRefuses(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			_, _, _, err := completing(t, tt.config, tt.inputs, tt.outputs)
 			require.ErrorContains(t, err, tt.want)
-			require.Equal(t, InvalidArg, CodeOf(err))
+			require.Equal(t, status.InvalidArg, status.CodeOf(err))
 		})
 	}
-	host := Host{Log: slog.New(newRecorder(slog.LevelInfo)), Open: func(SessionOptions) (Runner, error) {
-		return nil, Errorf(NotFound, "no such file")
+	host := Host{Log: slog.New(newRecorder(slog.LevelInfo)), Open: func(onnx.SessionOptions) (onnx.Runner, error) {
+		return nil, status.Errorf(status.NotFound, "no such file")
 	}}
 	_, err := Complete(ModelInfo{}, host)
 	require.EqualError(t, err, "opening the model to read its inputs and outputs: no such file")
-	require.Equal(t, NotFound, CodeOf(err))
+	require.Equal(t, status.NotFound, status.CodeOf(err))
 }
 
 // FuzzComplete: whatever the configuration says, it is completed to one that is
@@ -265,14 +267,14 @@ func FuzzComplete(f *testing.F) {
 		if states {
 			inputs, outputs = inputs+" h:FP32[2,B,1] k:FP32[B,L,1]", outputs+" h_out:FP32[2,B,1] k_out:FP32[B,L,1]"
 		}
-		file := &fileOnly{sig: Signature{Inputs: tensors(t, inputs), Outputs: tensors(t, outputs)}}
-		host := Host{Log: slog.New(newRecorder(slog.LevelError)), DefaultBatch: 4, Open: func(SessionOptions) (Runner, error) { return file, nil }}
+		file := &fileOnly{sig: onnx.Signature{Inputs: tensors(t, inputs), Outputs: tensors(t, outputs)}}
+		host := Host{Log: slog.New(newRecorder(slog.LevelError)), DefaultBatch: 4, Open: func(onnx.SessionOptions) (onnx.Runner, error) { return file, nil }}
 		text, err := Complete(ModelInfo{Config: []byte(config)}, host)
 		if err != nil || text == nil {
 			return
 		}
 		require.True(t, json.Valid(text))
-		again, err := Complete(ModelInfo{Config: text}, Host{Log: host.Log, Open: func(SessionOptions) (Runner, error) {
+		again, err := Complete(ModelInfo{Config: text}, Host{Log: host.Log, Open: func(onnx.SessionOptions) (onnx.Runner, error) {
 			return nil, errors.New("opened again")
 		}})
 		require.NoError(t, err, fmt.Sprintf("%s became %s", config, text))

@@ -140,7 +140,7 @@ func (c *completion) describe(info modelTensor) (TensorConfig, error) {
 		if axis == noAxis && !info.known && !info.Dims.Fixed() {
 			return t, fmt.Errorf("which axis of %v is the batch is not known: say it in the parameter batch_axes, \"%s = none\" if none is", info.Dims, info.Name)
 		}
-		t.Dims = withoutBatch(t.Dims, axis)
+		t.Dims = t.Dims.Without(axis)
 	}
 	if len(t.Dims) == 0 {
 		t.Dims, t.Reshape = tensor.Shape{1}, &Reshape{Shape: tensor.Shape{}}

@@ -2,11 +2,11 @@ package backend
 
 import (
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 )
 
@@ -135,7 +135,7 @@ func ParseConfig(text []byte) (*Config, error) {
 		return c, nil
 	}
 	if err := json.Unmarshal(text, c); err != nil {
-		return nil, Errorf(InvalidArg, "reading the model configuration: %w", err)
+		return nil, status.Errorf(status.InvalidArg, "reading the model configuration: %w", err)
 	}
 	return c, nil
 }
@@ -246,34 +246,4 @@ func (c *Config) preferred() []int {
 // listed, or for any if none is.
 func (c *Config) wants(output string) bool {
 	return len(c.Outputs) == 0 || slices.ContainsFunc(c.Outputs, func(t TensorConfig) bool { return strings.EqualFold(t.Name, output) })
-}
-
-// tensorName finds name among the names of the model's tensors: exactly, or
-// else without regard to case if only one name matches so.
-func tensorName(name string, infos []TensorInfo) int {
-	found := -1
-	for i := range infos {
-		if infos[i].Name == name {
-			return i
-		}
-		if strings.EqualFold(infos[i].Name, name) {
-			if found >= 0 {
-				return -1
-			}
-			found = i
-		}
-	}
-	return found
-}
-
-// names lists the tensors for an error message.
-func names(infos []TensorInfo) string {
-	if len(infos) == 0 {
-		return "none"
-	}
-	quoted := make([]string, len(infos))
-	for i := range infos {
-		quoted[i] = fmt.Sprintf("%q", infos[i].Name)
-	}
-	return strings.Join(quoted, ", ")
 }

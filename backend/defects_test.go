@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 )
 
@@ -99,7 +101,7 @@ func foreignState(t *testing.T) {
 	s.batch(nextOf(1)).want("its state expired")
 	s.batch(startOf(2)).ok() // over the first one's bytes, from zero
 	s.runner.before = func() error { return errInjected }
-	s.batch(startOf(2)).code(Internal)
+	s.batch(startOf(2)).code(status.Internal)
 	s.runner.before = nil
 	s.batch(nextOf(2)).want("its START failed")
 }
@@ -107,7 +109,7 @@ func foreignState(t *testing.T) {
 func unreadableRequest(t *testing.T) {
 	s := newServer(t)
 	s.batch(startOf(1)).ok()
-	unreadable := nextOf(2).unreadable(Errorf(InvalidArg, "the ID is of another type"))
+	unreadable := nextOf(2).unreadable(status.Errorf(status.InvalidArg, "the ID is of another type"))
 	s.batch(unreadable.with(func(r *Request) { *r = Request{Err: r.Err} }), nextOf(1)).want("the ID is of another type", "")
 }
 
@@ -121,14 +123,14 @@ func failedBatchLeavesNothing(t *testing.T) {
 	s := newServer(t)
 	s.batch(startOf(1), startOf(2)).ok()
 	s.runner.before = func() error { return errInjected }
-	s.batch(nextOf(1), endOf(2)).code(Internal)
+	s.batch(nextOf(1), endOf(2)).code(status.Internal)
 	s.runner.before = nil
 	require.Equal(t, 1, s.in.store.Usage().Live, "the END has freed its slot")
 	s.batch(nextOf(1), startOf(2)).ok()
 }
 
 func pairWithoutOutput(t *testing.T) {
-	_, err := load(t, sig(func(s *Signature) { s.Outputs = s.Outputs[:1] }))
+	_, err := load(t, sig(func(s *onnx.Signature) { s.Outputs = s.Outputs[:1] }))
 	require.ErrorContains(t, err, `state_pairs: "Accumulate_Out" is not an output of the model`)
 }
 
@@ -144,9 +146,9 @@ func endIsSuccess(t *testing.T) {
 
 func deviceOfTheInstance(t *testing.T) {
 	set := newSetup()
-	var got SessionOptions
+	var got onnx.SessionOptions
 	s := newServer(t)
-	model, err := NewModel(ModelInfo{Name: "model", Config: set.json()}, Host{Log: s.in.log, Clock: s.in.model.host.Clock, Open: func(o SessionOptions) (Runner, error) {
+	model, err := NewModel(ModelInfo{Name: "model", Config: set.json()}, Host{Log: s.in.log, Clock: s.in.model.host.Clock, Open: func(o onnx.SessionOptions) (onnx.Runner, error) {
 		got = o
 		return nil, errInjected
 	}})
@@ -154,7 +156,7 @@ func deviceOfTheInstance(t *testing.T) {
 	_, err = model.NewInstance(InstanceInfo{Name: "model_0_3", Kind: "gpu", Device: 3})
 	require.ErrorIs(t, err, errInjected)
 	require.Equal(t, 3, got.Device)
-	require.Equal(t, TensorRT, got.Provider)
+	require.Equal(t, onnx.TensorRT, got.Provider)
 }
 
 func emptyLists(t *testing.T) {
@@ -183,11 +185,11 @@ func wholeErrors(t *testing.T) {
 	long := strings.Repeat("a very long story ", 100)
 	s := newServer(t)
 	s.batch(startOf(1)).ok()
-	s.runner.before = func() error { return Errorf(InvalidArg, "%s", long) }
+	s.runner.before = func() error { return status.Errorf(status.InvalidArg, "%s", long) }
 	s.batch(nextOf(1)).want("error during inference: " + long)
 	require.NotContains(t, s.last.answers[0].err.Error(), ".go")
 	s.runner.before = nil
-	_, err := load(t, configEdit(func(c *Config) { c.Sequence.ControlInputs = nil }), sig(func(s *Signature) { s.Inputs[2].Name = "Anfang" }))
+	_, err := load(t, configEdit(func(c *Config) { c.Sequence.ControlInputs = nil }), sig(func(s *onnx.Signature) { s.Inputs[2].Name = "Anfang" }))
 	require.ErrorContains(t, err, `"Anfang"`)
 	require.NotContains(t, err.Error(), resetName)
 }
@@ -203,7 +205,7 @@ func equalTotals(t *testing.T) {
 	s := newServer(t)
 	for range 3 {
 		other := newAccumulator(s.memory, accumulate())
-		s.in.model.host.Open = func(SessionOptions) (Runner, error) { return other, nil }
+		s.in.model.host.Open = func(onnx.SessionOptions) (onnx.Runner, error) { return other, nil }
 		in, err := s.in.model.NewInstance(InstanceInfo{Name: "model_1", Kind: "cpu"})
 		require.NoError(t, err)
 		require.Equal(t, s.in.store.Usage().Total, in.store.Usage().Total)
@@ -243,19 +245,19 @@ func TestStringIDs(t *testing.T) {
 }
 
 func TestTensorName(t *testing.T) {
-	infos := []TensorInfo{{Name: "Input"}, {Name: "State"}, {Name: "STATE"}}
-	require.Equal(t, 0, tensorName("Input", infos))
-	require.Equal(t, 0, tensorName("INPUT", infos))
-	require.Equal(t, 2, tensorName("STATE", infos), "the exact name wins")
-	require.Equal(t, -1, tensorName("state", infos), "two could be meant")
-	require.Equal(t, -1, tensorName("Other", infos))
-	require.Equal(t, "none", names(nil))
+	infos := []onnx.TensorInfo{{Name: "Input"}, {Name: "State"}, {Name: "STATE"}}
+	require.Equal(t, 0, onnx.TensorName("Input", infos))
+	require.Equal(t, 0, onnx.TensorName("INPUT", infos))
+	require.Equal(t, 2, onnx.TensorName("STATE", infos), "the exact name wins")
+	require.Equal(t, -1, onnx.TensorName("state", infos), "two could be meant")
+	require.Equal(t, -1, onnx.TensorName("Other", infos))
+	require.Equal(t, "none", onnx.Names(nil))
 }
 
 func TestErrorCodes(t *testing.T) {
-	require.Equal(t, Internal, CodeOf(errInjected), "nobody classified it")
-	err := Errorf(NotFound, "somewhere: %w", errInjected)
+	require.Equal(t, status.Internal, status.CodeOf(errInjected), "nobody classified it")
+	err := status.Errorf(status.NotFound, "somewhere: %w", errInjected)
 	require.ErrorIs(t, err, errInjected)
-	require.Equal(t, NotFound, CodeOf(err))
-	require.Equal(t, Unavailable, CodeOf(Errorf(Unavailable, "%w", err)), "the outermost counts")
+	require.Equal(t, status.NotFound, status.CodeOf(err))
+	require.Equal(t, status.Unavailable, status.CodeOf(status.Errorf(status.Unavailable, "%w", err)), "the outermost counts")
 }

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 )
 
@@ -51,7 +52,7 @@ func summand(text string) (function string, plus int64, err error) {
 // derived is steps, length_before(TENSOR), length_after(INPUT) or positions(INPUT), with
 // or without a summand, or mask(STATES, INPUT); a tensor may be followed by a colon and an
 // axis.
-func (w *wirer) derived(f *fillWire, info *TensorInfo, text string) error {
+func (w *wirer) derived(f *fillWire, info *onnx.TensorInfo, text string) error {
 	if w.config.Sequence == nil {
 		return fmt.Errorf("it is counted for each sequence: sequence_batching is missing")
 	}
@@ -131,7 +132,7 @@ func (w *wirer) forAll(f *fillWire) {
 // what is a name as a whole has no axis, and else the last colon is the one before it.
 func (w *wirer) lengthOf(text string) (at int, err error) {
 	source := lengthSource{name: strings.TrimSpace(text), axis: noAxis}
-	isName := tensorName(source.name, w.sig.Inputs) >= 0 || tensorName(source.name, w.sig.Outputs) >= 0
+	isName := onnx.TensorName(source.name, w.sig.Inputs) >= 0 || onnx.TensorName(source.name, w.sig.Outputs) >= 0
 	if colon := strings.LastIndexByte(source.name, ':'); colon >= 0 && !isName {
 		axis := strings.TrimSpace(source.name[colon+1:])
 		if source.axis, err = strconv.Atoi(axis); err != nil || source.axis < 0 {
@@ -204,7 +205,7 @@ func (w *wirer) lengthTensor(l *lengthSource) (dims tensor.Shape, batch int, fou
 		if i := slices.IndexFunc(states, func(s stateWire) bool { return s.output == l.name }); i >= 0 {
 			s := &states[i]
 			l.at = s.out
-			return batched(w.sig.Outputs[s.out].Dims, s.axis, 1), s.axis, true
+			return w.sig.Outputs[s.out].Dims.With(s.axis, 1), s.axis, true
 		}
 	}
 	return nil, noAxis, false

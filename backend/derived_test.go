@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 )
 
@@ -19,7 +21,7 @@ func derivedModel(dtypes map[string]tensor.DType, sees func(map[string]float64))
 		model.sig.Inputs = append(model.sig.Inputs, i)
 	}
 	inner := model.run
-	model.run = func(inputs, outputs []Tensor) error {
+	model.run = func(inputs, outputs []onnx.Tensor) error {
 		seen := map[string]float64{}
 		for i := 2; i < len(inputs); i++ {
 			seen[model.sig.Inputs[i].Name] = element(inputs[i].Data.Bytes, inputs[i].DType, 0)
@@ -134,7 +136,7 @@ func TestDerivedReject(t *testing.T) {
 			c.Parameters["derived_inputs"] = Value{"extra = " + tt.value}
 			_, err := derivedModel(map[string]tensor.DType{"extra": tt.dtype}, func(map[string]float64) {}).instance(t, c, "")
 			require.ErrorContains(t, err, tt.want)
-			require.Equal(t, InvalidArg, CodeOf(err))
+			require.Equal(t, status.InvalidArg, status.CodeOf(err))
 		})
 	}
 }

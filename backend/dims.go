@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 )
 
@@ -12,7 +13,7 @@ import (
 // backend wants all axes of the model, -1 at the batch axis; requests have an axis
 // of 1 in front and answers have not. Triton's own way leaves the batch axis out,
 // wherever the model has it; requests and answers have the batch in front.
-func (w *wirer) matchDims(p *port, config tensor.Shape, info *TensorInfo, found batchAxis) error {
+func (w *wirer) matchDims(p *port, config tensor.Shape, info *onnx.TensorInfo, found batchAxis) error {
 	axis, given := w.givenAxis(info)
 	known := given
 	switch {
@@ -97,7 +98,7 @@ func markedAxis(config tensor.Shape, axis int, given bool) int {
 // candidateAxes are the axes that can be the batch's: the one that is known, or
 // any dynamic one. A first axis of 1 is a batch that the exporter has fixed; what
 // has a name behind it is something else.
-func (w *wirer) candidateAxes(info *TensorInfo, axis int, given bool) (axes []int) {
+func (w *wirer) candidateAxes(info *onnx.TensorInfo, axis int, given bool) (axes []int) {
 	if axis != noAxis {
 		return []int{axis}
 	}
@@ -144,9 +145,9 @@ func narrow(dims, model tensor.Shape, axis int) bool {
 // settle fixes in the shapes of requests and answers what the model fixes, though the
 // configuration leaves it open: an answer says how large it is.
 func (p *port) settle() {
-	model := batched(p.dims, p.axis, 1)
+	model := p.dims.With(p.axis, 1)
 	if p.leading && p.axis != noAxis && len(p.request) == len(model) {
-		model = withoutBatch(p.dims, p.axis)
+		model = p.dims.Without(p.axis)
 	}
 	same := len(p.answer) == len(p.request) // else it is made of the model's extents
 	p.request = p.request.Clone()
@@ -164,7 +165,7 @@ func (p *port) settle() {
 // fixedPorts reports whether each input and output that has open axes has its batch at an
 // axis that the model fixes at 1, as dims say.
 func (w *wirer) fixedPorts() bool {
-	other := func(infos []TensorInfo) func(port) bool {
+	other := func(infos []onnx.TensorInfo) func(port) bool {
 		return func(p port) bool {
 			dims := infos[p.at].Dims
 			return !dims.Fixed() && (p.axis == noAxis && dims[0] != 1 || p.axis != noAxis && dims[p.axis] != 1)

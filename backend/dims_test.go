@@ -5,16 +5,17 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 )
 
 // copyModel has an output like its input, of these extents and names.
 func copyModel(dims tensor.Shape, in, out []string) (*scripted, *Config) {
-	m := &scripted{sig: Signature{
-		Inputs:  []TensorInfo{{Name: "Input", DType: tensor.Int32, Dims: dims, Symbols: in}},
-		Outputs: []TensorInfo{{Name: "Output", DType: tensor.Int32, Dims: dims, Symbols: out}},
+	m := &scripted{sig: onnx.Signature{
+		Inputs:  []onnx.TensorInfo{{Name: "Input", DType: tensor.Int32, Dims: dims, Symbols: in}},
+		Outputs: []onnx.TensorInfo{{Name: "Output", DType: tensor.Int32, Dims: dims, Symbols: out}},
 	}}
-	m.run = func(inputs, outputs []Tensor) error {
+	m.run = func(inputs, outputs []onnx.Tensor) error {
 		copy(outputs[0].Data.Bytes, inputs[0].Data.Bytes)
 		return nil
 	}

@@ -3,6 +3,7 @@ package backend
 import (
 	"fmt"
 	"slices"
+	"tritonstateful/internal/onnx"
 )
 
 // byBatchNames goes by axes that have a name of batches. Several such names in one
@@ -14,7 +15,7 @@ func (e *evidence) byBatchNames() {
 		info := &e.sig.Inputs[i]
 		most, tie := 0, false
 		for axis, symbol := range info.Symbols {
-			if info.onceAt(symbol) != axis || !isBatchName(symbol) {
+			if onlyAxis(info, symbol) != axis || !isBatchName(symbol) {
 				continue
 			}
 			switch n := e.carriers(symbol); {
@@ -62,7 +63,7 @@ func (e *evidence) contradicted() bool {
 			others[symbol] = symbol != "" && !isBatchName(symbol) && !isLengthName(symbol)
 		}
 	}
-	return slices.ContainsFunc(e.sig.Outputs, func(out TensorInfo) bool {
+	return slices.ContainsFunc(e.sig.Outputs, func(out onnx.TensorInfo) bool {
 		return e.config.wants(out.Name) && !slices.ContainsFunc(out.Symbols, isBatchName) &&
 			slices.ContainsFunc(out.Symbols, func(symbol string) bool { return others[symbol] })
 	})
@@ -74,13 +75,13 @@ func (e *evidence) contradicted() bool {
 func (e *evidence) byMarks() {
 	axes := map[int]int{}
 	for _, c := range e.config.Inputs {
-		i := tensorName(c.Name, e.sig.Inputs)
+		i := onnx.TensorName(c.Name, e.sig.Inputs)
 		dims := c.lane()
 		if i < 0 || !slices.Contains(e.open, i) || e.config.MaxBatchSize == 0 {
 			continue
 		}
 		info := &e.sig.Inputs[i]
-		if open := onlyDynamic(info.Dims); open != noAxis && isLengthName(info.Symbols[open]) && slices.Equal(dims, withoutBatch(info.Dims, open)) {
+		if open := onlyDynamic(info.Dims); open != noAxis && isLengthName(info.Symbols[open]) && slices.Equal(dims, info.Dims.Without(open)) {
 			axes[i] = open
 		}
 		if len(dims) != len(info.Dims) {
@@ -92,7 +93,7 @@ func (e *evidence) byMarks() {
 	}
 	for i, axis := range axes {
 		for _, other := range e.open {
-			if at := e.sig.Inputs[other].onceAt(e.sig.Inputs[i].Symbols[axis]); at != noAxis && e.sig.Inputs[i].Symbols[axis] != "" {
+			if at := onlyAxis(&e.sig.Inputs[other], e.sig.Inputs[i].Symbols[axis]); at != noAxis && e.sig.Inputs[i].Symbols[axis] != "" {
 				if _, marked := axes[other]; !marked {
 					axes[other] = at
 				}
@@ -120,7 +121,7 @@ func (e *evidence) byOtherNames() {
 	for _, symbol := range symbols[:min(len(symbols), most)] {
 		axes := map[int]int{}
 		for _, i := range e.open {
-			if at := e.sig.Inputs[i].onceAt(symbol); at != noAxis {
+			if at := onlyAxis(&e.sig.Inputs[i], symbol); at != noAxis {
 				axes[i] = at
 			}
 		}
@@ -168,7 +169,7 @@ func (e *evidence) natural(input int) batchAxis {
 		return batchAxis{open[0], true, "its only dynamic axis"}
 	case open[0] == 0 && e.implicit(info):
 		return batchAxis{0, true, "the first axis, as Triton has it"}
-	case info.named():
+	case hasNamedAxis(info):
 		return batchAxis{noAxis, true, "none of its names is the batch's"}
 	default:
 		return batchAxis{noAxis, true, "no axis follows the batch"}
@@ -193,7 +194,7 @@ func (e *evidence) asTriton() {
 
 // implicit reports whether an input is listed as one of Triton's implicit states, with
 // the dims that leave out the batch.
-func (e *evidence) implicit(info *TensorInfo) bool {
+func (e *evidence) implicit(info *onnx.TensorInfo) bool {
 	return e.config.Sequence != nil && e.config.MaxBatchSize > 0 && slices.ContainsFunc(e.config.Sequence.States, func(s StateConfig) bool {
 		return s.InputName == info.Name && len(s.Dims) == len(info.Dims)-1
 	})
@@ -239,7 +240,7 @@ func (e *evidence) byPositions() {
 
 // unnamed reports whether no open input names an axis.
 func (e *evidence) unnamed() bool {
-	return !slices.ContainsFunc(e.open, func(i int) bool { return e.sig.Inputs[i].named() })
+	return !slices.ContainsFunc(e.open, func(i int) bool { return hasNamedAxis(&e.sig.Inputs[i]) })
 }
 
 // fixedAtOne reports whether every input with an open axis has an outermost axis of

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -20,22 +21,22 @@ import (
 // sequence meet in it: Triton forgets a correlation ID when its END is queued, so
 // a new START of the same ID can come with the old sequence's last request.
 func (in *Instance) Execute(batch Batch) {
-	x := &in.work
-	x.take(batch)
-	defer x.finish()
-	x.begin()
-	for x.next() {
-		x.attempt()
+	e := &in.work
+	e.take(batch)
+	defer e.finish()
+	e.begin()
+	for e.next() {
+		e.attempt()
 	}
 }
 
 // attempt is one run. Whatever becomes of it, those that wait are still to run.
-func (x *execution) attempt() {
-	defer x.rescue()
-	x.gather()
-	x.run()
-	x.keep()
-	x.respond()
+func (e *execution) attempt() {
+	defer e.rescue()
+	e.gather()
+	e.run()
+	e.keep()
+	e.respond()
 }
 
 // execution is the work on one batch. Its slices are kept for the next one.
@@ -44,140 +45,159 @@ type execution struct {
 	batch    Batch
 	requests []Request
 	now      time.Duration
-	queue    queue                   // rows that still have to run
-	known    []*statebuffer.Sequence // of each row, the sequence that goes on, or nil
-	blamed   []int                   // rows whose runs failed, see blame
-	started  []bool                  // of each row: the overlaps know of its START
+	arrivals []arrival // of each request
+	queue    queue     // requests that still have to run
+	blamed   []int     // requests whose runs failed, see blame
 	timing   Timing
 
-	// The current run. A row takes one lane, or several consecutive ones if the
-	// model has no sequences; then comes padding.
-	rows    []int
-	first   []int // of each of rows, its first lane
-	laneRow []int // of each lane, its position in rows
-	lanes   []statebuffer.Lane
-	spreads []spread // of each of wiring.masks
+	// The current run.
+	members []member
+	lanes   []statebuffer.Lane // of the members, one after another; then comes padding
+	spreads []spread           // of each of wiring.masks
 	stage   *stage
-	lengths []uint64          // of each of wiring.lengths, see measure
-	step    *statebuffer.Step // open, that is neither committed nor aborted, or nil
-	again   bool              // its rows are of a run that was undone
-	settled bool              // the store knows how the run of the lanes ended
-	failed  bool
+	lengths []uint64 // of each of wiring.lengths, see measure
+	step    *statebuffer.Step
+	retried bool // its members were in a run that was undone
+	phase   phase
 
-	held  int // lanes of runs whose answers wait, see parts.go
-	parts int // how many of these runs have a slice of answers of their own
-	ran   int // requests that ran
-	spans spans
+	held      int // lanes of runs whose answers wait, see parts.go
+	parts     int // how many of these runs have a slice of answers of their own
+	succeeded int // requests whose run succeeded
+	spans     spans
 }
 
-// take makes x the work on a batch.
-func (x *execution) take(batch Batch) {
-	*x = execution{in: x.in, batch: batch, now: x.in.host().Clock(),
-		queue: x.queue, blamed: x.blamed[:0], known: x.known[:0], started: x.started[:0], rows: x.rows[:0], first: x.first[:0], laneRow: x.laneRow[:0], lanes: x.lanes[:0], spreads: x.spreads, lengths: x.lengths[:0]}
+// arrival is what a request of a batch finds when the batch begins.
+type arrival struct {
+	continuing *statebuffer.Sequence // the sequence that it goes on with, or nil
+	begun      bool                  // the overlaps know of its START
+}
+
+// member is a request in a run. It takes one lane, or several if the model has no
+// sequences.
+type member struct{ req, firstLane, lanes int }
+
+// phase is how far a run has come.
+type phase uint8
+
+const (
+	admitted  phase = iota // has members, or none yet
+	gathered               // its inputs and states are in the tensors, and its step is open
+	ran                    // the model has written the outputs
+	committed              // the new states are kept, and the step is closed
+	failed                 // its members have their errors, and the step, if any, is aborted
+)
+
+// take makes e the work on a batch.
+func (e *execution) take(batch Batch) {
+	*e = execution{in: e.in, batch: batch, now: e.in.host().Clock(),
+		arrivals: e.arrivals[:0], queue: e.queue, blamed: e.blamed[:0],
+		members: e.members[:0], lanes: e.lanes[:0], spreads: e.spreads, lengths: e.lengths[:0]}
 }
 
 // begin notes who is in the batch, before anybody can lose a state for
-// somebody else's sake. With the direct scheduler a request's row is the place
+// somebody else's sake. With the direct scheduler a request's index is the place
 // that its sequence has in the batch until another one STARTs there. Requests
 // without START come first, because one that shares its key with a START belongs
 // to the sequence before.
-func (x *execution) begin() {
-	in := x.in
-	in.store.BeginBatch(x.now)
-	x.spans.enter(x.now)
-	x.requests = x.batch.Requests()
-	x.known = slices.Grow(x.known, len(x.requests))[:len(x.requests)]
-	x.queue.reset(len(x.requests))
-	x.started = slices.Grow(x.started, len(x.requests))[:len(x.requests)]
-	clear(x.started)
+func (e *execution) begin() {
+	in := e.in
+	in.store.BeginBatch(e.now)
+	e.spans.enter(e.now)
+	e.requests = e.batch.Requests()
+	e.arrivals = slices.Grow(e.arrivals, len(e.requests))[:len(e.requests)]
+	clear(e.arrivals)
+	e.queue.reset(len(e.requests))
 	if in.direct {
-		for row := range x.requests {
-			if r := &x.requests[row]; r.Token == 0 {
-				r.Token = uint64(row) + 1
+		for req := range e.requests {
+			if r := &e.requests[req]; r.Token == 0 {
+				r.Token = uint64(req) + 1
 			}
 		}
 	}
-	in.overlaps.enter(x)
+	in.overlaps.enter(e)
 	for _, starts := range []bool{false, true} {
-		for row := range x.requests {
-			if r := &x.requests[row]; r.Start == starts {
-				if x.known[row] = nil; !starts { // what it had does not matter
-					x.known[row] = in.store.Touch(r.key(), x.now)
-					if q := x.known[row]; q != nil {
-						in.overlaps.came(q, x.now)
-					}
-				}
-				x.queue.add(row)
+		for req := range e.requests {
+			r := &e.requests[req]
+			if r.Start != starts {
+				continue
 			}
+			if !starts { // else what it had does not matter
+				q := in.store.Touch(r.key(), e.now)
+				if e.arrivals[req].continuing = q; q != nil {
+					in.overlaps.came(q, e.now)
+				}
+			}
+			e.queue.add(req)
 		}
 	}
-	if !x.setApart() {
-		x.queue.close()
+	if !e.setApart() {
+		e.queue.close()
 	}
-	if x.queue.left == 0 {
+	if e.queue.left == 0 {
 		return
 	}
-	g, rows := x.queue.first()
-	if in.pace.begin(g.rows); in.pace.cuts() {
-		slices.SortStableFunc(rows, x.compare)
+	g, requests := e.queue.first()
+	if in.pace.begin(g.size); in.pace.cuts() {
+		slices.SortStableFunc(requests, e.compare)
 	}
 }
 
 // compare orders requests: those without START first, and these by where their
 // states are. Requests of one sequence stay in the order in which they came.
-func (x *execution) compare(a, b int) int {
+func (e *execution) compare(a, b int) int {
 	return cmp.Or(
-		cmp.Compare(index(x.requests[a].Start), index(x.requests[b].Start)),
-		statebuffer.ComparePlaces(x.known[a], x.known[b]),
+		cmp.Compare(index(e.requests[a].Start), index(e.requests[b].Start)),
+		statebuffer.CompareLocations(e.arrivals[a].continuing, e.arrivals[b].continuing),
 	)
 }
 
 // gather fills the tensors of the run: the requests' inputs, the controls and
 // the states.
-func (x *execution) gather() {
-	in := x.in
-	in.levels.batch(len(x.rows))
-	in.arranger.arrange(x)
+func (e *execution) gather() {
+	in := e.in
+	in.levels.batch(len(e.members))
+	in.arranger.arrange(e)
 	if in.device != nil {
 		in.device.Begin()
 	}
 	var err error
-	x.stage, err = in.stageFor(in.padded(in.pace.lanes(len(x.lanes), in.wiring.maxLanes)), &x.requests[x.rows[0]])
+	first := e.firstRequest()
+	e.stage, err = in.stageFor(in.padded(in.pace.lanes(len(e.lanes), in.wiring.maxLanes)), first)
 	if err == nil {
-		x.measure(&x.requests[x.rows[0]])
-		x.placeOutputs()
-		err = x.putInputs()
+		e.measure(first)
+		e.placeOutputs()
+		err = e.putInputs()
 	}
 	if err == nil {
-		err = x.writeGenerated()
+		err = e.writeGenerated()
 	}
 	if err != nil {
-		x.failRun(err)
+		e.failRun(err)
 		return
 	}
-	x.spans.mark(&x.spans.input, in.host().Clock())
-	x.step, err = in.store.Gather(x.lanes, x.stage.lanes)
+	e.spans.mark(&e.spans.input, in.host().Clock())
+	step, err := in.store.Gather(e.lanes, e.stage.lanes)
 	if err != nil {
-		x.step = nil
-		x.failRun(fmt.Errorf("gathering the states: %w", err))
+		e.failRun(fmt.Errorf("gathering the states: %w", err))
 		return
 	}
-	x.stage.bindStates(in.wiring, x.step)
+	e.step, e.phase = step, gathered
+	e.stage.bindStates(in.wiring, e.step)
 	if in.device != nil && !in.wiring.varies {
-		if err := x.reserve(); err != nil {
-			x.failRun(err)
+		if err := e.reserve(); err != nil {
+			e.failRun(err)
 			return
 		}
 	}
-	x.spans.mark(&x.spans.gather, in.host().Clock())
+	e.spans.mark(&e.spans.gather, in.host().Clock())
 }
 
 // putInputs copies the requests' inputs to their lanes; padding lanes are zero.
-func (x *execution) putInputs() error {
-	s, w := x.stage, x.in.wiring
+func (e *execution) putInputs() error {
+	s, w := e.stage, e.in.wiring
 	for i := range w.inputs {
 		p := &w.inputs[i]
-		first := &x.requests[x.rows[0]].Inputs[i]
+		first := &e.firstRequest().Inputs[i]
 		if !first.Present {
 			s.inputs[p.at].DType = tensor.Invalid
 			continue
@@ -185,7 +205,7 @@ func (x *execution) putInputs() error {
 		s.inputs[p.at].DType = p.DType
 		switch {
 		case p.DType == tensor.Bytes:
-			if err := x.putStrings(i); err != nil {
+			if err := e.putStrings(i); err != nil {
 				return err
 			}
 			continue
@@ -194,55 +214,58 @@ func (x *execution) putInputs() error {
 			continue
 		}
 		l := s.layouts[i]
-		for at, row := range x.rows {
-			x.putRow(i, x.first[at], &x.requests[row].Inputs[i])
+		for _, m := range e.members {
+			e.putInput(i, m.firstLane, &e.requests[m.req].Inputs[i])
 		}
-		for lane := len(x.lanes); lane < s.lanes; lane++ {
+		for lane := len(e.lanes); lane < s.lanes; lane++ {
 			clearLane(s.in[i].Bytes, l, s.lanes, lane)
 		}
 	}
 	return nil
 }
 
-// putRow copies one request's input to its lanes.
-func (x *execution) putRow(i, lane int, input *Input) {
-	s, l := x.stage, x.stage.layouts[i]
+// firstRequest is the request of the first lane.
+func (e *execution) firstRequest() *Request { return &e.requests[e.members[0].req] }
+
+// putInput copies one request's input to its lanes.
+func (e *execution) putInput(i, lane int, input *Input) {
+	s, l := e.stage, e.stage.layouts[i]
 	if input.Device != 0 {
-		for done := int64(0); done < input.Size; done += l.RowBytes() {
-			x.in.place(s.in[i], l, s.lanes, lane, input.Device+uint64(done))
+		for done := int64(0); done < input.Size; done += l.LaneBytes() {
+			e.in.place(s.in[i], l, s.lanes, lane, input.Device+uint64(done))
 			lane++
 		}
 		return
 	}
 	for data := input.Data; len(data) > 0; lane++ {
 		putLane(s.in[i].Bytes, l, s.lanes, lane, data)
-		data = data[l.RowBytes():]
+		data = data[l.LaneBytes():]
 	}
 }
 
 // putStrings joins the requests' strings; a padding lane gets the first one's.
-func (x *execution) putStrings(i int) error {
-	s, p := x.stage, &x.in.wiring.inputs[i]
-	rows := x.rows
+func (e *execution) putStrings(i int) error {
+	s, p := e.stage, &e.in.wiring.inputs[i]
+	members := e.members
 	if p.axis == noAxis {
-		rows = rows[:1]
+		members = members[:1]
 	}
-	first := x.firstStrings(i)
+	first := e.firstStrings(i)
 	size, padding := int64(0), 0
-	for _, row := range rows {
-		size += int64(len(x.requests[row].Inputs[i].Data))
+	for _, m := range members {
+		size += int64(len(e.requests[m.req].Inputs[i].Data))
 	}
 	if p.axis != noAxis {
-		padding = s.lanes - len(x.lanes)
+		padding = s.lanes - len(e.lanes)
 	}
 	size += int64(padding * len(first))
-	block, err := x.in.io.forInput(i, size)
+	block, err := e.in.io.forInput(i, size)
 	if err != nil {
 		return err
 	}
 	to := block.Bytes
-	for _, row := range rows {
-		to = to[copy(to, x.requests[row].Inputs[i].Data):]
+	for _, m := range members {
+		to = to[copy(to, e.requests[m.req].Inputs[i].Data):]
 	}
 	for range padding {
 		to = to[copy(to, first):]
@@ -253,9 +276,9 @@ func (x *execution) putStrings(i int) error {
 
 // firstStrings are those of the run's first lane, which may be one of several that the
 // first request has.
-func (x *execution) firstStrings(i int) []byte {
-	input := &x.requests[x.rows[0]].Inputs[i]
-	if _, lanes := x.lanesOf(0); lanes > 1 {
+func (e *execution) firstStrings(i int) []byte {
+	input := &e.firstRequest().Inputs[i]
+	if lanes := e.members[0].lanes; lanes > 1 {
 		elements, _ := input.Shape.Elements() // check has counted them
 		return input.Data[:stringsEnd(input.Data, elements/int64(lanes))]
 	}
@@ -263,30 +286,31 @@ func (x *execution) firstStrings(i int) []byte {
 }
 
 // run runs the model.
-func (x *execution) run() {
-	if x.failed {
+func (e *execution) run() {
+	if e.phase != gathered {
 		return
 	}
-	start := x.spans.at
-	x.in.meter.ran(len(x.lanes), x.stage.lanes)
-	err := x.infer()
-	x.spans.mark(&x.spans.run, x.in.host().Clock())
+	start := e.spans.at
+	e.in.meter.ran(len(e.lanes), e.stage.lanes)
+	err := e.infer()
+	e.spans.mark(&e.spans.run, e.in.host().Clock())
 	switch {
 	case err == nil:
-		x.in.pace.ran(x.stage.lanes, x.spans.at-start)
-	case !x.ofAValue(err):
-		x.failRun(inferring(err))
-	case len(x.rows) > 1:
-		x.in.meter.failedRuns++
-		x.halve()
+		e.phase = ran
+		e.in.pace.ran(e.stage.lanes, e.spans.at-start)
+	case !e.ofAValue(err):
+		e.failRun(inferring(err))
+	case len(e.members) > 1:
+		e.in.meter.failedRuns++
+		e.halve()
 	default:
-		x.blame()
-		x.failRun(inferring(err))
+		e.blame()
+		e.failRun(inferring(err))
 	}
-	if x.timing.ComputeStart == 0 {
-		x.timing.ComputeStart = start
+	if e.timing.ComputeStart == 0 {
+		e.timing.ComputeStart = start
 	}
-	x.timing.ComputeEnd = x.spans.at
+	e.timing.ComputeEnd = e.spans.at
 }
 
 // ofAValue tells whether a run may have failed because of what one request brings: where
@@ -294,49 +318,45 @@ func (x *execution) run() {
 // may be a value that the model has no use for, such as a token beyond its vocabulary or
 // a length beyond its input, and whoever sent it must not fail the others. On a GPU
 // answers have their places by now, and get them only once.
-func (x *execution) ofAValue(err error) bool {
-	var e *Error // what has no code is not from ONNX Runtime
-	if x.in.device != nil || !errors.As(err, &e) {
+func (e *execution) ofAValue(err error) bool {
+	var coded *status.Error // what has no code is not from ONNX Runtime
+	if e.in.device != nil || !errors.As(err, &coded) {
 		return false
 	}
-	return e.Code == InvalidArg || e.Code == Internal
+	return coded.Code == status.InvalidArg || coded.Code == status.Internal
 }
 
-// halve has the rows of a run run again, in two halves. One that makes every run fail is
+// halve has the members of a run run again, in two halves. One that makes every run fail is
 // alone soon: all its runs together have three times as many lanes as the first one.
-func (x *execution) halve() { x.undo(2) }
+func (e *execution) halve() { e.undo(2) }
 
-// undo gives the rows of a run back to the queue, as if there had been none, as so many
+// undo gives the members of a run back to the queue, as if there had been none, as so many
 // groups.
-func (x *execution) undo(groups int) {
-	x.in.store.Undo(x.step)
-	x.step = nil
-	x.queue.back(x.rows, groups)
-	x.dropRows()
+func (e *execution) undo(groups int) {
+	e.in.store.Undo(e.step)
+	e.queue.back(e.members, groups)
+	e.clearRun()
 }
 
 // keep stores the new states, which nothing could see until now.
-func (x *execution) keep() {
-	if x.failed || len(x.rows) == 0 {
+func (e *execution) keep() {
+	if e.phase != ran || e.partUneven() {
 		return
 	}
-	if x.partUneven() {
+	if err := e.in.store.Commit(e.step, e.now); err != nil {
+		e.blame()
+		e.failRun(storing(err))
 		return
 	}
-	if err := x.in.store.Commit(x.step, x.now); err != nil {
-		x.blame()
-		x.failRun(storing(err))
-		return
-	}
-	x.step, x.settled = nil, true
-	x.failRefused()
-	x.measureOutputs()
-	for i, length := range x.lengths {
-		for _, l := range x.lanes {
+	e.step, e.phase = nil, committed
+	e.failRefused()
+	e.measureOutputs()
+	for i, length := range e.lengths {
+		for _, l := range e.lanes {
 			if l.Sequence != nil && l.Refused == nil {
 				l.Sequence.Add(i, length)
 			}
 		}
 	}
-	x.spans.mark(&x.spans.scatter, x.in.host().Clock())
+	e.spans.mark(&e.spans.scatter, e.in.host().Clock())
 }

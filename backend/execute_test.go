@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 )
 
@@ -125,9 +126,9 @@ func TestUnknownSequence(t *testing.T) {
 	s.batch(startOf(7)).ok()
 	o := s.batch(nextOf(8), nextOf(7), endOf(9))
 	o.want(`sequence 8: no such sequence is known; begin it anew with a START request`, "", "sequence 9: no such sequence is known")
-	require.Equal(t, InvalidArg, CodeOf(o.answers[0].err))
+	require.Equal(t, status.InvalidArg, status.CodeOf(o.answers[0].err))
 	require.Equal(t, []int{1, 1}, s.runner.runs, "the others run without it")
-	s.batch(nextOf(8)).code(InvalidArg)
+	s.batch(nextOf(8)).code(status.InvalidArg)
 	require.Equal(t, []int{1, 1}, s.runner.runs, "nothing runs for nobody")
 	require.Zero(t, s.last.timing)
 }
@@ -137,7 +138,7 @@ func TestFull(t *testing.T) {
 	s.batch(startOf(1), startOf(2)).ok()
 	o := s.batch(startOf(3), nextOf(1))
 	o.want("sequence 3: too many simultaneous sequences: 2 of 2 slots are taken", "")
-	require.Equal(t, Internal, CodeOf(o.answers[0].err))
+	require.Equal(t, status.Internal, status.CodeOf(o.answers[0].err))
 	s.batch(nextOf(3), nextOf(2)).want("sequence 3: its START was refused", "")
 	s.batch(endOf(3)).want("its START was refused")
 	s.batch(endOf(1)).ok()
@@ -251,7 +252,7 @@ func TestTwoRequestsOneBad(t *testing.T) {
 					s.batch(nextOf(id)).ok()
 				}
 				if !batch[0].start && s.plain["7"] == nil {
-					s.batch(nextOf(7)).code(InvalidArg)
+					s.batch(nextOf(7)).code(status.InvalidArg)
 				}
 			}
 		}
@@ -266,26 +267,26 @@ func TestBadRequest(t *testing.T) {
 		name  string
 		spoil func(ask) ask
 		want  string
-		code  Code
+		code  status.Code
 	}{
-		{"missing", func(a ask) ask { return a.with(func(r *Request) { r.Inputs[0] = Input{} }) }, `input "Input" is missing`, InvalidArg},
-		{"type", ask.wrongInput, `input "Input" is of type UINT8: want FP32`, InvalidArg},
-		{"two rows", func(a ask) ask { return a.with(shape(1, 4, 2, 5)) }, `input "Input" has shape [1,4,2,5]: want [1,4,1,5]`, InvalidArg},
-		{"batch of two", func(a ask) ask { return a.with(shape(2, 4, 1, 5)) }, `input "Input" has shape [2,4,1,5]: want [1,4,1,5]`, InvalidArg},
-		{"rank", func(a ask) ask { return a.with(shape(4, 1, 5)) }, `input "Input" has shape [4,1,5]: want [1,4,1,5]`, InvalidArg},
-		{"too few bytes", func(a ask) ask { return a.with(func(r *Request) { r.Inputs[0].Data = r.Inputs[0].Data[:79] }) }, `input "Input" has 79 bytes: want 80`, InvalidArg},
+		{"missing", func(a ask) ask { return a.with(func(r *Request) { r.Inputs[0] = Input{} }) }, `input "Input" is missing`, status.InvalidArg},
+		{"type", ask.wrongInput, `input "Input" is of type UINT8: want FP32`, status.InvalidArg},
+		{"two rows", func(a ask) ask { return a.with(shape(1, 4, 2, 5)) }, `input "Input" has shape [1,4,2,5]: want [1,4,1,5]`, status.InvalidArg},
+		{"batch of two", func(a ask) ask { return a.with(shape(2, 4, 1, 5)) }, `input "Input" has shape [2,4,1,5]: want [1,4,1,5]`, status.InvalidArg},
+		{"rank", func(a ask) ask { return a.with(shape(4, 1, 5)) }, `input "Input" has shape [4,1,5]: want [1,4,1,5]`, status.InvalidArg},
+		{"too few bytes", func(a ask) ask { return a.with(func(r *Request) { r.Inputs[0].Data = r.Inputs[0].Data[:79] }) }, `input "Input" has 79 bytes: want 80`, status.InvalidArg},
 		{"too many bytes", func(a ask) ask {
 			return a.with(func(r *Request) { r.Inputs[0].Data = append(r.Inputs[0].Data, 0) })
-		}, `input "Input" has 81 bytes: want 80`, InvalidArg},
-		{"unreadable", func(a ask) ask { return a.unreadable(Errorf(Unsupported, "in GPU memory")) }, "in GPU memory", Unsupported},
-		{"cancelled", ask.cancel, "cancelled before it ran", Cancelled},
+		}, `input "Input" has 81 bytes: want 80`, status.InvalidArg},
+		{"unreadable", func(a ask) ask { return a.unreadable(status.Errorf(status.Unsupported, "in GPU memory")) }, "in GPU memory", status.Unsupported},
+		{"cancelled", ask.cancel, "cancelled before it ran", status.Cancelled},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newServer(t)
 			s.batch(startOf(1), startOf(2), startOf(3), startOf(4)).ok()
 			o := s.batch(tt.spoil(nextOf(1)), nextOf(4)).want(tt.want, "")
-			require.Equal(t, tt.code, CodeOf(o.answers[0].err))
+			require.Equal(t, tt.code, status.CodeOf(o.answers[0].err))
 			s.batch(nextOf(1)).ok() // a request that failed changed nothing
 			s.batch(tt.spoil(startOf(2)), nextOf(4)).want(tt.want, "")
 			s.batch(nextOf(2)).want("its START failed")
@@ -324,7 +325,7 @@ func TestWarmUpRequests(t *testing.T) {
 		s.batch(nobody(true, false), nobody(false, false), nobody(false, true), nobody(true, true), nextOf(7)).ok()
 		require.Equal(t, []bool{true, true, true, true, false}, sorted(s.runner.resets[1]))
 		require.Equal(t, 1, s.in.store.Usage().Live)
-		s.batch(nobody(true, false).wrongInput(), nobody(false, true).wrongInput()).code(InvalidArg)
+		s.batch(nobody(true, false).wrongInput(), nobody(false, true).wrongInput()).code(status.InvalidArg)
 		require.Equal(t, 1, s.in.store.Usage().Live)
 	}
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 )
 
@@ -66,7 +68,7 @@ type fakeBatch struct {
 	onDevice map[int]bool
 	// ports are those of the outputs, if shapes are to be compared with bytes as the
 	// server's side does.
-	ports    []Port
+	ports    []onnx.IOTensor
 	reserved map[int][]uint64 // of each row
 	there    map[uint64][]byte
 	held     map[int]bool // rows that were held: whether they still are
@@ -125,7 +127,7 @@ func (b *fakeBatch) Reserve(row int, outputs []Output, lane, lanes int) []uint64
 		require.LessOrEqual(b.t, lane+lanes, outputs[i].Lanes)
 		if b.onDevice[row] {
 			places[i] = uint64(1+row)<<32 + uint64(i)<<16
-			b.there[places[i]] = make([]byte, outputs[i].Layout.RowBytes()*int64(lanes))
+			b.there[places[i]] = make([]byte, outputs[i].Layout.LaneBytes()*int64(lanes))
 		}
 	}
 	b.reserved[row] = places
@@ -185,9 +187,9 @@ func lanesOf(o *Output, lane, lanes int) (bytes []byte) {
 		return append(bytes, o.Tensor[o.Offsets[lane]:o.Offsets[lane+lanes]]...)
 	}
 	for j := lane; j < lane+lanes; j++ {
-		for x := range o.Layout.Runs {
-			at := (x*int64(o.Lanes) + int64(j)) * o.Layout.RunBytes
-			bytes = append(bytes, o.Tensor[at:at+o.Layout.RunBytes]...)
+		for x := range o.Layout.Pieces {
+			at := (x*int64(o.Lanes) + int64(j)) * o.Layout.PieceBytes
+			bytes = append(bytes, o.Tensor[at:at+o.Layout.PieceBytes]...)
 		}
 	}
 	return bytes
@@ -203,7 +205,7 @@ func (b *fakeBatch) Finish(timing Timing) {
 	for row := range b.answers {
 		if b.answers[row].times == 0 {
 			require.True(b.t, b.faulty, "nobody answered row %d", row)
-			b.answers[row].err = Errorf(Internal, "nobody answered")
+			b.answers[row].err = status.Errorf(status.Internal, "nobody answered")
 		}
 	}
 	clear(b.requests)

@@ -7,6 +7,7 @@ import (
 	"math"
 	"strings"
 
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -72,7 +73,7 @@ func (s *stream) at(order string, lanes int64, row, lane, feature int64) int64 {
 // accumulator is a Runner of streams over any Memory.
 type accumulator struct {
 	streams []stream
-	sig     Signature
+	sig     onnx.Signature
 	memory  statebuffer.Memory
 	// before is called at the start of each Run; its error is Run's.
 	before func() error
@@ -85,8 +86,8 @@ const resetName = "ResetSequence"
 
 func newAccumulator(memory statebuffer.Memory, streams ...stream) *accumulator {
 	a := &accumulator{streams: streams, memory: memory}
-	info := func(name string, s *stream, order string) TensorInfo {
-		t := TensorInfo{Name: name, DType: s.dtype, Dims: s.dims(order, tensor.Dynamic), Symbols: make([]string, len(order))}
+	info := func(name string, s *stream, order string) onnx.TensorInfo {
+		t := onnx.TensorInfo{Name: name, DType: s.dtype, Dims: s.dims(order, tensor.Dynamic), Symbols: make([]string, len(order))}
 		t.Symbols[strings.IndexRune(order, 'b')] = "batch"
 		return t
 	}
@@ -95,7 +96,7 @@ func newAccumulator(memory statebuffer.Memory, streams ...stream) *accumulator {
 		a.sig.Inputs = append(a.sig.Inputs, info(s.input, s, s.order), info(s.stateIn, s, s.stateOrder))
 		a.sig.Outputs = append(a.sig.Outputs, info(s.output, s, s.order), info(s.stateOut, s, s.stateOrder))
 	}
-	a.sig.Inputs = append(a.sig.Inputs, TensorInfo{Name: resetName, DType: tensor.Bool, Dims: tensor.Shape{tensor.Dynamic, 1}, Symbols: []string{"batch", ""}})
+	a.sig.Inputs = append(a.sig.Inputs, onnx.TensorInfo{Name: resetName, DType: tensor.Bool, Dims: tensor.Shape{tensor.Dynamic, 1}, Symbols: []string{"batch", ""}})
 	return a
 }
 
@@ -104,11 +105,11 @@ func (a *accumulator) withoutReset() { a.sig.Inputs = a.sig.Inputs[:len(a.sig.In
 
 func (a *accumulator) hasReset() bool { return len(a.sig.Inputs) > 2*len(a.streams) }
 
-func (a *accumulator) Signature() *Signature      { return &a.sig }
+func (a *accumulator) Signature() *onnx.Signature { return &a.sig }
 func (a *accumulator) Memory() statebuffer.Memory { return a.memory }
 func (a *accumulator) Close()                     { a.closed = true }
 
-func (a *accumulator) Run(inputs, outputs []Tensor) error {
+func (a *accumulator) Run(inputs, outputs []onnx.Tensor) error {
 	for _, o := range outputs { // after an error outputs are undefined, so undefine them first
 		for i := range o.Data.Bytes {
 			o.Data.Bytes[i] = 0xEE
@@ -150,7 +151,7 @@ func (a *accumulator) Run(inputs, outputs []Tensor) error {
 }
 
 // allocate makes the outputs that are left to the runner.
-func (a *accumulator) allocate(outputs []Tensor, lanes int64) {
+func (a *accumulator) allocate(outputs []onnx.Tensor, lanes int64) {
 	for i := range a.streams {
 		s := &a.streams[i]
 		for k, order := range []string{s.order, s.stateOrder} {
@@ -164,7 +165,7 @@ func (a *accumulator) allocate(outputs []Tensor, lanes int64) {
 }
 
 // checkTensor refuses what ONNX Runtime would.
-func checkTensor(t *Tensor, dtype tensor.DType, shape tensor.Shape) error {
+func checkTensor(t *onnx.Tensor, dtype tensor.DType, shape tensor.Shape) error {
 	bytes, err := t.Shape.Bytes(dtype)
 	if err != nil || t.DType != dtype || !t.Shape.Equal(shape) || t.Data.Size != bytes || int64(len(t.Data.Bytes)) != bytes {
 		return fmt.Errorf("tensor of %v %v with %d bytes: want %v %v", t.DType, t.Shape, t.Data.Size, dtype, shape)
@@ -172,7 +173,7 @@ func checkTensor(t *Tensor, dtype tensor.DType, shape tensor.Shape) error {
 	return nil
 }
 
-func (s *stream) run(inputs, outputs []Tensor, lanes int64, reset []bool) {
+func (s *stream) run(inputs, outputs []onnx.Tensor, lanes int64, reset []bool) {
 	for lane := range lanes {
 		for k := range s.features {
 			place := s.at(s.stateOrder, lanes, 0, lane, k)

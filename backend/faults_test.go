@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -66,7 +68,7 @@ func TestFailedRun(t *testing.T) {
 		want string
 	}{
 		{"error", func() error { return errInjected }, "error during inference: injected"},
-		{"error with a code", func() error { return Errorf(Unavailable, "busy") }, "error during inference: busy"},
+		{"error with a code", func() error { return status.Errorf(status.Unavailable, "busy") }, "error during inference: busy"},
 		{"panic", func() error { panic("injected") }, "internal error of the stateful backend; see the server's log"},
 		{"nil pointer", func() error { var r *Request; return r.Err }, "internal error of the stateful backend; see the server's log"},
 	}
@@ -93,13 +95,13 @@ func TestFailedRun(t *testing.T) {
 // vocabulary, is the error of its own request, and of nobody who shared the run.
 func TestBadValueFailsAlone(t *testing.T) {
 	const bad = 99
-	code := InvalidArg
+	code := status.InvalidArg
 	refusing := func(model *scripted) *scripted {
 		inner := model.run
-		model.run = func(inputs, outputs []Tensor) error {
+		model.run = func(inputs, outputs []onnx.Tensor) error {
 			for i := range inputs[0].Data.Size / 4 {
 				if element(inputs[0].Data.Bytes, tensor.Int32, i) == bad {
-					return Errorf(code, "no token %d", bad)
+					return status.Errorf(code, "no token %d", bad)
 				}
 			}
 			return inner(inputs, outputs)
@@ -129,18 +131,18 @@ func TestBadValueFailsAlone(t *testing.T) {
 						require.NoError(t, answers[i].err)
 					} else {
 						require.Error(t, answers[i].err)
-						require.Equal(t, InvalidArg, CodeOf(answers[i].err))
+						require.Equal(t, status.InvalidArg, status.CodeOf(answers[i].err))
 					}
 				}
 				return answers
 			}
 			got := check(send(t, in, request(1, true, false, 1), request(2, true, false, bad), request(3, true, false, 1)), true, false, true)
 			require.EqualError(t, got[1].err, "error during inference: no token 99")
-			code = Internal // a length beyond an input
+			code = status.Internal // a length beyond an input
 			got = send(t, in, request(8, true, true, 5), request(9, true, true, bad))
 			require.NoError(t, got[0].err)
-			require.Equal(t, Internal, CodeOf(got[1].err))
-			code = InvalidArg
+			require.Equal(t, status.Internal, status.CodeOf(got[1].err))
+			code = status.InvalidArg
 			check(send(t, in, request(1, false, false, 2), request(2, false, false, 2), request(3, false, false, bad)), true, false, false)
 			got = check(send(t, in, request(3, false, true, bad), request(1, false, true, 3), request(2, true, true, 4)), false, true, true)
 			require.Equal(t, tt.last, numbers(got[1].outputs[0]))
@@ -174,7 +176,7 @@ func TestSecondRunFails(t *testing.T) {
 func TestPanicFailsOnlyItsRun(t *testing.T) {
 	model := cacheModel()
 	inner, panics := model.run, false
-	model.run = func(inputs, outputs []Tensor) error {
+	model.run = func(inputs, outputs []onnx.Tensor) error {
 		if panics {
 			panics = false
 			panic("injected")
@@ -206,10 +208,10 @@ func TestFailedMemory(t *testing.T) {
 	for _, how := range []struct {
 		name string
 		fail func() error
-		code Code
+		code status.Code
 	}{
-		{"error", func() error { return errInjected }, Internal},
-		{"panic", func() error { panic(errInjected) }, Internal},
+		{"error", func() error { return errInjected }, status.Internal},
+		{"panic", func() error { panic(errInjected) }, status.Internal},
 	} {
 		t.Run("gather "+how.name, func(t *testing.T) {
 			m := &testMemory{}
@@ -358,7 +360,7 @@ func sweepOnce(t *testing.T, fault *sweep, inferred string) {
 func (s *server) checkSlots(at int) {
 	s.t.Helper()
 	u, sizing := s.in.store.Usage(), s.in.store.Sizing()
-	require.Equal(s.t, sizing.Initial+(u.Chunks-1)*sizing.Subsequent, u.Rows, "fault at call %d", at)
+	require.Equal(s.t, sizing.Initial+(u.Chunks-1)*sizing.Subsequent, u.Slots, "fault at call %d", at)
 }
 
 // TestFailedChunkIsRetriedForRefusedSTARTs: the memory fails once, just when the last

@@ -8,24 +8,26 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
 
 // scripted is a Runner whose model is a function.
 type scripted struct {
-	sig    Signature
+	sig    onnx.Signature
 	memory statebuffer.Heap
-	run    func(inputs, outputs []Tensor) error
+	run    func(inputs, outputs []onnx.Tensor) error
 }
 
-func (s *scripted) Signature() *Signature      { return &s.sig }
+func (s *scripted) Signature() *onnx.Signature { return &s.sig }
 func (s *scripted) Memory() statebuffer.Memory { return &s.memory }
 func (s *scripted) Close()                     {}
 
 // Run gives outputs that are left open the extents of the first input where the
 // model leaves theirs open; the function may give them others.
-func (s *scripted) Run(inputs, outputs []Tensor) error {
+func (s *scripted) Run(inputs, outputs []onnx.Tensor) error {
 	for k := range outputs {
 		out := &outputs[k]
 		if out.DType == tensor.Invalid || out.DType == tensor.Bytes || out.Data.Size > 0 {
@@ -50,7 +52,7 @@ func (s *scripted) instance(t testing.TB, c *Config, directory string) (*Instanc
 	now := time.Hour
 	model, err := NewModel(ModelInfo{Name: "model", Version: 1, Directory: directory, Config: set.json()}, Host{
 		Log: newServer(t).in.log, Clock: func() time.Duration { now++; return now },
-		Open: func(SessionOptions) (Runner, error) { return s, nil },
+		Open: func(onnx.SessionOptions) (onnx.Runner, error) { return s, nil },
 	})
 	require.NoError(t, err)
 	in, err := model.NewInstance(InstanceInfo{Name: "model_0", Kind: "cpu"})
@@ -95,16 +97,16 @@ func intInput(shape tensor.Shape, values ...int32) []Input {
 
 // cacheModel has one state that grows by the input: Output is all that was sent.
 func cacheModel() *scripted {
-	s := &scripted{sig: Signature{
-		Inputs:  []TensorInfo{info("Input", tensor.Int32, -1, -1), info("Cache", tensor.Int32, -1, -1)},
-		Outputs: []TensorInfo{info("Output", tensor.Int32, -1, -1), info("NewCache", tensor.Int32, -1, -1)},
+	s := &scripted{sig: onnx.Signature{
+		Inputs:  []onnx.TensorInfo{info("Input", tensor.Int32, -1, -1), info("Cache", tensor.Int32, -1, -1)},
+		Outputs: []onnx.TensorInfo{info("Output", tensor.Int32, -1, -1), info("NewCache", tensor.Int32, -1, -1)},
 	}}
-	for _, infos := range [][]TensorInfo{s.sig.Inputs, s.sig.Outputs} {
+	for _, infos := range [][]onnx.TensorInfo{s.sig.Inputs, s.sig.Outputs} {
 		for i := range infos {
 			infos[i].Symbols = []string{"batch", "length" + infos[i].Name}
 		}
 	}
-	s.run = func(inputs, outputs []Tensor) error {
+	s.run = func(inputs, outputs []onnx.Tensor) error {
 		lanes, old, added := inputs[0].Shape[0], inputs[1].Shape[1], inputs[0].Shape[1]
 		if inputs[1].Shape[0] != lanes {
 			return errors.New("batches differ")
@@ -141,7 +143,7 @@ func TestVaryingState(t *testing.T) {
 	model := cacheModel()
 	runs := 0
 	inner := model.run
-	model.run = func(inputs, outputs []Tensor) error { runs++; return inner(inputs, outputs) }
+	model.run = func(inputs, outputs []onnx.Tensor) error { runs++; return inner(inputs, outputs) }
 	in, err := model.instance(t, cacheConfig(), "")
 	require.NoError(t, err)
 	request := func(id uint64, start bool, values ...int32) Request {
@@ -160,7 +162,7 @@ func TestVaryingState(t *testing.T) {
 
 	got = send(t, in, request(1, false, 1, 2, 3, 4, 5))
 	require.ErrorContains(t, got[0].err, `state "Cache" would grow to 28 bytes with shape [1,7]: at most 24 bytes are allowed (max_state_bytes)`)
-	require.Equal(t, InvalidArg, CodeOf(got[0].err))
+	require.Equal(t, status.InvalidArg, status.CodeOf(got[0].err))
 	got = send(t, in, request(1, false, 12), request(2, true, 22))
 	require.Equal(t, []int32{10, 11, 12}, numbers(got[0].outputs[0]), "the state was kept")
 	require.Equal(t, []int32{22}, numbers(got[1].outputs[0]), "a START begins with an empty one")
@@ -175,7 +177,7 @@ func TestBudgetRefusesOnlyWhoDoesNotFit(t *testing.T) {
 	model.sig.Inputs = append(model.sig.Inputs, length)
 	var before []int32
 	inner := model.run
-	model.run = func(inputs, outputs []Tensor) error {
+	model.run = func(inputs, outputs []onnx.Tensor) error {
 		before = numbers(inputs[2].Data.Bytes)
 		return inner(inputs, outputs)
 	}
@@ -194,7 +196,7 @@ func TestBudgetRefusesOnlyWhoDoesNotFit(t *testing.T) {
 	require.Equal(t, []int32{10}, numbers(got[0].outputs[0]))
 	require.Equal(t, []int32{20}, numbers(got[1].outputs[0]))
 	require.EqualError(t, got[2].err, refusal)
-	require.Equal(t, Unavailable, CodeOf(got[2].err))
+	require.Equal(t, status.Unavailable, status.CodeOf(got[2].err))
 	require.EqualValues(t, 1, in.meter.failedRuns)
 
 	got = send(t, in, request(3, false, 31), request(2, false, 21), request(1, false, make([]int32, 70)...))
@@ -220,7 +222,7 @@ func TestFilledInputs(t *testing.T) {
 	}
 	var seen [][]float64
 	inner := model.run
-	model.run = func(inputs, outputs []Tensor) error {
+	model.run = func(inputs, outputs []onnx.Tensor) error {
 		for lane := range inputs[0].Shape[0] {
 			var all []float64
 			for i := 2; i < len(inputs); i++ {
@@ -287,18 +289,18 @@ func TestFilledInputsReject(t *testing.T) {
 			c.Parameters[tt.parameter] = Value{tt.value}
 			_, err := model.instance(t, c, "")
 			require.ErrorContains(t, err, tt.want)
-			require.Equal(t, InvalidArg, CodeOf(err))
+			require.Equal(t, status.InvalidArg, status.CodeOf(err))
 		})
 	}
 }
 
 // sumModel is one of fixed shapes: Output and the new state are state + input.
 func sumModel() *scripted {
-	s := &scripted{sig: Signature{
-		Inputs:  []TensorInfo{info("Input", tensor.Int32, -1, 2), info("Sum", tensor.Int32, -1, 2)},
-		Outputs: []TensorInfo{info("Output", tensor.Int32, -1, 2), info("NewSum", tensor.Int32, -1, 2)},
+	s := &scripted{sig: onnx.Signature{
+		Inputs:  []onnx.TensorInfo{info("Input", tensor.Int32, -1, 2), info("Sum", tensor.Int32, -1, 2)},
+		Outputs: []onnx.TensorInfo{info("Output", tensor.Int32, -1, 2), info("NewSum", tensor.Int32, -1, 2)},
 	}}
-	s.run = func(inputs, outputs []Tensor) error {
+	s.run = func(inputs, outputs []onnx.Tensor) error {
 		for i := range inputs[0].Data.Size / 4 {
 			sum := element(inputs[0].Data.Bytes, tensor.Int32, i)
 			if len(inputs) > 1 && inputs[1].DType != tensor.Invalid {
@@ -387,7 +389,7 @@ func TestNamedAlike(t *testing.T) {
 	}
 	model, c := sumModel(), sumConfig()
 	model.sig.Inputs[1].Name = "h"
-	model.sig.Outputs = []TensorInfo{model.sig.Outputs[0], info("new_h", tensor.Int32, -1, 2), info("h_out", tensor.Int32, -1, 2)}
+	model.sig.Outputs = []onnx.TensorInfo{model.sig.Outputs[0], info("new_h", tensor.Int32, -1, 2), info("h_out", tensor.Int32, -1, 2)}
 	delete(c.Parameters, "state_pairs")
 	_, err := model.instance(t, c, "")
 	require.ErrorContains(t, err, `input "h" could be a state that is written to any of h_out, new_h: name it in state_pairs`)

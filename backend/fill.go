@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -55,7 +56,7 @@ func (w *wirer) fills() {
 	if w.config.Sequence != nil {
 		for i := range w.config.Sequence.ControlInputs {
 			c := &w.config.Sequence.ControlInputs[i]
-			at, control := tensorName(c.Name, w.sig.Inputs), c.last()
+			at, control := onnx.TensorName(c.Name, w.sig.Inputs), c.last()
 			if at >= 0 && control != nil && w.claim(w.takenIn, at, c.Name, "the control "+control.Kind) {
 				w.control(c.Name, control, at)
 				if len(c.Controls) > 1 {
@@ -73,10 +74,10 @@ func (w *wirer) fills() {
 }
 
 // filled wires one assignment of a parameter.
-func (w *wirer) filled(parameter string, a assignment, fill func(*fillWire, *TensorInfo, string) error) {
+func (w *wirer) filled(parameter string, a assignment, fill func(*fillWire, *onnx.TensorInfo, string) error) {
 	at := exactName(a.name, w.sig.Inputs)
 	if at < 0 {
-		w.fault("parameter %s: %q is not an input of the model: its inputs are %s", parameter, a.name, names(w.sig.Inputs))
+		w.fault("parameter %s: %q is not an input of the model: its inputs are %s", parameter, a.name, onnx.Names(w.sig.Inputs))
 		return
 	}
 	if !w.claim(w.takenIn, at, a.name, "given by "+parameter) {
@@ -93,7 +94,7 @@ func (w *wirer) filled(parameter string, a assignment, fill func(*fillWire, *Ten
 
 // constant is VALUE, repeated for every element. Dynamic axes that are not the
 // batch get the extent 1.
-func (w *wirer) constant(f *fillWire, info *TensorInfo, text string) (err error) {
+func (w *wirer) constant(f *fillWire, info *onnx.TensorInfo, text string) (err error) {
 	f.kind = fillConstant
 	if err = w.fillAxis(f, info); err != nil {
 		return err
@@ -108,10 +109,10 @@ func (w *wirer) constant(f *fillWire, info *TensorInfo, text string) (err error)
 	if err != nil {
 		return err
 	}
-	if f.Layout, err = layoutOf(f.dims, f.axis, f.dtype); err != nil {
+	if f.Layout, err = statebuffer.LayoutOf(f.dims, f.axis, f.dtype); err != nil {
 		return err
 	}
-	f.value[0], err = repeated(element, withoutBatch(f.dims, f.axis), f.dtype)
+	f.value[0], err = repeated(element, f.dims.Without(f.axis), f.dtype)
 	return err
 }
 
@@ -132,7 +133,7 @@ func (w *wirer) control(name string, c *Control, at int) {
 
 // fillAxis finds the batch axis of an input that the backend fills. batch_axes may
 // name one that the model fixes, which takes no other number of lanes.
-func (w *wirer) fillAxis(f *fillWire, info *TensorInfo) (err error) {
+func (w *wirer) fillAxis(f *fillWire, info *onnx.TensorInfo) (err error) {
 	if f.axis, _, err = w.inputAxis(f.at); err != nil || f.axis == noAxis {
 		return err
 	}
@@ -146,7 +147,7 @@ func (w *wirer) fillAxis(f *fillWire, info *TensorInfo) (err error) {
 }
 
 // perLane checks that a tensor has one element for each lane, or for all of them.
-func (w *wirer) perLane(f *fillWire, info *TensorInfo) error {
+func (w *wirer) perLane(f *fillWire, info *onnx.TensorInfo) error {
 	if err := w.fillAxis(f, info); err != nil {
 		return err
 	}
@@ -157,7 +158,7 @@ func (w *wirer) perLane(f *fillWire, info *TensorInfo) error {
 		}
 		f.dims[i] = 1
 	}
-	f.Layout = statebuffer.Layout{Runs: 1, RunBytes: int64(info.DType.Size())}
+	f.Layout = statebuffer.Layout{Pieces: 1, PieceBytes: int64(info.DType.Size())}
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"tritonstateful/internal/status"
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
@@ -19,7 +20,7 @@ func FuzzParsePairs(f *testing.F) {
 		pairs, err := ParsePairs(text)
 		if err != nil {
 			require.Empty(t, pairs)
-			require.Equal(t, InvalidArg, CodeOf(err))
+			require.Equal(t, status.InvalidArg, status.CodeOf(err))
 			return
 		}
 		again := ""
@@ -46,7 +47,7 @@ func FuzzParseParameters(f *testing.F) {
 		p, warnings, err := ParseParameters(map[string]Value{name: {value}})
 		require.NotNil(t, p)
 		if err != nil {
-			require.Equal(t, InvalidArg, CodeOf(err))
+			require.Equal(t, status.InvalidArg, status.CodeOf(err))
 			if utf8.ValidString(name) {
 				require.ErrorContains(t, err, name)
 			}
@@ -68,7 +69,7 @@ func FuzzParseConfig(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		c, err := ParseConfig(text)
 		if err != nil {
-			require.Equal(t, InvalidArg, CodeOf(err))
+			require.Equal(t, status.InvalidArg, status.CodeOf(err))
 			return
 		}
 		require.GreaterOrEqual(t, c.Idle(), 0*c.Idle())

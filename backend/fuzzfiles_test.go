@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 )
 
@@ -88,7 +89,7 @@ func FuzzInitialValue(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string, dtype, rank uint8) {
 		s := &stateWire{dtype: tensor.DType(dtype % 15), axis: 0, dims: tensor.Shape{1, -1, 3, -1}[:1+rank%4]}
 		s.shape = s.dims.Clone()
-		sig := &Signature{Inputs: []TensorInfo{{Name: "s", DType: s.dtype, Dims: s.dims.With(0, tensor.Dynamic)}}}
+		sig := &onnx.Signature{Inputs: []onnx.TensorInfo{{Name: "s", DType: s.dtype, Dims: s.dims.With(0, tensor.Dynamic)}}}
 		w := &wirer{params: &Parameters{}, sig: sig, files: func(string) ([]byte, error) { return []byte(text), nil }}
 		if err := w.initialFromText(s, text); err != nil {
 			return

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -46,10 +47,10 @@ var (
 	fuzzDTypes = []tensor.DType{tensor.FP32, tensor.FP32, tensor.Int64, tensor.FP16, tensor.Bool, tensor.Bytes, tensor.Int32, tensor.Uint8, tensor.BF16}
 )
 
-func (c *choices) infos() (infos []TensorInfo) {
+func (c *choices) infos() (infos []onnx.TensorInfo) {
 	for range c.below(5) {
-		t := TensorInfo{Name: choose(c, fuzzNames...), DType: choose(c, fuzzDTypes...), Dims: c.dims(), Optional: c.below(8) == 1}
-		if slices.ContainsFunc(infos, func(other TensorInfo) bool { return other.Name == t.Name }) {
+		t := onnx.TensorInfo{Name: choose(c, fuzzNames...), DType: choose(c, fuzzDTypes...), Dims: c.dims(), Optional: c.below(8) == 1}
+		if slices.ContainsFunc(infos, func(other onnx.TensorInfo) bool { return other.Name == t.Name }) {
 			continue // a model has no two tensors of one name
 		}
 		for i, d := range t.Dims {
@@ -68,7 +69,7 @@ func (c *choices) infos() (infos []TensorInfo) {
 }
 
 // tensors are descriptions of tensors that mostly fit the model's.
-func (c *choices) tensors(infos []TensorInfo) (configs []TensorConfig) {
+func (c *choices) tensors(infos []onnx.TensorInfo) (configs []TensorConfig) {
 	for i := range infos {
 		t := TensorConfig{Name: infos[i].Name, DataType: infos[i].DType.ConfigName(), Dims: infos[i].Dims, Optional: c.below(8) == 1}
 		switch c.below(8) {
@@ -86,7 +87,7 @@ func (c *choices) tensors(infos []TensorInfo) (configs []TensorConfig) {
 	return configs
 }
 
-func (c *choices) config(sig *Signature) *Config {
+func (c *choices) config(sig *onnx.Signature) *Config {
 	config := &Config{
 		Name: "fuzz", MaxBatchSize: choose(c, 4, 1, 0, 3), Parameters: map[string]Value{},
 		Inputs: c.tensors(sig.Inputs), Outputs: c.tensors(sig.Outputs),
@@ -126,16 +127,16 @@ func (c *choices) config(sig *Signature) *Config {
 // anyModel is a Runner of any signature, which checks what it is given as ONNX
 // Runtime does, and writes any shapes where the signature leaves them open.
 type anyModel struct {
-	sig    Signature
+	sig    onnx.Signature
 	memory statebuffer.Memory
 	choices
 }
 
-func (m *anyModel) Signature() *Signature      { return &m.sig }
+func (m *anyModel) Signature() *onnx.Signature { return &m.sig }
 func (m *anyModel) Memory() statebuffer.Memory { return m.memory }
 func (m *anyModel) Close()                     {}
 
-func (m *anyModel) Run(inputs, outputs []Tensor) error {
+func (m *anyModel) Run(inputs, outputs []onnx.Tensor) error {
 	lanes := int64(1)
 	for i := range inputs {
 		info := &m.sig.Inputs[i]
@@ -161,7 +162,7 @@ func (m *anyModel) Run(inputs, outputs []Tensor) error {
 	return nil
 }
 
-func (m *anyModel) accepts(info *TensorInfo, t *Tensor) error {
+func (m *anyModel) accepts(info *onnx.TensorInfo, t *onnx.Tensor) error {
 	if t.DType != info.DType || len(t.Shape) != len(info.Dims) {
 		return fmt.Errorf("%v %v: the model has %v %v", t.DType, t.Shape, info.DType, info.Dims)
 	}
@@ -180,7 +181,7 @@ func (m *anyModel) accepts(info *TensorInfo, t *Tensor) error {
 	return err
 }
 
-func (m *anyModel) allocate(info *TensorInfo, t *Tensor, lanes int64) error {
+func (m *anyModel) allocate(info *onnx.TensorInfo, t *onnx.Tensor, lanes int64) error {
 	t.DType, t.Shape = info.DType, info.Dims.Clone()
 	for i, d := range t.Shape {
 		if d < 0 {
@@ -225,7 +226,7 @@ func FuzzModel(f *testing.F) {
 		log, now := newRecorder(slog.LevelInfo), time.Hour
 		m, err := NewModel(ModelInfo{Name: "fuzz", Directory: "/none", Config: text}, Host{
 			Log: slog.New(log), Clock: func() time.Duration { now += time.Microsecond; return now },
-			Open: func(SessionOptions) (Runner, error) { return model, nil },
+			Open: func(onnx.SessionOptions) (onnx.Runner, error) { return model, nil },
 		})
 		if err != nil {
 			return

@@ -4,24 +4,26 @@ import (
 	"encoding/binary"
 	"hash/maphash"
 
+	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
 
 // writeGenerated writes the inputs that the backend gives by itself.
-func (x *execution) writeGenerated() error {
-	for i := range x.in.wiring.fills {
-		f := &x.in.wiring.fills[i]
+func (e *execution) writeGenerated() error {
+	for i := range e.in.wiring.fills {
+		f := &e.in.wiring.fills[i]
 		var err error
 		switch {
 		case f.kind == fillMask:
-			err = x.writeMask(i)
+			err = e.writeMask(i)
 		case f.kind == fillPositions:
-			err = x.writePositions(i)
+			err = e.writePositions(i)
 		case f.dtype == tensor.Bytes:
-			err = x.writeStringIDs(i)
+			err = e.writeStringIDs(i)
 		default:
-			x.writeLanes(f, x.stage.fills[i].Bytes)
+			e.writeLanes(f, e.stage.fills[i].Bytes)
 		}
 		if err != nil {
 			return err
@@ -30,34 +32,35 @@ func (x *execution) writeGenerated() error {
 	return nil
 }
 
-// writeLanes writes the values of all lanes. Padding lanes are starts.
-func (x *execution) writeLanes(f *fillWire, to []byte) {
+// writeLanes writes the values of all lanes. Padding lanes are starts. Where a value
+// depends on the request the model has sequences, and each request has one lane.
+func (e *execution) writeLanes(f *fillWire, to []byte) {
 	if f.kind == fillConstant {
 		if f.axis == noAxis {
 			copy(to, f.value[0])
 			return
 		}
-		for lane := range x.stage.lanes {
-			putLane(to, f.Layout, x.stage.lanes, lane, f.value[0])
+		for lane := range e.stage.lanes {
+			putLane(to, f.Layout, e.stage.lanes, lane, f.value[0])
 		}
 		return
 	}
-	lanes := x.stage.lanes
+	lanes := e.stage.lanes
 	if f.axis == noAxis {
 		lanes = 1
 	}
 	for lane := range lanes {
 		var r *Request
 		var q *statebuffer.Sequence
-		if lane < len(x.lanes) {
-			r, q = &x.requests[x.rows[x.laneRow[lane]]], x.lanes[lane].Sequence
+		if lane < len(e.lanes) {
+			r, q = &e.requests[e.members[lane].req], e.lanes[lane].Sequence
 		}
-		x.writeLane(f, to[lane*int(f.RunBytes):], r, q)
+		e.writeLane(f, to[lane*int(f.PieceBytes):], r, q)
 	}
 }
 
 // writeLane writes the value of one lane; r is nil for padding, q for no sequence.
-func (x *execution) writeLane(f *fillWire, to []byte, r *Request, q *statebuffer.Sequence) {
+func (e *execution) writeLane(f *fillWire, to []byte, r *Request, q *statebuffer.Sequence) {
 	on := false
 	switch f.kind {
 	case fillStart:
@@ -74,7 +77,7 @@ func (x *execution) writeLane(f *fillWire, to []byte, r *Request, q *statebuffer
 		}
 		return
 	default:
-		putInt(to, f.dtype, x.counted(f, q))
+		putInt(to, f.dtype, e.counted(f, q))
 		return
 	}
 	copy(to, f.value[index(on)])
@@ -82,34 +85,34 @@ func (x *execution) writeLane(f *fillWire, to []byte, r *Request, q *statebuffer
 
 // writeStringIDs writes a control of strings, which is the correlation ID. A padding
 // lane has an empty one.
-func (x *execution) writeStringIDs(i int) error {
+func (e *execution) writeStringIDs(i int) error {
 	const prefix = 4 // the length in front of each string
-	size := int64(prefix * x.stage.lanes)
-	for _, at := range x.laneRow {
-		size += int64(len(x.requests[x.rows[at]].Sequence.Text))
+	size := int64(prefix * e.stage.lanes)
+	for _, m := range e.members {
+		size += int64(len(e.requests[m.req].Sequence.Text))
 	}
-	block, err := x.in.io.forFill(i, size)
+	block, err := e.in.io.forFill(i, size)
 	if err != nil {
 		return err
 	}
 	to := block.Bytes
-	for lane := range x.stage.lanes {
+	for lane := range e.stage.lanes {
 		text := ""
-		if lane < len(x.laneRow) {
-			text = x.requests[x.rows[x.laneRow[lane]]].Sequence.Text
+		if lane < len(e.members) {
+			text = e.requests[e.members[lane].req].Sequence.Text
 		}
 		binary.NativeEndian.PutUint32(to, uint32(len(text)))
 		to = to[prefix+copy(to[prefix:], text):]
 	}
-	x.stage.inputs[x.in.wiring.fills[i].at].Data = block
+	e.stage.inputs[e.in.wiring.fills[i].at].Data = block
 	return nil
 }
 
 // counted is the derived value of a lane.
-func (x *execution) counted(f *fillWire, q *statebuffer.Sequence) int64 {
+func (e *execution) counted(f *fillWire, q *statebuffer.Sequence) int64 {
 	n := f.plus + countedBefore(f, q)
 	if f.kind == fillAfter {
-		n += int64(x.lengths[f.source])
+		n += int64(e.lengths[f.source])
 	}
 	return n
 }
@@ -160,73 +163,73 @@ func hashGenerated(f *fillWire, h *maphash.Hash, r *Request, q *statebuffer.Sequ
 }
 
 // writePositions writes the positions of a step.
-func (x *execution) writePositions(i int) error {
-	f := &x.in.wiring.fills[i]
+func (e *execution) writePositions(i int) error {
+	f := &e.in.wiring.fills[i]
 	lanes := int64(1)
 	if f.axis != noAxis {
-		lanes = int64(x.stage.lanes)
+		lanes = int64(e.stage.lanes)
 	}
-	length := int64(x.lengths[f.source])
-	shape := batched(f.dims, f.axis, lanes).With(f.along, length)
+	length := int64(e.lengths[f.source])
+	shape := f.dims.With(f.axis, lanes).With(f.along, length)
 	bytes, err := shape.Bytes(f.dtype)
 	if err != nil {
-		return Errorf(Internal, "input %q: the positions: %w", f.name, err)
+		return status.Errorf(status.Internal, "input %q: the positions: %w", f.name, err)
 	}
-	block, err := x.in.io.forFill(i, bytes)
+	block, err := e.in.io.forFill(i, bytes)
 	if err != nil {
-		return Errorf(Internal, "input %q: the positions: %w", f.name, err)
+		return status.Errorf(status.Internal, "input %q: the positions: %w", f.name, err)
 	}
 	to := block.Bytes
 	for lane := range lanes {
 		var q *statebuffer.Sequence
-		if lane < int64(len(x.lanes)) {
-			q = x.lanes[lane].Sequence
+		if lane < int64(len(e.lanes)) {
+			q = e.lanes[lane].Sequence
 		}
 		for at := range length {
 			putInt(to, f.dtype, f.plus+countedBefore(f, q)+at)
 			to = to[f.dtype.Size():]
 		}
 	}
-	x.stage.inputs[f.at] = Tensor{Data: block, DType: f.dtype, Shape: shape}
+	e.stage.inputs[f.at] = onnx.Tensor{Data: block, DType: f.dtype, Shape: shape}
 	return nil
 }
 
 // writeMask writes a mask.
-func (x *execution) writeMask(i int) error {
-	in := x.in
+func (e *execution) writeMask(i int) error {
+	in := e.in
 	f := &in.wiring.fills[i]
 	m := f.mask
 	var longest, step int64
-	for _, l := range x.lanes {
+	for _, l := range e.lanes {
 		longest = max(longest, in.store.Length(m.covers[0], l.Sequence))
 	}
 	if m.length >= 0 {
-		step = int64(x.lengths[m.length])
+		step = int64(e.lengths[m.length])
 	}
 	element := int64(f.dtype.Size())
 	width := longest + step
-	shape := f.dims.With(f.axis, int64(x.stage.lanes))
+	shape := f.dims.With(f.axis, int64(e.stage.lanes))
 	shape[m.axis] = width
 	bytes, err := shape.Bytes(f.dtype)
 	if err != nil {
-		return Errorf(Internal, "input %q: the mask: %w", f.name, err)
+		return status.Errorf(status.Internal, "input %q: the mask: %w", f.name, err)
 	}
 	block, err := in.io.forFill(i, bytes)
 	if err != nil {
-		return Errorf(Internal, "input %q: the mask: %w", f.name, err)
+		return status.Errorf(status.Internal, "input %q: the mask: %w", f.name, err)
 	}
 	to := block.Bytes
-	for lane := range x.stage.lanes {
+	for lane := range e.stage.lanes {
 		padding := int64(0) // a padding lane has a whole value
-		if lane < len(x.lanes) {
-			padding = longest - in.store.Length(m.covers[0], x.lanes[lane].Sequence)
+		if lane < len(e.lanes) {
+			padding = longest - in.store.Length(m.covers[0], e.lanes[lane].Sequence)
 		}
 		for at := range width {
 			copy(to, f.value[index(at >= padding)])
 			to = to[element:]
 		}
 	}
-	x.stage.inputs[f.at] = Tensor{Data: block, DType: f.dtype, Shape: shape}
+	e.stage.inputs[f.at] = onnx.Tensor{Data: block, DType: f.dtype, Shape: shape}
 	return nil
 }
 
@@ -244,7 +247,7 @@ func (in *Instance) checkPositions(r *Request) error {
 		}
 		length := in.extent(r, &in.wiring.lengths[f.source])
 		if most := generatedMost / int64(f.dtype.Size()); length > most {
-			return Errorf(InvalidArg, "input %q: positions of %d elements of input %q: want at most %d; send less in a request", f.name, length, in.wiring.lengths[f.source].name, most)
+			return status.Errorf(status.InvalidArg, "input %q: positions of %d elements of input %q: want at most %d; send less in a request", f.name, length, in.wiring.lengths[f.source].name, most)
 		}
 	}
 	return nil
@@ -258,14 +261,14 @@ func (in *Instance) checkMasks(r *Request, q *statebuffer.Sequence) error {
 		held, step := in.store.Length(f.mask.covers[0], q), int64(0)
 		for _, state := range f.mask.covers[1:] {
 			if other := in.store.Length(state, q); other != held {
-				return Errorf(InvalidArg, "input %q: the states %q and %q are to have one mask, and have the lengths %d and %d: want them equal; give each a mask of its own, or none", f.name, in.wiring.varying[f.mask.covers[0]].input, in.wiring.varying[state].input, held, other)
+				return status.Errorf(status.InvalidArg, "input %q: the states %q and %q are to have one mask, and have the lengths %d and %d: want them equal; give each a mask of its own, or none", f.name, in.wiring.varying[f.mask.covers[0]].input, in.wiring.varying[state].input, held, other)
 			}
 		}
 		if f.mask.length >= 0 {
 			step = in.extent(r, &in.wiring.lengths[f.mask.length])
 		}
 		if most := generatedMost / int64(f.dtype.Size()); step > most-held {
-			return Errorf(InvalidArg, "input %q: a mask of length %d for the states and %d for the request: want at most %d in all; send less in a request, or end the sequence", f.name, held, step, most)
+			return status.Errorf(status.InvalidArg, "input %q: a mask of length %d for the states and %d for the request: want at most %d in all; send less in a request, or end the sequence", f.name, held, step, most)
 		}
 	}
 	return nil

@@ -1,6 +1,9 @@
 package backend
 
-import "tritonstateful/statebuffer"
+import (
+	"tritonstateful/internal/status"
+	"tritonstateful/statebuffer"
+)
 
 // checkRoom refuses what the device has no room for, before anything is taken: the
 // states of the first chunk of sequences, and the tensors of a batch. A host gives
@@ -9,7 +12,7 @@ func (in *Instance) checkRoom(states *statebuffer.Options) error {
 	if in.device == nil {
 		return nil
 	}
-	err := statebuffer.Room(states.Memory, statebuffer.Plus(states.Bytes(), ioBytes(in.wiring)))
+	err := statebuffer.CheckCapacity(states.Memory, statebuffer.SatAdd(states.Bytes(), ioBytes(in.wiring)))
 	if err == nil {
 		return nil
 	}
@@ -17,7 +20,7 @@ func (in *Instance) checkRoom(states *statebuffer.Options) error {
 	if device.Managed != "" {
 		managed = "; NVML says " + device.Managed
 	}
-	return Errorf(Unavailable, "no room on %v for the states of %d sequences and the tensors of batches of %d: %w%s; use fewer slots (%s, max_candidate_sequence_use_ratio), %s",
+	return status.Errorf(status.Unavailable, "no room on %v for the states of %d sequences and the tensors of batches of %d: %w%s; use fewer slots (%s, max_candidate_sequence_use_ratio), %s",
 		device, states.Sizing.Initial, states.MaxLanes, err, managed, in.model.config.candidatesField(), roomRemedy)
 }
 
@@ -37,26 +40,26 @@ func (in *Instance) TakesDevice() bool { return in.device != nil }
 
 // place makes the next run take a lane of an input from where it is on the device.
 func (in *Instance) place(block statebuffer.Block, l statebuffer.Layout, lanes, lane int, from uint64) {
-	for x := range l.Runs {
-		at := (x*int64(lanes) + int64(lane)) * l.RunBytes
-		in.device.Place(block.At(at, l.RunBytes), from+uint64(x*l.RunBytes))
+	for x := range l.Pieces {
+		at := (x*int64(lanes) + int64(lane)) * l.PieceBytes
+		in.device.CopyInFrom(block.At(at, l.PieceBytes), from+uint64(x*l.PieceBytes))
 	}
 }
 
 // deliver makes the next run copy lanes of an output to where the client wants them
 // on the device: one lane behind the other.
 func (in *Instance) deliver(block statebuffer.Block, o *Output, lane, lanes int, to uint64) {
-	size := o.Layout.RunBytes
+	size := o.Layout.PieceBytes
 	if size == 0 {
 		return
 	}
-	if o.Layout.Runs == 1 {
-		in.device.Deliver(block.At(int64(lane)*size, int64(lanes)*size), to)
+	if o.Layout.Pieces == 1 {
+		in.device.CopyOutTo(block.At(int64(lane)*size, int64(lanes)*size), to)
 		return
 	}
 	for j := int64(lane); j < int64(lane+lanes); j++ {
-		for x := range o.Layout.Runs {
-			in.device.Deliver(block.At((x*int64(o.Lanes)+j)*size, size), to)
+		for x := range o.Layout.Pieces {
+			in.device.CopyOutTo(block.At((x*int64(o.Lanes)+j)*size, size), to)
 			to += uint64(size)
 		}
 	}
@@ -64,22 +67,21 @@ func (in *Instance) deliver(block statebuffer.Block, o *Output, lane, lanes int,
 
 // reserve asks where the answers of a run on a GPU are to go, so that the run itself
 // puts them there, or brings them to the host: then nobody waits twice.
-func (x *execution) reserve() error {
-	in, s := x.in, x.stage
+func (e *execution) reserve() error {
+	in, s := e.in, e.stage
 	for i := range in.wiring.outputs {
 		if p := &in.wiring.outputs[i]; p.stateOut || p.varies {
-			bytes, err := in.device.Bring(s.outputs[p.at].Data)
+			bytes, err := in.device.CopyOut(s.outputs[p.at].Data)
 			if err != nil {
-				return Errorf(Internal, "output %q: %w", p.Name, err)
+				return status.Errorf(status.Internal, "output %q: %w", p.Name, err)
 			}
 			s.answers[i].Tensor = bytes
 		}
 	}
-	for at, row := range x.rows {
-		lane, lanes := x.lanesOf(at)
-		for i, to := range x.batch.Reserve(row, s.answers, lane, lanes) {
+	for _, m := range e.members {
+		for i, to := range e.batch.Reserve(m.req, s.answers, m.firstLane, m.lanes) {
 			if to != 0 {
-				in.deliver(s.outputs[in.wiring.outputs[i].at].Data, &s.answers[i], lane, lanes, to)
+				in.deliver(s.outputs[in.wiring.outputs[i].at].Data, &s.answers[i], m.firstLane, m.lanes, to)
 			}
 		}
 	}

@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -16,7 +18,7 @@ import (
 // gpu is a model on a device: a Heap plays the device's memory, another one the
 // host's. Its Run does what a device does to the blocks of IO.
 type gpu struct {
-	Runner
+	onnx.Runner
 	t      *testing.T
 	host   statebuffer.Heap
 	there  map[uint64]byteRange // memory of the device that requests come from
@@ -30,7 +32,7 @@ type gpu struct {
 	broken error // of Bring and Write
 	late   error // of Wait
 	warmed []int
-	part   Device // if it is a part of a GPU
+	part   onnx.Device // if it is a part of a GPU
 }
 
 // card is the memory of a gpu: it has a size.
@@ -40,7 +42,7 @@ type card struct {
 	asked []int64
 }
 
-func (c *card) Room(bytes int64) error {
+func (c *card) CheckCapacity(bytes int64) error {
 	c.asked = append(c.asked, bytes)
 	if c.bytes > 0 && bytes > c.bytes-c.Used() {
 		return fmt.Errorf("%d bytes are needed, of whose %d the CUDA driver says %d are free", bytes, c.bytes, c.bytes-c.Used())
@@ -51,14 +53,14 @@ func (c *card) Room(bytes int64) error {
 type byteRange []byte
 
 func (g *gpu) IO() statebuffer.Memory { return &g.host }
-func (g *gpu) Device() Device {
-	return cmp.Or(g.part, Device{Ordinal: 3, Name: "Test", UUID: "GPU-1", Managed: "5 of 6 GiB are free"})
+func (g *gpu) Device() onnx.Device {
+	return cmp.Or(g.part, onnx.Device{Ordinal: 3, Name: "Test", UUID: "GPU-1", Managed: "5 of 6 GiB are free"})
 }
 func (g *gpu) MemInfo() (free, total int64, err error) { return 1000, 2000, nil }
 
 func (g *gpu) Begin() { g.before, g.behind = nil, nil }
 
-func (g *gpu) Place(to statebuffer.Block, from uint64) {
+func (g *gpu) CopyInFrom(to statebuffer.Block, from uint64) {
 	for start, bytes := range g.there {
 		if from >= start && from+uint64(to.Size) <= start+uint64(len(bytes)) {
 			g.before = append(g.before, func() { copy(to.Bytes, bytes[from-start:]) })
@@ -68,12 +70,12 @@ func (g *gpu) Place(to statebuffer.Block, from uint64) {
 	panic(fmt.Sprintf("nothing is at %#x", from))
 }
 
-func (g *gpu) Deliver(from statebuffer.Block, to uint64) {
+func (g *gpu) CopyOutTo(from statebuffer.Block, to uint64) {
 	batch := g.batch
 	g.behind = append(g.behind, func() { batch.write(to, from.Bytes) })
 }
 
-func (g *gpu) Bring(from statebuffer.Block) ([]byte, error) {
+func (g *gpu) CopyOut(from statebuffer.Block) ([]byte, error) {
 	if g.broken != nil {
 		return nil, g.broken
 	}
@@ -102,12 +104,12 @@ func (b *fakeBatch) write(to uint64, from []byte) {
 	require.Fail(b.t, "nobody has reserved this address", "%#x", to)
 }
 
-func (g *gpu) Run(inputs, outputs []Tensor) error {
+func (g *gpu) Run(inputs, outputs []onnx.Tensor) error {
 	err := g.Submit(inputs, outputs)
 	return cmp.Or(err, g.Wait())
 }
 
-func (g *gpu) Submit(inputs, outputs []Tensor) error {
+func (g *gpu) Submit(inputs, outputs []onnx.Tensor) error {
 	require.False(g.t, g.runs, "the run before was not waited for")
 	g.runs = true
 	for _, do := range g.before {
@@ -130,7 +132,7 @@ func (g *gpu) Wait() error {
 	return g.late
 }
 
-func (g *gpu) WarmUp(inputs, outputs []Tensor) error {
+func (g *gpu) WarmUp(inputs, outputs []onnx.Tensor) error {
 	g.warmed = append(g.warmed, int(inputs[1].Shape[0]))
 	return g.Run(inputs, outputs)
 }
@@ -140,7 +142,7 @@ type gpuLoad struct {
 	gpu    *gpu
 	model  *accumulator // that it runs
 	card   *card        // its memory
-	opened []SessionOptions
+	opened []onnx.SessionOptions
 	log    *recorder
 }
 
@@ -157,9 +159,9 @@ func (l *gpuLoad) try(t *testing.T, changes ...func(*setup)) (*Instance, error) 
 	set := newSetup(changes...)
 	model, err := NewModel(ModelInfo{Name: "model", Version: 3, Config: set.json()}, Host{
 		Log: slog.New(l.log), Clock: newServer(t).in.model.host.Clock, Metrics: set.metrics,
-		Open: func(o SessionOptions) (Runner, error) {
+		Open: func(o onnx.SessionOptions) (onnx.Runner, error) {
 			l.opened = append(l.opened, o)
-			if o.Provider == CPU {
+			if o.Provider == onnx.CPU {
 				return newAccumulator(&statebuffer.Heap{}, accumulate()), nil
 			}
 			return l.gpu, nil
@@ -186,7 +188,7 @@ func TestGPUOptions(t *testing.T) {
 	require.Len(t, l.opened, 2, "once on the CPU, to read the shapes")
 	got := l.opened[1]
 	require.Equal(t, 3, got.Device)
-	require.Equal(t, TensorRT, got.Provider)
+	require.Equal(t, onnx.TensorRT, got.Provider)
 	require.True(t, got.GPU.FP16)
 	require.True(t, got.GPU.CUDAGraph)
 	require.Equal(t, "/cache", got.GPU.CacheFolder)
@@ -205,7 +207,7 @@ func TestGPUOptions(t *testing.T) {
 
 	_, l = loadOnGPU(t, param("ort_ep", "cuda"), param("compute_precision", "fp32"), param("verify", "never"))
 	require.Len(t, l.opened, 1, "CUDA needs no shapes")
-	require.Equal(t, SessionOptions{Path: l.opened[0].Path, Name: "model_0_3", Provider: CUDA, Device: 3, Optimization: "all",
+	require.Equal(t, onnx.SessionOptions{Path: l.opened[0].Path, Name: "model_0_3", Provider: onnx.CUDA, Device: 3, Optimization: "all",
 		IntraOpThreads: l.opened[0].IntraOpThreads}, l.opened[0])
 }
 
@@ -226,7 +228,7 @@ func TestNoRoomOnGPU(t *testing.T) {
 	for _, remedy := range []string{"initial_buffer_size", "store_states_as_fp16", "gpu_mem_limit", "gpus of instance_group"} {
 		require.ErrorContains(t, err, remedy)
 	}
-	require.Equal(t, Unavailable, CodeOf(err))
+	require.Equal(t, status.Unavailable, status.CodeOf(err))
 	require.Zero(t, l.card.Used())
 	require.True(t, l.model.closed)
 
@@ -248,7 +250,7 @@ func TestGPULabels(t *testing.T) {
 	require.Contains(t, text, "memory of the GPU: 1000 of 2000 bytes are left; NVML said before: 5 of 6 GiB are free")
 
 	part := newGPULoad(t)
-	part.gpu.part = Device{Ordinal: 3, Name: "Test MIG 1g", UUID: "MIG-2", Whole: "GPU-1"}
+	part.gpu.part = onnx.Device{Ordinal: 3, Name: "Test MIG 1g", UUID: "MIG-2", Whole: "GPU-1"}
 	in, err := part.try(t, measured(sink))
 	require.NoError(t, err)
 	defer in.Close()
@@ -283,18 +285,18 @@ func TestGPUWarmsUp(t *testing.T) {
 	require.Equal(t, []int{1, 2, 5, 8}, l.gpu.warmed)
 }
 
-// TestNoRecordingOfVaryingShapes says why.
-func TestNoRecordingOfVaryingShapes(t *testing.T) {
+// TestNoGraphOfVaryingShapes says why.
+func TestNoGraphOfVaryingShapes(t *testing.T) {
 	config := cacheConfig()
 	config.Parameters["enable_cuda_graph"] = Value{"1"}
 	log := newRecorder(slog.LevelWarn)
 	model, err := NewModel(ModelInfo{Name: "model", Version: 1, Config: (&setup{config: config}).json()}, Host{
 		Log: slog.New(log), Clock: newServer(t).in.model.host.Clock,
-		Open: func(SessionOptions) (Runner, error) { return &gpu{Runner: cacheModel(), t: t}, nil },
+		Open: func(onnx.SessionOptions) (onnx.Runner, error) { return &gpu{Runner: cacheModel(), t: t}, nil },
 	})
 	require.NoError(t, err)
 	in, err := model.NewInstance(InstanceInfo{Name: "model_0_0", Kind: "gpu"})
 	require.NoError(t, err)
 	in.Close()
-	require.Len(t, log.having("enable_cuda_graph has no effect: more than the batch varies"), 1)
+	require.Len(t, log.having("enable_cuda_graph has no effect"), 1)
 }

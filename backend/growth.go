@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/status"
 	"tritonstateful/statebuffer"
 )
 
@@ -52,7 +54,7 @@ func (t *trial) growth() map[axisOfInput]growth {
 }
 
 // compareExtents notes what a step of one lane has made of the extents of states.
-func (t *trial) compareExtents(s setting, outputs []Tensor, seen map[axisOfInput]growth) {
+func (t *trial) compareExtents(s setting, outputs []onnx.Tensor, seen map[axisOfInput]growth) {
 	for i := range t.inputs {
 		in := &t.inputs[i]
 		if in.begin == nil {
@@ -135,7 +137,7 @@ func (c *chooser) toldBegin(w *wirer) error {
 }
 
 // runOne runs one lane.
-func (t *trial) runOne(s setting) ([]Tensor, error) {
+func (t *trial) runOne(s setting) ([]onnx.Tensor, error) {
 	l, ok := t.newLane(s, 1, nil)
 	if !ok {
 		return nil, errNoContents
@@ -148,7 +150,7 @@ var errNoContents = errors.New("no contents for such extents")
 
 // emptyFault is the fault of the first state that stays as long as it is and for which a
 // run that began with nothing gave nothing, or failed.
-func (w *wirer) emptyFault(t *trial, seen map[axisOfInput]growth, outputs []Tensor, failed error) error {
+func (w *wirer) emptyFault(t *trial, seen map[axisOfInput]growth, outputs []onnx.Tensor, failed error) error {
 	if errors.Is(failed, errTooLong) || errors.Is(failed, errNoContents) {
 		return nil
 	}
@@ -162,7 +164,7 @@ func (w *wirer) emptyFault(t *trial, seen map[axisOfInput]growth, outputs []Tens
 		} else if after := outputs[slices.Index(t.outputs, s.out)].Shape; axis < len(after) && after[axis] > 0 {
 			continue
 		}
-		return Errorf(InvalidArg, "state %q would begin with nothing along axis %d, %s: say how it begins by initial_states, for example '%s = 0[3]'", s.input, axis, why, s.input)
+		return status.Errorf(status.InvalidArg, "state %q would begin with nothing along axis %d, %s: say how it begins by initial_states, for example '%s = 0[3]'", s.input, axis, why, s.input)
 	}
 	return nil
 }

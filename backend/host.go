@@ -15,7 +15,7 @@ type Batch interface {
 	// Requests are the rows of the batch, in the server's order. The slice and
 	// the memory it points to are borrowed until Finish.
 	Requests() []Request
-	// Fail answers a row with an error; CodeOf(err) is the code. Further
+	// Fail answers a row with an error; status.CodeOf(err) is the code. Further
 	// answers to the same row are ignored.
 	Fail(row int, err error)
 	// Answer answers a row with consecutive lanes of batched tensors. The outputs, in the
@@ -114,11 +114,4 @@ type Output struct {
 	// Offsets, for tensors of type Bytes only, are where each lane begins in
 	// Tensor and where the last one ends; Layout does not count then.
 	Offsets []int64
-}
-
-// Port is the name and type of an input or output as the server knows it.
-type Port struct {
-	Name     string
-	DType    tensor.DType
-	Optional bool // an input that a request may leave out
 }

@@ -47,7 +47,7 @@ func initialFiles(modelDirectory string) fileReader {
 // axis starts with length 0, or with 1 where Triton's implicit state is what the
 // configuration was written for: its models reckon with one element.
 func (w *wirer) initialValue(s *stateWire) (err error) {
-	s.shape, s.begin = batched(s.dims, s.axis, 1).Clone(), "zeros"
+	s.shape, s.begin = s.dims.With(s.axis, 1), "zeros"
 	text, given := lookup(w.params.InitialStates, s.input)
 	switch {
 	case given:

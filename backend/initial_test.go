@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 )
 
@@ -179,11 +180,11 @@ func TestLongDataFile(t *testing.T) {
 // number may have 1 there, whether it has a batch or not.
 func TestInitialStateOfOneNumber(t *testing.T) {
 	for _, dims := range [][]int64{{}, {-1}} {
-		m := &scripted{sig: Signature{
-			Inputs:  []TensorInfo{info("Input", tensor.Int32, -1, 1), info("N", tensor.Int32, dims...)},
-			Outputs: []TensorInfo{info("Output", tensor.Int32, -1, 1), info("NextN", tensor.Int32, dims...)},
+		m := &scripted{sig: onnx.Signature{
+			Inputs:  []onnx.TensorInfo{info("Input", tensor.Int32, -1, 1), info("N", tensor.Int32, dims...)},
+			Outputs: []onnx.TensorInfo{info("Output", tensor.Int32, -1, 1), info("NextN", tensor.Int32, dims...)},
 		}}
-		m.run = func(inputs, outputs []Tensor) error {
+		m.run = func(inputs, outputs []onnx.Tensor) error {
 			from := inputs[1].Data.Bytes
 			for to := outputs[0].Data.Bytes; len(to) > 0; to = to[4:] {
 				copy(to, from[:4])

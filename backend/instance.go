@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"slices"
 
+	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -16,8 +18,8 @@ type Instance struct {
 	model  *Model
 	log    *slog.Logger
 	name   string
-	runner Runner
-	device DeviceRunner // the runner, if it is on a GPU
+	runner onnx.Runner
+	device onnx.DeviceRunner // the runner, if it is on a GPU
 	wiring *wiring
 	store  *statebuffer.Store
 	stages []*stage // by the number of lanes, made when first needed
@@ -68,14 +70,14 @@ func newInstance(m *Model, info InstanceInfo) (*Instance, error) {
 
 // load makes everything that Close frees. With faults it fails, but not before it
 // has looked at the model: one attempt to load shows everything that is wrong.
-func (in *Instance) load(provider Provider, info InstanceInfo, faults error) (err error) {
+func (in *Instance) load(provider onnx.Provider, info InstanceInfo, faults error) (err error) {
 	m := in.model
 	if m.path != "" {
-		in.runner, err = m.host.Open(SessionOptions{
+		in.runner, err = m.host.Open(onnx.SessionOptions{
 			Path: m.path, Provider: provider, Device: info.Device, Name: info.Name, GPU: m.gpuOptions(provider),
 			IntraOpThreads: m.params.IntraOpThreads, Optimization: m.params.Optimization,
 		})
-		in.device, _ = in.runner.(DeviceRunner)
+		in.device, _ = in.runner.(onnx.DeviceRunner)
 	}
 	if in.runner != nil && m.params.sound(wiringNames...) {
 		in.wiring, err = m.wire(in.runner)
@@ -105,7 +107,7 @@ func (in *Instance) allocate() (err error) {
 	in.direct = m.config.direct()
 	in.ladder = m.ladder()
 	in.holds = canHold(in.wiring)
-	in.pace = newPace(m.params.Padding == PadAuto && !in.wiring.varies && in.store.Roams() && in.store.RowBytes() >= paceFrom)
+	in.pace = newPace(m.params.Padding == PadAuto && !in.wiring.varies && in.store.InPlace() && in.store.SlotBytes() >= paceFrom)
 	in.empty = in.emptyAnswers()
 	in.work.in, in.work.queue, in.work.spreads = in, newQueue(), make([]spread, len(in.wiring.masks))
 	in.grows = make([]int64, len(in.wiring.masks))
@@ -124,7 +126,7 @@ func (in *Instance) emptyAnswers() []Output {
 			size = 4 // an empty string is its length
 		}
 		answers[i] = Output{
-			Tensor: in.io.zero.Bytes[:size], Layout: statebuffer.Layout{Runs: 1, RunBytes: size}, Lanes: 1,
+			Tensor: in.io.zero.Bytes[:size], Layout: statebuffer.Layout{Pieces: 1, PieceBytes: size}, Lanes: 1,
 			Shape: slices.Repeat(tensor.Shape{1}, len(outputs[i].answer)),
 		}
 	}
@@ -143,22 +145,22 @@ func (in *Instance) newStore() (*statebuffer.Store, error) {
 		w := &in.wiring.varying[i]
 		varying[i] = statebuffer.Varying{
 			Name: w.input, DType: w.dtype, Axis: w.axis, InitialShape: w.shape, Initial: w.value, MaxBytes: params.MaxStateBytes,
-			Update: w.update, AppendAxis: w.appendAxis, Padded: w.padded, PadAxis: w.padAxis,
+			Update: w.update, AppendAxis: w.appendAxis, LeftPadded: w.padded, PadAxis: w.padAxis,
 		}
 	}
 	options := statebuffer.Options{
 		Memory: in.runner.Memory(), States: states, Varying: varying, Sizing: sizing, MaxLanes: in.wiring.maxLanes,
-		Limits: statebuffer.Limits{Idle: config.Idle(), Full: params.Full, Remember: max(1024, sizing.Total()), Bytes: params.MaxStateMemory, Field: config.candidatesField()},
+		Limits: statebuffer.Limits{Idle: config.Idle(), Full: params.Full, Tombstones: max(1024, sizing.Total()), Bytes: params.MaxStateMemory, Field: config.candidatesField()},
 	}
 	if err := in.checkRoom(&options); err != nil {
 		return nil, err
 	}
 	store, err := statebuffer.NewStore(options)
 	if first := (*statebuffer.FirstChunkError)(nil); errors.As(err, &first) {
-		return nil, Errorf(InvalidArg, "the slots for sequences: %w", err)
+		return nil, status.Errorf(status.InvalidArg, "the slots for sequences: %w", err)
 	}
 	if err != nil {
-		return nil, Errorf(Internal, "allocating the states of %d sequences: %w; use fewer instances or a smaller %s", sizing.Initial, err, config.candidatesField())
+		return nil, status.Errorf(status.Internal, "allocating the states of %d sequences: %w; use fewer instances or a smaller %s", sizing.Initial, err, config.candidatesField())
 	}
 	return store, nil
 }
@@ -193,7 +195,7 @@ func (in *Instance) padded(n int) int {
 func (in *Instance) warmUp() error {
 	if in.wiring.varies {
 		if in.device != nil && in.model.params.CUDAGraph {
-			in.log.Warn("enable_cuda_graph has no effect: more than the batch varies in this model, and a recording is of fixed shapes")
+			in.log.Warn("enable_cuda_graph has no effect: more than the batch size varies in this model, and a CUDA graph has fixed shapes")
 		}
 		return nil
 	}
@@ -204,7 +206,7 @@ func (in *Instance) warmUp() error {
 	slices.Sort(sizes)
 	for _, n := range slices.Compact(sizes) {
 		if err := in.warmUpWith(n); err != nil {
-			return Errorf(CodeOf(err), "warming up with a batch of %d: %w; the batch is taken to be at %s, and the parameter batch_axes can say otherwise", n, err, in.wiring.batchAxes())
+			return status.Errorf(status.CodeOf(err), "warming up with a batch of %d: %w; the batch is taken to be at %s, and the parameter batch_axes can say otherwise", n, err, in.wiring.batchAxes())
 		}
 	}
 	return nil
@@ -226,7 +228,7 @@ func (in *Instance) warmUpWith(lanes int) error {
 	if err := in.work.writeGenerated(); err != nil {
 		return err
 	}
-	run := func(inputs, outputs []Tensor) error { return try(in.runner, inputs, outputs) }
+	run := func(inputs, outputs []onnx.Tensor) error { return try(in.runner, inputs, outputs) }
 	if in.device != nil {
 		run = in.device.WarmUp
 	}
@@ -234,7 +236,7 @@ func (in *Instance) warmUpWith(lanes int) error {
 		if in.putOnes(s); run(s.inputs, s.outputs) == nil {
 			return nil
 		}
-		return Errorf(InvalidArg, "the model fails to run: %w", err)
+		return status.Errorf(status.InvalidArg, "the model fails to run: %w", err)
 	}
 	return nil
 }
@@ -260,15 +262,15 @@ func (in *Instance) putOnes(s *stage) {
 func (in *Instance) TokenInput() string { return in.model.config.tokenInput() }
 
 // Inputs are the tensors that requests bring, in the order of Request.Inputs.
-func (in *Instance) Inputs() []Port { return ports(in.wiring.inputs) }
+func (in *Instance) Inputs() []onnx.IOTensor { return ports(in.wiring.inputs) }
 
 // Outputs are the tensors that answers carry, in the order of Batch.Answer.
-func (in *Instance) Outputs() []Port { return ports(in.wiring.outputs) }
+func (in *Instance) Outputs() []onnx.IOTensor { return ports(in.wiring.outputs) }
 
-func ports(wired []port) []Port {
-	all := make([]Port, len(wired))
+func ports(wired []port) []onnx.IOTensor {
+	all := make([]onnx.IOTensor, len(wired))
 	for i := range wired {
-		all[i] = wired[i].Port
+		all[i] = wired[i].IOTensor
 	}
 	return all
 }
@@ -296,21 +298,21 @@ func (in *Instance) Close() {
 }
 
 // maintain is what is done between batches, when all answers are out.
-func (in *Instance) maintain(x *execution) {
+func (in *Instance) maintain(e *execution) {
 	now := in.host().Clock
-	in.store.EndBatch(x.spans.at)
+	in.store.EndBatch(e.spans.at)
 	change, err := in.store.Maintain(now) // also if all were refused for want of slots
 	switch u := in.store.Usage(); {
 	case err != nil:
-		in.log.Warn("could not allocate more slots, trying again later", "slots", u.Rows, "error", err)
+		in.log.Warn("could not allocate more slots, trying again later", "slots", u.Slots, "error", err)
 	case change.Grown && in.levels.on(in.levels.info, slog.LevelInfo):
-		in.log.Info("allocated a chunk of slots", "chunks", u.Chunks, "slots", u.Rows, "free", u.Free, "took", change.Took)
+		in.log.Info("allocated a chunk of slots", "chunks", u.Chunks, "slots", u.Slots, "free", u.Free, "took", change.Took)
 	case change.Shrunk && in.levels.on(in.levels.info, slog.LevelInfo):
-		in.log.Info("released a chunk of slots", "chunks", u.Chunks, "slots", u.Rows, "free", u.Free, "took", change.Took)
+		in.log.Info("released a chunk of slots", "chunks", u.Chunks, "slots", u.Slots, "free", u.Free, "took", change.Took)
 	}
-	if x.ran > 0 {
+	if e.succeeded > 0 {
 		in.reportSaturation()
-		in.report.batch(&x.spans, change.Took, now(), in.log)
+		in.report.batch(&e.spans, change.Took, now(), in.log)
 	}
-	in.measure(x)
+	in.measure(e)
 }

@@ -8,14 +8,14 @@ import (
 
 // kind is a number that requests have in common which can share a run, and others hardly
 // ever: it tells which to compare. Nothing of the request needs to be right.
-func (x *execution) kind(row int) uint64 {
-	r, in := &x.requests[row], x.in
+func (e *execution) kind(req int) uint64 {
+	r, in := &e.requests[req], e.in
 	w := in.wiring
 	if r.Err != nil || !w.varies && !w.shares {
 		return 0
 	}
 	var h maphash.Hash
-	h.SetSeed(x.queue.seed)
+	h.SetSeed(e.queue.seed)
 	for i := range w.inputs {
 		hashInput(&w.inputs[i], &h, &r.Inputs[i])
 	}

@@ -6,7 +6,9 @@ import (
 	"math"
 	"slices"
 
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
+	"tritonstateful/statebuffer"
 )
 
 // together puts the lanes of an input into one tensor. Texts have their lanes on the
@@ -18,40 +20,40 @@ func together(shape tensor.Shape, axis int, dtype tensor.DType, lanes []lane, in
 		}
 		return data, nil
 	}
-	layout, err := layoutOf(shape, axis, dtype)
+	layout, err := statebuffer.LayoutOf(shape, axis, dtype)
 	if err != nil {
 		return nil, err
 	}
-	for x := range layout.Runs {
+	for x := range layout.Pieces {
 		for _, l := range lanes {
-			data = append(data, l[input][x*layout.RunBytes:][:layout.RunBytes]...)
+			data = append(data, l[input][x*layout.PieceBytes:][:layout.PieceBytes]...)
 		}
 	}
 	return data, nil
 }
 
-// lane is what a tensor on the host has of a lane; nil if it has none such, or if its
-// texts do not lie lane by lane.
-func (t *Tensor) lane(axis, lane int) []byte {
+// laneOf is what a tensor on the host has of a lane; nil if it has none such, or if its
+// strings do not lie lane by lane.
+func laneOf(t *onnx.Tensor, axis, lane int) []byte {
 	if axis >= len(t.Shape) || int64(lane) >= t.Shape[axis] {
 		return nil
 	}
 	if t.DType == tensor.Bytes {
-		return t.texts(axis, lane)
+		return stringsOf(t, axis, lane)
 	}
-	l, err := layoutOf(t.Shape, axis, t.DType)
+	l, err := statebuffer.LayoutOf(t.Shape, axis, t.DType)
 	if err != nil {
 		return nil
 	}
 	data := []byte{}
-	for x := range l.Runs {
-		data = append(data, t.Data.Bytes[(x*t.Shape[axis]+int64(lane))*l.RunBytes:][:l.RunBytes]...)
+	for x := range l.Pieces {
+		data = append(data, t.Data.Bytes[(x*t.Shape[axis]+int64(lane))*l.PieceBytes:][:l.PieceBytes]...)
 	}
 	return data
 }
 
-// texts is what a tensor of texts has of a lane.
-func (t *Tensor) texts(axis, lane int) []byte {
+// stringsOf is what a tensor of strings has of a lane.
+func stringsOf(t *onnx.Tensor, axis, lane int) []byte {
 	n, err := t.Shape.Without(axis).Elements()
 	if axis != 0 || err != nil {
 		return nil
@@ -73,8 +75,8 @@ func (t *Tensor) texts(axis, lane int) []byte {
 	return from[:len(from)-len(rest)]
 }
 
-func same(a, b []Tensor) bool {
-	return slices.EqualFunc(a, b, func(x, y Tensor) bool { return x.Shape.Equal(y.Shape) && bytes.Equal(x.Data.Bytes, y.Data.Bytes) })
+func same(a, b []onnx.Tensor) bool {
+	return slices.EqualFunc(a, b, func(x, y onnx.Tensor) bool { return x.Shape.Equal(y.Shape) && bytes.Equal(x.Data.Bytes, y.Data.Bytes) })
 }
 
 // tolerance is how far numbers of a type may be apart, of the largest of them.

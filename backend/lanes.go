@@ -6,27 +6,28 @@ import (
 	"fmt"
 	"slices"
 
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
 
 // putLane copies one lane, given as a row, into a batched tensor.
 func putLane(to []byte, l statebuffer.Layout, lanes, lane int, row []byte) {
-	stride, at := int64(lanes)*l.RunBytes, int64(lane)*l.RunBytes
-	if l.Runs == 1 {
-		copy(to[at:at+l.RunBytes], row)
+	stride, at := int64(lanes)*l.PieceBytes, int64(lane)*l.PieceBytes
+	if l.Pieces == 1 {
+		copy(to[at:at+l.PieceBytes], row)
 		return
 	}
-	for x := range l.Runs {
-		copy(to[at+x*stride:][:l.RunBytes], row[x*l.RunBytes:])
+	for x := range l.Pieces {
+		copy(to[at+x*stride:][:l.PieceBytes], row[x*l.PieceBytes:])
 	}
 }
 
 // clearLane zeroes one lane.
 func clearLane(to []byte, l statebuffer.Layout, lanes, lane int) {
-	stride, at := int64(lanes)*l.RunBytes, int64(lane)*l.RunBytes
-	for x := range l.Runs {
-		clear(to[at+x*stride:][:l.RunBytes])
+	stride, at := int64(lanes)*l.PieceBytes, int64(lane)*l.PieceBytes
+	for x := range l.Pieces {
+		clear(to[at+x*stride:][:l.PieceBytes])
 	}
 }
 
@@ -70,46 +71,46 @@ func checkInput(p *port, input *Input, lanes int64) error {
 	case !input.Present && p.Optional:
 		return nil
 	case !input.Present:
-		return Errorf(InvalidArg, "input %q is missing", p.Name)
+		return status.Errorf(status.InvalidArg, "input %q is missing", p.Name)
 	case input.DType != p.DType:
-		return Errorf(InvalidArg, "input %q is of type %v: want %v", p.Name, input.DType, p.DType)
+		return status.Errorf(status.InvalidArg, "input %q is of type %v: want %v", p.Name, input.DType, p.DType)
 	case !takesShape(p, input.Shape, lanes):
-		return Errorf(InvalidArg, "input %q has shape %v: want %v, with %d in front for the requests' rows (a sequence takes one row a request)", p.Name, input.Shape, p.request, lanes)
+		return status.Errorf(status.InvalidArg, "input %q has shape %v: want %v, with %d in front for the requests' rows (a sequence takes one row a request)", p.Name, input.Shape, p.request, lanes)
 	case p.recurrent && slices.Contains(input.Shape, 0):
-		return Errorf(InvalidArg, "input %q has shape %v: want no extent of 0, with which recurrent layers of ONNX Runtime end the server", p.Name, input.Shape)
+		return status.Errorf(status.InvalidArg, "input %q has shape %v: want no extent of 0, with which recurrent layers of ONNX Runtime end the server", p.Name, input.Shape)
 	}
 	if input.Device != 0 && (p.axis == noAxis || p.DType == tensor.Bytes) {
-		return Errorf(Unsupported, "input %q is in GPU memory, and has no batch axis, so that requests are compared: want CPU memory", p.Name)
+		return status.Errorf(status.Unsupported, "input %q is in GPU memory, and has no batch axis, so that requests are compared: want CPU memory", p.Name)
 	}
-	want := lanes * p.RowBytes()
+	want := lanes * p.LaneBytes()
 	if p.DType == tensor.Bytes {
 		if p.axis == noAxis && lanes > 1 {
-			return Errorf(InvalidArg, "input %q has %d rows: want 1, because it has no batch axis in the model", p.Name, lanes)
+			return status.Errorf(status.InvalidArg, "input %q has %d rows: want 1, because it has no batch axis in the model", p.Name, lanes)
 		}
 		elements, err := input.Shape.Elements()
 		if err != nil {
-			return Errorf(InvalidArg, "input %q: %w", p.Name, err)
+			return status.Errorf(status.InvalidArg, "input %q: %w", p.Name, err)
 		}
 		offsets, err := stringOffsets(input.Data, tensor.Shape{elements}, 1)
 		if err != nil {
-			return Errorf(InvalidArg, "input %q: %w", p.Name, err)
+			return status.Errorf(status.InvalidArg, "input %q: %w", p.Name, err)
 		}
 		if extra := int64(len(input.Data)) - offsets[1]; extra != 0 { // it would shift the next lane's
-			return Errorf(InvalidArg, "input %q has %d bytes after the last of its %d strings", p.Name, extra, elements)
+			return status.Errorf(status.InvalidArg, "input %q has %d bytes after the last of its %d strings", p.Name, extra, elements)
 		}
 		return nil
 	}
 	if p.varies {
 		var err error
 		if want, err = input.Shape.Bytes(p.DType); err != nil {
-			return Errorf(InvalidArg, "input %q: %w", p.Name, err)
+			return status.Errorf(status.InvalidArg, "input %q: %w", p.Name, err)
 		}
 	}
 	if input.bytes() != want {
-		return Errorf(InvalidArg, "input %q has %d bytes: want %d for shape %v of %v", p.Name, input.bytes(), want, input.Shape, p.DType)
+		return status.Errorf(status.InvalidArg, "input %q has %d bytes: want %d for shape %v of %v", p.Name, input.bytes(), want, input.Shape, p.DType)
 	}
 	if row := len(sharedContent(p, input)); p.axis == noAxis && !bytes.Equal(input.Data[row:], input.Data[:len(input.Data)-row]) {
-		return Errorf(InvalidArg, "input %q differs in the rows of the request: want them equal, because it has no batch axis in the model", p.Name)
+		return status.Errorf(status.InvalidArg, "input %q differs in the rows of the request: want them equal, because it has no batch axis in the model", p.Name)
 	}
 	return nil
 }

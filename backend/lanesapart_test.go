@@ -9,23 +9,25 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 )
 
 // floatModel keeps a state of floats; run gets the values of a run, of two for each
 // lane, and makes them the output and the new state.
 func floatModel(run func(x, s []float32)) *scripted {
-	m := &scripted{sig: Signature{
-		Inputs:  []TensorInfo{info("Input", tensor.FP32, -1, 2), info("Sum", tensor.FP32, -1, 2)},
-		Outputs: []TensorInfo{info("Output", tensor.FP32, -1, 2), info("NewSum", tensor.FP32, -1, 2)},
+	m := &scripted{sig: onnx.Signature{
+		Inputs:  []onnx.TensorInfo{info("Input", tensor.FP32, -1, 2), info("Sum", tensor.FP32, -1, 2)},
+		Outputs: []onnx.TensorInfo{info("Output", tensor.FP32, -1, 2), info("NewSum", tensor.FP32, -1, 2)},
 	}}
-	read := func(t *Tensor) (f []float32) {
+	read := func(t *onnx.Tensor) (f []float32) {
 		for at := 0; at < len(t.Data.Bytes); at += 4 {
 			f = append(f, math.Float32frombits(binary.NativeEndian.Uint32(t.Data.Bytes[at:])))
 		}
 		return f
 	}
-	m.run = func(inputs, outputs []Tensor) error {
+	m.run = func(inputs, outputs []onnx.Tensor) error {
 		x, s := read(&inputs[0]), read(&inputs[1])
 		run(x, s)
 		for k, values := range [][]float32{x, s} {
@@ -95,7 +97,7 @@ func TestLanesApart(t *testing.T) {
 				return
 			}
 			require.ErrorContains(t, err, c.want)
-			require.Equal(t, InvalidArg, CodeOf(err))
+			require.Equal(t, status.InvalidArg, status.CodeOf(err))
 		})
 	}
 }
@@ -110,8 +112,8 @@ func TestLanesApartOnDevice(t *testing.T) {
 		log := newRecorder(slog.LevelWarn)
 		m, err := NewModel(ModelInfo{Name: "model", Version: 1, Config: (&setup{config: config}).json()}, Host{
 			Log: slog.New(log), Clock: newServer(t).in.model.host.Clock,
-			Open: func(o SessionOptions) (Runner, error) {
-				if o.Provider == CPU {
+			Open: func(o onnx.SessionOptions) (onnx.Runner, error) {
+				if o.Provider == onnx.CPU {
 					return model, onCPU
 				}
 				return &gpu{Runner: model, t: t}, nil
@@ -128,7 +130,7 @@ func TestLanesApartOnDevice(t *testing.T) {
 	require.ErrorContains(t, err, `requests of one batch would not be apart: output "NewSum"`)
 	_, err = load(errors.New("injected"))
 	require.ErrorContains(t, err, "the CPU cannot open the model: injected")
-	for _, infos := range [][]TensorInfo{model.sig.Inputs, model.sig.Outputs} {
+	for _, infos := range [][]onnx.TensorInfo{model.sig.Inputs, model.sig.Outputs} {
 		for i := range infos {
 			infos[i].Symbols[0] = "batch"
 		}
@@ -145,7 +147,7 @@ func TestLanesApartOfLowerRank(t *testing.T) {
 	withoutSymbols(&m.sig)
 	m.sig.Inputs[1].Dims, m.sig.Outputs[1].Dims = tensor.Shape{1, -1}, tensor.Shape{1, -1}
 	inner := m.run
-	m.run = func(inputs, outputs []Tensor) error {
+	m.run = func(inputs, outputs []onnx.Tensor) error {
 		err := inner(inputs, outputs)
 		outputs[1].Shape = outputs[1].Shape[:1]
 		return err
@@ -163,9 +165,9 @@ func TestLanesApartBehindAMask(t *testing.T) {
 		more := int64(index(mask != "mask(Sum)")) * 2
 		m.sig.Inputs[1], m.sig.Outputs[1] = info("Sum", tensor.FP32, -1, -1), info("NewSum", tensor.FP32, -1, -1)
 		m.sig.Inputs = append(m.sig.Inputs, info("Mask", tensor.Int32, -1, -1))
-		m.run = func(inputs, outputs []Tensor) error {
+		m.run = func(inputs, outputs []onnx.Tensor) error {
 			if length := inputs[1].Shape[1] + more; inputs[2].Shape[1] != length {
-				return Errorf(InvalidArg, "the mask has shape %v for a length of %d", inputs[2].Shape, length)
+				return status.Errorf(status.InvalidArg, "the mask has shape %v for a length of %d", inputs[2].Shape, length)
 			}
 			sum := 0.0 // of all lanes, as far as the mask lets it see
 			for i := range 2 * inputs[0].Shape[0] {

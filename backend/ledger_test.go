@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -16,7 +17,7 @@ import (
 //	name' = who holds zeros ? x : who        Y = min(who', tape'), max(who', tape'), count'
 //	count' = count + 1                       tape' = tape and name', the last three
 type ledger struct {
-	sig    Signature
+	sig    onnx.Signature
 	memory statebuffer.Memory
 	tape   bool // the model has the state of varying shape
 	// before is called at the start of each Run; its error is Run's.
@@ -30,15 +31,15 @@ type ledger struct {
 const longestTape = 3
 
 func newLedger(memory statebuffer.Memory, tape bool, outer, inner int) *ledger {
-	info := func(name string, axis int, dims ...int64) TensorInfo {
-		t := TensorInfo{Name: name, DType: tensor.Int64, Dims: dims, Symbols: make([]string, len(dims))}
+	info := func(name string, axis int, dims ...int64) onnx.TensorInfo {
+		t := onnx.TensorInfo{Name: name, DType: tensor.Int64, Dims: dims, Symbols: make([]string, len(dims))}
 		t.Symbols[axis] = "batch"
 		return t
 	}
 	const free = tensor.Dynamic
-	l := &ledger{memory: memory, tape: tape, outer: outer, inner: inner, sig: Signature{
-		Inputs:  []TensorInfo{info("X", 0, free, 1), info("who", 1, int64(outer), free, int64(inner)), info("count", 0, free, 1)},
-		Outputs: []TensorInfo{info("Y", 0, free, 3), info("new_who", 1, int64(outer), free, int64(inner)), info("new_count", 0, free, 1)},
+	l := &ledger{memory: memory, tape: tape, outer: outer, inner: inner, sig: onnx.Signature{
+		Inputs:  []onnx.TensorInfo{info("X", 0, free, 1), info("who", 1, int64(outer), free, int64(inner)), info("count", 0, free, 1)},
+		Outputs: []onnx.TensorInfo{info("Y", 0, free, 3), info("new_who", 1, int64(outer), free, int64(inner)), info("new_count", 0, free, 1)},
 	}}
 	if tape {
 		l.sig.Inputs = append(l.sig.Inputs, info("tape", 0, free, free))
@@ -47,11 +48,11 @@ func newLedger(memory statebuffer.Memory, tape bool, outer, inner int) *ledger {
 	return l
 }
 
-func (l *ledger) Signature() *Signature      { return &l.sig }
+func (l *ledger) Signature() *onnx.Signature { return &l.sig }
 func (l *ledger) Memory() statebuffer.Memory { return l.memory }
 func (l *ledger) Close()                     {}
 
-func (l *ledger) Run(inputs, outputs []Tensor) error {
+func (l *ledger) Run(inputs, outputs []onnx.Tensor) error {
 	for _, o := range outputs { // undefined after an error, so undefine them first
 		for i := range o.Data.Bytes {
 			o.Data.Bytes[i] = 0xEE
@@ -80,17 +81,17 @@ func (l *ledger) Run(inputs, outputs []Tensor) error {
 }
 
 // newTape makes room for the tapes of a run and tells how long they are.
-func (l *ledger) newTape(lanes int, inputs, outputs []Tensor) int {
+func (l *ledger) newTape(lanes int, inputs, outputs []onnx.Tensor) int {
 	length := min(int(inputs[3].Shape[1])+1, longestTape)
 	l.out = append(l.out[:0], make([]byte, 8*lanes*length)...)
-	outputs[3] = Tensor{DType: tensor.Int64, Shape: tensor.Shape{int64(lanes), int64(length)}, Data: statebuffer.Block{Bytes: l.out, Size: int64(len(l.out))}}
+	outputs[3] = onnx.Tensor{DType: tensor.Int64, Shape: tensor.Shape{int64(lanes), int64(length)}, Data: statebuffer.Block{Bytes: l.out, Size: int64(len(l.out))}}
 	return length
 }
 
-func (l *ledger) runLane(lane, lanes, length int, inputs, outputs []Tensor) {
-	at := func(t *Tensor, i int) []byte { return t.Data.Bytes[8*i:] }
-	get := func(t *Tensor, i int) int64 { return int64(binary.NativeEndian.Uint64(at(t, i))) }
-	put := func(t *Tensor, i int, v int64) { binary.NativeEndian.PutUint64(at(t, i), uint64(v)) }
+func (l *ledger) runLane(lane, lanes, length int, inputs, outputs []onnx.Tensor) {
+	at := func(t *onnx.Tensor, i int) []byte { return t.Data.Bytes[8*i:] }
+	get := func(t *onnx.Tensor, i int) int64 { return int64(binary.NativeEndian.Uint64(at(t, i))) }
+	put := func(t *onnx.Tensor, i int, v int64) { binary.NativeEndian.PutUint64(at(t, i), uint64(v)) }
 	least, greatest := int64(1)<<62, int64(-1)<<62
 	note := func(v int64) { least, greatest = min(least, v), max(greatest, v) }
 	name := func(v int64) int64 {

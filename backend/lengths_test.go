@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 )
 
@@ -30,7 +31,7 @@ func TestLengthOfAnInputLeftOut(t *testing.T) {
 			model.sig.Outputs[0].Symbols[0], model.sig.Outputs[1].Symbols[0] = "batch", "batch"
 			var before, after []int32
 			inner := model.run
-			model.run = func(inputs, outputs []Tensor) error {
+			model.run = func(inputs, outputs []onnx.Tensor) error {
 				before, after = numbers(inputs[3].Data.Bytes), numbers(inputs[4].Data.Bytes)
 				return inner(inputs[:2], outputs)
 			}

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"time"
 
+	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 )
 
@@ -14,14 +16,14 @@ import (
 func modelFile(info ModelInfo, config *Config, params *Parameters) (string, error) {
 	name := params.file(config)
 	if !filepath.IsLocal(name) {
-		return "", Errorf(InvalidArg, "default_model_filename is %q: want the name of a file inside the model's version folder", name)
+		return "", status.Errorf(status.InvalidArg, "default_model_filename is %q: want the name of a file inside the model's version folder", name)
 	}
 	return filepath.Join(info.Directory, strconv.FormatUint(info.Version, 10), name), nil
 }
 
 // wire joins configuration and model, once for all instances. Where the batch is, is
 // proved by runs as the parameter verify says.
-func (m *Model) wire(r Runner) (*wiring, error) {
+func (m *Model) wire(r onnx.Runner) (*wiring, error) {
 	m.wireLock.Lock()
 	defer m.wireLock.Unlock()
 	if m.wired != nil {
@@ -31,13 +33,13 @@ func (m *Model) wire(r Runner) (*wiring, error) {
 	batches := m.config.MaxBatchSize > 0
 	c := chooser{verify: m.params.Verify, batches: batches, whole: !batches && m.config.Sequence == nil, finish: (*wirer).finish}
 	c.attempt = func(k *candidate) *wirer { return wireInputs(m.config, m.params, r.Signature(), files, k) }
-	c.open = func() (Runner, error) {
-		return m.host.Open(SessionOptions{Path: m.path, Name: "batch axes", IntraOpThreads: 1, Optimization: m.params.Optimization})
+	c.open = func() (onnx.Runner, error) {
+		return m.host.Open(onnx.SessionOptions{Path: m.path, Name: "batch axes", IntraOpThreads: 1, Optimization: m.params.Optimization})
 	}
-	c.runner = func() (Runner, error) { return r, nil }
-	if _, device := r.(DeviceRunner); device { // the host cannot write the memory of a GPU
-		var host Runner
-		c.runner = func() (_ Runner, err error) {
+	c.runner = func() (onnx.Runner, error) { return r, nil }
+	if _, device := r.(onnx.DeviceRunner); device { // the host cannot write the memory of a GPU
+		var host onnx.Runner
+		c.runner = func() (_ onnx.Runner, err error) {
 			if host == nil {
 				if host, err = c.open(); err != nil {
 					return nil, fmt.Errorf("the CPU cannot open the model: %w", err)
@@ -89,16 +91,16 @@ func Complete(info ModelInfo, host Host) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	options := SessionOptions{Path: path, Provider: CPU, Name: "auto-complete", IntraOpThreads: 1, Optimization: "disabled"}
+	options := onnx.SessionOptions{Path: path, Provider: onnx.CPU, Name: "auto-complete", IntraOpThreads: 1, Optimization: "disabled"}
 	runner, err := host.Open(options)
 	if err != nil {
 		return nil, fmt.Errorf("opening the model to read its inputs and outputs: %w", err)
 	}
 	defer runner.Close()
 	c.sig = runner.Signature()
-	text, err := c.choose(config, runner, func() (Runner, error) { return host.Open(options) })
+	text, err := c.choose(config, runner, func() (onnx.Runner, error) { return host.Open(options) })
 	if err != nil {
-		return nil, advised(Errorf(InvalidArg, "filling in the configuration from the model: %w", err), mergedAdvice(config, params, c.sig))
+		return nil, advised(status.Errorf(status.InvalidArg, "filling in the configuration from the model: %w", err), mergedAdvice(config, params, c.sig))
 	}
 	for _, line := range c.filled {
 		c.log.Info(line)
@@ -107,13 +109,13 @@ func Complete(info ModelInfo, host Host) ([]byte, error) {
 }
 
 // gpuOptions are the settings that only a GPU knows.
-func (m *Model) gpuOptions(provider Provider) GPUOptions {
+func (m *Model) gpuOptions(provider onnx.Provider) onnx.GPUOptions {
 	p := m.params
-	gpu := GPUOptions{MemoryLimit: p.GPUMemory, CUDAGraph: p.CUDAGraph, FP16: p.FP16Compute}
+	gpu := onnx.GPUOptions{MemoryLimit: p.GPUMemory, CUDAGraph: p.CUDAGraph, FP16: p.FP16Compute}
 	if p.TRTCache {
 		gpu.CacheFolder = p.TRTCacheDir
 	}
-	if provider == TensorRT && p.sound(wiringNames...) {
+	if provider == onnx.TensorRT && p.sound(wiringNames...) {
 		gpu.Shapes = m.shapes()
 	}
 	return gpu
@@ -122,9 +124,9 @@ func (m *Model) gpuOptions(provider Provider) GPUOptions {
 // shapes are those of the inputs that have dynamic axes, for batches from one to
 // the largest. There are none if the model cannot tell them beforehand; what is
 // wrong with it, opening it for good will say.
-func (m *Model) shapes() []InputShapes {
+func (m *Model) shapes() []onnx.InputShapes {
 	const learns = "TensorRT learns the shapes of this model run by run, and builds anew each time"
-	host, err := m.host.Open(SessionOptions{Path: m.path, Name: "shapes", IntraOpThreads: 1})
+	host, err := m.host.Open(onnx.SessionOptions{Path: m.path, Name: "shapes", IntraOpThreads: 1})
 	if err != nil {
 		m.log.Warn(learns+": the CPU cannot open it to read them", "error", err)
 		return nil
@@ -141,19 +143,19 @@ func (m *Model) shapes() []InputShapes {
 	return m.inputShapes(w, host.Signature())
 }
 
-func (m *Model) inputShapes(w *wiring, sig *Signature) []InputShapes {
+func (m *Model) inputShapes(w *wiring, sig *onnx.Signature) []onnx.InputShapes {
 	usual := w.maxLanes
 	if preferred := m.config.preferred(); len(preferred) > 0 {
 		usual = min(usual, slices.Max(preferred))
 	}
-	all := make([]InputShapes, 0, len(sig.Inputs))
+	all := make([]onnx.InputShapes, 0, len(sig.Inputs))
 	add := func(at, axis int, dims tensor.Shape) {
 		if sig.Inputs[at].Dims.Fixed() {
 			return
 		}
-		all = append(all, InputShapes{
+		all = append(all, onnx.InputShapes{
 			Name:  sig.Inputs[at].Name,
-			Least: batched(dims, axis, 1), Usual: batched(dims, axis, int64(usual)), Most: batched(dims, axis, int64(w.maxLanes)),
+			Least: dims.With(axis, 1), Usual: dims.With(axis, int64(usual)), Most: dims.With(axis, int64(w.maxLanes)),
 		})
 	}
 	for i := range w.inputs {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 )
 
@@ -93,7 +94,7 @@ func TestMetrics(t *testing.T) {
 			s := newServer(t, verbose, configEdit(func(c *Config) { c.Sequence.MaxIdleMicroseconds = 1e9 }), param("metric_logging_frequency_seconds", "2"), param("logging_level", tt.logging), param("detailed_metrics_logging_level", tt.details))
 			s.batch(startOf(1), startOf(2), startOf(3)).ok()
 			s.runner.before = func() error { return errInjected }
-			s.batch(nextOf(1), nextOf(2), nextOf(3)).code(Internal)
+			s.batch(nextOf(1), nextOf(2), nextOf(3)).code(status.Internal)
 			s.runner.before = nil
 			require.Empty(t, s.log.having("since the last report"))
 			s.now += 2*time.Second - 10*time.Microsecond

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"tritonstateful/internal/onnx"
 	"tritonstateful/statebuffer"
 )
 
@@ -19,7 +20,7 @@ type maskWire struct {
 // mask is mask(STATES) or mask(STATES, INPUT), where INPUT may be followed by a colon
 // and an axis. Naming one is what allows sequences
 // of unequal length to share a run.
-func (w *wirer) mask(f *fillWire, info *TensorInfo, argument string) (err error) {
+func (w *wirer) mask(f *fillWire, info *onnx.TensorInfo, argument string) (err error) {
 	f.kind = fillMask
 	if err = w.fillAxis(f, info); err != nil {
 		return err

@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -15,23 +17,23 @@ import (
 // the sum of all that the mask shows, each number with one more; seen is the mask of
 // the last run.
 func maskedModel(window int64) (model *scripted, c *Config, seen *[]int32) {
-	s := &scripted{sig: Signature{
-		Inputs:  []TensorInfo{info("Input", tensor.Int32, -1, -1, -1), info("Cache", tensor.Int32, -1, -1), info("Mask", tensor.Int32, -1, -1)},
-		Outputs: []TensorInfo{info("Output", tensor.Int32, -1, 1), info("NewCache", tensor.Int32, -1, -1)},
+	s := &scripted{sig: onnx.Signature{
+		Inputs:  []onnx.TensorInfo{info("Input", tensor.Int32, -1, -1, -1), info("Cache", tensor.Int32, -1, -1), info("Mask", tensor.Int32, -1, -1)},
+		Outputs: []onnx.TensorInfo{info("Output", tensor.Int32, -1, 1), info("NewCache", tensor.Int32, -1, -1)},
 	}}
-	for _, infos := range [][]TensorInfo{s.sig.Inputs, s.sig.Outputs} {
+	for _, infos := range [][]onnx.TensorInfo{s.sig.Inputs, s.sig.Outputs} {
 		for i := range infos {
 			infos[i].Symbols[0] = "batch"
 		}
 	}
 	seen = new([]int32)
-	s.run = func(inputs, outputs []Tensor) error {
+	s.run = func(inputs, outputs []onnx.Tensor) error {
 		x, cache, mask := numbers(inputs[0].Data.Bytes), numbers(inputs[1].Data.Bytes), numbers(inputs[2].Data.Bytes)
 		lanes, rows, width, old := inputs[0].Shape[0], inputs[0].Shape[1], inputs[0].Shape[2], inputs[1].Shape[1]
 		*seen = mask
 		all := old + rows
 		if !inputs[2].Shape.Equal(tensor.Shape{lanes, all}) {
-			return Errorf(InvalidArg, "the mask has the shape %v: want %v", inputs[2].Shape, tensor.Shape{lanes, all})
+			return status.Errorf(status.InvalidArg, "the mask has the shape %v: want %v", inputs[2].Shape, tensor.Shape{lanes, all})
 		}
 		kept := all
 		if window > 0 {
@@ -105,7 +107,7 @@ func TestMaskOfAnyLength(t *testing.T) {
 		held := in.io.bytes()
 		got := send(t, in, hollow(2, false, length), hollow(3, true, length), step(1, false, 2), step(4, true, 2))
 		require.ErrorContains(t, got[0].err, `input "Mask": a mask of `)
-		require.Equal(t, InvalidArg, CodeOf(got[0].err))
+		require.Equal(t, status.InvalidArg, status.CodeOf(got[0].err))
 		require.Error(t, got[1].err, "%d", length)
 		require.NoError(t, got[2].err)
 		require.NoError(t, got[3].err)
@@ -136,7 +138,7 @@ func TestMaskOfStatesOfOtherLengths(t *testing.T) {
 	in.Symbols[0], out.Symbols[0] = "batch", "batch"
 	model.sig.Inputs, model.sig.Outputs = append(model.sig.Inputs, in), append(model.sig.Outputs, out)
 	inner := model.run
-	model.run = func(inputs, outputs []Tensor) error {
+	model.run = func(inputs, outputs []onnx.Tensor) error {
 		if err := inner(inputs, outputs); err != nil {
 			return err
 		}

@@ -44,7 +44,7 @@ func (in *Instance) proveMasks() {
 	}
 	in.grows = m.masks.grows
 	if in.apart = m.masks.apart; in.apart != "" {
-		in.store.PadNone()
+		in.store.DisableLeftPadding()
 	}
 }
 
@@ -60,7 +60,7 @@ var errUnjudged = errors.New("")
 func (in *Instance) tryMasks(until time.Time) (runs int, err error) {
 	w := in.wiring
 	for _, i := range w.masks {
-		if f := &w.fills[i]; f.mask.length < 0 && slices.ContainsFunc(w.inputs, func(p port) bool { return !withoutBatch(p.dims, p.axis).Fixed() }) {
+		if f := &w.fills[i]; f.mask.length < 0 && slices.ContainsFunc(w.inputs, func(p port) bool { return !p.dims.Without(p.axis).Fixed() }) {
 			return 0, fmt.Errorf("the mask %q names no input, and the inputs vary in shape, so that nobody knows what a step appends; where the mask covers what a step brings as well, write mask(%s, INPUT)", f.name, f.mask.states)
 		}
 	}

@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -18,7 +20,7 @@ func (s *scripted) logged(t *testing.T, c *Config) (*Instance, *recorder) {
 	set, log, now := &setup{config: c}, newRecorder(slog.LevelInfo), time.Hour
 	model, err := NewModel(ModelInfo{Name: "model", Version: 1, Config: set.json()}, Host{
 		Log: slog.New(log), Clock: func() time.Duration { now++; return now },
-		Open: func(SessionOptions) (Runner, error) { return s, nil },
+		Open: func(onnx.SessionOptions) (onnx.Runner, error) { return s, nil },
 	})
 	require.NoError(t, err)
 	in, err := model.NewInstance(InstanceInfo{Name: "model_0", Kind: "cpu"})
@@ -46,7 +48,7 @@ func TestMaskProof(t *testing.T) {
 	for _, failing := range []int64{0, 1} { // whatever extents it does not take
 		model, c, _ := maskedModel(0)
 		inner := model.run
-		model.run = func(inputs, outputs []Tensor) error {
+		model.run = func(inputs, outputs []onnx.Tensor) error {
 			if inputs[0].Shape[1] == 3 || inputs[0].Shape[1] == failing {
 				return errInjected
 			}
@@ -62,7 +64,7 @@ func TestMaskProof(t *testing.T) {
 func TestMaskTakenForALength(t *testing.T) {
 	model, c, seen := maskedModel(0)
 	inner := model.run
-	model.run = func(inputs, outputs []Tensor) error {
+	model.run = func(inputs, outputs []onnx.Tensor) error {
 		lanes, total := inputs[2].Shape[0], inputs[2].Shape[1]
 		mask := numbers(inputs[2].Data.Bytes)
 		for lane := range lanes { // the same number of ones, from the left
@@ -112,7 +114,7 @@ func TestLongSequencesAreTried(t *testing.T) {
 		model, c, _ := maskedModel(0)
 		model.sig.Inputs[0].Dims[1], c.Inputs[0].Dims = rows, tensor.Shape{rows, -1}
 		inner := model.run
-		model.run = func(inputs, outputs []Tensor) error {
+		model.run = func(inputs, outputs []onnx.Tensor) error {
 			if err := inner(inputs, outputs); err != nil {
 				return err
 			}
@@ -135,23 +137,23 @@ func TestLongSequencesAreTried(t *testing.T) {
 // and that is said once.
 func TestMaskNotJudged(t *testing.T) {
 	for name, tt := range map[string]struct {
-		run  func(inner func(inputs, outputs []Tensor) error) func(inputs, outputs []Tensor) error
+		run  func(inner func(inputs, outputs []onnx.Tensor) error) func(inputs, outputs []onnx.Tensor) error
 		want string
 	}{
-		"it fails with all that is tried": {func(func(inputs, outputs []Tensor) error) func(inputs, outputs []Tensor) error {
-			return func(inputs, outputs []Tensor) error { return errInjected }
+		"it fails with all that is tried": {func(func(inputs, outputs []onnx.Tensor) error) func(inputs, outputs []onnx.Tensor) error {
+			return func(inputs, outputs []onnx.Tensor) error { return errInjected }
 		}, "the model does not run with what was tried: error during inference: injected"},
-		"there is chance in it": {func(inner func(inputs, outputs []Tensor) error) func(inputs, outputs []Tensor) error {
+		"there is chance in it": {func(inner func(inputs, outputs []onnx.Tensor) error) func(inputs, outputs []onnx.Tensor) error {
 			runs := int32(0)
-			return func(inputs, outputs []Tensor) error {
+			return func(inputs, outputs []onnx.Tensor) error {
 				err := inner(inputs, outputs)
 				runs++
 				outputs[0].Data.Bytes[0] += byte(runs)
 				return err
 			}
 		}, `the answers to the same requests differ: output "Output" is another one`},
-		"no answer tells of the state": {func(inner func(inputs, outputs []Tensor) error) func(inputs, outputs []Tensor) error {
-			return func(inputs, outputs []Tensor) error {
+		"no answer tells of the state": {func(inner func(inputs, outputs []onnx.Tensor) error) func(inputs, outputs []onnx.Tensor) error {
+			return func(inputs, outputs []onnx.Tensor) error {
 				err := inner(inputs, outputs)
 				clear(outputs[0].Data.Bytes)
 				return err
@@ -177,22 +179,22 @@ func TestMaskNotJudged(t *testing.T) {
 
 // pastMasked is a model whose mask covers what it has kept, and not what a step brings.
 func pastMasked(window int64, rows int64) (*scripted, *Config, *[]unevenRun) {
-	s := &scripted{sig: Signature{
-		Inputs:  []TensorInfo{info("Input", tensor.Int32, -1, rows), info("Cache", tensor.Int32, -1, -1), info("Mask", tensor.Int32, -1, -1)},
-		Outputs: []TensorInfo{info("Output", tensor.Int32, -1, 1), info("NewCache", tensor.Int32, -1, -1)},
+	s := &scripted{sig: onnx.Signature{
+		Inputs:  []onnx.TensorInfo{info("Input", tensor.Int32, -1, rows), info("Cache", tensor.Int32, -1, -1), info("Mask", tensor.Int32, -1, -1)},
+		Outputs: []onnx.TensorInfo{info("Output", tensor.Int32, -1, 1), info("NewCache", tensor.Int32, -1, -1)},
 	}}
-	for _, infos := range [][]TensorInfo{s.sig.Inputs, s.sig.Outputs} {
+	for _, infos := range [][]onnx.TensorInfo{s.sig.Inputs, s.sig.Outputs} {
 		for i := range infos {
 			infos[i].Symbols[0] = "batch"
 		}
 	}
 	runs := &[]unevenRun{}
-	s.run = func(inputs, outputs []Tensor) error {
+	s.run = func(inputs, outputs []onnx.Tensor) error {
 		x, cache, mask := numbers(inputs[0].Data.Bytes), numbers(inputs[1].Data.Bytes), numbers(inputs[2].Data.Bytes)
 		lanes, rows, old := inputs[0].Shape[0], inputs[0].Shape[1], inputs[1].Shape[1]
 		*runs = append(*runs, unevenRun{lanes, old})
 		if !inputs[2].Shape.Equal(tensor.Shape{lanes, old}) {
-			return Errorf(InvalidArg, "the mask has the shape %v", inputs[2].Shape)
+			return status.Errorf(status.InvalidArg, "the mask has the shape %v", inputs[2].Shape)
 		}
 		kept := min(old+rows, window)
 		var sums, caches []int32
@@ -264,7 +266,7 @@ func TestMaskOfStatesAloneWithOpenInputs(t *testing.T) {
 // TestAnswersApart: how far apart two answers may be.
 func TestAnswersApart(t *testing.T) {
 	for dtype, off := range map[tensor.DType]float64{tensor.FP64: 1e-8, tensor.FP32: 1e-3, tensor.FP16: 0.1, tensor.BF16: 0.5} {
-		trial := &maskTrial{in: &Instance{wiring: &wiring{outputs: []port{{Port: Port{Name: "y", DType: dtype}}}}}}
+		trial := &maskTrial{in: &Instance{wiring: &wiring{outputs: []port{{IOTensor: onnx.IOTensor{Name: "y", DType: dtype}}}}}}
 		answer := func(values ...float64) *reply {
 			r := &reply{shapes: []tensor.Shape{{1, int64(len(values))}}, data: [][]byte{nil}}
 			for _, v := range values {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -41,11 +42,11 @@ type maskTrial struct {
 
 // countedRunner is a session that is borrowed, and runs without errors in the log.
 type countedRunner struct {
-	Runner
+	onnx.Runner
 	runs int
 }
 
-func (r *countedRunner) Run(inputs, outputs []Tensor) error {
+func (r *countedRunner) Run(inputs, outputs []onnx.Tensor) error {
 	r.runs++
 	return try(r.Runner, inputs, outputs)
 }
@@ -187,8 +188,8 @@ func (b *trialBatch) Answer(row int, outputs []Output, lane, _ int) {
 		if o.Offsets != nil {
 			data = append(data, o.Tensor[o.Offsets[lane]:o.Offsets[lane+1]]...)
 		} else {
-			for x := range o.Layout.Runs {
-				data = append(data, o.Tensor[(x*int64(o.Lanes)+int64(lane))*o.Layout.RunBytes:][:o.Layout.RunBytes]...)
+			for x := range o.Layout.Pieces {
+				data = append(data, o.Tensor[(x*int64(o.Lanes)+int64(lane))*o.Layout.PieceBytes:][:o.Layout.PieceBytes]...)
 			}
 		}
 		r.shapes, r.data = append(r.shapes, o.Shape.Clone()), append(r.data, data)

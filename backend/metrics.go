@@ -59,7 +59,7 @@ type MetricInfo struct {
 }
 
 var (
-	// sizeBuckets count rows.
+	// sizeBuckets count lanes.
 	sizeBuckets = []float64{1, 2, 4, 8, 16, 32, 64, 128, 256, 512}
 	// workBuckets are seconds of work, from 5 µs to 2.5 s.
 	workBuckets = []float64{5e-6, 1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 1e-1, 2.5e-1, 5e-1, 1, 2.5}
@@ -160,10 +160,10 @@ func (m *meter) observe(metric Metric, value float64) {
 	}
 }
 
-// ran notes a run of that many rows, which padding made lanes.
-func (m *meter) ran(rows, lanes int) {
-	m.padded += uint64(lanes - rows)
-	m.observe(MetricBatchSize, float64(rows))
+// ran notes a run of that many lanes, of which so many are of requests.
+func (m *meter) ran(used, lanes int) {
+	m.padded += uint64(lanes - used)
+	m.observe(MetricBatchSize, float64(used))
 }
 
 // count notes what was added to a total since it was last noted.
@@ -176,16 +176,16 @@ func (m *meter) count(metric Metric, total uint64) {
 
 // measure adds the metrics of the store, and of the batch if it ran, and hands all
 // of them over.
-func (in *Instance) measure(x *execution) {
+func (in *Instance) measure(e *execution) {
 	m := &in.meter
 	if m.sink == nil {
 		return
 	}
-	if x.timing.ComputeEnd != 0 {
-		m.observe(MetricGather, x.spans.gather.Seconds())
-		m.observe(MetricRun, x.spans.run.Seconds())
-		m.observe(MetricScatter, x.spans.scatter.Seconds())
-		m.observe(MetricStep, (x.spans.at - x.spans.began).Seconds())
+	if e.timing.ComputeEnd != 0 {
+		m.observe(MetricGather, e.spans.gather.Seconds())
+		m.observe(MetricRun, e.spans.run.Seconds())
+		m.observe(MetricScatter, e.spans.scatter.Seconds())
+		m.observe(MetricStep, (e.spans.at - e.spans.began).Seconds())
 	}
 	in.measureStore()
 	m.sink.Record(m.updates)

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/status"
 	"tritonstateful/statebuffer"
 )
 
@@ -39,7 +41,7 @@ type Host struct {
 	// Clock is CLOCK_MONOTONIC, the clock of the server's statistics.
 	Clock func() time.Duration
 	// Open loads a model file.
-	Open OpenRunner
+	Open onnx.OpenRunner
 	// DefaultBatch is the max_batch_size that the server's operator wants filled
 	// in where a configuration has none: default-max-batch-size.
 	DefaultBatch int
@@ -104,11 +106,11 @@ func (m *Model) size() (statebuffer.Sizing, error) {
 		return statebuffer.Sizing{MaxChunks: 1}, nil
 	}
 	if ratio := p.ratio(c); c.direct() && ratio < 1 {
-		return statebuffer.Sizing{MaxChunks: 1}, Errorf(InvalidArg, "max_candidate_sequence_use_ratio is %v: the direct scheduler needs a slot for each of the %d places in the batch: want 1 or more, or leave it out", ratio, c.places())
+		return statebuffer.Sizing{MaxChunks: 1}, status.Errorf(status.InvalidArg, "max_candidate_sequence_use_ratio is %v: the direct scheduler needs a slot for each of the %d places in the batch: want 1 or more, or leave it out", ratio, c.places())
 	}
 	sizing, err := statebuffer.NewSizing(c.candidates(), max(c.MaxBatchSize, 1), p.ratio(c), p.Lazy)
 	if err != nil {
-		return sizing, Errorf(InvalidArg, "the slots for sequences: %w", err)
+		return sizing, status.Errorf(status.InvalidArg, "the slots for sequences: %w", err)
 	}
 	return sizing, nil
 }

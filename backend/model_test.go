@@ -4,6 +4,8 @@ import (
 	"log/slog"
 	"testing"
 	"time"
+	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/status"
 
 	"github.com/stretchr/testify/require"
 )
@@ -14,7 +16,7 @@ func TestModelFileStaysInItsFolder(t *testing.T) {
 	host := Host{
 		Log:   slog.New(slog.DiscardHandler),
 		Clock: func() time.Duration { return 0 },
-		Open:  func(SessionOptions) (Runner, error) { panic("a file was opened") },
+		Open:  func(onnx.SessionOptions) (onnx.Runner, error) { panic("a file was opened") },
 	}
 	for name, config := range map[string]string{
 		"default_model_filename": `{"default_model_filename": "../../other/model.onnx"}`,
@@ -27,7 +29,7 @@ func TestModelFileStaysInItsFolder(t *testing.T) {
 			require.NoError(t, err) // faults are told by the instance, all at once
 			_, err = model.NewInstance(InstanceInfo{Name: "m_0", Kind: "cpu"})
 			require.ErrorContains(t, err, "inside the model's version folder")
-			require.Equal(t, InvalidArg, CodeOf(err))
+			require.Equal(t, status.InvalidArg, status.CodeOf(err))
 			_, err = Complete(info, host)
 			require.ErrorContains(t, err, "inside the model's version folder")
 		})

@@ -53,13 +53,13 @@ type olderSequence struct {
 const youth = time.Second
 
 // enter begins a batch: requests of older sequences get their tokens.
-func (o *overlaps) enter(x *execution) {
+func (o *overlaps) enter(e *execution) {
 	if o.before = o.proof; len(o.ids) == 0 {
 		return
 	}
-	o.settle(x.in, x.now)
-	for row := range x.requests {
-		r := &x.requests[row]
+	o.settle(e.in, e.now)
+	for req := range e.requests {
+		r := &e.requests[req]
 		if r.Start || r.Token != 0 {
 			continue
 		}
@@ -73,20 +73,20 @@ func (o *overlaps) enter(x *execution) {
 // came is called for each request without START, which was queued after the one before it
 // in its sequence had been released.
 func (o *overlaps) came(q *statebuffer.Sequence, now time.Duration) {
-	o.proof = max(o.proof, now-q.Idled())
+	o.proof = max(o.proof, now-q.IdleTime())
 }
 
 // start is to be called once for each START, before anything is done for it. With a token
 // that is not 0, the sequence of its ID that the store knows becomes an older one.
-func (o *overlaps) start(x *execution, row int) (token uint64) {
-	r := &x.requests[row]
+func (o *overlaps) start(e *execution, req int) (token uint64) {
+	r := &e.requests[req]
 	id := r.key()
-	of, known := o.ids[id], x.in.store.Knows(id)
+	of, known := o.ids[id], e.in.store.Knows(id)
 	if of == nil && !known {
 		return 0
 	}
-	q := x.in.store.Live(id)
-	if of == nil && q != nil && q.Asked() < o.before {
+	q := e.in.store.Live(id)
+	if of == nil && q != nil && q.LastRequest() < o.before {
 		return 0 // nothing of it is queued: it begins anew
 	}
 	if of == nil {
@@ -104,7 +104,7 @@ func (o *overlaps) start(x *execution, row int) (token uint64) {
 		of.older = append(of.older, olderSequence{token: token, young: q == nil || q.Steps() < 2})
 	}
 	if !r.End { // else nothing comes after it
-		of.older[len(of.older)-1].release = x.batch.Hold(row)
+		of.older[len(of.older)-1].release = e.batch.Hold(req)
 	}
 	return token
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -272,22 +273,22 @@ func TestLoneLaneStaysFilled(t *testing.T) {
 
 // stateless answers with its input, and notes the lanes of its runs.
 type stateless struct {
-	Runner
+	onnx.Runner
 	memory statebuffer.Heap
 	runs   []int
 }
 
-func (r *stateless) Signature() *Signature {
-	tensors := func(name string) []TensorInfo {
-		return []TensorInfo{{Name: name, DType: tensor.FP32, Dims: tensor.Shape{tensor.Dynamic, 1}, Symbols: []string{"batch", ""}}}
+func (r *stateless) Signature() *onnx.Signature {
+	tensors := func(name string) []onnx.TensorInfo {
+		return []onnx.TensorInfo{{Name: name, DType: tensor.FP32, Dims: tensor.Shape{tensor.Dynamic, 1}, Symbols: []string{"batch", ""}}}
 	}
-	return &Signature{Inputs: tensors("x"), Outputs: tensors("y")}
+	return &onnx.Signature{Inputs: tensors("x"), Outputs: tensors("y")}
 }
 
 func (r *stateless) Memory() statebuffer.Memory { return &r.memory }
 func (r *stateless) Close()                     {}
 
-func (r *stateless) Run(inputs, outputs []Tensor) error {
+func (r *stateless) Run(inputs, outputs []onnx.Tensor) error {
 	r.runs = append(r.runs, int(inputs[0].Shape[0]))
 	if out := &outputs[0]; out.Data.Size == 0 {
 		out.Shape, out.Data = inputs[0].Shape, statebuffer.Block{Bytes: make([]byte, inputs[0].Data.Size), Size: inputs[0].Data.Size}
@@ -303,7 +304,7 @@ func TestRequestsOfSeveralRows(t *testing.T) {
 	model, err := NewModel(ModelInfo{Name: "model", Config: []byte(`{"name":"model","max_batch_size":8,` +
 		`"input":[{"name":"x","data_type":"TYPE_FP32","dims":[1]}],"output":[{"name":"y","data_type":"TYPE_FP32","dims":[1]}]}`)}, Host{
 		Log: slog.New(slog.DiscardHandler), Clock: func() time.Duration { return time.Hour },
-		Open: func(SessionOptions) (Runner, error) { return r, nil },
+		Open: func(onnx.SessionOptions) (onnx.Runner, error) { return r, nil },
 	})
 	require.NoError(t, err)
 	in, err := model.NewInstance(InstanceInfo{Name: "model_0", Kind: "cpu"})

@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 )
 
@@ -77,7 +79,7 @@ func TestWarmUp(t *testing.T) {
 func TestWarmUpOfAModelThatFailsOnZeros(t *testing.T) {
 	model := sumModel()
 	inner := model.run
-	model.run = func(inputs, outputs []Tensor) error {
+	model.run = func(inputs, outputs []onnx.Tensor) error {
 		for i := range inputs[0].Data.Size / 4 {
 			if element(inputs[0].Data.Bytes, tensor.Int32, i) == 0 {
 				return errInjected
@@ -99,7 +101,7 @@ func TestFailedLoads(t *testing.T) {
 		s.model.before = func() error { return errInjected }
 	})
 	require.ErrorContains(t, err, `loading instance "model_0": warming up with a batch of 1: the model fails to run: injected`)
-	require.Equal(t, InvalidArg, CodeOf(err))
+	require.Equal(t, status.InvalidArg, status.CodeOf(err))
 	for _, kind := range []string{"auto", "model", ""} {
 		_, err = load(t, func(s *setup) { s.kind = kind })
 		require.ErrorContains(t, err, "the instance's kind is "+kind+": want instance_group [{ kind: KIND_CPU }]")
@@ -125,7 +127,7 @@ func TestFailedLoads(t *testing.T) {
 			}
 			_, err := load(t, withMemory(m), unproved)
 			require.ErrorIs(t, err, errInjected)
-			require.Equal(t, Internal, CodeOf(err))
+			require.Equal(t, status.Internal, status.CodeOf(err))
 			require.Zero(t, m.Used())
 		})
 	}

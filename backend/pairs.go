@@ -3,6 +3,7 @@ package backend
 import (
 	"fmt"
 	"strings"
+	"tritonstateful/internal/status"
 )
 
 // Pair names a state: the model reads it from Input and writes it to Output.
@@ -78,7 +79,7 @@ func pairError(text string, at int, problem string) error {
 	if len(excerpt) > 40 {
 		excerpt = excerpt[:40] + "…"
 	}
-	return Errorf(InvalidArg, "parameter state_pairs: at character %d, %q %s: want <<<input, output>>> for each state", at+1, excerpt, problem)
+	return status.Errorf(status.InvalidArg, "parameter state_pairs: at character %d, %q %s: want <<<input, output>>> for each state", at+1, excerpt, problem)
 }
 
 // pairMarks are the words that mark a line with pairs in a graph's doc string.

@@ -3,6 +3,7 @@ package backend
 import (
 	"strings"
 	"testing"
+	"tritonstateful/internal/status"
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
@@ -73,7 +74,7 @@ func TestParsePairsRejects(t *testing.T) {
 			require.ErrorContains(t, err, tt.want)
 			require.ErrorContains(t, err, "parameter state_pairs: at character ")
 			require.ErrorContains(t, err, "want <<<input, output>>> for each state")
-			require.Equal(t, InvalidArg, CodeOf(err))
+			require.Equal(t, status.InvalidArg, status.CodeOf(err))
 			require.True(t, utf8.ValidString(err.Error()))
 		})
 	}

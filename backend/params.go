@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -123,7 +125,7 @@ func ParseParameters(given map[string]Value) (p *Parameters, warnings []string, 
 	r.reportUnknown()
 	p.faulty, p.misspelt = r.faulty, r.misspelt
 	if len(r.faults) > 0 {
-		return p, r.warnings, Errorf(InvalidArg, "%w", errors.Join(r.faults...))
+		return p, r.warnings, status.Errorf(status.InvalidArg, "%w", errors.Join(r.faults...))
 	}
 	return p, r.warnings, nil
 }
@@ -187,22 +189,22 @@ func (p *Parameters) file(c *Config) string {
 }
 
 // gpuProviders are the words of ort_ep for an instance on a GPU.
-var gpuProviders = map[string]Provider{"trt": TensorRT, "cuda": CUDA}
+var gpuProviders = map[string]onnx.Provider{"trt": onnx.TensorRT, "cuda": onnx.CUDA}
 
 // provider is where an instance of this kind runs. On the CPU, as with NVIDIA's
 // backend, ort_ep can be any word.
-func (p *Parameters) provider(kind string) (Provider, error) {
+func (p *Parameters) provider(kind string) (onnx.Provider, error) {
 	switch kind {
 	case "cpu":
-		return CPU, nil
+		return onnx.CPU, nil
 	case "gpu":
 		provider, known := gpuProviders[p.GPUProvider]
 		if !known {
-			return CPU, Errorf(InvalidArg, "parameter ort_ep is %q: want one of trt, cuda for an instance on a GPU, or instance_group [{ kind: KIND_CPU }]", p.GPUProvider)
+			return onnx.CPU, status.Errorf(status.InvalidArg, "parameter ort_ep is %q: want one of trt, cuda for an instance on a GPU, or instance_group [{ kind: KIND_CPU }]", p.GPUProvider)
 		}
 		return provider, nil
 	default:
-		return CPU, Errorf(InvalidArg, "the instance's kind is %s: want instance_group [{ kind: KIND_CPU }] or KIND_GPU", kind)
+		return onnx.CPU, status.Errorf(status.InvalidArg, "the instance's kind is %s: want instance_group [{ kind: KIND_CPU }] or KIND_GPU", kind)
 	}
 }
 
@@ -221,5 +223,5 @@ func (p *Parameters) conversion(dtype tensor.DType) statebuffer.Conversion {
 	if p.HalfStates && dtype == tensor.FP32 {
 		return statebuffer.Half
 	}
-	return statebuffer.Keep
+	return statebuffer.Same
 }

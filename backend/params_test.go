@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/status"
 	"tritonstateful/statebuffer"
 )
 
@@ -98,7 +100,7 @@ func TestParameters(t *testing.T) {
 				_, _, err := ParseParameters(map[string]Value{name: {value}})
 				require.ErrorContains(t, err, "parameter "+name, "%q", value)
 				require.ErrorContains(t, err, row.want, "%q", value)
-				require.Equal(t, InvalidArg, CodeOf(err))
+				require.Equal(t, status.InvalidArg, status.CodeOf(err))
 			}
 		})
 	}
@@ -122,15 +124,15 @@ func TestAllFaultsAtOnce(t *testing.T) {
 
 // TestProviders: an instance on a GPU must know the word; on the CPU it can be any.
 func TestProviders(t *testing.T) {
-	for word, want := range map[string]Provider{"": TensorRT, "trt": TensorRT, "cuda": CUDA, "cpu": CPU, "TensorRT": CPU} {
+	for word, want := range map[string]onnx.Provider{"": onnx.TensorRT, "trt": onnx.TensorRT, "cuda": onnx.CUDA, "cpu": onnx.CPU, "TensorRT": onnx.CPU} {
 		p, _, err := ParseParameters(map[string]Value{"ort_ep": {word}})
 		require.NoError(t, err)
 		got, err := p.provider("cpu")
 		require.NoError(t, err)
-		require.Equal(t, CPU, got)
-		if got, err = p.provider("gpu"); want == CPU {
+		require.Equal(t, onnx.CPU, got)
+		if got, err = p.provider("gpu"); want == onnx.CPU {
 			require.ErrorContains(t, err, `parameter ort_ep is "`+word+`": want one of trt, cuda`)
-			require.Equal(t, InvalidArg, CodeOf(err))
+			require.Equal(t, status.InvalidArg, status.CodeOf(err))
 			continue
 		}
 		require.NoError(t, err)
@@ -175,11 +177,11 @@ func TestMisspeltParameterIsInTheError(t *testing.T) {
 	_, err := load(t, configEdit(func(c *Config) {
 		c.Parameters["state_pair"], c.Parameters["colour"] = c.Parameters["state_pairs"], Value{"red"}
 		delete(c.Parameters, "state_pairs")
-	}), sig(func(s *Signature) { s.Outputs[1].Name = "Sum" }))
+	}), sig(func(s *onnx.Signature) { s.Outputs[1].Name = "Sum" }))
 	require.ErrorContains(t, err, "could not find any state tensors")
 	require.ErrorContains(t, err, "\n"+`parameter "state_pair" is unknown and has no effect; did you mean "state_pairs"?`)
 	require.NotContains(t, err.Error(), "colour")
-	require.Equal(t, InvalidArg, CodeOf(err))
+	require.Equal(t, status.InvalidArg, status.CodeOf(err))
 }
 
 func TestLazyParameters(t *testing.T) {

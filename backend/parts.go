@@ -20,45 +20,45 @@ func canHold(w *wiring) bool {
 
 // placeOutputs binds the outputs of the run behind those of the runs whose answers
 // wait.
-func (x *execution) placeOutputs() {
-	s, w := x.stage, x.in.wiring
-	if s.offset == x.held {
+func (e *execution) placeOutputs() {
+	s, w := e.stage, e.in.wiring
+	if s.offset == e.held {
 		return
 	}
-	s.offset = x.held
+	s.offset = e.held
 	for i := range w.outputs {
 		p := &w.outputs[i]
-		s.outputs[p.at].Data = x.in.io.outputs[i].At(int64(s.offset)*p.RowBytes(), int64(s.lanes)*p.RowBytes())
+		s.outputs[p.at].Data = e.in.io.outputs[i].At(int64(s.offset)*p.LaneBytes(), int64(s.lanes)*p.LaneBytes())
 	}
 }
 
 // answers are the outputs of the run. Those of every run whose answers wait are in a
 // slice of their own: they are borrowed until they are sent.
-func (x *execution) answers() []Output {
-	if x.held == 0 {
-		return x.stage.answers
+func (e *execution) answers() []Output {
+	if e.held == 0 {
+		return e.stage.answers
 	}
-	if len(x.in.waiting) == x.parts {
-		x.in.waiting = append(x.in.waiting, make([]Output, len(x.stage.answers)))
+	if len(e.in.waiting) == e.parts {
+		e.in.waiting = append(e.in.waiting, make([]Output, len(e.stage.answers)))
 	}
-	answers := x.in.waiting[x.parts]
-	copy(answers, x.stage.answers)
+	answers := e.in.waiting[e.parts]
+	copy(answers, e.stage.answers)
 	for i := range answers {
-		answers[i].Tensor = x.stage.outputs[x.in.wiring.outputs[i].at].Data.Bytes
+		answers[i].Tensor = e.stage.outputs[e.in.wiring.outputs[i].at].Data.Bytes
 	}
-	x.parts++
+	e.parts++
 	return answers
 }
 
 // send sends the answers, unless they can wait for those of the next run.
-func (x *execution) send() {
-	if !x.failed && len(x.rows) > 0 && x.queue.left > 0 && x.in.holds && x.in.pace.cuts() {
-		behind, next := x.held+x.stage.lanes, max(2, x.queue.left) // a lone lane may run as two
-		if behind+next <= x.in.wiring.maxLanes {
-			x.held = behind
+func (e *execution) send() {
+	if e.phase == committed && e.queue.left > 0 && e.in.holds && e.in.pace.cuts() {
+		behind, next := e.held+e.stage.lanes, max(2, e.queue.left) // a lone lane may run as two
+		if behind+next <= e.in.wiring.maxLanes {
+			e.held = behind
 			return
 		}
 	}
-	x.batch.Send()
-	x.held, x.parts = 0, 0
+	e.batch.Send()
+	e.held, e.parts = 0, 0
 }

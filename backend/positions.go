@@ -4,13 +4,14 @@ import (
 	"fmt"
 	"strings"
 
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 )
 
 // positions is positions(INPUT): where in its sequence each element of a step's part of
 // an input stands. It has as many numbers as the input is long, which go on where those
 // of the step before have ended.
-func (w *wirer) positions(f *fillWire, info *TensorInfo, argument string) (err error) {
+func (w *wirer) positions(f *fillWire, info *onnx.TensorInfo, argument string) (err error) {
 	f.kind = fillPositions
 	if f.dtype != tensor.Int64 && f.dtype != tensor.Int32 {
 		return fmt.Errorf("it is of type %v: want INT64 or INT32 for positions", f.dtype)
@@ -32,7 +33,7 @@ func (w *wirer) positions(f *fillWire, info *TensorInfo, argument string) (err e
 
 // lengthAxis is the one open axis of an input that the backend fills, after its batch if it
 // has one; all others have the extent 1.
-func lengthAxis(f *fillWire, info *TensorInfo) (axis int, err error) {
+func lengthAxis(f *fillWire, info *onnx.TensorInfo) (axis int, err error) {
 	axis, f.dims = noAxis, info.Dims.Clone()
 	for i, d := range f.dims {
 		switch {
@@ -49,6 +50,6 @@ func lengthAxis(f *fillWire, info *TensorInfo) (axis int, err error) {
 	return axis, nil
 }
 
-func errLengthAxis(info *TensorInfo) error {
+func errLengthAxis(info *onnx.TensorInfo) error {
 	return fmt.Errorf("its shape in the model is %v: want a batch axis and after it one dynamic axis, such as [-1,-1]", info.Dims)
 }

@@ -6,21 +6,23 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 )
 
 // positionModel is a model of a mask with an input of positions, of which it notes the
 // bytes and the shape of the last run.
-func positionModel(dtype tensor.DType, axes ...string) (*scripted, *Config, *Tensor) {
+func positionModel(dtype tensor.DType, axes ...string) (*scripted, *Config, *onnx.Tensor) {
 	model, c, _ := maskedModel(0)
-	ids := TensorInfo{Name: "Positions", DType: dtype, Symbols: axes}
+	ids := onnx.TensorInfo{Name: "Positions", DType: dtype, Symbols: axes}
 	for range axes {
 		ids.Dims = append(ids.Dims, -1)
 	}
 	model.sig.Inputs = append(model.sig.Inputs, ids)
-	seen := &Tensor{}
+	seen := &onnx.Tensor{}
 	inner := model.run
-	model.run = func(inputs, outputs []Tensor) error {
+	model.run = func(inputs, outputs []onnx.Tensor) error {
 		*seen = inputs[3]
 		return inner(inputs[:3], outputs)
 	}
@@ -29,7 +31,7 @@ func positionModel(dtype tensor.DType, axes ...string) (*scripted, *Config, *Ten
 }
 
 // positionsOf are the numbers of a tensor.
-func positionsOf(x *Tensor) (all []int64) {
+func positionsOf(x *onnx.Tensor) (all []int64) {
 	for at := x.Data.Bytes; len(at) > 0; at = at[x.DType.Size():] {
 		if x.DType == tensor.Int64 {
 			all = append(all, int64(binary.NativeEndian.Uint64(at)))
@@ -57,7 +59,7 @@ func TestPositions(t *testing.T) {
 		require.Equal(t, tensor.Shape{3, 2}, seen.Shape)
 		require.Equal(t, []int64{3, 4, 5, 6, 0, 1}, positionsOf(seen))
 		inner := model.run
-		model.run = func(inputs, outputs []Tensor) error { return errInjected }
+		model.run = func(inputs, outputs []onnx.Tensor) error { return errInjected }
 		require.Error(t, send(t, in, rowsOf(1, false, 7))[0].err)
 		model.run = inner
 		send(t, in, rowsOf(1, false, 1))
@@ -67,7 +69,7 @@ func TestPositions(t *testing.T) {
 
 		got := send(t, in, hollow(1, false, generatedMost/int64(dtype.Size())+1), rowsOf(2, false, 1))
 		require.ErrorContains(t, got[0].err, `input "Positions": positions of `)
-		require.Equal(t, InvalidArg, CodeOf(got[0].err))
+		require.Equal(t, status.InvalidArg, status.CodeOf(got[0].err))
 		require.NoError(t, got[1].err)
 		require.Equal(t, []int64{7}, positionsOf(seen))
 	}
@@ -95,7 +97,7 @@ func TestPositionsOfAllLanes(t *testing.T) {
 	require.NoError(t, err)
 	runs := 0
 	inner := model.run
-	model.run = func(inputs, outputs []Tensor) error { runs++; return inner(inputs, outputs) }
+	model.run = func(inputs, outputs []onnx.Tensor) error { runs++; return inner(inputs, outputs) }
 	send(t, in, rowsOf(1, true, 3), rowsOf(2, true, 3))
 	require.Equal(t, 1, runs)
 	require.Equal(t, tensor.Shape{3}, seen.Shape)

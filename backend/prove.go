@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"time"
+	"tritonstateful/internal/onnx"
 )
 
 // verdict is what runs show of a candidate.
@@ -82,7 +83,7 @@ func (t *trial) judge(expected []batchAxis) judgement {
 
 // lengthens tells which state is longer after a step of one lane along the axis that is to
 // be its batch.
-func (t *trial) lengthens(one []Tensor) (why string) {
+func (t *trial) lengthens(one []onnx.Tensor) (why string) {
 	for i := range t.inputs {
 		in := &t.inputs[i]
 		if in.begin == nil || !t.laned(in) || t.optional[in.state] {
@@ -100,7 +101,7 @@ var errNoEvidence = errors.New("its outputs are not numbers")
 
 // compare runs several lanes and compares. An error is that they do not run in this
 // setting; several reports whether they did before something else went wrong.
-func (t *trial) compare(s setting, first lane, one []Tensor, expected []batchAxis) (j judgement, several bool, err error) {
+func (t *trial) compare(s setting, first lane, one []onnx.Tensor, expected []batchAxis) (j judgement, several bool, err error) {
 	lanes, err := t.lanes(s, first)
 	if err != nil {
 		return j, false, err
@@ -151,7 +152,7 @@ func (t *trial) compare(s setting, first lane, one []Tensor, expected []batchAxi
 // repeated makes a run a second time. Where the model has chance in it, from then on each
 // run has a session of its own, in which all draw the same; why tells if that does not
 // help.
-func (t *trial) repeated(s setting, lanes []lane, many []Tensor) (outputs []Tensor, why string) {
+func (t *trial) repeated(s setting, lanes []lane, many []onnx.Tensor) (outputs []onnx.Tensor, why string) {
 	again, err := t.run(s, lanes...)
 	if err == nil && !same(many, again) && t.open != nil {
 		t.fresh = true
@@ -186,7 +187,7 @@ func (t *trial) lanes(s setting, first lane) ([]lane, error) {
 }
 
 // meaningless reports whether every number that outputs hold is not one.
-func meaningless(outputs []Tensor) bool {
+func meaningless(outputs []onnx.Tensor) bool {
 	numbers := false
 	for i := range outputs {
 		for v := range values(outputs[i].Data.Bytes, outputs[i].DType) {
@@ -202,7 +203,7 @@ func meaningless(outputs []Tensor) bool {
 // follow finds the batch axis of each wanted output: the one whose extent is 1 with
 // one lane and the number of lanes with several, while all others stay. why tells what
 // contradicts.
-func (t *trial) follow(one, many []Tensor, lanes int, expected []batchAxis) (axes []int, why string) {
+func (t *trial) follow(one, many []onnx.Tensor, lanes int, expected []batchAxis) (axes []int, why string) {
 	axes = make([]int, len(t.outputs))
 	for k, at := range t.outputs {
 		name := t.sig.Outputs[at].Name
@@ -236,7 +237,7 @@ func (t *trial) follow(one, many []Tensor, lanes int, expected []batchAxis) (axe
 
 // independent gives the other lanes other contents, also much larger and smaller ones,
 // and tells what of a lane changes, be it by a bit.
-func (t *trial) independent(s setting, lanes []lane, before []Tensor, axes []int) (why string, err error) {
+func (t *trial) independent(s setting, lanes []lane, before []onnx.Tensor, axes []int) (why string, err error) {
 	last := len(lanes) - 1
 	for _, round := range []struct {
 		kept  int
@@ -262,7 +263,7 @@ func (t *trial) independent(s setting, lanes []lane, before []Tensor, axes []int
 		}
 		lanes = changed
 		for k, axis := range axes {
-			if axis != noAxis && !bytes.Equal(before[k].lane(axis, round.kept), after[k].lane(axis, round.kept)) {
+			if axis != noAxis && !bytes.Equal(laneOf(&before[k], axis, round.kept), laneOf(&after[k], axis, round.kept)) {
 				return fmt.Sprintf("output %q of one changes with the inputs of another", t.sig.Outputs[t.outputs[k]].Name), nil
 			}
 		}
@@ -273,18 +274,18 @@ func (t *trial) independent(s setting, lanes []lane, before []Tensor, axes []int
 
 // asAlone compares the first and the last lane with runs of their own, as far as
 // rounding allows: kernels differ between sizes of batches.
-func (t *trial) asAlone(s setting, lanes []lane, one, many []Tensor, axes []int) (why string, err error) {
+func (t *trial) asAlone(s setting, lanes []lane, one, many []onnx.Tensor, axes []int) (why string, err error) {
 	last := len(lanes) - 1
 	other, err := t.run(s, lanes[last])
 	if err != nil {
 		return "", err
 	}
-	for lane, own := range map[int][]Tensor{0: one, last: other} {
+	for lane, own := range map[int][]onnx.Tensor{0: one, last: other} {
 		for k, axis := range axes {
 			if axis == noAxis {
 				continue
 			}
-			if a, b := own[k].lane(axis, 0), many[k].lane(axis, lane); !equalLanes(a, b, own[k].DType) {
+			if a, b := laneOf(&own[k], axis, 0), laneOf(&many[k], axis, lane); !equalLanes(a, b, own[k].DType) {
 				return fmt.Sprintf("output %q of one is another when it runs alone", t.sig.Outputs[t.outputs[k]].Name), nil
 			}
 		}

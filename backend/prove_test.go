@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -36,12 +37,12 @@ type recurrence struct {
 
 func newRecurrence(t *testing.T, inputs, outputs string, time int) *recurrence {
 	r := &recurrence{time: time}
-	r.sig = Signature{Inputs: tensors(t, inputs), Outputs: tensors(t, outputs)}
+	r.sig = onnx.Signature{Inputs: tensors(t, inputs), Outputs: tensors(t, outputs)}
 	r.runs = r.run
 	return r
 }
 
-func (r *recurrence) run(sig *Signature, inputs, outputs []Tensor) error {
+func (r *recurrence) run(sig *onnx.Signature, inputs, outputs []onnx.Tensor) error {
 	x := &inputs[0]
 	frames, lanes := x.Shape[r.time], x.Shape[1-r.time]
 	state := len(sig.Outputs) > 1
@@ -87,12 +88,12 @@ func (r *recurrence) run(sig *Signature, inputs, outputs []Tensor) error {
 }
 
 // proving chooses the batch axes of a model for a configuration.
-func proving(t *testing.T, r Runner, open func() Runner, config *Config, verify Verify) (*wirer, *chooser, error) {
+func proving(t *testing.T, r onnx.Runner, open func() onnx.Runner, config *Config, verify Verify) (*wirer, *chooser, error) {
 	params, _, err := ParseParameters(config.Parameters)
 	require.NoError(t, err)
-	c := &chooser{verify: verify, finish: (*wirer).finish, runner: func() (Runner, error) { return r, nil }}
+	c := &chooser{verify: verify, finish: (*wirer).finish, runner: func() (onnx.Runner, error) { return r, nil }}
 	if open != nil {
-		c.open = func() (Runner, error) { return open(), nil }
+		c.open = func() (onnx.Runner, error) { return open(), nil }
 	}
 	c.attempt = func(k *candidate) *wirer { return wireInputs(config, params, r.Signature(), nil, k) }
 	w, err := c.choose(candidatesFor(config, params, r.Signature()))
@@ -190,11 +191,11 @@ func TestBatchOfChance(t *testing.T) {
 		r.chance = drawn
 		return r
 	}
-	w, _, err := proving(t, session(new(int64)), func() Runner { return session(new(int64)) }, recurrenceConfig("FP32", false), VerifyInferred)
+	w, _, err := proving(t, session(new(int64)), func() onnx.Runner { return session(new(int64)) }, recurrenceConfig("FP32", false), VerifyInferred)
 	require.NoError(t, err)
 	require.Equal(t, 1, w.wiring.inputs[0].axis)
 	drawn := new(int64)
-	_, _, err = proving(t, session(drawn), func() Runner { return session(drawn) }, recurrenceConfig("FP32", false), VerifyInferred)
+	_, _, err = proving(t, session(drawn), func() onnx.Runner { return session(drawn) }, recurrenceConfig("FP32", false), VerifyInferred)
 	require.ErrorContains(t, err, "two runs on the same inputs differ")
 }
 
@@ -231,8 +232,8 @@ func TestBatchUnproved(t *testing.T) {
 // TestBatchNeverEmpty: a state does not begin with nothing along an axis that no run shows
 // to grow, and no run has such a state.
 func TestBatchNeverEmpty(t *testing.T) {
-	r := &fileOnly{sig: Signature{Inputs: tensors(t, "x:FP32[time,8] s:FP32[rows,8]"), Outputs: tensors(t, "y:FP32[time,8] s_out:FP32[rows,8]")}}
-	r.runs = func(sig *Signature, inputs, outputs []Tensor) error {
+	r := &fileOnly{sig: onnx.Signature{Inputs: tensors(t, "x:FP32[time,8] s:FP32[rows,8]"), Outputs: tensors(t, "y:FP32[time,8] s_out:FP32[rows,8]")}}
+	r.runs = func(sig *onnx.Signature, inputs, outputs []onnx.Tensor) error {
 		require.NotContains(t, inputs[1].Shape, int64(0), "a run that could end the process")
 		for i := range outputs { // everything sees everything
 			shape := inputs[i].Shape.Clone()
@@ -281,8 +282,8 @@ func TestToldStatesBegin(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := &fileOnly{sig: Signature{Inputs: tensors(t, "x:FP32[a,b] s:FP32[a,c]"), Outputs: tensors(t, "y:FP32[a,b] s_out:FP32[a,c]")}}
-			r.runs = func(sig *Signature, inputs, outputs []Tensor) error {
+			r := &fileOnly{sig: onnx.Signature{Inputs: tensors(t, "x:FP32[a,b] s:FP32[a,c]"), Outputs: tensors(t, "y:FP32[a,b] s_out:FP32[a,c]")}}
+			r.runs = func(sig *onnx.Signature, inputs, outputs []onnx.Tensor) error {
 				length, err := tt.next(inputs[0].Shape[1], inputs[1].Shape[1])
 				if err != nil {
 					return err
@@ -316,7 +317,7 @@ func TestBatchAxesAreProvedOnce(t *testing.T) {
 	m, err := NewModel(ModelInfo{Name: "model", Version: 1, Config: []byte(`{"name":"model","max_batch_size":8,"input":[{"name":"x","data_type":"TYPE_FP32","dims":[-1]}],` +
 		`"output":[{"name":"y","data_type":"TYPE_FP32","dims":[-1]}]}`)}, Host{
 		Log: slog.New(log), Clock: newServer(t).in.model.host.Clock,
-		Open: func(SessionOptions) (Runner, error) {
+		Open: func(onnx.SessionOptions) (onnx.Runner, error) {
 			return newRecurrence(t, "x:FP32[time,batch]", "y:FP32[time,batch]", 0), nil
 		},
 	})
@@ -340,9 +341,9 @@ func TestNothingHangsOnTheBatch(t *testing.T) {
 		m, err := NewModel(ModelInfo{Name: "model", Version: 1, Config: []byte(`{"name":"model","input":[{"name":"x","data_type":"TYPE_FP32","dims":[-1,-1]}],` +
 			`"output":[{"name":"y","data_type":"TYPE_FP32","dims":[-1,-1]}],"parameters":{"verify":{"string_value":"` + verify + `"}}}`)}, Host{
 			Log: slog.New(log), Clock: newServer(t).in.model.host.Clock,
-			Open: func(SessionOptions) (Runner, error) {
+			Open: func(onnx.SessionOptions) (onnx.Runner, error) {
 				r := newRecurrence(t, "x:FP32[?,?]", "y:FP32[?,?]", 0)
-				r.runs = func(_ *Signature, inputs, outputs []Tensor) error { // nothing mixes: both axes could be the batch
+				r.runs = func(_ *onnx.Signature, inputs, outputs []onnx.Tensor) error { // nothing mixes: both axes could be the batch
 					outputs[0].Shape, outputs[0].Data = inputs[0].Shape.Clone(), inputs[0].Data
 					return nil
 				}
@@ -367,7 +368,7 @@ func TestLanesThatShareAScale(t *testing.T) {
 	} {
 		r := newRecurrence(t, "x:FP32[N]", "y:FP32[N]", 0)
 		r.sig.Operators = map[string]int{operator: 1}
-		r.runs = func(_ *Signature, inputs, outputs []Tensor) error {
+		r.runs = func(_ *onnx.Signature, inputs, outputs []onnx.Tensor) error {
 			bytes := inputs[0].Data.Size
 			outputs[0].Shape, outputs[0].Data = inputs[0].Shape.Clone(), statebuffer.Block{Bytes: make([]byte, bytes), Size: bytes}
 			most := 0.0
@@ -393,7 +394,7 @@ func TestBatchCalledAsALength(t *testing.T) {
 	for _, name := range []string{"num_samples", "step", "T"} {
 		axes := "[" + name + ",8]"
 		r := newRecurrence(t, "x:FP32"+axes+" s:FP32"+axes, "y:FP32"+axes+" s_out:FP32"+axes, 0)
-		r.runs = func(_ *Signature, inputs, outputs []Tensor) error {
+		r.runs = func(_ *onnx.Signature, inputs, outputs []onnx.Tensor) error {
 			for i := range outputs {
 				outputs[i].Shape, outputs[i].Data = inputs[i].Shape.Clone(), statebuffer.Block{Bytes: slices.Clone(inputs[i].Data.Bytes), Size: inputs[i].Data.Size}
 			}
@@ -417,7 +418,7 @@ func TestBatchCalledAsALength(t *testing.T) {
 // takes, and keeps its lanes.
 func TestBatchOfSmallNumbers(t *testing.T) {
 	r := newRecurrence(t, "x:FP32[time,batch]", "y:FP32[time,batch]", 0)
-	r.runs = func(sig *Signature, inputs, outputs []Tensor) error {
+	r.runs = func(sig *onnx.Signature, inputs, outputs []onnx.Tensor) error {
 		for at := range inputs[0].Data.Size / 4 {
 			if element(inputs[0].Data.Bytes, tensor.FP32, at) > 2 {
 				return errors.New("beyond the vocabulary")

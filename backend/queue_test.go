@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 )
 
@@ -21,7 +22,7 @@ func words(id uint64, start, end bool, values ...int32) Request {
 func TestRequestsOfEqualShapeRunTogether(t *testing.T) {
 	model, lanes := cacheModel(), []int64(nil)
 	inner := model.run
-	model.run = func(inputs, outputs []Tensor) error {
+	model.run = func(inputs, outputs []onnx.Tensor) error {
 		lanes = append(lanes, inputs[0].Shape[0])
 		return inner(inputs, outputs)
 	}
@@ -73,7 +74,7 @@ func TestRequestsOfOneSequenceKeepTheirOrder(t *testing.T) {
 // once for a run.
 func gains(t *testing.T, n int) (*Instance, *idleBatch) {
 	model, c, _ := scaledModel()
-	model.run = func(_, _ []Tensor) error { return nil }
+	model.run = func(_, _ []onnx.Tensor) error { return nil }
 	c.MaxBatchSize = n
 	in, err := model.instance(t, c, "")
 	require.NoError(t, err)

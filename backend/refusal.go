@@ -4,26 +4,28 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/status"
 )
 
 // refusal is why a model is not served, with the line that decides.
 func (c *chooser) refusal(a *attempted) error {
 	c.refused = true
 	if why := c.excludes(a); why != "" && a.verdict != notApart {
-		return Errorf(InvalidArg, "which axis is the batch is not known: %s: say how the state begins by initial_states, for example 'NAME = 0[3]', or if that axis is the batch, say so by batch_axes, for example %s", why, a.example())
+		return status.Errorf(status.InvalidArg, "which axis is the batch is not known: %s: say how the state begins by initial_states, for example 'NAME = 0[3]', or if that axis is the batch, say so by batch_axes, for example %s", why, a.example())
 	}
 	if a.verdict == notApart {
 		why := a.why
 		if operator := quantizer(a.w.sig); operator != "" {
 			why += ", as the model quantizes while it runs (" + operator + "), with one scale for all of them"
 		}
-		return Errorf(InvalidArg, "requests of one batch would not be apart: %s, with the batch at %s: say where it is by the parameter batch_axes (\"NAME = AXIS\" or \"NAME = none\" for each tensor); if it is there all the same, write %s, and max_batch_size: 1 so that requests do not share runs",
+		return status.Errorf(status.InvalidArg, "requests of one batch would not be apart: %s, with the batch at %s: say where it is by the parameter batch_axes (\"NAME = AXIS\" or \"NAME = none\" for each tensor); if it is there all the same, write %s, and max_batch_size: 1 so that requests do not share runs",
 			why, a.w.wiring.batchAxes(), a.w.line())
 	}
 	if !a.c.lanes() {
-		return Errorf(InvalidArg, "no axis of an input is known to be the batch: say where it is by the parameter batch_axes, for example %s", a.example())
+		return status.Errorf(status.InvalidArg, "no axis of an input is known to be the batch: say where it is by the parameter batch_axes, for example %s", a.example())
 	}
-	return Errorf(InvalidArg, "the batch seems to be at %s, and nothing shows that requests of one batch would be apart: %s: if it is there, write %s", a.w.wiring.batchAxes(), a.why, a.w.line())
+	return status.Errorf(status.InvalidArg, "the batch seems to be at %s, and nothing shows that requests of one batch would be apart: %s: if it is there, write %s", a.w.wiring.batchAxes(), a.why, a.w.line())
 }
 
 // example is a line that says where the batch is. Where no axis was taken for it, that is
@@ -43,7 +45,7 @@ func (a *attempted) example() string {
 }
 
 // quantizer is an operator of the model that scales all lanes alike; empty if it has none.
-func quantizer(sig *Signature) string {
+func quantizer(sig *onnx.Signature) string {
 	at := slices.IndexFunc(quantizers, func(name string) bool { return sig.Operators[name] > 0 })
 	if at < 0 {
 		return ""

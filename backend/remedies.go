@@ -5,12 +5,14 @@ import (
 	"slices"
 	"strings"
 
+	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 )
 
 // noStates is what to do about a model with sequences in which no states were found.
 func (w *wirer) noStates() string {
-	text := fmt.Sprintf("could not find any state tensors: name them by the parameter state_pairs, <<<input, output>>> for each (the model's inputs are %s, its outputs %s)", names(w.sig.Inputs), names(w.sig.Outputs))
+	text := fmt.Sprintf("could not find any state tensors: name them by the parameter state_pairs, <<<input, output>>> for each (the model's inputs are %s, its outputs %s)", onnx.Names(w.sig.Inputs), onnx.Names(w.sig.Outputs))
 	if like := w.likeStates(); len(like) > 0 {
 		text += fmt.Sprintf("; of equal type and shape are, in the model's order, %s: keep the pairs that are states", pairsParameter(like))
 	}
@@ -57,7 +59,7 @@ func dimsText(dims tensor.Shape) string {
 // writeDims is an end to a message about dims that do not fit: the line that would.
 // They are written as the wrong ones are, with every axis of the model and -1 for the
 // batch, or without the batch. It is empty where the batch is not known.
-func (w *wirer) writeDims(p *port, config tensor.Shape, info *TensorInfo, found batchAxis) string {
+func (w *wirer) writeDims(p *port, config tensor.Shape, info *onnx.TensorInfo, found batchAxis) string {
 	axis, told, err := toldAxis(w.params, info)
 	switch {
 	case p.stateOut:
@@ -75,7 +77,7 @@ func (w *wirer) writeDims(p *port, config tensor.Shape, info *TensorInfo, found 
 			want = want[1:]
 		}
 	case len(config) != len(want) || config[axis] >= 0:
-		want = withoutBatch(want, axis)
+		want = want.Without(axis)
 	}
 	if len(want) == 0 {
 		return ": write dims: [ 1 ] reshape: { shape: [ ] }"
@@ -86,7 +88,7 @@ func (w *wirer) writeDims(p *port, config tensor.Shape, info *TensorInfo, found 
 // writeStateDims is the same for a state in sequence_batching, which has no reshape.
 func (w *wirer) writeStateDims(model tensor.Shape, axis int) string {
 	if w.config.MaxBatchSize > 0 {
-		model = withoutBatch(model, axis)
+		model = model.Without(axis)
 	}
 	return "write " + dimsText(model)
 }
@@ -94,13 +96,13 @@ func (w *wirer) writeStateDims(model tensor.Shape, axis int) string {
 // nothingFor is why a model has no input, or no output, that clients could be offered.
 func (c *completion) nothingFor(field string) error {
 	if field == "output" {
-		return fmt.Errorf("the model leaves no output for requests: it does not say how many axes %s have", names(c.sig.Outputs))
+		return fmt.Errorf("the model leaves no output for requests: it does not say how many axes %s have", onnx.Names(c.sig.Outputs))
 	}
 	guess := ""
 	if len(c.states) > 0 && c.states[0].source == byNames {
 		guess = fmt.Sprintf("; that they are states was guessed from the names: write those that are, without the inputs that requests bring, as %s; a model without states is served by leaving sequence_batching out", pairsParameter(c.states))
 	}
-	return fmt.Errorf("the model leaves no input for requests: each of its inputs %s is a state or filled by the backend%s", names(c.sig.Inputs), guess)
+	return fmt.Errorf("the model leaves no input for requests: each of its inputs %s is a state or filled by the backend%s", onnx.Names(c.sig.Inputs), guess)
 }
 
 // noteGuesses notes what was made of names, and what could not be described.
@@ -127,7 +129,7 @@ const (
 )
 
 // mergedAdvice is what a configuration lacks that serves a merged decoder, or empty.
-func mergedAdvice(config *Config, params *Parameters, sig *Signature) string {
+func mergedAdvice(config *Config, params *Parameters, sig *onnx.Signature) string {
 	if config.Sequence == nil || exactName(mergedSwitch, sig.Inputs) < 0 {
 		return ""
 	}
@@ -152,5 +154,5 @@ func advised(err error, advice string) error {
 	if err == nil || advice == "" {
 		return err
 	}
-	return Errorf(CodeOf(err), "%w; %s", err, advice)
+	return status.Errorf(status.CodeOf(err), "%w; %s", err, advice)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 )
 
@@ -24,7 +25,7 @@ func TestNoStatesFound(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			sig := &Signature{Inputs: tensors(t, tt.inputs), Outputs: tensors(t, tt.outputs)}
+			sig := &onnx.Signature{Inputs: tensors(t, tt.inputs), Outputs: tensors(t, tt.outputs)}
 			err := wiresOrNot(t, tt.config, sig)
 			require.ErrorContains(t, err, "could not find any state tensors: name them by the parameter state_pairs")
 			require.ErrorContains(t, err, "; a model without states is served by leaving sequence_batching out")
@@ -41,10 +42,10 @@ func TestNoStatesFound(t *testing.T) {
 }
 
 // wiresOrNot completes a configuration and wires the model.
-func wiresOrNot(t *testing.T, text string, sig *Signature) error {
+func wiresOrNot(t *testing.T, text string, sig *onnx.Signature) error {
 	t.Helper()
 	file := &fileOnly{sig: *sig}
-	completed, err := Complete(ModelInfo{Config: []byte(text)}, Host{Log: slog.New(slog.DiscardHandler), DefaultBatch: ServerBatch, Open: func(SessionOptions) (Runner, error) { return file, nil }})
+	completed, err := Complete(ModelInfo{Config: []byte(text)}, Host{Log: slog.New(slog.DiscardHandler), DefaultBatch: ServerBatch, Open: func(onnx.SessionOptions) (onnx.Runner, error) { return file, nil }})
 	if err != nil {
 		return err
 	}
@@ -61,7 +62,7 @@ func wiresOrNot(t *testing.T, text string, sig *Signature) error {
 
 // TestNamesLeaveNoInput: the error has the pairs to choose from, and choosing works.
 func TestNamesLeaveNoInput(t *testing.T) {
-	sig := &Signature{Inputs: tensors(t, "audio_in:FP32[B,160] h_in:FP32[B,16]"), Outputs: tensors(t, "audio_out:FP32[B,160] h_out:FP32[B,16]")}
+	sig := &onnx.Signature{Inputs: tensors(t, "audio_in:FP32[B,160] h_in:FP32[B,16]"), Outputs: tensors(t, "audio_out:FP32[B,160] h_out:FP32[B,16]")}
 	err := wiresOrNot(t, `{"sequence_batching":{}}`, sig)
 	require.ErrorContains(t, err, `the model leaves no input for requests: each of its inputs "audio_in", "h_in" is a state or filled by the backend; that they are states was guessed from the names: write those that are, without the inputs that requests bring, as parameters { key: 'state_pairs' value { string_value: '<<<audio_in, audio_out>>> <<<h_in, h_out>>>' } }; a model without states is served by leaving sequence_batching out`)
 	require.NoError(t, wiresOrNot(t, `{"sequence_batching":{},"parameters":{"state_pairs":{"string_value":"<<<h_in, h_out>>>"}}}`, sig))
@@ -74,7 +75,7 @@ func TestNamesLeaveNoInput(t *testing.T) {
 
 // TestGuessedPairThatDoesNotFit: what is refused of a pair says that it was guessed.
 func TestGuessedPairThatDoesNotFit(t *testing.T) {
-	sig := &Signature{Inputs: tensors(t, "x:FP32[B,8] s:FP32[B,T] h:FP32[B,16]"), Outputs: tensors(t, "y:FP32[B,8] s_out:FP32[T,B] h_out:FP32[B,16]")}
+	sig := &onnx.Signature{Inputs: tensors(t, "x:FP32[B,8] s:FP32[B,T] h:FP32[B,16]"), Outputs: tensors(t, "y:FP32[B,8] s_out:FP32[T,B] h_out:FP32[B,16]")}
 	err := wiresOrNot(t, `{"sequence_batching":{}}`, sig)
 	require.ErrorContains(t, err, `they must be the same; say by the parameter batch_axes where it is; that it is a state was guessed from the names: if it is none, write the others as parameters { key: 'state_pairs' value { string_value: '<<<h, h_out>>>' } }`)
 	require.NotContains(t, wiresOrNot(t, `{"sequence_batching":{},"parameters":{"state_pairs":{"string_value":"<<<h, h_out>>> <<<s, s_out>>>"}}}`, sig).Error(), "guessed")
@@ -85,7 +86,7 @@ func TestGuessedPairThatDoesNotFit(t *testing.T) {
 
 // TestUnfedInputNamedAsAState: why it is no state is in the message.
 func TestUnfedInputNamedAsAState(t *testing.T) {
-	sig := &Signature{Inputs: tensors(t, "x:FP32[B,8] h:FP32[B,16] g:FP32[B,2]"), Outputs: tensors(t, "y:FP32[B,8] h_out:FP32[B,17] g_out:FP32[B,2]")}
+	sig := &onnx.Signature{Inputs: tensors(t, "x:FP32[B,8] h:FP32[B,16] g:FP32[B,2]"), Outputs: tensors(t, "y:FP32[B,8] h_out:FP32[B,17] g_out:FP32[B,2]")}
 	err := wiresOrNot(t, `{"max_batch_size":8,"sequence_batching":{},"input":[{"name":"x","data_type":"TYPE_FP32","dims":[8]}],"output":[{"name":"y","data_type":"TYPE_FP32","dims":[8]}]}`, sig)
 	require.ErrorContains(t, err, `input "h" [-1,16] of the model is fed by nothing in the configuration: name it in input, state_pairs, control_input, constant_inputs or derived_inputs; input "h" and output "h_out" are named as a state, but [-1,16] and [-1,17] cannot be one`)
 }
@@ -115,7 +116,7 @@ func TestDimsToWrite(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			sig := &Signature{Inputs: tensors(t, tt.x+" h:FP32[B,2]"), Outputs: tensors(t, "y:FP32[B,8] h_out:FP32[B,2]")}
+			sig := &onnx.Signature{Inputs: tensors(t, tt.x+" h:FP32[B,2]"), Outputs: tensors(t, "y:FP32[B,8] h_out:FP32[B,2]")}
 			wireWith := func(x TensorConfig) error {
 				c := &Config{MaxBatchSize: tt.batch, Sequence: &SequenceConfig{}, Inputs: []TensorConfig{x}, Outputs: []TensorConfig{{Name: "y", DataType: "TYPE_FP32", Dims: tensor.Shape{8}}}}
 				if tt.batch == 0 {
@@ -153,7 +154,7 @@ func TestStateDimsToWrite(t *testing.T) {
 		{"FP32[2,1,16]", 0, tensor.Shape{2, 16}, "[ 2, 1, 16 ]"},
 	} {
 		name, extents, _ := strings.Cut(tt.h, "[")
-		sig := &Signature{Inputs: tensors(t, "x:FP32[B,8] h:"+name+"["+extents), Outputs: tensors(t, "y:FP32[B,8] g:"+name+"["+extents)}
+		sig := &onnx.Signature{Inputs: tensors(t, "x:FP32[B,8] h:"+name+"["+extents), Outputs: tensors(t, "y:FP32[B,8] g:"+name+"["+extents)}
 		wireWith := func(dims tensor.Shape) error {
 			io := tensor.Shape{8}
 			if tt.batch == 0 {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"tritonstateful/internal/onnx"
 	"tritonstateful/statebuffer"
 )
 
@@ -33,7 +34,7 @@ func (m *Model) reportParameters() {
 // and what it is for, and the memory it takes. Models load side by side, so every
 // line begins with the instance's name, and is a message of its own: the server
 // escapes line ends.
-func (in *Instance) reportLoad(provider Provider) {
+func (in *Instance) reportLoad(provider onnx.Provider) {
 	in.reportIneffective(provider)
 	in.reportMerged()
 	if !in.levels.on(in.levels.info, slog.LevelInfo) {
@@ -127,7 +128,7 @@ func (in *Instance) describeMemory(b *strings.Builder) {
 	if sizing.Lazy() {
 		fmt.Fprint(b, ", less what fills no whole chunk")
 	}
-	bytes := in.store.RowBytes()
+	bytes := in.store.SlotBytes()
 	fmt.Fprintf(b, "\nstates: %d bytes for each sequence, %d bytes now, at most %d; %d bytes for a batch of %d\n",
 		bytes, int64(sizing.Initial)*bytes, int64(sizing.Total())*bytes, batches, in.wiring.maxLanes)
 }
@@ -144,23 +145,23 @@ func size(l *statebuffer.Layout, varies bool) string {
 	if varies {
 		return "varies"
 	}
-	return strconv.FormatInt(l.RowBytes(), 10)
+	return strconv.FormatInt(l.LaneBytes(), 10)
 }
 
 // reportIneffective names once the settings that do nothing on this instance.
-func (in *Instance) reportIneffective(provider Provider) {
+func (in *Instance) reportIneffective(provider onnx.Provider) {
 	c, p, w := in.model.config, in.model.params, in.wiring
 	_, isGPU := gpuProviders[p.GPUProvider]
-	if provider == CPU && !isGPU && p.GPUProvider != "cpu" {
+	if provider == onnx.CPU && !isGPU && p.GPUProvider != "cpu" {
 		in.log.Warn(fmt.Sprintf("parameter ort_ep is %q and has no effect: this instance is on the CPU; one on a GPU knows trt and cuda", p.GPUProvider))
 	}
 	idle := map[string]bool{
-		"ort_ep":                           provider == CPU && isGPU,
-		"compute_precision":                provider == CPU,
-		"enable_trt_caching":               provider != TensorRT,
-		"trt_cache_dir":                    provider != TensorRT || !p.TRTCache,
-		"enable_cuda_graph":                provider == CPU,
-		"gpu_mem_limit":                    provider == CPU,
+		"ort_ep":                           provider == onnx.CPU && isGPU,
+		"compute_precision":                provider == onnx.CPU,
+		"enable_trt_caching":               provider != onnx.TensorRT,
+		"trt_cache_dir":                    provider != onnx.TensorRT || !p.TRTCache,
+		"enable_cuda_graph":                provider == onnx.CPU,
+		"gpu_mem_limit":                    provider == onnx.CPU,
 		"store_states_as_fp16":             !w.hasFP32State(),
 		"max_state_bytes":                  len(w.varying) == 0,
 		"max_state_memory_bytes":           !in.sequences,

@@ -13,6 +13,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -129,7 +131,7 @@ func load(t testing.TB, edits ...func(*setup)) (*server, error) {
 	s := &server{t: t, config: set.config, memory: set.memory, runner: set.model, now: time.Hour, plain: map[string]*plainSequence{}, log: newRecorder(set.level)}
 	model, err := NewModel(ModelInfo{Name: "model", Version: 3, Directory: "/models/model", Config: set.json()}, Host{
 		Log: slog.New(s.log), Clock: func() time.Duration { return s.now }, Metrics: set.metrics,
-		Open: func(o SessionOptions) (Runner, error) {
+		Open: func(o onnx.SessionOptions) (onnx.Runner, error) {
 			require.Equal(t, "model_0", o.Name)
 			return s.runner, nil
 		},
@@ -382,11 +384,11 @@ func (o *outcome) ok() *outcome {
 }
 
 // code checks that all requests got an error of this code.
-func (o *outcome) code(want Code) {
+func (o *outcome) code(want status.Code) {
 	o.s.t.Helper()
 	for _, a := range o.answers {
 		require.Error(o.s.t, a.err)
-		require.Equal(o.s.t, want, CodeOf(a.err), "%v", a.err)
+		require.Equal(o.s.t, want, status.CodeOf(a.err), "%v", a.err)
 	}
 }
 

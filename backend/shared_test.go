@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -17,7 +18,7 @@ func scaledModel() (model *scripted, c *Config, bound *[][]int32) {
 	gain := info("Gain", tensor.Int32, 1)
 	gain.Optional = true
 	model.sig.Inputs = append(model.sig.Inputs, gain)
-	model.run = func(inputs, _ []Tensor) error {
+	model.run = func(inputs, _ []onnx.Tensor) error {
 		*bound = append(*bound, nil)
 		if inputs[1].DType != tensor.Invalid {
 			(*bound)[len(*bound)-1] = numbers(inputs[1].Data.Bytes)
@@ -72,7 +73,7 @@ func TestTextIDControl(t *testing.T) {
 	model, c := sumModel(), sumConfig()
 	model.sig.Inputs = append(model.sig.Inputs, info("ID", tensor.Bytes, -1, 1))
 	var ids []byte
-	model.run = func(inputs, _ []Tensor) error {
+	model.run = func(inputs, _ []onnx.Tensor) error {
 		ids = append([]byte(nil), inputs[2].Data.Bytes...)
 		return nil
 	}
@@ -93,12 +94,12 @@ func TestTextIDControl(t *testing.T) {
 // TestVaryingStateWithoutBatchAxis: every sequence has its length, and runs alone.
 func TestVaryingStateWithoutBatchAxis(t *testing.T) {
 	model, c := cacheModel(), cacheConfig()
-	for _, infos := range [][]TensorInfo{model.sig.Inputs, model.sig.Outputs} {
+	for _, infos := range [][]onnx.TensorInfo{model.sig.Inputs, model.sig.Outputs} {
 		for i := range infos {
 			infos[i] = info(infos[i].Name, tensor.Int32, -1)
 		}
 	}
-	model.run = func(inputs, outputs []Tensor) error {
+	model.run = func(inputs, outputs []onnx.Tensor) error {
 		all := append(append([]byte(nil), inputs[1].Data.Bytes...), inputs[0].Data.Bytes...)
 		for i := range outputs {
 			outputs[i].Data = statebuffer.Block{Bytes: all, Size: int64(len(all))}
@@ -144,7 +145,7 @@ func TestFilledInputOfFixedBatch(t *testing.T) {
 			m, c := deltaModel(func([]int32) {}), deltaConfig()
 			m.sig.Inputs = append(m.sig.Inputs, info("rate", tensor.Int32, extent))
 			inner := m.run
-			m.run = func(inputs, outputs []Tensor) error {
+			m.run = func(inputs, outputs []onnx.Tensor) error {
 				require.Equal(t, tensor.Shape{extent}, inputs[2].Shape)
 				return inner(inputs, outputs)
 			}

@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -127,7 +129,7 @@ func newSoak(t *testing.T, seed uint64, tape bool, who [2]int, parameters map[st
 	})
 	model, err := NewModel(ModelInfo{Name: "ledger", Config: set.json()}, Host{
 		Log: slog.New(newRecorder(slog.LevelError)), Clock: func() time.Duration { return s.now },
-		Open: func(SessionOptions) (Runner, error) { return s.model, nil },
+		Open: func(onnx.SessionOptions) (onnx.Runner, error) { return s.model, nil },
 	})
 	require.NoError(t, err)
 	s.in, err = model.NewInstance(InstanceInfo{Name: "ledger_0", Kind: "cpu"})
@@ -268,30 +270,30 @@ func (s *soak) settleAnswer(m *move, c *client, got *answer) {
 // whether the client has no sequence any more.
 func (s *soak) errorKind(m *move, c *client, err error) (kind string, lost bool) {
 	if lostErr, is := errors.AsType[*statebuffer.LostError](err); is {
-		allowed := !m.start && CodeOf(err) == InvalidArg && (!c.alive || s.mayLose(c, lostErr.Fate))
-		return pick(allowed, fmt.Sprint("lost, fate ", lostErr.Fate)), true
+		allowed := !m.start && status.CodeOf(err) == status.InvalidArg && (!c.alive || s.mayLose(c, lostErr.Reason))
+		return pick(allowed, fmt.Sprint("lost, fate ", lostErr.Reason)), true
 	}
 	if _, is := errors.AsType[*statebuffer.FullError](err); is {
 		u := s.in.store.Usage()
 		return pick(m.start && s.params.Full == statebuffer.Reject && u.Live > 0, "full"), true
 	}
 	if _, is := errors.AsType[*statebuffer.BudgetError](err); is {
-		return pick(s.params.MaxStateMemory > 0 && CodeOf(err) == Unavailable, "budget"), false
+		return pick(s.params.MaxStateMemory > 0 && status.CodeOf(err) == status.Unavailable, "budget"), false
 	}
 	switch {
 	case errors.Is(err, errInjected):
 		return pick(s.fault != "", "injected "+s.fault), s.fault == "scatter"
 	case m.cancelled:
-		return pick(CodeOf(err) == Cancelled, "cancelled"), false
+		return pick(status.CodeOf(err) == status.Cancelled, "cancelled"), false
 	case m.nonsense:
-		return pick(CodeOf(err) == InvalidArg, "nonsense"), false
+		return pick(status.CodeOf(err) == status.InvalidArg, "nonsense"), false
 	}
 	return "", false
 }
 
 // mayLose tells whether a sequence that its client believes alive can have met
 // that fate.
-func (s *soak) mayLose(c *client, fate statebuffer.Fate) bool {
+func (s *soak) mayLose(c *client, fate statebuffer.LossReason) bool {
 	switch fate {
 	case statebuffer.Expired:
 		return s.now-c.lastUse > soakIdle

@@ -3,6 +3,8 @@ package backend
 import (
 	"slices"
 
+	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -41,7 +43,7 @@ func ioSizes(w *wiring) (inputs, outputs, fills []int64) {
 // ioBytes is what newIOBuffers takes of the memory.
 func ioBytes(w *wiring) int64 {
 	inputs, outputs, fills := ioSizes(w)
-	return statebuffer.Plus(slices.Concat(inputs, outputs, fills, []int64{zeroElement})...)
+	return statebuffer.SatAdd(slices.Concat(inputs, outputs, fills, []int64{zeroElement})...)
 }
 
 func newIOBuffers(w *wiring, memory statebuffer.Memory) (*ioBuffers, error) {
@@ -53,7 +55,7 @@ func newIOBuffers(w *wiring, memory statebuffer.Memory) (*ioBuffers, error) {
 		}
 		block, err := memory.Alloc(bytes)
 		if err != nil {
-			failed = Errorf(Internal, "allocating tensor %q for a batch of %d: %w", name, w.maxLanes, err)
+			failed = status.Errorf(status.Internal, "allocating tensor %q for a batch of %d: %w", name, w.maxLanes, err)
 		}
 		return block
 	}
@@ -113,7 +115,7 @@ func (b *ioBuffers) forFill(i int, bytes int64) (statebuffer.Block, error) {
 func (b *ioBuffers) forRun(s *statebuffer.Scratch, bytes int64) (statebuffer.Block, error) {
 	s.Begin(b.memory)
 	if err := s.Reserve(b.memory, bytes); err != nil {
-		return statebuffer.Block{}, Errorf(Internal, "allocating a tensor of %d bytes: %w", bytes, err)
+		return statebuffer.Block{}, status.Errorf(status.Internal, "allocating a tensor of %d bytes: %w", bytes, err)
 	}
 	return s.At(0, bytes), nil
 }
@@ -123,8 +125,8 @@ func (b *ioBuffers) forRun(s *statebuffer.Scratch, bytes int64) (statebuffer.Blo
 // for each number of lanes, or for each run of a model whose shapes vary.
 type stage struct {
 	lanes           int
-	inputs, outputs []Tensor // in the order of the signature
-	answers         []Output // in the order of the instance's outputs
+	inputs, outputs []onnx.Tensor // in the order of the signature
+	answers         []Output      // in the order of the instance's outputs
 	in              []statebuffer.Block
 	layouts         []statebuffer.Layout // of a lane of each input
 	fills           []statebuffer.Block
@@ -140,7 +142,7 @@ func (in *Instance) stageFor(lanes int, first *Request) (*stage, error) {
 	w, n := in.wiring, int64(lanes)
 	sig := in.runner.Signature()
 	s := &stage{
-		lanes: lanes, inputs: make([]Tensor, len(sig.Inputs)), outputs: make([]Tensor, len(sig.Outputs)),
+		lanes: lanes, inputs: make([]onnx.Tensor, len(sig.Inputs)), outputs: make([]onnx.Tensor, len(sig.Outputs)),
 		answers: make([]Output, len(w.outputs)), in: make([]statebuffer.Block, len(w.inputs)), layouts: make([]statebuffer.Layout, len(w.inputs)),
 	}
 	for i := range w.inputs {
@@ -152,7 +154,7 @@ func (in *Instance) stageFor(lanes int, first *Request) (*stage, error) {
 		f := &w.fills[i]
 		block := in.io.fills[i].At(0, batchBytes(f.Layout, f.axis, n))
 		s.fills = append(s.fills, block)
-		s.inputs[f.at] = Tensor{Data: block, DType: f.dtype, Shape: batched(f.dims, f.axis, n)}
+		s.inputs[f.at] = onnx.Tensor{Data: block, DType: f.dtype, Shape: f.dims.With(f.axis, n)}
 	}
 	for i := range w.outputs {
 		p := &w.outputs[i]
@@ -161,14 +163,14 @@ func (in *Instance) stageFor(lanes int, first *Request) (*stage, error) {
 			continue
 		}
 		block := in.io.outputs[i].At(0, batchBytes(p.Layout, p.axis, n))
-		s.outputs[p.at] = Tensor{Data: block, DType: p.DType, Shape: batched(p.dims, p.axis, n)}
+		s.outputs[p.at] = onnx.Tensor{Data: block, DType: p.DType, Shape: p.dims.With(p.axis, n)}
 		s.answers[i] = Output{Tensor: block.Bytes, Layout: p.Layout, Lanes: lanes, Shape: p.answer, Batched: p.leading}
 	}
 	for i := range w.states {
 		st := &w.states[i]
-		shape := batched(st.dims, st.axis, n)
-		s.inputs[st.in] = Tensor{DType: st.dtype, Shape: shape}
-		s.outputs[st.out] = Tensor{DType: st.dtype, Shape: shape}
+		shape := st.dims.With(st.axis, n)
+		s.inputs[st.in] = onnx.Tensor{DType: st.dtype, Shape: shape}
+		s.outputs[st.out] = onnx.Tensor{DType: st.dtype, Shape: shape}
 	}
 	if !w.varies {
 		in.stages[lanes] = s
@@ -180,9 +182,9 @@ func (in *Instance) stageFor(lanes int, first *Request) (*stage, error) {
 // share one.
 func batchBytes(l statebuffer.Layout, axis int, n int64) int64 {
 	if axis == noAxis {
-		return l.RowBytes()
+		return l.LaneBytes()
 	}
-	return n * l.RowBytes()
+	return n * l.LaneBytes()
 }
 
 // stageInput lays out one input. Its extents are the configuration's, or where
@@ -197,8 +199,8 @@ func (in *Instance) stageInput(s *stage, i int, first *Request) (err error) {
 		dims = modelDims(p, first.Inputs[i].Shape)
 	}
 	if p.varies && p.DType != tensor.Bytes {
-		if layout, err = layoutOf(dims, p.axis, p.DType); err != nil {
-			return Errorf(InvalidArg, "input %q: %w", p.Name, err)
+		if layout, err = statebuffer.LayoutOf(dims, p.axis, p.DType); err != nil {
+			return status.Errorf(status.InvalidArg, "input %q: %w", p.Name, err)
 		}
 		if s.in[i], err = in.io.forInput(i, batchBytes(layout, p.axis, n)); err != nil {
 			return err
@@ -208,7 +210,7 @@ func (in *Instance) stageInput(s *stage, i int, first *Request) (err error) {
 		s.in[i] = in.io.inputs[i].At(0, batchBytes(layout, p.axis, n))
 	}
 	s.layouts[i] = layout
-	s.inputs[p.at] = Tensor{Data: s.in[i], DType: p.DType, Shape: batched(dims, p.axis, n)}
+	s.inputs[p.at] = onnx.Tensor{Data: s.in[i], DType: p.DType, Shape: dims.With(p.axis, n)}
 	return nil
 }
 
@@ -216,7 +218,7 @@ func (in *Instance) stageInput(s *stage, i int, first *Request) (err error) {
 func modelDims(p *port, request tensor.Shape) tensor.Shape {
 	dims := p.dims.Clone()
 	lane := request
-	if len(request) == len(p.request) && len(p.request) > len(withoutBatch(p.dims, p.axis)) {
+	if len(request) == len(p.request) && len(p.request) > len(p.dims.Without(p.axis)) {
 		lane = request[1:] // the batch that Triton puts in front
 	}
 	at := 0
@@ -234,23 +236,23 @@ func modelDims(p *port, request tensor.Shape) tensor.Shape {
 
 // measure notes the lengths that the inputs have in the run whose stage is made. One
 // that its requests leave out has none; first is nil while warming up.
-func (x *execution) measure(first *Request) {
-	w := x.in.wiring
-	x.lengths = x.lengths[:0]
+func (e *execution) measure(first *Request) {
+	w := e.in.wiring
+	e.lengths = e.lengths[:0]
 	for i := range w.lengths {
 		l, length := &w.lengths[i], uint64(0)
 		if !l.output && (first == nil || first.Inputs[l.input].Present) {
-			length = uint64(x.stage.inputs[l.at].Shape[l.axis])
+			length = uint64(e.stage.inputs[l.at].Shape[l.axis])
 		}
-		x.lengths = append(x.lengths, length)
+		e.lengths = append(e.lengths, length)
 	}
 }
 
 // measureOutputs notes the lengths of what the run has written.
-func (x *execution) measureOutputs() {
-	for i := range x.in.wiring.lengths {
-		if l := &x.in.wiring.lengths[i]; l.output {
-			x.lengths[i] = uint64(x.stage.outputs[l.at].Shape[l.axis])
+func (e *execution) measureOutputs() {
+	for i := range e.in.wiring.lengths {
+		if l := &e.in.wiring.lengths[i]; l.output {
+			e.lengths[i] = uint64(e.stage.outputs[l.at].Shape[l.axis])
 		}
 	}
 }
@@ -265,8 +267,8 @@ func (s *stage) bindStates(w *wiring, step *statebuffer.Step) {
 	}
 	for i := range w.varying {
 		st, io := &w.varying[i], &step.Varying[i]
-		s.inputs[st.in] = Tensor{Data: io.In, DType: st.dtype, Shape: io.InShape}
-		s.outputs[st.out] = Tensor{DType: st.dtype}
+		s.inputs[st.in] = onnx.Tensor{Data: io.In, DType: st.dtype, Shape: io.InShape}
+		s.outputs[st.out] = onnx.Tensor{DType: st.dtype}
 	}
 	for i := range w.outputs {
 		switch p := &w.outputs[i]; {
@@ -274,7 +276,7 @@ func (s *stage) bindStates(w *wiring, step *statebuffer.Step) {
 			st := &w.states[p.state]
 			s.answers[i] = Output{Tensor: s.outputs[st.out].Data.Bytes, Layout: st.Layout, Lanes: s.lanes, Shape: p.answer, Batched: p.leading}
 		case p.varies && !p.stateOut:
-			s.outputs[p.at] = Tensor{DType: p.DType}
+			s.outputs[p.at] = onnx.Tensor{DType: p.DType}
 		}
 	}
 }

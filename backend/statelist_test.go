@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 )
 
@@ -15,7 +16,7 @@ func TestStateOfOneNumber(t *testing.T) {
 		model, c := sumModel(), sumConfig()
 		delete(c.Parameters, "state_pairs")
 		model.sig.Inputs[1], model.sig.Outputs[1] = info("Sum", tensor.Int32, -1), info("NewSum", tensor.Int32, -1)
-		model.run = func([]Tensor, []Tensor) error { return nil }
+		model.run = func([]onnx.Tensor, []onnx.Tensor) error { return nil }
 		c.Sequence.States = []StateConfig{{InputName: "Sum", OutputName: "NewSum", DataType: "TYPE_INT32", Dims: dims}}
 		_, err := model.instance(t, c, "")
 		if len(dims) == 0 || dims.Equal(tensor.Shape{1}) {
@@ -32,7 +33,7 @@ func TestListedStateWithoutBatch(t *testing.T) {
 	for _, dims := range []tensor.Shape{{1, 2}, {2}, {2, 1}} {
 		model, c := sumModel(), sumConfig()
 		delete(c.Parameters, "state_pairs")
-		for _, infos := range [][]TensorInfo{model.sig.Inputs, model.sig.Outputs} {
+		for _, infos := range [][]onnx.TensorInfo{model.sig.Inputs, model.sig.Outputs} {
 			for i := range infos {
 				infos[i] = info(infos[i].Name, tensor.Int32, 1, 2)
 			}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -16,11 +17,11 @@ func tailModel(batch int64) (*scripted, *Config) {
 	if batch == 0 {
 		cache = tensor.Shape{-1, 1}
 	}
-	m := &scripted{sig: Signature{
-		Inputs:  []TensorInfo{info("Input", tensor.Int32, -1, 1), info("Cache", tensor.Int32, cache...)},
-		Outputs: []TensorInfo{info("Output", tensor.Int32, -1, 1), info("NewCache", tensor.Int32, cache...)},
+	m := &scripted{sig: onnx.Signature{
+		Inputs:  []onnx.TensorInfo{info("Input", tensor.Int32, -1, 1), info("Cache", tensor.Int32, cache...)},
+		Outputs: []onnx.TensorInfo{info("Output", tensor.Int32, -1, 1), info("NewCache", tensor.Int32, cache...)},
 	}}
-	m.run = func(inputs, outputs []Tensor) error {
+	m.run = func(inputs, outputs []onnx.Tensor) error {
 		all := append(append([]byte(nil), inputs[1].Data.Bytes...), inputs[0].Data.Bytes...)
 		shape := inputs[1].Shape.With(0, inputs[1].Shape[0]+1)
 		outputs[1].Data, outputs[1].Shape = statebuffer.Block{Bytes: all, Size: int64(len(all))}, shape
@@ -100,7 +101,7 @@ func TestBatchAxesForEach(t *testing.T) {
 // TestStateOutputOfOtherDims: an answer with a state is as large as the state.
 func TestStateOutputOfOtherDims(t *testing.T) {
 	m, c := sumModel(), sumConfig()
-	for _, infos := range [][]TensorInfo{m.sig.Inputs[1:], m.sig.Outputs[1:]} {
+	for _, infos := range [][]onnx.TensorInfo{m.sig.Inputs[1:], m.sig.Outputs[1:]} {
 		infos[0].Dims, infos[0].Symbols = tensor.Shape{-1, -1}, []string{"batch", "size"}
 	}
 	m.sig.Inputs[0].Symbols[0], m.sig.Outputs[0].Symbols[0] = "batch", "batch"

@@ -3,6 +3,7 @@ package backend
 import (
 	"fmt"
 
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 )
 
@@ -58,7 +59,7 @@ func (w *wirer) pairSpecs(pairs []Pair, source string) (specs []stateSpec) {
 			}
 		}
 		if matches == 0 {
-			w.fault("%s: the pattern %q matches no input of the model: its inputs are %s", source, p.Input, names(w.sig.Inputs))
+			w.fault("%s: the pattern %q matches no input of the model: its inputs are %s", source, p.Input, onnx.Names(w.sig.Inputs))
 		}
 	}
 	return specs

@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -23,7 +25,7 @@ func echoModel() (*scripted, *Config) {
 	s, c := sumModel(), sumConfig()
 	s.sig.Inputs[0] = info("Input", tensor.Bytes, -1, 2)
 	s.sig.Outputs[0] = info("Output", tensor.Bytes, -1, 2)
-	s.run = func(inputs, outputs []Tensor) error {
+	s.run = func(inputs, outputs []onnx.Tensor) error {
 		outputs[0].Data = statebuffer.Block{Bytes: []byte(string(inputs[0].Data.Bytes)), Size: inputs[0].Data.Size}
 		outputs[0].Shape = inputs[0].Shape
 		return nil
@@ -52,7 +54,7 @@ func TestStrings(t *testing.T) {
 		for _, bad := range [][]byte{texts("one"), texts("one", "two", "three"), texts("one", "two")[:10], {255, 255, 255, 255}, nil} {
 			got := send(t, in, request(1, append([]byte(nil), bad...)), request(2, all[1]))
 			require.ErrorContains(t, got[0].err, `input "Input"`, "%q", bad)
-			require.Equal(t, InvalidArg, CodeOf(got[0].err))
+			require.Equal(t, status.InvalidArg, status.CodeOf(got[0].err))
 			require.Equal(t, all[1], got[1].outputs[0])
 		}
 	}
@@ -77,7 +79,7 @@ func TestOptionalInput(t *testing.T) {
 	bias.Optional = true
 	model.sig.Inputs = append(model.sig.Inputs, bias)
 	var present []bool
-	model.run = func(inputs, _ []Tensor) error {
+	model.run = func(inputs, _ []onnx.Tensor) error {
 		present = append(present, inputs[2].DType != tensor.Invalid)
 		return nil
 	}
@@ -103,12 +105,12 @@ func TestOptionalInput(t *testing.T) {
 // TestStringsOfSeveralRows: padding is the strings of one lane, also where the first
 // request has several.
 func TestStringsOfSeveralRows(t *testing.T) {
-	m := &scripted{sig: Signature{
-		Inputs:  []TensorInfo{info("Input", tensor.Bytes, -1, 2)},
-		Outputs: []TensorInfo{info("Output", tensor.Bytes, -1, 2)},
+	m := &scripted{sig: onnx.Signature{
+		Inputs:  []onnx.TensorInfo{info("Input", tensor.Bytes, -1, 2)},
+		Outputs: []onnx.TensorInfo{info("Output", tensor.Bytes, -1, 2)},
 	}}
 	var given []byte
-	m.run = func(inputs, outputs []Tensor) error {
+	m.run = func(inputs, outputs []onnx.Tensor) error {
 		given = append([]byte(nil), inputs[0].Data.Bytes...)
 		outputs[0].Data, outputs[0].Shape = statebuffer.Block{Bytes: given, Size: int64(len(given))}, inputs[0].Shape
 		return nil

@@ -87,60 +87,60 @@ func (s *suspects) trust(id SequenceID) {
 	delete(s.seen, id)
 }
 
-// setApart parts the rows of the batch: first those that can be trusted, then STARTs if
+// setApart parts the requests of the batch: first those that can be trusted, then STARTs if
 // these cannot, then one by one those of suspects. It is false if all can be trusted.
-func (x *execution) setApart() bool {
-	s, q := &x.in.suspects, &x.queue
-	if !s.any(x.now) {
+func (e *execution) setApart() bool {
+	s, q := &e.in.suspects, &e.queue
+	if !s.any(e.now) {
 		return false
 	}
 	starts, found := s.has(newcomers), uint32(0)
-	for _, row := range q.rows {
-		switch r := &x.requests[row]; {
+	for _, req := range q.requests {
+		switch r := &e.requests[req]; {
 		case !r.Sequence.IsZero() && s.has(r.Sequence):
 			found++
-			q.turns[row] = turn{round: 2, kind: found}
+			q.turns[req] = turn{round: 2, kind: found}
 		default:
-			q.turns[row] = turn{round: uint32(index(starts && r.Start))}
+			q.turns[req] = turn{round: uint32(index(starts && r.Start))}
 		}
 	}
-	q.sort(q.rows, false)
+	q.sort(q.requests, false)
 	return true
 }
 
 // blame notes that the request of a run that failed, which was the only one, may be at
 // fault: if it made runs of others fail just now, or runs apart already.
-func (x *execution) blame() {
-	s, row := &x.in.suspects, x.rows[0]
-	id := x.requests[row].Sequence
+func (e *execution) blame() {
+	s, req := &e.in.suspects, e.members[0].req
+	id := e.requests[req].Sequence
 	switch {
-	case len(x.rows) > 1 || !x.in.sequences || id.IsZero():
-	case x.again || s.has(id):
-		x.blamed = append(x.blamed, row)
-	case x.requests[row].Start && s.has(newcomers):
-		s.blame(newcomers, x.now)
+	case len(e.members) > 1 || !e.in.sequences || id.IsZero():
+	case e.retried || s.has(id):
+		e.blamed = append(e.blamed, req)
+	case e.requests[req].Start && s.has(newcomers):
+		s.blame(newcomers, e.now)
 	}
 }
 
 // accuse makes suspects of the sequences that were blamed. Where not a single request of
 // the batch succeeded, values are not what is wrong.
-func (x *execution) accuse() {
-	s := &x.in.suspects
-	for _, row := range x.blamed {
-		r := &x.requests[row]
+func (e *execution) accuse() {
+	s := &e.in.suspects
+	for _, req := range e.blamed {
+		r := &e.requests[req]
 		known := s.has(r.Sequence)
-		if !known && x.ran == 0 {
+		if !known && e.succeeded == 0 {
 			continue
 		}
-		if s.blame(r.Sequence, x.now); r.Start && !known {
-			s.blame(newcomers, x.now)
+		if s.blame(r.Sequence, e.now); r.Start && !known {
+			s.blame(newcomers, e.now)
 		}
 	}
 }
 
 // trust notes that a request has succeeded.
-func (x *execution) trust(row int) {
-	s, r := &x.in.suspects, &x.requests[row]
+func (e *execution) trust(req int) {
+	s, r := &e.in.suspects, &e.requests[req]
 	if r.Sequence.IsZero() {
 		return
 	}

@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 )
 
@@ -31,11 +33,11 @@ func newPicky(t *testing.T, edit func(*Config)) *picky {
 	p := &picky{t: t, sums: map[uint64]int32{}, clock: time.Hour}
 	model := sumModel()
 	inner := model.run
-	model.run = func(inputs, outputs []Tensor) error {
+	model.run = func(inputs, outputs []onnx.Tensor) error {
 		p.lanes = append(p.lanes, int(inputs[0].Shape[0]))
 		for i := range inputs[0].Data.Size / 4 {
 			if p.allFail || element(inputs[0].Data.Bytes, tensor.Int32, i) == wrongToken {
-				return Errorf(InvalidArg, "no token %d", wrongToken)
+				return status.Errorf(status.InvalidArg, "no token %d", wrongToken)
 			}
 		}
 		return inner(inputs, outputs)
@@ -66,7 +68,7 @@ func (p *picky) batch(requests ...Request) (lanes []int) {
 		value := numbers(r.Inputs[0].Data)[0]
 		if value == wrongToken {
 			require.EqualError(p.t, a.err, "error during inference: no token 99")
-			require.Equal(p.t, InvalidArg, CodeOf(a.err))
+			require.Equal(p.t, status.InvalidArg, status.CodeOf(a.err))
 			continue
 		}
 		require.NoError(p.t, a.err)
@@ -233,7 +235,7 @@ func TestTextsOfSuspectsAreKept(t *testing.T) {
 	runs := 0
 	s.runner.before = func() error {
 		if runs++; runs == 1 || runs == 2 { // the run of all, and that of the first one
-			return Errorf(InvalidArg, "no such token")
+			return status.Errorf(status.InvalidArg, "no such token")
 		}
 		return nil
 	}
@@ -279,19 +281,19 @@ func TestValuesAmongCutBatches(t *testing.T) {
 
 // refusing is a runner that refuses a value, before or after it has written outputs.
 type refusing struct {
-	Runner
+	onnx.Runner
 	times int
 }
 
 const refusedValue = -12345
 
-func (r *refusing) Run(inputs, outputs []Tensor) error {
+func (r *refusing) Run(inputs, outputs []onnx.Tensor) error {
 	for i := range inputs[0].Data.Size / 4 {
 		if element(inputs[0].Data.Bytes, tensor.FP32, i) == refusedValue {
 			if r.times++; r.times%2 == 0 {
 				_ = r.Runner.Run(inputs, outputs)
 			}
-			return Errorf(InvalidArg, "no such token")
+			return status.Errorf(status.InvalidArg, "no such token")
 		}
 	}
 	return r.Runner.Run(inputs, outputs)

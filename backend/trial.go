@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -17,15 +18,15 @@ import (
 // it treats them. It knows what the configuration says of the inputs, and nothing of
 // the outputs but which are wanted.
 type trial struct {
-	runner Runner
+	runner onnx.Runner
 	// open loads the model once more: a model with chance in it draws the same
 	// numbers in the first run of each session. nil where that is not possible.
-	open   func() (Runner, error)
+	open   func() (onnx.Runner, error)
 	fresh  bool // each run has a session of its own
 	begins bool // states may be tried as they begin, also with extents of 0
 	vary   bool // contents are those of varied
 	odd    bool // and those of an odd lane
-	sig    *Signature
+	sig    *onnx.Signature
 	rng    *rand.Rand
 	inputs []trialInput
 	// outputs are the positions of those that are wanted.
@@ -49,7 +50,7 @@ type trialInput struct {
 }
 
 // newTrial is a trial of what was wired of a model: its inputs and states.
-func (w *wirer) newTrial(r Runner, deadline time.Time) *trial {
+func (w *wirer) newTrial(r onnx.Runner, deadline time.Time) *trial {
 	t := &trial{runner: r, sig: w.sig, rng: rand.New(rand.NewPCG(1, 2)), optional: map[int]bool{}, lengths: w.wiring.lengths, deadline: deadline}
 	for i := range w.wiring.inputs {
 		p := &w.wiring.inputs[i]
@@ -71,7 +72,7 @@ func (w *wirer) newTrial(r Runner, deadline time.Time) *trial {
 			s := &states[i]
 			begin := s.shape
 			if begin == nil {
-				begin = batched(s.dims, s.axis, 1)
+				begin = s.dims.With(s.axis, 1)
 			}
 			t.inputs = append(t.inputs, trialInput{at: s.in, axis: s.axis, dims: s.dims, dtype: s.dtype, begin: begin, state: s.out})
 			t.outputs = append(t.outputs, s.out)
@@ -149,7 +150,7 @@ func (t *trial) stateExtent(symbol string) (begin int64, found bool) {
 	}
 	for i := range t.inputs {
 		in := &t.inputs[i]
-		if axis := t.sig.Inputs[in.at].onceAt(symbol); in.begin != nil && axis != noAxis && axis != in.axis {
+		if axis := onlyAxis(&t.sig.Inputs[in.at], symbol); in.begin != nil && axis != noAxis && axis != in.axis {
 			return in.begin[axis], true
 		}
 	}
@@ -194,7 +195,7 @@ func (t *trial) sourceLength(source int, s setting) int64 {
 
 // openExcept is the one open axis besides the batch, or noAxis.
 func openExcept(dims tensor.Shape, batch int) int {
-	return onlyDynamic(batched(dims, batch, 1))
+	return onlyDynamic(dims.With(batch, 1))
 }
 
 // errTooLong is about runs that are not begun any more.
@@ -202,7 +203,7 @@ var errTooLong = errors.New("the runs that show it took too long")
 
 // run runs the model with these lanes and tells the wanted outputs, in memory of
 // their own and in the order of trial.outputs.
-func (t *trial) run(s setting, lanes ...lane) (outputs []Tensor, err error) {
+func (t *trial) run(s setting, lanes ...lane) (outputs []onnx.Tensor, err error) {
 	if time.Now().After(t.deadline) {
 		return nil, errTooLong
 	}
@@ -220,7 +221,7 @@ func (t *trial) run(s setting, lanes ...lane) (outputs []Tensor, err error) {
 			r.Memory().Free(b)
 		}
 	}()
-	inputs, all := make([]Tensor, len(t.sig.Inputs)), make([]Tensor, len(t.sig.Outputs))
+	inputs, all := make([]onnx.Tensor, len(t.sig.Inputs)), make([]onnx.Tensor, len(t.sig.Outputs))
 	for i := range t.inputs {
 		in := &t.inputs[i]
 		shape, data := t.shape(in, s), lanes[0][i]
@@ -236,7 +237,7 @@ func (t *trial) run(s setting, lanes ...lane) (outputs []Tensor, err error) {
 		}
 		blocks = append(blocks, block)
 		copy(block.Bytes, data)
-		inputs[in.at] = Tensor{Data: block.At(0, int64(len(data))), DType: in.dtype, Shape: shape}
+		inputs[in.at] = onnx.Tensor{Data: block.At(0, int64(len(data))), DType: in.dtype, Shape: shape}
 	}
 	for _, at := range t.outputs {
 		all[at].DType = t.sig.Outputs[at].DType
@@ -246,14 +247,14 @@ func (t *trial) run(s setting, lanes ...lane) (outputs []Tensor, err error) {
 	}
 	for _, at := range t.outputs {
 		out := &all[at]
-		outputs = append(outputs, Tensor{DType: out.DType, Shape: out.Shape.Clone(), Data: statebuffer.Block{Bytes: bytes.Clone(out.Data.Bytes)}})
+		outputs = append(outputs, onnx.Tensor{DType: out.DType, Shape: out.Shape.Clone(), Data: statebuffer.Block{Bytes: bytes.Clone(out.Data.Bytes)}})
 	}
 	return outputs, nil
 }
 
 // try is a run that may fail, without an error in the server's log if it can be.
-func try(r Runner, inputs, outputs []Tensor) error {
-	if p, ok := r.(Prober); ok {
+func try(r onnx.Runner, inputs, outputs []onnx.Tensor) error {
+	if p, ok := r.(onnx.Prober); ok {
 		return p.Probe(inputs, outputs)
 	}
 	return r.Run(inputs, outputs)

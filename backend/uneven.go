@@ -16,10 +16,10 @@ type spread struct{ longest, sum int64 }
 
 // spread notes the lengths of a lane that the run gets; q is nil for a sequence that
 // starts.
-func (x *execution) spread(q *statebuffer.Sequence) {
-	for at, i := range x.in.wiring.masks {
-		held := x.in.store.Length(x.in.wiring.fills[i].mask.covers[0], q)
-		s := &x.spreads[at]
+func (e *execution) spread(q *statebuffer.Sequence) {
+	for at, i := range e.in.wiring.masks {
+		held := e.in.store.Length(e.in.wiring.fills[i].mask.covers[0], q)
+		s := &e.spreads[at]
 		s.longest, s.sum = max(s.longest, held), s.sum+held
 	}
 }
@@ -28,8 +28,8 @@ func (x *execution) spread(q *statebuffer.Sequence) {
 // twice as large as what its lanes hold and the step brings them, so that no run takes
 // more than twice the time and memory for the sake of one long sequence; and what it
 // pads is within the limit of memory, beside what all sequences hold.
-func (x *execution) spares(r *Request, q *statebuffer.Sequence) bool {
-	in, lanes := x.in, int64(len(x.lanes)+1)
+func (e *execution) spares(r *Request, q *statebuffer.Sequence) bool {
+	in, lanes := e.in, int64(len(e.lanes)+1)
 	padded := int64(0)
 	for at, i := range in.wiring.masks {
 		f := &in.wiring.fills[i]
@@ -37,7 +37,7 @@ func (x *execution) spares(r *Request, q *statebuffer.Sequence) bool {
 		if f.mask.length >= 0 {
 			step = in.extent(r, &in.wiring.lengths[f.mask.length])
 		}
-		longest, sum := max(x.spreads[at].longest, held), x.spreads[at].sum+held
+		longest, sum := max(e.spreads[at].longest, held), e.spreads[at].sum+held
 		if lanes*longest == sum { // all are equal
 			continue
 		}
@@ -49,54 +49,54 @@ func (x *execution) spares(r *Request, q *statebuffer.Sequence) bool {
 			padded += (longest + longest + step) * in.store.LengthBytes(state, q)
 		}
 	}
-	return padded == 0 || in.store.Spares(int64(in.padded(int(lanes)))*padded)
+	return padded == 0 || in.store.FitsBudget(int64(in.padded(int(lanes)))*padded)
 }
 
 const runsApart = "sequences of unequal length run apart: "
 
 // runApart ends that sequences of unequal length share runs.
 func (in *Instance) runApart(why string) {
-	in.store.PadNone()
+	in.store.DisableLeftPadding()
 	in.apart = why
 	in.log.Warn(runsApart + why)
 }
 
-// partUneven has the rows of a run run again if sequences of unequal length should not
+// partUneven has the members of a run run again if sequences of unequal length should not
 // have shared it: apart by their lengths if the model does not append, and in halves if
 // a state of one has got too long. It is false when the run is good.
-func (x *execution) partUneven() bool {
-	if x.failed || !x.uneven() {
+func (e *execution) partUneven() bool {
+	if !e.uneven() {
 		return false
 	}
-	if why := x.notAppended(); why != "" {
-		x.in.runApart(why)
-		x.undo(1)
+	if why := e.notAppended(); why != "" {
+		e.in.runApart(why)
+		e.undo(1)
 		return true
 	}
-	if len(x.rows) > 1 && x.in.store.TooLong(x.step) != nil {
-		x.halve()
+	if len(e.members) > 1 && e.in.store.TooLong(e.step) != nil {
+		e.halve()
 		return true
 	}
 	return false
 }
 
 // uneven tells whether values of unequal length share the run.
-func (x *execution) uneven() bool {
-	return slices.ContainsFunc(x.step.Varying, func(io statebuffer.VaryingIO) bool { return io.Uneven })
+func (e *execution) uneven() bool {
+	return slices.ContainsFunc(e.step.Varying, func(io statebuffer.VaryingIO) bool { return io.Uneven })
 }
 
 // notAppended tells which state has become longer by something else than a step
 // appends: what the input has that its mask names, or what every step has appended.
-func (x *execution) notAppended() string {
-	w := x.in.wiring
+func (e *execution) notAppended() string {
+	w := e.in.wiring
 	for at, i := range w.masks {
 		m := w.fills[i].mask
-		step := x.in.grows[at]
+		step := e.in.grows[at]
 		if m.length >= 0 {
-			step = int64(x.lengths[m.length])
+			step = int64(e.lengths[m.length])
 		}
 		for _, at := range m.covers {
-			s, io := &w.varying[at], &x.step.Varying[at]
+			s, io := &w.varying[at], &e.step.Varying[at]
 			if !io.Uneven || len(io.OutShape) != len(io.InShape) { // what has another rank is an error of Commit
 				continue
 			}

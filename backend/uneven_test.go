@@ -3,6 +3,7 @@ package backend
 import (
 	"fmt"
 	"testing"
+	"tritonstateful/internal/onnx"
 
 	"github.com/stretchr/testify/require"
 )
@@ -34,7 +35,7 @@ func unevenModel(t *testing.T, limit string, lengths ...int) (*scripted, *Instan
 	c.Parameters["max_state_memory_bytes"] = Value{limit}
 	runs := &[]unevenRun{}
 	inner := model.run
-	model.run = func(inputs, outputs []Tensor) error {
+	model.run = func(inputs, outputs []onnx.Tensor) error {
 		*runs = append(*runs, unevenRun{inputs[1].Shape[0], inputs[1].Shape[1]})
 		return inner(inputs, outputs)
 	}

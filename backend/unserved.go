@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"tritonstateful/internal/status"
 )
 
 // Unserved is the part of a model configuration that means something to other
@@ -51,7 +52,9 @@ type Accelerator struct {
 // refusals is what the configuration asks for and would not get.
 func (c *Config) refusals() error {
 	var faults []error
-	fault := func(format string, args ...any) { faults = append(faults, Errorf(InvalidArg, format, args...)) }
+	fault := func(format string, args ...any) {
+		faults = append(faults, status.Errorf(status.InvalidArg, format, args...))
+	}
 	for i := range c.BatchInput {
 		fault("batch_input %v: this backend makes no inputs of a whole batch: remove it; requests of different shapes run separately, and the parameter derived_inputs gives the model the lengths of sequences", &c.BatchInput[i])
 	}

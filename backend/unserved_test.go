@@ -2,6 +2,7 @@ package backend
 
 import (
 	"testing"
+	"tritonstateful/internal/status"
 
 	"github.com/stretchr/testify/require"
 )
@@ -44,7 +45,7 @@ func TestUnserved(t *testing.T) {
 	} {
 		require.ErrorContains(t, err, want)
 	}
-	require.Equal(t, InvalidArg, CodeOf(err))
+	require.Equal(t, status.InvalidArg, status.CodeOf(err))
 }
 
 // TestOptimizationWithoutEffect: what has a parameter here is pointed there.

@@ -5,11 +5,12 @@ import (
 	"strconv"
 	"strings"
 
+	"tritonstateful/internal/onnx"
 	"tritonstateful/statebuffer"
 )
 
 // updateOf reads what state_updates says of a state, whose batch axis is known.
-func (w *wirer) updateOf(s *stateWire, in *TensorInfo) error {
+func (w *wirer) updateOf(s *stateWire, in *onnx.TensorInfo) error {
 	text, given := lookup(w.params.StateUpdates, s.input)
 	switch {
 	case !given || text == "replace":
@@ -41,7 +42,7 @@ func (s *stateWire) appends(axis int) bool {
 // varies tells whether sequences need memory of their own for the state. What is
 // not simply replaced does, for the model decides what it writes.
 func (s *stateWire) varies() bool {
-	return s.update != statebuffer.Replace || !withoutBatch(s.dims, s.axis).Fixed()
+	return s.update != statebuffer.Replace || !s.dims.Without(s.axis).Fixed()
 }
 
 // rule is the update as state_updates has it.

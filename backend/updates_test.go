@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -13,17 +15,17 @@ import (
 // deltaModel answers with the sum of all that a sequence has sent, and writes of its
 // cache only what is new. sees is told what each lane has read.
 func deltaModel(sees func(past []int32)) *scripted {
-	s := &scripted{sig: Signature{
-		Inputs:  []TensorInfo{info("Input", tensor.Int32, -1, 1), info("Past", tensor.Int32, -1, -1)},
-		Outputs: []TensorInfo{info("Output", tensor.Int32, -1, 1), info("New", tensor.Int32, -1, 1)},
+	s := &scripted{sig: onnx.Signature{
+		Inputs:  []onnx.TensorInfo{info("Input", tensor.Int32, -1, 1), info("Past", tensor.Int32, -1, -1)},
+		Outputs: []onnx.TensorInfo{info("Output", tensor.Int32, -1, 1), info("New", tensor.Int32, -1, 1)},
 	}}
-	for _, infos := range [][]TensorInfo{s.sig.Inputs, s.sig.Outputs} {
+	for _, infos := range [][]onnx.TensorInfo{s.sig.Inputs, s.sig.Outputs} {
 		for i := range infos {
 			infos[i].Symbols[0] = "batch"
 		}
 	}
 	s.sig.Inputs[1].Symbols[1] = "past"
-	s.run = func(inputs, outputs []Tensor) error {
+	s.run = func(inputs, outputs []onnx.Tensor) error {
 		lanes, length := inputs[1].Shape[0], inputs[1].Shape[1]
 		outputs[1].Data, outputs[1].Shape = inputs[0].Data, tensor.Shape{lanes, 1}
 		for lane := range lanes {
@@ -58,7 +60,7 @@ func TestAppendedState(t *testing.T) {
 	model := deltaModel(func(past []int32) { seen = append(seen, past) })
 	fail := false
 	inner := model.run
-	model.run = func(inputs, outputs []Tensor) error {
+	model.run = func(inputs, outputs []onnx.Tensor) error {
 		if err := inner(inputs, outputs); err != nil || fail {
 			return errInjected
 		}
@@ -117,16 +119,16 @@ func TestAppendedBudget(t *testing.T) {
 // crossModel computes a value from its first input and uses it from then on: it
 // writes nothing where a flag, one for the whole run, says that there is one.
 func crossModel(ran func(flag byte, lanes int64)) *scripted {
-	s := &scripted{sig: Signature{
-		Inputs:  []TensorInfo{info("Input", tensor.Int32, -1, 1), info("Cross", tensor.Int32, -1, 1), info("use_cache_branch", tensor.Bool, 1)},
-		Outputs: []TensorInfo{info("Output", tensor.Int32, -1, 1), info("NewCross", tensor.Int32, -1, 1)},
+	s := &scripted{sig: onnx.Signature{
+		Inputs:  []onnx.TensorInfo{info("Input", tensor.Int32, -1, 1), info("Cross", tensor.Int32, -1, 1), info("use_cache_branch", tensor.Bool, 1)},
+		Outputs: []onnx.TensorInfo{info("Output", tensor.Int32, -1, 1), info("NewCross", tensor.Int32, -1, 1)},
 	}}
-	for _, infos := range [][]TensorInfo{s.sig.Inputs[:2], s.sig.Outputs} {
+	for _, infos := range [][]onnx.TensorInfo{s.sig.Inputs[:2], s.sig.Outputs} {
 		for i := range infos {
 			infos[i].Symbols[0] = "batch"
 		}
 	}
-	s.run = func(inputs, outputs []Tensor) error {
+	s.run = func(inputs, outputs []onnx.Tensor) error {
 		lanes := inputs[0].Shape[0]
 		flag := inputs[2].Data.Bytes[0]
 		ran(flag, lanes)
@@ -188,7 +190,7 @@ func TestSharedFlags(t *testing.T) {
 		model := deltaModel(func([]int32) {})
 		model.sig.Inputs = append(model.sig.Inputs, info("flag", tensor.Int32))
 		runs, inner := 0, model.run
-		model.run = func(inputs, outputs []Tensor) error { runs++; return inner(inputs, outputs) }
+		model.run = func(inputs, outputs []onnx.Tensor) error { runs++; return inner(inputs, outputs) }
 		model.sig.Inputs[1].Dims, model.sig.Inputs[1].Symbols[1] = tensor.Shape{-1, 1}, ""
 		c := deltaConfig()
 		delete(c.Parameters, "state_updates")
@@ -245,7 +247,7 @@ func TestStateUpdatesReject(t *testing.T) {
 		}
 		_, err := model.instance(t, c, "")
 		require.ErrorContains(t, err, tt.want)
-		require.Equal(t, InvalidArg, CodeOf(err))
+		require.Equal(t, status.InvalidArg, status.CodeOf(err))
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 )
 
@@ -75,7 +76,7 @@ func (t *trial) variedAt(s setting, axes []int) (why string, ran bool) {
 
 // crosses tells what of the kept lane has changed. Where lengths differ between lanes, a
 // model may sum more terms for all of them, which are 0, in another order.
-func (t *trial) crosses(before, after []Tensor, axes []int, lanes, kept int) (why string) {
+func (t *trial) crosses(before, after []onnx.Tensor, axes []int, lanes, kept int) (why string) {
 	equal := func(a, b []byte, _ tensor.DType) bool { return bytes.Equal(a, b) }
 	if slices.ContainsFunc(t.inputs, func(in trialInput) bool { return t.laned(&in) && (in.mask || in.fill != nil) }) {
 		equal = equalLanes
@@ -88,12 +89,12 @@ func (t *trial) crosses(before, after []Tensor, axes []int, lanes, kept int) (wh
 		if t.optional[t.outputs[k]] && (slices.Contains(before[k].Shape, 0) || slices.Contains(after[k].Shape, 0)) {
 			continue
 		}
-		for _, out := range []*Tensor{&before[k], &after[k]} {
+		for _, out := range []*onnx.Tensor{&before[k], &after[k]} {
 			if axis >= len(out.Shape) || out.Shape[axis] != int64(lanes) {
 				return fmt.Sprintf("output %q has shape %v for %d of them, by their contents", name, out.Shape, lanes)
 			}
 		}
-		if !equal(before[k].lane(axis, kept), after[k].lane(axis, kept), before[k].DType) {
+		if !equal(laneOf(&before[k], axis, kept), laneOf(&after[k], axis, kept), before[k].DType) {
 			return fmt.Sprintf("output %q of one changes with the inputs of another", name)
 		}
 	}

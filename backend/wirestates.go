@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"slices"
 
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
+	"tritonstateful/statebuffer"
 )
 
 // states wires every state that the configuration or the model describes.
@@ -29,10 +31,10 @@ func (w *wirer) states() {
 func (w *wirer) state(spec stateSpec, all []stateSpec) {
 	in, out := exactName(spec.input, w.sig.Inputs), exactName(spec.output, w.sig.Outputs)
 	if in < 0 {
-		w.fault("%s: %q is not an input of the model: its inputs are %s", spec.source, spec.input, names(w.sig.Inputs))
+		w.fault("%s: %q is not an input of the model: its inputs are %s", spec.source, spec.input, onnx.Names(w.sig.Inputs))
 	}
 	if out < 0 {
-		w.fault("%s: %q is not an output of the model: its outputs are %s", spec.source, spec.output, names(w.sig.Outputs))
+		w.fault("%s: %q is not an output of the model: its outputs are %s", spec.source, spec.output, onnx.Names(w.sig.Outputs))
 	}
 	if in < 0 || out < 0 {
 		return
@@ -46,7 +48,7 @@ func (w *wirer) state(spec stateSpec, all []stateSpec) {
 		return
 	}
 	if !s.varies() {
-		if s.RowBytes() == 0 {
+		if s.LaneBytes() == 0 {
 			w.wiring.hollow = append(w.wiring.hollow, len(w.wiring.states))
 		}
 		w.wiring.states = append(w.wiring.states, s)
@@ -96,13 +98,13 @@ func (w *wirer) matchState(s *stateWire) error {
 		return nil
 	}
 	var err error
-	s.Layout, err = layoutOf(s.dims, s.axis, s.dtype)
+	s.Layout, err = statebuffer.LayoutOf(s.dims, s.axis, s.dtype)
 	return err
 }
 
 // stateAxis finds the batch axis of a state. Exporters often name the axes of an
 // input but not of an output; the input's axis holds for both.
-func (w *wirer) stateAxis(s *stateWire, in, out *TensorInfo) (err error) {
+func (w *wirer) stateAxis(s *stateWire, in, out *onnx.TensorInfo) (err error) {
 	if s.axis, s.how, err = w.inputAxis(s.in); err != nil {
 		return err
 	}
@@ -128,8 +130,8 @@ func (w *wirer) stateAxis(s *stateWire, in, out *TensorInfo) (err error) {
 
 // stateDims joins the extents of input, output and configuration. What none of
 // them fixes varies at run time.
-func (w *wirer) stateDims(s *stateWire, in, out *TensorInfo) error {
-	s.dims = batched(in.Dims.Clone(), s.axis, 1)
+func (w *wirer) stateDims(s *stateWire, in, out *onnx.TensorInfo) error {
+	s.dims = in.Dims.Clone().With(s.axis, 1)
 	for i := range s.dims {
 		// An output that is dynamic where the input is fixed is an exporter that
 		// lost the extent: ONNX Runtime refuses at run time what does not fit.
@@ -149,7 +151,7 @@ func (w *wirer) stateDims(s *stateWire, in, out *TensorInfo) error {
 	misfit := func() error {
 		return fmt.Errorf("dims are %v in the configuration and %v in the model: %s", s.stateSpec.dims, in.Dims, w.writeStateDims(model, s.axis))
 	}
-	if len(withoutBatch(s.dims, s.axis)) == 0 && (len(config) == 0 || config.Equal(tensor.Shape{1})) {
+	if len(s.dims.Without(s.axis)) == 0 && (len(config) == 0 || config.Equal(tensor.Shape{1})) {
 		return nil
 	}
 	// Implicit state writes dims without the batch when max_batch_size is given.
@@ -176,6 +178,6 @@ func (w *wirer) stateDims(s *stateWire, in, out *TensorInfo) error {
 }
 
 // exactName finds a tensor by its exact name, or gives -1.
-func exactName(name string, infos []TensorInfo) int {
-	return slices.IndexFunc(infos, func(t TensorInfo) bool { return t.Name == name })
+func exactName(name string, infos []onnx.TensorInfo) int {
+	return slices.IndexFunc(infos, func(t onnx.TensorInfo) bool { return t.Name == name })
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -50,7 +51,7 @@ func (w *wiring) stateAt(i int) *stateWire {
 
 // port joins a tensor of the configuration and the model's tensor behind it.
 type port struct {
-	Port
+	onnx.IOTensor
 	at   int // position in the signature
 	axis int // batch axis of the model's tensor, or noAxis
 	// lanesAt is the axis of an output that is checked after each run, see lanesAxis.
@@ -79,8 +80,8 @@ type port struct {
 // GRU where the batch or the time is 0, LSTM where the batch is.
 var recurrentOperators = []string{"GRU", "LSTM"}
 
-// recurrent reports whether the model has such operators.
-func (s *Signature) recurrent() bool {
+// hasRecurrence reports whether the model has such operators.
+func hasRecurrence(s *onnx.Signature) bool {
 	return slices.ContainsFunc(recurrentOperators, func(name string) bool { return s.Operators[name] > 0 })
 }
 
@@ -121,7 +122,7 @@ func (s *stateWire) agrees(p *port) bool {
 type wirer struct {
 	config *Config
 	params *Parameters
-	sig    *Signature
+	sig    *onnx.Signature
 	files  fileReader
 	axes   *candidate // where the batch is
 	wiring wiring
@@ -132,7 +133,7 @@ type wirer struct {
 	faults     []error
 }
 
-func newWirer(config *Config, params *Parameters, sig *Signature, files fileReader, axes *candidate) *wirer {
+func newWirer(config *Config, params *Parameters, sig *onnx.Signature, files fileReader, axes *candidate) *wirer {
 	w := &wirer{
 		config: config, params: params.clone(), sig: sig, files: files, axes: axes,
 		takenIn:  make([]string, len(sig.Inputs)),
@@ -146,7 +147,7 @@ func newWirer(config *Config, params *Parameters, sig *Signature, files fileRead
 }
 
 // wireInputs wires all that feeds the model, by a candidate for its batch.
-func wireInputs(config *Config, params *Parameters, sig *Signature, files fileReader, axes *candidate) *wirer {
+func wireInputs(config *Config, params *Parameters, sig *onnx.Signature, files fileReader, axes *candidate) *wirer {
 	w := newWirer(config, params, sig, files, axes)
 	w.fills()
 	w.ports("input", config.Inputs, sig.Inputs, w.takenIn, &w.wiring.inputs)
@@ -204,19 +205,19 @@ func (w *wirer) claim(taken []string, at int, tensorName, use string) bool {
 	return true
 }
 
-func (w *wirer) ports(kind string, configs []TensorConfig, infos []TensorInfo, taken []string, ports *[]port) {
+func (w *wirer) ports(kind string, configs []TensorConfig, infos []onnx.TensorInfo, taken []string, ports *[]port) {
 	for i := range configs {
 		c := &configs[i]
-		at := tensorName(c.Name, infos)
+		at := onnx.TensorName(c.Name, infos)
 		if at < 0 {
-			w.fault("%s %q of the configuration is not in the model: its %ss are %s", kind, c.Name, kind, names(infos))
+			w.fault("%s %q of the configuration is not in the model: its %ss are %s", kind, c.Name, kind, onnx.Names(infos))
 			continue
 		}
 		state, isState := w.stateOutput(kind, at)
 		if !isState && !w.claim(taken, at, infos[at].Name, fmt.Sprintf("%s %q", kind, c.Name)) {
 			continue
 		}
-		p := port{recurrent: w.sig.recurrent(), Port: Port{Name: c.Name, Optional: c.Optional && infos[at].Optional}, at: at, axis: noAxis, state: state, stateOut: isState}
+		p := port{recurrent: hasRecurrence(w.sig), IOTensor: onnx.IOTensor{Name: c.Name, Optional: c.Optional && infos[at].Optional}, at: at, axis: noAxis, state: state, stateOut: isState}
 		found := w.axes.in
 		if kind == "output" {
 			found = w.axes.out
@@ -233,7 +234,7 @@ func (w *wirer) ports(kind string, configs []TensorConfig, infos []TensorInfo, t
 		}
 		if kind == "output" {
 			p.lanesAt = w.lanesAxis(&p, found[at])
-			if p.RowBytes() == 0 { // the file may say that there is nothing where the model writes something
+			if p.LaneBytes() == 0 { // the file may say that there is nothing where the model writes something
 				p.varies, w.wiring.varies = true, true
 			}
 		}
@@ -266,7 +267,7 @@ func (w *wirer) stateOutput(kind string, at int) (state int, is bool) {
 // errScalar is about an input or output of the model without any axis.
 var errScalar = errors.New("it has no axes, and the server takes that only with a batch: write max_batch_size: 1, and dims: [ 1 ] reshape: { shape: [ ] } for it")
 
-func (w *wirer) port(p *port, c *TensorConfig, info *TensorInfo, found batchAxis) error {
+func (w *wirer) port(p *port, c *TensorConfig, info *onnx.TensorInfo, found batchAxis) error {
 	dtype, err := tensor.ParseDType(c.DataType)
 	if err != nil {
 		return err
@@ -291,17 +292,17 @@ func (w *wirer) port(p *port, c *TensorConfig, info *TensorInfo, found batchAxis
 	p.settle()
 	if p.stateOut {
 		if s := w.wiring.stateAt(p.state); !s.agrees(p) {
-			return fmt.Errorf("dims are %v and the state %q has %v: want the extents of the state, or -1", c.lane(), s.input, withoutBatch(s.dims, s.axis))
+			return fmt.Errorf("dims are %v and the state %q has %v: want the extents of the state, or -1", c.lane(), s.input, s.dims.Without(s.axis))
 		}
 	}
-	if dtype == tensor.Bytes || !withoutBatch(p.dims, p.axis).Fixed() {
+	if dtype == tensor.Bytes || !p.dims.Without(p.axis).Fixed() {
 		p.varies, w.wiring.varies = true, true
 		if dtype == tensor.Bytes && p.axis > 0 {
 			return fmt.Errorf("its batch is axis %d of %v: strings need the batch at axis 0", p.axis, info.Dims)
 		}
 		return nil
 	}
-	p.Layout, err = layoutOf(p.dims, p.axis, dtype)
+	p.Layout, err = statebuffer.LayoutOf(p.dims, p.axis, dtype)
 	return err
 }
 

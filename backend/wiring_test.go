@@ -6,26 +6,28 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 )
 
 // sig changes what the model file says. The default model has the inputs Input
 // [4,batch,5], Accumulate_In [batch,5] and ResetSequence [batch,1], the outputs
 // Output [4,batch,5] and Accumulate_Out [batch,5].
-func sig(edit func(*Signature)) func(*setup) {
+func sig(edit func(*onnx.Signature)) func(*setup) {
 	return func(s *setup) {
 		s.model = newAccumulator(s.memory, s.streams...)
 		edit(&s.model.sig)
 	}
 }
 
-func info(name string, dtype tensor.DType, dims ...int64) TensorInfo {
-	return TensorInfo{Name: name, DType: dtype, Dims: dims, Symbols: make([]string, len(dims))}
+func info(name string, dtype tensor.DType, dims ...int64) onnx.TensorInfo {
+	return onnx.TensorInfo{Name: name, DType: dtype, Dims: dims, Symbols: make([]string, len(dims))}
 }
 
 // withoutSymbols is a model whose axes have no names.
-func withoutSymbols(s *Signature) {
-	for _, infos := range [][]TensorInfo{s.Inputs, s.Outputs} {
+func withoutSymbols(s *onnx.Signature) {
+	for _, infos := range [][]onnx.TensorInfo{s.Inputs, s.Outputs} {
 		for i := range infos {
 			clear(infos[i].Symbols)
 		}
@@ -36,7 +38,7 @@ func configEdit(edit func(*Config)) func(*setup) { return func(s *setup) { edit(
 
 // wire joins configuration and model by evidence alone. files reads the files of initial
 // states. The error joins everything that is wrong.
-func wire(config *Config, params *Parameters, sig *Signature, files fileReader) (*wiring, error) {
+func wire(config *Config, params *Parameters, sig *onnx.Signature, files fileReader) (*wiring, error) {
 	c := chooser{verify: VerifyNever, finish: (*wirer).finish, attempt: func(k *candidate) *wirer { return wireInputs(config, params, sig, files, k) }}
 	w, err := c.choose(candidatesFor(config, params, sig))
 	if err != nil {
@@ -53,27 +55,27 @@ func TestWiring(t *testing.T) {
 	}{
 		{"axes without names", []func(*setup){sig(withoutSymbols)}},
 		{"names of config tensors in another case", []func(*setup){configEdit(func(c *Config) { c.Inputs[0].Name, c.Outputs[0].Name = "INPUT", "output" })}},
-		{"open extents that the configuration fixes", []func(*setup){sig(func(s *Signature) {
+		{"open extents that the configuration fixes", []func(*setup){sig(func(s *onnx.Signature) {
 			s.Inputs[0].Dims[0], s.Outputs[0].Dims[0] = -1, -1
 			s.Inputs[0].Symbols[0], s.Outputs[0].Symbols[0] = "seq", "seq"
 		})}},
-		{"state extent that only the output knows", []func(*setup){sig(func(s *Signature) { s.Inputs[1].Dims[1], s.Inputs[1].Symbols[1] = -1, "k" })}},
-		{"an output that nobody wants", []func(*setup){sig(func(s *Signature) {
+		{"state extent that only the output knows", []func(*setup){sig(func(s *onnx.Signature) { s.Inputs[1].Dims[1], s.Inputs[1].Symbols[1] = -1, "k" })}},
+		{"an output that nobody wants", []func(*setup){sig(func(s *onnx.Signature) {
 			s.Outputs = append(s.Outputs, info("Extra", tensor.Int64, -1))
 		})}},
-		{"an input with a default that nobody feeds", []func(*setup){sig(func(s *Signature) {
+		{"an input with a default that nobody feeds", []func(*setup){sig(func(s *onnx.Signature) {
 			extra := info("Extra", tensor.Int64, -1)
 			extra.Optional = true
 			s.Inputs = append(s.Inputs, extra)
 			s.Inputs[2], s.Inputs[3] = s.Inputs[3], s.Inputs[2]
 		})}},
-		{"pairs in the model's doc string", []func(*setup){param("state_pairs", ""), sig(func(s *Signature) {
+		{"pairs in the model's doc string", []func(*setup){param("state_pairs", ""), sig(func(s *onnx.Signature) {
 			s.Description = "InputState OutputState <<<Accumulate_In, Accumulate_Out>>>"
 		})}},
 		{"controls that the model has no input for", []func(*setup){configEdit(func(c *Config) {
 			c.Sequence.ControlInputs = append(c.Sequence.ControlInputs, ControlConfig{Name: "READY", Controls: []Control{{Kind: ControlReady}}})
 		})}},
-		{"reset of rank 1", []func(*setup){sig(func(s *Signature) {
+		{"reset of rank 1", []func(*setup){sig(func(s *onnx.Signature) {
 			s.Inputs[2].Dims, s.Inputs[2].Symbols = tensor.Shape{-1}, []string{"batch"}
 		})}},
 		{"both controls in one entry", []func(*setup){configEdit(func(c *Config) {
@@ -96,27 +98,27 @@ func TestWiring(t *testing.T) {
 
 // TestWiringRejects: each error names the tensor and says what to do.
 func TestWiringRejects(t *testing.T) {
-	none := func(*Signature) {}
+	none := func(*onnx.Signature) {}
 	tests := []struct {
 		name string
 		edit func(*Config)
-		sig  func(*Signature)
+		sig  func(*onnx.Signature)
 		want string
 	}{
 		{"input that the model lacks", func(c *Config) { c.Inputs[0].Name = "Inptu" }, none, `input "Inptu" of the configuration is not in the model: its inputs are "Input", "Accumulate_In", "ResetSequence"`},
 		{"output that the model lacks", func(c *Config) { c.Outputs[0].Name = "Out" }, none, `output "Out" of the configuration is not in the model: its outputs are "Output", "Accumulate_Out"`},
 		{"type", func(c *Config) { c.Inputs[0].DataType = "TYPE_FP16" }, none, `input "Input": data_type is TYPE_FP16 in the configuration, the model has TYPE_FP32: write data_type: TYPE_FP32`},
-		{"an output that is an input", func(c *Config) { c.Outputs[0].Name = "Input" }, func(s *Signature) { s.Outputs[0].Name = "Input" }, `tensor "Input" of the model is an input and an output in one, and ONNX Runtime does not write such an output: put an Identity node between them`},
+		{"an output that is an input", func(c *Config) { c.Outputs[0].Name = "Input" }, func(s *onnx.Signature) { s.Outputs[0].Name = "Input" }, `tensor "Input" of the model is an input and an output in one, and ONNX Runtime does not write such an output: put an Identity node between them`},
 		{"type of an output", func(c *Config) { c.Outputs[0].DataType = "TYPE_INT32" }, none, `output "Output": data_type is TYPE_INT32 in the configuration, the model has TYPE_FP32`},
 		{"no type", func(c *Config) { c.Inputs[0].DataType = "TYPE_FP33" }, none, `data type "TYPE_FP33" is unknown`},
 		{"rank", func(c *Config) { c.Inputs[0].Dims = tensor.Shape{4, -1, 5, 1} }, none, `input "Input": dims are [4,-1,5,1] and the model's shape is [4,-1,5]`},
 		{"scalar", func(c *Config) { c.Inputs[0].Dims = tensor.Shape{} }, none, `input "Input": dims are [] and the model's shape is [4,-1,5]`},
 		{"no axes at all, and no batch", func(c *Config) {
 			c.MaxBatchSize, c.Inputs[0].Dims = 0, tensor.Shape{1}
-		}, func(s *Signature) { s.Inputs[0].Dims, s.Inputs[0].Symbols = tensor.Shape{}, nil }, `input "Input": it has no axes, and the server takes that only with a batch: write max_batch_size: 1, and dims: [ 1 ] reshape: { shape: [ ] } for it`},
+		}, func(s *onnx.Signature) { s.Inputs[0].Dims, s.Inputs[0].Symbols = tensor.Shape{}, nil }, `input "Input": it has no axes, and the server takes that only with a batch: write max_batch_size: 1, and dims: [ 1 ] reshape: { shape: [ ] } for it`},
 		{"no axes at all", func(c *Config) {
 			c.Inputs[0].Dims = tensor.Shape{1}
-		}, func(s *Signature) { s.Inputs[0].Dims, s.Inputs[0].Symbols = tensor.Shape{}, nil }, `for a tensor without axes write dims: [ 1 ] reshape: { shape: [ ] }`},
+		}, func(s *onnx.Signature) { s.Inputs[0].Dims, s.Inputs[0].Symbols = tensor.Shape{}, nil }, `for a tensor without axes write dims: [ 1 ] reshape: { shape: [ ] }`},
 		{"extent", func(c *Config) { c.Inputs[0].Dims = tensor.Shape{4, -1, 6} }, none, `input "Input": dims are [4,-1,6] and the model's shape is [4,-1,5]`},
 		{"extent, without the batch axis", func(c *Config) { c.Outputs[0].Dims = tensor.Shape{3, 5} }, none, `output "Output": dims are [3,5]`},
 		{"fixed batch axis", func(c *Config) { c.Inputs[0].Dims = tensor.Shape{4, 3, 5} }, none, `input "Input": dims are [4,3,5]`},
@@ -131,30 +133,30 @@ func TestWiringRejects(t *testing.T) {
 			c.Sequence.ControlInputs = append(c.Sequence.ControlInputs, ControlConfig{Name: resetName, Controls: []Control{{Kind: ControlReady}}})
 		}, none, `tensor "ResetSequence" of the model is the control CONTROL_SEQUENCE_START and also the control CONTROL_SEQUENCE_READY`},
 		{"unmapped reset", func(c *Config) { c.Sequence.ControlInputs = nil }, none, `input "ResetSequence" [-1,1] of the model is fed by nothing in the configuration: if it tells the model that a sequence starts, map it by control_input { name: "ResetSequence" control [{ kind: CONTROL_SEQUENCE_START }] }`},
-		{"unfed input", func(*Config) {}, func(s *Signature) { s.Inputs = append(s.Inputs, info("Extra", tensor.FP32, -1, 2)) }, `input "Extra" [-1,2] of the model is fed by nothing in the configuration: name it in input`},
+		{"unfed input", func(*Config) {}, func(s *onnx.Signature) { s.Inputs = append(s.Inputs, info("Extra", tensor.FP32, -1, 2)) }, `input "Extra" [-1,2] of the model is fed by nothing in the configuration: name it in input`},
 		{"pair without an input", func(c *Config) { c.Parameters["state_pairs"] = Value{"<<<Accumulate, Accumulate_Out>>>"} }, none, `state_pairs: "Accumulate" is not an input of the model: its inputs are "Input"`},
 		{"pair without an output", func(c *Config) { c.Parameters["state_pairs"] = Value{"<<<Accumulate_In, Accumulate>>>"} }, none, `state_pairs: "Accumulate" is not an output of the model: its outputs are "Output"`},
 		{"pair in another case", func(c *Config) { c.Parameters["state_pairs"] = Value{"<<<accumulate_in, Accumulate_Out>>>"} }, none, `state_pairs: "accumulate_in" is not an input of the model`},
-		{"state types", func(*Config) {}, func(s *Signature) { s.Outputs[1].DType = tensor.FP16 }, `state <<<Accumulate_In, Accumulate_Out>>>: the input is FP32, the output FP16: they must be the same`},
-		{"state ranks", func(*Config) {}, func(s *Signature) { s.Outputs[1] = info("Accumulate_Out", tensor.FP32, -1, 1, 5) }, `the input's shape [-1,5] and the output's [-1,1,5] differ in rank`},
-		{"state extents", func(*Config) {}, func(s *Signature) { s.Outputs[1].Dims[1] = 6 }, `the input's shape [-1,5] and the output's [-1,6] differ`},
-		{"state axes", func(*Config) {}, func(s *Signature) {
+		{"state types", func(*Config) {}, func(s *onnx.Signature) { s.Outputs[1].DType = tensor.FP16 }, `state <<<Accumulate_In, Accumulate_Out>>>: the input is FP32, the output FP16: they must be the same`},
+		{"state ranks", func(*Config) {}, func(s *onnx.Signature) { s.Outputs[1] = info("Accumulate_Out", tensor.FP32, -1, 1, 5) }, `the input's shape [-1,5] and the output's [-1,1,5] differ in rank`},
+		{"state extents", func(*Config) {}, func(s *onnx.Signature) { s.Outputs[1].Dims[1] = 6 }, `the input's shape [-1,5] and the output's [-1,6] differ`},
+		{"state axes", func(*Config) {}, func(s *onnx.Signature) {
 			s.Inputs[1].Dims, s.Outputs[1].Dims = tensor.Shape{-1, -1}, tensor.Shape{-1, -1}
 			s.Outputs[1].Symbols = []string{"", "batch"}
 		}, `the batch is axis 0 of the input's shape [-1,-1] and axis 1 of the output's shape [-1,-1]: they must be the same`},
-		{"state with a batch that the output fixes", func(*Config) {}, func(s *Signature) { s.Outputs[1].Dims[0], s.Outputs[1].Symbols[0] = 1, "" }, `that axis is fixed in the output's shape [1,5]`},
-		{"state of strings", func(*Config) {}, func(s *Signature) { s.Inputs[1].DType, s.Outputs[1].DType = tensor.Bytes, tensor.Bytes }, `it is of strings: states need elements of a fixed size`},
-		{"no state at all", func(c *Config) { delete(c.Parameters, "state_pairs") }, func(s *Signature) { s.Outputs[1].Name = "Sum" }, `could not find any state tensors: name them by the parameter state_pairs`},
+		{"state with a batch that the output fixes", func(*Config) {}, func(s *onnx.Signature) { s.Outputs[1].Dims[0], s.Outputs[1].Symbols[0] = 1, "" }, `that axis is fixed in the output's shape [1,5]`},
+		{"state of strings", func(*Config) {}, func(s *onnx.Signature) { s.Inputs[1].DType, s.Outputs[1].DType = tensor.Bytes, tensor.Bytes }, `it is of strings: states need elements of a fixed size`},
+		{"no state at all", func(c *Config) { delete(c.Parameters, "state_pairs") }, func(s *onnx.Signature) { s.Outputs[1].Name = "Sum" }, `could not find any state tensors: name them by the parameter state_pairs`},
 		{"states without sequences", func(c *Config) { c.Sequence = nil }, none, `sequence_batching is missing`},
-		{"reset of the wrong type", func(*Config) {}, func(s *Signature) { s.Inputs[2].DType = tensor.Int8 }, `control input "ResetSequence" (CONTROL_SEQUENCE_START): the model's input is INT8: want BOOL, or INT32 with int32_false_true`},
-		{"reset of several elements", func(*Config) {}, func(s *Signature) { s.Inputs[2].Dims[1] = 5 }, `control input "ResetSequence": its shape in the model is [-1,5]: want one element for each request`},
+		{"reset of the wrong type", func(*Config) {}, func(s *onnx.Signature) { s.Inputs[2].DType = tensor.Int8 }, `control input "ResetSequence" (CONTROL_SEQUENCE_START): the model's input is INT8: want BOOL, or INT32 with int32_false_true`},
+		{"reset of several elements", func(*Config) {}, func(s *onnx.Signature) { s.Inputs[2].Dims[1] = 5 }, `control input "ResetSequence": its shape in the model is [-1,5]: want one element for each request`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := load(t, configEdit(tt.edit), sig(tt.sig))
 			require.ErrorContains(t, err, tt.want)
 			require.ErrorContains(t, err, `loading instance "model_0": `)
-			require.Equal(t, InvalidArg, CodeOf(err))
+			require.Equal(t, status.InvalidArg, status.CodeOf(err))
 		})
 	}
 }
@@ -186,7 +188,7 @@ func TestAllWiringFaultsAtOnce(t *testing.T) {
 func TestConfigAndModelFaultsAtOnce(t *testing.T) {
 	_, err := load(t, param("compute_precision", "int8"), slots(4, 8), configEdit(func(c *Config) { c.Inputs[0].DataType = "TYPE_INT8" }))
 	require.ErrorContains(t, err, "parameter compute_precision")
-	require.ErrorContains(t, err, "there are 4 rows, max_candidate_sequences 4 times")
+	require.ErrorContains(t, err, "there are 4 slots, max_candidate_sequences 4 times")
 	require.ErrorContains(t, err, `input "Input": data_type`)
 }
 
@@ -237,7 +239,7 @@ func TestControlsOfEveryType(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.control.Kind = ControlStart
-			s := newServer(t, configEdit(func(c *Config) { c.Sequence.ControlInputs[0].Controls[0] = tt.control }), sig(func(s *Signature) { s.Inputs[2].DType = tt.dtype }))
+			s := newServer(t, configEdit(func(c *Config) { c.Sequence.ControlInputs[0].Controls[0] = tt.control }), sig(func(s *onnx.Signature) { s.Inputs[2].DType = tt.dtype }))
 			capture := &capturing{Runner: s.runner}
 			s.in.runner = capture
 			s.in.Execute(&fakeBatch{t: t, answers: make([]answer, 1), requests: []Request{s.request(&fakeBatch{}, &ask{id: "1", start: true})}})
@@ -252,11 +254,11 @@ func TestControlsOfEveryType(t *testing.T) {
 
 // capturing keeps a copy of the inputs of each run, and computes nothing.
 type capturing struct {
-	Runner
+	onnx.Runner
 	runs [][][]byte
 }
 
-func (c *capturing) Run(inputs, _ []Tensor) error {
+func (c *capturing) Run(inputs, _ []onnx.Tensor) error {
 	var copies [][]byte
 	for _, in := range inputs {
 		copies = append(copies, []byte(strings.Clone(string(in.Data.Bytes))))

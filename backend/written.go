@@ -3,6 +3,8 @@ package backend
 import (
 	"slices"
 
+	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -18,17 +20,17 @@ func checkWritten(p *port, shape tensor.Shape, lanes int) error {
 	case len(shape) == len(p.dims) && (p.lanesAt == noAxis || shape[p.lanesAt] == int64(lanes)):
 		return nil
 	case p.lanesAt == noAxis:
-		return Errorf(Internal, "output %q: the model wrote shape %v for %d lanes: want rank %d", p.Name, shape, lanes, len(p.dims))
+		return status.Errorf(status.Internal, "output %q: the model wrote shape %v for %d lanes: want rank %d", p.Name, shape, lanes, len(p.dims))
 	default:
-		return Errorf(Internal, "output %q: the model wrote shape %v for %d lanes: want rank %d with the batch at axis %d", p.Name, shape, lanes, len(p.dims), p.lanesAt)
+		return status.Errorf(status.Internal, "output %q: the model wrote shape %v for %d lanes: want rank %d with the batch at axis %d", p.Name, shape, lanes, len(p.dims), p.lanesAt)
 	}
 }
 
 // checkWrittenState tells why what a run has written is not the next value of a state of no
 // elements, which nobody has bound.
 func checkWrittenState(s *stateWire, shape tensor.Shape, lanes int) error {
-	if want := batched(s.dims, s.axis, int64(lanes)); !shape.Equal(want) {
-		return Errorf(Internal, "state %q: the model wrote shape %v for %d lanes: want %v, because that is what the next step can read", s.input, shape, lanes, want)
+	if want := s.dims.With(s.axis, int64(lanes)); !shape.Equal(want) {
+		return status.Errorf(status.Internal, "state %q: the model wrote shape %v for %d lanes: want %v, because that is what the next step can read", s.input, shape, lanes, want)
 	}
 	return nil
 }
@@ -61,13 +63,13 @@ func (s *stage) takeOutputs(w *wiring, step *statebuffer.Step) error {
 }
 
 // varyingAnswer describes an output whose shape the run has decided.
-func (s *stage) varyingAnswer(p *port, out *Tensor) (Output, error) {
+func (s *stage) varyingAnswer(p *port, out *onnx.Tensor) (Output, error) {
 	if err := checkWritten(p, out.Shape, s.lanes); err != nil {
 		return Output{}, err
 	}
 	answer := Output{Tensor: out.Data.Bytes, Lanes: s.lanes, Batched: p.leading}
-	lane := withoutBatch(out.Shape, p.axis)
-	answer.Shape = batched(out.Shape, p.axis, 1)
+	lane := out.Shape.Without(p.axis)
+	answer.Shape = out.Shape.With(p.axis, 1)
 	switch {
 	case len(p.answer) > len(p.dims): // the batch is in front of all axes that the model has
 		answer.Shape = slices.Insert(answer.Shape.Clone(), 0, 1)
@@ -79,6 +81,6 @@ func (s *stage) varyingAnswer(p *port, out *Tensor) (Output, error) {
 		answer.Offsets, err = stringOffsets(answer.Tensor, lane, s.lanes)
 		return answer, err
 	}
-	answer.Layout, err = layoutOf(out.Shape, p.axis, p.DType)
+	answer.Layout, err = statebuffer.LayoutOf(out.Shape, p.axis, p.DType)
 	return answer, err
 }

@@ -7,12 +7,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
 
 // write makes an output of a run a tensor of that shape.
-func write(out *Tensor, shape ...int64) {
+func write(out *onnx.Tensor, shape ...int64) {
 	bytes, err := tensor.Shape(shape).Bytes(out.DType)
 	if err != nil {
 		panic(err)
@@ -29,7 +31,7 @@ func TestWrongBatchOfAnOutput(t *testing.T) {
 		return cacheModel(), c
 	}
 	nameless := func(m *scripted) {
-		for _, infos := range [][]TensorInfo{m.sig.Inputs, m.sig.Outputs} {
+		for _, infos := range [][]onnx.TensorInfo{m.sig.Inputs, m.sig.Outputs} {
 			for i := range infos {
 				clear(infos[i].Symbols)
 			}
@@ -86,7 +88,7 @@ func TestWrongBatchOfAnOutput(t *testing.T) {
 			model, c := tt.load()
 			inner := model.run
 			var wrong []int64
-			model.run = func(inputs, outputs []Tensor) error {
+			model.run = func(inputs, outputs []onnx.Tensor) error {
 				err := inner(inputs, outputs)
 				if wrong != nil {
 					write(&outputs[tt.out], wrong...)
@@ -113,7 +115,7 @@ func TestWrongBatchOfAnOutput(t *testing.T) {
 				for _, a := range batch(false) {
 					require.ErrorContains(t, a.err, fmt.Sprintf("%s: the model wrote shape %v for ", tt.what, tensor.Shape(shape)))
 					require.ErrorContains(t, a.err, "want rank 2 with the batch at axis 0")
-					require.Equal(t, Internal, CodeOf(a.err))
+					require.Equal(t, status.Internal, status.CodeOf(a.err))
 					if tt.out == 1 && slices.Contains(shape, 0) && len(c.Outputs) == 1 {
 						require.ErrorContains(t, a.err, `; if the model writes nothing where the old value is to stay, as merged decoders do, write parameters { key: "state_updates" value { string_value: "Cache = keep" } }`)
 					}
@@ -137,7 +139,7 @@ func TestWrongBatchOfAnOutput(t *testing.T) {
 func TestWrongBatchByOneValue(t *testing.T) {
 	model := cacheModel()
 	inner := model.run
-	model.run = func(inputs, outputs []Tensor) error {
+	model.run = func(inputs, outputs []onnx.Tensor) error {
 		err := inner(inputs, outputs)
 		if slices.Contains(numbers(inputs[0].Data.Bytes), wrongToken) {
 			write(&outputs[0], inputs[0].Shape[0]-1, 3)
@@ -159,7 +161,7 @@ func hollowModel() (*scripted, *Config) {
 	m, c := sumModel(), sumConfig()
 	m.sig.Inputs[1].Dims = tensor.Shape{-1, 0}
 	m.sig.Outputs[0].Dims, m.sig.Outputs[1].Dims = tensor.Shape{-1, 0}, tensor.Shape{-1, -1}
-	for _, infos := range [][]TensorInfo{m.sig.Inputs, m.sig.Outputs} {
+	for _, infos := range [][]onnx.TensorInfo{m.sig.Inputs, m.sig.Outputs} {
 		for i := range infos {
 			infos[i].Symbols[0] = "batch"
 		}
@@ -174,7 +176,7 @@ func TestDeclaredEmpty(t *testing.T) {
 	m, c := hollowModel()
 	extent := int64(2)
 	state := []int64{-1, 0}
-	m.run = func(inputs, outputs []Tensor) error {
+	m.run = func(inputs, outputs []onnx.Tensor) error {
 		lanes := inputs[0].Shape[0]
 		write(&outputs[0], lanes, extent)
 		copy(outputs[0].Data.Bytes, inputs[0].Data.Bytes)
@@ -210,7 +212,7 @@ func TestDeclaredEmpty(t *testing.T) {
 		for _, a := range both(false) {
 			require.ErrorContains(t, a.err, `state "Sum": the model wrote shape`)
 			require.ErrorContains(t, a.err, "want [1,0], because that is what the next step can read")
-			require.Equal(t, Internal, CodeOf(a.err))
+			require.Equal(t, status.Internal, status.CodeOf(a.err))
 		}
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"unsafe"
 
 	"tritonstateful/backend"
+	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/status"
 )
 
 // batch implements backend.Batch over the C arrays of one instance. It is made
@@ -15,8 +17,8 @@ import (
 // allocates nothing.
 type batch struct {
 	c       *C.batch
-	inputs  []backend.Port
-	outputs []backend.Port
+	inputs  []onnx.IOTensor
+	outputs []onnx.IOTensor
 	// isOpen: the requests are ours, and are to be answered and released.
 	isOpen bool
 
@@ -46,7 +48,7 @@ func newBatch(of *C.TRITONBACKEND_ModelInstance, made executor) (*batch, error) 
 	if c == nil {
 		freePorts(cInputs)
 		freePorts(cOutputs)
-		return nil, backend.Errorf(backend.Unavailable, "there is no memory for a batch")
+		return nil, status.Errorf(status.Unavailable, "there is no memory for a batch")
 	}
 	if on, ok := made.(onDevice); ok {
 		c.takes_device = C.bool(on.TakesDevice())
@@ -113,7 +115,7 @@ func (b *batch) rows() []C.batch_row {
 }
 
 // newPorts copies the names to C; freePorts them.
-func newPorts(ports []backend.Port) C.batch_ports {
+func newPorts(ports []onnx.IOTensor) C.batch_ports {
 	size := C.size_t(len(ports)) * C.size_t(unsafe.Sizeof((*C.char)(nil)))
 	names := (**C.char)(C.malloc(size)) // C.malloc never returns nil
 	for i, slots := 0, unsafe.Slice(names, len(ports)); i < len(slots); i++ {

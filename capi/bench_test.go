@@ -6,11 +6,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tritonstateful/internal/fakehost"
+	"tritonstateful/internal/faketriton"
 )
 
-func batchOf(tb testing.TB, size int) []*fakehost.Request {
-	calls := make([]fakehost.Call, size)
+func batchOf(tb testing.TB, size int) []*faketriton.Request {
+	calls := make([]faketriton.Call, size)
 	for i := range calls {
 		calls[i] = echoCall(uint64(i+1), int32(i), 1)
 	}
@@ -18,7 +18,7 @@ func batchOf(tb testing.TB, size int) []*fakehost.Request {
 }
 
 // BenchmarkSeam is what a batch costs beside Triton and the model: the fake
-// host's functions and an echo are in it, too.
+// server's functions and an echo are in it, too.
 func BenchmarkSeam(b *testing.B) {
 	for _, size := range []int{1, 8, 64} {
 		b.Run(fmt.Sprintf("batch=%d", size), func(b *testing.B) {
@@ -27,7 +27,7 @@ func BenchmarkSeam(b *testing.B) {
 			ns, err := s.instance.ExecuteTimes(b.N, rs...)
 			require.NoError(b, err)
 			b.ReportMetric(float64(ns)/float64(b.N)/float64(size), "ns/request")
-			b.ReportMetric(float64(fakehost.Calls())/float64(b.N)/float64(size), "calls/request")
+			b.ReportMetric(float64(faketriton.Calls())/float64(b.N)/float64(size), "calls/request")
 			b.ReportAllocs()
 		})
 	}

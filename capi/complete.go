@@ -5,7 +5,10 @@ package main
 // #include "signals.h"
 import "C"
 
-import "tritonstateful/backend"
+import (
+	"tritonstateful/backend"
+	"tritonstateful/internal/status"
+)
 
 // completeModel fills in what the configuration of a model leaves out, and returns
 // the model with the configuration as Triton took it: Triton merges some fields
@@ -21,7 +24,7 @@ func completeModel(of *C.TRITONBACKEND_Model, info backend.ModelInfo, host backe
 	json := C.CBytes(config)
 	defer C.free(json)
 	if err := takeError(C.set_model_config(of, (*C.char)(json), C.size_t(len(config)))); err != nil {
-		return info, backend.Errorf(backend.CodeOf(err), "the configuration as filled in from the model, %s: %w", config, err)
+		return info, status.Errorf(status.CodeOf(err), "the configuration as filled in from the model, %s: %w", config, err)
 	}
 	var d C.model_description
 	if err := takeError(C.describe_model(of, &d)); err != nil {

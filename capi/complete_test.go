@@ -8,15 +8,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tritonstateful/backend"
-	"tritonstateful/internal/fakehost"
+	"tritonstateful/internal/faketriton"
+	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
 
-// modelFile is a backend.Runner that only tells of its model: y = f(x), with the
+// modelFile is a onnx.Runner that only tells of its model: y = f(x), with the
 // state h.
 type modelFile struct {
-	backend.Runner
+	onnx.Runner
 	closed int
 }
 
@@ -24,17 +26,17 @@ func (f *modelFile) Close() { f.closed++ }
 
 func (f *modelFile) Memory() statebuffer.Memory { return &statebuffer.Heap{} }
 
-func (f *modelFile) Run(_, _ []backend.Tensor) error {
+func (f *modelFile) Run(_, _ []onnx.Tensor) error {
 	return errors.New("this is not a model")
 }
 
-func (f *modelFile) Signature() *backend.Signature {
-	info := func(name string, features int64) backend.TensorInfo {
-		return backend.TensorInfo{Name: name, DType: tensor.FP32, Dims: tensor.Shape{tensor.Dynamic, features}, Symbols: []string{"batch", ""}}
+func (f *modelFile) Signature() *onnx.Signature {
+	info := func(name string, features int64) onnx.TensorInfo {
+		return onnx.TensorInfo{Name: name, DType: tensor.FP32, Dims: tensor.Shape{tensor.Dynamic, features}, Symbols: []string{"batch", ""}}
 	}
-	return &backend.Signature{
-		Inputs:  []backend.TensorInfo{info("x", 3), info("h", 2)},
-		Outputs: []backend.TensorInfo{info("y", 3), info("h_out", 2)},
+	return &onnx.Signature{
+		Inputs:  []onnx.TensorInfo{info("x", 3), info("h", 2)},
+		Outputs: []onnx.TensorInfo{info("y", 3), info("h_out", 2)},
 	}
 }
 
@@ -46,10 +48,10 @@ const completed = `{"backend":"stateful","name":"m","max_batch_size":64,"sequenc
 
 // newIncomplete is a server whose model is three lines, and what it was loaded
 // with.
-func newIncomplete(t *testing.T, open backend.OpenRunner) (s server, loaded *backend.ModelInfo) {
+func newIncomplete(t *testing.T, open onnx.OpenRunner) (s server, loaded *backend.ModelInfo) {
 	loaded = &backend.ModelInfo{}
-	s = server{backend: fakehost.NewBackend("{}")}
-	s.model = fakehost.NewModel(s.backend, "m", "/models/m", threeLines)
+	s = server{backend: faketriton.NewBackend("{}")}
+	s.model = faketriton.NewModel(s.backend, "m", "/models/m", threeLines)
 	t.Cleanup(func() {
 		require.NoError(t, s.backend.Finalize())
 		s.model.Delete()
@@ -65,9 +67,9 @@ func newIncomplete(t *testing.T, open backend.OpenRunner) (s server, loaded *bac
 }
 
 func TestAutoComplete(t *testing.T) {
-	fakehost.Reset()
+	faketriton.Reset()
 	file := &modelFile{}
-	s, loaded := newIncomplete(t, func(o backend.SessionOptions) (backend.Runner, error) {
+	s, loaded := newIncomplete(t, func(o onnx.SessionOptions) (onnx.Runner, error) {
 		require.Equal(t, "/models/m/1/model.onnx", o.Path)
 		return file, nil
 	})
@@ -81,55 +83,55 @@ func TestAutoComplete(t *testing.T) {
 
 	require.NoError(t, s.model.Initialize())
 	require.Equal(t, 1, file.closed, "nothing is missing, so the file is left alone")
-	require.Equal(t, 1, fakehost.CallsOf("TRITONBACKEND_ModelSetConfig"))
+	require.Equal(t, 1, faketriton.CallsOf("TRITONBACKEND_ModelSetConfig"))
 	require.NoError(t, s.model.Finalize())
-	count, last := fakehost.Violations()
+	count, last := faketriton.Violations()
 	require.Zero(t, count, last)
 }
 
 // TestAutoCompleteOff: with --disable-auto-complete-config nothing is filled in.
 func TestAutoCompleteOff(t *testing.T) {
-	fakehost.Reset()
-	s, loaded := newIncomplete(t, func(backend.SessionOptions) (backend.Runner, error) { panic("opened") })
+	faketriton.Reset()
+	s, loaded := newIncomplete(t, func(onnx.SessionOptions) (onnx.Runner, error) { panic("opened") })
 	require.NoError(t, s.model.Initialize())
 	require.Equal(t, threeLines, string(loaded.Config))
 	require.NoError(t, s.model.Finalize())
 }
 
 func TestAutoCompleteOfAFileThatCannotBeRead(t *testing.T) {
-	fakehost.Reset()
-	s, _ := newIncomplete(t, func(backend.SessionOptions) (backend.Runner, error) {
-		return nil, backend.Errorf(backend.NotFound, "there is no model.onnx")
+	faketriton.Reset()
+	s, _ := newIncomplete(t, func(onnx.SessionOptions) (onnx.Runner, error) {
+		return nil, status.Errorf(status.NotFound, "there is no model.onnx")
 	})
 	s.model.AutoComplete(true)
-	failed(t, s.model.Initialize(), backend.NotFound, "opening the model to read its inputs and outputs: there is no model.onnx")
+	failed(t, s.model.Initialize(), status.NotFound, "opening the model to read its inputs and outputs: there is no model.onnx")
 	require.NoError(t, s.model.Finalize())
 }
 
 // TestEveryCallOfAutoCompleteFailsOnce makes the n-th ABI call of a load fail, for
 // every n.
 func TestEveryCallOfAutoCompleteFailsOnce(t *testing.T) {
-	fakehost.Reset()
+	faketriton.Reset()
 	file := &modelFile{}
-	s, loaded := newIncomplete(t, func(backend.SessionOptions) (backend.Runner, error) { return file, nil })
-	before := fakehost.CountAlive()
+	s, loaded := newIncomplete(t, func(onnx.SessionOptions) (onnx.Runner, error) { return file, nil })
+	before := faketriton.CountAlive()
 	for n := 1; ; n++ {
 		fresh := s
-		fresh.model = fakehost.NewModel(s.backend, "m", "/models/m", threeLines)
+		fresh.model = faketriton.NewModel(s.backend, "m", "/models/m", threeLines)
 		fresh.model.AutoComplete(true)
 		*loaded = backend.ModelInfo{}
-		fakehost.FailAt(n)
+		faketriton.FailAt(n)
 		err := fresh.model.Initialize()
-		reached := fakehost.Calls() >= n
-		fakehost.FailAt(0)
+		reached := faketriton.Calls() >= n
+		faketriton.FailAt(0)
 		if err == nil { // where only the log or the deletion of a message failed
 			require.JSONEq(t, completed, string(loaded.Config), "when call %d failed", n)
 		} else {
-			failed(t, err, backend.Unavailable, "injected failure")
+			failed(t, err, status.Unavailable, "injected failure")
 		}
 		require.NoError(t, fresh.model.Finalize())
 		fresh.model.Delete()
-		require.Equal(t, before, fakehost.CountAlive(), "when call %d failed", n)
+		require.Equal(t, before, faketriton.CountAlive(), "when call %d failed", n)
 		if !reached {
 			require.NoError(t, err)
 			require.Greater(t, n, 20, "the sweep is as long as a load has calls")

@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tritonstateful/backend"
-	"tritonstateful/internal/fakehost"
+	"tritonstateful/internal/faketriton"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -29,8 +30,8 @@ func TestInputOnDevice(t *testing.T) {
 		}
 	}
 	s := serve(t, gpuInstance{echo})
-	whole, host, pieces := echoCall(1, 1, 2), echoCall(2, 3, 4), fakehost.Call{Inputs: []fakehost.Input{x([]byte("1234"), []byte("5678"))}}
-	whole.Inputs[0].Memory, pieces.Inputs[0].Memory = fakehost.GPU, fakehost.GPU
+	whole, host, pieces := echoCall(1, 1, 2), echoCall(2, 3, 4), faketriton.Call{Inputs: []faketriton.Input{x([]byte("1234"), []byte("5678"))}}
+	whole.Inputs[0].Memory, pieces.Inputs[0].Memory = faketriton.GPU, faketriton.GPU
 	require.NoError(t, s.instance.Execute(requests(t, whole, host, pieces)...))
 	require.Len(t, got, 3)
 	require.NoError(t, got[0].Err)
@@ -48,25 +49,25 @@ func TestOutputOnDevice(t *testing.T) {
 	echo := newEcho()
 	var given [][]uint64
 	var asked []int
-	echo.execute = func(b backend.Batch) { // on a thread of the host's, where require must not be
+	echo.execute = func(b backend.Batch) { // on a thread of the fake server's, where require must not be called
 		outputs := echoOutputs(3, 10, 20, 30)
 		for row := range b.Requests() {
 			places := b.Reserve(row, outputs, row, 1)
 			given = append(given, append([]uint64(nil), places...))
-			if places[0] != 0 { // the fake host's GPU is memory of the host
+			if places[0] != 0 { // the fake server's GPU memory is CPU memory
 				to := unsafe.Slice((*byte)(addressOf(places[0])), 8)
 				copy(to, "device!!")
 			}
-			asked = append(asked, fakehost.CallsOf("TRITONBACKEND_OutputBuffer"))
+			asked = append(asked, faketriton.CallsOf("TRITONBACKEND_OutputBuffer"))
 			b.Answer(row, outputs, row, 1)
 		}
 		b.Send()
 	}
 	echo.outputs = echo.outputs[:1]
 	s := serve(t, gpuInstance{echo})
-	calls := []fakehost.Call{echoCall(1, 1, 2), echoCall(2, 3, 4), echoCall(3, 5, 6)}
-	calls[0].OutputMemory, calls[1].OutputMemory = fakehost.GPU, fakehost.Pinned
-	calls[2].OutputMemory = fakehost.GPU
+	calls := []faketriton.Call{echoCall(1, 1, 2), echoCall(2, 3, 4), echoCall(3, 5, 6)}
+	calls[0].OutputMemory, calls[1].OutputMemory = faketriton.GPU, faketriton.Pinned
+	calls[2].OutputMemory = faketriton.GPU
 	rs := requests(t, calls...)
 	require.NoError(t, s.instance.Execute(rs...))
 	require.NotZero(t, given[0][0])
@@ -77,27 +78,27 @@ func TestOutputOnDevice(t *testing.T) {
 		require.Equal(t, want, string(outputs[0].Data))
 	}
 	require.Equal(t, []int{1, 2, 3}, asked, "before there are answers")
-	require.Equal(t, 3, fakehost.CallsOf("TRITONBACKEND_OutputBuffer"), "nobody was asked twice")
+	require.Equal(t, 3, faketriton.CallsOf("TRITONBACKEND_OutputBuffer"), "nobody was asked twice")
 }
 
 // TestReservedAndFailed: a run that fails after the places were asked for, an
-// answer of another size, and a host that has no memory.
+// answer of another size, and a server that has no memory.
 func TestReservedAndFailed(t *testing.T) {
 	echo := newEcho()
 	echo.outputs = echo.outputs[:1]
 	two := echoOutputs(2, 10, 20)
-	larger := []backend.Output{{Tensor: i32(1, 2, 3, 4), Layout: statebuffer.Layout{Runs: 1, RunBytes: 16}, Lanes: 1, Shape: tensor.Shape{1, 4}, Batched: true}}
+	larger := []backend.Output{{Tensor: i32(1, 2, 3, 4), Layout: statebuffer.Layout{Pieces: 1, PieceBytes: 16}, Lanes: 1, Shape: tensor.Shape{1, 4}, Batched: true}}
 	var none [][]uint64
 	echo.execute = func(b backend.Batch) {
 		b.Reserve(0, two, 0, 1)
-		b.Fail(0, backend.Errorf(backend.Internal, "the run failed"))
+		b.Fail(0, status.Errorf(status.Internal, "the run failed"))
 		none = append(none, b.Reserve(0, two, 0, 1)) // it is answered
 		b.Reserve(1, two, 1, 1)
 		b.Answer(1, larger, 0, 1)
 		none = append(none, b.Reserve(2, two, 2, 1)) // there is no such lane
-		fakehost.FailAt(2)                           // there is no buffer
+		faketriton.FailAt(2)                         // there is no buffer
 		none = append(none, b.Reserve(3, two, 0, 1))
-		fakehost.FailAt(0)
+		faketriton.FailAt(0)
 		b.Answer(3, two, 0, 1)
 		b.Send()
 	}
@@ -106,10 +107,10 @@ func TestReservedAndFailed(t *testing.T) {
 	require.NoError(t, s.instance.Execute(rs...))
 	settled(t, rs)
 	require.Equal(t, [][]uint64{nil, nil, nil}, none)
-	refused(t, rs[0], backend.Internal, "the run failed")
-	refused(t, rs[1], backend.Internal, `output "Y" is not as large as was said before`)
-	refused(t, rs[2], backend.Internal, "has 2 lanes: want lanes 2 to 2 of it")
-	refused(t, rs[3], backend.Unavailable, "injected failure")
+	refused(t, rs[0], status.Internal, "the run failed")
+	refused(t, rs[1], status.Internal, `output "Y" is not as large as was said before`)
+	refused(t, rs[2], status.Internal, "has 2 lanes: want lanes 2 to 2 of it")
+	refused(t, rs[3], status.Unavailable, "injected failure")
 }
 
 // echoOutputs is one output with that many lanes of two numbers.
@@ -118,7 +119,7 @@ func echoOutputs(lanes int, values ...int32) []backend.Output {
 	for _, v := range values {
 		numbers = append(numbers, v, v+1)
 	}
-	return []backend.Output{{Tensor: i32(numbers...), Layout: statebuffer.Layout{Runs: 1, RunBytes: 8}, Lanes: lanes, Shape: tensor.Shape{1, 2}, Batched: true}}
+	return []backend.Output{{Tensor: i32(numbers...), Layout: statebuffer.Layout{Pieces: 1, PieceBytes: 8}, Lanes: lanes, Shape: tensor.Shape{1, 2}, Batched: true}}
 }
 
 // addressOf makes a pointer of an address of C.

@@ -7,29 +7,29 @@ import "C"
 import (
 	"unsafe"
 
-	"tritonstateful/backend"
+	"tritonstateful/internal/status"
 )
 
 // codes is the one place where an error of ours gets the code of Triton.
 var codes = [...]C.TRITONSERVER_Error_Code{
-	backend.Unknown:       C.TRITONSERVER_ERROR_UNKNOWN,
-	backend.Internal:      C.TRITONSERVER_ERROR_INTERNAL,
-	backend.NotFound:      C.TRITONSERVER_ERROR_NOT_FOUND,
-	backend.InvalidArg:    C.TRITONSERVER_ERROR_INVALID_ARG,
-	backend.Unavailable:   C.TRITONSERVER_ERROR_UNAVAILABLE,
-	backend.Unsupported:   C.TRITONSERVER_ERROR_UNSUPPORTED,
-	backend.AlreadyExists: C.TRITONSERVER_ERROR_ALREADY_EXISTS,
-	backend.Cancelled:     C.TRITONSERVER_ERROR_CANCELLED,
+	status.Unknown:       C.TRITONSERVER_ERROR_UNKNOWN,
+	status.Internal:      C.TRITONSERVER_ERROR_INTERNAL,
+	status.NotFound:      C.TRITONSERVER_ERROR_NOT_FOUND,
+	status.InvalidArg:    C.TRITONSERVER_ERROR_INVALID_ARG,
+	status.Unavailable:   C.TRITONSERVER_ERROR_UNAVAILABLE,
+	status.Unsupported:   C.TRITONSERVER_ERROR_UNSUPPORTED,
+	status.AlreadyExists: C.TRITONSERVER_ERROR_ALREADY_EXISTS,
+	status.Cancelled:     C.TRITONSERVER_ERROR_CANCELLED,
 }
 
 // codeOf is the way back.
-func codeOf(theirs C.TRITONSERVER_Error_Code) backend.Code {
+func codeOf(theirs C.TRITONSERVER_Error_Code) status.Code {
 	for ours, code := range codes {
 		if code == theirs {
-			return backend.Code(ours)
+			return status.Code(ours)
 		}
 	}
-	return backend.Unknown
+	return status.Unknown
 }
 
 // newError makes err an error of Triton, nil of nil. Whoever gets it deletes it.
@@ -39,7 +39,7 @@ func newError(err error) *C.TRITONSERVER_Error {
 	}
 	text := C.CString(err.Error())
 	defer C.free(unsafe.Pointer(text))
-	return C.error_new(codes[backend.CodeOf(err)], text)
+	return C.error_new(codes[status.CodeOf(err)], text)
 }
 
 // copyError makes an error of Triton one of ours, nil of nil, and leaves it to
@@ -48,7 +48,7 @@ func copyError(theirs *C.TRITONSERVER_Error) error {
 	if theirs == nil {
 		return nil
 	}
-	return backend.Errorf(codeOf(C.error_code(theirs)), "%s", C.GoString(C.error_message(theirs)))
+	return status.Errorf(codeOf(C.error_code(theirs)), "%s", C.GoString(C.error_message(theirs)))
 }
 
 // takeError makes an error of Triton that we own one of ours, nil of nil.

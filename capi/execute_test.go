@@ -6,7 +6,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tritonstateful/backend"
-	"tritonstateful/internal/fakehost"
+	"tritonstateful/internal/faketriton"
+	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -30,7 +32,7 @@ func TestEmptyBatch(t *testing.T) {
 func TestBatchesGrowAndShrink(t *testing.T) {
 	s := serve(t, newEcho())
 	for _, size := range []int{1, 64, 3, 65, 0, 2} {
-		calls := make([]fakehost.Call, size)
+		calls := make([]faketriton.Call, size)
 		for i := range calls {
 			calls[i] = echoCall(uint64(i+1), int32(i), -int32(i))
 		}
@@ -44,7 +46,7 @@ func TestBatchesGrowAndShrink(t *testing.T) {
 }
 
 // read executes one call and returns the request as the model saw it.
-func read(t *testing.T, stringIDs bool, call fakehost.Call) backend.Request {
+func read(t *testing.T, stringIDs bool, call faketriton.Call) backend.Request {
 	var seen backend.Request
 	in := newEcho()
 	in.stringIDs = stringIDs
@@ -60,13 +62,13 @@ func read(t *testing.T, stringIDs bool, call fakehost.Call) backend.Request {
 }
 
 func TestSequenceID(t *testing.T) {
-	number := fakehost.Call{Number: 1 << 63}
-	text := fakehost.Call{Text: "séquence", HasText: true}
+	number := faketriton.Call{Number: 1 << 63}
+	text := faketriton.Call{Text: "séquence", HasText: true}
 	for _, stringIDs := range []bool{false, true} { // what the client sends counts
 		require.Equal(t, backend.SequenceID{Number: 1 << 63}, read(t, stringIDs, number).Sequence)
 		require.Equal(t, backend.SequenceID{Text: "séquence"}, read(t, stringIDs, text).Sequence)
-		require.True(t, read(t, stringIDs, fakehost.Call{}).Sequence.IsZero())
-		require.True(t, read(t, stringIDs, fakehost.Call{HasText: true}).Sequence.IsZero())
+		require.True(t, read(t, stringIDs, faketriton.Call{}).Sequence.IsZero())
+		require.True(t, read(t, stringIDs, faketriton.Call{HasText: true}).Sequence.IsZero())
 	}
 }
 
@@ -88,8 +90,8 @@ func TestToken(t *testing.T) {
 	s := serve(t, tokenInstance{in})
 	one := echoCall(7, 1, 2)
 	other, none := one, one
-	one.Inputs = append(one.Inputs, fakehost.Input{Name: "STATE", Buffers: [][]byte{{0}}})
-	other.Inputs = append(other.Inputs, fakehost.Input{Name: "STATE", Buffers: [][]byte{{0}}})
+	one.Inputs = append(one.Inputs, faketriton.Input{Name: "STATE", Buffers: [][]byte{{0}}})
+	other.Inputs = append(other.Inputs, faketriton.Input{Name: "STATE", Buffers: [][]byte{{0}}})
 	require.NoError(t, s.instance.Execute(requests(t, one, other, none)...))
 	require.NotZero(t, seen[0])
 	require.NotZero(t, seen[1])
@@ -107,7 +109,7 @@ func TestHold(t *testing.T) {
 		if release == nil {
 			first, second := b.Hold(1), b.Hold(2)
 			release = func() { first(); second() }
-			b.Fail(2, backend.Errorf(backend.Unavailable, "not today"))
+			b.Fail(2, status.Errorf(status.Unavailable, "not today"))
 		}
 		e.execute(b)
 	}
@@ -122,17 +124,17 @@ func TestHold(t *testing.T) {
 	release()
 	settled(t, append(rs, next...))
 	answered(t, rs[1], y(3, 4), z(7))
-	refused(t, rs[2], backend.Unavailable, "not today")
+	refused(t, rs[2], status.Unavailable, "not today")
 }
 
 func TestRequestFlags(t *testing.T) {
 	for flags := range 4 {
-		r := read(t, false, fakehost.Call{Flags: flags})
-		require.Equal(t, flags&fakehost.Start != 0, r.Start)
-		require.Equal(t, flags&fakehost.End != 0, r.End)
+		r := read(t, false, faketriton.Call{Flags: flags})
+		require.Equal(t, flags&faketriton.Start != 0, r.Start)
+		require.Equal(t, flags&faketriton.End != 0, r.End)
 		require.False(t, r.Cancelled)
 	}
-	require.True(t, read(t, false, fakehost.Call{Cancelled: true}).Cancelled)
+	require.True(t, read(t, false, faketriton.Call{Cancelled: true}).Cancelled)
 }
 
 func TestInputAsItCame(t *testing.T) {
@@ -147,8 +149,8 @@ func TestInputAsItCame(t *testing.T) {
 		}
 	}
 	s := serve(t, in)
-	odd := fakehost.Input{Name: "X", Type: int(tensor.FP16), Shape: tensor.Shape{1, 0, 3}}
-	require.NoError(t, s.instance.Execute(requests(t, fakehost.Call{Inputs: []fakehost.Input{odd}})...))
+	odd := faketriton.Input{Name: "X", Type: int(tensor.FP16), Shape: tensor.Shape{1, 0, 3}}
+	require.NoError(t, s.instance.Execute(requests(t, faketriton.Call{Inputs: []faketriton.Input{odd}})...))
 	require.Equal(t, []backend.Input{
 		{Present: true, DType: tensor.FP16, Shape: tensor.Shape{1, 0, 3}, Data: []byte{}},
 		{Data: []byte{}},
@@ -157,7 +159,7 @@ func TestInputAsItCame(t *testing.T) {
 
 func TestBuffersAreJoined(t *testing.T) {
 	s := serve(t, newEcho())
-	split := func(a, b int32) fakehost.Call {
+	split := func(a, b int32) faketriton.Call {
 		call := echoCall(1, 0, 0)
 		call.Inputs[0] = x(i32(a)[:1], i32(a)[1:], nil, i32(b))
 		return call
@@ -176,7 +178,7 @@ func TestLargeJoinedInputIsGivenBack(t *testing.T) {
 	s := serve(t, in)
 	half := make([]byte, 12<<20)
 	for range 2 {
-		rs := requests(t, fakehost.Call{Inputs: []fakehost.Input{x(half, half)}})
+		rs := requests(t, faketriton.Call{Inputs: []faketriton.Input{x(half, half)}})
 		require.NoError(t, s.instance.Execute(rs...))
 		require.Equal(t, 2*len(half), size)
 	}
@@ -185,9 +187,9 @@ func TestLargeJoinedInputIsGivenBack(t *testing.T) {
 func TestUnreadableRequestsAreTheirOwnFault(t *testing.T) {
 	s := serve(t, newEcho())
 	onDevice := echoCall(2, 1, 2)
-	onDevice.Inputs[0].Memory = fakehost.GPU
+	onDevice.Inputs[0].Memory = faketriton.GPU
 	pinned := echoCall(3, 3, 4)
-	pinned.Inputs[0].Memory = fakehost.Pinned
+	pinned.Inputs[0].Memory = faketriton.Pinned
 	missing := echoCall(4, 0, 0)
 	missing.Inputs = missing.Inputs[1:]
 	optional := echoCall(5, 5, 6)
@@ -196,14 +198,14 @@ func TestUnreadableRequestsAreTheirOwnFault(t *testing.T) {
 	require.NoError(t, s.instance.Execute(rs...))
 	settled(t, rs)
 	answered(t, rs[0], y(1, 1), z(7))
-	refused(t, rs[1], backend.Unsupported, `input "X": its data is in GPU memory`)
+	refused(t, rs[1], status.Unsupported, `input "X": its data is in GPU memory`)
 	answered(t, rs[2], y(3, 4), z(7))
-	refused(t, rs[3], backend.InvalidArg, `input "X" is missing`)
+	refused(t, rs[3], status.InvalidArg, `input "X" is missing`)
 	answered(t, rs[4], y(5, 6), z(0))
 }
 
 func TestUnreadableRequestStillHasItsEnd(t *testing.T) {
-	r := read(t, false, fakehost.Call{Number: 5, Flags: fakehost.End})
+	r := read(t, false, faketriton.Call{Number: 5, Flags: faketriton.End})
 	require.ErrorContains(t, r.Err, `input "X" is missing`)
 	require.True(t, r.End)
 	require.Equal(t, uint64(5), r.Sequence.Number)
@@ -220,17 +222,17 @@ func TestOnlyWantedOutputsAreMade(t *testing.T) {
 	got, err := rs[1].Answer()
 	require.NoError(t, err)
 	require.Empty(t, got)
-	require.Equal(t, 1, fakehost.CallsOf("TRITONBACKEND_ResponseOutput"))
+	require.Equal(t, 1, faketriton.CallsOf("TRITONBACKEND_ResponseOutput"))
 }
 
 func TestOutputBufferOnDevice(t *testing.T) {
 	s := serve(t, newEcho())
 	onDevice, pinned := echoCall(1, 1, 2), echoCall(2, 3, 4)
-	onDevice.OutputMemory, pinned.OutputMemory = fakehost.GPU, fakehost.Pinned
+	onDevice.OutputMemory, pinned.OutputMemory = faketriton.GPU, faketriton.Pinned
 	rs := requests(t, onDevice, pinned)
 	require.NoError(t, s.instance.Execute(rs...))
 	settled(t, rs)
-	refused(t, rs[0], backend.Unsupported, `output "Y": the client's buffer is in GPU memory`)
+	refused(t, rs[0], status.Unsupported, `output "Y": the client's buffer is in GPU memory`)
 	answered(t, rs[1], y(3, 4), z(7))
 }
 
@@ -244,7 +246,7 @@ func TestLanesOfAnyLayout(t *testing.T) {
 			0, 1, 10, 11, 20, 21,
 			100, 101, 110, 111, 120, 121,
 		),
-		Layout: statebuffer.Layout{Runs: 2, RunBytes: 8}, Lanes: 3,
+		Layout: statebuffer.Layout{Pieces: 2, PieceBytes: 8}, Lanes: 3,
 		Shape: tensor.Shape{1, 2, 2}, Batched: true,
 	}}
 	in.execute = func(b backend.Batch) {
@@ -256,8 +258,8 @@ func TestLanesOfAnyLayout(t *testing.T) {
 	rs := requests(t, echoCall(1, 0, 0), echoCall(2, 0, 0), echoCall(3, 0, 0))
 	require.NoError(t, s.instance.Execute(rs...))
 	settled(t, rs)
-	want := func(lanes int64, numbers ...int32) fakehost.Output {
-		return fakehost.Output{Name: "Y", Type: int(tensor.Int32), Shape: tensor.Shape{lanes, 2, 2}, Data: i32(numbers...)}
+	want := func(lanes int64, numbers ...int32) faketriton.Output {
+		return faketriton.Output{Name: "Y", Type: int(tensor.Int32), Shape: tensor.Shape{lanes, 2, 2}, Data: i32(numbers...)}
 	}
 	answered(t, rs[0], want(2, 10, 11, 110, 111, 20, 21, 120, 121))
 	answered(t, rs[1], want(1, 0, 1, 100, 101))
@@ -267,7 +269,7 @@ func TestLanesOfAnyLayout(t *testing.T) {
 // TestLanesOfTexts answers from lanes of different sizes.
 func TestLanesOfTexts(t *testing.T) {
 	in := newEcho()
-	in.outputs = []backend.Port{{Name: "Y", DType: tensor.Bytes}}
+	in.outputs = []onnx.IOTensor{{Name: "Y", DType: tensor.Bytes}}
 	texts := []backend.Output{{
 		Tensor: []byte("onethreesix"), Offsets: []int64{0, 3, 8, 8, 11}, Lanes: 4,
 		Shape: tensor.Shape{1, 1}, Batched: true,
@@ -281,8 +283,8 @@ func TestLanesOfTexts(t *testing.T) {
 	rs := requests(t, echoCall(1, 0, 0), echoCall(2, 0, 0), echoCall(3, 0, 0))
 	require.NoError(t, s.instance.Execute(rs...))
 	settled(t, rs)
-	want := func(lanes int64, text string) fakehost.Output {
-		return fakehost.Output{Name: "Y", Type: int(tensor.Bytes), Shape: tensor.Shape{lanes, 1}, Data: []byte(text)}
+	want := func(lanes int64, text string) faketriton.Output {
+		return faketriton.Output{Name: "Y", Type: int(tensor.Bytes), Shape: tensor.Shape{lanes, 1}, Data: []byte(text)}
 	}
 	answered(t, rs[0], want(1, "one"))
 	answered(t, rs[1], want(3, "threesix"))
@@ -295,7 +297,7 @@ func TestAnswersInSeveralSends(t *testing.T) {
 	in := newEcho()
 	in.outputs = in.outputs[:1]
 	output := func(a, b int32) []backend.Output {
-		return []backend.Output{{Tensor: i32(a, b), Layout: statebuffer.Layout{Runs: 1, RunBytes: 8}, Lanes: 1, Shape: pair}}
+		return []backend.Output{{Tensor: i32(a, b), Layout: statebuffer.Layout{Pieces: 1, PieceBytes: 8}, Lanes: 1, Shape: pair}}
 	}
 	in.execute = func(b backend.Batch) {
 		b.Answer(2, output(1, 2), 0, 1)
@@ -303,7 +305,7 @@ func TestAnswersInSeveralSends(t *testing.T) {
 		b.Send()
 		b.Answer(1, output(5, 6), 0, 1)
 		b.Answer(0, output(8, 8), 0, 1) // has its answer
-		b.Fail(2, backend.Errorf(backend.Internal, "late"))
+		b.Fail(2, status.Errorf(status.Internal, "late"))
 		b.Finish(computed)
 		b.Finish(computed) // does nothing
 	}
@@ -317,11 +319,11 @@ func TestAnswersInSeveralSends(t *testing.T) {
 }
 
 func TestEveryCodeReachesTheClient(t *testing.T) {
-	var code backend.Code
+	var code status.Code
 	in := newEcho()
-	in.execute = func(b backend.Batch) { b.Fail(0, backend.Errorf(code, "because %s", "100%s")) }
+	in.execute = func(b backend.Batch) { b.Fail(0, status.Errorf(code, "because %s", "100%s")) }
 	s := serve(t, in)
-	for code = backend.Unknown; code <= backend.Cancelled; code++ {
+	for code = status.Unknown; code <= status.Cancelled; code++ {
 		rs := requests(t, echoCall(1, 1, 1))
 		require.NoError(t, s.instance.Execute(rs...))
 		settled(t, rs)

@@ -6,7 +6,7 @@ import "C"
 import (
 	"runtime/debug"
 
-	"tritonstateful/backend"
+	"tritonstateful/internal/status"
 	_ "tritonstateful/internal/triton" // so that a change of triton.h compiles this package again
 )
 
@@ -71,5 +71,5 @@ func guard(entry func() error) (failed *C.TRITONSERVER_Error) {
 // that recovered it, and is the error to tell the outside.
 func panicked(cause any) error {
 	newLog().Error("panic in the stateful backend", "cause", cause, "stack", string(debug.Stack()))
-	return backend.Errorf(backend.Internal, "panic in the stateful backend, a fault of its own: %v; the server's log has the stack", cause)
+	return status.Errorf(status.Internal, "panic in the stateful backend, a fault of its own: %v; the server's log has the stack", cause)
 }

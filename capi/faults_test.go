@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tritonstateful/backend"
+	"tritonstateful/internal/status"
 )
 
 func TestInjectedFaults(t *testing.T) {
@@ -22,7 +23,7 @@ func TestInjectedFaults(t *testing.T) {
 			require.NoError(t, s.instance.Execute(rs...))
 			settled(t, rs)
 			if batch == 2 {
-				refused(t, rs[0], backend.Internal, "panic in the stateful backend")
+				refused(t, rs[0], status.Internal, "panic in the stateful backend")
 			} else {
 				answered(t, rs[0], y(1, 2), z(7))
 			}

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"runtime/cgo"
 
-	"tritonstateful/backend"
+	"tritonstateful/internal/status"
 )
 
 // Triton keeps one void * for us in each backend, model and instance. It holds
@@ -30,7 +30,7 @@ func kept[T any](state C.state_result) (T, error) {
 		return none, takeError(state.error)
 	}
 	if state.handle == 0 {
-		return none, backend.Errorf(backend.Internal, "%s: used before it was initialised", nameOf[T]())
+		return none, status.Errorf(status.Internal, "%s: used before it was initialised", nameOf[T]())
 	}
 	return cgo.Handle(state.handle).Value().(T), nil
 }

@@ -13,8 +13,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tritonstateful/backend"
-	"tritonstateful/internal/fakehost"
+	"tritonstateful/internal/faketriton"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/triton"
 )
 
@@ -68,11 +68,7 @@ func TestLibrariesAsTheyAreShipped(t *testing.T) {
 		}
 	}
 	t.Run("ONNX Runtime", func(t *testing.T) {
-		shipped := os.Getenv(ortLibraryVariable)
-		if shipped == "" {
-			t.Skipf("%s is not set: want the %s of an install tree", ortLibraryVariable, ortLibrary)
-		}
-		file, err := elf.Open(shipped)
+		file, err := elf.Open(builtORT(t))
 		require.NoError(t, err)
 		defer file.Close()
 		names, err := file.DynString(elf.DT_SONAME)
@@ -137,24 +133,24 @@ func TestRealTritonHasAllFunctions(t *testing.T) {
 }
 
 func TestLoaderTellsWhatIsWrongWithTheGoLibrary(t *testing.T) {
-	fakehost.Reset()
-	b := fakehost.NewBackend("{}")
+	faketriton.Reset()
+	b := faketriton.NewBackend("{}")
 	defer b.Delete()
 	loader := buildLoader(t)
 	beside := filepath.Join(filepath.Dir(loader), "libtriton_stateful_go.so")
 	initialize := func() error { return b.InitializeThrough(loader) }
 
-	failed(t, initialize(), backend.Unavailable, beside+": cannot open shared object file")
+	failed(t, initialize(), status.Unavailable, beside+": cannot open shared object file")
 	require.NoError(t, os.WriteFile(beside, []byte(strings.Repeat("text", 20)), 0o644))
-	failed(t, initialize(), backend.Unavailable, beside+": invalid ELF header")
+	failed(t, initialize(), status.Unavailable, beside+": invalid ELF header")
 	run(t, "gcc", "-shared", "-o", beside, "-xc", "/dev/null")
-	failed(t, initialize(), backend.Unavailable, beside+" has no function TRITONBACKEND_")
+	failed(t, initialize(), status.Unavailable, beside+" has no function TRITONBACKEND_")
 }
 
 // TestLoaderRefusesPartOfALibrary: dlopen would end the process with SIGBUS.
 func TestLoaderRefusesPartOfALibrary(t *testing.T) {
-	fakehost.Reset()
-	b := fakehost.NewBackend("{}")
+	faketriton.Reset()
+	b := faketriton.NewBackend("{}")
 	defer b.Delete()
 	loader := buildLoader(t)
 	beside := filepath.Join(filepath.Dir(loader), "libtriton_stateful_go.so")
@@ -163,18 +159,18 @@ func TestLoaderRefusesPartOfALibrary(t *testing.T) {
 	require.NoError(t, err)
 	for _, size := range []int{0, 3, 63, 64, 100, 4096, len(whole) / 2, len(whole) - 1} {
 		require.NoError(t, os.WriteFile(beside, whole[:size], 0o644))
-		failed(t, b.InitializeThrough(loader), backend.Unavailable,
+		failed(t, b.InitializeThrough(loader), status.Unavailable,
 			fmt.Sprintf("%s is not whole: it has %d of at least ", beside, size))
 	}
 	require.NoError(t, os.WriteFile(beside, whole, 0o644))
-	failed(t, b.InitializeThrough(loader), backend.Unavailable, beside+" has no function TRITONBACKEND_")
+	failed(t, b.InitializeThrough(loader), status.Unavailable, beside+" has no function TRITONBACKEND_")
 }
 
 // TestLoaderHandsOn opens the loader over a library in C whose functions return
 // their names.
 func TestLoaderHandsOn(t *testing.T) {
-	fakehost.Reset()
-	b := fakehost.NewBackend("{}")
+	faketriton.Reset()
+	b := faketriton.NewBackend("{}")
 	defer b.Delete()
 	loader := buildLoader(t)
 	source := "extern void *TRITONSERVER_ErrorNew(int, const char *);\n"
@@ -184,5 +180,5 @@ func TestLoaderHandsOn(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "names.c")
 	require.NoError(t, os.WriteFile(file, []byte(source), 0o644))
 	run(t, "gcc", "-shared", "-fPIC", "-o", filepath.Join(filepath.Dir(loader), "libtriton_stateful_go.so"), file)
-	failed(t, b.InitializeThrough(loader), backend.InvalidArg, "this is TRITONBACKEND_Initialize")
+	failed(t, b.InitializeThrough(loader), status.InvalidArg, "this is TRITONBACKEND_Initialize")
 }

@@ -8,6 +8,8 @@ import (
 	"log/slog"
 
 	"tritonstateful/backend"
+	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/status"
 )
 
 // The oldest TRITONBACKEND API with every function that table.h requires.
@@ -20,8 +22,8 @@ const (
 // one.
 type executor interface {
 	Execute(backend.Batch)
-	Inputs() []backend.Port
-	Outputs() []backend.Port
+	Inputs() []onnx.IOTensor
+	Outputs() []onnx.IOTensor
 	StringIDs() bool
 	Close()
 }
@@ -33,7 +35,7 @@ type model interface {
 
 // parts are what a backend is put together from.
 type parts struct {
-	open backend.OpenRunner
+	open onnx.OpenRunner
 	load func(backend.ModelInfo, backend.Host) (model, error)
 }
 
@@ -58,7 +60,7 @@ type backendObject = *C.TRITONBACKEND_Backend
 
 func initialize(of backendObject, assemble assembler) error {
 	if missing := C.table_fill(); missing != nil {
-		return backend.Errorf(backend.Unsupported, "this server has no function %s: want TRITONBACKEND API %d.%d or newer",
+		return status.Errorf(status.Unsupported, "this server has no function %s: want TRITONBACKEND API %d.%d or newer",
 			C.GoString(missing), apiMajor, apiMinor)
 	}
 	C.signals_adopt()
@@ -97,7 +99,7 @@ func checkVersion(major, minor int) error {
 	if major == apiMajor && minor >= apiMinor {
 		return nil
 	}
-	return backend.Errorf(backend.Unsupported, "this server has TRITONBACKEND API %d.%d: want %d.%d, or a newer %d.x",
+	return status.Errorf(status.Unsupported, "this server has TRITONBACKEND API %d.%d: want %d.%d, or a newer %d.x",
 		major, minor, apiMajor, apiMinor, apiMajor)
 }
 
@@ -150,7 +152,7 @@ func modelInfo(d *C.model_description) (backend.ModelInfo, error) {
 		return info, err
 	}
 	if d.artifact != C.TRITONBACKEND_ARTIFACT_FILESYSTEM {
-		return info, backend.Errorf(backend.Unsupported, "the model repository is of type %d: want one in a file system", d.artifact)
+		return info, status.Errorf(status.Unsupported, "the model repository is of type %d: want one in a file system", d.artifact)
 	}
 	return info, nil
 }

@@ -10,20 +10,22 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tritonstateful/backend"
-	"tritonstateful/internal/fakehost"
+	"tritonstateful/internal/faketriton"
+	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/status"
 )
 
 func TestLifeOfABackend(t *testing.T) {
-	fakehost.Reset()
+	faketriton.Reset()
 	in := newEcho()
 	var info backend.ModelInfo
 	var host backend.Host
 	var of backend.InstanceInfo
-	b := fakehost.NewBackend(`{"cmdline":{"ort-logging-level":"0","backend-directory":"/b"}}`)
+	b := faketriton.NewBackend(`{"cmdline":{"ort-logging-level":"0","backend-directory":"/b"}}`)
 	defer b.Delete()
-	m := fakehost.NewModel(b, "streaming", "/models/streaming", `{"name":"streaming"}`)
+	m := faketriton.NewModel(b, "streaming", "/models/streaming", `{"name":"streaming"}`)
 	defer m.Delete()
-	i := fakehost.NewInstance(m, "streaming_0_1", 2, 3)
+	i := faketriton.NewInstance(m, "streaming_0_1", 2, 3)
 	defer i.Delete()
 	s := server{b, m, i}
 
@@ -31,7 +33,7 @@ func TestLifeOfABackend(t *testing.T) {
 		require.Equal(t, settings{ortLogging: 0, defaultBatch: 4, metrics: true}, config)
 		require.NotNil(t, log)
 		return parts{
-			open: func(backend.SessionOptions) (backend.Runner, error) { return nil, errors.New("opened") },
+			open: func(onnx.SessionOptions) (onnx.Runner, error) { return nil, errors.New("opened") },
 			load: func(mi backend.ModelInfo, h backend.Host) (model, error) {
 				info, host = mi, h
 				return fakeModel{func(ii backend.InstanceInfo) (executor, error) { of = ii; return in, nil }}, nil
@@ -42,7 +44,7 @@ func TestLifeOfABackend(t *testing.T) {
 	require.Equal(t, backend.ModelInfo{
 		Name: "streaming", Version: 1, Directory: "/models/streaming", Config: []byte(`{"name":"streaming"}`),
 	}, info)
-	_, err := host.Open(backend.SessionOptions{})
+	_, err := host.Open(onnx.SessionOptions{})
 	require.EqualError(t, err, "opened")
 	require.InDelta(t, systemClock(), host.Clock(), float64(time.Second))
 
@@ -72,10 +74,10 @@ func TestInitializeAgain(t *testing.T) {
 }
 
 func TestInitializeRefuses(t *testing.T) {
-	fakehost.Reset()
+	faketriton.Reset()
 	never := func(settings, *slog.Logger) (parts, error) { panic("assembled") }
 	try := func(config string) error {
-		b := fakehost.NewBackend(config)
+		b := faketriton.NewBackend(config)
 		defer b.Delete()
 		defer func() { require.NoError(t, b.Finalize()) }()
 		return server{backend: b}.initialize(never)
@@ -83,31 +85,33 @@ func TestInitializeRefuses(t *testing.T) {
 	require.ErrorContains(t, try(`{`), "backend configuration")
 	require.ErrorContains(t, try(`{"cmdline":{"ort-logging-level":"loud"}}`), "want 0 (verbose)")
 
-	defer fakehost.SetAPIVersion(1, 19)
-	fakehost.SetAPIVersion(2, 0)
+	defer faketriton.SetAPIVersion(1, 19)
+	faketriton.SetAPIVersion(2, 0)
 	require.EqualError(t, try(""), "this server has TRITONBACKEND API 2.0: want 1.8, or a newer 1.x")
-	fakehost.SetAPIVersion(1, 7)
+	faketriton.SetAPIVersion(1, 7)
 	require.ErrorContains(t, try(""), "want 1.8")
 }
 
 // TestInitializeWithoutONNXRuntime goes through the exported function, with the
-// parts that the library is really made of.
+// parts that the library is really made of: a test binary has no ONNX Runtime next
+// to it.
 func TestInitializeWithoutONNXRuntime(t *testing.T) {
-	fakehost.Reset()
-	b := fakehost.NewBackend("{}")
+	faketriton.Reset()
+	b := faketriton.NewBackend("{}")
 	defer b.Delete()
-	t.Setenv(ortLibraryVariable, "")
-	failed(t, b.Initialize(), backend.NotFound, ortLibrary+" is missing")
-	t.Setenv(ortLibraryVariable, "/nowhere/libonnxruntime.so")
-	failed(t, b.Initialize(), backend.NotFound, "/nowhere")
+	failed(t, b.Initialize(), status.NotFound, ortLibrary+" is missing")
 	require.NoError(t, b.Finalize())
+	s := server{backend: b}
+	require.ErrorContains(t, s.initialize(func(s settings, log *slog.Logger) (parts, error) {
+		return assembleOver("/nowhere/libonnxruntime.so", s, log)
+	}), "/nowhere")
 }
 
 func TestModelThatDoesNotLoad(t *testing.T) {
-	fakehost.Reset()
-	b := fakehost.NewBackend("{}")
+	faketriton.Reset()
+	b := faketriton.NewBackend("{}")
 	defer b.Delete()
-	m := fakehost.NewModel(b, "m", "/m", "{}")
+	m := faketriton.NewModel(b, "m", "/m", "{}")
 	defer m.Delete()
 	s := server{backend: b, model: m}
 	var load func(backend.ModelInfo, backend.Host) (model, error)
@@ -115,24 +119,24 @@ func TestModelThatDoesNotLoad(t *testing.T) {
 		return parts{load: func(i backend.ModelInfo, h backend.Host) (model, error) { return load(i, h) }}, nil
 	}))
 	load = func(backend.ModelInfo, backend.Host) (model, error) {
-		return nil, backend.Errorf(backend.InvalidArg, "state_pairs: want one")
+		return nil, status.Errorf(status.InvalidArg, "state_pairs: want one")
 	}
-	failed(t, m.Initialize(), backend.InvalidArg, "state_pairs: want one")
+	failed(t, m.Initialize(), status.InvalidArg, "state_pairs: want one")
 	require.NoError(t, m.Finalize())
 	load = func(backend.ModelInfo, backend.Host) (model, error) { panic("because") }
-	failed(t, m.Initialize(), backend.Internal, "because")
+	failed(t, m.Initialize(), status.Internal, "because")
 	require.NoError(t, m.Finalize())
 	require.NoError(t, b.Finalize())
 }
 
 func TestInstanceThatDoesNotLoad(t *testing.T) {
-	fakehost.Reset()
+	faketriton.Reset()
 	s := newServer(t, fakeModel{func(backend.InstanceInfo) (executor, error) {
 		return nil, errors.New("corrupt file")
 	}})
 	require.NoError(t, s.model.Initialize())
-	failed(t, s.instance.Initialize(), backend.Internal, "corrupt file")
-	failed(t, s.instance.Execute(), backend.Internal, "used before it was initialised")
+	failed(t, s.instance.Initialize(), status.Internal, "corrupt file")
+	failed(t, s.instance.Execute(), status.Internal, "used before it was initialised")
 	require.NoError(t, s.instance.Finalize())
 	require.NoError(t, s.model.Finalize())
 	require.NoError(t, s.backend.Finalize())
@@ -141,16 +145,16 @@ func TestInstanceThatDoesNotLoad(t *testing.T) {
 // TestInstancesInParallel loads and runs instances at once, as Triton does at
 // its start.
 func TestInstancesInParallel(t *testing.T) {
-	fakehost.Reset()
+	faketriton.Reset()
 	s := newServer(t, fakeModel{func(backend.InstanceInfo) (executor, error) { return newEcho(), nil }})
 	require.NoError(t, s.model.Initialize())
 	var all sync.WaitGroup
 	errs := make([]error, 8)
-	rs := make([][]*fakehost.Request, len(errs))
+	rs := make([][]*faketriton.Request, len(errs))
 	for n := range errs {
 		rs[n] = requests(t, echoCall(1, int32(n), 1), echoCall(2, int32(n), 2))
 		all.Go(func() {
-			i := fakehost.NewInstance(s.model, "m", 1, 0)
+			i := faketriton.NewInstance(s.model, "m", 1, 0)
 			defer i.Delete()
 			err := i.Initialize()
 			if err == nil {

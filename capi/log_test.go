@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tritonstateful/internal/fakehost"
+	"tritonstateful/internal/faketriton"
 )
 
 func TestLog(t *testing.T) {
@@ -24,7 +24,7 @@ func TestLog(t *testing.T) {
 	}
 	for want, write := range lines {
 		write()
-		line, level := fakehost.LastLog()
+		line, level := faketriton.LastLog()
 		require.Equal(t, 0, level)
 		source, text, found := strings.Cut(line, "] ")
 		require.True(t, found)
@@ -37,13 +37,13 @@ func TestLogLevels(t *testing.T) {
 	serve(t, newEcho())
 	log := newLog()
 	log.Debug("unwanted")
-	line, _ := fakehost.LastLog()
+	line, _ := faketriton.LastLog()
 	require.NotContains(t, line, "unwanted")
 
-	fakehost.SetVerbose(true)
+	faketriton.SetVerbose(true)
 	for want, write := range []func(string, ...any){log.Info, log.Warn, log.Error, log.Debug} {
 		write("m")
-		_, level := fakehost.LastLog()
+		_, level := faketriton.LastLog()
 		require.Equal(t, want, level)
 	}
 }

@@ -18,28 +18,29 @@ import (
 
 	"tritonstateful/backend"
 	"tritonstateful/internal/gpuinfo"
+	"tritonstateful/internal/status"
 	"tritonstateful/ortrunner"
 )
 
 // main is never called; a C-shared library needs one.
 func main() {}
 
-const (
-	// ortLibrary lies beside this library. Its name is its own, so that
-	// Triton's onnxruntime backend can bring another version.
-	ortLibrary = "libonnxruntime_stateful.so"
-	// ortLibraryVariable names another one; for tests, which have no install
-	// tree.
-	ortLibraryVariable = "STATEFUL_ORT_LIB"
-)
+// ortLibrary is next to this library. Its name is its own, so that Triton's
+// onnxruntime backend can bring another version.
+const ortLibrary = "libonnxruntime_stateful.so"
 
-// assemble puts the backend together: models of package backend, run by ONNX
-// Runtime.
+// assemble puts the backend together: models of package backend, run by the ONNX
+// Runtime that was installed with this library.
 func assemble(s settings, log *slog.Logger) (parts, error) {
-	library, err := findORT()
-	if err != nil {
-		return parts{}, err
+	library := filepath.Join(ownFolder(), ortLibrary)
+	if _, err := os.Stat(library); err != nil {
+		return parts{}, status.Errorf(status.NotFound, "%s is missing: want the file of the same name that was built with this backend", library)
 	}
+	return assembleOver(library, s, log)
+}
+
+// assembleOver is assemble with the ONNX Runtime at that path.
+func assembleOver(library string, s settings, log *slog.Logger) (parts, error) {
 	runtime, err := ortrunner.New(ortrunner.Options{
 		Library:  library,
 		LogLevel: s.ortLogging,
@@ -73,22 +74,10 @@ func identify(uuid string) (ortrunner.Identity, error) {
 	return ortrunner.Identity{UUID: gpu.UUID, Whole: gpu.Whole, Memory: gpu.Memory()}, err
 }
 
-// findORT is the path of ONNX Runtime's library.
-func findORT() (string, error) {
-	beside := filepath.Join(ownFolder(), ortLibrary)
-	if _, err := os.Stat(beside); err == nil {
-		return beside, nil
-	}
-	if named := os.Getenv(ortLibraryVariable); named != "" {
-		return named, nil
-	}
-	return "", backend.Errorf(backend.NotFound, "%s is missing: want the file of the same name that was built with this backend", beside)
-}
-
 // ownFolder is where this library lies.
 func ownFolder() string {
 	var self C.Dl_info
-	C.dladdr(unsafe.Pointer(C.table_fill), &self)
+	C.dladdr(unsafe.Pointer(C.log_onnxruntime), &self) // any function of this library
 	return filepath.Dir(C.GoString(self.dli_fname))
 }
 

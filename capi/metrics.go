@@ -11,6 +11,7 @@ import (
 	"unsafe"
 
 	"tritonstateful/backend"
+	"tritonstateful/internal/status"
 )
 
 // metrics are the metrics of all instances, kept by Triton and shown on its
@@ -60,7 +61,7 @@ func (m *metrics) open(labels backend.MetricLabels) backend.MetricSink {
 func (m *metrics) report(err error) {
 	switch {
 	case err == nil:
-	case backend.CodeOf(err) == backend.Unsupported:
+	case status.CodeOf(err) == status.Unsupported:
 		m.log.Debug("metrics are off", "cause", err)
 	default:
 		m.log.Warn("metrics are off", "cause", err)

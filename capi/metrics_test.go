@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tritonstateful/backend"
-	"tritonstateful/internal/fakehost"
+	"tritonstateful/internal/faketriton"
 )
 
 var labels = backend.MetricLabels{Model: "m", Version: 2, Instance: "m_0"}
@@ -27,14 +27,14 @@ func series(m backend.Metric) string {
 // newMetrics is the metrics of a backend, closed when the test ends; then nothing
 // of them may be left.
 func newMetrics(t *testing.T, log *strings.Builder) *metrics {
-	fakehost.Reset()
+	faketriton.Reset()
 	require.NoError(t, newServer(t, fakeModel{}).backend.Finalize()) // it has found Triton's functions
 	m := &metrics{log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
 	t.Cleanup(func() {
 		m.close()
-		count, last := fakehost.Violations()
+		count, last := faketriton.Violations()
 		require.Zero(t, count, last)
-		alive := fakehost.CountAlive()
+		alive := faketriton.CountAlive()
 		require.Zero(t, alive.Metrics)
 		require.Zero(t, alive.Parameters)
 	})
@@ -46,7 +46,7 @@ func TestMetrics(t *testing.T) {
 	m := newMetrics(t, &log)
 	sink := m.open(labels)
 	for i := range backend.Metrics() {
-		value, updates, exists := fakehost.Metric(series(backend.Metric(i)))
+		value, updates, exists := faketriton.Metric(series(backend.Metric(i)))
 		require.True(t, exists, series(backend.Metric(i)))
 		require.Zero(t, value)
 		require.Zero(t, updates)
@@ -61,11 +61,11 @@ func TestMetrics(t *testing.T) {
 		backend.MetricActive: {5, 2}, backend.MetricStarted: {4, 2}, backend.MetricRejectedFull: {1, 1},
 		backend.MetricRejectedStartFailed: {0, 0}, backend.MetricRun: {0.75, 2}, backend.MetricGather: {0, 0},
 	} {
-		value, updates, _ := fakehost.Metric(series(metric))
+		value, updates, _ := faketriton.Metric(series(metric))
 		require.Equal(t, want, [2]float64{value, float64(updates)}, series(metric))
 	}
 	sink.Close()
-	_, _, exists := fakehost.Metric(series(backend.MetricActive))
+	_, _, exists := faketriton.Metric(series(backend.MetricActive))
 	require.False(t, exists)
 	require.Empty(t, log.String())
 }
@@ -80,7 +80,7 @@ func TestMetricsOfAModelThatIsLoadedAnew(t *testing.T) {
 	after := m.open(labels)
 	before.Close()
 	after.Record([]backend.MetricUpdate{{Metric: backend.MetricStarted, Value: 2}})
-	value, _, exists := fakehost.Metric(series(backend.MetricStarted))
+	value, _, exists := faketriton.Metric(series(backend.MetricStarted))
 	require.True(t, exists)
 	require.Equal(t, 5.0, value, "a counter does not fall")
 	after.Close()
@@ -102,7 +102,7 @@ func TestMetricsOfAGPU(t *testing.T) {
 		`stateful_chunks{model="m",version="2",instance="m_2",gpu_uuid="GPU-7",gpu_name="NVIDIA H200 MIG 1g.18gb",gpu_part="MIG-8"}`,
 		`stateful_sequences_rejected_total{model="m",version="2",instance="m_1",gpu_uuid="GPU-7",gpu_name="NVIDIA H200",reason="full"}`,
 	} {
-		_, _, exists := fakehost.Metric(series)
+		_, _, exists := faketriton.Metric(series)
 		require.True(t, exists, series)
 	}
 	for _, sink := range []backend.MetricSink{onCPU, onWhole, onPart} {
@@ -115,10 +115,10 @@ func TestMetricsOfAGPU(t *testing.T) {
 func TestNoMetrics(t *testing.T) {
 	var log strings.Builder
 	m := newMetrics(t, &log)
-	fakehost.MetricsOff(true)
+	faketriton.MetricsOff(true)
 	require.Nil(t, m.open(labels))
 	require.Nil(t, m.open(labels))
-	require.Equal(t, 1, fakehost.CallsOf("TRITONSERVER_MetricFamilyNew"), "asked once")
+	require.Equal(t, 1, faketriton.CallsOf("TRITONSERVER_MetricFamilyNew"), "asked once")
 	require.Contains(t, log.String(), "level=DEBUG msg=\"metrics are off\"")
 	require.NotContains(t, log.String(), "level=WARN")
 }
@@ -131,14 +131,14 @@ func TestEveryCallOfMetricsFailsOnce(t *testing.T) {
 		reached := false
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			m := newMetrics(t, &log)
-			fakehost.FailAt(n)
+			faketriton.FailAt(n)
 			sink := m.open(labels)
 			if sink != nil {
 				sink.Record([]backend.MetricUpdate{{Metric: backend.MetricEnded, Value: 1}, {Metric: backend.MetricFree, Value: 1}, {Metric: backend.MetricGap, Value: 1}})
 				sink.Close()
 			}
-			reached = fakehost.Calls() >= n
-			fakehost.FailAt(0)
+			reached = faketriton.Calls() >= n
+			faketriton.FailAt(0)
 			if reached && sink == nil {
 				require.Contains(t, log.String(), "level=WARN msg=\"metrics are off\"")
 			}
@@ -158,15 +158,15 @@ func TestFailingUpdateIsSaidOnce(t *testing.T) {
 	defer sink.Close()
 	update := []backend.MetricUpdate{{Metric: backend.MetricEnded, Value: 1}}
 	for range 2 {
-		fakehost.FailAt(1)
+		faketriton.FailAt(1)
 		sink.Record(update)
-		fakehost.FailAt(0)
+		faketriton.FailAt(0)
 	}
-	require.Equal(t, 1, fakehost.CallsOf("TRITONSERVER_LogMessage"))
-	line, _ := fakehost.LastLog()
+	require.Equal(t, 1, faketriton.CallsOf("TRITONSERVER_LogMessage"))
+	line, _ := faketriton.LastLog()
 	require.Contains(t, line, "updating a metric; this is said once: injected failure")
 	sink.Record(update)
-	value, _, _ := fakehost.Metric(series(backend.MetricEnded))
+	value, _, _ := faketriton.Metric(series(backend.MetricEnded))
 	require.Equal(t, 1.0, value)
 }
 
@@ -184,9 +184,9 @@ func TestRecordAllocatesNothing(t *testing.T) {
 // TestMetricsSetting: metrics are handed to models, unless the command line says no.
 func TestMetricsSetting(t *testing.T) {
 	for config, want := range map[string]bool{"{}": true, `{"cmdline":{"metrics":"false"}}`: false} {
-		fakehost.Reset()
-		b := fakehost.NewBackend(config)
-		m := fakehost.NewModel(b, "m", "/m", "{}")
+		faketriton.Reset()
+		b := faketriton.NewBackend(config)
+		m := faketriton.NewModel(b, "m", "/m", "{}")
 		s := server{backend: b, model: m}
 		var host backend.Host
 		require.NoError(t, s.initialize(func(settings, *slog.Logger) (parts, error) {
@@ -196,11 +196,11 @@ func TestMetricsSetting(t *testing.T) {
 		require.Equal(t, want, host.Metrics != nil, config)
 		if want {
 			host.Metrics(labels).Close()
-			require.NotZero(t, fakehost.CountAlive().Metrics, "the families live as long as the backend")
+			require.NotZero(t, faketriton.CountAlive().Metrics, "the families live as long as the backend")
 		}
 		require.NoError(t, m.Finalize())
 		require.NoError(t, b.Finalize())
-		require.Zero(t, fakehost.CountAlive().Metrics)
+		require.Zero(t, faketriton.CountAlive().Metrics)
 		m.Delete()
 		b.Delete()
 	}

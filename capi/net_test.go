@@ -7,7 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tritonstateful/backend"
-	"tritonstateful/internal/fakehost"
+	"tritonstateful/internal/faketriton"
+	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -36,9 +38,9 @@ func TestMistakeIsAnswered(t *testing.T) {
 			rs := requests(t, echoCall(1, 1, 2), echoCall(2, 3, 4))
 			require.NoError(t, s.instance.Execute(rs...))
 			settled(t, rs)
-			refused(t, rs[0], backend.Internal, "panic in the stateful backend")
-			refused(t, rs[1], backend.Internal, "panic in the stateful backend")
-			line, _ := fakehost.LastLog()
+			refused(t, rs[0], status.Internal, "panic in the stateful backend")
+			refused(t, rs[1], status.Internal, "panic in the stateful backend")
+			line, _ := faketriton.LastLog()
 			require.Contains(t, line, "goroutine", "the log has the stack")
 
 			bad = false
@@ -52,7 +54,7 @@ func TestMistakeIsAnswered(t *testing.T) {
 func TestMistakeAfterSomeAnswers(t *testing.T) {
 	in := newEcho()
 	in.outputs = in.outputs[:1]
-	output := []backend.Output{{Tensor: i32(1, 2), Layout: statebuffer.Layout{Runs: 1, RunBytes: 8}, Lanes: 1, Shape: pair}}
+	output := []backend.Output{{Tensor: i32(1, 2), Layout: statebuffer.Layout{Pieces: 1, PieceBytes: 8}, Lanes: 1, Shape: pair}}
 	in.execute = func(b backend.Batch) {
 		b.Answer(0, output, 0, 1)
 		b.Send()
@@ -65,7 +67,7 @@ func TestMistakeAfterSomeAnswers(t *testing.T) {
 	settled(t, rs)
 	answered(t, rs[0], y(1, 2))
 	answered(t, rs[1], y(1, 2))
-	refused(t, rs[2], backend.Internal, "because")
+	refused(t, rs[2], status.Internal, "because")
 }
 
 func TestMistakeAfterFinish(t *testing.T) {
@@ -86,19 +88,19 @@ func TestUnansweredRequest(t *testing.T) {
 	rs := requests(t, echoCall(1, 1, 2))
 	require.NoError(t, s.instance.Execute(rs...))
 	settled(t, rs)
-	refused(t, rs[0], backend.Internal, "left this request without an answer")
+	refused(t, rs[0], status.Internal, "left this request without an answer")
 }
 
 // TestAnswerThatCannotBeCopied hands the seam outputs that C would read past.
 func TestAnswerThatCannotBeCopied(t *testing.T) {
-	good := backend.Output{Tensor: make([]byte, 48), Layout: statebuffer.Layout{Runs: 2, RunBytes: 8}, Lanes: 3, Shape: tensor.Shape{2, 1, 2}}
+	good := backend.Output{Tensor: make([]byte, 48), Layout: statebuffer.Layout{Pieces: 2, PieceBytes: 8}, Lanes: 3, Shape: tensor.Shape{2, 1, 2}}
 	in := newEcho()
 	in.outputs = in.outputs[:1]
 	var outputs []backend.Output
 	var lane, lanes int
 	in.execute = func(b backend.Batch) { b.Answer(0, outputs, lane, lanes) }
 	s := serve(t, in)
-	execute := func() *fakehost.Request {
+	execute := func() *faketriton.Request {
 		rs := requests(t, echoCall(1, 0, 0))
 		require.NoError(t, s.instance.Execute(rs...))
 		settled(t, rs)
@@ -108,7 +110,7 @@ func TestAnswerThatCannotBeCopied(t *testing.T) {
 		o := good
 		outputs, lane, lanes = []backend.Output{o}, 0, 1
 		change(&outputs[0])
-		refused(t, execute(), backend.Internal, want)
+		refused(t, execute(), status.Internal, want)
 	}
 	bad("has 0 outputs: want 1", func(*backend.Output) { outputs = nil })
 	bad("has 3 lanes", func(*backend.Output) { lane = 3 })
@@ -116,9 +118,9 @@ func TestAnswerThatCannotBeCopied(t *testing.T) {
 	bad("has 3 lanes", func(*backend.Output) { lanes = 0 })
 	bad("has 3 lanes", func(*backend.Output) { lane, lanes = 1, 1<<62 })
 	bad("48 bytes", func(o *backend.Output) { o.Lanes = 4 })
-	bad("48 bytes", func(o *backend.Output) { o.Layout.Runs = 3 })
-	bad("48 bytes", func(o *backend.Output) { o.Layout = statebuffer.Layout{Runs: 1 << 40, RunBytes: 1 << 40} })
-	bad("none negative", func(o *backend.Output) { o.Layout.RunBytes = -8 })
+	bad("48 bytes", func(o *backend.Output) { o.Layout.Pieces = 3 })
+	bad("48 bytes", func(o *backend.Output) { o.Layout = statebuffer.Layout{Pieces: 1 << 40, PieceBytes: 1 << 40} })
+	bad("none negative", func(o *backend.Output) { o.Layout.PieceBytes = -8 })
 	bad("rank of at most 32", func(o *backend.Output) { o.Shape = make(tensor.Shape, 33) })
 	bad("want 8", func(o *backend.Output) { o.Shape = pair })
 	bad("not fixed", func(o *backend.Output) { o.Shape = tensor.Shape{2, -1, 2} })
@@ -133,7 +135,7 @@ func TestAnswerThatCannotBeCopied(t *testing.T) {
 // TestTextsThatCannotBeCopied does so with the offsets of texts.
 func TestTextsThatCannotBeCopied(t *testing.T) {
 	in := newEcho()
-	in.outputs = []backend.Port{{Name: "Y", DType: tensor.Bytes}}
+	in.outputs = []onnx.IOTensor{{Name: "Y", DType: tensor.Bytes}}
 	var offsets []int64
 	in.execute = func(b backend.Batch) {
 		b.Answer(0, []backend.Output{{Tensor: []byte("four"), Offsets: offsets, Lanes: 2, Shape: single, Batched: true}}, 0, 1)
@@ -143,6 +145,6 @@ func TestTextsThatCannotBeCopied(t *testing.T) {
 		rs := requests(t, echoCall(1, 0, 0))
 		require.NoError(t, s.instance.Execute(rs...))
 		settled(t, rs)
-		refused(t, rs[0], backend.Internal, "do not part a tensor of 4 bytes into 2 lanes")
+		refused(t, rs[0], status.Internal, "do not part a tensor of 4 bytes into 2 lanes")
 	}
 }

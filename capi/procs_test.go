@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tritonstateful/backend"
-	"tritonstateful/internal/fakehost"
+	"tritonstateful/internal/faketriton"
 )
 
 // TestEveryInstanceCanRun: with many instances on few processors, none waits for
@@ -18,9 +18,9 @@ func TestEveryInstanceCanRun(t *testing.T) {
 	require.Zero(t, instances.live)
 	s := serveModel(t, fakeModel{func(backend.InstanceInfo) (executor, error) { return newEcho(), nil }})
 	require.Equal(t, 2, runtime.GOMAXPROCS(0), "one instance needs no more")
-	var more []fakehost.Instance
+	var more []faketriton.Instance
 	for range 5 {
-		in := fakehost.NewInstance(s.model, "more", 1, 0)
+		in := faketriton.NewInstance(s.model, "more", 1, 0)
 		require.NoError(t, in.Initialize())
 		more = append(more, in)
 	}

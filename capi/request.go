@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"tritonstateful/backend"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 )
 
@@ -69,15 +70,15 @@ func (b *batch) readError(row *C.batch_row, inputs []backend.Input) error {
 	case C.BATCH_REFUSED:
 		return copyError(row.refusal)
 	case C.BATCH_ON_DEVICE:
-		return backend.Errorf(backend.Unsupported, "input %q: its data is in GPU memory, or in several pieces of which one is: want CPU memory, system shared memory, or one piece for an instance of KIND_GPU",
+		return status.Errorf(status.Unsupported, "input %q: its data is in GPU memory, or in several pieces of which one is: want CPU memory, system shared memory, or one piece for an instance of KIND_GPU",
 			b.inputs[row.faulty_input].Name)
 	case C.BATCH_NO_MEMORY:
-		return backend.Errorf(backend.Unavailable, "input %q: there is no memory to join its buffers: want a smaller request",
+		return status.Errorf(status.Unavailable, "input %q: there is no memory to join its buffers: want a smaller request",
 			b.inputs[row.faulty_input].Name)
 	}
 	for k, port := range b.inputs {
 		if !inputs[k].Present && !port.Optional {
-			return backend.Errorf(backend.InvalidArg, "input %q is missing: want it in every request", port.Name)
+			return status.Errorf(status.InvalidArg, "input %q is missing: want it in every request", port.Name)
 		}
 	}
 	return nil

@@ -22,7 +22,7 @@ static int resolve_find_server(struct dl_phdr_info *object, size_t size, void *h
 }
 
 // resolve_symbol looks a function up where tritonserver has it, in the global
-// scope, or else in a library that a host opened RTLD_LOCAL. NULL: not there.
+// scope, or else in a library that a program opened RTLD_LOCAL. NULL: not there.
 static void *resolve_symbol(const char *name) {
   void *symbol = dlsym(RTLD_DEFAULT, name);
   if (symbol != NULL) return symbol;
@@ -30,6 +30,6 @@ static void *resolve_symbol(const char *name) {
   dl_iterate_phdr(resolve_find_server, &server);
   if (server == NULL) return NULL;
   symbol = dlsym(server, name);
-  dlclose(server); // NOLOAD counted one more reference; the host holds its own
+  dlclose(server); // NOLOAD counted one more reference; the program holds its own
   return symbol;
 }

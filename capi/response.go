@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"tritonstateful/backend"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 )
 
@@ -131,10 +132,10 @@ func noteOutput(to *C.batch_output, from *backend.Output, dtype tensor.DType, la
 	data, layout := from.Tensor, from.Layout
 	if to.whole = C.bool(from.Offsets != nil); to.whole {
 		data = data[from.Offsets[lane]:from.Offsets[lane+lanes]]
-		layout.Runs, layout.RunBytes = 1, int64(len(data))
+		layout.Pieces, layout.PieceBytes = 1, int64(len(data))
 	}
 	to.data = C.uintptr_t(uintptr(unsafe.Pointer(unsafe.SliceData(data))))
-	to.runs, to.run_bytes = C.uint64_t(layout.Runs), C.uint64_t(layout.RunBytes)
+	to.runs, to.run_bytes = C.uint64_t(layout.Pieces), C.uint64_t(layout.PieceBytes)
 	to.lanes = C.uint64_t(from.Lanes)
 	to._type = C.TRITONSERVER_DataType(dtype)
 	for i, extent := range from.Shape {
@@ -148,11 +149,11 @@ func noteOutput(to *C.batch_output, from *backend.Output, dtype tensor.DType, la
 
 func (b *batch) checkLanes(outputs []backend.Output, lane, lanes int) error {
 	if len(outputs) != len(b.outputs) {
-		return backend.Errorf(backend.Internal, "an answer has %d outputs: want %d", len(outputs), len(b.outputs))
+		return status.Errorf(status.Internal, "an answer has %d outputs: want %d", len(outputs), len(b.outputs))
 	}
 	for k := range outputs {
 		if lane < 0 || lanes < 1 || lane > outputs[k].Lanes-lanes {
-			return backend.Errorf(backend.Internal, "output %q has %d lanes: want lanes %d to %d of it",
+			return status.Errorf(status.Internal, "output %q has %d lanes: want lanes %d to %d of it",
 				b.outputs[k].Name, outputs[k].Lanes, lane, lane+lanes-1)
 		}
 	}
@@ -165,9 +166,9 @@ func (b *batch) checkOutput(k int, o *backend.Output, lanes int) error {
 	if err := b.checkLayout(k, o); err != nil {
 		return err
 	}
-	runs, runBytes := o.Layout.Runs, o.Layout.RunBytes
+	runs, runBytes := o.Layout.Pieces, o.Layout.PieceBytes
 	if runs > 0 && runBytes > 0 && int64(o.Lanes) > int64(len(o.Tensor))/runs/runBytes {
-		return backend.Errorf(backend.Internal, "output %q: its tensor has %d bytes: want %d runs of %d lanes of %d bytes",
+		return status.Errorf(status.Internal, "output %q: its tensor has %d bytes: want %d runs of %d lanes of %d bytes",
 			b.outputs[k].Name, len(o.Tensor), runs, o.Lanes, runBytes)
 	}
 	if err := b.checkShape(k, o, lanes); err != nil || b.outputs[k].DType.Size() != 0 {
@@ -178,9 +179,9 @@ func (b *batch) checkOutput(k int, o *backend.Output, lanes int) error {
 
 // checkLayout makes sure that C can count with it.
 func (b *batch) checkLayout(k int, o *backend.Output) error {
-	if o.Layout.Runs < 0 || o.Layout.RunBytes < 0 || len(o.Shape) > C.BATCH_MAX_RANK {
-		return backend.Errorf(backend.Internal, "output %q: %d runs of %d bytes and rank %d: want none negative, and a rank of at most %d",
-			b.outputs[k].Name, o.Layout.Runs, o.Layout.RunBytes, len(o.Shape), C.BATCH_MAX_RANK)
+	if o.Layout.Pieces < 0 || o.Layout.PieceBytes < 0 || len(o.Shape) > C.BATCH_MAX_RANK {
+		return status.Errorf(status.Internal, "output %q: %d runs of %d bytes and rank %d: want none negative, and a rank of at most %d",
+			b.outputs[k].Name, o.Layout.Pieces, o.Layout.PieceBytes, len(o.Shape), C.BATCH_MAX_RANK)
 	}
 	return nil
 }
@@ -189,18 +190,18 @@ func (b *batch) checkLayout(k int, o *backend.Output) error {
 func (b *batch) checkShape(k int, o *backend.Output, lanes int) error {
 	port := b.outputs[k]
 	if o.Batched && len(o.Shape) == 0 || !o.Batched && lanes != 1 {
-		return backend.Errorf(backend.Internal, "output %q: shape %v cannot hold %d lanes", port.Name, o.Shape, lanes)
+		return status.Errorf(status.Internal, "output %q: shape %v cannot hold %d lanes", port.Name, o.Shape, lanes)
 	}
 	if port.DType.Size() == 0 {
 		return nil
 	}
 	want, err := o.Shape.Bytes(port.DType)
 	if err != nil {
-		return backend.Errorf(backend.Internal, "output %q: %w", port.Name, err)
+		return status.Errorf(status.Internal, "output %q: %w", port.Name, err)
 	}
 	want *= int64(lanes)
-	if got := o.Layout.RowBytes() * int64(lanes); got != want {
-		return backend.Errorf(backend.Internal, "output %q: %d bytes for shape %v of %v: want %d", port.Name, got, o.Shape, port.DType, want)
+	if got := o.Layout.LaneBytes() * int64(lanes); got != want {
+		return status.Errorf(status.Internal, "output %q: %d bytes for shape %v of %v: want %d", port.Name, got, o.Shape, port.DType, want)
 	}
 	return nil
 }
@@ -211,7 +212,7 @@ func checkOffsets(name string, o *backend.Output) error {
 		return nil // one lane of fixed size, such as an empty text
 	}
 	if len(o.Offsets) != o.Lanes+1 || !slices.IsSorted(o.Offsets) || o.Offsets[0] < 0 || o.Offsets[o.Lanes] > int64(len(o.Tensor)) {
-		return backend.Errorf(backend.Internal, "output %q: the offsets %v do not part a tensor of %d bytes into %d lanes", name, o.Offsets, len(o.Tensor), o.Lanes)
+		return status.Errorf(status.Internal, "output %q: the offsets %v do not part a tensor of %d bytes into %d lanes", name, o.Offsets, len(o.Tensor), o.Lanes)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"tritonstateful/backend"
+	"tritonstateful/internal/status"
 )
 
 // settings is what the server's command line says to this backend, by
@@ -48,14 +49,14 @@ func parseSettings(config []byte, log *slog.Logger) (settings, error) {
 		Cmdline map[string]string `json:"cmdline"`
 	}
 	if err := json.Unmarshal(config, &message); err != nil {
-		return s, backend.Errorf(backend.Internal, "backend configuration %q: %w", config, err)
+		return s, status.Errorf(status.Internal, "backend configuration %q: %w", config, err)
 	}
 	for name, value := range message.Cmdline {
 		switch {
 		case name == ortLoggingSetting:
 			level, err := strconv.Atoi(value)
 			if err != nil || level < 0 || level > 4 {
-				return s, backend.Errorf(backend.InvalidArg,
+				return s, status.Errorf(status.InvalidArg,
 					"--backend-config=stateful,%s=%s: want 0 (verbose), 1 (info), 2 (warning), 3 (error) or 4 (fatal)",
 					name, value)
 			}
@@ -63,13 +64,13 @@ func parseSettings(config []byte, log *slog.Logger) (settings, error) {
 		case name == metricsSetting:
 			on, err := strconv.ParseBool(value)
 			if err != nil {
-				return s, backend.Errorf(backend.InvalidArg, "--backend-config=stateful,%s=%s: want true or false", name, value)
+				return s, status.Errorf(status.InvalidArg, "--backend-config=stateful,%s=%s: want true or false", name, value)
 			}
 			s.metrics = on
 		case name == defaultBatchSetting:
 			size, err := strconv.Atoi(value)
 			if err != nil || size < 0 || size > math.MaxInt32 {
-				return s, backend.Errorf(backend.InvalidArg, "--backend-config=%s=%s: want a whole number from 0 to %d", name, value, math.MaxInt32)
+				return s, status.Errorf(status.InvalidArg, "--backend-config=%s=%s: want a whole number from 0 to %d", name, value, math.MaxInt32)
 			}
 			s.defaultBatch = size
 		case !tritonSettings[name]:

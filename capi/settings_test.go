@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tritonstateful/backend"
+	"tritonstateful/internal/status"
 )
 
 func TestSettings(t *testing.T) {
@@ -32,7 +32,7 @@ func TestSettings(t *testing.T) {
 	for _, level := range []string{"", "-1", "5", "1.0", " 1", "warning", "99999999999999999999"} {
 		_, err := parse(fmt.Sprintf(`{"cmdline":{"ort-logging-level":%q}}`, level))
 		require.ErrorContains(t, err, "--backend-config=stateful,ort-logging-level="+level)
-		require.Equal(t, backend.InvalidArg, backend.CodeOf(err))
+		require.Equal(t, status.InvalidArg, status.CodeOf(err))
 	}
 	_, err := parse(`{"cmdline":{"metrics":"some"}}`)
 	require.ErrorContains(t, err, "--backend-config=stateful,metrics=some: want true or false")

@@ -11,13 +11,14 @@ import (
 	"tritonstateful/backend"
 	"tritonstateful/internal/cuda"
 	"tritonstateful/internal/cuda/fakedriver"
-	"tritonstateful/internal/fakehost"
+	"tritonstateful/internal/faketriton"
+	"tritonstateful/internal/status"
 )
 
 // Signal handlers belong to the process, and what a server does to them cannot
 // be undone: each story of signalStories runs in a process of its own.
 var signalStories = map[string]struct {
-	story func(t *testing.T, execute func() *fakehost.Request)
+	story func(t *testing.T, execute func() *faketriton.Request)
 	// driver: when it runs, the server has loaded a model for a GPU, whose driver
 	// took the handlers that the server had taken before.
 	driver bool
@@ -25,90 +26,90 @@ var signalStories = map[string]struct {
 	handled bool
 }{
 	"nil dereference after the server took the handlers": {
-		story: func(t *testing.T, execute func() *fakehost.Request) {
-			fakehost.TakeSignals()
+		story: func(t *testing.T, execute func() *faketriton.Request) {
+			faketriton.TakeSignals()
 			for range 10 {
-				refused(t, execute(), backend.Internal, "nil pointer dereference")
+				refused(t, execute(), status.Internal, "nil pointer dereference")
 			}
 		},
 	},
 	"warm-up before the server took the handlers": {
-		story: func(t *testing.T, execute func() *fakehost.Request) {
-			refused(t, execute(), backend.Internal, "nil pointer dereference")
-			fakehost.TakeSignals()
-			refused(t, execute(), backend.Internal, "nil pointer dereference")
-			fakehost.TakeSignals() // and once more, by whomever
-			refused(t, execute(), backend.Internal, "nil pointer dereference")
+		story: func(t *testing.T, execute func() *faketriton.Request) {
+			refused(t, execute(), status.Internal, "nil pointer dereference")
+			faketriton.TakeSignals()
+			refused(t, execute(), status.Internal, "nil pointer dereference")
+			faketriton.TakeSignals() // and once more, by whomever
+			refused(t, execute(), status.Internal, "nil pointer dereference")
 		},
 	},
 	"handlers run on the alternate stack": {
-		story: func(t *testing.T, execute func() *fakehost.Request) {
-			fakehost.TakeSignals()
+		story: func(t *testing.T, execute func() *faketriton.Request) {
+			faketriton.TakeSignals()
 			taken := []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGABRT, syscall.SIGSEGV}
 			for _, signal := range taken {
-				require.False(t, fakehost.OnStack(signal))
+				require.False(t, faketriton.OnStack(signal))
 			}
 			for range 7 { // one batch looks at one of seven
 				execute()
 			}
 			for _, signal := range taken {
-				require.True(t, fakehost.OnStack(signal), signal)
+				require.True(t, faketriton.OnStack(signal), signal)
 			}
 		},
 	},
 	"another library in front": {
-		story: func(t *testing.T, execute func() *fakehost.Request) {
-			fakehost.TakeSignals()
+		story: func(t *testing.T, execute func() *faketriton.Request) {
+			faketriton.TakeSignals()
 			execute()
-			fakehost.PutForwarder()
-			refused(t, execute(), backend.Internal, "nil pointer dereference")
-			require.True(t, fakehost.ForwarderIsFirst(), "two such libraries must not overtake each other for ever")
-			require.Equal(t, 1, fakehost.Forwarded())
+			faketriton.PutForwarder()
+			refused(t, execute(), status.Internal, "nil pointer dereference")
+			require.True(t, faketriton.ForwarderIsFirst(), "two such libraries must not overtake each other for ever")
+			require.Equal(t, 1, faketriton.Forwarded())
 		},
 	},
 	"another library in front of Go, before any batch": {
-		story: func(t *testing.T, execute func() *fakehost.Request) {
-			fakehost.PutForwarder()
-			refused(t, execute(), backend.Internal, "nil pointer dereference")
+		story: func(t *testing.T, execute func() *faketriton.Request) {
+			faketriton.PutForwarder()
+			refused(t, execute(), status.Internal, "nil pointer dereference")
 		},
 	},
 	"fault elsewhere": {
 		handled: true,
-		story: func(_ *testing.T, execute func() *fakehost.Request) {
-			fakehost.TakeSignals()
+		story: func(_ *testing.T, execute func() *faketriton.Request) {
+			faketriton.TakeSignals()
 			execute()
-			fakehost.FaultElsewhere()
+			faketriton.FaultElsewhere()
 		},
 	},
 	"driver of a GPU, and nil dereferences": {
 		driver: true,
-		story: func(t *testing.T, execute func() *fakehost.Request) {
+		story: func(t *testing.T, execute func() *faketriton.Request) {
 			for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGABRT, syscall.SIGSEGV, syscall.SIGUSR2, syscall.SIGILL} {
-				require.True(t, fakehost.OnStack(signal), signal)
+				require.True(t, faketriton.OnStack(signal), signal)
 			}
 			for range 10 {
-				refused(t, execute(), backend.Internal, "nil pointer dereference")
+				refused(t, execute(), status.Internal, "nil pointer dereference")
 			}
 		},
 	},
 	"driver of a GPU, and the server is to stop": {
 		driver: true, handled: true,
-		story: func(t *testing.T, _ func() *fakehost.Request) {
+		story: func(t *testing.T, _ func() *faketriton.Request) {
 			require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGTERM))
 			select {}
 		},
 	},
 	"driver of a GPU, and a fault elsewhere": {
 		driver: true, handled: true,
-		story: func(_ *testing.T, execute func() *fakehost.Request) {
+		story: func(_ *testing.T, execute func() *faketriton.Request) {
 			execute()
-			fakehost.FaultElsewhere()
+			faketriton.FaultElsewhere()
 		},
 	},
 	"signal from outside": {
 		handled: true,
-		story: func(t *testing.T, execute func() *fakehost.Request) {
-			fakehost.TakeSignals()
+		story: func(t *testing.T, execute func() *faketriton.Request) {
+			faketriton.TakeSignals()
 			execute()
 			require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGSEGV))
 			select {}
@@ -133,7 +134,7 @@ func TestSignals(t *testing.T) {
 			child.Env = append(os.Environ(), storyVariable+"="+name, driverVariable+"="+driver)
 			output, err := child.CombinedOutput()
 			if story.handled {
-				require.Equal(t, fakehost.Handled, child.ProcessState.ExitCode(), string(output))
+				require.Equal(t, faketriton.Handled, child.ProcessState.ExitCode(), string(output))
 			} else {
 				require.NoError(t, err, string(output))
 			}
@@ -148,20 +149,20 @@ func tellStory(t *testing.T, name string) {
 	load := func() error { return nil }
 	s := serveModel(t, fakeModel{func(backend.InstanceInfo) (executor, error) { return in, load() }})
 	if signalStories[name].driver {
-		fakehost.TakeSignals()
+		faketriton.TakeSignals()
 		taken := false
 		load = func() error {
 			_, err := cuda.OpenLibrary(os.Getenv(driverVariable))
-			taken = !fakehost.OnStack(syscall.SIGTERM)
+			taken = !faketriton.OnStack(syscall.SIGTERM)
 			return err
 		}
-		second := fakehost.NewInstance(s.model, "m_gpu", 2, 0)
+		second := faketriton.NewInstance(s.model, "m_gpu", 2, 0)
 		defer second.Delete()
 		require.NoError(t, second.Initialize())
 		require.True(t, taken, "the driver has taken the handlers")
 		require.NoError(t, second.Finalize())
 	}
-	signalStories[name].story(t, func() *fakehost.Request {
+	signalStories[name].story(t, func() *faketriton.Request {
 		rs := requests(t, echoCall(1, 1, 1))
 		require.NoError(t, s.instance.Execute(rs...))
 		settled(t, rs)

@@ -7,11 +7,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tritonstateful/backend"
-	"tritonstateful/internal/fakehost"
+	"tritonstateful/internal/faketriton"
 	"tritonstateful/statebuffer"
 )
 
-func inOrder(t *testing.T, s fakehost.Statistics) {
+func inOrder(t *testing.T, s faketriton.Statistics) {
 	t.Helper()
 	require.Positive(t, s.ExecStart)
 	require.LessOrEqual(t, s.ExecStart, s.ComputeStart)
@@ -88,7 +88,7 @@ func TestStatisticsCountLanes(t *testing.T) {
 	in.outputs = in.outputs[:1]
 	in.execute = func(b backend.Batch) {
 		b.Answer(0, []backend.Output{{
-			Tensor: i32(1, 2), Layout: statebuffer.Layout{Runs: 1, RunBytes: 4}, Lanes: 2,
+			Tensor: i32(1, 2), Layout: statebuffer.Layout{Pieces: 1, PieceBytes: 4}, Lanes: 2,
 			Shape: single, Batched: true,
 		}}, 0, 2)
 		b.Finish(computed)

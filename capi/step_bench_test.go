@@ -14,7 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tritonstateful/backend"
-	"tritonstateful/internal/fakehost"
+	"tritonstateful/internal/faketriton"
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 )
 
@@ -56,18 +57,18 @@ func BenchmarkStep(b *testing.B) {
 type stepBench struct {
 	size    int
 	server  server
-	batches []*fakehost.Request // of one turn
-	raw     *clockedRunner      // the instance's, which it does not use in a raw step
+	batches []*faketriton.Request // of one turn
+	raw     *clockedRunner        // the instance's, which it does not use in a raw step
 	places  [2]places
 }
 
 // clockedRunner is a runner that knows how long its runs have taken.
 type clockedRunner struct {
-	backend.Runner
+	onnx.Runner
 	ran time.Duration
 }
 
-func (r *clockedRunner) Run(inputs, outputs []backend.Tensor) error {
+func (r *clockedRunner) Run(inputs, outputs []onnx.Tensor) error {
 	start := time.Now()
 	defer func() { r.ran += time.Since(start) }()
 	return r.Runner.Run(inputs, outputs)
@@ -75,7 +76,7 @@ func (r *clockedRunner) Run(inputs, outputs []backend.Tensor) error {
 
 // places is where a raw step reads and writes; the next step's are the other way
 // round.
-type places struct{ inputs, outputs []backend.Tensor }
+type places struct{ inputs, outputs []onnx.Tensor }
 
 func newStepBench(b *testing.B, folder string, size int, pattern string) *stepBench {
 	config, err := os.ReadFile(filepath.Join(folder, "config.json"))
@@ -103,7 +104,7 @@ func (s *stepBench) layOut(b *testing.B) {
 
 // statePairs finds the states of the benchmark's models by their names: the
 // output of x is new_x, and of Accumulate_In Accumulate_Out.
-func statePairs(sig *backend.Signature) map[int]int {
+func statePairs(sig *onnx.Signature) map[int]int {
 	pairs := map[int]int{}
 	for in := range sig.Inputs {
 		for out := range sig.Outputs {
@@ -117,7 +118,7 @@ func statePairs(sig *backend.Signature) map[int]int {
 }
 
 // tensors are zeros for a batch.
-func (s *stepBench) tensors(b *testing.B, infos []backend.TensorInfo) (made []backend.Tensor) {
+func (s *stepBench) tensors(b *testing.B, infos []onnx.TensorInfo) (made []onnx.Tensor) {
 	for _, info := range infos {
 		shape := slices.Clone(info.Dims)
 		for i, extent := range shape {
@@ -133,7 +134,7 @@ func (s *stepBench) tensors(b *testing.B, infos []backend.TensorInfo) (made []ba
 		require.NoError(b, err)
 		block, err := s.raw.Memory().Alloc(bytes)
 		require.NoError(b, err)
-		made = append(made, backend.Tensor{Data: block, DType: info.DType, Shape: shape})
+		made = append(made, onnx.Tensor{Data: block, DType: info.DType, Shape: shape})
 	}
 	return made
 }
@@ -142,11 +143,12 @@ func (s *stepBench) tensors(b *testing.B, infos []backend.TensorInfo) (made []ba
 // Raw steps take the session of its instance, since two would push each other's
 // weights out of the processor's caches.
 func (s *stepBench) load(b *testing.B, folder, config string) {
-	fakehost.Reset()
-	fakehost.KeepData()
-	s.server.backend = fakehost.NewBackend("{}")
-	s.server.model = fakehost.NewModel(s.server.backend, filepath.Base(folder), folder, config)
-	s.server.instance = fakehost.NewInstance(s.server.model, "bench_0", 1, 0)
+	library := builtORT(b)
+	faketriton.Reset()
+	faketriton.KeepData()
+	s.server.backend = faketriton.NewBackend("{}")
+	s.server.model = faketriton.NewModel(s.server.backend, filepath.Base(folder), folder, config)
+	s.server.instance = faketriton.NewInstance(s.server.model, "bench_0", 1, 0)
 	b.Cleanup(func() {
 		require.NoError(b, s.server.instance.Finalize())
 		require.NoError(b, s.server.model.Finalize())
@@ -154,13 +156,13 @@ func (s *stepBench) load(b *testing.B, folder, config string) {
 		s.server.instance.Delete()
 		s.server.model.Delete()
 		s.server.backend.Delete()
-		count, last := fakehost.Violations()
+		count, last := faketriton.Violations()
 		require.Zero(b, count, last)
 	})
 	require.NoError(b, s.server.initialize(func(config settings, log *slog.Logger) (parts, error) {
-		made, err := assemble(config, log)
+		made, err := assembleOver(library, config, log)
 		open := made.open
-		made.open = func(options backend.SessionOptions) (backend.Runner, error) {
+		made.open = func(options onnx.SessionOptions) (onnx.Runner, error) {
 			runner, err := open(options)
 			s.raw = &clockedRunner{Runner: runner}
 			return s.raw, err
@@ -176,9 +178,9 @@ func (s *stepBench) makeBatches(b *testing.B, config *backend.Config, pattern st
 	sequences := map[string]int{together: s.size, turns: 2 * s.size, random: 4 * s.size}[pattern]
 	rng := rand.New(rand.NewPCG(1, 2))
 	order := rng.Perm(sequences)
-	var starts []*fakehost.Request
+	var starts []*faketriton.Request
 	for _, n := range order {
-		starts = append(starts, s.request(b, config, n, fakehost.Start))
+		starts = append(starts, s.request(b, config, n, faketriton.Start))
 	}
 	_, err := s.server.instance.ExecuteEach(s.size, starts)
 	require.NoError(b, err)
@@ -195,8 +197,8 @@ func (s *stepBench) makeBatches(b *testing.B, config *backend.Config, pattern st
 }
 
 // request is one of sequence n.
-func (s *stepBench) request(b *testing.B, config *backend.Config, n, flags int) *fakehost.Request {
-	call := fakehost.Call{Number: uint64(n + 1), Flags: flags, Outputs: []string{config.Outputs[0].Name}}
+func (s *stepBench) request(b *testing.B, config *backend.Config, n, flags int) *faketriton.Request {
+	call := faketriton.Call{Number: uint64(n + 1), Flags: flags, Outputs: []string{config.Outputs[0].Name}}
 	for _, input := range config.Inputs {
 		shape := append(tensor.Shape{1}, input.Dims...)
 		for i, extent := range shape {
@@ -210,9 +212,9 @@ func (s *stepBench) request(b *testing.B, config *backend.Config, n, flags int) 
 		for i := range elements {
 			data = binary.NativeEndian.AppendUint32(data, 0x3F000000+uint32(i%8)<<20) // 0.5 and more
 		}
-		call.Inputs = append(call.Inputs, fakehost.Input{Name: input.Name, Type: int(tensor.FP32), Shape: shape, Buffers: [][]byte{data}})
+		call.Inputs = append(call.Inputs, faketriton.Input{Name: input.Name, Type: int(tensor.FP32), Shape: shape, Buffers: [][]byte{data}})
 	}
-	r := fakehost.NewRequest(call)
+	r := faketriton.NewRequest(call)
 	b.Cleanup(r.Delete)
 	return r
 }

@@ -7,18 +7,19 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tritonstateful/backend"
-	"tritonstateful/internal/fakehost"
+	"tritonstateful/internal/faketriton"
+	"tritonstateful/internal/status"
 )
 
 // mixedCalls use every ABI call that Execute makes.
-func mixedCalls() []fakehost.Call {
+func mixedCalls() []faketriton.Call {
 	split := echoCall(2, 0, 0)
 	split.Inputs[0] = x(i32(3), i32(4))
 	text := echoCall(0, 5, 6)
 	text.Text, text.HasText = "five", true
 	missing := echoCall(4, 0, 0)
 	missing.Inputs = missing.Inputs[1:]
-	return []fakehost.Call{echoCall(1, 1, 2), split, text, missing}
+	return []faketriton.Call{echoCall(1, 1, 2), split, text, missing}
 }
 
 // TestEveryCallOfExecuteFailsOnce makes the n-th ABI call of a batch fail, for
@@ -28,10 +29,10 @@ func TestEveryCallOfExecuteFailsOnce(t *testing.T) {
 	s := serve(t, newEcho())
 	for n := 1; ; n++ {
 		rs := requests(t, mixedCalls()...)
-		fakehost.FailAt(n)
+		faketriton.FailAt(n)
 		err := s.instance.Execute(rs...)
-		reached := fakehost.Calls() >= n
-		fakehost.FailAt(0)
+		reached := faketriton.Calls() >= n
+		faketriton.FailAt(0)
 		checkOutcome(t, n, err, rs)
 		if !reached {
 			require.Greater(t, n, 50, "the sweep is as long as a batch has calls")
@@ -43,14 +44,14 @@ func TestEveryCallOfExecuteFailsOnce(t *testing.T) {
 	answered(t, rs[0], y(1, 2), z(7))
 	answered(t, rs[1], y(3, 4), z(7))
 	answered(t, rs[2], y(5, 6), z(7))
-	refused(t, rs[3], backend.InvalidArg, "missing")
+	refused(t, rs[3], status.InvalidArg, "missing")
 }
 
-func checkOutcome(t *testing.T, n int, err error, rs []*fakehost.Request) {
+func checkOutcome(t *testing.T, n int, err error, rs []*faketriton.Request) {
 	t.Helper()
 	times := 1
 	if err != nil {
-		failed(t, err, backend.Unavailable, "injected failure")
+		failed(t, err, status.Unavailable, "injected failure")
 		times = 0
 	}
 	for i, r := range rs {
@@ -59,15 +60,15 @@ func checkOutcome(t *testing.T, n int, err error, rs []*fakehost.Request) {
 		require.Equal(t, times, r.Released(), where)
 		checkAnswer(t, r, where)
 	}
-	count, last := fakehost.Violations()
+	count, last := faketriton.Violations()
 	require.Zero(t, count, "%s when call %d failed", last, n)
-	alive := fakehost.CountAlive()
+	alive := faketriton.CountAlive()
 	alive.Messages-- // the backend's configuration
-	require.Equal(t, fakehost.Alive{}, alive, "when call %d failed", n)
+	require.Equal(t, faketriton.Alive{}, alive, "when call %d failed", n)
 }
 
 // checkAnswer checks that an answer without an error has all outputs.
-func checkAnswer(t *testing.T, r *fakehost.Request, where string) {
+func checkAnswer(t *testing.T, r *faketriton.Request, where string) {
 	t.Helper()
 	outputs, err := r.Answer()
 	if err == nil && r.Sent() > 0 {
@@ -78,20 +79,20 @@ func checkAnswer(t *testing.T, r *fakehost.Request, where string) {
 // TestEveryCallOfALoadFailsOnce makes the n-th ABI call of the life of a backend
 // fail, for every n. Triton calls Finalize whatever Initialize said.
 func TestEveryCallOfALoadFailsOnce(t *testing.T) {
-	before := fakehost.CountAlive()
+	before := faketriton.CountAlive()
 	for n := 1; ; n++ {
-		fakehost.Reset()
+		faketriton.Reset()
 		in := newEcho()
 		opened := 0
 		m := fakeModel{func(backend.InstanceInfo) (executor, error) { opened++; return in, nil }}
-		b := fakehost.NewBackend("{}")
-		s := server{backend: b, model: fakehost.NewModel(b, "m", "/m", "{}")}
-		s.instance = fakehost.NewInstance(s.model, "m_0", 1, 0)
+		b := faketriton.NewBackend("{}")
+		s := server{backend: b, model: faketriton.NewModel(b, "m", "/m", "{}")}
+		s.instance = faketriton.NewInstance(s.model, "m_0", 1, 0)
 
-		fakehost.FailAt(n)
+		faketriton.FailAt(n)
 		errs := s.live(m)
-		reached := fakehost.Calls() >= n
-		fakehost.FailAt(0)
+		reached := faketriton.Calls() >= n
+		faketriton.FailAt(0)
 		if reached {
 			require.Len(t, errs, 1, "errors when call %d failed", n)
 		} else {
@@ -104,7 +105,7 @@ func TestEveryCallOfALoadFailsOnce(t *testing.T) {
 		s.instance.Delete()
 		s.model.Delete()
 		s.backend.Delete()
-		require.Equal(t, before, fakehost.CountAlive(), "when call %d failed", n)
+		require.Equal(t, before, faketriton.CountAlive(), "when call %d failed", n)
 		if !reached {
 			require.Greater(t, n, 20)
 			return

@@ -1,5 +1,5 @@
 // Triton's functions, looked up at run time: so the library links without
-// Triton, runs in hosts that keep Triton's symbols to themselves, and tells by
+// Triton, runs in programs that keep Triton's symbols to themselves, and tells by
 // name what an older server lacks.
 #pragma once
 

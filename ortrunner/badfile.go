@@ -9,7 +9,7 @@ import (
 
 	ort "github.com/yalue/onnxruntime_go"
 
-	"tritonstateful/backend"
+	"tritonstateful/internal/status"
 )
 
 // checkFile tells of a missing file in simpler words than ONNX Runtime does, and
@@ -18,13 +18,13 @@ func checkFile(path string) error {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return backend.Errorf(backend.NotFound, "does not exist: copy it there, or name another by the parameter onnx_file_name")
+		return status.Errorf(status.NotFound, "does not exist: copy it there, or name another by the parameter onnx_file_name")
 	case err != nil:
-		return backend.Errorf(backend.Unavailable, "cannot be read: %w", errors.Unwrap(err))
+		return status.Errorf(status.Unavailable, "cannot be read: %w", errors.Unwrap(err))
 	case info.IsDir():
-		return backend.Errorf(backend.InvalidArg, "is a folder")
+		return status.Errorf(status.InvalidArg, "is a folder")
 	case info.Size() == 0:
-		return backend.Errorf(backend.InvalidArg, "is empty: copy it again, and see that the disk is not full")
+		return status.Errorf(status.InvalidArg, "is empty: copy it again, and see that the disk is not full")
 	}
 	return nil
 }
@@ -39,18 +39,18 @@ var strangers = []struct{ begins, what string }{
 
 // withRemedy adds to ONNX Runtime's refusal of a file what can be done about it.
 func withRemedy(path string, err error) error {
-	code, text := backend.CodeOf(err), err.Error()
+	code, text := status.CodeOf(err), err.Error()
 	switch {
 	case strings.Contains(text, "rotobuf"): // it could not be read at all
-		return backend.Errorf(backend.InvalidArg, "%w: %s", err, stranger(path))
-	case code == backend.Internal && (strings.Contains(text, "IR version") || strings.Contains(text, "opset")):
-		return backend.Errorf(backend.InvalidArg, "%w: export it for an opset that ONNX Runtime %s knows", err, ort.GetVersion())
+		return status.Errorf(status.InvalidArg, "%w: %s", err, stranger(path))
+	case code == status.Internal && (strings.Contains(text, "IR version") || strings.Contains(text, "opset")):
+		return status.Errorf(status.InvalidArg, "%w: export it for an opset that ONNX Runtime %s knows", err, ort.GetVersion())
 	case strings.Contains(text, "No Op registered") || strings.Contains(text, "not a registered function/op"):
-		return backend.Errorf(backend.InvalidArg, "%w: export it with operators that ONNX Runtime %s knows; custom ones are not loaded", err, ort.GetVersion())
+		return status.Errorf(status.InvalidArg, "%w: export it with operators that ONNX Runtime %s knows; custom ones are not loaded", err, ort.GetVersion())
 	case strings.Contains(text, "External data path does not exist"):
-		return backend.Errorf(backend.InvalidArg, "%w: copy the file of its weights beside it", err)
-	case code == backend.Internal: // it is the file that is refused
-		return backend.Errorf(backend.InvalidArg, "%w: copy the whole file again, or export it for an opset that ONNX Runtime %s knows", err, ort.GetVersion())
+		return status.Errorf(status.InvalidArg, "%w: copy the file of its weights beside it", err)
+	case code == status.Internal: // it is the file that is refused
+		return status.Errorf(status.InvalidArg, "%w: copy the whole file again, or export it for an opset that ONNX Runtime %s knows", err, ort.GetVersion())
 	}
 	return err
 }

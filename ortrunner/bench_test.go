@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	ort "github.com/yalue/onnxruntime_go"
 
-	"tritonstateful/backend"
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/ortrunner/onnxtest"
 )
@@ -81,9 +81,9 @@ func BenchmarkBinding(b *testing.B) {
 }
 
 // tensorSets is n sets of tensors for all inputs or outputs of a model of states.
-func tensorSets(b *testing.B, r *runner, n int) [][]backend.Tensor {
+func tensorSets(b *testing.B, r *runner, n int) [][]onnx.Tensor {
 	b.Helper()
-	sets := make([][]backend.Tensor, n)
+	sets := make([][]onnx.Tensor, n)
 	for i := range sets {
 		for range r.inputs {
 			sets[i] = append(sets[i], zeros(b, r, tensor.FP32, tensor.Shape{1, 16}))
@@ -95,7 +95,7 @@ func tensorSets(b *testing.B, r *runner, n int) [][]backend.Tensor {
 // wrapperSession is the model as the wrapper loads it.
 func wrapperSession(b *testing.B, model onnxtest.Model) *ort.DynamicAdvancedSession {
 	b.Helper()
-	options, err := newOptions(backend.SessionOptions{IntraOpThreads: 1}, nil)
+	options, err := newOptions(onnx.SessionOptions{IntraOpThreads: 1}, nil)
 	require.NoError(b, err)
 	session, err := ort.NewDynamicAdvancedSession(model.Write(b), nil, nil, options)
 	require.NoError(b, err)
@@ -105,7 +105,7 @@ func wrapperSession(b *testing.B, model onnxtest.Model) *ort.DynamicAdvancedSess
 }
 
 // wrapperValues is tensors as the wrapper takes them.
-func wrapperValues(b *testing.B, set []backend.Tensor) []ort.Value {
+func wrapperValues(b *testing.B, set []onnx.Tensor) []ort.Value {
 	b.Helper()
 	values := make([]ort.Value, 0, len(set))
 	for _, t := range set {

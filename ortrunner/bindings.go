@@ -8,14 +8,14 @@ import (
 	"slices"
 	"unsafe"
 
-	"tritonstateful/backend"
+	"tritonstateful/internal/onnx"
 )
 
-// maxBindings is how many bindings a session keeps, beside those of its warm-up:
+// maxBindings is how many bindings a session keeps, besides those of its warm-up:
 // one for each set of addresses and shapes.
 const maxBindings = 64
 
-// binding is the arguments of a run, bound; and the number of its recording, or 0.
+// binding is the arguments of a run, bound; and the number of its CUDA graph, or 0.
 type binding struct {
 	c     *C.ortx_binding
 	key   []uint64
@@ -33,7 +33,7 @@ type bindings struct {
 // begin starts to describe a run; note goes on with a tensor.
 func (b *bindings) begin() { b.key = b.key[:0] }
 
-func (b *bindings) note(t *backend.Tensor, address uint64) {
+func (b *bindings) note(t *onnx.Tensor, address uint64) {
 	b.key = append(b.key, address, uint64(t.Data.Size), uint64(len(t.Shape)))
 	for _, extent := range t.Shape {
 		b.key = append(b.key, uint64(extent))

@@ -8,7 +8,7 @@ import (
 	"errors"
 	"unsafe"
 
-	"tritonstateful/backend"
+	"tritonstateful/internal/onnx"
 	"tritonstateful/statebuffer"
 )
 
@@ -43,7 +43,7 @@ func (c *call) close() { C.ortx_free_call(c.c) }
 
 // result sets Data and Shape of an output that ONNX Runtime allocated. Both are
 // memory of the call, good until the next run.
-func (c *call) result(index int, p *port, out *backend.Tensor) {
+func (c *call) result(index int, p *port, out *onnx.Tensor) {
 	r := &c.results[index]
 	out.DType = p.info.DType
 	out.Data = statebuffer.Block{Addr: uint64(uintptr(r.data)), Bytes: []byte{}, Size: int64(r.bytes)}

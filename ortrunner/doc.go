@@ -1,5 +1,5 @@
 // Package ortrunner runs ONNX models with ONNX Runtime: it implements
-// backend.Runner and, for host memory, statebuffer.Memory. It is the only place
+// onnx.Runner and, for host memory, statebuffer.Memory. It is the only place
 // that knows ONNX Runtime.
 //
 // The nouns:
@@ -23,7 +23,7 @@
 // does too. An OrtStatus becomes an error in one place, statusError.
 //
 //	rt, err := ortrunner.New(ortrunner.Options{Library: path, Log: log})
-//	runner, err := rt.Open(backend.SessionOptions{Path: "1/model.onnx"})
+//	runner, err := rt.Open(onnx.SessionOptions{Path: "1/model.onnx"})
 //	defer runner.Close()
 //	x, err := runner.Memory().Alloc(16)
 //	err = runner.Run(inputs, outputs)

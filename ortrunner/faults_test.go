@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tritonstateful/backend"
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 )
 
@@ -88,26 +88,26 @@ func lifeOfSessions(t *testing.T, rt *Runtime, sums, words string) (errs []error
 		}
 		return err == nil
 	}
-	if opened, err := rt.Open(backend.SessionOptions{Path: sums, Name: "sums", IntraOpThreads: 1}); note(err) {
+	if opened, err := rt.Open(onnx.SessionOptions{Path: sums, Name: "sums", IntraOpThreads: 1}); note(err) {
 		r := opened.(*runner)
 		shape := tensor.Shape{2, 3}
 		x, y := floats(t, r, shape, 1, 2, 3, 4, 5, 6), zeros(t, r, tensor.FP32, shape)
 		for range 3 { // what failed once works the next time
-			out := []backend.Tensor{y, {DType: tensor.FP32}} // one output in our memory, one in theirs
-			if note(r.Run([]backend.Tensor{x, x}, out)) {
+			out := []onnx.Tensor{y, {DType: tensor.FP32}} // one output in our memory, one in theirs
+			if note(r.Run([]onnx.Tensor{x, x}, out)) {
 				require.Equal(t, []float32{4, 8, 12, 16, 20, 24}, elements[float32](t, y))
 				require.Equal(t, []float32{2, 4, 6, 8, 10, 12}, elements[float32](t, out[1]))
 			}
 		}
 		r.Close()
 	}
-	if opened, err := rt.Open(backend.SessionOptions{Path: words, IntraOpThreads: 1}); note(err) {
+	if opened, err := rt.Open(onnx.SessionOptions{Path: words, IntraOpThreads: 1}); note(err) {
 		r := opened.(*runner)
 		data := serialize("one", "", "three")
-		x := backend.Tensor{Data: blockOf(t, r, data), DType: tensor.Bytes, Shape: tensor.Shape{1, 3}}
+		x := onnx.Tensor{Data: blockOf(t, r, data), DType: tensor.Bytes, Shape: tensor.Shape{1, 3}}
 		for range 2 {
 			out := leftOpen(r)
-			if note(r.Run([]backend.Tensor{x}, out)) {
+			if note(r.Run([]onnx.Tensor{x}, out)) {
 				require.Equal(t, data, out[0].Data.Bytes)
 			}
 		}

@@ -7,149 +7,150 @@ import (
 	"errors"
 	"log/slog"
 
-	"tritonstateful/backend"
 	"tritonstateful/internal/cuda"
 	"tritonstateful/internal/devicememory"
+	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
 
-// gpuRunner is a session on a GPU. It implements backend.DeviceRunner.
+// gpuRunner is a session on a GPU. It implements onnx.DeviceRunner.
 //
 // Everything it does is one queue: the stream of the session, which ONNX Runtime
 // uses too. A run puts in the copies of the inputs, the model and the copies of
-// the outputs, and then waits once, for an event behind them. States are gathered
-// before and scattered after it in the same stream, so that nobody waits for them.
+// the outputs, and then waits once, for an event after them. States are gathered
+// before and scattered after it in the same stream, so that nothing waits for them.
 type gpuRunner struct {
 	log       *slog.Logger
-	thread    *thread
-	device    backend.Device
+	thread    *osThread
+	device    onnx.Device
 	context   *cuda.Context
 	stream    *cuda.Stream
-	done      *cuda.Event // behind the last run
+	done      *cuda.Event // after the last run
 	memory    *devicememory.Memory
 	io        *staging
 	where     *C.OrtMemoryInfo
-	before    func(*cuda.Stream) error // a run; nil, unless the GPU is played
+	before    func(*cuda.Stream) error // a run; nil, unless the GPU is simulated
 	session   *C.OrtSession
-	signature *backend.Signature
+	signature *onnx.Signature
 	inputs    []port
 	outputs   []port
 	call      call
 	bindings  bindings
-	records   bool        // runs of the warm-up are recorded
-	graphs    int         // recordings so far
-	placed    []placement // before the next run
-	delivered []placement // behind it
-	brought   []bringing  // behind it
-	fetched   fetched
-	ran       bool // what was submitted is in the stream as a whole
+	captures  bool       // runs of the warm-up are captured as CUDA graphs
+	graphs    int        // captured so far
+	copiesIn  []copyD2D  // before the next run
+	copiesOut []copyD2D  // after it
+	toHost    []copyD2H  // after it
+	pinned    pinnedPool // what toHost copies to
+	ran       bool       // what was submitted is in the stream as a whole
 	// The run that the thread is to do.
-	given, wanted []backend.Tensor
+	given, wanted []onnx.Tensor
 	submitJob     func() error
 	runJob        func() error
 	warmUpJob     func() error
 }
 
-// placement is a copy within the device: over a part of an input, or of a part of
-// an output.
-type placement struct {
+// copyD2D is a copy within the device: over a part of an input, or of a part of an
+// output.
+type copyD2D struct {
 	to    uint64
 	from  uint64
 	bytes int64
 }
 
-// bringing is a copy of an output from the device to the host.
-type bringing struct {
+// copyD2H is a copy of an output from the device to the host.
+type copyD2H struct {
 	to   []byte
 	from uint64
 }
 
-// runsToRecord is how often ONNX Runtime must run until a recording was made and
-// replayed: two plain runs, one that is recorded, one replay.
-const runsToRecord = 4
+// runsToCapture is how often ONNX Runtime must run until a graph was captured and
+// replayed: two plain runs, one that is captured, one replay.
+const runsToCapture = 4
 
-// Signature implements backend.Runner.
-func (r *gpuRunner) Signature() *backend.Signature { return r.signature }
+// Signature implements onnx.Runner.
+func (r *gpuRunner) Signature() *onnx.Signature { return r.signature }
 
-// Memory implements backend.Runner.
+// Memory implements onnx.Runner.
 func (r *gpuRunner) Memory() statebuffer.Memory { return deviceMemory{r.memory} }
 
-// IO implements backend.DeviceRunner.
+// IO implements onnx.DeviceRunner.
 func (r *gpuRunner) IO() statebuffer.Memory { return r.io }
 
-// Begin implements backend.DeviceRunner.
+// Begin implements onnx.DeviceRunner.
 func (r *gpuRunner) Begin() {
-	r.placed, r.delivered, r.brought = r.placed[:0], r.delivered[:0], r.brought[:0]
-	r.fetched.used = 0
+	r.copiesIn, r.copiesOut, r.toHost = r.copiesIn[:0], r.copiesOut[:0], r.toHost[:0]
+	r.pinned.used = 0
 }
 
-// Place implements backend.DeviceRunner.
-func (r *gpuRunner) Place(to statebuffer.Block, from uint64) {
+// CopyInFrom implements onnx.DeviceRunner.
+func (r *gpuRunner) CopyInFrom(to statebuffer.Block, from uint64) {
 	twin, staged := r.io.twin(to)
 	if !staged {
-		panic("ortrunner: only blocks of IO can be placed to")
+		panic("ortrunner: CopyInFrom to a block that is not one of IO")
 	}
-	r.placed = append(r.placed, placement{twin.Addr, from, twin.Size})
+	r.copiesIn = append(r.copiesIn, copyD2D{twin.Addr, from, twin.Size})
 }
 
-// Deliver implements backend.DeviceRunner.
-func (r *gpuRunner) Deliver(from statebuffer.Block, to uint64) {
+// CopyOutTo implements onnx.DeviceRunner.
+func (r *gpuRunner) CopyOutTo(from statebuffer.Block, to uint64) {
 	address := from.Addr
 	if twin, staged := r.io.twin(from); staged {
 		address = twin.Addr
 	}
-	r.delivered = append(r.delivered, placement{to, address, from.Size})
+	r.copiesOut = append(r.copiesOut, copyD2D{to, address, from.Size})
 }
 
-// Bring implements backend.DeviceRunner.
-func (r *gpuRunner) Bring(from statebuffer.Block) ([]byte, error) {
-	to, err := r.fetched.room(from.Size)
+// CopyOut implements onnx.DeviceRunner.
+func (r *gpuRunner) CopyOut(from statebuffer.Block) ([]byte, error) {
+	to, err := r.pinned.take(from.Size)
 	if err == nil {
-		r.brought = append(r.brought, bringing{to, from.Addr})
+		r.toHost = append(r.toHost, copyD2H{to, from.Addr})
 	}
 	return to, err
 }
 
-// Write implements backend.DeviceRunner.
+// Write implements onnx.DeviceRunner.
 func (r *gpuRunner) Write(to uint64, from []byte) error {
-	pinned, err := r.fetched.room(int64(len(from)))
+	pinned, err := r.pinned.take(int64(len(from)))
 	if err != nil {
 		return err
 	}
-	defer r.fetched.back() // many can be written before the next Begin
+	defer r.pinned.giveBack() // many can be written before the next Begin
 	copy(pinned, from)
 	return errors.Join(r.stream.CopyIn(to, pinned), r.stream.Sync())
 }
 
-// Run implements backend.Runner.
-func (r *gpuRunner) Run(inputs, outputs []backend.Tensor) error {
+// Run implements onnx.Runner.
+func (r *gpuRunner) Run(inputs, outputs []onnx.Tensor) error {
 	r.given, r.wanted = inputs, outputs
 	return r.thread.do(r.runJob)
 }
 
-// Probe implements backend.Prober.
-func (r *gpuRunner) Probe(inputs, outputs []backend.Tensor) error {
+// Probe implements onnx.Prober.
+func (r *gpuRunner) Probe(inputs, outputs []onnx.Tensor) error {
 	r.given, r.wanted = inputs, outputs
 	return r.thread.do(func() error { return probing(r.runJob) })
 }
 
-// Submit implements backend.DeviceRunner.
-func (r *gpuRunner) Submit(inputs, outputs []backend.Tensor) error {
+// Submit implements onnx.DeviceRunner.
+func (r *gpuRunner) Submit(inputs, outputs []onnx.Tensor) error {
 	r.given, r.wanted = inputs, outputs
 	return r.thread.do(r.submitJob)
 }
 
-// Wait implements backend.DeviceRunner.
+// Wait implements onnx.DeviceRunner.
 func (r *gpuRunner) Wait() (err error) {
 	if r.session == nil {
 		return nil // it was closed, and waited then
 	}
 	if r.ran {
-		err = r.copyOut()
+		err = r.enqueueOutputs()
 	}
-	// What was asked for was for this run; what was brought stays for the host.
-	r.placed, r.delivered, r.brought, r.ran = r.placed[:0], r.delivered[:0], r.brought[:0], false
+	// What was asked for was for this run; what was copied to the host stays there until Begin.
+	r.copiesIn, r.copiesOut, r.toHost, r.ran = r.copiesIn[:0], r.copiesOut[:0], r.toHost[:0], false
 	// Also after an error: what is in the stream uses memory of the host.
 	if e := r.done.Record(r.stream); e != nil {
 		return errors.Join(err, e)
@@ -164,8 +165,8 @@ func (r *gpuRunner) Wait() (err error) {
 	return err
 }
 
-// WarmUp implements backend.DeviceRunner.
-func (r *gpuRunner) WarmUp(inputs, outputs []backend.Tensor) error {
+// WarmUp implements onnx.DeviceRunner.
+func (r *gpuRunner) WarmUp(inputs, outputs []onnx.Tensor) error {
 	r.given, r.wanted = inputs, outputs
 	return r.thread.do(r.warmUpJob)
 }
@@ -199,12 +200,12 @@ func (r *gpuRunner) warmUp() error {
 	if err := r.bind(); err != nil {
 		return err
 	}
-	if r.records && r.bindings.find() == nil && !r.allocates() {
-		err := cuda.Recording(r.record)
+	if r.captures && r.bindings.find() == nil && !r.allocates() {
+		err := cuda.Capture(r.capture)
 		if err == nil {
 			return nil
 		}
-		r.log.Warn("the runs of a batch could not be recorded as a CUDA graph, and are done one operation at a time", "error", err)
+		r.log.Warn("could not capture the runs of a batch size as a CUDA graph; running them without one", "error", err)
 	}
 	b, err := r.binding(0)
 	if err != nil {
@@ -214,14 +215,14 @@ func (r *gpuRunner) warmUp() error {
 	return r.execute(b)
 }
 
-// record makes a recording of the tensors that were bound.
-func (r *gpuRunner) record() error {
+// capture captures the runs of the tensors that were bound as a CUDA graph.
+func (r *gpuRunner) capture() error {
 	r.graphs++
 	b, err := r.binding(r.graphs)
 	if err != nil {
 		return err
 	}
-	for range runsToRecord {
+	for range runsToCapture {
 		if err := r.execute(b); err != nil {
 			r.bindings.drop()
 			return err
@@ -234,7 +235,7 @@ func (r *gpuRunner) record() error {
 // bind makes the values of the tensors.
 func (r *gpuRunner) bind() error {
 	if len(r.given) != len(r.inputs) || len(r.wanted) != len(r.outputs) {
-		return backend.Errorf(backend.InvalidArg, "%d inputs and %d outputs: the model has %d and %d",
+		return status.Errorf(status.InvalidArg, "%d inputs and %d outputs: the model has %d and %d",
 			len(r.given), len(r.wanted), len(r.inputs), len(r.outputs))
 	}
 	r.bindings.begin()
@@ -242,7 +243,7 @@ func (r *gpuRunner) bind() error {
 	for i := range r.given {
 		p := &r.inputs[i]
 		if r.given[i].DType == tensor.Invalid && p.info.Optional {
-			r.bindings.note(&backend.Tensor{}, 0)
+			r.bindings.note(&onnx.Tensor{}, 0)
 			continue
 		}
 		v, err := r.value(p, &r.given[i])
@@ -272,12 +273,12 @@ func (r *gpuRunner) bind() error {
 }
 
 // value is the OrtValue of a tensor, where it lies on the device.
-func (r *gpuRunner) value(p *port, t *backend.Tensor) (*C.OrtValue, error) {
-	onDevice := backend.Tensor{Data: t.Data, DType: t.DType, Shape: t.Shape}
+func (r *gpuRunner) value(p *port, t *onnx.Tensor) (*C.OrtValue, error) {
+	onDevice := onnx.Tensor{Data: t.Data, DType: t.DType, Shape: t.Shape}
 	if t.Data.Bytes != nil {
 		twin, staged := r.io.twin(t.Data)
 		if !staged {
-			return nil, backend.Errorf(backend.Internal, "%d bytes at %#x of the host are not pinned", t.Data.Size, t.Data.Addr)
+			return nil, status.Errorf(status.Internal, "%d bytes at %#x of the host are not pinned", t.Data.Size, t.Data.Addr)
 		}
 		onDevice.Data = twin
 	}
@@ -285,7 +286,7 @@ func (r *gpuRunner) value(p *port, t *backend.Tensor) (*C.OrtValue, error) {
 	return p.value(&onDevice)
 }
 
-// allocates tells whether an output is left to ONNX Runtime.
+// allocates reports whether an output is left to ONNX Runtime.
 func (r *gpuRunner) allocates() bool {
 	for i := range r.wanted {
 		if r.wanted[i].Data.Size == 0 && r.wanted[i].DType != tensor.Invalid {
@@ -296,12 +297,12 @@ func (r *gpuRunner) allocates() bool {
 }
 
 // binding is that of the tensors that were bound. A new one gets the number of
-// its recording.
+// its CUDA graph.
 func (r *gpuRunner) binding(graph int) (*binding, error) {
 	if b := r.bindings.find(); b != nil {
 		return b, nil
 	}
-	p := newPairs(runOptions(r.records, graph))
+	p := newPairs(runOptions(r.captures, graph))
 	defer p.free()
 	var c *C.ortx_binding
 	if err := statusError(C.ortx_bind(r.call.c, r.where, p.keys, p.values, p.count, &c)); err != nil {
@@ -321,7 +322,7 @@ func (r *gpuRunner) execute(b *binding) error {
 
 // enqueue puts a run into the stream. The copies of its outputs follow in Wait.
 func (r *gpuRunner) enqueue(b *binding) error {
-	if err := r.copyIn(); err != nil {
+	if err := r.enqueueInputs(); err != nil {
 		return err
 	}
 	if r.before != nil {
@@ -337,7 +338,7 @@ func (r *gpuRunner) enqueue(b *binding) error {
 	return nil
 }
 
-func (r *gpuRunner) copyIn() error {
+func (r *gpuRunner) enqueueInputs() error {
 	for i := range r.given {
 		data := r.given[i].Data
 		if data.Bytes == nil {
@@ -348,15 +349,15 @@ func (r *gpuRunner) copyIn() error {
 			return r.inputs[i].fail("input", err)
 		}
 	}
-	for _, p := range r.placed {
-		if err := r.stream.Copy(p.to, p.from, p.bytes); err != nil {
+	for _, c := range r.copiesIn {
+		if err := r.stream.Copy(c.to, c.from, c.bytes); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (r *gpuRunner) copyOut() error {
+func (r *gpuRunner) enqueueOutputs() error {
 	for i := range r.wanted {
 		data := r.wanted[i].Data
 		if data.Bytes == nil {
@@ -367,21 +368,21 @@ func (r *gpuRunner) copyOut() error {
 			return r.outputs[i].fail("output", err)
 		}
 	}
-	for _, d := range r.delivered {
-		if err := r.stream.Copy(d.to, d.from, d.bytes); err != nil {
+	for _, c := range r.copiesOut {
+		if err := r.stream.Copy(c.to, c.from, c.bytes); err != nil {
 			return err
 		}
 	}
-	for _, b := range r.brought {
-		if err := r.stream.CopyOut(b.to, b.from); err != nil {
+	for _, c := range r.toHost {
+		if err := r.stream.CopyOut(c.to, c.from); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// takeResults tells where the outputs are that ONNX Runtime has allocated: on the
-// device.
+// takeResults sets the data and shapes of the outputs that ONNX Runtime has
+// allocated on the device.
 func (r *gpuRunner) takeResults() {
 	for i := range r.wanted {
 		if r.call.results[i].wanted {

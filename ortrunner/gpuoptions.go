@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"strings"
 
-	"tritonstateful/backend"
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 )
 
@@ -20,8 +20,8 @@ const (
 )
 
 // cudaOptions are those of the CUDA execution provider. The stream is not among
-// them: it is no text.
-func cudaOptions(o backend.SessionOptions) []option {
+// them: it is no string.
+func cudaOptions(o onnx.SessionOptions) []option {
 	options := []option{
 		{"device_id", strconv.Itoa(o.Device)},
 		{"has_user_compute_stream", "1"},
@@ -35,12 +35,12 @@ func cudaOptions(o backend.SessionOptions) []option {
 	if o.GPU.MemoryLimit > 0 {
 		options = append(options, option{"gpu_mem_limit", strconv.FormatInt(o.GPU.MemoryLimit, 10)})
 	}
-	// With TensorRT in front it is TensorRT that records runs.
-	return append(options, option{"enable_cuda_graph", flag(o.GPU.CUDAGraph && o.Provider == backend.CUDA)})
+	// With TensorRT in front it is TensorRT that captures graphs.
+	return append(options, option{"enable_cuda_graph", flag(o.GPU.CUDAGraph && o.Provider == onnx.CUDA)})
 }
 
 // tensorRTOptions are those of the TensorRT execution provider.
-func tensorRTOptions(o backend.SessionOptions) []option {
+func tensorRTOptions(o onnx.SessionOptions) []option {
 	most := int64(workspace)
 	if o.GPU.MemoryLimit > 0 {
 		most = min(most, o.GPU.MemoryLimit)
@@ -62,9 +62,9 @@ func tensorRTOptions(o backend.SessionOptions) []option {
 	return append(options, profile(o.GPU.Shapes)...)
 }
 
-// profile tells TensorRT the shapes of all inputs that have dynamic axes, so that
+// profile gives TensorRT the shapes of all inputs that have dynamic axes, so that
 // one engine serves every batch. Each must be in all three lists, or in none.
-func profile(inputs []backend.InputShapes) []option {
+func profile(inputs []onnx.InputShapes) []option {
 	if len(inputs) == 0 {
 		return nil
 	}
@@ -99,15 +99,15 @@ func flag(on bool) string {
 }
 
 // runOptions are those of one run. A run returns when its work is in the stream,
-// and not when it is done. graph is the number of the recording that the run
+// and not when it is done. graph is the number of the CUDA graph that the run
 // belongs to; 0 is none.
-func runOptions(recorded bool, graph int) []option {
+func runOptions(captures bool, graph int) []option {
 	options := []option{{"disable_synchronize_execution_providers", "1"}}
 	switch {
-	case recorded && graph > 0:
+	case captures && graph > 0:
 		options = append(options, option{"gpu_graph_id", strconv.Itoa(graph)})
-	case recorded:
-		options = append(options, option{"gpu_graph_id", "-1"}) // else it would be recorded as number 0
+	case captures:
+		options = append(options, option{"gpu_graph_id", "-1"}) // else it would be captured as number 0
 	}
 	return options
 }

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tritonstateful/backend"
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 )
 
@@ -27,8 +27,8 @@ cudnn_conv_algo_search=EXHAUSTIVE
 arena_extend_strategy=kSameAsRequested
 use_tf32=0
 enable_cuda_graph=0
-`, lines(cudaOptions(backend.SessionOptions{Provider: backend.CUDA})))
-	full := backend.SessionOptions{Provider: backend.CUDA, Device: 3, GPU: backend.GPUOptions{MemoryLimit: 1 << 33, CUDAGraph: true, FP16: true}}
+`, lines(cudaOptions(onnx.SessionOptions{Provider: onnx.CUDA})))
+	full := onnx.SessionOptions{Provider: onnx.CUDA, Device: 3, GPU: onnx.GPUOptions{MemoryLimit: 1 << 33, CUDAGraph: true, FP16: true}}
 	require.Equal(t, `device_id=3
 has_user_compute_stream=1
 do_copy_in_default_stream=1
@@ -38,7 +38,7 @@ use_tf32=1
 gpu_mem_limit=8589934592
 enable_cuda_graph=1
 `, lines(cudaOptions(full)))
-	full.Provider = backend.TensorRT // behind TensorRT it records nothing
+	full.Provider = onnx.TensorRT // behind TensorRT it captures nothing
 	require.Contains(t, lines(cudaOptions(full)), "enable_cuda_graph=0\n")
 }
 
@@ -53,7 +53,7 @@ trt_fp16_enable=0
 trt_cuda_graph_enable=0
 trt_engine_cache_enable=0
 trt_timing_cache_enable=0
-`, lines(tensorRTOptions(backend.SessionOptions{Provider: backend.TensorRT})))
+`, lines(tensorRTOptions(onnx.SessionOptions{Provider: onnx.TensorRT})))
 	require.Equal(t, `device_id=1
 has_user_compute_stream=1
 trt_max_partition_iterations=1000
@@ -68,17 +68,17 @@ trt_timing_cache_path=/var/cache/trt
 trt_profile_min_shapes=Input:4x1x5,Accumulate_In:1x5
 trt_profile_opt_shapes=Input:4x32x5,Accumulate_In:32x5
 trt_profile_max_shapes=Input:4x64x5,Accumulate_In:64x5
-`, lines(tensorRTOptions(backend.SessionOptions{
-		Provider: backend.TensorRT, Device: 1,
-		GPU: backend.GPUOptions{FP16: true, CUDAGraph: true, CacheFolder: "/var/cache/trt", MemoryLimit: 1000000, Shapes: []backend.InputShapes{
+`, lines(tensorRTOptions(onnx.SessionOptions{
+		Provider: onnx.TensorRT, Device: 1,
+		GPU: onnx.GPUOptions{FP16: true, CUDAGraph: true, CacheFolder: "/var/cache/trt", MemoryLimit: 1000000, Shapes: []onnx.InputShapes{
 			{Name: "Input", Least: tensor.Shape{4, 1, 5}, Usual: tensor.Shape{4, 32, 5}, Most: tensor.Shape{4, 64, 5}},
 			{Name: "Accumulate_In", Least: tensor.Shape{1, 5}, Usual: tensor.Shape{32, 5}, Most: tensor.Shape{64, 5}},
 		}},
 	})))
 }
 
-// TestRunOptions: a recording has a number above 0, and what is not recorded says
-// so only where the session records.
+// TestRunOptions: a graph has a number above 0, and what is not captured says
+// so only where the session captures graphs.
 func TestRunOptions(t *testing.T) {
 	require.Equal(t, "disable_synchronize_execution_providers=1\n", lines(runOptions(false, 0)))
 	require.Equal(t, "disable_synchronize_execution_providers=1\ngpu_graph_id=2\n", lines(runOptions(true, 2)))

@@ -13,38 +13,31 @@ import (
 
 	ort "github.com/yalue/onnxruntime_go"
 
-	"tritonstateful/backend"
 	"tritonstateful/internal/cuda"
 	"tritonstateful/internal/devicememory"
+	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 )
 
-// gpuWay is how sessions get to a GPU.
-type gpuWay struct {
+// gpuBackend is how sessions get to a GPU.
+type gpuBackend struct {
 	// memory is what ONNX Runtime calls the device's memory.
 	memory string
 	// check makes sure that the library has the execution provider.
-	check func(backend.Provider) error
+	check func(onnx.Provider) error
 	// provide adds the execution provider to the options of a session.
-	provide func(*ort.SessionOptions, backend.SessionOptions, *cuda.Stream) error
+	provide func(*ort.SessionOptions, onnx.SessionOptions, *cuda.Stream) error
 	// before, if not nil, is called before each run.
 	before func(*cuda.Stream) error
 }
 
-var (
-	realWay = gpuWay{memory: "Cuda", check: checkProvider, provide: provideGPU}
-	// playedWay is that of Options.PlayGPU.
-	playedWay = gpuWay{
-		memory:  "Cpu",
-		check:   func(backend.Provider) error { return nil },
-		provide: func(*ort.SessionOptions, backend.SessionOptions, *cuda.Stream) error { return nil },
-		before:  (*cuda.Stream).Sync,
-	}
-)
+// realGPU is that of ONNX Runtime's execution providers.
+var realGPU = gpuBackend{memory: "Cuda", check: checkProvider, provide: provideGPU}
 
 // provideGPU adds the execution providers: where TensorRT can do nothing, CUDA
 // does it.
-func provideGPU(options *ort.SessionOptions, o backend.SessionOptions, stream *cuda.Stream) error {
+func provideGPU(options *ort.SessionOptions, o onnx.SessionOptions, stream *cuda.Stream) error {
 	c, err := optionsOf(options)
 	if err != nil {
 		return err
@@ -54,62 +47,62 @@ func provideGPU(options *ort.SessionOptions, o backend.SessionOptions, stream *c
 		return err
 	}
 	handle := C.uintptr_t(stream.Handle())
-	if o.Provider == backend.TensorRT {
+	if o.Provider == onnx.TensorRT {
 		p := newPairs(tensorRTOptions(o))
 		defer p.free()
 		if err := statusError(C.ortx_append_tensorrt(c, p.keys, p.values, p.count, handle)); err != nil {
-			return withHint(backend.TensorRT, err)
+			return withHint(onnx.TensorRT, err)
 		}
 	}
 	p := newPairs(cudaOptions(o))
 	defer p.free()
-	return withHint(backend.CUDA, statusError(C.ortx_append_cuda(c, p.keys, p.values, p.count, handle)))
+	return withHint(onnx.CUDA, statusError(C.ortx_append_cuda(c, p.keys, p.values, p.count, handle)))
 }
 
 // withHint says what is usually the matter when an execution provider does not
 // start: ONNX Runtime names the library that it could not load.
-func withHint(p backend.Provider, err error) error {
+func withHint(p onnx.Provider, err error) error {
 	if err == nil {
 		return nil
 	}
-	needs := map[backend.Provider]string{
-		backend.CUDA:     "libonnxruntime_providers_shared.so and libonnxruntime_providers_cuda.so beside ONNX Runtime's library, and CUDA's and cuDNN's libraries",
-		backend.TensorRT: "libonnxruntime_providers_tensorrt.so beside ONNX Runtime's library, and TensorRT's libraries",
+	needs := map[onnx.Provider]string{
+		onnx.CUDA:     "libonnxruntime_providers_shared.so and libonnxruntime_providers_cuda.so next to ONNX Runtime's library, and CUDA's and cuDNN's libraries",
+		onnx.TensorRT: "libonnxruntime_providers_tensorrt.so next to ONNX Runtime's library, and TensorRT's libraries",
 	}
-	return backend.Errorf(backend.Unavailable, "execution provider %v does not start: %w; it needs %s (docs/gpu.md)", p, err, needs[p])
+	return status.Errorf(status.Unavailable, "execution provider %v does not start: %w; it needs %s (docs/gpu.md)", p, err, needs[p])
 }
 
-// openOnGPU loads a model on a GPU. One error tells of everything that the machine
+// openOnGPU loads a model on a GPU. Its error names everything that the machine
 // lacks.
-func (r *Runtime) openOnGPU(o backend.SessionOptions) (backend.Runner, error) {
+func (r *Runtime) openOnGPU(o onnx.SessionOptions) (onnx.Runner, error) {
 	driver, err := r.driver()
 	if err != nil {
-		err = backend.Errorf(backend.Unavailable, "%w", err)
+		err = status.Errorf(status.Unavailable, "%w", err)
 	}
-	if err := errors.Join(err, r.way.check(o.Provider)); err != nil {
+	if err := errors.Join(err, r.gpu.check(o.Provider)); err != nil {
 		return nil, err
 	}
-	if folder := o.GPU.CacheFolder; folder != "" && o.Provider == backend.TensorRT {
+	if folder := o.GPU.CacheFolder; folder != "" && o.Provider == onnx.TensorRT {
 		if err := os.MkdirAll(folder, 0o755); err != nil {
-			return nil, backend.Errorf(backend.InvalidArg, "parameter trt_cache_dir: %w", err)
+			return nil, status.Errorf(status.InvalidArg, "parameter trt_cache_dir: %w", err)
 		}
 	}
 	device, err := driver.Device(o.Device)
 	if err != nil {
-		return nil, backend.Errorf(backend.InvalidArg, "%w", err)
+		return nil, status.Errorf(status.InvalidArg, "%w", err)
 	}
-	opened, err := r.openRecorded(device, o)
+	opened, err := r.openWithGraphs(device, o)
 	if err != nil {
 		return nil, err
 	}
 	if err := opened.memory.Degraded(); err != nil {
-		r.log.Warn("the driver does not take the kernels that move states, and single copies do their work, slowly", "model", o.Name, "error", err)
+		r.log.Warn("the CUDA driver rejected the gather/scatter kernels; falling back to individual copies, which are slow", "model", o.Name, "error", err)
 	}
 	return opened, nil
 }
 
-// openRecorded opens the session, and without recording if it cannot be recorded.
-func (r *Runtime) openRecorded(device *cuda.Device, o backend.SessionOptions) (*gpuRunner, error) {
+// openWithGraphs opens the session, and without CUDA graphs if it cannot have them.
+func (r *Runtime) openWithGraphs(device *cuda.Device, o onnx.SessionOptions) (*gpuRunner, error) {
 	opened, err := newGPURunner(r, device, o)
 	if err == nil || !o.GPU.CUDAGraph {
 		return opened, err
@@ -117,16 +110,16 @@ func (r *Runtime) openRecorded(device *cuda.Device, o backend.SessionOptions) (*
 	o.GPU.CUDAGraph = false
 	opened, plain := newGPURunner(r, device, o)
 	if plain != nil {
-		return nil, plain // it is not the recording
+		return nil, plain // the CUDA graphs are not to blame
 	}
-	r.log.Warn("enable_cuda_graph has no effect: ONNX Runtime cannot record the runs of this model", "model", o.Name, "error", err)
+	r.log.Warn("enable_cuda_graph has no effect: ONNX Runtime cannot capture the runs of this model", "model", o.Name, "error", err)
 	return opened, nil
 }
 
-// describe tells which device it is. Without the management library it is named
+// describe returns which device it is. Without the management library it is named
 // by what the driver knows.
-func (r *Runtime) describe(device *cuda.Device) backend.Device {
-	d := backend.Device{Ordinal: device.Ordinal, Name: device.Name, UUID: "GPU-" + device.UUIDText()}
+func (r *Runtime) describe(device *cuda.Device) onnx.Device {
+	d := onnx.Device{Ordinal: device.Ordinal, Name: device.Name, UUID: "GPU-" + device.UUIDText()}
 	if strings.Contains(device.Name, " MIG ") {
 		d.UUID = "MIG-" + device.UUIDText()
 	}
@@ -143,16 +136,16 @@ func (r *Runtime) describe(device *cuda.Device) backend.Device {
 }
 
 // newGPURunner opens everything; Close closes it.
-func newGPURunner(rt *Runtime, device *cuda.Device, o backend.SessionOptions) (*gpuRunner, error) {
+func newGPURunner(rt *Runtime, device *cuda.Device, o onnx.SessionOptions) (*gpuRunner, error) {
 	context, err := device.Retain()
 	if err != nil {
 		return nil, err
 	}
-	r := &gpuRunner{log: rt.log.With("model", o.Name), thread: newThread(), device: rt.describe(device), context: context, before: rt.way.before, records: o.GPU.CUDAGraph}
+	r := &gpuRunner{log: rt.log.With("model", o.Name), thread: newOSThread(), device: rt.describe(device), context: context, before: rt.gpu.before, captures: o.GPU.CUDAGraph}
 	r.submitJob, r.runJob, r.warmUpJob = r.submit, r.run, r.warmUp
 	err = r.openMemory()
 	if err == nil {
-		err = r.thread.do(func() error { return r.openSession(&rt.way, o) })
+		err = r.thread.do(func() error { return r.openSession(&rt.gpu, o) })
 	}
 	if err != nil {
 		r.Close()
@@ -162,7 +155,7 @@ func newGPURunner(rt *Runtime, device *cuda.Device, o backend.SessionOptions) (*
 }
 
 func (r *gpuRunner) openMemory() (err error) {
-	r.fetched.context = r.context
+	r.pinned.context = r.context
 	if r.stream, err = r.context.NewStream(); err != nil {
 		return err
 	}
@@ -176,9 +169,9 @@ func (r *gpuRunner) openMemory() (err error) {
 	return nil
 }
 
-func (r *gpuRunner) openSession(way *gpuWay, o backend.SessionOptions) error {
+func (r *gpuRunner) openSession(gpu *gpuBackend, o onnx.SessionOptions) error {
 	options, err := newOptions(o, func(options *ort.SessionOptions) error {
-		return way.provide(options, o, r.stream)
+		return gpu.provide(options, o, r.stream)
 	})
 	if err != nil {
 		return err
@@ -193,7 +186,7 @@ func (r *gpuRunner) openSession(way *gpuWay, o backend.SessionOptions) error {
 	if err := checkTypes(r.signature); err != nil {
 		return err
 	}
-	if err := r.newWhere(way.memory, o.Device); err != nil {
+	if err := r.newWhere(gpu.memory, o.Device); err != nil {
 		return err
 	}
 	r.inputs, r.outputs = newPorts(r.signature.Inputs), newPorts(r.signature.Outputs)
@@ -218,17 +211,17 @@ func (r *gpuRunner) newWhere(memory string, device int) error {
 	return statusError(C.ortx_new_memory(name, C.int(device), &r.where))
 }
 
-// checkTypes refuses texts, which ONNX Runtime keeps on the host only.
-func checkTypes(s *backend.Signature) error {
-	for _, infos := range [][]backend.TensorInfo{s.Inputs, s.Outputs} {
-		if at := slices.IndexFunc(infos, func(t backend.TensorInfo) bool { return t.DType == tensor.Bytes }); at >= 0 {
-			return backend.Errorf(backend.Unsupported, "tensor %q has strings, which a GPU cannot hold: use KIND_CPU instances", infos[at].Name)
+// checkTypes refuses strings, which ONNX Runtime keeps on the host only.
+func checkTypes(s *onnx.Signature) error {
+	for _, infos := range [][]onnx.TensorInfo{s.Inputs, s.Outputs} {
+		if at := slices.IndexFunc(infos, func(t onnx.TensorInfo) bool { return t.DType == tensor.Bytes }); at >= 0 {
+			return status.Errorf(status.Unsupported, "tensor %q has strings, which a GPU cannot hold: use KIND_CPU instances", infos[at].Name)
 		}
 	}
 	return nil
 }
 
-// Close implements backend.Runner. A second Close does nothing.
+// Close implements onnx.Runner. A second Close does nothing.
 func (r *gpuRunner) Close() {
 	if r.context == nil {
 		return
@@ -238,7 +231,7 @@ func (r *gpuRunner) Close() {
 	}
 	r.thread.stop()
 	if err := r.closeMemory(); err != nil {
-		r.log.Error("giving back a GPU's memory", "error", err)
+		r.log.Error("freeing GPU memory", "error", err)
 	}
 }
 
@@ -262,7 +255,7 @@ func (r *gpuRunner) closeSession() error {
 
 func (r *gpuRunner) closeMemory() (err error) {
 	if r.memory != nil {
-		err = errors.Join(r.memory.Sync(), r.fetched.close())
+		err = errors.Join(r.memory.Sync(), r.pinned.close())
 	}
 	if r.io != nil {
 		err = errors.Join(err, r.io.close())
@@ -281,8 +274,8 @@ func (r *gpuRunner) closeMemory() (err error) {
 	return err
 }
 
-// Device implements backend.DeviceRunner.
-func (r *gpuRunner) Device() backend.Device { return r.device }
+// Device implements onnx.DeviceRunner.
+func (r *gpuRunner) Device() onnx.Device { return r.device }
 
-// MemInfo implements backend.DeviceRunner.
+// MemInfo implements onnx.DeviceRunner.
 func (r *gpuRunner) MemInfo() (free, total int64, err error) { return r.context.MemInfo() }

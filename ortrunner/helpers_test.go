@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tritonstateful/backend"
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/ortrunner/onnxtest"
 	"tritonstateful/statebuffer"
@@ -34,7 +34,7 @@ func testRuntime(t testing.TB) *Runtime {
 // open loads a model on one thread and closes it when the test ends.
 func open(t testing.TB, model onnxtest.Model) *runner {
 	t.Helper()
-	opened, err := testRuntime(t).Open(backend.SessionOptions{Path: model.Write(t), IntraOpThreads: 1})
+	opened, err := testRuntime(t).Open(onnx.SessionOptions{Path: model.Write(t), IntraOpThreads: 1})
 	require.NoError(t, err)
 	t.Cleanup(opened.Close)
 	return opened.(*runner)
@@ -50,9 +50,9 @@ func blockOf(t testing.TB, r *runner, data []byte) statebuffer.Block {
 }
 
 // tensorOf is a tensor with the given elements, a slice of numbers or bools.
-func tensorOf(t testing.TB, r *runner, d tensor.DType, shape tensor.Shape, elements any) backend.Tensor {
+func tensorOf(t testing.TB, r *runner, d tensor.DType, shape tensor.Shape, elements any) onnx.Tensor {
 	t.Helper()
-	return backend.Tensor{Data: blockOf(t, r, bytesOf(elements)), DType: d, Shape: shape}
+	return onnx.Tensor{Data: blockOf(t, r, bytesOf(elements)), DType: d, Shape: shape}
 }
 
 // bytesOf is a slice of numbers or bools as they are in memory.
@@ -64,23 +64,23 @@ func bytesOf(elements any) []byte {
 	return data
 }
 
-func floats(t testing.TB, r *runner, shape tensor.Shape, elements ...float32) backend.Tensor {
+func floats(t testing.TB, r *runner, shape tensor.Shape, elements ...float32) onnx.Tensor {
 	t.Helper()
 	return tensorOf(t, r, tensor.FP32, shape, elements)
 }
 
 // zeros is a tensor to be written to.
-func zeros(t testing.TB, r *runner, d tensor.DType, shape tensor.Shape) backend.Tensor {
+func zeros(t testing.TB, r *runner, d tensor.DType, shape tensor.Shape) onnx.Tensor {
 	t.Helper()
 	bytes, err := shape.Bytes(d)
 	require.NoError(t, err)
 	block, err := r.Memory().Alloc(bytes)
 	require.NoError(t, err)
-	return backend.Tensor{Data: block, DType: d, Shape: shape}
+	return onnx.Tensor{Data: block, DType: d, Shape: shape}
 }
 
 // elements reads a tensor as numbers of type T.
-func elements[T any](t testing.TB, x backend.Tensor) []T {
+func elements[T any](t testing.TB, x onnx.Tensor) []T {
 	t.Helper()
 	values := make([]T, binary.Size(x.Data.Bytes)/binary.Size(*new(T)))
 	_, err := binary.Decode(x.Data.Bytes, binary.NativeEndian, values)
@@ -115,10 +115,10 @@ func nonZero() onnxtest.Model {
 }
 
 // leftOpen are the outputs of a model, for the runner to allocate.
-func leftOpen(r backend.Runner) []backend.Tensor {
-	var outputs []backend.Tensor
+func leftOpen(r onnx.Runner) []onnx.Tensor {
+	var outputs []onnx.Tensor
 	for _, info := range r.Signature().Outputs {
-		outputs = append(outputs, backend.Tensor{DType: info.DType})
+		outputs = append(outputs, onnx.Tensor{DType: info.DType})
 	}
 	return outputs
 }

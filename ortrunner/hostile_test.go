@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tritonstateful/backend"
+	"tritonstateful/internal/onnx"
 	"tritonstateful/ortrunner/onnxtest"
 )
 
@@ -48,7 +48,7 @@ func TestHostileFilesChild(t *testing.T) {
 	try := func(name string, data []byte) {
 		fmt.Println("case", name)
 		require.NoError(t, os.WriteFile(path, data, 0o644))
-		r, err := rt.Open(backend.SessionOptions{Path: path, IntraOpThreads: 1})
+		r, err := rt.Open(onnx.SessionOptions{Path: path, IntraOpThreads: 1})
 		if err != nil {
 			refused++
 			require.NotContains(t, err.Error(), folder, "clients see the path")

@@ -37,7 +37,7 @@ import (
 	"math"
 	"unsafe"
 
-	"tritonstateful/backend"
+	"tritonstateful/internal/status"
 	"tritonstateful/statebuffer"
 )
 
@@ -69,11 +69,11 @@ func newHostMemory() *hostMemory {
 // Alloc implements statebuffer.Memory. A block of size 0 has an address too.
 func (m *hostMemory) Alloc(bytes int64) (statebuffer.Block, error) {
 	if bytes < 0 || bytes > math.MaxInt64-alignment {
-		return statebuffer.Block{}, backend.Errorf(backend.InvalidArg, "allocating %d bytes of host memory: impossible size", bytes)
+		return statebuffer.Block{}, status.Errorf(status.InvalidArg, "allocating %d bytes of host memory: impossible size", bytes)
 	}
 	at := allocate(bytes)
 	if at == nil {
-		return statebuffer.Block{}, backend.Errorf(backend.Unavailable, "allocating %d bytes of host memory: not enough memory", bytes)
+		return statebuffer.Block{}, status.Errorf(status.Unavailable, "allocating %d bytes of host memory: not enough memory", bytes)
 	}
 	block := hostBlock(at, bytes)
 	m.held[block.Addr] = allocation{at, bytes}

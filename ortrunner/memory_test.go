@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tritonstateful/backend"
+	"tritonstateful/internal/status"
 	"tritonstateful/statebuffer"
 )
 
@@ -56,7 +56,7 @@ func TestAllocAbsurd(t *testing.T) {
 	for _, size := range []int64{-1, math.MinInt64, math.MaxInt64, math.MaxInt64 - alignment, 1 << 60, 1 << 48} {
 		_, err := m.Alloc(size)
 		require.ErrorContains(t, err, fmt.Sprintf("allocating %d bytes of host memory", size))
-		require.NotEqual(t, backend.Internal, backend.CodeOf(err))
+		require.NotEqual(t, status.Internal, status.CodeOf(err))
 	}
 	require.Empty(t, m.held)
 }
@@ -124,9 +124,9 @@ func TestMover(t *testing.T) {
 	require.NoError(t, err)
 	copy(store.Bytes, "abcdefgh")
 	move := []statebuffer.Transfer{{
-		Layout: statebuffer.Layout{Runs: 1, RunBytes: 4},
+		Layout: statebuffer.Layout{Pieces: 1, PieceBytes: 4},
 		Chunks: []statebuffer.Block{store}, Initial: store.At(0, 4),
-		Rows: []statebuffer.Row{{Index: 1}, {Index: 0}}, Tensor: lanes, Lanes: 2,
+		Slots: []statebuffer.Slot{{Index: 1}, {Index: 0}}, Tensor: lanes, Lanes: 2,
 	}}
 	require.NoError(t, m.Gather(move))
 	require.Equal(t, "efghabcd", string(lanes.Bytes))
@@ -151,8 +151,8 @@ func TestRowsBeyond4GiB(t *testing.T) {
 		lane.Bytes[i] = byte(i)
 	}
 	move := []statebuffer.Transfer{{
-		Layout: statebuffer.Layout{Runs: 4, RunBytes: row / 4}, Chunks: []statebuffer.Block{chunk},
-		Rows: []statebuffer.Row{{Index: rows - 1}}, Tensor: lane, Lanes: 1,
+		Layout: statebuffer.Layout{Pieces: 4, PieceBytes: row / 4}, Chunks: []statebuffer.Block{chunk},
+		Slots: []statebuffer.Slot{{Index: rows - 1}}, Tensor: lane, Lanes: 1,
 	}}
 	require.NoError(t, m.Scatter(move))
 	require.EqualValues(t, 7, chunk.Bytes[row*(rows-1)+7])

@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tritonstateful/backend"
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/ortrunner/onnxtest"
 )
@@ -22,26 +22,26 @@ func TestOnGPU(t *testing.T) {
 	if os.Getenv("STATEFUL_GPU") == "" {
 		t.Skip("needs a GPU and ONNX Runtime's build for it: scripts/gpu_check.sh runs it")
 	}
-	t.Run("CUDA", func(t *testing.T) { onGPU(t, backend.CUDA, backend.GPUOptions{}) })
+	t.Run("CUDA", func(t *testing.T) { onGPU(t, onnx.CUDA, onnx.GPUOptions{}) })
 	t.Run("TensorRT", func(t *testing.T) {
-		onGPU(t, backend.TensorRT, backend.GPUOptions{CacheFolder: t.TempDir(), Shapes: []backend.InputShapes{
+		onGPU(t, onnx.TensorRT, onnx.GPUOptions{CacheFolder: t.TempDir(), Shapes: []onnx.InputShapes{
 			{Name: "x", Least: tensor.Shape{1, 256}, Usual: tensor.Shape{32, 256}, Most: tensor.Shape{32, 256}},
 			{Name: "old", Least: tensor.Shape{1, 256}, Usual: tensor.Shape{32, 256}, Most: tensor.Shape{32, 256}},
 		}})
 	})
-	t.Run("Recorded", func(t *testing.T) { onGPU(t, backend.CUDA, backend.GPUOptions{CUDAGraph: true}) })
+	t.Run("Graphs", func(t *testing.T) { onGPU(t, onnx.CUDA, onnx.GPUOptions{CUDAGraph: true}) })
 	t.Run("Ahead", onGPUAhead)
 	t.Run("Limit", onGPULimit)
 }
 
 // openOnGPU opens a model on the first GPU of this machine, with what is worth a
 // warning in the log.
-func openOnGPU(t *testing.T, model onnxtest.Model, p backend.Provider, options backend.GPUOptions) (*gpuRunner, *bytes.Buffer) {
+func openOnGPU(t *testing.T, model onnxtest.Model, p onnx.Provider, options onnx.GPUOptions) (*gpuRunner, *bytes.Buffer) {
 	t.Helper()
 	var log bytes.Buffer
 	rt, err := New(Options{Library: library(t), LogLevel: 2, Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))})
 	require.NoError(t, err)
-	opened, err := rt.Open(backend.SessionOptions{Path: model.Write(t), Provider: p, GPU: options})
+	opened, err := rt.Open(onnx.SessionOptions{Path: model.Write(t), Provider: p, GPU: options})
 	require.NoError(t, err)
 	t.Cleanup(opened.Close)
 	return opened.(*gpuRunner), &log
@@ -49,11 +49,11 @@ func openOnGPU(t *testing.T, model onnxtest.Model, p backend.Provider, options b
 
 // onGPU feeds back a state for some steps and batches and compares every answer; and
 // then times runs.
-func onGPU(t *testing.T, p backend.Provider, options backend.GPUOptions) {
+func onGPU(t *testing.T, p onnx.Provider, options onnx.GPUOptions) {
 	r, log := openOnGPU(t, accumulate(256), p, options)
 	checked := checkSteps(t, r, 256)
 	if options.CUDAGraph {
-		require.Equal(t, 3, r.graphs, "a recording for each batch")
+		require.Equal(t, 3, r.graphs, "a graph for each batch")
 	}
 	require.Empty(t, log.String(), "nothing fell back")
 	t.Logf("result: 3 batches of 50 steps equal to plain sums; a run takes %s", checked)
@@ -70,7 +70,7 @@ func checkSteps(t *testing.T, r *gpuRunner, width int64) string {
 		}
 		x, y := ioTensor(t, r, shape, values...), ioTensor(t, r, shape)
 		old, next := stateTensor(t, r, shape, zeros...), stateTensor(t, r, shape, zeros...)
-		inputs, outputs := []backend.Tensor{x, old}, []backend.Tensor{y, next}
+		inputs, outputs := []onnx.Tensor{x, old}, []onnx.Tensor{y, next}
 		require.NoError(t, r.WarmUp(inputs, outputs))
 		sums := zeros
 		for range 50 {
@@ -96,7 +96,7 @@ func checkSteps(t *testing.T, r *gpuRunner, width int64) string {
 
 // TestCheckSteps tries out what onGPU does, where the CPU computes.
 func TestCheckSteps(t *testing.T) {
-	r := openGPU(t, fakeGPU(t, &bytes.Buffer{}, "DELAY_US", "0"), accumulate(256), backend.GPUOptions{CUDAGraph: true})
+	r := openGPU(t, fakeGPU(t, &bytes.Buffer{}, "DELAY_US", "0"), accumulate(256), onnx.GPUOptions{CUDAGraph: true})
 	defer r.Close()
 	require.Contains(t, checkSteps(t, r, 256), "for 32")
 	require.Equal(t, 3, r.graphs)
@@ -120,7 +120,7 @@ func squares(length int) onnxtest.Model {
 
 // onGPUAhead: putting a run into the stream takes less time than the run.
 func onGPUAhead(t *testing.T) {
-	r, _ := openOnGPU(t, squares(50), backend.CUDA, backend.GPUOptions{})
+	r, _ := openOnGPU(t, squares(50), onnx.CUDA, onnx.GPUOptions{})
 	put, done := ahead(t, r, 4096)
 	t.Logf("result: a run was put in after %v, and done after %v", put, done)
 	require.Less(t, 2*put, done, "ONNX Runtime has waited for the device")
@@ -130,7 +130,7 @@ func onGPUAhead(t *testing.T) {
 func ahead(t *testing.T, r *gpuRunner, n int64) (put, done time.Duration) {
 	shape := tensor.Shape{n, n}
 	zeros := make([]float32, n*n)
-	r.given, r.wanted = []backend.Tensor{stateTensor(t, r, shape, zeros...)}, []backend.Tensor{stateTensor(t, r, shape, zeros...)}
+	r.given, r.wanted = []onnx.Tensor{stateTensor(t, r, shape, zeros...)}, []onnx.Tensor{stateTensor(t, r, shape, zeros...)}
 	require.NoError(t, r.WarmUp(r.given, r.wanted))
 	require.NoError(t, r.thread.do(func() error {
 		if err := r.bind(); err != nil {
@@ -152,7 +152,7 @@ func ahead(t *testing.T, r *gpuRunner, n int64) (put, done time.Duration) {
 
 // TestAhead tries out what onGPUAhead does, where the CPU computes.
 func TestAhead(t *testing.T) {
-	r := openGPU(t, fakeGPU(t, &bytes.Buffer{}), squares(3), backend.GPUOptions{})
+	r := openGPU(t, fakeGPU(t, &bytes.Buffer{}), squares(3), onnx.GPUOptions{})
 	defer r.Close()
 	put, done := ahead(t, r, 16)
 	require.LessOrEqual(t, put, done)
@@ -161,10 +161,10 @@ func TestAhead(t *testing.T) {
 // onGPULimit: gpu_mem_limit bounds what ONNX Runtime takes, and the session goes on
 // after a run that was too large.
 func onGPULimit(t *testing.T) {
-	r, _ := openOnGPU(t, squares(3), backend.CUDA, backend.GPUOptions{MemoryLimit: 64 << 20})
+	r, _ := openOnGPU(t, squares(3), onnx.CUDA, onnx.GPUOptions{MemoryLimit: 64 << 20})
 	run := func(n int64) error {
 		shape, zeros := tensor.Shape{n, n}, make([]float32, n*n)
-		return r.Run([]backend.Tensor{stateTensor(t, r, shape, zeros...)}, []backend.Tensor{stateTensor(t, r, shape, zeros...)})
+		return r.Run([]onnx.Tensor{stateTensor(t, r, shape, zeros...)}, []onnx.Tensor{stateTensor(t, r, shape, zeros...)})
 	}
 	require.NoError(t, run(64))
 	err := run(8192) // 256 MB for each product

@@ -12,32 +12,33 @@ import (
 
 	ort "github.com/yalue/onnxruntime_go"
 
-	"tritonstateful/backend"
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/onnxfile"
+	"tritonstateful/internal/status"
 )
 
-// Open loads a model; it is a backend.OpenRunner. If the path is a folder, as for a
+// Open loads a model; it is a onnx.OpenRunner. If the path is a folder, as for a
 // model with external data, the model is model.onnx in it. The error is NotFound for a
 // missing file, InvalidArg for one that ONNX Runtime refuses and Unsupported for
 // tensors or execution providers that cannot be served; it names the file by its
 // version folder and its name. Safe for concurrent use.
-func (r *Runtime) Open(o backend.SessionOptions) (backend.Runner, error) {
+func (r *Runtime) Open(o onnx.SessionOptions) (onnx.Runner, error) {
 	file := filepath.Join(filepath.Base(filepath.Dir(o.Path)), filepath.Base(o.Path))
 	if info, err := os.Stat(o.Path); err == nil && info.IsDir() {
 		o.Path, file = filepath.Join(o.Path, inFolder), filepath.Join(file, inFolder)
 	}
 	if err := checkFile(o.Path); err != nil {
-		return nil, backend.Errorf(backend.CodeOf(err), "model file %s %w", file, err)
+		return nil, status.Errorf(status.CodeOf(err), "model file %s %w", file, err)
 	}
 	open := openSession
-	if o.Provider != backend.CPU {
+	if o.Provider != onnx.CPU {
 		open = r.openOnGPU
 	}
 	opened, err := open(o)
 	if err != nil {
 		// ONNX Runtime likes to repeat the path.
 		text := strings.ReplaceAll(err.Error(), o.Path, file)
-		return nil, backend.Errorf(backend.CodeOf(err), "model file %s: %s", file, text)
+		return nil, status.Errorf(status.CodeOf(err), "model file %s: %s", file, text)
 	}
 	if opened.Signature().Operators, err = onnxfile.Operators(o.Path); err != nil {
 		r.log.Debug("the operators of the model are not known", "model", o.Name, "file", file, "reason", err)
@@ -51,7 +52,7 @@ func (r *Runtime) Open(o backend.SessionOptions) (backend.Runner, error) {
 // onnxruntime backend too.
 const inFolder = "model.onnx"
 
-func openSession(o backend.SessionOptions) (backend.Runner, error) {
+func openSession(o onnx.SessionOptions) (onnx.Runner, error) {
 	options, err := newOptions(o, nil)
 	if err != nil {
 		return nil, err

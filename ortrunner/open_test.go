@@ -9,7 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tritonstateful/backend"
+	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 )
 
@@ -28,21 +29,21 @@ func TestBadFiles(t *testing.T) {
 	const cutOff = "Protobuf parsing failed.: it is cut off, or no ONNX model: compare its size"
 	for name, c := range map[string]struct {
 		data []byte // nil: no file
-		code backend.Code
+		code status.Code
 		want string
 	}{
-		"missing":          {nil, backend.NotFound, "model file 1/model.onnx does not exist"},
-		"empty":            {[]byte{}, backend.InvalidArg, "model file 1/model.onnx is empty: copy it again"},
-		"web page":         {[]byte("\n<html>404</html>"), backend.InvalidArg, "Protobuf parsing failed.: it is a page of the web or XML and not the model: download the file itself"},
-		"pointer":          {[]byte("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"), backend.InvalidArg, "it is a pointer of Git LFS and not the model: fetch that by git lfs pull"},
-		"archive":          {[]byte("PK\x03\x04archive/data.pkl"), backend.InvalidArg, "it is a ZIP archive, such as PyTorch writes"},
-		"truncated":        {good[:len(good)-9], backend.InvalidArg, cutOff},
-		"half":             {good[:len(good)/2], backend.InvalidArg, cutOff},
-		"without a graph":  {good[:12], backend.InvalidArg, "No graph was found in the protobuf.: it is cut off"},
-		"unknown operator": {broken.Marshal(), backend.InvalidArg, "No Op registered for NoSuchOperator with domain_version of 17: export it with operators that ONNX Runtime 1."},
-		"custom operator":  {foreign.Marshal(), backend.InvalidArg, "com.example:Add(-1) is not a registered function/op: export it with operators that ONNX Runtime 1."},
-		"late opset":       {late.Marshal(), backend.InvalidArg, ": export it for an opset that ONNX Runtime 1."},
-		"late IR":          {version, backend.InvalidArg, "max supported IR version: 13: export it for an opset that ONNX Runtime 1."},
+		"missing":          {nil, status.NotFound, "model file 1/model.onnx does not exist"},
+		"empty":            {[]byte{}, status.InvalidArg, "model file 1/model.onnx is empty: copy it again"},
+		"web page":         {[]byte("\n<html>404</html>"), status.InvalidArg, "Protobuf parsing failed.: it is a page of the web or XML and not the model: download the file itself"},
+		"pointer":          {[]byte("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"), status.InvalidArg, "it is a pointer of Git LFS and not the model: fetch that by git lfs pull"},
+		"archive":          {[]byte("PK\x03\x04archive/data.pkl"), status.InvalidArg, "it is a ZIP archive, such as PyTorch writes"},
+		"truncated":        {good[:len(good)-9], status.InvalidArg, cutOff},
+		"half":             {good[:len(good)/2], status.InvalidArg, cutOff},
+		"without a graph":  {good[:12], status.InvalidArg, "No graph was found in the protobuf.: it is cut off"},
+		"unknown operator": {broken.Marshal(), status.InvalidArg, "No Op registered for NoSuchOperator with domain_version of 17: export it with operators that ONNX Runtime 1."},
+		"custom operator":  {foreign.Marshal(), status.InvalidArg, "com.example:Add(-1) is not a registered function/op: export it with operators that ONNX Runtime 1."},
+		"late opset":       {late.Marshal(), status.InvalidArg, ": export it for an opset that ONNX Runtime 1."},
+		"late IR":          {version, status.InvalidArg, "max supported IR version: 13: export it for an opset that ONNX Runtime 1."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "1", "model.onnx")
@@ -50,20 +51,20 @@ func TestBadFiles(t *testing.T) {
 			if c.data != nil {
 				require.NoError(t, os.WriteFile(path, c.data, 0o644))
 			}
-			_, err := testRuntime(t).Open(backend.SessionOptions{Path: path})
+			_, err := testRuntime(t).Open(onnx.SessionOptions{Path: path})
 			require.ErrorContains(t, err, "model file 1/model.onnx")
 			require.ErrorContains(t, err, c.want)
 			require.NotContains(t, err.Error(), path)
-			require.Equal(t, c.code, backend.CodeOf(err))
+			require.Equal(t, c.code, status.CodeOf(err))
 		})
 	}
 	t.Run("folder", func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "1", "model.onnx")
 		require.NoError(t, os.MkdirAll(filepath.Join(path, "model.onnx"), 0o755))
-		_, err := testRuntime(t).Open(backend.SessionOptions{Path: path})
+		_, err := testRuntime(t).Open(onnx.SessionOptions{Path: path})
 		require.ErrorContains(t, err, "model file 1/model.onnx/model.onnx is a folder")
 		require.NoError(t, os.Remove(filepath.Join(path, "model.onnx")))
-		_, err = testRuntime(t).Open(backend.SessionOptions{Path: path})
+		_, err = testRuntime(t).Open(onnx.SessionOptions{Path: path})
 		require.ErrorContains(t, err, "model file 1/model.onnx/model.onnx does not exist")
 	})
 }
@@ -74,7 +75,7 @@ func TestModelInAFolder(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "1", "model.onnx")
 	require.NoError(t, os.MkdirAll(path, 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(path, "model.onnx"), accumulate(2).Marshal(), 0o644))
-	r, err := testRuntime(t).Open(backend.SessionOptions{Path: path})
+	r, err := testRuntime(t).Open(onnx.SessionOptions{Path: path})
 	require.NoError(t, err)
 	defer r.Close()
 	require.Equal(t, map[string]int{"Add": 2}, r.Signature().Operators)
@@ -84,24 +85,24 @@ func TestModelInAFolder(t *testing.T) {
 func TestOptions(t *testing.T) {
 	path := accumulate(2).Write(t)
 	for name, c := range map[string]struct {
-		options backend.SessionOptions
-		code    backend.Code
+		options onnx.SessionOptions
+		code    status.Code
 		want    string
 	}{
-		"threads":    {options: backend.SessionOptions{IntraOpThreads: 2, Name: "m"}},
-		"disabled":   {options: backend.SessionOptions{Optimization: "disabled"}},
-		"basic":      {options: backend.SessionOptions{Optimization: "basic"}},
-		"extended":   {options: backend.SessionOptions{Optimization: "extended"}},
-		"all":        {options: backend.SessionOptions{Optimization: "all"}},
-		"fast":       {backend.SessionOptions{Optimization: "fast"}, backend.InvalidArg, `graph optimization "fast" is unknown: want disabled, basic, extended or all`},
-		"no threads": {backend.SessionOptions{IntraOpThreads: -1}, backend.InvalidArg, "intra-op threads: -1"},
+		"threads":    {options: onnx.SessionOptions{IntraOpThreads: 2, Name: "m"}},
+		"disabled":   {options: onnx.SessionOptions{Optimization: "disabled"}},
+		"basic":      {options: onnx.SessionOptions{Optimization: "basic"}},
+		"extended":   {options: onnx.SessionOptions{Optimization: "extended"}},
+		"all":        {options: onnx.SessionOptions{Optimization: "all"}},
+		"fast":       {onnx.SessionOptions{Optimization: "fast"}, status.InvalidArg, `graph optimization "fast" is unknown: want disabled, basic, extended or all`},
+		"no threads": {onnx.SessionOptions{IntraOpThreads: -1}, status.InvalidArg, "intra-op threads: -1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.options.Path = path
 			r, err := testRuntime(t).Open(c.options)
 			if c.want != "" {
 				require.ErrorContains(t, err, c.want)
-				require.Equal(t, c.code, backend.CodeOf(err))
+				require.Equal(t, c.code, status.CodeOf(err))
 				return
 			}
 			require.NoError(t, err)
@@ -118,7 +119,7 @@ func TestParallel(t *testing.T) {
 	for i := range 8 {
 		group.Go(func() {
 			for range 5 {
-				opened, err := rt.Open(backend.SessionOptions{Path: path, IntraOpThreads: 1})
+				opened, err := rt.Open(onnx.SessionOptions{Path: path, IntraOpThreads: 1})
 				if err != nil {
 					t.Error(err)
 					return
@@ -126,7 +127,7 @@ func TestParallel(t *testing.T) {
 				r := opened.(*runner)
 				x := floats(t, r, tensor.Shape{1, 2}, float32(i), 1)
 				out := leftOpen(r)
-				if err := r.Run([]backend.Tensor{x, x}, out); err != nil {
+				if err := r.Run([]onnx.Tensor{x, x}, out); err != nil {
 					t.Error(err)
 				} else if got := elements[float32](t, out[1]); got[0] != float32(2*i) {
 					t.Errorf("model %d gave %v", i, got)
@@ -149,18 +150,18 @@ func TestNoLeak(t *testing.T) {
 	data := serialize(string(make([]byte, 100_000)), "b")
 	rt := testRuntime(t)
 	cycle := func() {
-		words, err := rt.Open(backend.SessionOptions{Path: path, IntraOpThreads: 1})
+		words, err := rt.Open(onnx.SessionOptions{Path: path, IntraOpThreads: 1})
 		require.NoError(t, err)
 		r := words.(*runner)
-		x := backend.Tensor{Data: blockOf(t, r, data), DType: tensor.Bytes, Shape: tensor.Shape{1, 2}}
-		require.NoError(t, r.Run([]backend.Tensor{x}, leftOpen(r)))
+		x := onnx.Tensor{Data: blockOf(t, r, data), DType: tensor.Bytes, Shape: tensor.Shape{1, 2}}
+		require.NoError(t, r.Run([]onnx.Tensor{x}, leftOpen(r)))
 		r.Close()
 
-		sums, err := rt.Open(backend.SessionOptions{Path: bigPath, IntraOpThreads: 1})
+		sums, err := rt.Open(onnx.SessionOptions{Path: bigPath, IntraOpThreads: 1})
 		require.NoError(t, err)
 		r = sums.(*runner)
 		y := zeros(t, r, tensor.FP32, tensor.Shape{1, 100_000})
-		require.NoError(t, r.Run([]backend.Tensor{y, y}, leftOpen(r)))
+		require.NoError(t, r.Run([]onnx.Tensor{y, y}, leftOpen(r)))
 		r.Close()
 	}
 	for range 50 {
@@ -180,18 +181,18 @@ func TestOddPath(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "mödel one", "α b.onnx")
 	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
 	require.NoError(t, os.WriteFile(path, accumulate(1).Marshal(), 0o644))
-	r, err := testRuntime(t).Open(backend.SessionOptions{Path: path})
+	r, err := testRuntime(t).Open(onnx.SessionOptions{Path: path})
 	require.NoError(t, err)
 	r.Close()
 }
 
-var _ backend.OpenRunner = (*Runtime)(nil).Open
+var _ onnx.OpenRunner = (*Runtime)(nil).Open
 
 // TestRemedyForWeights has what ONNX Runtime says of a model whose external data is not
 // there.
 func TestRemedyForWeights(t *testing.T) {
-	refusal := backend.Errorf(backend.Internal, `validation failed for initializer: w. Error: External data path does not exist: "1/model.onnx.data"`)
+	refusal := status.Errorf(status.Internal, `validation failed for initializer: w. Error: External data path does not exist: "1/model.onnx.data"`)
 	err := withRemedy("", refusal)
 	require.ErrorContains(t, err, `"1/model.onnx.data": copy the file of its weights beside it`)
-	require.Equal(t, backend.InvalidArg, backend.CodeOf(err))
+	require.Equal(t, status.InvalidArg, status.CodeOf(err))
 }

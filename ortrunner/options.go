@@ -12,10 +12,11 @@ import (
 
 	ort "github.com/yalue/onnxruntime_go"
 
-	"tritonstateful/backend"
+	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/status"
 )
 
-// optimization translates backend.SessionOptions.Optimization; "" is "all".
+// optimization translates onnx.SessionOptions.Optimization; "" is "all".
 var optimization = map[string]ort.GraphOptimizationLevel{
 	"disabled": ort.GraphOptimizationLevelDisableAll,
 	"basic":    ort.GraphOptimizationLevelEnableBasic,
@@ -27,7 +28,7 @@ var optimization = map[string]ort.GraphOptimizationLevel{
 // newOptions builds the options of a session; provider, if not nil, adds an
 // execution provider in front of the CPU's, which is always there. The caller
 // destroys them when the session has been made.
-func newOptions(o backend.SessionOptions, provider func(*ort.SessionOptions) error) (*ort.SessionOptions, error) {
+func newOptions(o onnx.SessionOptions, provider func(*ort.SessionOptions) error) (*ort.SessionOptions, error) {
 	options, err := ort.NewSessionOptions()
 	if err != nil {
 		return nil, err
@@ -43,14 +44,14 @@ func newOptions(o backend.SessionOptions, provider func(*ort.SessionOptions) err
 	return options, nil
 }
 
-func setOptions(options *ort.SessionOptions, o backend.SessionOptions) error {
+func setOptions(options *ort.SessionOptions, o onnx.SessionOptions) error {
 	level, known := optimization[o.Optimization]
 	if !known {
-		return backend.Errorf(backend.InvalidArg,
+		return status.Errorf(status.InvalidArg,
 			"graph optimization %q is unknown: want disabled, basic, extended or all", o.Optimization)
 	}
 	if o.IntraOpThreads < 0 {
-		return backend.Errorf(backend.InvalidArg, "intra-op threads: %d: want 0 or more", o.IntraOpThreads)
+		return status.Errorf(status.InvalidArg, "intra-op threads: %d: want 0 or more", o.IntraOpThreads)
 	}
 	for _, set := range []func() error{
 		func() error { return options.SetGraphOptimizationLevel(level) },
@@ -82,7 +83,7 @@ func setLogID(options *ort.SessionOptions, name string) error {
 }
 
 // checkProvider makes sure that the library has an execution provider.
-func checkProvider(p backend.Provider) error {
+func checkProvider(p onnx.Provider) error {
 	name := C.CString(providerNames[p])
 	defer C.free(unsafe.Pointer(name))
 	var has C.int
@@ -90,7 +91,7 @@ func checkProvider(p backend.Provider) error {
 		return fmt.Errorf("execution provider %v: %w", p, err)
 	}
 	if has == 0 {
-		return backend.Errorf(backend.Unsupported,
+		return status.Errorf(status.Unsupported,
 			"execution provider %v: this ONNX Runtime library was built for CPU only: "+
 				"replace it by one that has %s, such as that of onnxruntime-gpu (docs/gpu.md), or use KIND_CPU instances", p, providerNames[p])
 	}
@@ -98,9 +99,9 @@ func checkProvider(p backend.Provider) error {
 }
 
 // providerNames are ONNX Runtime's own (OrtApi::GetAvailableProviders).
-var providerNames = map[backend.Provider]string{
-	backend.CUDA:     "CUDAExecutionProvider",
-	backend.TensorRT: "TensorrtExecutionProvider",
+var providerNames = map[onnx.Provider]string{
+	onnx.CUDA:     "CUDAExecutionProvider",
+	onnx.TensorRT: "TensorrtExecutionProvider",
 }
 
 // optionsOf is the OrtSessionOptions in the wrapper's, for what the wrapper cannot

@@ -8,14 +8,15 @@ import (
 	"fmt"
 	"unsafe"
 
-	"tritonstateful/backend"
+	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 )
 
 // port is one input or output of a session: what it may be given, and what was
 // built for what it was given.
 type port struct {
-	info    backend.TensorInfo
+	info    onnx.TensorInfo
 	element elementType
 	name    *C.char          // owned
 	where   *C.OrtMemoryInfo // nil: the host's memory
@@ -24,7 +25,7 @@ type port struct {
 	shape   tensor.Shape // of an output that ONNX Runtime allocated
 }
 
-func newPorts(infos []backend.TensorInfo) []port {
+func newPorts(infos []onnx.TensorInfo) []port {
 	ports := make([]port, len(infos))
 	for i, info := range infos {
 		ports[i] = port{info: info, element: elementTypeOf(info.DType), name: C.CString(info.Name)}
@@ -33,7 +34,7 @@ func newPorts(infos []backend.TensorInfo) []port {
 }
 
 // input is the value of a tensor given as this input.
-func (p *port) input(t *backend.Tensor) (*C.OrtValue, error) {
+func (p *port) input(t *onnx.Tensor) (*C.OrtValue, error) {
 	if p.info.DType == tensor.Bytes && t.DType == tensor.Bytes {
 		return p.strings.fill(t)
 	}
@@ -42,19 +43,19 @@ func (p *port) input(t *backend.Tensor) (*C.OrtValue, error) {
 
 // output is the value of a tensor given as this output, or nil when ONNX Runtime
 // is to allocate it.
-func (p *port) output(t *backend.Tensor) (*C.OrtValue, error) {
+func (p *port) output(t *onnx.Tensor) (*C.OrtValue, error) {
 	if t.Data.Size == 0 {
 		return nil, nil
 	}
 	if p.info.DType == tensor.Bytes {
-		return nil, backend.Errorf(backend.InvalidArg, "strings are of any length: leave the block to the runner")
+		return nil, status.Errorf(status.InvalidArg, "strings are of any length: leave the block to the runner")
 	}
 	return p.value(t)
 }
 
-func (p *port) value(t *backend.Tensor) (*C.OrtValue, error) {
+func (p *port) value(t *onnx.Tensor) (*C.OrtValue, error) {
 	if t.DType != p.info.DType {
-		return nil, backend.Errorf(backend.InvalidArg, "it is %v, the model has %v", t.DType, p.info.DType)
+		return nil, status.Errorf(status.InvalidArg, "it is %v, the model has %v", t.DType, p.info.DType)
 	}
 	if v := p.values.find(t.Data, t.Shape); v != nil {
 		return v, nil
@@ -67,13 +68,13 @@ func (p *port) value(t *backend.Tensor) (*C.OrtValue, error) {
 
 // checkSize makes sure that a tensor's block is as long as its shape says: ONNX
 // Runtime will read and write as much as the shape says.
-func checkSize(t *backend.Tensor) error {
+func checkSize(t *onnx.Tensor) error {
 	want, err := t.Shape.Bytes(t.DType)
 	if err != nil {
-		return backend.Errorf(backend.InvalidArg, "%w", err)
+		return status.Errorf(status.InvalidArg, "%w", err)
 	}
 	if want != t.Data.Size {
-		return backend.Errorf(backend.InvalidArg,
+		return status.Errorf(status.InvalidArg,
 			"shape %v of %v takes %d bytes, its data has %d", t.Shape, t.DType, want, t.Data.Size)
 	}
 	return nil

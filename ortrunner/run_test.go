@@ -6,7 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tritonstateful/backend"
+	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/ortrunner/onnxtest"
 )
@@ -18,7 +19,7 @@ func TestAccumulate(t *testing.T) {
 			r := open(t, accumulate(2))
 			shape := tensor.Shape{batch, 2}
 			x := zeros(t, r, tensor.FP32, shape)
-			states := [2]backend.Tensor{zeros(t, r, tensor.FP32, shape), zeros(t, r, tensor.FP32, shape)}
+			states := [2]onnx.Tensor{zeros(t, r, tensor.FP32, shape), zeros(t, r, tensor.FP32, shape)}
 			y := zeros(t, r, tensor.FP32, shape)
 			sums := make([]float32, batch*2)
 			for step := range 5 {
@@ -29,7 +30,7 @@ func TestAccumulate(t *testing.T) {
 				}
 				copy(x.Data.Bytes, floats(t, r, shape, in...).Data.Bytes)
 				old, fresh := states[step%2], states[(step+1)%2]
-				require.NoError(t, r.Run([]backend.Tensor{x, old}, []backend.Tensor{y, fresh}))
+				require.NoError(t, r.Run([]onnx.Tensor{x, old}, []onnx.Tensor{y, fresh}))
 				require.Equal(t, sums, elements[float32](t, fresh))
 				for i, v := range elements[float32](t, y) {
 					require.Equal(t, 2*sums[i], v)
@@ -46,16 +47,16 @@ func TestUnwantedOutput(t *testing.T) {
 	model.Nodes = append(model.Nodes, onnxtest.Node{Op: "Neg", Inputs: []string{"new"}, Outputs: []string{"z"}})
 	model.Outputs = append([]onnxtest.Value{wide("z", 2)}, model.Outputs...)
 	r := open(t, model)
-	stages := map[int64][]backend.Tensor{} // what a caller keeps for each size
+	stages := map[int64][]onnx.Tensor{} // what a caller keeps for each size
 	for _, batch := range []int64{4, 2, 2, 4, 1, 4} {
 		shape := tensor.Shape{batch, 2}
 		values := make([]float32, 2*batch)
 		values[0] = float32(batch)
 		if stages[batch] == nil {
-			stages[batch] = []backend.Tensor{{}, zeros(t, r, tensor.FP32, shape), zeros(t, r, tensor.FP32, shape)}
+			stages[batch] = []onnx.Tensor{{}, zeros(t, r, tensor.FP32, shape), zeros(t, r, tensor.FP32, shape)}
 		}
-		require.NoError(t, r.Run([]backend.Tensor{floats(t, r, shape, values...), zeros(t, r, tensor.FP32, shape)}, stages[batch]))
-		require.Equal(t, backend.Tensor{}, stages[batch][0])
+		require.NoError(t, r.Run([]onnx.Tensor{floats(t, r, shape, values...), zeros(t, r, tensor.FP32, shape)}, stages[batch]))
+		require.Equal(t, onnx.Tensor{}, stages[batch][0])
 		require.Equal(t, 2*float32(batch), elements[float32](t, stages[batch][1])[0])
 	}
 }
@@ -71,8 +72,8 @@ func TestAllocatedOutput(t *testing.T) {
 		{[]float32{0, 0}, []int64{}},
 		{[]float32{1, 2, 3}, []int64{0, 1, 2}},
 	} {
-		out := []backend.Tensor{{DType: tensor.Int64}}
-		require.NoError(t, r.Run([]backend.Tensor{floats(t, r, tensor.Shape{int64(len(c.in))}, c.in...)}, out))
+		out := []onnx.Tensor{{DType: tensor.Int64}}
+		require.NoError(t, r.Run([]onnx.Tensor{floats(t, r, tensor.Shape{int64(len(c.in))}, c.in...)}, out))
 		require.Equal(t, tensor.Int64, out[0].DType)
 		require.Equal(t, tensor.Shape{1, int64(len(c.want))}, out[0].Shape)
 		require.Equal(t, c.want, elements[int64](t, out[0]))
@@ -105,13 +106,13 @@ func TestOptional(t *testing.T) {
 	require.ElementsMatch(t, []string{"scale", "shift"}, []string{info[1].Name, info[2].Name})
 	require.True(t, info[1].Optional && info[2].Optional)
 
-	given := map[string]backend.Tensor{
+	given := map[string]onnx.Tensor{
 		"x":     floats(t, r, tensor.Shape{}, 3),
 		"scale": floats(t, r, tensor.Shape{}, 100),
 		"shift": floats(t, r, tensor.Shape{}, 7),
 	}
 	run := func(names ...string) float32 {
-		in := make([]backend.Tensor, 3)
+		in := make([]onnx.Tensor, 3)
 		for i := range info {
 			for _, name := range names {
 				if info[i].Name == name {
@@ -120,7 +121,7 @@ func TestOptional(t *testing.T) {
 			}
 		}
 		y := zeros(t, r, tensor.FP32, tensor.Shape{})
-		require.NoError(t, r.Run(in, []backend.Tensor{y}))
+		require.NoError(t, r.Run(in, []onnx.Tensor{y}))
 		return elements[float32](t, y)[0]
 	}
 	require.EqualValues(t, 31, run("x"))
@@ -129,16 +130,16 @@ func TestOptional(t *testing.T) {
 	require.EqualValues(t, 307, run("x", "scale", "shift"))
 	require.EqualValues(t, 31, run("x"))
 
-	err := r.Run(make([]backend.Tensor, 3), leftOpen(r))
+	err := r.Run(make([]onnx.Tensor, 3), leftOpen(r))
 	require.ErrorContains(t, err, `input "x": it is INVALID, the model has FP32`)
 }
 
 // TestNoElements runs a batch of nothing.
 func TestNoElements(t *testing.T) {
 	r := open(t, accumulate(2))
-	nothing := backend.Tensor{DType: tensor.FP32, Shape: tensor.Shape{0, 2}}
+	nothing := onnx.Tensor{DType: tensor.FP32, Shape: tensor.Shape{0, 2}}
 	out := leftOpen(r)
-	require.NoError(t, r.Run([]backend.Tensor{nothing, nothing}, out))
+	require.NoError(t, r.Run([]onnx.Tensor{nothing, nothing}, out))
 	require.Equal(t, tensor.Shape{0, 2}, out[0].Shape)
 	require.Zero(t, out[0].Data.Size)
 }
@@ -165,9 +166,9 @@ func TestElementTypes(t *testing.T) {
 			for i := range bytes {
 				bytes[i] = byte(i % 2) // what a bool may be
 			}
-			x := backend.Tensor{Data: blockOf(t, r, bytes), DType: dtype, Shape: tensor.Shape{3}}
+			x := onnx.Tensor{Data: blockOf(t, r, bytes), DType: dtype, Shape: tensor.Shape{3}}
 			y := zeros(t, r, dtype, tensor.Shape{3})
-			require.NoError(t, r.Run([]backend.Tensor{x}, []backend.Tensor{y}))
+			require.NoError(t, r.Run([]onnx.Tensor{x}, []onnx.Tensor{y}))
 			require.Equal(t, bytes, y.Data.Bytes)
 		})
 	}
@@ -179,34 +180,34 @@ func TestBadTensors(t *testing.T) {
 	shape := tensor.Shape{1, 2}
 	x, old := floats(t, r, shape, 1, 2), floats(t, r, shape, 10, 20)
 	y, fresh := zeros(t, r, tensor.FP32, shape), zeros(t, r, tensor.FP32, shape)
-	with := func(good backend.Tensor, change func(*backend.Tensor)) backend.Tensor {
+	with := func(good onnx.Tensor, change func(*onnx.Tensor)) onnx.Tensor {
 		change(&good)
 		return good
 	}
-	short := with(x, func(x *backend.Tensor) { x.Data = x.Data.At(0, 4) })
+	short := with(x, func(x *onnx.Tensor) { x.Data = x.Data.At(0, 4) })
 	wide := floats(t, r, tensor.Shape{1, 3}, 1, 2, 3)
 	for name, c := range map[string]struct {
-		in, out []backend.Tensor
+		in, out []onnx.Tensor
 		want    string
 	}{
-		"too few inputs":   {[]backend.Tensor{x}, []backend.Tensor{y, fresh}, "1 inputs, the model has 2"},
-		"too few outputs":  {[]backend.Tensor{x, old}, []backend.Tensor{y}, "1 outputs, the model has 2"},
-		"short block":      {[]backend.Tensor{short, old}, []backend.Tensor{y, fresh}, `input "x": shape [1,2] of FP32 takes 8 bytes, its data has 4`},
-		"short output":     {[]backend.Tensor{x, old}, []backend.Tensor{short, fresh}, `output "y": shape [1,2] of FP32 takes 8 bytes, its data has 4`},
-		"type":             {[]backend.Tensor{x, with(old, func(o *backend.Tensor) { o.DType = tensor.Int32 })}, []backend.Tensor{y, fresh}, `input "old": it is INT32, the model has FP32`},
-		"not fixed":        {[]backend.Tensor{with(x, func(x *backend.Tensor) { x.Shape = tensor.Shape{-1, 2} }), old}, []backend.Tensor{y, fresh}, `input "x": shape [-1,2] has an extent that is not fixed`},
-		"wrong width":      {[]backend.Tensor{wide, old}, []backend.Tensor{y, fresh}, "for input: x"},
-		"wrong rank":       {[]backend.Tensor{floats(t, r, tensor.Shape{2}, 1, 2), old}, []backend.Tensor{y, fresh}, "Invalid rank for input: x"},
-		"batches differ":   {[]backend.Tensor{floats(t, r, tensor.Shape{3, 2}, 1, 2, 3, 4, 5, 6), floats(t, r, tensor.Shape{2, 2}, 1, 2, 3, 4)}, leftOpen(r), "Add"},
-		"output too large": {[]backend.Tensor{x, old}, []backend.Tensor{y, floats(t, r, tensor.Shape{2, 2}, 0, 0, 0, 0)}, "shape"},
+		"too few inputs":   {[]onnx.Tensor{x}, []onnx.Tensor{y, fresh}, "1 inputs, the model has 2"},
+		"too few outputs":  {[]onnx.Tensor{x, old}, []onnx.Tensor{y}, "1 outputs, the model has 2"},
+		"short block":      {[]onnx.Tensor{short, old}, []onnx.Tensor{y, fresh}, `input "x": shape [1,2] of FP32 takes 8 bytes, its data has 4`},
+		"short output":     {[]onnx.Tensor{x, old}, []onnx.Tensor{short, fresh}, `output "y": shape [1,2] of FP32 takes 8 bytes, its data has 4`},
+		"type":             {[]onnx.Tensor{x, with(old, func(o *onnx.Tensor) { o.DType = tensor.Int32 })}, []onnx.Tensor{y, fresh}, `input "old": it is INT32, the model has FP32`},
+		"not fixed":        {[]onnx.Tensor{with(x, func(x *onnx.Tensor) { x.Shape = tensor.Shape{-1, 2} }), old}, []onnx.Tensor{y, fresh}, `input "x": shape [-1,2] has an extent that is not fixed`},
+		"wrong width":      {[]onnx.Tensor{wide, old}, []onnx.Tensor{y, fresh}, "for input: x"},
+		"wrong rank":       {[]onnx.Tensor{floats(t, r, tensor.Shape{2}, 1, 2), old}, []onnx.Tensor{y, fresh}, "Invalid rank for input: x"},
+		"batches differ":   {[]onnx.Tensor{floats(t, r, tensor.Shape{3, 2}, 1, 2, 3, 4, 5, 6), floats(t, r, tensor.Shape{2, 2}, 1, 2, 3, 4)}, leftOpen(r), "Add"},
+		"output too large": {[]onnx.Tensor{x, old}, []onnx.Tensor{y, floats(t, r, tensor.Shape{2, 2}, 0, 0, 0, 0)}, "shape"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := r.Run(c.in, c.out)
 			require.ErrorContains(t, err, c.want)
 			if name != "batches differ" && name != "output too large" { // these come from a kernel
-				require.Equal(t, backend.InvalidArg, backend.CodeOf(err), "%v", err)
+				require.Equal(t, status.InvalidArg, status.CodeOf(err), "%v", err)
 			}
-			require.NoError(t, r.Run([]backend.Tensor{x, old}, []backend.Tensor{y, fresh}))
+			require.NoError(t, r.Run([]onnx.Tensor{x, old}, []onnx.Tensor{y, fresh}))
 			require.Equal(t, []float32{11, 22}, elements[float32](t, fresh))
 			require.Equal(t, []float32{10, 20}, elements[float32](t, old))
 		})

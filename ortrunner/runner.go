@@ -7,19 +7,20 @@ import (
 	"errors"
 	"runtime"
 
-	"tritonstateful/backend"
+	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
 
-// runner is a session on the CPU. It implements backend.Runner.
+// runner is a session on the CPU. It implements onnx.Runner.
 //
 // It runs by OrtApi::Run with values that it keeps. An IoBinding is no faster
 // where nothing moves, and binding anew costs a third more where states change
 // places with every step (BenchmarkRun, BenchmarkBinding).
 type runner struct {
 	session   *C.OrtSession // owned
-	signature *backend.Signature
+	signature *onnx.Signature
 	memory    *hostMemory
 	inputs    []port
 	outputs   []port
@@ -48,16 +49,16 @@ func newRunner(s *C.OrtSession) (*runner, error) {
 	return r, nil
 }
 
-// Signature implements backend.Runner. Dims is nil where the model does not even
+// Signature implements onnx.Runner. Dims is nil where the model does not even
 // tell the rank.
-func (r *runner) Signature() *backend.Signature { return r.signature }
+func (r *runner) Signature() *onnx.Signature { return r.signature }
 
-// Memory implements backend.Runner.
+// Memory implements onnx.Runner.
 func (r *runner) Memory() statebuffer.Memory { return r.memory }
 
-// Run implements backend.Runner. The size of a tensor's Data must be that of its
+// Run implements onnx.Runner. The size of a tensor's Data must be that of its
 // Shape. The error is InvalidArg for tensors that do not fit the model.
-func (r *runner) Run(inputs, outputs []backend.Tensor) error {
+func (r *runner) Run(inputs, outputs []onnx.Tensor) error {
 	if r.closed {
 		return errors.New("run of a session that was closed")
 	}
@@ -78,8 +79,8 @@ func (r *runner) Run(inputs, outputs []backend.Tensor) error {
 	return nil
 }
 
-// Probe implements backend.Prober.
-func (r *runner) Probe(inputs, outputs []backend.Tensor) error {
+// Probe implements onnx.Prober.
+func (r *runner) Probe(inputs, outputs []onnx.Tensor) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	return probing(func() error { return r.Run(inputs, outputs) })
@@ -95,9 +96,9 @@ func probing(run func() error) error {
 
 // bindInputs puts the names and values of the inputs that are given to the front
 // of the call's arrays.
-func (r *runner) bindInputs(inputs []backend.Tensor) error {
+func (r *runner) bindInputs(inputs []onnx.Tensor) error {
 	if len(inputs) != len(r.inputs) {
-		return backend.Errorf(backend.InvalidArg, "%d inputs, the model has %d", len(inputs), len(r.inputs))
+		return status.Errorf(status.InvalidArg, "%d inputs, the model has %d", len(inputs), len(r.inputs))
 	}
 	given := 0
 	for i := range inputs {
@@ -116,9 +117,9 @@ func (r *runner) bindInputs(inputs []backend.Tensor) error {
 	return nil
 }
 
-func (r *runner) bindOutputs(outputs []backend.Tensor) error {
+func (r *runner) bindOutputs(outputs []onnx.Tensor) error {
 	if len(outputs) != len(r.outputs) {
-		return backend.Errorf(backend.InvalidArg, "%d outputs, the model has %d", len(outputs), len(r.outputs))
+		return status.Errorf(status.InvalidArg, "%d outputs, the model has %d", len(outputs), len(r.outputs))
 	}
 	for i := range outputs {
 		p := &r.outputs[i]
@@ -135,7 +136,7 @@ func (r *runner) bindOutputs(outputs []backend.Tensor) error {
 	return nil
 }
 
-// Close implements backend.Runner. A second Close does nothing.
+// Close implements onnx.Runner. A second Close does nothing.
 func (r *runner) Close() {
 	if r.closed {
 		return

@@ -5,7 +5,6 @@ package ortrunner
 import "C"
 
 import (
-	"cmp"
 	"errors"
 	"log/slog"
 	"path/filepath"
@@ -14,8 +13,8 @@ import (
 
 	ort "github.com/yalue/onnxruntime_go"
 
-	"tritonstateful/backend"
 	"tritonstateful/internal/cuda"
+	"tritonstateful/internal/status"
 )
 
 // Options is how ONNX Runtime is to be opened.
@@ -33,12 +32,6 @@ type Options struct {
 	LogSink uintptr
 	// Log gets this package's own messages; nil is slog.Default.
 	Log *slog.Logger
-	// Driver is the library of the GPU's driver; empty is the machine's.
-	Driver string
-	// PlayGPU lets the CPU compute what sessions on a GPU should, when all that was
-	// put into their stream is done. It is for tests of everything else: with a
-	// driver whose memory the host can read.
-	PlayGPU bool
 	// Identify tells what NVIDIA's management library knows of the GPU that CUDA
 	// knows by this UUID, 8-4-4-4-12 hexadecimal digits. nil: nobody knows.
 	Identify func(uuid string) (Identity, error)
@@ -59,7 +52,7 @@ type Runtime struct {
 	// driver opens the GPU's driver, when the first model wants it.
 	driver   func() (*cuda.Driver, error)
 	identify func(uuid string) (Identity, error)
-	way      gpuWay
+	gpu      gpuBackend
 }
 
 // process is what the C side holds for the whole process: the path of the library
@@ -81,7 +74,7 @@ func New(o Options) (*Runtime, error) {
 	}
 	library, err := realPath(o.Library)
 	if err != nil {
-		return nil, backend.Errorf(backend.NotFound, "onnxruntime library: %w", err)
+		return nil, status.Errorf(status.NotFound, "onnxruntime library: %w", err)
 	}
 	if o.LogSink != 0 {
 		C.ortx_set_log_sink(C.uintptr_t(o.LogSink))
@@ -94,22 +87,20 @@ func New(o Options) (*Runtime, error) {
 			err = initialize(library, o.LogLevel)
 		}
 		if err != nil {
-			return nil, backend.Errorf(backend.Unavailable, "onnxruntime library %s: %w", library, err)
+			return nil, status.Errorf(status.Unavailable, "onnxruntime library %s: %w", library, err)
 		}
 		process.library = library
 		log.Info("opened ONNX Runtime", "library", library, "version", version())
 	default:
-		return nil, backend.Errorf(backend.AlreadyExists,
+		return nil, status.Errorf(status.AlreadyExists,
 			"onnxruntime library %s: this process already uses %s", library, process.library)
 	}
-	driver := sync.OnceValues(func() (*cuda.Driver, error) {
-		return cuda.OpenLibrary(cmp.Or(o.Driver, cuda.Library))
-	})
-	way := realWay
-	if o.PlayGPU {
-		way = playedWay
-	}
-	return &Runtime{log: log, driver: driver, identify: o.Identify, way: way}, nil
+	return &Runtime{log: log, driver: openDriver(cuda.Library), identify: o.Identify, gpu: realGPU}, nil
+}
+
+// openDriver opens a GPU's driver at the first call.
+func openDriver(library string) func() (*cuda.Driver, error) {
+	return sync.OnceValues(func() (*cuda.Driver, error) { return cuda.OpenLibrary(library) })
 }
 
 // realPath is the absolute path of a file without symbolic links: two names of one

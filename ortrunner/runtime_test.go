@@ -11,7 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tritonstateful/backend"
+	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/status"
 	"tritonstateful/ortrunner/internal/sinktest"
 )
 
@@ -40,7 +41,7 @@ func TestOtherLibrary(t *testing.T) {
 	require.NoError(t, os.WriteFile(other, nil, 0o644))
 	_, err := New(Options{Library: other})
 	require.ErrorContains(t, err, "this process already uses")
-	require.Equal(t, backend.AlreadyExists, backend.CodeOf(err))
+	require.Equal(t, status.AlreadyExists, status.CodeOf(err))
 }
 
 // TestLogSink gives ONNX Runtime's log lines, named after the model, to a C
@@ -50,11 +51,11 @@ func TestLogSink(t *testing.T) {
 	require.NoError(t, err)
 	sinktest.Take()
 	model := accumulate(2)
-	r, err := rt.Open(backend.SessionOptions{Path: model.Write(t), Name: "adder"})
+	r, err := rt.Open(onnx.SessionOptions{Path: model.Write(t), Name: "adder"})
 	require.NoError(t, err)
 	defer r.Close()
 	run := r.(*runner)
-	require.Error(t, r.Run([]backend.Tensor{floats(t, run, []int64{3, 2}, 1, 2, 3, 4, 5, 6), floats(t, run, []int64{2, 2}, 1, 2, 3, 4)}, leftOpen(r)))
+	require.Error(t, r.Run([]onnx.Tensor{floats(t, run, []int64{3, 2}, 1, 2, 3, 4, 5, 6), floats(t, run, []int64{2, 2}, 1, 2, 3, 4)}, leftOpen(r)))
 	require.Regexp(t, `^3 onnxruntime: adder: .*Add.*\n$`, sinktest.Take())
 }
 
@@ -64,11 +65,11 @@ func TestProbeLogsNoError(t *testing.T) {
 	rt, err := New(Options{Library: library(t), LogLevel: 3, LogSink: sinktest.Address()})
 	require.NoError(t, err)
 	model := accumulate(2)
-	r, err := rt.Open(backend.SessionOptions{Path: model.Write(t), Name: "adder", IntraOpThreads: 2})
+	r, err := rt.Open(onnx.SessionOptions{Path: model.Write(t), Name: "adder", IntraOpThreads: 2})
 	require.NoError(t, err)
 	defer r.Close()
 	run := r.(*runner)
-	inputs := []backend.Tensor{floats(t, run, []int64{3, 2}, 1, 2, 3, 4, 5, 6), floats(t, run, []int64{2, 2}, 1, 2, 3, 4)}
+	inputs := []onnx.Tensor{floats(t, run, []int64{3, 2}, 1, 2, 3, 4, 5, 6), floats(t, run, []int64{2, 2}, 1, 2, 3, 4)}
 	sinktest.Take()
 	require.ErrorContains(t, run.Probe(inputs, leftOpen(r)), "Add")
 	require.Regexp(t, `^0 onnxruntime: adder: .*Add.*\n$`, sinktest.Take())
@@ -105,7 +106,7 @@ func TestFirstLoad(t *testing.T) {
 	}
 	rt, err := New(Options{Library: library(t)})
 	require.NoError(t, err)
-	r, err := rt.Open(backend.SessionOptions{Path: accumulate(2).Write(t)})
+	r, err := rt.Open(onnx.SessionOptions{Path: accumulate(2).Write(t)})
 	require.NoError(t, err)
 	r.Close()
 }

@@ -11,31 +11,31 @@ import "C"
 import (
 	"strings"
 
-	"tritonstateful/backend"
+	"tritonstateful/internal/status"
 )
 
 // codes translates OrtErrorCode (onnxruntime_error_code.h). What is not listed
 // is a fault of ours or of ONNX Runtime: Internal.
-var codes = map[C.uint]backend.Code{
-	2:  backend.InvalidArg,  // ORT_INVALID_ARGUMENT
-	3:  backend.NotFound,    // ORT_NO_SUCHFILE
-	7:  backend.InvalidArg,  // ORT_INVALID_PROTOBUF
-	9:  backend.Unsupported, // ORT_NOT_IMPLEMENTED
-	10: backend.InvalidArg,  // ORT_INVALID_GRAPH
-	14: backend.NotFound,    // ORT_NOT_FOUND
+var codes = map[C.uint]status.Code{
+	2:  status.InvalidArg,  // ORT_INVALID_ARGUMENT
+	3:  status.NotFound,    // ORT_NO_SUCHFILE
+	7:  status.InvalidArg,  // ORT_INVALID_PROTOBUF
+	9:  status.Unsupported, // ORT_NOT_IMPLEMENTED
+	10: status.InvalidArg,  // ORT_INVALID_GRAPH
+	14: status.NotFound,    // ORT_NOT_FOUND
 }
 
 // statusError turns an OrtStatus into an error with ONNX Runtime's own text, and
 // frees it. NULL is nil.
-func statusError(status *C.OrtStatus) error {
-	if status == nil {
+func statusError(failed *C.OrtStatus) error {
+	if failed == nil {
 		return nil
 	}
-	code, known := codes[C.ortx_error_code(status)]
+	code, known := codes[C.ortx_error_code(failed)]
 	if !known {
-		code = backend.Internal
+		code = status.Internal
 	}
-	text := strings.TrimSpace(C.GoString(C.ortx_error_message(status)))
-	C.ortx_release_status(status)
-	return backend.Errorf(code, "%s", text)
+	text := strings.TrimSpace(C.GoString(C.ortx_error_message(failed)))
+	C.ortx_release_status(failed)
+	return status.Errorf(code, "%s", text)
 }

@@ -6,7 +6,8 @@ import "C"
 import (
 	"fmt"
 
-	"tritonstateful/backend"
+	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 )
 
@@ -24,7 +25,7 @@ var (
 
 // readSignature asks a session for its tensors. It fails with Unsupported for a
 // tensor that Triton cannot have.
-func readSignature(s *C.OrtSession) (*backend.Signature, error) {
+func readSignature(s *C.OrtSession) (*onnx.Signature, error) {
 	plain, err := readGroup(s, inputGroup)
 	if err != nil {
 		return nil, err
@@ -44,19 +45,19 @@ func readSignature(s *C.OrtSession) (*backend.Signature, error) {
 	if err != nil {
 		return nil, fmt.Errorf("graph description: %w", err)
 	}
-	return &backend.Signature{
+	return &onnx.Signature{
 		Inputs:      append(plain, defaulted...),
 		Outputs:     results,
 		Description: description,
 	}, nil
 }
 
-func readGroup(s *C.OrtSession, g group) ([]backend.TensorInfo, error) {
+func readGroup(s *C.OrtSession, g group) ([]onnx.TensorInfo, error) {
 	var count C.size_t
 	if err := statusError(C.ortx_count(s, g.id, &count)); err != nil {
 		return nil, fmt.Errorf("number of %ss: %w", g.word, err)
 	}
-	infos := make([]backend.TensorInfo, count)
+	infos := make([]onnx.TensorInfo, count)
 	for i := range infos {
 		var d C.ortx_description
 		if err := statusError(C.ortx_describe(s, g.id, C.size_t(i), &d)); err != nil {
@@ -66,7 +67,7 @@ func readGroup(s *C.OrtSession, g group) ([]backend.TensorInfo, error) {
 		name := C.GoString(d.name)
 		C.ortx_release_description(&d)
 		if err != nil {
-			return nil, backend.Errorf(backend.Unsupported, "%s %q: %w", g.word, name, err)
+			return nil, status.Errorf(status.Unsupported, "%s %q: %w", g.word, name, err)
 		}
 		infos[i] = info
 	}
@@ -75,15 +76,15 @@ func readGroup(s *C.OrtSession, g group) ([]backend.TensorInfo, error) {
 
 // tensorInfo copies what ONNX Runtime says of a tensor. Dims is nil, not empty,
 // when not even the rank is known.
-func tensorInfo(d *C.ortx_description) (backend.TensorInfo, error) {
+func tensorInfo(d *C.ortx_description) (onnx.TensorInfo, error) {
 	if d.onnx_type != onnxTensor {
-		return backend.TensorInfo{}, fmt.Errorf("it is %s: only tensors can be served", onnxTypeName(d.onnx_type))
+		return onnx.TensorInfo{}, fmt.Errorf("it is %s: only tensors can be served", onnxTypeName(d.onnx_type))
 	}
 	dtype, err := dtypeOf(elementType(d.element_type))
 	if err != nil {
-		return backend.TensorInfo{}, err
+		return onnx.TensorInfo{}, err
 	}
-	info := backend.TensorInfo{Name: C.GoString(d.name), DType: dtype}
+	info := onnx.TensorInfo{Name: C.GoString(d.name), DType: dtype}
 	if !d.has_shape {
 		return info, nil
 	}

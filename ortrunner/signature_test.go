@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 	ort "github.com/yalue/onnxruntime_go"
 
-	"tritonstateful/backend"
+	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/ortrunner/onnxtest"
 )
@@ -41,17 +42,17 @@ func TestSignature(t *testing.T) {
 			{Name: "d", Type: onnxtest.Float16},
 		},
 	})
-	z := backend.TensorInfo{Name: "z", DType: tensor.FP32, Dims: tensor.Shape{-1, 3, -1, -1}, Symbols: []string{"batch", "", "", "time"}}
+	z := onnx.TensorInfo{Name: "z", DType: tensor.FP32, Dims: tensor.Shape{-1, 3, -1, -1}, Symbols: []string{"batch", "", "", "time"}}
 	y := z
 	y.Name = "y"
-	require.Equal(t, &backend.Signature{
-		Inputs: []backend.TensorInfo{
+	require.Equal(t, &onnx.Signature{
+		Inputs: []onnx.TensorInfo{
 			z,
 			{Name: "a", DType: tensor.Int64, Dims: tensor.Shape{}, Symbols: []string{}},
 			{Name: "any", DType: tensor.FP16},
 			{Name: "default", DType: tensor.Bool, Dims: tensor.Shape{2}, Symbols: []string{""}, Optional: true},
 		},
-		Outputs: []backend.TensorInfo{
+		Outputs: []onnx.TensorInfo{
 			y,
 			{Name: "b", DType: tensor.Int64, Dims: tensor.Shape{}, Symbols: []string{}},
 			{Name: "c", DType: tensor.Bool, Dims: tensor.Shape{2}, Symbols: []string{""}},
@@ -67,7 +68,7 @@ func TestSignature(t *testing.T) {
 func TestOperatorsUnknown(t *testing.T) {
 	rt, from := testRuntime(t), accumulate(2).Write(t)
 	path := filepath.Join(filepath.Dir(from), "model.ort")
-	options, err := newOptions(backend.SessionOptions{}, func(o *ort.SessionOptions) error {
+	options, err := newOptions(onnx.SessionOptions{}, func(o *ort.SessionOptions) error {
 		return errors.Join(o.SetOptimizedModelFilePath(path), o.AddSessionConfigEntry("session.save_model_format", "ORT"))
 	})
 	require.NoError(t, err)
@@ -78,7 +79,7 @@ func TestOperatorsUnknown(t *testing.T) {
 	require.NoError(t, err)
 	writer.Close()
 
-	r, err := rt.Open(backend.SessionOptions{Path: path})
+	r, err := rt.Open(onnx.SessionOptions{Path: path})
 	require.NoError(t, err)
 	defer r.Close()
 	require.Len(t, r.Signature().Inputs, 2)
@@ -103,9 +104,9 @@ func TestUnservedTypes(t *testing.T) {
 				Outputs: []onnxtest.Value{out},
 				Opset:   19, // float8
 			}
-			_, err := testRuntime(t).Open(backend.SessionOptions{Path: model.Write(t)})
+			_, err := testRuntime(t).Open(onnx.SessionOptions{Path: model.Write(t)})
 			require.ErrorContains(t, err, c.want)
-			require.Equal(t, backend.Unsupported, backend.CodeOf(err))
+			require.Equal(t, status.Unsupported, status.CodeOf(err))
 		})
 	}
 }
@@ -114,7 +115,7 @@ func TestUnservedTypes(t *testing.T) {
 func TestComplex(t *testing.T) {
 	value := onnxtest.Value{Name: "x", Type: onnxtest.Complex64, Dims: onnxtest.Dims(1)}
 	model := onnxtest.Model{Inputs: []onnxtest.Value{value}, Outputs: []onnxtest.Value{value}}
-	_, err := testRuntime(t).Open(backend.SessionOptions{Path: model.Write(t)})
+	_, err := testRuntime(t).Open(onnx.SessionOptions{Path: model.Write(t)})
 	require.ErrorContains(t, err, "model file 1/model.onnx: ")
 	require.ErrorContains(t, err, "complex64")
 }

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"unsafe"
 
-	"tritonstateful/backend"
 	"tritonstateful/internal/cuda"
 	"tritonstateful/internal/devicememory"
+	"tritonstateful/internal/status"
 	"tritonstateful/statebuffer"
 )
 
@@ -18,7 +18,7 @@ type deviceMemory struct{ *devicememory.Memory }
 func (m deviceMemory) Alloc(bytes int64) (statebuffer.Block, error) {
 	b, err := m.Memory.Alloc(bytes)
 	if err != nil {
-		return b, backend.Errorf(backend.Unavailable, "%w", err)
+		return b, status.Errorf(status.Unavailable, "%w", err)
 	}
 	return b, nil
 }
@@ -49,7 +49,7 @@ func (s *staging) Alloc(bytes int64) (statebuffer.Block, error) {
 	host, err := s.context.HostAlloc(bytes)
 	if err != nil {
 		s.device.Free(twin)
-		return statebuffer.Block{}, backend.Errorf(backend.Unavailable, "allocating %d bytes of pinned host memory: %w", bytes, err)
+		return statebuffer.Block{}, status.Errorf(status.Unavailable, "allocating %d bytes of pinned host memory: %w", bytes, err)
 	}
 	clear(host)
 	block := statebuffer.Block{Addr: addressOf(host), Bytes: host, Size: bytes}
@@ -71,7 +71,7 @@ func (s *staging) Free(b statebuffer.Block) {
 }
 
 // twin is the part of the device's memory that belongs to a block, or to a part
-// of one; ok tells whether it is one of this memory.
+// of one; ok reports whether it is one of this memory.
 func (s *staging) twin(b statebuffer.Block) (twin statebuffer.Block, ok bool) {
 	for i := range s.held {
 		h := &s.held[i]
@@ -91,48 +91,48 @@ func (s *staging) Gather(t []statebuffer.Transfer) error { return statebuffer.Ga
 // Scatter implements statebuffer.Memory, between blocks of this one.
 func (s *staging) Scatter(t []statebuffer.Transfer) error { return statebuffer.ScatterHost(t) }
 
-// fetched are pinned pieces of memory for outputs that the host wants although
-// they are the device's: one for each such output of a run. A piece that is too
-// small is replaced by one half as large again as is needed, and kept until the end:
-// to free it would be to wait for the device, and all that were replaced are less
+// pinnedPool is pinned host memory for outputs that lie on the device and that the
+// host wants: one piece for each such output of a run. A piece that is too small is
+// replaced by one half as large again as is needed, but freed only by close: freeing
+// it earlier would wait for the device, and all replaced pieces together are smaller
 // than two of the last.
-type fetched struct {
+type pinnedPool struct {
 	context  *cuda.Context
 	pieces   [][]byte
 	replaced [][]byte
 	used     int // since the last Begin
 }
 
-// room is a piece that the run does not use yet.
-func (f *fetched) room(bytes int64) ([]byte, error) {
-	if f.used == len(f.pieces) {
-		f.pieces = append(f.pieces, nil)
+// take returns a piece that the run does not use yet.
+func (p *pinnedPool) take(bytes int64) ([]byte, error) {
+	if p.used == len(p.pieces) {
+		p.pieces = append(p.pieces, nil)
 	}
-	piece := &f.pieces[f.used]
+	piece := &p.pieces[p.used]
 	if int64(len(*piece)) < bytes {
-		larger, err := f.context.HostAlloc(bytes + bytes/2)
+		larger, err := p.context.HostAlloc(bytes + bytes/2)
 		if err != nil {
 			return nil, err
 		}
 		if *piece != nil {
-			f.replaced = append(f.replaced, *piece)
+			p.replaced = append(p.replaced, *piece)
 		}
 		*piece = larger
 	}
-	f.used++
+	p.used++
 	return (*piece)[:bytes], nil
 }
 
-// back makes the last piece one that the run does not use.
-func (f *fetched) back() { f.used-- }
+// giveBack returns the piece that was taken last.
+func (p *pinnedPool) giveBack() { p.used-- }
 
-func (f *fetched) close() (err error) {
-	for _, piece := range append(f.pieces, f.replaced...) {
+func (p *pinnedPool) close() (err error) {
+	for _, piece := range append(p.pieces, p.replaced...) {
 		if piece != nil {
-			err = errors.Join(err, f.context.HostFree(piece))
+			err = errors.Join(err, p.context.HostFree(piece))
 		}
 	}
-	f.pieces, f.replaced = nil, nil
+	p.pieces, p.replaced = nil, nil
 	return err
 }
 

@@ -6,7 +6,8 @@ import "C"
 import (
 	"encoding/binary"
 
-	"tritonstateful/backend"
+	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 )
 
@@ -19,10 +20,10 @@ type stringValue struct {
 }
 
 // fill copies the strings of a tensor, which stand in Triton's form.
-func (s *stringValue) fill(t *backend.Tensor) (*C.OrtValue, error) {
+func (s *stringValue) fill(t *onnx.Tensor) (*C.OrtValue, error) {
 	count, err := t.Shape.Elements()
 	if err != nil {
-		return nil, backend.Errorf(backend.InvalidArg, "%w", err)
+		return nil, status.Errorf(status.InvalidArg, "%w", err)
 	}
 	if err := checkStrings(t.Data.Bytes, count); err != nil {
 		return nil, err
@@ -43,17 +44,17 @@ func checkStrings(data []byte, count int64) error {
 	rest := data
 	for i := range count {
 		if len(rest) < prefix {
-			return backend.Errorf(backend.InvalidArg, "%d bytes end before string %d of %d", len(data), i, count)
+			return status.Errorf(status.InvalidArg, "%d bytes end before string %d of %d", len(data), i, count)
 		}
 		length := int64(binary.NativeEndian.Uint32(rest))
 		if rest = rest[prefix:]; length > int64(len(rest)) {
-			return backend.Errorf(backend.InvalidArg,
+			return status.Errorf(status.InvalidArg,
 				"string %d of %d has %d bytes, but only %d are left", i, count, length, len(rest))
 		}
 		rest = rest[length:]
 	}
 	if len(rest) != 0 {
-		return backend.Errorf(backend.InvalidArg, "%d bytes are left after the last of %d strings", len(rest), count)
+		return status.Errorf(status.InvalidArg, "%d bytes are left after the last of %d strings", len(rest), count)
 	}
 	return nil
 }

@@ -7,7 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tritonstateful/backend"
+	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/ortrunner/onnxtest"
 )
@@ -45,9 +46,9 @@ func TestStrings(t *testing.T) {
 		{tensor.Shape{1, 1}, []string{""}},
 	} {
 		data := serialize(c.words...)
-		x := backend.Tensor{Data: blockOf(t, r, data), DType: tensor.Bytes, Shape: c.shape}
+		x := onnx.Tensor{Data: blockOf(t, r, data), DType: tensor.Bytes, Shape: c.shape}
 		out := leftOpen(r)
-		require.NoError(t, r.Run([]backend.Tensor{x}, out))
+		require.NoError(t, r.Run([]onnx.Tensor{x}, out))
 		require.Equal(t, tensor.Bytes, out[0].DType)
 		require.Equal(t, c.shape, out[0].Shape)
 		require.Equal(t, data, out[0].Data.Bytes)
@@ -72,15 +73,15 @@ func TestBadStrings(t *testing.T) {
 		"empty":       {nil, tensor.Shape{1, 1}, "0 bytes end before string 0 of 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			x := backend.Tensor{Data: blockOf(t, r, c.data), DType: tensor.Bytes, Shape: c.shape}
-			err := r.Run([]backend.Tensor{x}, leftOpen(r))
+			x := onnx.Tensor{Data: blockOf(t, r, c.data), DType: tensor.Bytes, Shape: c.shape}
+			err := r.Run([]onnx.Tensor{x}, leftOpen(r))
 			require.ErrorContains(t, err, `input "x": `)
 			require.ErrorContains(t, err, c.want)
-			require.Equal(t, backend.InvalidArg, backend.CodeOf(err))
+			require.Equal(t, status.InvalidArg, status.CodeOf(err))
 		})
 	}
-	x := backend.Tensor{Data: blockOf(t, r, good), DType: tensor.Bytes, Shape: tensor.Shape{1, 2}}
-	err := r.Run([]backend.Tensor{x}, []backend.Tensor{x})
+	x := onnx.Tensor{Data: blockOf(t, r, good), DType: tensor.Bytes, Shape: tensor.Shape{1, 2}}
+	err := r.Run([]onnx.Tensor{x}, []onnx.Tensor{x})
 	require.ErrorContains(t, err, `output "y": strings are of any length`)
 }
 

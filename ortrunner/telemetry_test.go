@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tritonstateful/backend"
+	"tritonstateful/internal/onnx"
 )
 
 // TestNothingIsReported: ONNX Runtime's telemetry is off before it has begun. A
@@ -36,7 +36,7 @@ func TestNothingIsReported(t *testing.T) {
 	printed, err := child.CombinedOutput()
 	require.NoError(t, err, "%s", printed)
 	require.Contains(t, string(printed), "--- PASS: TestNothingIsReported")
-	require.NoError(t, filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+	require.NoError(t, filepath.WalkDir(folder, func(path string, _ fs.DirEntry, err error) error {
 		require.True(t, path == folder, "%s was written", path)
 		return err
 	}))
@@ -45,7 +45,7 @@ func TestNothingIsReported(t *testing.T) {
 // runAtHome loads a model and looks at what the process has open, and at its memory.
 func runAtHome(t *testing.T) {
 	path := accumulate(2).Write(t)
-	r, err := testRuntime(t).Open(backend.SessionOptions{Path: path})
+	r, err := testRuntime(t).Open(onnx.SessionOptions{Path: path})
 	require.NoError(t, err)
 	defer r.Close()
 	files, err := filepath.Glob("/proc/self/fd/*")

@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tritonstateful/backend"
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 )
 
@@ -13,20 +13,20 @@ import (
 // another place and of another batch size each time.
 func TestNoAllocation(t *testing.T) {
 	r := open(t, accumulate(4))
-	var in, out [2][]backend.Tensor
+	var in, out [2][]onnx.Tensor
 	for i := range in {
 		shape := tensor.Shape{int64(i + 1), 4}
-		in[i] = []backend.Tensor{zeros(t, r, tensor.FP32, shape), zeros(t, r, tensor.FP32, shape)}
-		out[i] = []backend.Tensor{zeros(t, r, tensor.FP32, shape), zeros(t, r, tensor.FP32, shape)}
+		in[i] = []onnx.Tensor{zeros(t, r, tensor.FP32, shape), zeros(t, r, tensor.FP32, shape)}
+		out[i] = []onnx.Tensor{zeros(t, r, tensor.FP32, shape), zeros(t, r, tensor.FP32, shape)}
 	}
-	allocated := []backend.Tensor{{DType: tensor.FP32}, out[0][1]} // y is left to the runner
+	allocated := []onnx.Tensor{{DType: tensor.FP32}, out[0][1]} // y is left to the runner
 	step := 0
 	run := func() {
 		i := step % 2
 		if err := r.Run(in[i], out[i]); err != nil {
 			t.Fatal(err)
 		}
-		allocated[0] = backend.Tensor{DType: tensor.FP32}
+		allocated[0] = onnx.Tensor{DType: tensor.FP32}
 		if err := r.Run(in[0], allocated); err != nil {
 			t.Fatal(err)
 		}
@@ -50,8 +50,8 @@ func TestEviction(t *testing.T) {
 	old, y, fresh := zeros(t, r, tensor.FP32, shape), zeros(t, r, tensor.FP32, shape), zeros(t, r, tensor.FP32, shape)
 	for round := range 2 {
 		for i := range rows {
-			row := backend.Tensor{Data: x.Data.At(int64(i)*4, 4), DType: tensor.FP32, Shape: shape}
-			require.NoError(t, r.Run([]backend.Tensor{row, old}, []backend.Tensor{y, fresh}))
+			row := onnx.Tensor{Data: x.Data.At(int64(i)*4, 4), DType: tensor.FP32, Shape: shape}
+			require.NoError(t, r.Run([]onnx.Tensor{row, old}, []onnx.Tensor{y, fresh}))
 			require.Equal(t, []float32{float32(i)}, elements[float32](t, fresh))
 			require.Len(t, r.inputs[0].values.values, min(round*rows+i+1, maxValues))
 		}
@@ -68,11 +68,11 @@ func TestValueOfOtherShape(t *testing.T) {
 	r := open(t, accumulate(2))
 	x, old := floats(t, r, tensor.Shape{3, 2}, 1, 2, 3, 4, 5, 6), zeros(t, r, tensor.FP32, tensor.Shape{3, 2})
 	for _, batch := range []int64{3, 1, 2, 3, 1} {
-		view := func(of backend.Tensor) backend.Tensor {
-			return backend.Tensor{Data: of.Data.At(0, batch*8), DType: tensor.FP32, Shape: tensor.Shape{batch, 2}}
+		view := func(of onnx.Tensor) onnx.Tensor {
+			return onnx.Tensor{Data: of.Data.At(0, batch*8), DType: tensor.FP32, Shape: tensor.Shape{batch, 2}}
 		}
 		out := leftOpen(r)
-		require.NoError(t, r.Run([]backend.Tensor{view(x), view(old)}, out))
+		require.NoError(t, r.Run([]onnx.Tensor{view(x), view(old)}, out))
 		require.Equal(t, elements[float32](t, view(x)), elements[float32](t, out[1]))
 	}
 }

@@ -16,7 +16,7 @@ request.
 The last columns are the server's CPU time over the two floors: nothing and raw, which were measured one after the other,
 and floor, in which ONNX Runtime shares caches and processors with the server, as it does in any backend.
 
-With --step, the step alone instead: whole batches through the library's entry points, with a Triton that is played,
+With --step, the step alone instead: whole batches through the library's entry points, with a fake Triton,
 against ONNX Runtime in a loop at the same batch; with --micro the parts of a step. With --wrong what one client who always
 sends a value that the model refuses costs the others; it uses --sequences (default: 32), --rounds, --seconds and --warmup.
 """

@@ -35,6 +35,6 @@ def micro(root: Path, backends: Path, models: Path) -> int:
 
 
 def go_test(root: Path, package: str, pattern: str, time: str, environment: dict[str, str]) -> int:
-    command = ["go", "test", "-run", "^$", "-bench", pattern, "-benchtime", time, "-benchmem", package]
+    command = ["go", "test", "-tags", "testhooks", "-run", "^$", "-bench", pattern, "-benchtime", time, "-benchmem", package]
     print("+", *command, flush=True)
     return subprocess.run(command, cwd=root, env=os.environ | environment).returncode

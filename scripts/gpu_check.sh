@@ -155,7 +155,7 @@ line "rows that are kept, or fresh ones" gpu_test internal/devicememory TestOnGP
 line "memory runs out cleanly" gpu_test internal/devicememory TestOnGPU/Full
 line "sequences come and go" gpu_test internal/devicememory TestOnGPU/Cycles
 line "session with CUDA" session_test CUDA
-line "runs recorded as CUDA graphs" session_test Recorded
+line "runs captured as CUDA graphs" session_test Graphs
 line "runs are put in ahead" session_test Ahead
 line "gpu_mem_limit holds" session_test Limit
 line "session with TensorRT" session_test TensorRT

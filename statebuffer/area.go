@@ -7,28 +7,28 @@ import "math/bits"
 // that many lanes, as a run wrote it or is to read it. Where every state has its
 // batch outermost, lanes do not interlace, and blocks are of one cell.
 type area struct {
-	number int   // among the areas of a store
-	pool   *pool // that the area is in, or nil
-	dirty  bool  // the pool is to look at it again
-	states []State
-	memory []Block // of each state
-	flat   bool    // blocks are of one cell
-	free   int
-	first  int      // no word of used before this one has a free cell
-	skip   int      // a search for cells in a row has given up before this word
-	inRow  int      // no more free cells than that are in a row
-	vacant int      // how many holes there are
-	used   []uint64 // a bit for each cell: it belongs to a block
-	tenant []*Sequence
-	holes  bitset  // the used cells without a tenant
-	start  []int32 // of each used cell: the first cell of its block
-	width  []int32 // of each block, by its first cell
-	live   []int32 // tenants of each block, and 1 while a step uses it
+	number  int   // among the areas of a store
+	pool    *pool // that the area is in, or nil
+	dirty   bool  // the pool is to look at it again
+	states  []State
+	memory  []Block // of each state
+	flat    bool    // blocks are of one cell
+	free    int
+	first   int      // no word of used before this one has a free cell
+	skip    int      // a search for consecutive cells has given up before this word
+	longest int      // no more free cells than that are consecutive
+	vacant  int      // how many holes there are
+	used    []uint64 // a bit for each cell: it belongs to a block
+	tenant  []*Sequence
+	holes   bitset  // the used cells without a tenant
+	start   []int32 // of each used cell: the first cell of its block
+	width   []int32 // of each block, by its first cell
+	live    []int32 // tenants of each block, and 1 while a step uses it
 }
 
 func newArea(number int, states []State, memory []Block, cells int, flat bool) *area {
 	a := &area{
-		number: number, states: states, memory: memory, flat: flat, free: cells, inRow: cells,
+		number: number, states: states, memory: memory, flat: flat, free: cells, longest: cells,
 		used: make([]uint64, (cells+63)/64), tenant: make([]*Sequence, cells), holes: newBitset(cells),
 		start: make([]int32, cells), width: make([]int32, cells), live: make([]int32, cells),
 	}
@@ -46,12 +46,12 @@ type span struct {
 	at, n int
 }
 
-// has tells whether a cell is in the span.
+// has reports whether a cell is in the span.
 func (s span) has(a *area, cell int) bool { return s.area == a && cell >= s.at && cell < s.at+s.n }
 
 // tensor is the cells as a batched tensor of state i.
 func (s span) tensor(i int) Block {
-	bytes := s.area.states[i].RowBytes()
+	bytes := s.area.states[i].LaneBytes()
 	return s.area.memory[i].At(int64(s.at)*bytes, int64(s.n)*bytes)
 }
 
@@ -92,7 +92,7 @@ func (a *area) open(at, width int) {
 	}
 	a.width[at], a.live[at] = int32(width), 0
 	a.free -= width
-	a.inRow = min(a.inRow, a.free)
+	a.longest = min(a.longest, a.free)
 	a.vacant += width
 	a.changed()
 }
@@ -118,12 +118,12 @@ func (a *area) leave(at int) {
 	}
 	a.first = min(a.first, at/64)
 	a.free += width
-	a.inRow = a.free
+	a.longest = a.free
 	a.vacant -= width
 	a.changed()
 }
 
-// run finds free cells in a row, so many, the first if it need not look far; at
+// run finds n consecutive free cells, the first if it need not look far; at
 // is negative if it has found none.
 func (a *area) run(n int) (at int) {
 	if a.free < n {
@@ -158,17 +158,17 @@ func (a *area) run(n int) (at int) {
 		return -1
 	}
 	if a.skip = 0; begin == a.first { // it has looked everywhere
-		a.inRow = n - 1
+		a.longest = n - 1
 		a.changed()
 	}
 	return -1
 }
 
-// runWords bounds a search for cells in a row, so that its cost does not grow with
+// runWords bounds a search for consecutive cells, so that its cost does not grow with
 // the number of sequences: 64 cells each. The next search goes on from there.
 const runWords = 256
 
-// ones is where the first n ones in a row begin in a word, or negative.
+// ones is where the first n consecutive ones begin in a word, or negative.
 func ones(word uint64, n int) int {
 	if n > 64 {
 		return -1
@@ -243,8 +243,8 @@ func (a *area) lane(i, cell int) (data []byte, stride int64) {
 	l := &a.states[i].Layout
 	at := int64(a.start[cell])
 	width := int64(a.width[at])
-	from := at*l.RowBytes() + (int64(cell)-at)*l.RunBytes
-	return a.memory[i].Bytes[from:], width * l.RunBytes
+	from := at*l.LaneBytes() + (int64(cell)-at)*l.PieceBytes
+	return a.memory[i].Bytes[from:], width * l.PieceBytes
 }
 
 // copy copies one lane of every state from a cell to another.
@@ -256,11 +256,11 @@ func (a *area) copy(cell int, from *area, fromCell int) {
 	}
 }
 
-// fill copies a row of every state to a cell.
-func (a *area) fill(cell int, rows []Block) {
+// fill copies a slot of every state to a cell.
+func (a *area) fill(cell int, slots []Block) {
 	for i := range a.states {
 		to, stride := a.lane(i, cell)
-		copyRuns(&a.states[i].Layout, to, stride, rows[i].Bytes, a.states[i].RunBytes)
+		copyRuns(&a.states[i].Layout, to, stride, slots[i].Bytes, a.states[i].PieceBytes)
 	}
 }
 
@@ -269,14 +269,14 @@ func (a *area) clear(cell int) {
 	for i := range a.states {
 		l := &a.states[i].Layout
 		data, stride := a.lane(i, cell)
-		for x := range l.Runs {
-			clear(data[x*stride:][:l.RunBytes])
+		for x := range l.Pieces {
+			clear(data[x*stride:][:l.PieceBytes])
 		}
 	}
 }
 
 func copyRuns(l *Layout, to []byte, stride int64, from []byte, fromStride int64) {
-	for x := range l.Runs {
-		copy(to[x*stride:][:l.RunBytes], from[x*fromStride:])
+	for x := range l.Pieces {
+		copy(to[x*stride:][:l.PieceBytes], from[x*fromStride:])
 	}
 }

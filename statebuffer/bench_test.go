@@ -43,7 +43,7 @@ func stepOnce(t testing.TB, s *Store, lanes []Lane) {
 // TestNoAllocations: a step of known sequences allocates nothing.
 func TestNoAllocations(t *testing.T) {
 	for _, layout := range []Layout{{1, 512}, {4, 12}} {
-		for _, convert := range []Conversion{Keep, Half} {
+		for _, convert := range []Conversion{Same, Half} {
 			s, lanes := steady(t, layout, convert, 100, 10)
 			now := time.Duration(1)
 			allocs := testing.AllocsPerRun(100, func() {
@@ -66,11 +66,11 @@ func TestNoAllocations(t *testing.T) {
 // BenchmarkStep is gather and commit of one lane of a batch.
 func BenchmarkStep(b *testing.B) {
 	for _, layout := range []Layout{{1, 20}, {1, 4096}, {4, 1024}, {64, 64}} {
-		for _, convert := range []Conversion{Keep, Half} {
+		for _, convert := range []Conversion{Same, Half} {
 			for _, lanes := range []int{1, 64} {
-				b.Run(fmt.Sprintf("runs=%d/bytes=%d/half=%d/lanes=%d", layout.Runs, layout.RowBytes(), convert, lanes), func(b *testing.B) {
+				b.Run(fmt.Sprintf("pieces=%d/bytes=%d/half=%d/lanes=%d", layout.Pieces, layout.LaneBytes(), convert, lanes), func(b *testing.B) {
 					s, batch := steady(b, layout, convert, 1024, lanes)
-					b.SetBytes(2 * layout.RowBytes() * int64(lanes))
+					b.SetBytes(2 * layout.LaneBytes() * int64(lanes))
 					for b.Loop() {
 						stepOnce(b, s, batch)
 					}
@@ -85,7 +85,7 @@ func BenchmarkStep(b *testing.B) {
 func BenchmarkContinue(b *testing.B) {
 	for _, sequences := range []int{100, 100_000} {
 		b.Run(fmt.Sprintf("sequences=%d", sequences), func(b *testing.B) {
-			s, _ := steady(b, Layout{1, 20}, Keep, sequences, 1)
+			s, _ := steady(b, Layout{1, 20}, Same, sequences, 1)
 			n := uint64(0)
 			for b.Loop() {
 				n = (n + 7919) % uint64(sequences)
@@ -101,7 +101,7 @@ func BenchmarkContinue(b *testing.B) {
 func BenchmarkStartEnd(b *testing.B) {
 	for _, sequences := range []int{100, 100_000} {
 		b.Run(fmt.Sprintf("sequences=%d", sequences), func(b *testing.B) {
-			s, _ := steady(b, Layout{1, 20}, Keep, sequences, 1)
+			s, _ := steady(b, Layout{1, 20}, Same, sequences, 1)
 			s.End(number(uint64(sequences - 1)))
 			b.ReportAllocs()
 			for b.Loop() {

@@ -18,43 +18,43 @@ func (e *BudgetError) Error() string {
 
 // FirstChunkError says that not even the first chunk is within the limit.
 type FirstChunkError struct {
-	Rows       int
-	Each, Most int64  // bytes of a row, and of all
+	Slots      int
+	Each, Most int64  // bytes of a slot, and of all
 	Field      string // see Limits
 }
 
 func (e *FirstChunkError) Error() string {
-	return fmt.Sprintf("the first %d slots of %d bytes each are more than %d bytes (max_state_memory_bytes): lower initial_buffer_size or %s, or raise the limit", e.Rows, e.Each, e.Most, e.Field)
+	return fmt.Sprintf("the first %d slots of %d bytes each are more than %d bytes (max_state_memory_bytes): lower initial_buffer_size or %s, or raise the limit", e.Slots, e.Each, e.Most, e.Field)
 }
 
-// held is what the sequences' states take, or could take in free rows.
+// held is what the sequences' states take, or could take in free slots.
 func (s *Store) held() int64 {
-	return int64(s.alive()+s.rows.free)*s.RowBytes() + s.varying.bytes
+	return int64(s.alive()+s.slots.free)*s.SlotBytes() + s.varying.bytes
 }
 
-// fits tells whether so many more bytes are within the limit.
+// fits reports whether so many more bytes are within the limit.
 func (s *Store) fits(more int64) bool {
 	most := s.limits.Bytes
 	return most == 0 || more <= most-s.held()
 }
 
 // nextChunk is the size of a further chunk.
-func (s *Store) nextChunk() int64 { return int64(s.sizing.Subsequent) * s.RowBytes() }
+func (s *Store) nextChunk() int64 { return int64(s.sizing.Subsequent) * s.SlotBytes() }
 
 // checkBudget makes sure that the first chunk, which is never freed, is within
 // the limit.
 func (s *Store) checkBudget() error {
-	most, each := s.limits.Bytes, s.RowBytes()
+	most, each := s.limits.Bytes, s.SlotBytes()
 	if most > 0 && each > 0 && int64(s.sizing.Initial) > most/each {
-		return &FirstChunkError{Rows: s.sizing.Initial, Each: each, Most: most, Field: s.limits.Field}
+		return &FirstChunkError{Slots: s.sizing.Initial, Each: each, Most: most, Field: s.limits.Field}
 	}
 	return nil
 }
 
-// growthBound is the limit of memory if that, not the number of rows, keeps the
+// growthBound is the limit of memory if that, not the number of slots, keeps the
 // store from growing, otherwise 0.
 func (s *Store) growthBound() int64 {
-	if len(s.rows.chunks) < s.sizing.MaxChunks && !s.fits(s.nextChunk()) {
+	if len(s.slots.chunks) < s.sizing.MaxChunks && !s.fits(s.nextChunk()) {
 		return s.limits.Bytes
 	}
 	return 0
@@ -109,8 +109,8 @@ func (s *Store) prepare(step *Step, now time.Duration) error {
 	return s.varying.prepare(step.lanes, step.padded)
 }
 
-// vacate overwrites the row of a sequence that is about to lose it, so that no
-// byte of it is there when the row is given to another, and frees its varying
+// vacate overwrites the slot of a sequence that is about to lose it, so that no
+// byte of it is there when the slot is given to another, and frees its varying
 // states. Memory that is allocated anew is zero.
 func (s *Store) vacate(q *Sequence) {
 	s.varying.release(q)
@@ -121,7 +121,7 @@ func (s *Store) vacate(q *Sequence) {
 	s.left = s.left[:0]
 	for i := range s.states {
 		bytes := s.states[i].StoredBytes()
-		s.left = append(s.left, s.chunks[i][q.row.Chunk].At(int64(q.row.Index)*bytes, bytes))
+		s.left = append(s.left, s.chunks[i][q.slot.Chunk].At(int64(q.slot.Index)*bytes, bytes))
 	}
 	s.memory.Clear(s.left)
 }

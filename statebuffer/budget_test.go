@@ -11,11 +11,11 @@ import (
 	"tritonstateful/internal/tensor"
 )
 
-// cacheStore keeps a cache of bytes for each sequence beside a row of 8 bytes.
+// cacheStore keeps a cache of bytes for each sequence beside a slot of 8 bytes.
 func cacheStore(t testing.TB, limits Limits) *Store {
-	limits.Remember = 100
+	limits.Tombstones = 100
 	return newTestStore(t, Options{
-		States:  []State{{Name: "state", Layout: Layout{Runs: 1, RunBytes: 8}}},
+		States:  []State{{Name: "state", Layout: Layout{Pieces: 1, PieceBytes: 8}}},
 		Varying: []Varying{{Name: "cache", DType: tensor.Int8, Axis: 0, InitialShape: tensor.Shape{1, 0}}},
 		Sizing:  Sizing{Initial: 8, MaxChunks: 1}, Limits: limits,
 	})
@@ -38,16 +38,16 @@ func writeCache(t testing.TB, s *Store, q *Sequence, bytes int64, now time.Durat
 }
 
 // TestBudgetOfChunks: no chunk is allocated beyond the limit; a START that finds
-// no row then says which limit it was.
+// no slot then says which limit it was.
 func TestBudgetOfChunks(t *testing.T) {
 	sizing := Sizing{Initial: 4, Subsequent: 2, MaxChunks: 9, AllocBelow: 2, DeallocAbove: 99}
-	s := newTestStore(t, Options{Sizing: sizing, Limits: Limits{Bytes: 8*8 - 1, Remember: 9}}) // rows of 8 bytes
+	s := newTestStore(t, Options{Sizing: sizing, Limits: Limits{Bytes: 8*8 - 1, Tombstones: 9}}) // slots of 8 bytes
 	for n := range uint64(6) {
 		begin(t, s, number(n), 1)
 		_, err := s.Maintain(at(1))
 		require.NoError(t, err, "a limit is no failure")
 	}
-	require.Equal(t, 6, s.Usage().Rows, "7 would fit, but rows come in twos")
+	require.Equal(t, 6, s.Usage().Slots, "7 would fit, but slots come in twos")
 	_, err := s.Begin(number(6), 2)
 	require.EqualError(t, err, "too many simultaneous sequences: 6 slots are taken, and more would exceed 63 bytes (max_state_memory_bytes); try again later, end sequences that are done, or raise the limit")
 	lost(t, s, 6, "its START was refused 0s ago because there was no free slot: states may take at most 63 bytes (max_state_memory_bytes)")
@@ -73,7 +73,7 @@ func lost(t testing.TB, s *Store, n uint64, want string) {
 // TestBudgetOfTheFirstChunk: it is never freed, so it must fit.
 func TestBudgetOfTheFirstChunk(t *testing.T) {
 	options := Options{Memory: &Heap{}, MaxLanes: 1, Sizing: Sizing{Initial: 4, MaxChunks: 1}, Limits: Limits{Bytes: 31, Field: "max_candidate_sequences"},
-		States: []State{{Name: "state", Layout: Layout{Runs: 2, RunBytes: 4}}}}
+		States: []State{{Name: "state", Layout: Layout{Pieces: 2, PieceBytes: 4}}}}
 	_, err := NewStore(options)
 	require.EqualError(t, err, "the first 4 slots of 8 bytes each are more than 31 bytes (max_state_memory_bytes): lower initial_buffer_size or max_candidate_sequences, or raise the limit")
 	options.Limits.Bytes = 32
@@ -102,9 +102,9 @@ func TestBudgetRejects(t *testing.T) {
 // refused has failed.
 func TestBudgetRefusesOnlyWhoDoesNotFit(t *testing.T) {
 	s := newTestStore(t, Options{
-		States:  []State{{Name: "state", Layout: Layout{Runs: 1, RunBytes: 8}}},
+		States:  []State{{Name: "state", Layout: Layout{Pieces: 1, PieceBytes: 8}}},
 		Varying: []Varying{{Name: "cache", DType: tensor.Int8, Axis: 0, InitialShape: tensor.Shape{1, 300}}}, // START fits to others
-		Sizing:  Sizing{Initial: 8, MaxChunks: 1}, MaxLanes: 4, Limits: Limits{Bytes: 64 + 2048, Remember: 9},
+		Sizing:  Sizing{Initial: 8, MaxChunks: 1}, MaxLanes: 4, Limits: Limits{Bytes: 64 + 2048, Tombstones: 9},
 	})
 	written := byte(0)
 	run := func(lanes ...Lane) (refused []bool) {
@@ -193,9 +193,9 @@ func TestBudgetHolds(t *testing.T) {
 		sizing := Sizing{Initial: 4, Subsequent: 3, MaxChunks: 6, AllocBelow: 2, DeallocAbove: 6}
 		const most = 6000
 		s := newTestStore(t, Options{Memory: memory, Sizing: sizing, MaxLanes: 1,
-			States:  []State{{Name: "state", Layout: Layout{Runs: 1, RunBytes: 100}}},
+			States:  []State{{Name: "state", Layout: Layout{Pieces: 1, PieceBytes: 100}}},
 			Varying: []Varying{{Name: "cache", DType: tensor.Int8, Axis: 0, InitialShape: tensor.Shape{1, 0}}},
-			Limits:  Limits{Bytes: most, Full: Policy(seed % 2), Remember: 9, Idle: 50}})
+			Limits:  Limits{Bytes: most, Full: Policy(seed % 2), Tombstones: 9, Idle: 50}})
 		refused := 0
 		for now := range 4 * time.Microsecond {
 			k := number(rng.Uint64N(20))

@@ -8,19 +8,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// inChunks is a store of many small chunks, all of whose rows but the last are
+// inChunks is a store of many small chunks, all of whose slots but the last are
 // taken by sequences that have a state.
-func inChunks(b *testing.B, roams bool, chunks, rows int) (*Store, []*Sequence) {
+func inChunks(b *testing.B, roams bool, chunks, slots int) (*Store, []*Sequence) {
 	from := int64(-1)
 	if roams {
 		from = 1
 	}
 	s := newTestStore(b, Options{
 		States:   []State{{Name: "state", Layout: Layout{1, 64}}},
-		Sizing:   Sizing{Initial: rows, Subsequent: rows, MaxChunks: chunks, AllocBelow: 2, DeallocAbove: 1 << 30},
-		MaxLanes: rows, RoamFrom: from,
+		Sizing:   Sizing{Initial: slots, Subsequent: slots, MaxChunks: chunks, AllocBelow: 2, DeallocAbove: 1 << 30},
+		MaxLanes: slots, InPlaceFrom: from,
 	})
-	all := make([]*Sequence, chunks*rows-1)
+	all := make([]*Sequence, chunks*slots-1)
 	for n := range all {
 		all[n] = begin(b, s, number(uint64(n)), 1)
 		stepOnce(b, s, []Lane{{Sequence: all[n]}})
@@ -32,7 +32,7 @@ func inChunks(b *testing.B, roams bool, chunks, rows int) (*Store, []*Sequence) 
 }
 
 // BenchmarkStartInChunks is the bookkeeping of a whole sequence, of which none but the
-// last chunk has a row.
+// last chunk has a slot.
 func BenchmarkStartInChunks(b *testing.B) {
 	for _, chunks := range []int{1, 100, 10_000} {
 		b.Run(fmt.Sprintf("chunks=%d", chunks), func(b *testing.B) {
@@ -47,7 +47,7 @@ func BenchmarkStartInChunks(b *testing.B) {
 	}
 }
 
-// BenchmarkRoamInChunks is a step of any 16 of 160 sequences, where every row is taken
+// BenchmarkRoamInChunks is a step of any 16 of 160 sequences, where every slot is taken
 // but one, or every third sequence has ended, so that free cells lie between others.
 func BenchmarkRoamInChunks(b *testing.B) {
 	const lanes, active = 16, 160

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// BenchmarkCopyThreads copies the states of 32 sequences from their rows, which
+// BenchmarkCopyThreads copies the states of 32 sequences from their slots, which
 // no step has read for a while, into a batch, on one thread and with half of them
 // on a second one that waits for work. It is why a step copies on one.
 func BenchmarkCopyThreads(b *testing.B) {
@@ -25,9 +25,9 @@ func BenchmarkCopyThreads(b *testing.B) {
 
 func benchmarkCopyThreads(b *testing.B, bytes, threads int) {
 	const lanes, batches = 32, 8
-	rows := make([]byte, batches*lanes*bytes)
-	for i := range rows {
-		rows[i] = byte(i)
+	slots := make([]byte, batches*lanes*bytes)
+	for i := range slots {
+		slots[i] = byte(i)
 	}
 	to := make([]byte, lanes*bytes)
 	work, done := make(chan []byte), make(chan bool)
@@ -42,7 +42,7 @@ func benchmarkCopyThreads(b *testing.B, bytes, threads int) {
 	}()
 	cpu := processorTime(b)
 	for i := 0; b.Loop(); i++ {
-		from := rows[i%batches*len(to):][:len(to)]
+		from := slots[i%batches*len(to):][:len(to)]
 		if threads == 1 {
 			copy(to, from)
 			continue

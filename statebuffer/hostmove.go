@@ -7,10 +7,10 @@ func GatherHost(transfers []Transfer) error {
 	for i := range transfers {
 		t := &transfers[i]
 		stored := t.StoredBytes()
-		for lane, row := range t.Rows {
-			t.gatherLane(lane, t.source(row, stored))
+		for lane, slot := range t.Slots {
+			t.gatherLane(lane, t.source(slot, stored))
 		}
-		for lane := len(t.Rows); lane < t.Lanes; lane++ {
+		for lane := len(t.Slots); lane < t.Lanes; lane++ {
 			t.gatherLane(lane, t.Initial.Bytes)
 		}
 	}
@@ -22,9 +22,9 @@ func ScatterHost(transfers []Transfer) error {
 	for i := range transfers {
 		t := &transfers[i]
 		stored := t.StoredBytes()
-		for lane, row := range t.Rows {
-			if row != NoRow {
-				t.scatterLane(lane, t.source(row, stored))
+		for lane, slot := range t.Slots {
+			if slot != NoSlot {
+				t.scatterLane(lane, t.source(slot, stored))
 			}
 		}
 	}
@@ -38,42 +38,42 @@ func ClearHost(blocks []Block) {
 	}
 }
 
-func (t *Transfer) source(row Row, stored int64) []byte {
-	if row == InitRow {
+func (t *Transfer) source(slot Slot, stored int64) []byte {
+	if slot == InitialSlot {
 		return t.Initial.Bytes
 	}
-	offset := int64(row.Index) * stored
-	return t.Chunks[row.Chunk].Bytes[offset : offset+stored]
+	offset := int64(slot.Index) * stored
+	return t.Chunks[slot.Chunk].Bytes[offset : offset+stored]
 }
 
-func (t *Transfer) gatherLane(lane int, row []byte) {
-	piece, stride := t.RunBytes, int64(t.Lanes)*t.RunBytes
+func (t *Transfer) gatherLane(lane int, slot []byte) {
+	piece, stride := t.PieceBytes, int64(t.Lanes)*t.PieceBytes
 	at := int64(lane) * piece
 	if t.Convert == Half {
-		for x := range t.Runs {
-			tensor.Widens(t.Tensor.Bytes[at+x*stride:][:piece], row[x*piece/2:])
+		for x := range t.Pieces {
+			tensor.Widens(t.Tensor.Bytes[at+x*stride:][:piece], slot[x*piece/2:])
 		}
 		return
 	}
-	for x := range t.Runs {
-		copy(t.Tensor.Bytes[at+x*stride:][:piece], row[x*piece:])
+	for x := range t.Pieces {
+		copy(t.Tensor.Bytes[at+x*stride:][:piece], slot[x*piece:])
 	}
 }
 
-func (t *Transfer) scatterLane(lane int, row []byte) {
-	piece, stride := t.RunBytes, int64(t.Lanes)*t.RunBytes
+func (t *Transfer) scatterLane(lane int, slot []byte) {
+	piece, stride := t.PieceBytes, int64(t.Lanes)*t.PieceBytes
 	at := int64(lane) * piece
 	if t.Convert == Half {
 		clamped := uint64(0)
-		for x := range t.Runs {
-			clamped += tensor.Halves(row[x*piece/2:][:piece/2], t.Tensor.Bytes[at+x*stride:])
+		for x := range t.Pieces {
+			clamped += tensor.Halves(slot[x*piece/2:][:piece/2], t.Tensor.Bytes[at+x*stride:])
 		}
 		if t.Saturated != nil {
 			*t.Saturated += clamped
 		}
 		return
 	}
-	for x := range t.Runs {
-		copy(row[x*piece:(x+1)*piece], t.Tensor.Bytes[at+x*stride:])
+	for x := range t.Pieces {
+		copy(slot[x*piece:(x+1)*piece], t.Tensor.Bytes[at+x*stride:])
 	}
 }

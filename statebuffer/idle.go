@@ -46,8 +46,8 @@ func (t *table) endBatch(now time.Duration) (expired int) {
 
 // touch notes that a sequence is in use.
 func (t *table) touch(q *Sequence, now time.Duration) {
-	if now != q.asked { // it may be touched several times a batch
-		q.idled, q.asked = now-q.asked, now
+	if now != q.lastRequest { // it may be touched several times a batch
+		q.idleTime, q.lastRequest = now-q.lastRequest, now
 	}
 	q.lastUse, q.rest = now, t.rest
 	list := t.listOf(q)
@@ -55,12 +55,12 @@ func (t *table) touch(q *Sequence, now time.Duration) {
 	list.push(q)
 }
 
-// idles tells whether a sequence has to give way if another one needs its place.
+// idles reports whether a sequence has to give way if another one needs its place.
 func (t *table) idles(q *Sequence, now time.Duration) bool {
 	return t.limits.Idle > 0 && now-q.lastUse > t.limits.Idle
 }
 
-// gone tells whether the client of a sequence cannot want it any more.
+// gone reports whether the client of a sequence cannot want it any more.
 func (t *table) gone(q *Sequence, now time.Duration) bool {
 	twice := 2 * t.limits.Idle
 	return twice > 0 && (t.rest-q.rest > twice+restMargin || now-q.lastUse > twice+busyMargin)

@@ -17,7 +17,7 @@ func serve(t *testing.T, s *Store, from, to time.Duration, ids ...uint64) (expir
 	return s.EndBatch(to)
 }
 
-// TestIdle: a row that another sequence needs is free strictly after the limit, counted
+// TestIdle: a slot that another sequence needs is free strictly after the limit, counted
 // from the last answer. Nobody who needs nothing has an effect on that.
 func TestIdle(t *testing.T) {
 	const limit, answered = time.Minute, 20 * time.Second
@@ -34,7 +34,7 @@ func TestIdle(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			s := newTestStore(t, Options{Sizing: Sizing{Initial: 1, MaxChunks: 1}, Limits: Limits{Idle: tt.idle, Remember: 4}})
+			s := newTestStore(t, Options{Sizing: Sizing{Initial: 1, MaxChunks: 1}, Limits: Limits{Idle: tt.idle, Tombstones: 4}})
 			s.BeginBatch(1)
 			begin(t, s, number(1), 1)
 			require.Zero(t, s.EndBatch(answered))
@@ -45,11 +45,11 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// TestOnlyOneGivesWay: who needs a row gets that of the sequence that was used least
+// TestOnlyOneGivesWay: who needs a slot gets that of the sequence that was used least
 // recently. Others that idle as long keep theirs.
 func TestOnlyOneGivesWay(t *testing.T) {
 	for _, policy := range []Policy{Reject, EvictLRU} {
-		s := newTestStore(t, Options{Sizing: Sizing{Initial: 3, MaxChunks: 1}, Limits: Limits{Idle: time.Second, Full: policy, Remember: 4}})
+		s := newTestStore(t, Options{Sizing: Sizing{Initial: 3, MaxChunks: 1}, Limits: Limits{Idle: time.Second, Full: policy, Tombstones: 4}})
 		fill(t, s, 1, 4)
 		serve(t, s, 1, 2, 2, 3, 1)
 		const later = 5 * time.Second
@@ -91,7 +91,7 @@ func TestGone(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			s := newTestStore(t, Options{Limits: Limits{Idle: tt.idle, Remember: 4}})
+			s := newTestStore(t, Options{Limits: Limits{Idle: tt.idle, Tombstones: 4}})
 			fill(t, s, 1, 3)
 			serve(t, s, 0, 0, 1, 2)
 			now := tt.story(s)
@@ -116,6 +116,6 @@ func TestIdled(t *testing.T) {
 		serve(t, s, from, from+150, 1)
 		q, err := s.Continue(number(1), from)
 		require.NoError(t, err)
-		require.Equal(t, map[time.Duration]time.Duration{100: 99, 300: 200}[from], q.Idled())
+		require.Equal(t, map[time.Duration]time.Duration{100: 99, 300: 200}[from], q.IdleTime())
 	}
 }

@@ -11,8 +11,8 @@ import (
 // lazyStore has two states, so that half a chunk can be allocated.
 func lazyStore(t *testing.T, memory *Heap, sizing Sizing) *Store {
 	return newTestStore(t, Options{Memory: memory, Sizing: sizing, States: []State{
-		{Name: "small", Layout: Layout{Runs: 1, RunBytes: 8}},
-		{Name: "large", Layout: Layout{Runs: 4, RunBytes: 100}},
+		{Name: "small", Layout: Layout{Pieces: 1, PieceBytes: 8}},
+		{Name: "large", Layout: Layout{Pieces: 4, PieceBytes: 100}},
 	}})
 }
 
@@ -25,7 +25,7 @@ func fill(t *testing.T, s *Store, from, to uint64) {
 
 func at(now time.Duration) func() time.Duration { return func() time.Duration { return now } }
 
-// TestThresholdsAreStrict: a chunk is allocated at fewer free rows than the one
+// TestThresholdsAreStrict: a chunk is allocated at fewer free slots than the one
 // threshold, freed at more than the other, one a call.
 func TestThresholdsAreStrict(t *testing.T) {
 	sizing := Sizing{Initial: 10, Subsequent: 4, MaxChunks: 3, AllocBelow: 3, DeallocAbove: 6}
@@ -93,7 +93,7 @@ func TestFailedChunk(t *testing.T) {
 	now, wait := time.Duration(1000), firstBackoff
 	for range 12 {
 		_, err := s.Maintain(at(now))
-		require.ErrorContains(t, err, `state "large": a chunk of 4 rows of 400 bytes: allocating 1600 bytes`)
+		require.ErrorContains(t, err, `state "large": a chunk of 4 slots of 400 bytes: allocating 1600 bytes`)
 		require.Equal(t, before, memory.Used(), "rolled back")
 		require.Equal(t, 1, s.Usage().Chunks)
 		change, err := s.Maintain(at(now + wait - 1))
@@ -120,8 +120,8 @@ func TestFailedChunk(t *testing.T) {
 // state, and nothing is held.
 func TestNewStoreWithoutMemory(t *testing.T) {
 	options := Options{MaxLanes: 2, Sizing: Sizing{Initial: 4, MaxChunks: 1}, States: []State{
-		{Name: "one", Layout: Layout{Runs: 1, RunBytes: 8}, Initial: make([]byte, 8)},
-		{Name: "two", Layout: Layout{Runs: 1, RunBytes: 16}},
+		{Name: "one", Layout: Layout{Pieces: 1, PieceBytes: 8}, Initial: make([]byte, 8)},
+		{Name: "two", Layout: Layout{Pieces: 1, PieceBytes: 16}},
 	}}
 	probe := &Heap{}
 	options.Memory = probe
@@ -136,7 +136,7 @@ func TestNewStoreWithoutMemory(t *testing.T) {
 		_, err := NewStore(options)
 		require.ErrorContains(t, err, "bytes: ")
 		require.Zero(t, memory.Used())
-		for _, what := range []string{"the initial value", "the batched input", "the batched output", "a chunk of 4 rows"} {
+		for _, what := range []string{"the initial value", "the batched input", "the batched output", "a chunk of 4 slots"} {
 			for _, state := range []string{"one", "two"} {
 				prefix := fmt.Sprintf("state %q: %s", state, what)
 				seen[prefix] = seen[prefix] || len(err.Error()) > len(prefix) && err.Error()[:len(prefix)] == prefix
@@ -149,7 +149,7 @@ func TestNewStoreWithoutMemory(t *testing.T) {
 }
 
 // TestSteadyFrom: from there on, and not below, a chunk that was allocated stays while
-// nobody starts or ends, however many rows are taken.
+// nobody starts or ends, however many slots are taken.
 func TestSteadyFrom(t *testing.T) {
 	sizing := Sizing{Initial: 16, Subsequent: 6, MaxChunks: 3, AllocBelow: 4}
 	least := sizing.SteadyFrom()

@@ -21,9 +21,9 @@ type Memory interface {
 	// reads or writes them. What cannot be overwritten on a device is an error of
 	// the next Gather or Scatter.
 	Clear([]Block)
-	// Gather copies rows of a store to the lanes of batched tensors.
+	// Gather copies slots of a store to the lanes of batched tensors.
 	Gather([]Transfer) error
-	// Scatter copies the lanes of batched tensors to rows of a store.
+	// Scatter copies the lanes of batched tensors to slots of a store.
 	Scatter([]Transfer) error
 }
 
@@ -33,17 +33,17 @@ type Uploader interface {
 	Upload(to Block, from []byte) error
 }
 
-// Rationed is a Memory that can tell beforehand what it has room for.
-type Rationed interface {
-	// Room is nil if so many more bytes are free at this moment; else it says
+// CapacityChecker is a Memory that can tell beforehand what it has room for.
+type CapacityChecker interface {
+	// CheckCapacity is nil if that many more bytes are free at this moment; otherwise it says
 	// how many are.
-	Room(bytes int64) error
+	CheckCapacity(bytes int64) error
 }
 
-// Room asks a Memory for room, if it is one that can tell.
-func Room(m Memory, bytes int64) error {
-	if rationed, ok := m.(Rationed); ok {
-		return rationed.Room(bytes)
+// CheckCapacity asks a Memory that is a CapacityChecker; of others it reports nil.
+func CheckCapacity(m Memory, bytes int64) error {
+	if checker, ok := m.(CapacityChecker); ok {
+		return checker.CheckCapacity(bytes)
 	}
 	return nil
 }
@@ -78,13 +78,13 @@ func (b Block) At(offset, size int64) Block {
 }
 
 // Layout says how one lane of a tensor lies in memory. With the batch on axis
-// b of a tensor, a lane is Runs (the product of the extents before b) pieces of
-// RunBytes (the bytes behind b) each; of a batched tensor with n lanes, run x of
-// lane j starts at (x*n + j)*RunBytes. A row of a store is the same runs,
-// one behind the other. Runs is 1 when the batch is outermost.
+// b of a tensor, a lane is Pieces (the product of the extents before b) pieces of
+// PieceBytes (the bytes after b) each; of a batched tensor with n lanes, piece x of
+// lane j starts at (x*n + j)*PieceBytes. A slot of a store is the same pieces,
+// one after the other. Pieces is 1 when the batch is outermost.
 type Layout struct {
-	Runs     int64
-	RunBytes int64
+	Pieces     int64
+	PieceBytes int64
 }
 
 // LayoutOf is the layout of a tensor with these extents, whose batch is at axis;
@@ -93,28 +93,28 @@ type Layout struct {
 func LayoutOf(dims tensor.Shape, axis int, dtype tensor.DType) (Layout, error) {
 	if axis < 0 {
 		bytes, err := dims.Bytes(dtype)
-		return Layout{Runs: 1, RunBytes: bytes}, err
+		return Layout{Pieces: 1, PieceBytes: bytes}, err
 	}
 	whole, err := dims.With(axis, 1).Bytes(dtype)
 	if err != nil {
 		return Layout{}, err
 	}
-	if whole == 0 { // there may be very many runs of nothing
-		return Layout{Runs: 1}, nil
+	if whole == 0 { // there may be very many pieces of nothing
+		return Layout{Pieces: 1}, nil
 	}
-	runs, err := dims[:axis].Elements()
-	return Layout{Runs: runs, RunBytes: whole / max(runs, 1)}, err
+	pieces, err := dims[:axis].Elements()
+	return Layout{Pieces: pieces, PieceBytes: whole / max(pieces, 1)}, err
 }
 
-// RowBytes is the size of one lane.
-func (l Layout) RowBytes() int64 { return l.Runs * l.RunBytes }
+// LaneBytes is the size of one lane.
+func (l Layout) LaneBytes() int64 { return l.Pieces * l.PieceBytes }
 
 // BatchBytes is the size of that many lanes.
-func (l Layout) BatchBytes(lanes int) int64 { return times(lanes, l.RowBytes()) }
+func (l Layout) BatchBytes(lanes int) int64 { return satMul(lanes, l.LaneBytes()) }
 
-// times is n pieces of that many bytes. A product that 63 bits cannot count is the
+// satMul is n pieces of that many bytes. A product that 63 bits cannot count is the
 // greatest number, of which no Memory has as many bytes.
-func times(n int, bytes int64) int64 {
+func satMul(n int, bytes int64) int64 {
 	hi, lo := bits.Mul64(uint64(n), uint64(bytes))
 	if hi != 0 || lo > math.MaxInt64 {
 		return math.MaxInt64
@@ -122,8 +122,8 @@ func times(n int, bytes int64) int64 {
 	return int64(lo)
 }
 
-// Plus adds sizes. A sum that 63 bits cannot count is the greatest number.
-func Plus(sizes ...int64) (sum int64) {
+// SatAdd adds sizes. A sum that 63 bits cannot count is the greatest number.
+func SatAdd(sizes ...int64) (sum int64) {
 	for _, size := range sizes {
 		if sum += size; sum < 0 {
 			return math.MaxInt64
@@ -136,52 +136,52 @@ func Plus(sizes ...int64) (sum int64) {
 type Conversion uint8
 
 const (
-	// Keep copies the bytes as they are.
-	Keep Conversion = iota
+	// Same copies the bytes as they are.
+	Same Conversion = iota
 	// Half stores FP32 elements as FP16: Scatter rounds to nearest even and
 	// clamps what is too large to the largest finite FP16, Gather widens.
 	Half
 )
 
-// Row is where a store keeps one row of every state: a chunk and an index in it.
-// The zero Row is a valid one.
-type Row struct {
+// Slot is where a store keeps one value of every state: a chunk and an index in it.
+// The zero Slot is a valid one.
+type Slot struct {
 	Chunk int32
 	Index int32
 }
 
-// The rows that are none.
+// The values of Slot that name no slot.
 var (
-	// NoRow as a destination: the lane is discarded.
-	NoRow = Row{Chunk: -1}
-	// InitRow as a source: the lane gets the state's initial value.
-	InitRow = Row{Chunk: -2}
+	// NoSlot as a destination: the lane is discarded.
+	NoSlot = Slot{Chunk: -1}
+	// InitialSlot as a source: the lane gets the state's initial value.
+	InitialSlot = Slot{Chunk: -2}
 )
 
-// Transfer is the movement of one state between its rows and a batched tensor.
+// Transfer is the movement of one state between its slots and a batched tensor.
 type Transfer struct {
-	// Layout is that of the batched tensor; a row holds Layout.RowBytes too,
+	// Layout is that of the batched tensor; a slot holds Layout.LaneBytes too,
 	// or half of them with Half.
 	Layout
 	Convert Conversion
-	// Chunks are the blocks that hold this state's rows, by Row.Chunk.
+	// Chunks are the blocks that hold this state's slots, by Slot.Chunk.
 	Chunks []Block
-	// Initial is the row that InitRow stands for.
+	// Initial is the slot that InitialSlot stands for.
 	Initial Block
-	// Rows names the row of each of the first len(Rows) lanes.
-	Rows []Row
+	// Slots names the slot of each of the first len(Slots) lanes.
+	Slots []Slot
 	// Tensor is the batched tensor, and Lanes the number of its lanes; lanes
-	// from len(Rows) on are padding, which Gather fills with Initial.
+	// from len(Slots) on are padding, which Gather fills with Initial.
 	Tensor Block
 	Lanes  int
 	// Saturated, if not nil, counts elements that Half had to clamp.
 	Saturated *uint64
 }
 
-// StoredBytes is the size of a row in the store.
+// StoredBytes is the size of a slot in the store.
 func (t *Transfer) StoredBytes() int64 {
 	if t.Convert == Half {
-		return t.RowBytes() / 2
+		return t.LaneBytes() / 2
 	}
-	return t.RowBytes()
+	return t.LaneBytes()
 }

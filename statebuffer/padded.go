@@ -7,7 +7,7 @@ import (
 	"tritonstateful/internal/tensor"
 )
 
-// Sequences whose values differ in length share a run if Varying.Padded: the
+// Sequences whose values differ in length share a run if Varying.LeftPadded: the
 // shorter ones are preceded by zeros up to the longest, a mask that the caller
 // makes tells the model what counts, and what the model wrote after those zeros
 // is kept. So the padding never becomes part of a value.
@@ -23,27 +23,27 @@ func padable(states []Varying, m Memory) []Varying {
 		return states
 	}
 	states = slices.Clone(states)
-	padNone(states)
+	disableLeftPadding(states)
 	return states
 }
 
-func padNone(states []Varying) {
+func disableLeftPadding(states []Varying) {
 	for i := range states {
-		states[i].Padded = false
+		states[i].LeftPadded = false
 	}
 }
 
-// PadNone makes sequences alike from now on only if their values have equal lengths.
+// DisableLeftPadding makes sequences Compatible from now on only if their values have equal lengths.
 // No step may be open.
-func (s *Store) PadNone() { padNone(s.varying.states) }
+func (s *Store) DisableLeftPadding() { disableLeftPadding(s.varying.states) }
 
 // lengthAxis is the axis along which a padded value has its length.
 func (v *Varying) lengthAxis() int { return v.PadAxis }
 
-// alikeShapes tells whether values of two shapes can share a run.
-func (v *Varying) alikeShapes(a, b tensor.Shape) bool {
+// compatibleShapes reports whether values of two shapes can share a run.
+func (v *Varying) compatibleShapes(a, b tensor.Shape) bool {
 	for axis := range a {
-		if a[axis] != b[axis] && (!v.Padded || axis != v.lengthAxis()) {
+		if a[axis] != b[axis] && (!v.LeftPadded || axis != v.lengthAxis()) {
 			return false
 		}
 	}
@@ -64,19 +64,19 @@ func (s *Store) LengthBytes(state int, q *Sequence) int64 {
 	return elements(shape[:axis]) * elements(shape[axis+1:]) * int64(v.DType.Size())
 }
 
-// Spares tells whether the limit of memory leaves room for so many bytes of padded
+// FitsBudget reports whether the limit of memory leaves room for so many bytes of padded
 // tensors beside what sequences hold.
-func (s *Store) Spares(bytes int64) bool { return s.fits(bytes) }
+func (s *Store) FitsBudget(bytes int64) bool { return s.fits(bytes) }
 
-// longest is the shape of the longest value among the lanes; uneven tells whether
+// longest is the shape of the longest value among the lanes; uneven reports whether
 // others are shorter.
 func (s *varyingStore) longest(i int, lanes []Lane) (shape tensor.Shape, uneven bool) {
 	shape = s.shape(i, lanes[0].Sequence)
 	axis := s.states[i].lengthAxis()
 	for _, l := range lanes[1:] {
 		other := s.shape(i, l.Sequence)
-		uneven = uneven || s.states[i].Padded && other[axis] != shape[axis]
-		if s.states[i].Padded && other[axis] > shape[axis] {
+		uneven = uneven || s.states[i].LeftPadded && other[axis] != shape[axis]
+		if s.states[i].LeftPadded && other[axis] > shape[axis] {
 			shape = other
 		}
 	}
@@ -86,19 +86,19 @@ func (s *varyingStore) longest(i int, lanes []Lane) (shape tensor.Shape, uneven 
 // gatherPadded lays out values of unequal length, each at the end of its lane.
 func (s *varyingStore) gatherPadded(i int, t *Transfer, lanes []Lane, longest tensor.Shape) error {
 	v := &s.states[i]
-	row, err := s.paddedRow(v, longest)
+	slot, err := s.paddedValue(v, longest)
 	if err != nil {
 		return err
 	}
 	for lane, l := range lanes {
 		shape := s.shape(i, l.Sequence)
-		clear(row)
-		v.shift(row, longest, s.source(i, l.Sequence).Bytes, shape, shape)
-		t.gatherLane(lane, row)
+		clear(slot)
+		v.shift(slot, longest, s.source(i, l.Sequence).Bytes, shape, shape)
+		t.gatherLane(lane, slot)
 	}
-	clear(row)
+	clear(slot)
 	for lane := len(lanes); lane < t.Lanes; lane++ {
-		t.gatherLane(lane, row)
+		t.gatherLane(lane, slot)
 	}
 	return nil
 }
@@ -120,13 +120,13 @@ func (s *varyingStore) ownBytes(i int, q *Sequence, written int64) int64 {
 	return written / s.io[i].OutShape[v.lengthAxis()] * s.ownLength(i, q)
 }
 
-// preparePadded makes room for the row that keepPadded needs.
+// preparePadded makes room for the value that keepPadded needs.
 func (s *varyingStore) preparePadded(i int) error {
 	v, io := &s.states[i], &s.io[i]
 	if !io.Uneven {
 		return nil
 	}
-	_, err := s.paddedRow(v, v.batched(io.OutShape, 1))
+	_, err := s.paddedValue(v, io.OutShape.With(v.Axis, 1))
 	return err
 }
 
@@ -134,13 +134,13 @@ func (s *varyingStore) preparePadded(i int) error {
 func (s *varyingStore) keepPadded(i int, lanes []Lane, padded int) error {
 	v, io := &s.states[i], &s.io[i]
 	axis := v.lengthAxis()
-	out := v.batched(io.OutShape, 1)
+	out := io.OutShape.With(v.Axis, 1)
 	layout, err := v.layout(out)
 	if err != nil {
 		return err
 	}
 	t := Transfer{Layout: layout, Tensor: io.Out, Lanes: padded}
-	row, err := s.paddedRow(v, out)
+	slot, err := s.paddedValue(v, out)
 	if err != nil {
 		return err
 	}
@@ -148,9 +148,9 @@ func (s *varyingStore) keepPadded(i int, lanes []Lane, padded int) error {
 		if !l.keeps() {
 			continue
 		}
-		t.scatterLane(lane, row)
+		t.scatterLane(lane, slot)
 		shape := out.With(axis, s.ownLength(i, l.Sequence))
-		v.shift(l.Sequence.values[i].block.Bytes, shape, row, out, shape)
+		v.shift(l.Sequence.values[i].block.Bytes, shape, slot, out, shape)
 		l.Sequence.values[i].shape = shape
 	}
 	return nil
@@ -184,14 +184,14 @@ func (v *Varying) shift(to []byte, toShape tensor.Shape, from []byte, fromShape,
 	}
 }
 
-// paddedRow is room for one lane of that shape; what is in it does not count.
-func (s *varyingStore) paddedRow(v *Varying, shape tensor.Shape) ([]byte, error) {
+// paddedValue is room for one lane of that shape; what is in it does not count.
+func (s *varyingStore) paddedValue(v *Varying, shape tensor.Shape) ([]byte, error) {
 	bytes, err := shape.Bytes(v.DType)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.row.Reserve(s.memory, bytes); err != nil {
-		return nil, fmt.Errorf("state %q: a padded row: %w", v.Name, err)
+	if err := s.slot.Reserve(s.memory, bytes); err != nil {
+		return nil, fmt.Errorf("state %q: a padded value: %w", v.Name, err)
 	}
-	return s.row.Bytes[:bytes], nil
+	return s.slot.Bytes[:bytes], nil
 }

@@ -19,11 +19,11 @@ func TestPaddedValuesShareARun(t *testing.T) {
 		"batch last":          {Axis: 2, PadAxis: 1, InitialShape: tensor.Shape{2, 0, 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v.Name, v.DType, v.Padded = "cache", tensor.Uint8, true
+			v.Name, v.DType, v.LeftPadded = "cache", tensor.Uint8, true
 			heap := &Heap{}
 			s, err := NewStore(Options{
 				Memory: heap, Varying: []Varying{v}, MaxLanes: 4,
-				Sizing: Sizing{Initial: 4, Subsequent: 4, MaxChunks: 1}, Limits: Limits{Remember: 4},
+				Sizing: Sizing{Initial: 4, Subsequent: 4, MaxChunks: 1}, Limits: Limits{Tombstones: 4},
 			})
 			require.NoError(t, err)
 			values := map[uint64][]byte{} // of each sequence: its elements in the order of its shape
@@ -55,7 +55,7 @@ func appendTo(t *testing.T, s *Store, v *Varying, values map[uint64][]byte, ids 
 		lanes[i] = Lane{Sequence: q}
 		longest = max(longest, s.Length(0, q))
 	}
-	require.True(t, s.Alike(lanes[0].Sequence, lanes[len(lanes)-1].Sequence))
+	require.True(t, s.Compatible(lanes[0].Sequence, lanes[len(lanes)-1].Sequence))
 	step, err := s.Gather(lanes, len(lanes))
 	require.NoError(t, err)
 	io := &step.Varying[0]
@@ -105,7 +105,7 @@ func offset(shape tensor.Shape, v *Varying, lane int, at, element int64) (n int6
 }
 
 func TestPaddedStateMustNotShrink(t *testing.T) {
-	v := Varying{Name: "cache", DType: tensor.Uint8, Padded: true, PadAxis: 1}
+	v := Varying{Name: "cache", DType: tensor.Uint8, LeftPadded: true, PadAxis: 1}
 	io := &VaryingIO{InShape: tensor.Shape{2, 5}, OutShape: tensor.Shape{2, 4}, Uneven: true}
 	require.ErrorContains(t, v.checkPadded(io), "must not get shorter")
 	io.OutShape[1] = 5
@@ -116,8 +116,8 @@ func TestPaddedStateMustNotShrink(t *testing.T) {
 
 func TestUndoLeavesStartsAndEndsAsTheyWere(t *testing.T) {
 	s, err := NewStore(Options{
-		Memory: &Heap{}, States: []State{{Name: "s", Layout: Layout{Runs: 1, RunBytes: 1}}}, MaxLanes: 2,
-		Sizing: Sizing{Initial: 2, Subsequent: 2, MaxChunks: 1}, Limits: Limits{Remember: 4},
+		Memory: &Heap{}, States: []State{{Name: "s", Layout: Layout{Pieces: 1, PieceBytes: 1}}}, MaxLanes: 2,
+		Sizing: Sizing{Initial: 2, Subsequent: 2, MaxChunks: 1}, Limits: Limits{Tombstones: 4},
 	})
 	require.NoError(t, err)
 	q, err := s.Begin(Key{Number: 7}, time.Second)

@@ -33,10 +33,10 @@ func appendBytes(t *testing.T, s *Store, bytes int64, ids ...uint64) ([]Lane, er
 
 // unequalStore has one long sequence, 1, and three short ones.
 func unequalStore(t *testing.T, memory Memory, long int64, limits Limits) *Store {
-	limits.Remember = 10
+	limits.Tombstones = 10
 	s := newTestStore(t, Options{
 		Memory: memory, MaxLanes: 4, Sizing: Sizing{Initial: 4, MaxChunks: 1}, Limits: limits,
-		Varying: []Varying{{Name: "cache", DType: tensor.Uint8, InitialShape: tensor.Shape{1, 0}, Padded: true, PadAxis: 1}},
+		Varying: []Varying{{Name: "cache", DType: tensor.Uint8, InitialShape: tensor.Shape{1, 0}, LeftPadded: true, PadAxis: 1}},
 	})
 	_, err := appendBytes(t, s, long, 1)
 	require.NoError(t, err)
@@ -87,7 +87,7 @@ func TestPaddedRation(t *testing.T) {
 func TestPaddedRunWithoutMemory(t *testing.T) {
 	memory := &Heap{}
 	s := unequalStore(t, memory, 1000, Limits{})
-	_, err := appendBytes(t, s, 0, 1, 2, 3, 4) // the row for the input is there
+	_, err := appendBytes(t, s, 0, 1, 2, 3, 4) // the slot for the input is there
 	require.NoError(t, err)
 	held := memory.Used()
 	for free := int64(0); ; free += 64 {

@@ -14,7 +14,7 @@ import (
 type plainStore struct {
 	sizing   Sizing
 	limits   Limits
-	rows     plainRows
+	slots    plainSlots
 	live     map[Key]*plainSequence
 	lost     []plainLoss // oldest first
 	touches  int
@@ -26,7 +26,7 @@ type plainStore struct {
 type plainBatch struct{ began, ended time.Duration }
 
 type plainSequence struct {
-	row     Row
+	slot    Slot
 	fresh   bool
 	steps   uint64
 	lastUse time.Duration
@@ -42,13 +42,13 @@ type plainVarying struct {
 
 type plainLoss struct {
 	key  Key
-	fate Fate
+	loss LossReason
 	at   time.Duration
 }
 
 func newPlainStore(sizing Sizing, limits Limits) *plainStore {
 	p := &plainStore{sizing: sizing, limits: limits, live: map[Key]*plainSequence{}}
-	p.rows.grow(sizing.Initial)
+	p.slots.grow(sizing.Initial)
 	return p
 }
 
@@ -61,7 +61,7 @@ func (p *plainStore) touch(k Key, now time.Duration) bool {
 	return ok
 }
 
-// begin tells whether the START got a row.
+// begin reports whether the START got a slot.
 func (p *plainStore) begin(k Key, now time.Duration) bool {
 	if p.touch(k, now) {
 		q := p.live[k]
@@ -72,54 +72,54 @@ func (p *plainStore) begin(k Key, now time.Duration) bool {
 		return true
 	}
 	p.forgetLoss(k)
-	if p.rows.allFree() == 0 {
+	if p.slots.allFree() == 0 {
 		p.makeRoom(now)
 	}
-	row, ok := p.rows.take()
+	slot, ok := p.slots.take()
 	if !ok {
 		p.counters.RejectedFull++
 		p.remember(k, Refused, now)
 		return false
 	}
-	p.live[k] = &plainSequence{row: row, fresh: true}
+	p.live[k] = &plainSequence{slot: slot, fresh: true}
 	p.touch(k, now)
 	p.counters.Started++
 	return true
 }
 
-// proceed is the fate of a sequence: Alive with false if it is not known.
-func (p *plainStore) proceed(k Key, now time.Duration) (Fate, bool) {
+// proceed is the reason of loss of a sequence: NotLost with false if it is not known.
+func (p *plainStore) proceed(k Key, now time.Duration) (LossReason, bool) {
 	if p.touch(k, now) {
-		return Alive, true
+		return NotLost, true
 	}
 	p.counters.Unknown++
 	for _, l := range p.lost {
 		if l.key == k {
-			return l.fate, false
+			return l.loss, false
 		}
 	}
-	return Alive, false
+	return NotLost, false
 }
 
 func (p *plainStore) end(k Key) {
 	if q, ok := p.live[k]; ok {
-		p.rows[q.row.Chunk][q.row.Index] = false
+		p.slots[q.slot.Chunk][q.slot.Index] = false
 		delete(p.live, k)
 		p.counters.Ended++
 	}
 }
 
-func (p *plainStore) lose(k Key, why Fate, now time.Duration) {
+func (p *plainStore) lose(k Key, why LossReason, now time.Duration) {
 	q := p.live[k]
-	p.rows[q.row.Chunk][q.row.Index] = false
+	p.slots[q.slot.Chunk][q.slot.Index] = false
 	delete(p.live, k)
 	p.remember(k, why, now)
 }
 
-func (p *plainStore) remember(k Key, why Fate, now time.Duration) {
+func (p *plainStore) remember(k Key, why LossReason, now time.Duration) {
 	p.forgetLoss(k)
 	p.lost = append(p.lost, plainLoss{k, why, now})
-	if extra := len(p.lost) - p.limits.Remember; extra > 0 {
+	if extra := len(p.lost) - p.limits.Tombstones; extra > 0 {
 		p.lost = p.lost[extra:]
 	}
 }
@@ -199,13 +199,13 @@ func (p *plainStore) refuse(k Key, now time.Duration) {
 
 // maintain tells what Maintain will do: +1 a chunk more, -1 a chunk fewer.
 func (p *plainStore) maintain() int {
-	free, last := p.rows.allFree(), len(p.rows)-1
+	free, last := p.slots.allFree(), len(p.slots)-1
 	switch {
 	case !p.sizing.Lazy():
 		return 0
-	case len(p.rows) < p.sizing.MaxChunks && free < p.sizing.AllocBelow:
+	case len(p.slots) < p.sizing.MaxChunks && free < p.sizing.AllocBelow:
 		return 1
-	case last > 0 && free > p.sizing.DeallocAbove && p.rows.free(last) == len(p.rows[last]):
+	case last > 0 && free > p.sizing.DeallocAbove && p.slots.free(last) == len(p.slots[last]):
 		return -1
 	}
 	return 0

@@ -6,7 +6,7 @@ import "slices"
 // longer the more of them there are.
 type pool struct {
 	areas []*area
-	rooms firstFit // of each area, how many free cells in a row it has at most
+	rooms firstFit // of each area, how many consecutive free cells it has at most
 	holes bitset   // the areas that have holes
 	dirty []*area  // what the pool knows of these is of yesterday
 	// closed: the last area is to be released, and counts as full.
@@ -52,11 +52,11 @@ func (p *pool) refresh() {
 	for _, a := range p.dirty {
 		a.dirty = false
 		at := a.number - p.areas[0].number
-		inRow, vacant := a.inRow, a.vacant
+		longest, vacant := a.longest, a.vacant
 		if p.closed && at == len(p.areas)-1 {
-			inRow, vacant = 0, 0
+			longest, vacant = 0, 0
 		}
-		p.rooms.set(at, int32(inRow))
+		p.rooms.set(at, int32(longest))
 		if vacant > 0 {
 			p.holes.add(at)
 		} else {
@@ -66,7 +66,7 @@ func (p *pool) refresh() {
 	p.dirty = p.dirty[:0]
 }
 
-// run finds n free cells in a row. An area that turns out to have none is not asked
+// run finds n consecutive free cells. An area that turns out to have none is not asked
 // again until a block of it is free.
 func (p *pool) run(n int) (a *area, at int) {
 	p.refresh()

@@ -96,8 +96,8 @@ func (w *world) requests() []Key {
 		if q == nil && w.rng.IntN(4) > 0 {
 			continue
 		}
-		if len(lanes) > 0 && !w.store.Alike(lanes[0].Sequence, q) {
-			require.False(w.t, w.alike(names[0], k))
+		if len(lanes) > 0 && !w.store.Compatible(lanes[0].Sequence, q) {
+			require.False(w.t, w.compatible(names[0], k))
 			continue
 		}
 		lanes = append(lanes, Lane{Sequence: q, End: w.rng.IntN(8) == 0})
@@ -143,7 +143,7 @@ func (w *world) admit(k Key) *Sequence {
 	}
 	lost := &LostError{}
 	require.ErrorAs(w.t, err, &lost)
-	require.Equal(w.t, fate, lost.Fate)
+	require.Equal(w.t, fate, lost.Reason)
 	return nil
 }
 
@@ -250,11 +250,11 @@ func (w *world) committed(lanes []Lane, names []Key, outputs [][][]byte) {
 }
 
 // laneOf copies a lane out of a batched tensor, or into it.
-func laneOf(b Block, l Layout, lanes, lane int, move func(tensor, row []byte)) {
-	row := make([]byte, l.RunBytes)
-	for x := range l.Runs {
-		at := (x*int64(lanes) + int64(lane)) * l.RunBytes
-		move(b.Bytes[at:at+l.RunBytes], row)
+func laneOf(b Block, l Layout, lanes, lane int, move func(tensor, slot []byte)) {
+	slot := make([]byte, l.PieceBytes)
+	for x := range l.Pieces {
+		at := (x*int64(lanes) + int64(lane)) * l.PieceBytes
+		move(b.Bytes[at:at+l.PieceBytes], slot)
 	}
 }
 
@@ -314,13 +314,13 @@ func (w *world) maintain() {
 		w.retry = w.now + w.waits
 		want = 0
 	case want > 0:
-		w.plain.rows.grow(w.plain.sizing.Subsequent)
+		w.plain.slots.grow(w.plain.sizing.Subsequent)
 		w.waits = 0
 	case want < 0 && w.roams && tenants > w.drains:
 		require.Equal(w.t, tenants-w.drains, w.tenants(), "of the chunk that is to be freed")
 		want = 0
 	case want < 0:
-		w.plain.rows = w.plain.rows[:len(w.plain.rows)-1]
+		w.plain.slots = w.plain.slots[:len(w.plain.slots)-1]
 	}
 	require.Equal(w.t, Change{Grown: want > 0, Shrunk: want < 0}, change)
 }

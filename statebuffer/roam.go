@@ -15,8 +15,8 @@ const drainBytes = 4 << 20
 // these are where the lanes' sequences live. So a batch of the same sequences as
 // an earlier one copies nothing, and any other batch copies each state once.
 //
-// There are as many cells as rows, plus two bays of one largest batch each. A
-// sequence's row still counts it: who has a row has a place in the pool of cells,
+// There are as many cells as slots, plus two bays of one largest batch each. A
+// sequence's slot still counts it: who has a slot has a place in the pool of cells,
 // if need be between the lanes of a block, so that a bay can always be emptied.
 type roamer struct {
 	states  []State
@@ -41,7 +41,7 @@ type member struct {
 func newRoamer(states []State, initial []Block, bays [2][]Block, maxLanes int) *roamer {
 	r := &roamer{states: states, initial: initial, flat: true, most: drainBytes}
 	for i := range states {
-		r.flat = r.flat && states[i].Runs == 1
+		r.flat = r.flat && states[i].Pieces == 1
 	}
 	for i := range bays {
 		r.bays[i] = newArea(i, states, bays[i], maxLanes, r.flat)
@@ -57,14 +57,14 @@ func (r *roamer) grow(memory []Block, cells int) {
 }
 
 // drain moves some of those who live in the last area of the pool elsewhere, and
-// tells whether nobody is left. Nobody moves in meanwhile, if there is room anywhere
-// else. There is if no sequence has a row of the last chunk.
+// reports whether nobody is left. Nobody moves in meanwhile, if there is room anywhere
+// else. There is if no sequence has a slot of the last chunk.
 func (r *roamer) drain() (empty bool) {
 	r.pool.close()
 	r.window = span{}
 	each := int64(0)
 	for i := range r.states {
-		each += r.states[i].RowBytes()
+		each += r.states[i].LaneBytes()
 	}
 	q, word := r.pool.last().resident(0)
 	for moved := int64(0); q != nil && moved < r.most; moved += each {
@@ -89,7 +89,7 @@ func (r *roamer) arrange(lanes []Lane) []int {
 	r.window = span{}
 	owned := r.note(lanes)
 	switch {
-	case !owned: // a lane of nobody's would take cells that have no row, so that tenants find none
+	case !owned: // a lane of nobody's would take cells that have no slot, so that tenants find none
 	case r.flat:
 		r.findWindow(len(lanes))
 	default:
@@ -121,7 +121,7 @@ func (r *roamer) arrange(lanes []Lane) []int {
 	return order
 }
 
-// note lists the lanes that have a value, and tells whether all belong to a sequence.
+// note lists the lanes that have a value, and reports whether all belong to a sequence.
 // A sequence that starts anew has no value.
 func (r *roamer) note(lanes []Lane) (owned bool) {
 	r.members, owned = r.members[:0], true
@@ -139,7 +139,7 @@ func (r *roamer) note(lanes []Lane) (owned bool) {
 	return owned
 }
 
-// findWindow makes the window the n cells in a row that hold most members.
+// findWindow makes the window the n consecutive cells that hold most members.
 func (r *roamer) findWindow(n int) {
 	slices.SortFunc(r.members, func(a, b member) int {
 		return cmp.Or(cmp.Compare(a.area.number, b.area.number), cmp.Compare(a.cell, b.cell))
@@ -181,7 +181,7 @@ func (r *roamer) count(s span) (n int) {
 	return n
 }
 
-// worthwhile tells whether reading the window copies less than gathering does:
+// worthwhile reports whether reading the window copies less than gathering does:
 // members elsewhere are to be brought in, and others who live there moved out.
 func (r *roamer) worthwhile() bool {
 	if r.window.area == nil {
@@ -254,7 +254,7 @@ func (r *roamer) move(q *Sequence) {
 }
 
 // spot finds a cell for one sequence: a free one, or one between the lanes of a
-// block. There is one as long as no more sequences have rows than there are.
+// block. There is one as long as no more sequences have slots than there are.
 func (r *roamer) spot() (*area, int) {
 	if a, at := r.pool.run(1); a != nil {
 		a.open(at, 1)
@@ -263,7 +263,7 @@ func (r *roamer) spot() (*area, int) {
 	if a, cell := r.pool.hole(r.in); a != nil {
 		return a, cell
 	}
-	if r.pool.closed { // somebody has got a row of the last chunk meanwhile
+	if r.pool.closed { // somebody has got a slot of the last chunk meanwhile
 		r.reopen()
 		return r.spot()
 	}
@@ -273,10 +273,10 @@ func (r *roamer) spot() (*area, int) {
 			return a, at
 		}
 	}
-	panic("statebuffer: there are more sequences than rows")
+	panic("statebuffer: there are more sequences than slots")
 }
 
-// space finds n free cells in a row.
+// space finds n consecutive free cells.
 func (r *roamer) space(n int) span {
 	if a, at := r.pool.run(n); a != nil {
 		return span{a, at, n}

@@ -7,14 +7,14 @@ import (
 )
 
 // BenchmarkRoam compares values that stay where runs wrote them with values that
-// are copied from their rows and back, for batches of the same sequences, for two
+// are copied from their slots and back, for batches of the same sequences, for two
 // groups of them in turns, and for any of four times as many.
 func BenchmarkRoam(b *testing.B) {
 	const lanes = 32
 	for _, layout := range []Layout{{1, 512}, {1, 2 << 10}, {2, 1 << 10}, {1, 8 << 10}, {2, 4 << 10}, {1, 512 << 10}, {16, 32 << 10}} {
 		for _, pattern := range []string{"together", "turns", "random"} {
 			for _, roams := range []bool{false, true} {
-				b.Run(fmt.Sprintf("runs=%d/bytes=%d/%s/roams=%v", layout.Runs, layout.RowBytes(), pattern, roams), func(b *testing.B) {
+				b.Run(fmt.Sprintf("pieces=%d/bytes=%d/%s/roams=%v", layout.Pieces, layout.LaneBytes(), pattern, roams), func(b *testing.B) {
 					s, batches := patternOf(b, layout, lanes, pattern, roams)
 					sorted := make([]Lane, lanes)
 					b.ReportAllocs()
@@ -96,7 +96,7 @@ func BenchmarkRoamFull(b *testing.B) {
 	const most, active = 32, 128
 	for _, layout := range []Layout{{1, 64}, {2, 32}} {
 		for _, idle := range []int{1, 1000, 100_000} {
-			b.Run(fmt.Sprintf("runs=%d/idle=%d", layout.Runs, idle), func(b *testing.B) {
+			b.Run(fmt.Sprintf("pieces=%d/idle=%d", layout.Pieces, idle), func(b *testing.B) {
 				s, all := roamingIf(b, true, layout, idle+active, idle+active, most)
 				all = all[idle:]
 				rng := rand.New(rand.NewPCG(3, 4))

@@ -16,12 +16,12 @@ import (
 func (w *world) checkPool(at int, a *area) {
 	p := &w.store.roamer.pool
 	open := !p.closed || at < len(p.areas)-1
-	longest, inRow, holes := 0, 0, 0
+	length, longest, holes := 0, 0, 0
 	for cell := range a.cells() {
-		if inRow++; a.isUsed(cell) {
-			inRow = 0
+		if length++; a.isUsed(cell) {
+			length = 0
 		}
-		longest = max(longest, inRow)
+		longest = max(longest, length)
 		if a.isUsed(cell) && a.tenant[cell] == nil {
 			holes++
 		}
@@ -29,7 +29,7 @@ func (w *world) checkPool(at int, a *area) {
 	require.Equal(w.t, holes, a.vacant)
 	require.Equal(w.t, open && holes > 0, p.holes.next(at) == at)
 	if most := int(p.rooms.most[len(p.rooms.most)/2+at]); open {
-		require.True(w.t, longest <= most && most <= a.free, "%d of %d free cells are in a row, and %d may be", longest, a.free, most)
+		require.True(w.t, longest <= most && most <= a.free, "%d of %d free cells are consecutive, and at most %d may be", longest, a.free, most)
 	} else {
 		require.Zero(w.t, most)
 	}
@@ -90,7 +90,7 @@ func roamingIf(t testing.TB, roams bool, layout Layout, slots, sequences, lanes 
 	s := newTestStore(t, Options{
 		States:   []State{{Name: "state", Layout: layout}},
 		Sizing:   Sizing{Initial: slots, MaxChunks: 1},
-		MaxLanes: lanes, RoamFrom: from,
+		MaxLanes: lanes, InPlaceFrom: from,
 	})
 	all := make([]*Sequence, sequences)
 	for n := range all {
@@ -126,13 +126,13 @@ const nobody = 1 << 40
 func TestRoamingEqualsCopying(t *testing.T) {
 	for _, layout := range []Layout{{1, 40}, {5, 8}} {
 		for _, slots := range []int{8, 24, 64} { // with 8, every cell is somebody's
-			t.Run(fmt.Sprintf("runs=%d/slots=%d", layout.Runs, slots), func(t *testing.T) {
+			t.Run(fmt.Sprintf("pieces=%d/slots=%d", layout.Pieces, slots), func(t *testing.T) {
 				w := &twins{t: t, rng: rand.New(rand.NewPCG(uint64(slots), 5)), layout: layout, both: map[uint64][2]*Sequence{}, lanes: 8}
 				for i, from := range []int64{-1, 1} {
 					w.stores[i] = newTestStore(t, Options{
-						States:   []State{{Name: "state", Layout: layout, Initial: bytes.Repeat([]byte{7}, 40)}, {Name: "other", Layout: Layout{layout.Runs, 3}}},
+						States:   []State{{Name: "state", Layout: layout, Initial: bytes.Repeat([]byte{7}, 40)}, {Name: "other", Layout: Layout{layout.Pieces, 3}}},
 						Sizing:   Sizing{Initial: slots, MaxChunks: 1},
-						MaxLanes: w.lanes, RoamFrom: from,
+						MaxLanes: w.lanes, InPlaceFrom: from,
 					})
 				}
 				for range 3000 {
@@ -217,9 +217,9 @@ func (w *twins) run(i int, s *Store, ids []uint64, starts, ends map[uint64]bool,
 				name = ids[lane]
 			}
 			l := s.states[k].Layout
-			for x := range l.Runs {
-				at := (x*int64(padded) + int64(lane)) * l.RunBytes
-				in, out := step.In[k].Bytes[at:at+l.RunBytes], step.Out[k].Bytes[at:at+l.RunBytes]
+			for x := range l.Pieces {
+				at := (x*int64(padded) + int64(lane)) * l.PieceBytes
+				in, out := step.In[k].Bytes[at:at+l.PieceBytes], step.Out[k].Bytes[at:at+l.PieceBytes]
 				read[name] = append(read[name], in...)
 				for b := range out {
 					out[b] = in[b]*3 + salt + byte(name)
@@ -240,7 +240,7 @@ func (w *twins) run(i int, s *Store, ids []uint64, starts, ends map[uint64]bool,
 func TestRepeatedBatchesAreNotCopied(t *testing.T) {
 	for _, layout := range []Layout{{1, 512}, {4, 128}} {
 		for _, pattern := range []string{"together", "turns"} {
-			t.Run(fmt.Sprintf("runs=%d/%s", layout.Runs, pattern), func(t *testing.T) {
+			t.Run(fmt.Sprintf("pieces=%d/%s", layout.Pieces, pattern), func(t *testing.T) {
 				s, batches := patternOf(t, layout, 8, pattern, true)
 				wrote := map[int]uint64{}
 				groups := map[string]int{"together": 1, "turns": 2}[pattern]
@@ -279,14 +279,14 @@ func TestOneLaneIsReadWhereItLies(t *testing.T) {
 	}
 }
 
-// TestRoamingTakesNoMoreMemory than copying: rows, and two largest batches.
+// TestRoamingTakesNoMoreMemory than copying: slots, and two largest batches.
 func TestRoamingTakesNoMoreMemory(t *testing.T) {
 	used := map[int64]int64{}
 	for _, from := range []int64{-1, 1} {
 		memory := &Heap{}
 		newTestStore(t, Options{
 			Memory: memory, States: []State{{Name: "state", Layout: Layout{1, 100}}},
-			Sizing: Sizing{Initial: 50, MaxChunks: 1}, MaxLanes: 5, RoamFrom: from,
+			Sizing: Sizing{Initial: 50, MaxChunks: 1}, MaxLanes: 5, InPlaceFrom: from,
 		})
 		used[from] = memory.Used()
 	}
@@ -353,7 +353,7 @@ func freeAt(a *area, at, n int) bool {
 }
 
 // draining is a store of two chunks, of which the last one is to be freed: nobody has a
-// row of it, but values of a mebibyte live there.
+// slot of it, but values of a mebibyte live there.
 func draining(t *testing.T) *Store {
 	s := newTestStore(t, Options{
 		States: []State{{Name: "state", Layout: Layout{1, 1 << 20}}},
@@ -364,8 +364,8 @@ func draining(t *testing.T) *Store {
 		_, err := s.Maintain(at(1))
 		require.NoError(t, err)
 	}
-	for n := range uint64(24) { // whoever has the rows of the last chunk
-		if q := s.Touch(number(n), 1); q.row.Chunk == 1 || n == 0 {
+	for n := range uint64(24) { // whoever has the slots of the last chunk
+		if q := s.Touch(number(n), 1); q.slot.Chunk == 1 || n == 0 {
 			s.End(number(n))
 		}
 	}
@@ -417,7 +417,7 @@ func TestChunkIsFreedInSteps(t *testing.T) {
 	}
 }
 
-// TestChunkIsKeptAfterAll: a START takes one of its rows while it is emptied.
+// TestChunkIsKeptAfterAll: a START takes one of its slots while it is emptied.
 func TestChunkIsKeptAfterAll(t *testing.T) {
 	s := draining(t)
 	for range 2 {

@@ -11,21 +11,21 @@ import (
 	"tritonstateful/internal/tensor"
 )
 
-// rationed is a Heap that is asked before anything is taken from it.
-type rationed struct {
+// checker is a Heap that is asked before anything is taken from it.
+type checker struct {
 	Heap
 	free   int64
 	allocs int
 }
 
-func (m *rationed) Room(bytes int64) error {
+func (m *checker) CheckCapacity(bytes int64) error {
 	if bytes > m.free-m.Used() {
 		return fmt.Errorf("%d bytes are wanted and %d are free", bytes, m.free-m.Used())
 	}
 	return nil
 }
 
-func (m *rationed) Alloc(bytes int64) (Block, error) {
+func (m *checker) Alloc(bytes int64) (Block, error) {
 	m.allocs++
 	return m.Heap.Alloc(bytes)
 }
@@ -34,17 +34,17 @@ func (m *rationed) Alloc(bytes int64) (Block, error) {
 // again later.
 func TestChunkWithoutRoom(t *testing.T) {
 	sizing := Sizing{Initial: 4, Subsequent: 4, MaxChunks: 2, AllocBelow: 4, DeallocAbove: 99}
-	memory := &rationed{free: math.MaxInt64}
+	memory := &checker{free: math.MaxInt64}
 	s := newTestStore(t, Options{Memory: memory, Sizing: sizing, States: []State{
-		{Name: "small", Layout: Layout{Runs: 1, RunBytes: 8}},
-		{Name: "large", Layout: Layout{Runs: 4, RunBytes: 100}},
+		{Name: "small", Layout: Layout{Pieces: 1, PieceBytes: 8}},
+		{Name: "large", Layout: Layout{Pieces: 4, PieceBytes: 100}},
 	}})
 	q := begin(t, s, number(1), 1)
 	doStep(t, s, Lane{Sequence: q}, "original")
 	memory.free, memory.allocs = memory.Used()+4*408-1, 0
 	now := time.Duration(1000)
 	_, err := s.Maintain(at(now))
-	require.EqualError(t, err, "a chunk of 4 rows of 408 bytes: 1632 bytes are wanted and 1631 are free")
+	require.EqualError(t, err, "a chunk of 4 slots of 408 bytes: 1632 bytes are wanted and 1631 are free")
 	require.Zero(t, memory.allocs)
 	require.Equal(t, "original", doStep(t, s, Lane{Sequence: q}, "8 bytes."))
 	memory.free++
@@ -61,8 +61,8 @@ func TestBytes(t *testing.T) {
 	o := Options{
 		Sizing: Sizing{Initial: 5, Subsequent: 4, MaxChunks: 3, AllocBelow: 4, DeallocAbove: 99}, MaxLanes: 3,
 		States: []State{
-			{Name: "plain", Layout: Layout{Runs: 2, RunBytes: 12}},
-			{Name: "half", Layout: Layout{Runs: 1, RunBytes: 40}, Convert: Half, Initial: make([]byte, 40)},
+			{Name: "plain", Layout: Layout{Pieces: 2, PieceBytes: 12}},
+			{Name: "half", Layout: Layout{Pieces: 1, PieceBytes: 40}, Convert: Half, Initial: make([]byte, 40)},
 		},
 		Varying: []Varying{{Name: "grows", DType: tensor.FP32, Axis: 0, InitialShape: []int64{1, 7}}},
 	}

@@ -14,19 +14,19 @@ type Key struct {
 	Token uint64
 }
 
-// Fate is why a sequence no longer has a state.
-type Fate uint8
+// LossReason is why a sequence no longer has a state.
+type LossReason uint8
 
 // What can have happened to a sequence.
 const (
-	Alive       Fate = iota
-	Expired          // it idled longer than the limit
-	Evicted          // it made room for another one
-	Refused          // its START found no free row
-	StartFailed      // the run of its START failed
-	Damaged          // its new state could not be stored
-	Displaced        // the server gave its place to another one
-	Replaced         // its ID began anew before it ended, and its row was needed
+	NotLost     LossReason = iota
+	Expired                // it idled longer than the limit
+	Evicted                // it made room for another one
+	Refused                // its START found no free slot
+	StartFailed            // the run of its START failed
+	Damaged                // its new state could not be stored
+	Displaced              // the server gave its place to another one
+	Replaced               // its ID began anew before it ended, and its slot was needed
 )
 
 // Sequence is one client's stream of requests. It is valid until the store
@@ -34,11 +34,11 @@ const (
 // it stays.
 type Sequence struct {
 	key  Key
-	fate Fate
-	row  Row
-	// fresh: the next step reads the initial value, not the row.
+	loss LossReason
+	slot Slot
+	// fresh: the next step reads the initial value, not the slot.
 	fresh bool
-	// generation tells apart the owners that a row has had.
+	// generation tells apart the owners that a slot has had.
 	generation uint64
 	steps      uint64
 	totals     []uint64 // see Add
@@ -46,14 +46,14 @@ type Sequence struct {
 	bytes      int64    // with a fate, the limit of memory if that is why; or 0
 	// lastUse is the end of the last batch that the sequence was in, or the beginning
 	// of the present one; when it is lost, the time of that.
-	lastUse time.Duration
-	rest    time.Duration // of the table, then
-	asked   time.Duration // beginning of the last batch that the sequence was in
-	idled   time.Duration // see Idled
+	lastUse     time.Duration
+	rest        time.Duration // of the table, then
+	lastRequest time.Duration // beginning of the last batch that the sequence was in
+	idleTime    time.Duration // see IdleTime
 	// older: its ID has begun anew, and it may still have requests on their way.
 	older bool
-	// visit is the number of the last run that took this sequence.
-	visit uint64
+	// inRun is the number of the last run that took this sequence.
+	inRun uint64
 
 	// home and cell are where a roamer keeps the values.
 	home *area
@@ -81,23 +81,23 @@ func (q *Sequence) Add(counter int, n uint64) {
 	q.totals[counter] += n
 }
 
-// Idled is the time from the batch of the sequence's last request to that of the present
+// IdleTime is the time from the batch of the sequence's last request to that of the present
 // one.
-func (q *Sequence) Idled() time.Duration { return q.idled }
+func (q *Sequence) IdleTime() time.Duration { return q.idleTime }
 
-// Visit marks the sequence with the number of the run that takes it, and tells
-// whether it carried that number already.
-func (q *Sequence) Visit(run uint64) (again bool) {
-	again = q.visit == run
-	q.visit = run
+// MarkRun marks the sequence with the number of the run that takes it, and reports
+// whether it had that number already.
+func (q *Sequence) MarkRun(run uint64) (again bool) {
+	again = q.inRun == run
+	q.inRun = run
 	return again
 }
 
-// Asked is when the last batch began that had a request of the sequence.
-func (q *Sequence) Asked() time.Duration { return q.asked }
+// LastRequest is when the last batch began that had a request of the sequence.
+func (q *Sequence) LastRequest() time.Duration { return q.lastRequest }
 
-// Visited tells whether the sequence carries the number of a run.
-func (q *Sequence) Visited(run uint64) bool { return q.visit == run }
+// InRun reports whether the sequence has the number of a run.
+func (q *Sequence) InRun(run uint64) bool { return q.inRun == run }
 
 // sequenceList is a list in order of last use, oldest first.
 type sequenceList struct {
@@ -159,7 +159,7 @@ func (x *index) find(k Key) *Sequence {
 	if q := x.byToken[k.Token]; q != nil && q.key == k {
 		return q
 	}
-	if q := x.latest(k); q != nil && q.fate != Alive {
+	if q := x.latest(k); q != nil && q.loss != NotLost {
 		return q
 	}
 	return nil

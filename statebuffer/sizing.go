@@ -6,35 +6,35 @@ import (
 	"math"
 )
 
-// Sizing says how many rows a store may hold and when it allocates and frees
+// Sizing says how many slots a store may hold and when it allocates and frees
 // chunks of them.
 type Sizing struct {
-	Initial      int // rows of the first chunk, which is never freed
-	Subsequent   int // rows of every further chunk
+	Initial      int // slots of the first chunk, which is never freed
+	Subsequent   int // slots of every further chunk
 	MaxChunks    int // 1: everything is allocated at once
-	AllocBelow   int // fewer free rows than this: allocate one chunk
-	DeallocAbove int // more free rows than this: free the last chunk, if all of it is free
+	AllocBelow   int // fewer free slots than this: allocate one chunk
+	DeallocAbove int // more free slots than this: free the last chunk, if all of it is free
 }
 
-// Total is the number of rows with all chunks allocated.
+// Total is the number of slots with all chunks allocated.
 func (s Sizing) Total() int { return s.Initial + (s.MaxChunks-1)*s.Subsequent }
 
-// Lazy tells whether chunks come and go at run time.
+// Lazy reports whether chunks come and go at run time.
 func (s Sizing) Lazy() bool { return s.MaxChunks > 1 }
 
 // SteadyFrom is the least DeallocAbove with which a chunk that was just allocated is
 // not released again while nobody starts or ends.
 func (s Sizing) SteadyFrom() int { return s.AllocBelow - 1 + s.Subsequent }
 
-// LazyBuffers are the four parameters of lazy allocation, in rows.
+// LazyBuffers are the four parameters of lazy allocation, in slots.
 type LazyBuffers struct {
 	Initial, Subsequent, AllocThreshold, DeallocThreshold int
 }
 
-// NewSizing computes the rows for candidates concurrent sequences, of which
+// NewSizing computes the slots for candidates concurrent sequences, of which
 // useRatio get one. The arithmetic is that of NVIDIA's stateful_backend, in
-// float32 as there, so that a configuration means the same number of rows. A nil
-// lazy means that all rows are allocated at once.
+// float32 as there, so that a configuration means the same number of slots. A nil
+// lazy means that all slots are allocated at once.
 //
 // The error joins everything that is wrong.
 func NewSizing(candidates, maxBatch int, useRatio float32, lazy *LazyBuffers) (Sizing, error) {
@@ -46,8 +46,8 @@ func NewSizing(candidates, maxBatch int, useRatio float32, lazy *LazyBuffers) (S
 	if !(scaled >= 0 && scaled <= math.MaxInt32) {
 		return Sizing{}, fmt.Errorf("max_candidate_sequences %d times max_candidate_sequence_use_ratio %g is no usable number of sequences", candidates, useRatio)
 	}
-	rows := int(scaled)
-	initial := min(want.Initial, rows)
+	slots := int(scaled)
+	initial := min(want.Initial, slots)
 
 	var faults []error
 	atLeast := func(name string, have int) {
@@ -57,16 +57,16 @@ func NewSizing(candidates, maxBatch int, useRatio float32, lazy *LazyBuffers) (S
 	}
 	switch {
 	case initial >= maxBatch:
-	case lazy != nil && want.Initial < rows:
-		faults = append(faults, fmt.Errorf("the first chunk has %d rows, initial_buffer_size: it must have at least max_batch_size, %d", initial, maxBatch))
+	case lazy != nil && want.Initial < slots:
+		faults = append(faults, fmt.Errorf("the first chunk has %d slots, initial_buffer_size: it must have at least max_batch_size, %d", initial, maxBatch))
 	default:
-		faults = append(faults, fmt.Errorf("there are %d rows, max_candidate_sequences %d times max_candidate_sequence_use_ratio %g, rounded down: there must be at least max_batch_size, %d; raise max_candidate_sequences or the ratio",
-			rows, candidates, useRatio, maxBatch))
+		faults = append(faults, fmt.Errorf("there are %d slots, max_candidate_sequences %d times max_candidate_sequence_use_ratio %g, rounded down: there must be at least max_batch_size, %d; raise max_candidate_sequences or the ratio",
+			slots, candidates, useRatio, maxBatch))
 	}
 	atLeast("subsequent_buffer_size", want.Subsequent)
 	atLeast("buffer_alloc_threshold", want.AllocThreshold)
 	if lazy != nil && want.AllocThreshold > initial {
-		faults = append(faults, fmt.Errorf("buffer_alloc_threshold is %d: it must not be above the first chunk, %d rows", want.AllocThreshold, initial))
+		faults = append(faults, fmt.Errorf("buffer_alloc_threshold is %d: it must not be above the first chunk, %d slots", want.AllocThreshold, initial))
 	}
 	if len(faults) > 0 {
 		return Sizing{}, errors.Join(faults...)
@@ -74,7 +74,7 @@ func NewSizing(candidates, maxBatch int, useRatio float32, lazy *LazyBuffers) (S
 	return Sizing{
 		Initial:      initial,
 		Subsequent:   want.Subsequent,
-		MaxChunks:    max(1, 1+(rows-initial)/want.Subsequent),
+		MaxChunks:    max(1, 1+(slots-initial)/want.Subsequent),
 		AllocBelow:   want.AllocThreshold,
 		DeallocAbove: want.DeallocThreshold,
 	}, nil

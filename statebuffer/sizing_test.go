@@ -27,7 +27,7 @@ func TestSizing(t *testing.T) {
 		{"one", 1, 1, 1, nil, Sizing{1, 1, 1, 1, 1}, 1},
 		{"first chunk above the total is cut", 100, 10, 0.9, &LazyBuffers{1000, 10, 10, 20}, Sizing{90, 10, 1, 10, 20}, 90},
 		{"room for one more chunk exactly", 100, 10, 1, &LazyBuffers{60, 40, 10, 60}, Sizing{60, 40, 2, 10, 60}, 100},
-		{"room for one chunk less one row", 100, 10, 1, &LazyBuffers{60, 41, 10, 60}, Sizing{60, 41, 1, 10, 60}, 60},
+		{"room for one chunk less one slot", 100, 10, 1, &LazyBuffers{60, 41, 10, 60}, Sizing{60, 41, 1, 10, 60}, 60},
 		{"thresholds of the smallest allowed", 100, 10, 1, &LazyBuffers{10, 10, 10, 0}, Sizing{10, 10, 10, 10, 0}, 100},
 	}
 	for _, tt := range tests {
@@ -52,18 +52,18 @@ func TestSizingRejects(t *testing.T) {
 		lazy                 *LazyBuffers
 		faults               []string
 	}{
-		{"as many candidates as the batch, with the default ratio", 16, 16, 0.9, nil, []string{"there are 14 rows, max_candidate_sequences 16 times max_candidate_sequence_use_ratio 0.9, rounded down", "raise max_candidate_sequences"}},
-		{"and for eight", 8, 8, 0.9, nil, []string{"there are 7 rows"}},
-		{"first chunk", 1280, 16, 0.9, lazy(15, 16, 16, 200), []string{"the first chunk has 15 rows, initial_buffer_size: it must have at least max_batch_size, 16"}},
+		{"as many candidates as the batch, with the default ratio", 16, 16, 0.9, nil, []string{"there are 14 slots, max_candidate_sequences 16 times max_candidate_sequence_use_ratio 0.9, rounded down", "raise max_candidate_sequences"}},
+		{"and for eight", 8, 8, 0.9, nil, []string{"there are 7 slots"}},
+		{"first chunk", 1280, 16, 0.9, lazy(15, 16, 16, 200), []string{"the first chunk has 15 slots, initial_buffer_size: it must have at least max_batch_size, 16"}},
 		{"subsequent", 1280, 16, 0.9, lazy(512, 15, 16, 200), []string{"subsequent_buffer_size is 15: it must be at least max_batch_size, 16"}},
 		{"alloc threshold too small", 1280, 16, 0.9, lazy(512, 16, 15, 200), []string{"buffer_alloc_threshold is 15: it must be at least max_batch_size, 16"}},
 		{"alloc threshold above the first chunk", 1280, 16, 0.9, lazy(512, 16, 513, 200), []string{"buffer_alloc_threshold is 513: it must not be above the first chunk, 512"}},
 		{"everything at once", 1280, 16, 0.9, lazy(0, 0, 1, 0), []string{"first chunk has 0", "subsequent_buffer_size is 0", "buffer_alloc_threshold is 1: it must be at least", "buffer_alloc_threshold is 1: it must not be above"}},
-		{"ratio 0", 1280, 16, 0, nil, []string{"there are 0 rows", "ratio 0"}},
+		{"ratio 0", 1280, 16, 0, nil, []string{"there are 0 slots", "ratio 0"}},
 		{"ratio negative", 1280, 16, -1, nil, []string{"no usable number"}},
 		{"ratio NaN", 1280, 16, float32(math.NaN()), nil, []string{"no usable number"}},
 		{"ratio infinite", 1280, 16, float32(math.Inf(1)), nil, []string{"no usable number"}},
-		{"more rows than can be numbered", 1280, 16, 1e9, nil, []string{"no usable number"}},
+		{"more slots than can be numbered", 1280, 16, 1e9, nil, []string{"no usable number"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -87,7 +87,7 @@ func TestSizingAgreesWithExactArithmetic(t *testing.T) {
 				continue
 			}
 			if err != nil || got.Total() != want {
-				t.Fatalf("%d candidates at %d%%: %+v, %v: want %d rows", candidates, percent, got, err, want)
+				t.Fatalf("%d candidates at %d%%: %+v, %v: want %d slots", candidates, percent, got, err, want)
 			}
 		}
 	}

@@ -14,7 +14,7 @@ type Lane struct {
 	Refused *BudgetError
 }
 
-// keeps tells whether the lane's new states are kept.
+// keeps reports whether the lane's new states are kept.
 func (l *Lane) keeps() bool { return l.Sequence != nil && !l.End && l.Refused == nil }
 
 // Step is one run's share of a store. It is valid until the next Gather.
@@ -26,13 +26,13 @@ type Step struct {
 
 	lanes  []Lane
 	padded int
-	rows   []Row
+	slots  []Slot
 	open   bool
 }
 
 // Gather lays out the states of the lanes as the inputs of a run of padded
 // lanes, of which those from len(lanes) on get the initial values. No two lanes
-// name the same sequence, and all are Alike. Commit or Abort must follow.
+// name the same sequence, and all are Compatible. Commit or Abort must follow.
 func (s *Store) Gather(lanes []Lane, padded int) (*Step, error) {
 	step := &s.step
 	if step.open {
@@ -61,13 +61,13 @@ func (s *Store) gather(step *Step) error {
 	}
 	copy(step.In, s.in)
 	copy(step.Out, s.out)
-	step.rows = step.rows[:0]
+	step.slots = step.slots[:0]
 	for _, l := range step.lanes {
-		row := InitRow
+		slot := InitialSlot
 		if q := l.Sequence; q != nil && !q.fresh {
-			row = q.row
+			slot = q.slot
 		}
-		step.rows = append(step.rows, row)
+		step.slots = append(step.slots, slot)
 	}
 	return s.memory.Gather(s.plan(s.in))
 }
@@ -113,7 +113,7 @@ func (s *Store) Commit(step *Step, now time.Duration) error {
 }
 
 // scatter stores the outputs. Unless it succeeds, also when it panics, nobody
-// knows what the rows hold, and their sequences are lost.
+// knows what the slots hold, and their sequences are lost.
 func (s *Store) scatter(step *Step, now time.Duration) error {
 	stored := false
 	defer func() {
@@ -141,9 +141,9 @@ func (s *Store) keep(step *Step) error {
 		return nil
 	}
 	for i := range step.lanes {
-		step.rows[i] = NoRow
+		step.slots[i] = NoSlot
 		if l := &step.lanes[i]; l.keeps() {
-			step.rows[i] = l.Sequence.row
+			step.slots[i] = l.Sequence.slot
 		}
 	}
 	return s.memory.Scatter(s.plan(s.out))
@@ -165,7 +165,7 @@ func (s *Store) Abort(step *Step, now time.Duration) {
 	}
 }
 
-// TooLong tells whether a varying state would exceed its bound by what the run
+// TooLong reports whether a varying state would exceed its bound by what the run
 // wrote, and is the error of Commit then. Where sequences of unequal length share
 // a run, Undo can part them.
 func (s *Store) TooLong(step *Step) error {
@@ -198,7 +198,7 @@ func (s *Store) Fail(l Lane, now time.Duration) {
 	}
 }
 
-// plan makes the transfers of the step between its rows and the tensors.
+// plan makes the transfers of the step between its slots and the tensors.
 func (s *Store) plan(tensors []Block) []Transfer {
 	for i := range s.states {
 		st := &s.states[i]
@@ -207,7 +207,7 @@ func (s *Store) plan(tensors []Block) []Transfer {
 			Convert:   st.Convert,
 			Chunks:    s.chunks[i],
 			Initial:   s.initial[i],
-			Rows:      s.step.rows,
+			Slots:     s.step.slots,
 			Tensor:    tensors[i],
 			Lanes:     s.step.padded,
 			Saturated: &s.counters.Saturated,

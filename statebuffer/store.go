@@ -14,7 +14,7 @@ type State struct {
 	// Layout of one lane in the batched tensors of a run.
 	Layout
 	Convert Conversion
-	// Initial is the value that a START reads, Layout.RowBytes long; nil means
+	// Initial is the value that a START reads, Layout.LaneBytes long; nil means
 	// all zero bytes.
 	Initial []byte
 }
@@ -22,9 +22,9 @@ type State struct {
 // StoredBytes is the size of one sequence's value in the store.
 func (s *State) StoredBytes() int64 {
 	if s.Convert == Half {
-		return s.RowBytes() / 2
+		return s.LaneBytes() / 2
 	}
-	return s.RowBytes()
+	return s.LaneBytes()
 }
 
 // Store keeps the states of an instance's sequences. One goroutine uses it.
@@ -34,17 +34,17 @@ type Store struct {
 	memory  Memory
 	states  []State
 	sizing  Sizing
-	// chunks[state][chunk] holds that state's rows.
+	// chunks[state][chunk] holds that state's slots.
 	chunks   [][]Block
 	initial  []Block
 	in, out  []Block // batched tensors of maxLanes lanes, per state
 	maxLanes int
 
-	roamer *roamer // nil: values lie in their rows
+	roamer *roamer // nil: values lie in their slots
 
 	step      Step
 	transfers []Transfer
-	left      []Block       // the row that a sequence leaves behind, of each state
+	left      []Block       // the slot that a sequence leaves behind, of each state
 	retryAt   time.Duration // when a failed chunk allocation may be tried again
 	backoff   time.Duration
 }
@@ -53,17 +53,17 @@ type Store struct {
 type Options struct {
 	Memory Memory
 	States []State
-	// Varying are the states that no row can hold.
+	// Varying are the states that no slot can hold.
 	Varying []Varying
 	Sizing  Sizing
 	Limits  Limits
 	// MaxLanes is the largest batch.
 	MaxLanes int
-	// RoamFrom is the size of a row, in bytes, from which values stay where runs
+	// InPlaceFrom is the size of a slot, in bytes, from which values stay where runs
 	// wrote them, so that a step copies each of them once or not at all. Smaller
-	// ones are copied from their rows and back, which costs less than knowing
+	// ones are copied from their slots and back, which costs less than knowing
 	// where they are. 0 is the default; what is negative never roams.
-	RoamFrom int64
+	InPlaceFrom int64
 }
 
 // Bytes is what NewStore takes of the memory: the initial values, the batched
@@ -71,18 +71,18 @@ type Options struct {
 func (o *Options) Bytes() (n int64) {
 	for i := range o.States {
 		st := &o.States[i]
-		n = Plus(n, st.StoredBytes(), times(o.Sizing.Initial, st.StoredBytes()), times(2, st.BatchBytes(o.MaxLanes)))
+		n = SatAdd(n, st.StoredBytes(), satMul(o.Sizing.Initial, st.StoredBytes()), satMul(2, st.BatchBytes(o.MaxLanes)))
 	}
 	for i := range o.Varying {
 		if layout, err := o.Varying[i].layout(o.Varying[i].InitialShape); err == nil {
-			n = Plus(n, layout.RowBytes())
+			n = SatAdd(n, layout.LaneBytes())
 		}
 	}
 	return n
 }
 
-// defaultRoamFrom is where BenchmarkRoam sees the two ways cost the same.
-const defaultRoamFrom = 4 << 10
+// defaultInPlaceFrom is where BenchmarkRoam sees the two ways cost the same.
+const defaultInPlaceFrom = 4 << 10
 
 // NewStore allocates the first chunk and the batched tensors. Close frees them.
 func NewStore(o Options) (*Store, error) {
@@ -95,21 +95,21 @@ func NewStore(o Options) (*Store, error) {
 		maxLanes: o.MaxLanes,
 	}
 	s.transfers = make([]Transfer, len(o.States))
-	s.step.rows = make([]Row, 0, o.MaxLanes)
+	s.step.slots = make([]Slot, 0, o.MaxLanes)
 	s.step.In, s.step.Out = make([]Block, len(o.States)), make([]Block, len(o.States))
 	s.varying = varyingStore{memory: o.Memory, states: padable(o.Varying, o.Memory)}
 	s.release, s.bound = s.vacate, s.growthBound
 	if err := s.checkBudget(); err != nil {
 		return nil, err
 	}
-	if err := s.allocate(cmp.Or(o.RoamFrom, defaultRoamFrom)); err != nil {
+	if err := s.allocate(cmp.Or(o.InPlaceFrom, defaultInPlaceFrom)); err != nil {
 		s.Close()
 		return nil, err
 	}
 	return s, nil
 }
 
-func (s *Store) allocate(roamFrom int64) error {
+func (s *Store) allocate(inPlaceFrom int64) error {
 	for i := range s.states {
 		st := &s.states[i]
 		initial, err := s.alloc(st, "the initial value", st.StoredBytes())
@@ -134,17 +134,17 @@ func (s *Store) allocate(roamFrom int64) error {
 	if err := s.varying.allocate(); err != nil {
 		return err
 	}
-	if roamFrom > 0 && s.RowBytes() >= roamFrom && s.canRoam() {
+	if inPlaceFrom > 0 && s.SlotBytes() >= inPlaceFrom && s.canStayInPlace() {
 		s.roamer = newRoamer(s.states, s.initial, [2][]Block{s.in, s.out}, s.maxLanes)
 	}
 	return s.grow(s.sizing.Initial)
 }
 
-// canRoam tells whether values may stay where runs wrote them: in memory that
+// canStayInPlace reports whether values may stay where runs wrote them: in memory that
 // the host can copy, where nothing is converted.
-func (s *Store) canRoam() bool {
+func (s *Store) canStayInPlace() bool {
 	for i := range s.states {
-		if s.states[i].Convert != Keep || s.in[i].Size > 0 && s.in[i].Bytes == nil {
+		if s.states[i].Convert != Same || s.in[i].Size > 0 && s.in[i].Bytes == nil {
 			return false
 		}
 	}
@@ -159,47 +159,47 @@ func (s *Store) alloc(st *State, what string, bytes int64) (Block, error) {
 	return b, nil
 }
 
-// writeInitial puts the initial value of state i where InitRow finds it: it goes
-// through a batched tensor of one lane, so that it is converted as any row is.
+// writeInitial puts the initial value of state i where InitialSlot finds it: it goes
+// through a batched tensor of one lane, so that it is converted as any slot is.
 func (s *Store) writeInitial(i int) error {
 	st := &s.states[i]
 	if st.Initial == nil {
 		return nil
 	}
-	if int64(len(st.Initial)) != st.RowBytes() {
-		return fmt.Errorf("state %q: the initial value has %d bytes: want %d", st.Name, len(st.Initial), st.RowBytes())
+	if int64(len(st.Initial)) != st.LaneBytes() {
+		return fmt.Errorf("state %q: the initial value has %d bytes: want %d", st.Name, len(st.Initial), st.LaneBytes())
 	}
 	if err := write(s.memory, s.in[i], st.Initial); err != nil {
 		return fmt.Errorf("state %q: the initial value: %w", st.Name, err)
 	}
 	return s.memory.Scatter([]Transfer{{
 		Layout: st.Layout, Convert: st.Convert, Chunks: s.initial[i : i+1],
-		Rows: []Row{{}}, Tensor: s.in[i], Lanes: 1,
+		Slots: []Slot{{}}, Tensor: s.in[i], Lanes: 1,
 	}})
 }
 
-// grow allocates one chunk of that many rows for every state, or nothing.
-func (s *Store) grow(rows int) error {
+// grow allocates one chunk of that many slots for every state, or nothing.
+func (s *Store) grow(slots int) error {
 	whole := false
 	defer func() {
 		if !whole {
-			s.trim(len(s.rows.chunks))
+			s.trim(len(s.slots.chunks))
 		}
 	}()
-	if err := Room(s.memory, times(rows, s.RowBytes())); err != nil {
-		return fmt.Errorf("a chunk of %d rows of %d bytes: %w", rows, s.RowBytes(), err)
+	if err := CheckCapacity(s.memory, satMul(slots, s.SlotBytes())); err != nil {
+		return fmt.Errorf("a chunk of %d slots of %d bytes: %w", slots, s.SlotBytes(), err)
 	}
 	for i := range s.states {
 		st := &s.states[i]
-		b, err := s.alloc(st, fmt.Sprintf("a chunk of %d rows of %d bytes", rows, st.StoredBytes()), times(rows, st.StoredBytes()))
+		b, err := s.alloc(st, fmt.Sprintf("a chunk of %d slots of %d bytes", slots, st.StoredBytes()), satMul(slots, st.StoredBytes()))
 		if err != nil {
 			return err
 		}
 		s.chunks[i] = append(s.chunks[i], b)
 	}
-	s.rows.grow(rows)
+	s.slots.grow(slots)
 	if s.roamer != nil {
-		s.roamer.grow(s.lastChunk(), rows)
+		s.roamer.grow(s.lastChunk(), slots)
 	}
 	whole = true
 	return nil
@@ -224,13 +224,13 @@ func (s *Store) trim(chunks int) {
 	}
 }
 
-// shrink frees the last chunk, all of whose rows must be free and whose area empty.
+// shrink frees the last chunk, all of whose slots must be free and whose area empty.
 func (s *Store) shrink() {
 	if s.roamer != nil {
 		s.roamer.shrink()
 	}
-	s.rows.shrink()
-	s.trim(len(s.rows.chunks))
+	s.slots.shrink()
+	s.trim(len(s.slots.chunks))
 }
 
 // Close frees all memory. The store must not be used afterwards.
@@ -270,23 +270,25 @@ func (s *Store) Answered(k Key, now time.Duration) {
 
 // Live is Touch without noting anything.
 func (s *Store) Live(k Key) *Sequence {
-	if q := s.find(k); q != nil && q.fate == Alive {
+	if q := s.find(k); q != nil && q.loss == NotLost {
 		return q
 	}
 	return nil
 }
 
 // Begin is the START of a sequence: its next step reads the initial values. A
-// live sequence of the same key begins anew in its row; nothing reads its old values
+// live sequence of the same key begins anew in its slot; nothing reads its old values
 // any more, also after Undo, and the memory of those that vary is given back. One of the
 // same ID with another token stays, for requests of it that are on their way, until its
-// END or until its row is needed. The error is a *FullError.
-func (s *Store) Begin(k Key, now time.Duration) (*Sequence, error) { return s.BeginBeside(k, 0, now) }
+// END or until its slot is needed. The error is a *FullError.
+func (s *Store) Begin(k Key, now time.Duration) (*Sequence, error) {
+	return s.BeginSettingAside(k, 0, now)
+}
 
-// BeginBeside is Begin after SetAside, if the token is not 0. What was set aside loses its
-// row if there is no other, even where it is in use: all its requests of this batch must
+// BeginSettingAside is Begin after SetAside, if the token is not 0. What was set aside loses its
+// slot if there is no other, even where it is in use: all its requests of this batch must
 // have run.
-func (s *Store) BeginBeside(k Key, token uint64, now time.Duration) (*Sequence, error) {
+func (s *Store) BeginSettingAside(k Key, token uint64, now time.Duration) (*Sequence, error) {
 	q, err := s.begin(k, token, now)
 	if err == nil {
 		s.varying.release(q)
@@ -313,35 +315,35 @@ func (s *Store) Continue(k Key, now time.Duration) (*Sequence, error) { return s
 // Refuse is a START that cannot be served, for a reason of the caller's.
 func (s *Store) Refuse(k Key, now time.Duration) { s.refuse(k, now) }
 
-// Alike tells whether two sequences can share a run: their varying states have
+// Compatible reports whether two sequences can share a run: their varying states have
 // equal shapes. A nil sequence is one that starts.
-func (s *Store) Alike(a, b *Sequence) bool { return s.varying.alike(a, b) }
+func (s *Store) Compatible(a, b *Sequence) bool { return s.varying.compatible(a, b) }
 
 // End forgets a sequence, and nothing else if there is none.
 func (s *Store) End(k Key) {
-	if q := s.find(k); q != nil && q.fate == Alive {
+	if q := s.find(k); q != nil && q.loss == NotLost {
 		s.finish(q)
 	}
 }
 
 // Usage is what a store holds at a moment.
 type Usage struct {
-	Live, Free, Rows, Total, Chunks int
-	Bytes                           int64 // of the chunks and of varying states
+	Live, Free, Slots, Total, Chunks int
+	Bytes                            int64 // of the chunks and of varying states
 }
 
 // Usage tells what the store holds now.
 func (s *Store) Usage() Usage {
-	u := Usage{Live: s.alive(), Free: s.rows.free, Rows: s.alive() + s.rows.free, Total: s.total, Chunks: len(s.rows.chunks)}
-	u.Bytes = int64(u.Rows)*s.RowBytes() + s.varying.bytes
+	u := Usage{Live: s.alive(), Free: s.slots.free, Slots: s.alive() + s.slots.free, Total: s.total, Chunks: len(s.slots.chunks)}
+	u.Bytes = int64(u.Slots)*s.SlotBytes() + s.varying.bytes
 	return u
 }
 
 // Sizing tells when chunks come and go.
 func (s *Store) Sizing() Sizing { return s.sizing }
 
-// RowBytes is what one sequence takes in the store.
-func (s *Store) RowBytes() (n int64) {
+// SlotBytes is what one sequence takes in the store.
+func (s *Store) SlotBytes() (n int64) {
 	for i := range s.states {
 		n += s.states[i].StoredBytes()
 	}
@@ -372,7 +374,7 @@ const (
 	lastBackoff  = 30 * time.Second
 )
 
-// Maintain allocates a chunk when free rows run out, or frees the last one when
+// Maintain allocates a chunk when free slots run out, or frees the last one when
 // many are free; at most one chunk a call. It is called after each batch. Values that
 // live in the chunk to be freed are moved first, some of them in each call. After a
 // failed allocation it waits, longer each time; sequences go on.
@@ -380,9 +382,9 @@ func (s *Store) Maintain(now func() time.Duration) (Change, error) {
 	if !s.sizing.Lazy() {
 		return Change{}, nil
 	}
-	chunks := len(s.rows.chunks)
-	grows := chunks < s.sizing.MaxChunks && s.rows.free < s.sizing.AllocBelow && s.fits(s.nextChunk())
-	shrinks := !grows && chunks > 1 && s.rows.free > s.sizing.DeallocAbove && s.rows.chunks[chunks-1].free == s.sizing.Subsequent
+	chunks := len(s.slots.chunks)
+	grows := chunks < s.sizing.MaxChunks && s.slots.free < s.sizing.AllocBelow && s.fits(s.nextChunk())
+	shrinks := !grows && chunks > 1 && s.slots.free > s.sizing.DeallocAbove && s.slots.chunks[chunks-1].free == s.sizing.Subsequent
 	if s.roamer != nil && !shrinks {
 		s.roamer.reopen()
 	}

@@ -22,7 +22,7 @@ func newTestStore(t testing.TB, o Options) *Store {
 		o.Sizing = Sizing{Initial: 4, Subsequent: 2, MaxChunks: 1, AllocBelow: 2, DeallocAbove: 4}
 	}
 	if o.States == nil && o.Varying == nil {
-		o.States = []State{{Name: "state", Layout: Layout{Runs: 1, RunBytes: 8}}}
+		o.States = []State{{Name: "state", Layout: Layout{Pieces: 1, PieceBytes: 8}}}
 	}
 	o.MaxLanes = max(o.MaxLanes, 2)
 	s, err := NewStore(o)
@@ -54,11 +54,11 @@ func begin(t testing.TB, s *Store, k Key, now time.Duration) *Sequence {
 	return q
 }
 
-// TestStartReadsNothingOfAnOlderOwner: a row that was used before shows the
+// TestStartReadsNothingOfAnOlderOwner: a slot that was used before shows the
 // initial value, whatever happened to its owner.
 func TestStartReadsNothingOfAnOlderOwner(t *testing.T) {
 	for _, initial := range []string{"", "beginner"} {
-		state := State{Name: "state", Layout: Layout{Runs: 2, RunBytes: 4}}
+		state := State{Name: "state", Layout: Layout{Pieces: 2, PieceBytes: 4}}
 		want := strings.Repeat("\x00", 8)
 		if initial != "" {
 			state.Initial, want = []byte(initial), initial
@@ -98,17 +98,17 @@ func TestGatherTwice(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestEndOfNobody: the end of an unknown sequence frees nobody's row (B1).
+// TestEndOfNobody: the end of an unknown sequence frees nobody's slot (B1).
 func TestEndOfNobody(t *testing.T) {
 	s := newTestStore(t, Options{})
 	q := begin(t, s, number(1), 1)
-	require.Equal(t, Row{}, q.row)
+	require.Equal(t, Slot{}, q.slot)
 	before := s.Usage()
 	s.End(number(2))
 	s.End(Key{Text: "two"})
 	s.End(Key{})
 	require.Equal(t, before, s.Usage())
-	require.NotEqual(t, q.row, begin(t, s, number(3), 2).row)
+	require.NotEqual(t, q.slot, begin(t, s, number(3), 2).slot)
 	s.End(number(1))
 	s.End(number(1))
 	require.Equal(t, 1, s.Usage().Live)
@@ -130,10 +130,10 @@ func TestKeys(t *testing.T) {
 func TestVisit(t *testing.T) {
 	s := newTestStore(t, Options{})
 	q := begin(t, s, number(7), 1)
-	require.False(t, q.Visited(1))
-	q.Visit(1)
-	require.True(t, q.Visited(1))
-	require.False(t, q.Visited(2))
+	require.False(t, q.InRun(1))
+	q.MarkRun(1)
+	require.True(t, q.InRun(1))
+	require.False(t, q.InRun(2))
 }
 
 // TestTotals: sums live from START to START.
@@ -160,7 +160,7 @@ func TestTotals(t *testing.T) {
 func TestLostErrors(t *testing.T) {
 	s := newTestStore(t, Options{
 		Sizing: Sizing{Initial: 2, MaxChunks: 1},
-		Limits: Limits{Idle: time.Second, Full: EvictLRU, Remember: 4, Field: "max_candidate_sequences"},
+		Limits: Limits{Idle: time.Second, Full: EvictLRU, Tombstones: 4, Field: "max_candidate_sequences"},
 	})
 	ask := func(n uint64, want string) {
 		t.Helper()
@@ -201,7 +201,7 @@ func token(n, token uint64) Key { return Key{Number: n, Token: token} }
 
 // TestDisplaced: a token is one sequence's at a time.
 func TestDisplaced(t *testing.T) {
-	s := newTestStore(t, Options{Sizing: Sizing{Initial: 2, MaxChunks: 1}, Limits: Limits{Remember: 4}})
+	s := newTestStore(t, Options{Sizing: Sizing{Initial: 2, MaxChunks: 1}, Limits: Limits{Tombstones: 4}})
 	begin(t, s, token(1, 1), time.Second)
 	begin(t, s, token(2, 2), time.Second)
 	begin(t, s, token(2, 2), time.Second)
@@ -221,7 +221,7 @@ func TestDisplaced(t *testing.T) {
 // different IDs, whichever ends first.
 func TestOneIDTwice(t *testing.T) {
 	for _, k := range []Key{{Number: 7}, {Text: "seven"}} {
-		s := newTestStore(t, Options{Sizing: Sizing{Initial: 3, MaxChunks: 1}, Limits: Limits{Remember: 4}})
+		s := newTestStore(t, Options{Sizing: Sizing{Initial: 3, MaxChunks: 1}, Limits: Limits{Tombstones: 4}})
 		first, second := Key{k.Number, k.Text, 1}, Key{k.Number, k.Text, 2}
 		a, b := begin(t, s, first, 1), begin(t, s, second, 2)
 		require.Equal(t, Counters{Started: 1, Restarted: 1}, s.Counters())
@@ -243,10 +243,10 @@ func TestOneIDTwice(t *testing.T) {
 }
 
 // TestOlderSequenceMakesRoom: whether a sequence whose ID began anew is over, only
-// the server knows. If its row is needed it goes first, whatever the policy.
+// the server knows. If its slot is needed it goes first, whatever the policy.
 func TestOlderSequenceMakesRoom(t *testing.T) {
 	for _, full := range []Policy{Reject, EvictLRU} {
-		s := newTestStore(t, Options{Sizing: Sizing{Initial: 3, MaxChunks: 1}, Limits: Limits{Remember: 4, Full: full}})
+		s := newTestStore(t, Options{Sizing: Sizing{Initial: 3, MaxChunks: 1}, Limits: Limits{Tombstones: 4, Full: full}})
 		begin(t, s, token(1, 1), 1)
 		begin(t, s, token(2, 2), 2)
 		begin(t, s, token(2, 3), 3)
@@ -261,10 +261,10 @@ func TestOlderSequenceMakesRoom(t *testing.T) {
 	}
 }
 
-// TestDamaged: if storing fails, nobody knows what is in the rows.
+// TestDamaged: if storing fails, nobody knows what is in the slots.
 func TestDamaged(t *testing.T) {
 	memory := &flaky{}
-	s := newTestStore(t, Options{Memory: memory, Limits: Limits{Remember: 4}})
+	s := newTestStore(t, Options{Memory: memory, Limits: Limits{Tombstones: 4}})
 	q := begin(t, s, number(1), 1)
 	doStep(t, s, Lane{Sequence: q}, "original")
 	step, err := s.Gather([]Lane{{Sequence: q}, {}}, 2)
@@ -284,7 +284,7 @@ func TestPolicy(t *testing.T) {
 // TestEvictionSparesTheBatch: a sequence that is used at this moment is not
 // evicted for another one of the same batch.
 func TestEvictionSparesTheBatch(t *testing.T) {
-	s := newTestStore(t, Options{Sizing: Sizing{Initial: 2, MaxChunks: 1}, Limits: Limits{Full: EvictLRU, Remember: 4}})
+	s := newTestStore(t, Options{Sizing: Sizing{Initial: 2, MaxChunks: 1}, Limits: Limits{Full: EvictLRU, Tombstones: 4}})
 	begin(t, s, number(1), 1)
 	begin(t, s, number(2), 2)
 	s.Touch(number(1), 3)
@@ -292,7 +292,7 @@ func TestEvictionSparesTheBatch(t *testing.T) {
 	_, err := s.Continue(number(2), 3)
 	require.ErrorContains(t, err, "evicted")
 	_, err = s.Begin(number(4), 3)
-	require.ErrorContains(t, err, "2 of 2 slots", "both rows are in use right now")
+	require.ErrorContains(t, err, "2 of 2 slots", "both slots are in use right now")
 }
 
 // TestHalfStorage: FP32 states take half the memory, in the first chunk and in
@@ -301,7 +301,7 @@ func TestHalfStorage(t *testing.T) {
 	memory := &Heap{}
 	sizing := Sizing{Initial: 10, Subsequent: 5, MaxChunks: 2, AllocBelow: 11, DeallocAbove: 99}
 	used := func(c Conversion) (first, later int64) {
-		s := newTestStore(t, Options{Memory: memory, Sizing: sizing, States: []State{{Name: "state", Layout: Layout{Runs: 3, RunBytes: 8}, Convert: c}}})
+		s := newTestStore(t, Options{Memory: memory, Sizing: sizing, States: []State{{Name: "state", Layout: Layout{Pieces: 3, PieceBytes: 8}, Convert: c}}})
 		first = s.Usage().Bytes
 		before := memory.Used()
 		change, err := s.Maintain(func() time.Duration { return 0 })
@@ -309,14 +309,14 @@ func TestHalfStorage(t *testing.T) {
 		require.True(t, change.Grown)
 		return first, memory.Used() - before
 	}
-	first, later := used(Keep)
+	first, later := used(Same)
 	require.Equal(t, int64(240), first)
 	require.Equal(t, int64(120), later)
 	first, later = used(Half)
 	require.Equal(t, int64(120), first)
 	require.Equal(t, int64(60), later)
 
-	s := newTestStore(t, Options{States: []State{{Name: "state", Layout: Layout{Runs: 1, RunBytes: 8}, Convert: Half}}})
+	s := newTestStore(t, Options{States: []State{{Name: "state", Layout: Layout{Pieces: 1, PieceBytes: 8}, Convert: Half}}})
 	value := binary.NativeEndian.AppendUint32(nil, math.Float32bits(1e6))
 	value = binary.NativeEndian.AppendUint32(value, math.Float32bits(2049))
 	q := begin(t, s, number(1), 1)
@@ -330,7 +330,7 @@ func TestHalfStorage(t *testing.T) {
 func TestInitialValueOfTheWrongSize(t *testing.T) {
 	memory := &Heap{}
 	_, err := NewStore(Options{Memory: memory, MaxLanes: 1, Sizing: Sizing{Initial: 1, MaxChunks: 1},
-		States: []State{{Name: "state", Layout: Layout{Runs: 2, RunBytes: 4}, Initial: make([]byte, 7)}}})
+		States: []State{{Name: "state", Layout: Layout{Pieces: 2, PieceBytes: 4}, Initial: make([]byte, 7)}}})
 	require.EqualError(t, err, `state "state": the initial value has 7 bytes: want 8`)
 	require.Zero(t, memory.Used())
 }
@@ -354,18 +354,18 @@ func TestStartTriedAgain(t *testing.T) {
 // slots are short, whatever the older ones do at that moment.
 func TestOlderOnesGoBeforeAnyStartIsRefused(t *testing.T) {
 	full := func(full Policy) *Store {
-		s := newTestStore(t, Options{Sizing: Sizing{Initial: 4, MaxChunks: 1}, Limits: Limits{Remember: 4, Full: full}})
+		s := newTestStore(t, Options{Sizing: Sizing{Initial: 4, MaxChunks: 1}, Limits: Limits{Tombstones: 4, Full: full}})
 		for n := range uint64(3) {
 			begin(t, s, number(n+1), time.Duration(n+1))
 		}
-		_, err := s.BeginBeside(number(1), 101, 4)
+		_, err := s.BeginSettingAside(number(1), 101, 4)
 		require.NoError(t, err)
 		return s
 	}
 	for _, policy := range []Policy{Reject, EvictLRU} {
 		s := full(policy) // another older one is in use
 		older := s.Touch(token(1, 101), 5)
-		_, err := s.BeginBeside(number(2), 102, 5)
+		_, err := s.BeginSettingAside(number(2), 102, 5)
 		require.NoError(t, err)
 		require.Same(t, older, s.Live(token(1, 101)))
 		require.NotNil(t, s.Live(number(3)), "it is nobody's older one")
@@ -374,7 +374,7 @@ func TestOlderOnesGoBeforeAnyStartIsRefused(t *testing.T) {
 		s = full(policy) // and so is the one that begins anew
 		s.Touch(token(1, 101), 5)
 		s.Touch(number(2), 5)
-		_, err = s.BeginBeside(number(2), 102, 5)
+		_, err = s.BeginSettingAside(number(2), 102, 5)
 		require.NoError(t, err)
 		require.NotNil(t, s.Live(token(1, 101)))
 		require.NotNil(t, s.Live(number(3)))
@@ -384,11 +384,11 @@ func TestOlderOnesGoBeforeAnyStartIsRefused(t *testing.T) {
 // TestOlderOnesAreNotRememberedInsteadOfOthers: an ID that begins anew again and again leaves the
 // others what is remembered of them.
 func TestOlderOnesAreNotRememberedInsteadOfOthers(t *testing.T) {
-	s := newTestStore(t, Options{Sizing: Sizing{Initial: 1, MaxChunks: 1}, Limits: Limits{Remember: 2, Full: EvictLRU}})
+	s := newTestStore(t, Options{Sizing: Sizing{Initial: 1, MaxChunks: 1}, Limits: Limits{Tombstones: 2, Full: EvictLRU}})
 	begin(t, s, number(1), 1)
 	begin(t, s, number(2), 2)
 	for n := range time.Duration(5) {
-		_, err := s.BeginBeside(number(2), uint64(100+n), 3+n) // the older one makes room
+		_, err := s.BeginSettingAside(number(2), uint64(100+n), 3+n) // the older one makes room
 		require.NoError(t, err)
 	}
 	s.Refuse(number(2), 9)

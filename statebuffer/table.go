@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Policy is what happens to a START when every row is taken.
+// Policy is what happens to a START when every slot is taken.
 type Policy uint8
 
 const (
@@ -21,14 +21,14 @@ func (p Policy) String() string { return [...]string{"reject", "evict_lru"}[p] }
 // Limits bound the life of sequences.
 type Limits struct {
 	// Idle is how long after its last answer a sequence keeps its state for sure; 0
-	// means for ever. After that it loses it when another one needs its row or its
+	// means for ever. After that it loses it when another one needs its slot or its
 	// memory, those used least recently first. See [Store.EndBatch] for those that
 	// nobody needs anything of.
 	Idle time.Duration
 	Full Policy
-	// Remember is how many lost sequences are remembered with their Fate.
-	Remember int
-	// Bytes bounds what the rows and the varying states of all sequences take
+	// Tombstones is how many lost sequences are remembered with their LossReason.
+	Tombstones int
+	// Bytes bounds what the slots and the varying states of all sequences take
 	// together; 0 means no bound.
 	Bytes int64
 	// Field is what the configuration calls the number of sequences, for messages.
@@ -37,9 +37,9 @@ type Limits struct {
 
 // LostError says that a request names a sequence that has no state.
 type LostError struct {
-	// Fate is Alive for a sequence that was never seen, or ended, or is
+	// Reason is NotLost for a sequence that was never seen, or ended, or is
 	// forgotten.
-	Fate Fate
+	Reason LossReason
 	// Ago is how long since it was lost.
 	Ago time.Duration
 	// Idle, Slots and Bytes are the limits that cost it its state: Idle with
@@ -53,7 +53,7 @@ type LostError struct {
 func (e *LostError) Error() string {
 	const remedy = "; begin it anew with a START request"
 	ago := e.Ago.Round(time.Millisecond)
-	switch e.Fate {
+	switch e.Reason {
 	case Expired:
 		return fmt.Sprintf("its state expired %v ago, after idling longer than %v (max_sequence_idle_microseconds)%s", ago, e.Idle, remedy)
 	case Evicted:
@@ -84,10 +84,10 @@ func (e *LostError) limit() string {
 	return fmt.Sprintf("there are at most %d slots (%s)", e.Slots, e.Field)
 }
 
-// FullError says that a START found no free row.
+// FullError says that a START found no free slot.
 type FullError struct {
 	Live, Total int
-	// Bytes is the limit that keeps the store from allocating more rows, or 0.
+	// Bytes is the limit that keeps the store from allocating more slots, or 0.
 	Bytes int64
 	Field string // see Limits
 }
@@ -108,18 +108,18 @@ type Counters struct {
 	Saturated                            uint64
 }
 
-// table is the life of sequences: who is live, in which row, and what became
+// table is the life of sequences: who is live, in which slot, and what became
 // of the others. Each operation is O(1), whatever the number of sequences.
 type table struct {
 	index
-	rows   rowSet
+	slots  slotSet
 	live   sequenceList // by last use, without older ones
 	older  sequenceList // those whose ID has begun anew, by when it did, or by last use since; in use, last
 	lost   sequenceList // by time of loss, without older ones
 	past   sequenceList // older ones that are lost, by when they were or became older
 	limits Limits
-	total  int // rows with all chunks allocated, for messages
-	// bound is the limit of memory if it keeps the table from getting more rows,
+	total  int // slots with all chunks allocated, for messages
+	// bound is the limit of memory if it keeps the table from getting more slots,
 	// otherwise 0; for messages.
 	bound      func() int64
 	generation uint64
@@ -127,12 +127,12 @@ type table struct {
 	// began is when the last batch began, ended when the last one ended, and rest the
 	// time between batches so far.
 	began, ended, rest time.Duration
-	// release overwrites the row of a sequence that is about to lose it, and
+	// release overwrites the slot of a sequence that is about to lose it, and
 	// gives back what it holds besides.
 	release func(*Sequence)
 }
 
-// begin gives the sequence of a START its row. With a token, what is known under the key
+// begin gives the sequence of a START its slot. With a token, what is known under the key
 // is set aside.
 func (t *table) begin(k Key, token uint64, now time.Duration) (*Sequence, error) {
 	var before *Sequence
@@ -140,7 +140,7 @@ func (t *table) begin(k Key, token uint64, now time.Duration) (*Sequence, error)
 		before = t.setAside(k, token, now)
 	}
 	q := t.find(k)
-	if q != nil && q.fate == Alive {
+	if q != nil && q.loss == NotLost {
 		if !q.fresh { // else the run of this START was undone, and it comes again
 			t.counters.Restarted++
 		}
@@ -150,7 +150,7 @@ func (t *table) begin(k Key, token uint64, now time.Duration) (*Sequence, error)
 	}
 	restarts := t.supersede(k, now) || before != nil
 	q = t.recall(k)
-	row, ok := t.rows.take()
+	slot, ok := t.slots.take()
 	if !ok {
 		bytes := t.bound()
 		switch {
@@ -161,9 +161,9 @@ func (t *table) begin(k Key, token uint64, now time.Duration) (*Sequence, error)
 			t.remember(q, Refused, bytes, now)
 			return nil, &FullError{Live: t.alive(), Total: t.total, Bytes: bytes, Field: t.limits.Field}
 		}
-		row, _ = t.rows.take()
+		slot, _ = t.slots.take()
 	}
-	q.fate, q.row, q.lastUse, q.asked, q.rest = Alive, row, now, now, t.rest
+	q.loss, q.slot, q.lastUse, q.lastRequest, q.rest = NotLost, slot, now, now, t.rest
 	t.renew(q)
 	t.live.push(q)
 	if restarts {
@@ -179,12 +179,12 @@ func (t *table) begin(k Key, token uint64, now time.Duration) (*Sequence, error)
 // has requests on their way, only the server knows. Another ID's with the same
 // token is over.
 func (t *table) supersede(k Key, now time.Duration) (restarts bool) {
-	if q := t.latest(k); q != nil && q.fate == Alive {
+	if q := t.latest(k); q != nil && q.loss == NotLost {
 		t.age(q, now)
 		restarts = true
 	}
 	if q := t.byToken[k.Token]; q != nil {
-		if q.fate == Alive {
+		if q.loss == NotLost {
 			t.lose(q, Displaced, 0, now)
 		}
 		delete(t.byToken, k.Token)
@@ -202,7 +202,7 @@ func (t *table) setAside(k Key, token uint64, now time.Duration) (alive *Sequenc
 	t.drop(q)
 	q.key.Token = token
 	t.byToken[token] = q
-	if q.fate == Alive {
+	if q.loss == NotLost {
 		t.age(q, now)
 		return q
 	}
@@ -231,9 +231,9 @@ func (t *table) alive() int { return t.live.len + t.older.len }
 // listOf is the list that a sequence is in.
 func (t *table) listOf(q *Sequence) *sequenceList {
 	switch {
-	case q.fate != Alive && q.older:
+	case q.loss != NotLost && q.older:
 		return &t.past
-	case q.fate != Alive:
+	case q.loss != NotLost:
 		return &t.lost
 	case q.older:
 		return &t.older
@@ -255,9 +255,9 @@ func (t *table) proceed(k Key, now time.Duration) (*Sequence, error) {
 		t.counters.Unknown++
 		return nil, &LostError{}
 	}
-	if q.fate != Alive {
+	if q.loss != NotLost {
 		t.counters.Unknown++
-		return nil, &LostError{Fate: q.fate, Ago: now - q.lastUse, Idle: t.limits.Idle, Slots: t.total, Bytes: q.bytes, Field: t.limits.Field}
+		return nil, &LostError{Reason: q.loss, Ago: now - q.lastUse, Idle: t.limits.Idle, Slots: t.total, Bytes: q.bytes, Field: t.limits.Field}
 	}
 	t.touch(q, now)
 	return q, nil
@@ -276,7 +276,7 @@ func (t *table) forget(k Key) {
 	if q == nil || q.key != k {
 		return
 	}
-	if q.fate == Alive {
+	if q.loss == NotLost {
 		t.leave(q)
 	} else {
 		t.listOf(q).remove(q)
@@ -288,12 +288,12 @@ func (t *table) forget(k Key) {
 func (t *table) leave(q *Sequence) {
 	t.listOf(q).remove(q)
 	t.release(q)
-	t.rows.put(q.row)
+	t.slots.put(q.slot)
 }
 
-// lose takes the row of a live sequence and remembers why; bytes is the limit of
+// lose takes the slot of a live sequence and remembers why; bytes is the limit of
 // memory if that was the reason, otherwise 0.
-func (t *table) lose(q *Sequence, why Fate, bytes int64, now time.Duration) {
+func (t *table) lose(q *Sequence, why LossReason, bytes int64, now time.Duration) {
 	t.leave(q)
 	switch why {
 	case Expired:
@@ -308,10 +308,10 @@ func (t *table) lose(q *Sequence, why Fate, bytes int64, now time.Duration) {
 	t.remember(q, why, bytes, now)
 }
 
-// remember keeps a sequence that has no row any more, or never had one, for
+// remember keeps a sequence that has no slot any more, or never had one, for
 // messages.
-func (t *table) remember(q *Sequence, why Fate, bytes int64, now time.Duration) {
-	q.fate, q.row, q.bytes, q.lastUse = why, NoRow, bytes, now
+func (t *table) remember(q *Sequence, why LossReason, bytes int64, now time.Duration) {
+	q.loss, q.slot, q.bytes, q.lastUse = why, NoSlot, bytes, now
 	t.keep(q)
 }
 
@@ -320,7 +320,7 @@ func (t *table) remember(q *Sequence, why Fate, bytes int64, now time.Duration) 
 func (t *table) keep(q *Sequence) {
 	list := t.listOf(q)
 	list.push(q)
-	for list.len > t.limits.Remember {
+	for list.len > t.limits.Tombstones {
 		oldest := list.first
 		list.remove(oldest)
 		t.drop(oldest)
@@ -330,7 +330,7 @@ func (t *table) keep(q *Sequence) {
 // refuse takes whatever a sequence has, because its START cannot be served.
 func (t *table) refuse(k Key, now time.Duration) {
 	q := t.find(k)
-	if q != nil && q.fate == Alive {
+	if q != nil && q.loss == NotLost {
 		t.lose(q, StartFailed, 0, now)
 		return
 	}

@@ -21,7 +21,7 @@ const (
 	KeepIfEmpty
 )
 
-// unchanged tells whether a run leaves the values as they are.
+// unchanged reports whether a run leaves the values as they are.
 func (v *Varying) unchanged(io *VaryingIO) bool {
 	return v.Update == KeepIfEmpty && slices.Contains(io.OutShape, 0)
 }
@@ -40,7 +40,7 @@ func (v *Varying) misfit(io *VaryingIO, lanes int) error {
 
 // next is the shape of a lane's value after a run that has written OutShape.
 func (v *Varying) next(io *VaryingIO) (tensor.Shape, error) {
-	old, wrote := v.batched(io.InShape, 1), v.batched(io.OutShape, 1)
+	old, wrote := io.InShape.With(v.Axis, 1), io.OutShape.With(v.Axis, 1)
 	axis := v.AppendAxis
 	switch {
 	case v.unchanged(io):
@@ -62,19 +62,19 @@ func (s *varyingStore) keepOld(i int, lanes []Lane, padded int, shape tensor.Sha
 	}
 	s.destinations(i, lanes, func(q *Sequence) bool { return q.fresh })
 	setShapes(i, lanes, shape)
-	return s.memory.Scatter([]Transfer{{Layout: layout, Chunks: s.chunks, Rows: s.rows, Tensor: s.io[i].In, Lanes: padded}})
+	return s.memory.Scatter([]Transfer{{Layout: layout, Chunks: s.chunks, Slots: s.slots, Tensor: s.io[i].In, Lanes: padded}})
 }
 
 // destinations names for each lane where its sequence keeps the state, if the lane
 // keeps anything and the sequence is wanted.
 func (s *varyingStore) destinations(i int, lanes []Lane, wanted func(*Sequence) bool) {
-	s.chunks, s.rows = s.chunks[:0], s.rows[:0]
+	s.chunks, s.slots = s.chunks[:0], s.slots[:0]
 	for lane, l := range lanes {
-		row, block := NoRow, Block{}
+		slot, block := NoSlot, Block{}
 		if l.keeps() && wanted(l.Sequence) {
-			row, block = Row{Chunk: int32(lane)}, l.Sequence.values[i].block
+			slot, block = Slot{Chunk: int32(lane)}, l.Sequence.values[i].block
 		}
-		s.rows, s.chunks = append(s.rows, row), append(s.chunks, block)
+		s.slots, s.chunks = append(s.slots, slot), append(s.chunks, block)
 	}
 }
 
@@ -103,9 +103,9 @@ func (s *varyingStore) keepAppended(i int, lanes []Lane, padded int, joined tens
 	there := before.pieces*before.parts == 1
 	var transfers []Transfer
 	s.destinations(i, lanes, func(q *Sequence) bool { return q.fresh || !there })
-	transfers = before.transfers(transfers, io.In, padded, s.rows, s.chunks)
+	transfers = before.transfers(transfers, io.In, padded, s.slots, s.chunks)
 	s.destinations(i, lanes, func(*Sequence) bool { return true })
-	transfers = behind.transfers(transfers, io.Out, padded, s.rows, s.chunks)
+	transfers = behind.transfers(transfers, io.Out, padded, s.slots, s.chunks)
 	setShapes(i, lanes, joined)
 	return s.memory.Scatter(transfers)
 }
@@ -124,7 +124,7 @@ type strip struct {
 // an extent of the append axis on.
 func (v *Varying) strip(shape tensor.Shape, from int64, joined tensor.Shape) (strip, error) {
 	axis := v.AppendAxis
-	lane := v.batched(shape, 1)
+	lane := shape.With(v.Axis, 1)
 	bytes, err := lane.Bytes(v.DType)
 	if bytes == 0 || err != nil { // there may be very many pieces of nothing
 		return strip{}, err
@@ -135,7 +135,7 @@ func (v *Varying) strip(shape tensor.Shape, from int64, joined tensor.Shape) (st
 	}
 	piece := bytes / (pieces * parts)
 	unit := piece / shape[axis]
-	st := strip{pieces: pieces, parts: parts, layout: Layout{Runs: 1, RunBytes: piece}, first: from * unit, stride: joined[axis] * unit}
+	st := strip{pieces: pieces, parts: parts, layout: Layout{Pieces: 1, PieceBytes: piece}, first: from * unit, stride: joined[axis] * unit}
 	if axis < v.Axis {
 		st.layout, err = LayoutOf(lane[axis:], v.Axis-axis, v.DType)
 	}
@@ -151,24 +151,24 @@ func elements(extents tensor.Shape) (n int64) {
 	return n
 }
 
-// transfers adds what brings a strip to the lanes' values, which are the rows of
+// transfers adds what brings a strip to the lanes' values, which are the slots of
 // that many chunks.
-func (st *strip) transfers(to []Transfer, from Block, padded int, rows []Row, values []Block) []Transfer {
-	piece := st.layout.RowBytes()
+func (st *strip) transfers(to []Transfer, from Block, padded int, slots []Slot, values []Block) []Transfer {
+	piece := st.layout.LaneBytes()
 	group := int64(padded) * st.parts * piece
 	for p := range st.pieces {
-		given := len(rows) * int(st.parts)
+		given := len(slots) * int(st.parts)
 		t := Transfer{
 			Layout: st.layout, Tensor: from.At(p*group, group), Lanes: padded * int(st.parts),
-			Rows: make([]Row, 0, given), Chunks: make([]Block, 0, given),
+			Slots: make([]Slot, 0, given), Chunks: make([]Block, 0, given),
 		}
-		for lane := range rows {
+		for lane := range slots {
 			for q := range st.parts {
-				row, block := NoRow, Block{}
-				if rows[lane] != NoRow {
-					row, block = Row{Chunk: int32(len(t.Chunks))}, values[lane].At(st.first+(p*st.parts+q)*st.stride, piece)
+				slot, block := NoSlot, Block{}
+				if slots[lane] != NoSlot {
+					slot, block = Slot{Chunk: int32(len(t.Chunks))}, values[lane].At(st.first+(p*st.parts+q)*st.stride, piece)
 				}
-				t.Rows, t.Chunks = append(t.Rows, row), append(t.Chunks, block)
+				t.Slots, t.Chunks = append(t.Slots, slot), append(t.Chunks, block)
 			}
 		}
 		to = append(to, t)

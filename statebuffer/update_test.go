@@ -47,7 +47,7 @@ func putBatched(t *testing.T, v *Varying, shape tensor.Shape, values [][]byte) B
 }
 
 func getLane(t *testing.T, v *Varying, b Block, shape tensor.Shape, lanes, lane int) (value []byte) {
-	layout, err := v.layout(v.batched(shape, 1))
+	layout, err := v.layout(shape.With(v.Axis, 1))
 	require.NoError(t, err)
 	laneOf(b, layout, lanes, lane, func(tensor, _ []byte) { value = append(value, tensor...) })
 	return value
@@ -96,7 +96,7 @@ func testAppend(t *testing.T, v Varying, rng *rand.Rand) {
 				plain[name] = &grown{parts: []tensor.Shape{v.InitialShape}, values: [][]byte{v.Initial}}
 			}
 			require.NoError(t, err)
-			if len(lanes) == 0 || s.Alike(q, lanes[0].Sequence) {
+			if len(lanes) == 0 || s.Compatible(q, lanes[0].Sequence) {
 				lanes, names = append(lanes, Lane{Sequence: q}), append(names, name)
 			}
 		}
@@ -115,10 +115,10 @@ func testAppend(t *testing.T, v Varying, rng *rand.Rand) {
 				continue
 			}
 			shape, want := plain[names[lane]].joined(v.AppendAxis)
-			require.Equal(t, v.batched(shape, padded), io.InShape, "step %d", step)
+			require.Equal(t, shape.With(v.Axis, int64(padded)), io.InShape, "step %d", step)
 			require.Equal(t, want, getLane(t, &v, io.In, io.InShape, padded, lane), "step %d, sequence %d", step, names[lane])
 		}
-		io.Out, io.OutShape = putBatched(t, &v, delta, written), v.batched(delta, padded)
+		io.Out, io.OutShape = putBatched(t, &v, delta, written), delta.With(v.Axis, int64(padded))
 		if rng.IntN(6) == 0 { // a failed run changes nothing
 			s.Abort(run, time.Second)
 			continue
@@ -130,10 +130,10 @@ func testAppend(t *testing.T, v Varying, rng *rand.Rand) {
 	}
 }
 
-// appendingStore keeps a cache of bytes, two rows for each sequence, that grows by
+// appendingStore keeps a cache of bytes, two slots for each sequence, that grows by
 // what is written.
 func appendingStore(t *testing.T, o Options) *Store {
-	o.Limits.Remember = 9
+	o.Limits.Tombstones = 9
 	o.Varying = []Varying{{Name: "cache", DType: tensor.Uint8, Update: Append, AppendAxis: 2, InitialShape: tensor.Shape{1, 2, 0}, MaxBytes: 600}}
 	return newTestStore(t, o)
 }
@@ -235,9 +235,9 @@ type countingMemory struct {
 
 func (m *countingMemory) Scatter(transfers []Transfer) error {
 	for i := range transfers {
-		for _, row := range transfers[i].Rows {
-			if row != NoRow {
-				m.scattered += transfers[i].RowBytes()
+		for _, slot := range transfers[i].Slots {
+			if slot != NoSlot {
+				m.scattered += transfers[i].LaneBytes()
 			}
 		}
 	}
@@ -248,7 +248,7 @@ func (m *countingMemory) Scatter(transfers []Transfer) error {
 // initial one the value; any other replaces it.
 func TestKeepIfEmpty(t *testing.T) {
 	v := Varying{Name: "cross", DType: tensor.Uint8, Update: KeepIfEmpty, InitialShape: tensor.Shape{1, 2, 1}, Initial: []byte{7, 8}}
-	s := newTestStore(t, Options{Varying: []Varying{v}, MaxLanes: 3, Limits: Limits{Remember: 9}})
+	s := newTestStore(t, Options{Varying: []Varying{v}, MaxLanes: 3, Limits: Limits{Tombstones: 9}})
 	a, b := begin(t, s, number(1), 1), begin(t, s, number(2), 1)
 	run := func(shape tensor.Shape, written []byte, lanes ...Lane) []byte {
 		step, err := s.Gather(lanes, 3)
@@ -266,7 +266,7 @@ func TestKeepIfEmpty(t *testing.T) {
 	in := run(tensor.Shape{0, 2, 1}, nil, Lane{Sequence: a}, Lane{Sequence: b})
 	require.Equal(t, "efghabcd", string(in[:8]))
 	require.Equal(t, "efgh", string(readCache(t, s, a)))
-	require.False(t, s.Alike(a, begin(t, s, number(3), 1)), "the shape is the kept one")
+	require.False(t, s.Compatible(a, begin(t, s, number(3), 1)), "the shape is the kept one")
 
 	step, err := s.Gather([]Lane{{Sequence: a}}, 1)
 	require.NoError(t, err)

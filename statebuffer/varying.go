@@ -25,10 +25,10 @@ type Varying struct {
 	// that is not the batch axis.
 	Update     Update
 	AppendAxis int
-	// Padded: sequences whose values differ in length, which is the extent at
+	// LeftPadded: sequences whose values differ in length, which is the extent at
 	// PadAxis, can share a run. Such a state is one that runs Replace.
-	Padded  bool
-	PadAxis int
+	LeftPadded bool
+	PadAxis    int
 }
 
 // layout is that of a lane of the given shape.
@@ -36,15 +36,7 @@ func (v *Varying) layout(shape tensor.Shape) (Layout, error) {
 	return LayoutOf(shape, v.Axis, v.DType)
 }
 
-// batched is the shape of that many lanes.
-func (v *Varying) batched(shape tensor.Shape, lanes int) tensor.Shape {
-	if v.Axis < 0 {
-		return shape.Clone()
-	}
-	return shape.With(v.Axis, int64(lanes))
-}
-
-// fits tells whether a run of that many lanes can have written such a tensor.
+// fits reports whether a run of that many lanes can have written such a tensor.
 func (v *Varying) fits(io *VaryingIO, lanes int) bool {
 	return len(io.OutShape) == len(v.InitialShape) && (v.Axis < 0 || io.OutShape[v.Axis] == int64(lanes) || v.unchanged(io))
 }
@@ -77,9 +69,9 @@ type varyingStore struct {
 	initial []Block
 	stage   []Scratch // batched inputs
 	io      []VaryingIO
-	rows    []Row
+	slots   []Slot
 	chunks  []Block
-	row     Scratch // one lane of a padded state
+	slot    Scratch // one lane of a padded state
 	bytes   int64   // held by sequences
 }
 
@@ -92,10 +84,10 @@ func (s *varyingStore) allocate() error {
 		if err != nil {
 			return fmt.Errorf("state %q: the initial value: %w", v.Name, err)
 		}
-		if v.Initial != nil && int64(len(v.Initial)) != layout.RowBytes() {
-			return fmt.Errorf("state %q: the initial value has %d bytes: want %d for shape %v", v.Name, len(v.Initial), layout.RowBytes(), v.InitialShape)
+		if v.Initial != nil && int64(len(v.Initial)) != layout.LaneBytes() {
+			return fmt.Errorf("state %q: the initial value has %d bytes: want %d for shape %v", v.Name, len(v.Initial), layout.LaneBytes(), v.InitialShape)
 		}
-		b, err := s.memory.Alloc(layout.RowBytes())
+		b, err := s.memory.Alloc(layout.LaneBytes())
 		if err != nil {
 			return fmt.Errorf("state %q: the initial value: %w", v.Name, err)
 		}
@@ -114,7 +106,7 @@ func (s *varyingStore) close() {
 	for i := range s.stage {
 		s.stage[i].Free(s.memory)
 	}
-	s.row.Free(s.memory)
+	s.slot.Free(s.memory)
 	s.initial, s.stage = nil, nil
 }
 
@@ -142,10 +134,10 @@ func (s *varyingStore) shape(i int, q *Sequence) tensor.Shape {
 	return q.values[i].shape
 }
 
-// alike tells whether two sequences can share a run.
-func (s *varyingStore) alike(a, b *Sequence) bool {
+// alike reports whether two sequences can share a run.
+func (s *varyingStore) compatible(a, b *Sequence) bool {
 	for i := range s.states {
-		if !s.states[i].alikeShapes(s.shape(i, a), s.shape(i, b)) {
+		if !s.states[i].compatibleShapes(s.shape(i, a), s.shape(i, b)) {
 			return false
 		}
 	}
@@ -154,7 +146,7 @@ func (s *varyingStore) alike(a, b *Sequence) bool {
 
 // gather lays out the states of lanes that are alike.
 func (s *varyingStore) gather(lanes []Lane, padded int) error {
-	s.row.Begin(s.memory)
+	s.slot.Begin(s.memory)
 	for i := range s.states {
 		v, io := &s.states[i], &s.io[i]
 		shape, uneven := s.longest(i, lanes)
@@ -162,21 +154,21 @@ func (s *varyingStore) gather(lanes []Lane, padded int) error {
 		if err != nil {
 			return err
 		}
-		*io = VaryingIO{InShape: v.batched(shape, padded), Uneven: uneven}
+		*io = VaryingIO{InShape: shape.With(v.Axis, int64(padded)), Uneven: uneven}
 		s.stage[i].Begin(s.memory)
-		if err := s.stage[i].Reserve(s.memory, int64(padded)*layout.RowBytes()); err != nil {
+		if err := s.stage[i].Reserve(s.memory, int64(padded)*layout.LaneBytes()); err != nil {
 			return fmt.Errorf("state %q: the batched input: %w", v.Name, err)
 		}
-		io.In = s.stage[i].At(0, int64(padded)*layout.RowBytes())
-		s.chunks, s.rows = s.chunks[:0], s.rows[:0]
+		io.In = s.stage[i].At(0, int64(padded)*layout.LaneBytes())
+		s.chunks, s.slots = s.chunks[:0], s.slots[:0]
 		for lane, l := range lanes {
-			s.rows, s.chunks = append(s.rows, Row{Chunk: int32(lane)}), append(s.chunks, s.source(i, l.Sequence))
+			s.slots, s.chunks = append(s.slots, Slot{Chunk: int32(lane)}), append(s.chunks, s.source(i, l.Sequence))
 		}
 		pad := s.initial[i]
 		if padded > len(lanes) && !shape.Equal(v.InitialShape) {
 			pad = s.chunks[0] // what a padding lane computes is discarded; only its shape matters
 		}
-		t := Transfer{Layout: layout, Chunks: s.chunks, Initial: pad, Rows: s.rows, Tensor: io.In, Lanes: padded}
+		t := Transfer{Layout: layout, Chunks: s.chunks, Initial: pad, Slots: s.slots, Tensor: io.In, Lanes: padded}
 		if uneven {
 			err = s.gatherPadded(i, &t, lanes, shape)
 		} else {
@@ -253,10 +245,10 @@ func (s *varyingStore) written(i, padded int) (int64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("state %q: %w", v.Name, err)
 	}
-	if v.MaxBytes > 0 && layout.RowBytes() > v.MaxBytes {
-		return 0, &GrewError{State: v.Name, Shape: shape, Bytes: layout.RowBytes(), Most: v.MaxBytes}
+	if v.MaxBytes > 0 && layout.LaneBytes() > v.MaxBytes {
+		return 0, &GrewError{State: v.Name, Shape: shape, Bytes: layout.LaneBytes(), Most: v.MaxBytes}
 	}
-	return layout.RowBytes(), nil
+	return layout.LaneBytes(), nil
 }
 
 // capacity is how much a sequence has for a state.
@@ -317,7 +309,7 @@ func (s *varyingStore) room(l Lane, i int, bytes int64) error {
 	if err != nil {
 		return err
 	}
-	kept := Transfer{Layout: Layout{Runs: 1, RunBytes: old.Size}, Chunks: []Block{*old}, Rows: []Row{{}}, Tensor: grown, Lanes: 1}
+	kept := Transfer{Layout: Layout{Pieces: 1, PieceBytes: old.Size}, Chunks: []Block{*old}, Slots: []Slot{{}}, Tensor: grown, Lanes: 1}
 	if err := s.memory.Gather([]Transfer{kept}); err != nil {
 		s.memory.Free(grown)
 		return err
@@ -361,5 +353,5 @@ func (s *varyingStore) keepNew(i int, lanes []Lane, padded int, shape tensor.Sha
 	}
 	s.destinations(i, lanes, func(*Sequence) bool { return true })
 	setShapes(i, lanes, shape)
-	return s.memory.Scatter([]Transfer{{Layout: layout, Chunks: s.chunks, Rows: s.rows, Tensor: s.io[i].Out, Lanes: padded}})
+	return s.memory.Scatter([]Transfer{{Layout: layout, Chunks: s.chunks, Slots: s.slots, Tensor: s.io[i].Out, Lanes: padded}})
 }

@@ -46,7 +46,7 @@ func (w *world) current(i int, k Key) plainVarying {
 	return plainVarying{v.InitialShape, v.Initial}
 }
 
-func (w *world) alike(a, b Key) bool {
+func (w *world) compatible(a, b Key) bool {
 	for i := range w.vary {
 		if !w.current(i, a).shape.Equal(w.current(i, b).shape) {
 			return false
@@ -68,7 +68,7 @@ func (w *world) checkVarying(step *Step, lanes []Lane, names []Key, padded int) 
 			require.Equal(w.t, want.shape.With(1, int64(padded)), io.InShape)
 			layout, err := w.vary[i].layout(want.shape)
 			require.NoError(w.t, err)
-			require.Equal(w.t, layout.RowBytes()*int64(padded), io.In.Size)
+			require.Equal(w.t, layout.LaneBytes()*int64(padded), io.In.Size)
 			var got []byte
 			laneOf(io.In, layout, padded, lane, func(tensor, _ []byte) { got = append(got, tensor...) })
 			require.True(w.t, bytes.Equal(want.value, got), "lane %d: want %v, got %v", lane, want.value, got)
@@ -89,10 +89,10 @@ func (w *world) fillVarying(step *Step, lanes, padded int) (shapes []tensor.Shap
 		layout, err := v.layout(shape)
 		require.NoError(w.t, err)
 		io.OutShape = shape.With(1, int64(padded))
-		size := layout.RowBytes() * int64(padded)
+		size := layout.LaneBytes() * int64(padded)
 		io.Out = Block{Bytes: make([]byte, size), Size: size}
 		for lane := range padded {
-			value := w.noise(layout.RowBytes())
+			value := w.noise(layout.LaneBytes())
 			rest := value
 			laneOf(io.Out, layout, padded, lane, func(tensor, _ []byte) { rest = rest[copy(tensor, rest):] })
 			if lane < lanes {
@@ -189,7 +189,7 @@ func TestVaryingRejects(t *testing.T) {
 // TestVaryingShapeOfAModel: what the model wrote must have a lane for each lane.
 func TestVaryingShapeOfAModel(t *testing.T) {
 	for _, written := range []tensor.Shape{{2, 1}, {1, 3, 1}, {3, 2}, {}} {
-		s := newTestStore(t, Options{Limits: Limits{Remember: 1}, Varying: []Varying{{Name: "cache", DType: tensor.Int8, Axis: 0, InitialShape: tensor.Shape{1, 0}}}})
+		s := newTestStore(t, Options{Limits: Limits{Tombstones: 1}, Varying: []Varying{{Name: "cache", DType: tensor.Int8, Axis: 0, InitialShape: tensor.Shape{1, 0}}}})
 		q, err := s.Begin(Key{Number: 1}, 1)
 		require.NoError(t, err)
 		step, err := s.Gather([]Lane{{Sequence: q}}, 1)
@@ -209,7 +209,7 @@ func TestRestartGivesLargeBlocksBack(t *testing.T) {
 	s := newTestStore(t, Options{
 		Memory:  memory,
 		Varying: []Varying{{Name: "cache", DType: tensor.Int8, Axis: 0, InitialShape: tensor.Shape{1, 0}}},
-		Sizing:  Sizing{Initial: 8, MaxChunks: 1}, Limits: Limits{Bytes: 64<<10 + 1024, Remember: 9},
+		Sizing:  Sizing{Initial: 8, MaxChunks: 1}, Limits: Limits{Bytes: 64<<10 + 1024, Tombstones: 9},
 	})
 	require.NoError(t, writeCache(t, s, begin(t, s, number(1), 1), 64<<10, 1))
 	require.Equal(t, int64(64<<10), s.Usage().Bytes)

@@ -71,8 +71,8 @@ func newWorld(t *testing.T, seed uint64, roams bool) *world {
 	for i := range 1 + w.rng.IntN(3) {
 		w.states = append(w.states, w.randomState(i))
 		if roams {
-			w.states[i].Convert = Keep
-			w.states[i].Runs = max(1, w.states[i].Runs*int64(seed%2))
+			w.states[i].Convert = Same
+			w.states[i].Pieces = max(1, w.states[i].Pieces*int64(seed%2))
 			w.states[i].Initial = nil
 			if w.rng.IntN(2) == 0 {
 				w.states[i].Initial = w.values(&w.states[i])
@@ -89,17 +89,17 @@ func newWorld(t *testing.T, seed uint64, roams bool) *world {
 	if seed%4 == 0 {
 		sizing.MaxChunks = 1
 	}
-	limits := Limits{Idle: idle, Full: Policy(seed % 2), Remember: w.rng.IntN(30)}
+	limits := Limits{Idle: idle, Full: Policy(seed % 2), Tombstones: w.rng.IntN(30)}
 	w.plain = newPlainStore(sizing, limits)
-	roamFrom := int64(-1)
+	inPlaceFrom := int64(-1)
 	if roams {
-		roamFrom = 1
+		inPlaceFrom = 1
 	}
-	w.store, err = NewStore(Options{Memory: w.memory, States: w.states, Varying: w.vary, Sizing: sizing, Limits: limits, MaxLanes: w.lanes, RoamFrom: roamFrom})
+	w.store, err = NewStore(Options{Memory: w.memory, States: w.states, Varying: w.vary, Sizing: sizing, Limits: limits, MaxLanes: w.lanes, InPlaceFrom: inPlaceFrom})
 	require.NoError(t, err)
 	if roams {
 		w.drains = 1 + int(seed%3)
-		w.store.roamer.most = int64(w.drains)*w.store.RowBytes() - int64(seed%2)
+		w.store.roamer.most = int64(w.drains)*w.store.SlotBytes() - int64(seed%2)
 	}
 	for i := range uint64(2 * sizing.Total()) {
 		k := Key{Number: i}
@@ -112,9 +112,9 @@ func newWorld(t *testing.T, seed uint64, roams bool) *world {
 }
 
 func (w *world) randomState(i int) State {
-	s := State{Name: fmt.Sprint("state ", i), Layout: Layout{Runs: 1 + w.rng.Int64N(4), RunBytes: 1 + w.rng.Int64N(21)}}
+	s := State{Name: fmt.Sprint("state ", i), Layout: Layout{Pieces: 1 + w.rng.Int64N(4), PieceBytes: 1 + w.rng.Int64N(21)}}
 	if w.rng.IntN(3) == 0 {
-		s.Convert, s.RunBytes = Half, 4*(1+w.rng.Int64N(5))
+		s.Convert, s.PieceBytes = Half, 4*(1+w.rng.Int64N(5))
 	}
 	if w.rng.IntN(2) == 0 {
 		s.Initial = w.values(&s)
@@ -124,7 +124,7 @@ func (w *world) randomState(i int) State {
 
 // values are random contents of a state, as a model would write them.
 func (w *world) values(s *State) []byte {
-	b := make([]byte, s.RowBytes())
+	b := make([]byte, s.LaneBytes())
 	for i := range b {
 		b[i] = byte(w.rng.Uint32())
 	}
@@ -140,8 +140,8 @@ func (w *world) values(s *State) []byte {
 func (w *world) kept(s *State, value []byte) (kept []byte, clamped uint64) {
 	switch {
 	case value == nil:
-		return make([]byte, s.RowBytes()), 0
-	case s.Convert == Keep:
+		return make([]byte, s.LaneBytes()), 0
+	case s.Convert == Same:
 		return value, 0
 	}
 	half, kept := make([]byte, len(value)/2), make([]byte, len(value))
@@ -154,25 +154,25 @@ func (w *world) kept(s *State, value []byte) (kept []byte, clamped uint64) {
 func (w *world) check() {
 	w.t.Helper()
 	s, p := w.store, w.plain
-	p.rows.requireEqual(w.t, &s.rows)
+	p.slots.requireEqual(w.t, &s.slots)
 	u := s.Usage()
 	require.Equal(w.t, p.counters, s.Counters())
 	require.Equal(w.t, len(p.live), u.Live)
-	require.Equal(w.t, len(p.rows), u.Chunks)
-	require.Equal(w.t, s.rows.free+s.live.len, u.Rows)
-	require.Equal(w.t, int64(u.Rows)*s.RowBytes()+w.varyingBytes(), u.Bytes)
+	require.Equal(w.t, len(p.slots), u.Chunks)
+	require.Equal(w.t, s.slots.free+s.live.len, u.Slots)
+	require.Equal(w.t, int64(u.Slots)*s.SlotBytes()+w.varyingBytes(), u.Bytes)
 	require.Equal(w.t, len(p.live)+len(p.lost), len(s.byNumber)+len(s.byText), "the index holds the live and the lost, no more")
 	require.Equal(w.t, len(p.lost), s.lost.len)
-	owners := map[Row]Key{}
+	owners := map[Slot]Key{}
 	n := 0
 	for q := s.live.first; q != nil; q = q.next {
 		n++
 		want, ok := p.live[q.key]
 		require.True(w.t, ok, "%v is not live", q.key)
 		require.Same(w.t, q, s.find(q.key))
-		require.Equal(w.t, want.row, q.row)
-		require.NotContains(w.t, owners, q.row, "two owners of a row")
-		owners[q.row] = q.key
+		require.Equal(w.t, want.slot, q.slot)
+		require.NotContains(w.t, owners, q.slot, "two owners of a slot")
+		owners[q.slot] = q.key
 		if want.fresh != q.fresh || want.steps != q.Steps() || want.lastUse != q.lastUse {
 			w.t.Fatalf("%v is %+v: want %+v", q.key, q, want)
 		}
@@ -186,18 +186,18 @@ func (w *world) check() {
 	w.checkWiped(owners)
 }
 
-// checkWiped: no byte of anybody is left in a row that has no owner.
-func (w *world) checkWiped(owners map[Row]Key) {
+// checkWiped: no byte of a sequence is left in a slot without an owner.
+func (w *world) checkWiped(owners map[Slot]Key) {
 	for k := range w.states {
 		bytes := w.states[k].StoredBytes()
 		for chunk, block := range w.store.chunks[k] {
 			for index := range block.Size / bytes {
-				if _, owned := owners[Row{int32(chunk), int32(index)}]; owned {
+				if _, owned := owners[Slot{int32(chunk), int32(index)}]; owned {
 					continue
 				}
 				for _, b := range block.Bytes[index*bytes : (index+1)*bytes] {
 					if b != 0 {
-						w.t.Fatalf("row %d of chunk %d is free and not zero", index, chunk)
+						w.t.Fatalf("slot %d of chunk %d is free and not zero", index, chunk)
 					}
 				}
 			}
@@ -209,12 +209,12 @@ func (w *world) checkWiped(owners map[Row]Key) {
 func (w *world) stored(q *Sequence, k int) []byte {
 	s := &w.states[k]
 	if !w.roams {
-		return w.store.chunks[k][q.row.Chunk].At(int64(q.row.Index)*s.StoredBytes(), s.StoredBytes()).Bytes
+		return w.store.chunks[k][q.slot.Chunk].At(int64(q.slot.Index)*s.StoredBytes(), s.StoredBytes()).Bytes
 	}
-	row := make([]byte, s.RowBytes())
+	slot := make([]byte, s.LaneBytes())
 	data, stride := q.home.lane(k, q.cell)
-	copyRuns(&s.Layout, row, s.RunBytes, data, stride)
-	return row
+	copyRuns(&s.Layout, slot, s.PieceBytes, data, stride)
+	return slot
 }
 
 func (w *world) checkStored(q *Sequence, want *plainSequence) {
@@ -226,7 +226,7 @@ func (w *world) checkStored(q *Sequence, want *plainSequence) {
 		s := &w.states[k]
 		got := w.stored(q, k)
 		if s.Convert == Half {
-			wide := make([]byte, s.RowBytes())
+			wide := make([]byte, s.LaneBytes())
 			tensor.Widens(wide, got)
 			got = wide
 		}

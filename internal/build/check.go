@@ -79,7 +79,7 @@ func (t *tree) vet() error {
 	return errors.Join(
 		t.run("go", "vet", "build.go"),
 		t.run("go", "vet", "./..."),
-		t.run("go", "vet", "-tags", "faults", "./capi/..."),
+		t.run("go", "vet", "-tags", "faults,"+testHooks, "./capi/...", "./ortrunner/..."),
 		t.run("go", "-C", "internal/bench", "vet", "./..."),
 	)
 }
@@ -87,7 +87,7 @@ func (t *tree) vet() error {
 // staticcheck runs the version that internal/tools pins.
 func (t *tree) staticcheck() error {
 	return errors.Join(
-		t.run("go", "tool", "-modfile=internal/tools/go.mod", "staticcheck", "./..."),
+		t.run("go", "tool", "-modfile=internal/tools/go.mod", "staticcheck", "-tags", testHooks, "./..."),
 		t.run("go", "-C", "internal/bench", "tool", "-modfile=../tools/go.mod", "staticcheck", "./..."),
 	)
 }
@@ -114,11 +114,11 @@ func (t *tree) testAsan() error {
 	// ONNX Runtime throws C++ exceptions. The sanitizer looks for the function that does when the program starts, which
 	// is before ONNX Runtime is opened.
 	exceptions := []string{"CGO_LDFLAGS=-Wl,--no-as-needed -l:libstdc++.so.6"}
-	// The search for leaks itself crashes in every other run after the tests on a played GPU, so these do without it.
-	const played = "^TestPlayedGPU$"
+	// The search for leaks itself crashes in every other run after the tests on a simulated GPU, so these do without it.
+	const simulated = "^TestSimulatedGPU$"
 	return errors.Join(
-		t.leakTest(nil, "-skip", played, "./capi/..."),
-		t.goTest([]string{"ASAN_OPTIONS=detect_leaks=0"}, "-asan", "-run", played, "./capi"),
+		t.leakTest(nil, "-skip", simulated, "./capi/..."),
+		t.goTest([]string{"ASAN_OPTIONS=detect_leaks=0"}, "-asan", "-run", simulated, "./capi"),
 		t.leakTest(exceptions, "./ortrunner/..."),
 	)
 }
@@ -136,7 +136,7 @@ func (t *tree) leakTest(env []string, args ...string) (err error) {
 		if failed != nil {
 			return failed
 		}
-		if printed, err = tests.runAndRead("go", append([]string{"test", "-asan"}, args...)...); err == nil || !strings.Contains(printed, tracerCrash) {
+		if printed, err = tests.runAndRead("go", append([]string{"test", "-tags", testHooks, "-asan"}, args...)...); err == nil || !strings.Contains(printed, tracerCrash) {
 			return err
 		}
 	}
@@ -151,13 +151,17 @@ func (t *tree) testUBSan() error {
 	return t.goTest(flags, "-skip", "^TestLibrariesAsTheyAreShipped$", "./capi/...", "./ortrunner/...")
 }
 
+// testHooks is the build tag of what only tests may do with the library, such as
+// the simulation of a GPU.
+const testHooks = "testhooks"
+
 // goTest runs go test with the libraries of the build at hand.
 func (t *tree) goTest(env []string, args ...string) error {
 	tests, err := t.goTests(env)
 	if err != nil {
 		return err
 	}
-	return tests.run("go", append([]string{"test"}, args...)...)
+	return tests.run("go", append([]string{"test", "-tags", testHooks}, args...)...)
 }
 
 // goTests is a shell for go test in which the libraries of the build are named.

@@ -53,8 +53,8 @@ func (c *Context) MemInfo() (free, total int64, err error) {
 // Alloc takes memory of the device, aligned to 256 bytes; bytes must not be 0.
 // What it holds is undefined.
 func (c *Context) Alloc(bytes int64) (uint64, error) {
-	recording.RLock()
-	defer recording.RUnlock()
+	capturing.RLock()
+	defer capturing.RUnlock()
 	var address C.CUdeviceptr
 	err := c.error("cuMemAlloc", C.gpu_alloc(c.c, &address, C.size_t(bytes)))
 	return uint64(address), err
@@ -62,16 +62,16 @@ func (c *Context) Alloc(bytes int64) (uint64, error) {
 
 // Free gives it back. No work that uses it may be in a stream.
 func (c *Context) Free(address uint64) error {
-	recording.RLock()
-	defer recording.RUnlock()
+	capturing.RLock()
+	defer capturing.RUnlock()
 	return c.error("cuMemFree", C.gpu_free(c.c, C.CUdeviceptr(address)))
 }
 
 // HostAlloc takes pinned host memory, which copies reach at full speed and without
 // holding up the caller.
 func (c *Context) HostAlloc(bytes int64) ([]byte, error) {
-	recording.RLock()
-	defer recording.RUnlock()
+	capturing.RLock()
+	defer capturing.RUnlock()
 	var at unsafe.Pointer
 	if err := c.error("cuMemHostAlloc", C.gpu_host_alloc(c.c, &at, C.size_t(max(bytes, 1)))); err != nil {
 		return nil, err
@@ -81,8 +81,8 @@ func (c *Context) HostAlloc(bytes int64) ([]byte, error) {
 
 // HostFree gives it back.
 func (c *Context) HostFree(memory []byte) error {
-	recording.RLock()
-	defer recording.RUnlock()
+	capturing.RLock()
+	defer capturing.RUnlock()
 	return c.error("cuMemFreeHost", C.gpu_host_free(c.c, unsafe.Pointer(unsafe.SliceData(memory))))
 }
 
@@ -94,8 +94,8 @@ type Module struct {
 
 // Load compiles PTX for the device and loads it. Unload it.
 func (c *Context) Load(ptx string) (*Module, error) {
-	recording.RLock()
-	defer recording.RUnlock()
+	capturing.RLock()
+	defer capturing.RUnlock()
 	image := C.CString(ptx)
 	defer C.free(unsafe.Pointer(image))
 	m := &Module{context: c}
@@ -107,8 +107,8 @@ func (c *Context) Load(ptx string) (*Module, error) {
 
 // Unload forgets the code. None of it may be running.
 func (m *Module) Unload() error {
-	recording.RLock()
-	defer recording.RUnlock()
+	capturing.RLock()
+	defer capturing.RUnlock()
 	return m.context.error("cuModuleUnload", C.gpu_module_free(m.context.c, m.c))
 }
 

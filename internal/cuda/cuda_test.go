@@ -122,8 +122,8 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestRecording: nobody takes memory while a graph is recorded.
-func TestRecording(t *testing.T) {
+// TestCapture: no one allocates memory while a graph is captured.
+func TestCapture(t *testing.T) {
 	driver, err := cuda.OpenLibrary(fakedriver.Library(t))
 	require.NoError(t, err)
 	device, err := driver.Device(0)
@@ -136,7 +136,7 @@ func TestRecording(t *testing.T) {
 	require.NoError(t, err)
 	module, err := context.Load(".version 6.4\n.target sm_60\n")
 	require.NoError(t, err)
-	var recorded atomic.Bool
+	var captured atomic.Bool
 	for name, call := range map[string]func() error{
 		"Alloc":     func() error { _, err := context.Alloc(8); return err },
 		"Free":      func() error { return context.Free(held) },
@@ -144,21 +144,21 @@ func TestRecording(t *testing.T) {
 		"HostFree":  func() error { return context.HostFree(pinned) },
 		"Load":      func() error { _, err := context.Load(".version 6.4\n.target sm_60\n"); return err },
 		"Unload":    module.Unload,
-		"Recording": func() error { return cuda.Recording(func() error { return nil }) },
+		"Capture":   func() error { return cuda.Capture(func() error { return nil }) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			recorded.Store(false)
+			captured.Store(false)
 			after := make(chan bool)
-			require.NoError(t, cuda.Recording(func() error {
+			require.NoError(t, cuda.Capture(func() error {
 				begun := make(chan struct{})
 				go func() {
 					close(begun)
 					err := call()
-					after <- err == nil && recorded.Load()
+					after <- err == nil && captured.Load()
 				}()
 				<-begun
 				time.Sleep(5 * time.Millisecond) // whoever does not wait is done by now
-				recorded.Store(true)
+				captured.Store(true)
 				return nil
 			}))
 			require.True(t, <-after)

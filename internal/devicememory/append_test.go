@@ -37,7 +37,7 @@ func compareAppended(t *testing.T, m *Memory) {
 	open := func(memory statebuffer.Memory) *statebuffer.Store {
 		s, err := statebuffer.NewStore(statebuffer.Options{
 			Memory: memory, Varying: varying, MaxLanes: lanes,
-			Sizing: statebuffer.Sizing{Initial: lanes, MaxChunks: 1}, Limits: statebuffer.Limits{Remember: 1},
+			Sizing: statebuffer.Sizing{Initial: lanes, MaxChunks: 1}, Limits: statebuffer.Limits{Tombstones: 1},
 		})
 		require.NoError(t, err)
 		return s

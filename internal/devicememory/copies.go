@@ -25,8 +25,8 @@ func (m *Memory) copies(transfers []statebuffer.Transfer, gather bool) error {
 // rowOf is the row that a lane reads or writes; none is a block without address.
 func rowOf(t *statebuffer.Transfer, lane int, gather bool) statebuffer.Block {
 	stored := t.StoredBytes()
-	if lane < len(t.Rows) && t.Rows[lane].Chunk >= 0 {
-		row := t.Rows[lane]
+	if lane < len(t.Slots) && t.Slots[lane].Chunk >= 0 {
+		row := t.Slots[lane]
 		return t.Chunks[row.Chunk].At(int64(row.Index)*stored, stored)
 	}
 	if gather {
@@ -39,7 +39,7 @@ func lanesOf(t *statebuffer.Transfer, gather bool) int {
 	if gather {
 		return t.Lanes
 	}
-	return len(t.Rows)
+	return len(t.Slots)
 }
 
 func (m *Memory) copyLanes(t *statebuffer.Transfer, gather bool) error {
@@ -48,14 +48,14 @@ func (m *Memory) copyLanes(t *statebuffer.Transfer, gather bool) error {
 		if row.Addr == 0 {
 			continue
 		}
-		for x := range t.Runs {
-			inRow := row.Addr + uint64(x*t.RunBytes)
-			inTensor := t.Tensor.Addr + uint64((x*int64(t.Lanes)+int64(lane))*t.RunBytes)
+		for x := range t.Pieces {
+			inRow := row.Addr + uint64(x*t.PieceBytes)
+			inTensor := t.Tensor.Addr + uint64((x*int64(t.Lanes)+int64(lane))*t.PieceBytes)
 			to, from := inTensor, inRow
 			if !gather {
 				to, from = inRow, inTensor
 			}
-			if err := m.stream.Copy(to, from, t.RunBytes); err != nil {
+			if err := m.stream.Copy(to, from, t.PieceBytes); err != nil {
 				return err
 			}
 		}
@@ -72,18 +72,18 @@ func (m *Memory) convertOnHost(t *statebuffer.Transfer, gather bool) error {
 	if err != nil {
 		return err
 	}
-	tensor, err := heap.Alloc(int64(t.Lanes) * t.RowBytes())
+	tensor, err := heap.Alloc(int64(t.Lanes) * t.LaneBytes())
 	if err != nil {
 		return err
 	}
 	onHost := *t
 	onHost.Chunks, onHost.Initial, onHost.Tensor = []statebuffer.Block{rows}, rows, tensor
-	onHost.Rows = make([]statebuffer.Row, lanes)
+	onHost.Slots = make([]statebuffer.Slot, lanes)
 	for lane := range lanes {
-		onHost.Rows[lane] = statebuffer.Row{Index: int32(lane)}
+		onHost.Slots[lane] = statebuffer.Slot{Index: int32(lane)}
 		row := rowOf(t, lane, gather)
 		if row.Addr == 0 {
-			onHost.Rows[lane] = statebuffer.NoRow
+			onHost.Slots[lane] = statebuffer.NoSlot
 		} else if gather {
 			err = errors.Join(err, m.Download(rows.At(int64(lane)*stored, stored).Bytes, row))
 		}

@@ -34,13 +34,13 @@ func TestNoMemory(t *testing.T) {
 // TestRoom tells beforehand what Alloc would refuse, and takes nothing.
 func TestRoom(t *testing.T) {
 	m := newMemory(t, device(t, "MEMORY", "1048576"))
-	require.NoError(t, m.Room(1<<20))
+	require.NoError(t, m.CheckCapacity(1<<20))
 	block, err := m.Alloc(1 << 19)
 	require.NoError(t, err)
-	require.NoError(t, m.Room(1<<19))
-	require.EqualError(t, m.Room(1<<19+1), "524289 bytes are needed on GPU 0 (Fake GPU A), of whose 1048576 bytes the CUDA driver says 524288 are free")
+	require.NoError(t, m.CheckCapacity(1<<19))
+	require.EqualError(t, m.CheckCapacity(1<<19+1), "524289 bytes are needed on GPU 0 (Fake GPU A), of whose 1048576 bytes the CUDA driver says 524288 are free")
 	m.Free(block)
-	require.NoError(t, m.Room(1<<20))
+	require.NoError(t, m.CheckCapacity(1<<20))
 }
 
 // TestFreeOfNoBlock: going on would corrupt the device's memory.
@@ -78,19 +78,19 @@ func TestBadTransfers(t *testing.T) {
 	block, err := m.Alloc(64)
 	require.NoError(t, err)
 	good := statebuffer.Transfer{
-		Layout: statebuffer.Layout{Runs: 1, RunBytes: 16}, Chunks: []statebuffer.Block{block}, Initial: block,
-		Tensor: block, Lanes: 4, Rows: []statebuffer.Row{{Index: 3}},
+		Layout: statebuffer.Layout{Pieces: 1, PieceBytes: 16}, Chunks: []statebuffer.Block{block}, Initial: block,
+		Tensor: block, Lanes: 4, Slots: []statebuffer.Slot{{Index: 3}},
 	}
 	require.NoError(t, m.Scatter([]statebuffer.Transfer{good}))
 	for name, spoil := range map[string]func(*statebuffer.Transfer){
-		"lane 0: no chunk holds row {0 4} of 16 bytes":                         func(b *statebuffer.Transfer) { b.Rows = []statebuffer.Row{{Index: 4}} },
-		"lane 0: no chunk holds row {0 -1} of 16 bytes":                        func(b *statebuffer.Transfer) { b.Rows = []statebuffer.Row{{Index: -1}} },
-		"lane 1: no chunk holds row {1 0} of 16 bytes":                         func(b *statebuffer.Transfer) { b.Rows = []statebuffer.Row{{}, {Chunk: 1}} },
+		"lane 0: no chunk holds row {0 4} of 16 bytes":                         func(b *statebuffer.Transfer) { b.Slots = []statebuffer.Slot{{Index: 4}} },
+		"lane 0: no chunk holds row {0 -1} of 16 bytes":                        func(b *statebuffer.Transfer) { b.Slots = []statebuffer.Slot{{Index: -1}} },
+		"lane 1: no chunk holds row {1 0} of 16 bytes":                         func(b *statebuffer.Transfer) { b.Slots = []statebuffer.Slot{{}, {Chunk: 1}} },
 		"1 runs of 16 bytes for 1 of 5 lanes do not fit a tensor of 64 bytes":  func(b *statebuffer.Transfer) { b.Lanes = 5 },
-		"1 runs of 16 bytes for 2 of 1 lanes do not fit a tensor of 64 bytes":  func(b *statebuffer.Transfer) { b.Rows = make([]statebuffer.Row, 2); b.Lanes = 1 },
-		"-1 runs of 16 bytes for 1 of 4 lanes do not fit a tensor of 64 bytes": func(b *statebuffer.Transfer) { b.Runs = -1 },
+		"1 runs of 16 bytes for 2 of 1 lanes do not fit a tensor of 64 bytes":  func(b *statebuffer.Transfer) { b.Slots = make([]statebuffer.Slot, 2); b.Lanes = 1 },
+		"-1 runs of 16 bytes for 1 of 4 lanes do not fit a tensor of 64 bytes": func(b *statebuffer.Transfer) { b.Pieces = -1 },
 		"1 runs of 9223372036854775807 bytes for 0 of 0 lanes do not fit a tensor of -1 bytes": func(b *statebuffer.Transfer) {
-			b.RunBytes, b.Lanes, b.Rows, b.Tensor.Size = 1<<63-1, 0, nil, -1
+			b.PieceBytes, b.Lanes, b.Slots, b.Tensor.Size = 1<<63-1, 0, nil, -1
 		},
 	} {
 		bad := good
@@ -106,11 +106,11 @@ func TestBadTransfers(t *testing.T) {
 // TestTooLarge: what the kernels' numbers cannot hold is copied run by run.
 func TestTooLarge(t *testing.T) {
 	tensor := statebuffer.Block{Size: 3 << 30}
-	for _, layout := range []statebuffer.Layout{{Runs: 1, RunBytes: 3 << 30}, {Runs: 3 << 30, RunBytes: 1}} {
+	for _, layout := range []statebuffer.Layout{{Pieces: 1, PieceBytes: 3 << 30}, {Pieces: 3 << 30, PieceBytes: 1}} {
 		err := describe(new(move), &statebuffer.Transfer{Layout: layout, Tensor: tensor, Lanes: 1}, true)
 		require.ErrorIs(t, err, errTooLarge)
 	}
-	err := describe(new(move), &statebuffer.Transfer{Layout: statebuffer.Layout{Runs: 1, RunBytes: 1}, Tensor: tensor, Lanes: 70000}, true)
+	err := describe(new(move), &statebuffer.Transfer{Layout: statebuffer.Layout{Pieces: 1, PieceBytes: 1}, Tensor: tensor, Lanes: 70000}, true)
 	require.ErrorIs(t, err, errTooLarge)
 }
 
@@ -166,7 +166,7 @@ func TestSickDevice(t *testing.T) {
 	require.NoError(t, err)
 	// The tensor claims more than the device has given.
 	wide := statebuffer.Block{Addr: b.Addr + 1<<20, Size: 1 << 20}
-	move := statebuffer.Transfer{Layout: statebuffer.Layout{Runs: 1, RunBytes: 64}, Chunks: []statebuffer.Block{b}, Rows: []statebuffer.Row{{}}, Tensor: wide, Lanes: 1}
+	move := statebuffer.Transfer{Layout: statebuffer.Layout{Pieces: 1, PieceBytes: 64}, Chunks: []statebuffer.Block{b}, Slots: []statebuffer.Slot{{}}, Tensor: wide, Lanes: 1}
 	require.NoError(t, m.Scatter([]statebuffer.Transfer{move}), "the device does it later")
 	require.ErrorContains(t, m.Sync(), "GPU 0 (Fake GPU A): cuStreamSynchronize: an illegal memory access was encountered (CUDA_ERROR_ILLEGAL_ADDRESS)")
 	_, err = m.Alloc(64)

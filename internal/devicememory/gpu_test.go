@@ -104,7 +104,7 @@ func cycles(t *testing.T, m *Memory, count uint64) {
 	t.Helper()
 	const live, bytes = 100, 19072
 	store, err := statebuffer.NewStore(statebuffer.Options{
-		Memory: m, MaxLanes: 1, States: []statebuffer.State{{Name: "a", Layout: statebuffer.Layout{Runs: 4, RunBytes: bytes / 4}}, {Name: "b", Layout: statebuffer.Layout{Runs: 1, RunBytes: 12}}},
+		Memory: m, MaxLanes: 1, States: []statebuffer.State{{Name: "a", Layout: statebuffer.Layout{Pieces: 4, PieceBytes: bytes / 4}}, {Name: "b", Layout: statebuffer.Layout{Pieces: 1, PieceBytes: 12}}},
 		Sizing: statebuffer.Sizing{Initial: 8, Subsequent: 8, MaxChunks: 20, AllocBelow: 8, DeallocAbove: 16},
 	})
 	require.NoError(t, err)
@@ -141,7 +141,7 @@ func cycles(t *testing.T, m *Memory, count uint64) {
 	require.Empty(t, m.held)
 }
 
-// TestCycles is the same on the made driver, which looks at every border.
+// TestCycles is the same on the fake driver, which looks at every border.
 func TestCycles(t *testing.T) {
 	cycles(t, newMemory(t, device(t, "DELAY_US", "0")), 300)
 }
@@ -201,19 +201,19 @@ func timeStep(t *testing.T, m *Memory, lanes int, offset int64) (took time.Durat
 	defer freeAll(m)
 	transfers := make([]statebuffer.Transfer, states)
 	for i := range transfers {
-		l := statebuffer.Layout{Runs: 1, RunBytes: 19072}
+		l := statebuffer.Layout{Pieces: 1, PieceBytes: 19072}
 		if i%2 == 0 {
-			l = statebuffer.Layout{Runs: 4, RunBytes: 4768}
+			l = statebuffer.Layout{Pieces: 4, PieceBytes: 4768}
 		}
-		chunk, err := m.Alloc(rows * l.RowBytes())
+		chunk, err := m.Alloc(rows * l.LaneBytes())
 		require.NoError(t, err)
-		tensor, err := m.Alloc(int64(lanes)*l.RowBytes() + offset)
+		tensor, err := m.Alloc(int64(lanes)*l.LaneBytes() + offset)
 		require.NoError(t, err)
-		transfers[i] = statebuffer.Transfer{Layout: l, Chunks: []statebuffer.Block{chunk}, Initial: chunk.At(0, l.RowBytes()), Tensor: tensor.At(offset, tensor.Size-offset), Lanes: lanes}
-		bytes += 4 * int64(lanes) * l.RowBytes() // read and written, twice
+		transfers[i] = statebuffer.Transfer{Layout: l, Chunks: []statebuffer.Block{chunk}, Initial: chunk.At(0, l.LaneBytes()), Tensor: tensor.At(offset, tensor.Size-offset), Lanes: lanes}
+		bytes += 4 * int64(lanes) * l.LaneBytes() // read and written, twice
 	}
 	steps := 0
-	list := make([]statebuffer.Row, lanes)
+	list := make([]statebuffer.Slot, lanes)
 	begin := time.Now()
 	for ; steps < 10 || time.Since(begin) < time.Second; steps++ {
 		if steps == 3 {
@@ -223,7 +223,7 @@ func timeStep(t *testing.T, m *Memory, lanes int, offset int64) (took time.Durat
 			list[i].Index = int32((i*37 + steps*101) % rows)
 		}
 		for i := range transfers {
-			transfers[i].Rows = list
+			transfers[i].Slots = list
 		}
 		require.NoError(t, m.Gather(transfers))
 		require.NoError(t, m.Scatter(transfers))

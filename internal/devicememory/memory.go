@@ -104,9 +104,9 @@ func (m *Memory) outOf(bytes int64, err error) error {
 	return failed
 }
 
-// Room implements statebuffer.Rationed by what the driver says, which also on a
+// CheckCapacity implements statebuffer.CapacityChecker by what the driver says, which also on a
 // part of a GPU is the truth for this process. The error is a *RoomError.
-func (m *Memory) Room(bytes int64) error {
+func (m *Memory) CheckCapacity(bytes int64) error {
 	free, total, err := m.context.MemInfo()
 	if err != nil || bytes <= free {
 		return err

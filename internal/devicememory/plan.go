@@ -25,7 +25,7 @@ type move struct {
 
 const (
 	moveBytes  = int64(unsafe.Sizeof(move{}))
-	placeBytes = int64(unsafe.Sizeof(statebuffer.Row{}))
+	placeBytes = int64(unsafe.Sizeof(statebuffer.Slot{}))
 )
 
 // plan is what one launch is to do, on both sides: an array of moves, followed by
@@ -117,7 +117,7 @@ var errTooLarge = errors.New("a state is too large for the kernels")
 func (p *plan) write(transfers []statebuffer.Transfer, gather bool) error {
 	size := int64(len(transfers)) * moveBytes
 	for i := range transfers {
-		size += int64(len(transfers[i].Chunks))*8 + int64(len(transfers[i].Rows))*placeBytes
+		size += int64(len(transfers[i].Chunks))*8 + int64(len(transfers[i].Slots))*placeBytes
 	}
 	if err := p.reserve(size); err != nil {
 		return fmt.Errorf("a plan of %d bytes: %w", size, err)
@@ -131,10 +131,10 @@ func (p *plan) write(transfers []statebuffer.Transfer, gather bool) error {
 			return err
 		}
 		m.chunks = p.chunkTable(t.Chunks)
-		if i > 0 && sameRows(t.Rows, transfers[i-1].Rows) {
+		if i > 0 && sameRows(t.Slots, transfers[i-1].Slots) {
 			m.places = p.moves[i-1].places
 		} else {
-			m.places = p.placeTable(t.Rows)
+			m.places = p.placeTable(t.Slots)
 		}
 		p.counters = append(p.counters, t.Saturated)
 		p.counts = p.counts || t.Saturated != nil && !gather && t.Convert == statebuffer.Half
@@ -146,13 +146,13 @@ func (p *plan) write(transfers []statebuffer.Transfer, gather bool) error {
 // anything, so it is done here.
 func describe(m *move, t *statebuffer.Transfer, gather bool) error {
 	stored := t.StoredBytes()
-	if t.Runs < 0 || t.RunBytes < 0 || len(t.Rows) > t.Lanes || int64(t.Lanes)*t.RowBytes() > t.Tensor.Size {
-		return fmt.Errorf("%d runs of %d bytes for %d of %d lanes do not fit a tensor of %d bytes", t.Runs, t.RunBytes, len(t.Rows), t.Lanes, t.Tensor.Size)
+	if t.Pieces < 0 || t.PieceBytes < 0 || len(t.Slots) > t.Lanes || int64(t.Lanes)*t.LaneBytes() > t.Tensor.Size {
+		return fmt.Errorf("%d runs of %d bytes for %d of %d lanes do not fit a tensor of %d bytes", t.Pieces, t.PieceBytes, len(t.Slots), t.Lanes, t.Tensor.Size)
 	}
-	if t.Runs > math.MaxInt32 || t.RowBytes() > math.MaxInt32 || t.Lanes > maxGrid {
+	if t.Pieces > math.MaxInt32 || t.LaneBytes() > math.MaxInt32 || t.Lanes > maxGrid {
 		return errTooLarge
 	}
-	for lane, row := range t.Rows {
+	for lane, row := range t.Slots {
 		if row.Chunk < 0 {
 			continue
 		}
@@ -161,8 +161,8 @@ func describe(m *move, t *statebuffer.Transfer, gather bool) error {
 		}
 	}
 	*m = move{
-		tensor: t.Tensor.Addr, runBytes: uint64(t.RunBytes), rowBytes: uint64(stored),
-		runs: uint32(t.Runs), lanes: uint32(t.Lanes), given: uint32(len(t.Rows)),
+		tensor: t.Tensor.Addr, runBytes: uint64(t.PieceBytes), rowBytes: uint64(stored),
+		runs: uint32(t.Pieces), lanes: uint32(t.Lanes), given: uint32(len(t.Slots)),
 	}
 	if gather {
 		m.initial = t.Initial.Addr
@@ -188,7 +188,7 @@ func accessUnit(tensor, rows uint64, c statebuffer.Conversion) (unit, half uint3
 	return uint32(bits & -bits), 0
 }
 
-func sameRows(a, b []statebuffer.Row) bool {
+func sameRows(a, b []statebuffer.Slot) bool {
 	return len(a) == len(b) && unsafe.SliceData(a) == unsafe.SliceData(b)
 }
 
@@ -206,11 +206,11 @@ func (p *plan) chunkTable(chunks []statebuffer.Block) uint64 {
 	return p.device + uint64(at)
 }
 
-func (p *plan) placeTable(rows []statebuffer.Row) uint64 {
+func (p *plan) placeTable(rows []statebuffer.Slot) uint64 {
 	at := p.used
 	p.used += int64(len(rows)) * placeBytes
 	if len(rows) > 0 {
-		copy(unsafe.Slice((*statebuffer.Row)(unsafe.Pointer(&p.host[at])), len(rows)), rows)
+		copy(unsafe.Slice((*statebuffer.Slot)(unsafe.Pointer(&p.host[at])), len(rows)), rows)
 	}
 	return p.device + uint64(at)
 }

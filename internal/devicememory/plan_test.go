@@ -16,7 +16,7 @@ func TestPlanBytes(t *testing.T) {
 	m := newMemory(t, device(t))
 	chunks := make([]statebuffer.Block, states)
 	tensors := make([]statebuffer.Block, states)
-	rows := make([]statebuffer.Row, lanes)
+	rows := make([]statebuffer.Slot, lanes)
 	for i := range rows {
 		rows[i].Index = int32(i)
 	}
@@ -30,7 +30,7 @@ func TestPlanBytes(t *testing.T) {
 		defer m.Free(chunks[i])
 		defer m.Free(tensors[i])
 		transfers = append(transfers, statebuffer.Transfer{
-			Layout: statebuffer.Layout{Runs: 1, RunBytes: 64}, Chunks: chunks[i : i+1], Rows: rows, Tensor: tensors[i], Lanes: lanes,
+			Layout: statebuffer.Layout{Pieces: 1, PieceBytes: 64}, Chunks: chunks[i : i+1], Slots: rows, Tensor: tensors[i], Lanes: lanes,
 		})
 	}
 	p := m.nextPlan()

@@ -33,15 +33,15 @@ func both(t *testing.T, rng *rand.Rand, m *Memory, bytes, offset int64) (device,
 }
 
 // newTwin is a transfer of random extents, at addresses of every alignment.
-func newTwin(t *testing.T, rng *rand.Rand, m *Memory, rows []statebuffer.Row, lanes int) twin {
+func newTwin(t *testing.T, rng *rand.Rand, m *Memory, rows []statebuffer.Slot, lanes int) twin {
 	var w twin
-	layout := statebuffer.Layout{Runs: 1 + rng.Int64N(4), RunBytes: 4 * (1 + rng.Int64N(40))}
+	layout := statebuffer.Layout{Pieces: 1 + rng.Int64N(4), PieceBytes: 4 * (1 + rng.Int64N(40))}
 	if rng.IntN(2) == 0 {
-		layout.RunBytes = 16 * (1 + rng.Int64N(600))
+		layout.PieceBytes = 16 * (1 + rng.Int64N(600))
 	}
-	w.device = statebuffer.Transfer{Layout: layout, Rows: rows, Lanes: lanes, Convert: statebuffer.Conversion(rng.IntN(2))}
-	if w.device.Convert == statebuffer.Keep && rng.IntN(3) == 0 {
-		w.device.RunBytes += rng.Int64N(4)
+	w.device = statebuffer.Transfer{Layout: layout, Slots: rows, Lanes: lanes, Convert: statebuffer.Conversion(rng.IntN(2))}
+	if w.device.Convert == statebuffer.Same && rng.IntN(3) == 0 {
+		w.device.PieceBytes += rng.Int64N(4)
 	}
 	w.host = w.device
 	grain := []int64{0, 2, 4, 8, 16, 32}
@@ -55,22 +55,22 @@ func newTwin(t *testing.T, rng *rand.Rand, m *Memory, rows []statebuffer.Row, la
 		w.device.Chunks, w.host.Chunks = append(w.device.Chunks, device), append(w.host.Chunks, host)
 	}
 	w.device.Initial, w.host.Initial = both(t, rng, m, stored, offset())
-	w.device.Tensor, w.host.Tensor = both(t, rng, m, int64(lanes)*layout.RunBytes*layout.Runs+64, offset())
-	if w.device.Convert == statebuffer.Keep {
-		w.device.Tensor, w.host.Tensor = both(t, rng, m, int64(lanes)*w.device.RowBytes(), offset())
+	w.device.Tensor, w.host.Tensor = both(t, rng, m, int64(lanes)*layout.PieceBytes*layout.Pieces+64, offset())
+	if w.device.Convert == statebuffer.Same {
+		w.device.Tensor, w.host.Tensor = both(t, rng, m, int64(lanes)*w.device.LaneBytes(), offset())
 	}
 	w.device.Saturated, w.host.Saturated = new(uint64), new(uint64)
 	return w
 }
 
 // randomRows names each row at most once, and some lanes have none.
-func randomRows(rng *rand.Rand, count int) []statebuffer.Row {
+func randomRows(rng *rand.Rand, count int) []statebuffer.Slot {
 	all := rng.Perm(24)[:count]
-	rows := make([]statebuffer.Row, count)
+	rows := make([]statebuffer.Slot, count)
 	for i, at := range all {
-		rows[i] = statebuffer.Row{Chunk: int32(at / 8), Index: int32(at % 8)}
+		rows[i] = statebuffer.Slot{Chunk: int32(at / 8), Index: int32(at % 8)}
 		if rng.IntN(5) == 0 {
-			rows[i] = statebuffer.NoRow
+			rows[i] = statebuffer.NoSlot
 		}
 	}
 	return rows
@@ -95,11 +95,11 @@ func TestAgainstHost(t *testing.T) {
 func compareWithHost(t *testing.T, m *Memory, rng *rand.Rand) {
 	lanes := 1 + rng.IntN(16)
 	rows := randomRows(rng, rng.IntN(lanes+1))
-	sources := make([]statebuffer.Row, len(rows))
+	sources := make([]statebuffer.Slot, len(rows))
 	for i, row := range rows {
 		sources[i] = row
-		if row == statebuffer.NoRow {
-			sources[i] = statebuffer.InitRow
+		if row == statebuffer.NoSlot {
+			sources[i] = statebuffer.InitialSlot
 		}
 	}
 	twins := make([]twin, 1+rng.IntN(5))
@@ -111,7 +111,7 @@ func compareWithHost(t *testing.T, m *Memory, rng *rand.Rand) {
 	require.NoError(t, m.Gather(device))
 	require.NoError(t, statebuffer.GatherHost(host))
 	for i := range device {
-		device[i].Rows, host[i].Rows = rows, rows
+		device[i].Slots, host[i].Slots = rows, rows
 		device[i].Tensor, host[i].Tensor = both(t, rng, m, device[i].Tensor.Size, 0)
 	}
 	require.NoError(t, m.Scatter(device))

@@ -31,7 +31,7 @@ func benchmarkRows(b *testing.B, m *Memory, bytes int64, fresh bool, do func(t [
 	}
 	transfers := make([]statebuffer.Transfer, states)
 	for i := range transfers {
-		l := statebuffer.Layout{Runs: 1, RunBytes: bytes}
+		l := statebuffer.Layout{Pieces: 1, PieceBytes: bytes}
 		chunk, err := m.Alloc(int64(rows) * bytes)
 		require.NoError(b, err)
 		tensor, err := m.Alloc(lanes * bytes)
@@ -46,11 +46,11 @@ func benchmarkRows(b *testing.B, m *Memory, bytes int64, fresh bool, do func(t [
 	for row := sequences; row < rows; row++ {
 		free = append(free, int32(row))
 	}
-	from, to := make([]statebuffer.Row, lanes), make([]statebuffer.Row, lanes)
+	from, to := make([]statebuffer.Slot, lanes), make([]statebuffer.Slot, lanes)
 	told := int64(0)
-	move := func(list []statebuffer.Row, gather bool) {
+	move := func(list []statebuffer.Slot, gather bool) {
 		for i := range transfers {
-			transfers[i].Rows = list
+			transfers[i].Slots = list
 		}
 		if err := do(transfers, gather); err != nil {
 			b.Fatal(err)

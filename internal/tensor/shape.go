@@ -51,27 +51,36 @@ func (s Shape) Bytes(d DType) (int64, error) {
 	return n * size, nil
 }
 
-// Fixed tells whether every extent is.
+// Fixed reports whether every extent is known.
 func (s Shape) Fixed() bool {
 	return !slices.ContainsFunc(s, func(d int64) bool { return d < 0 })
 }
 
-// Equal tells whether both have the same extents.
+// Equal reports whether both have the same extents.
 func (s Shape) Equal(t Shape) bool { return slices.Equal(s, t) }
 
 // Clone is a copy that shares no memory with s.
 func (s Shape) Clone() Shape { return slices.Clone(s) }
 
-// With is a copy of s in which the given axis has another extent.
+// With is a copy of s in which the given axis has another extent. A negative axis
+// is none: the copy equals s. So s.With(batchAxis, n) is the shape of n lanes, also
+// of a tensor without a batch axis.
 func (s Shape) With(axis int, extent int64) Shape {
 	t := s.Clone()
-	t[axis] = extent
+	if axis >= 0 {
+		t[axis] = extent
+	}
 	return t
 }
 
-// Without is a copy of s that lacks the given axis.
+// Without is a copy of s that lacks the given axis. A negative axis is none, as for
+// With.
 func (s Shape) Without(axis int) Shape {
-	return slices.Delete(s.Clone(), axis, axis+1)
+	t := s.Clone()
+	if axis >= 0 {
+		t = slices.Delete(t, axis, axis+1)
+	}
+	return t
 }
 
 // String is the form users write in a configuration, "[4,-1,5]".
@@ -88,8 +97,8 @@ func (s Shape) String() string {
 	return b.String()
 }
 
-// UnmarshalJSON reads a list of extents, numbers or texts: Triton's JSON has
-// 64-bit numbers as texts wherever it has not been taught otherwise.
+// UnmarshalJSON reads a list of extents, numbers or strings: Triton's JSON has
+// 64-bit numbers as strings in most places.
 func (s *Shape) UnmarshalJSON(text []byte) error {
 	var numbers []json.Number
 	if err := json.Unmarshal(text, &numbers); err != nil {

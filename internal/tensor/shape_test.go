@@ -88,8 +88,10 @@ func TestCopies(t *testing.T) {
 	s := Shape{4, Dynamic, 5}
 	require.Equal(t, Shape{4, 16, 5}, s.With(1, 16))
 	require.Equal(t, Shape{4, 5}, s.Without(1))
+	require.Equal(t, s, s.With(-1, 16))
+	require.Equal(t, s, s.Without(-1))
 	require.Equal(t, Shape{Dynamic, 5}, s.Without(0))
-	s.Clone()[0] = 99
+	s.Clone()[0], s.With(-1, 16)[0], s.Without(-1)[0] = 99, 99, 99
 	require.Equal(t, Shape{4, Dynamic, 5}, s)
 }
 

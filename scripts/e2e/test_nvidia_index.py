@@ -12,7 +12,7 @@ from tritonserver import ROOT
 CAPI, DEFECTS, STORE = "capi/{}_test.go::", "backend/defects_test.go::", "statebuffer/{}_test.go::"
 
 # The numbers are only names. Of those that need CUDA, what can be shown without a GPU is: the strings of options, the
-# device's memory on a driver played by a library, and that nothing is opened without need.
+# device's memory on a fake driver, and that nothing is opened without need.
 DEFECT_TESTS = {
     "B1 the END of an unknown sequence frees somebody's slot": [
         DEFECTS + "B1_end_of_an_unknown_sequence_frees_nobodys_slot",

@@ -55,12 +55,12 @@ func narrow(f float32) (h uint16, clamped bool) {
 	return sign | uint16(place+24)<<10 + uint16(units), false
 }
 
-// halves is a Transfer of one row of FP32 stored as FP16.
+// halves is a Transfer of one slot of FP32 stored as FP16.
 func (b *bench) halves(stored, floats []byte, saturated *uint64) []statebuffer.Transfer {
 	return []statebuffer.Transfer{{
-		Layout: statebuffer.Layout{Runs: 1, RunBytes: int64(len(floats))}, Convert: statebuffer.Half,
+		Layout: statebuffer.Layout{Pieces: 1, PieceBytes: int64(len(floats))}, Convert: statebuffer.Half,
 		Chunks: []statebuffer.Block{b.filled(stored)}, Initial: b.alloc(int64(len(stored))),
-		Rows: []statebuffer.Row{{}}, Tensor: b.filled(floats), Lanes: 1, Saturated: saturated,
+		Slots: []statebuffer.Slot{{}}, Tensor: b.filled(floats), Lanes: 1, Saturated: saturated,
 	}}
 }
 
@@ -148,7 +148,7 @@ func testHalfScatters(t *testing.T, b *bench) {
 	b.scatterHalves(t, values, 1, 1)
 }
 
-// scatterHalves stores the values as one row for each of the lanes.
+// scatterHalves stores the values as one slot for each of the lanes.
 func (b *bench) scatterHalves(t *testing.T, values []float32, runs, lanes int) {
 	floats := make([]byte, 4*len(values))
 	for i, f := range values {
@@ -157,11 +157,11 @@ func (b *bench) scatterHalves(t *testing.T, values []float32, runs, lanes int) {
 	perRun := len(values) / runs / lanes
 	saturated, wantSaturated := uint64(7), uint64(7)
 	move := b.halves(make([]byte, 2*len(values)), floats, &saturated)
-	move[0].Layout = statebuffer.Layout{Runs: int64(runs), RunBytes: int64(4 * perRun)}
+	move[0].Layout = statebuffer.Layout{Pieces: int64(runs), PieceBytes: int64(4 * perRun)}
 	move[0].Lanes = lanes
-	move[0].Rows = nil
+	move[0].Slots = nil
 	for lane := range lanes {
-		move[0].Rows = append(move[0].Rows, statebuffer.Row{Index: int32(lane)})
+		move[0].Slots = append(move[0].Slots, statebuffer.Slot{Index: int32(lane)})
 	}
 	require.NoError(t, b.memory.Scatter(move))
 	stored := b.read(move[0].Chunks[0])

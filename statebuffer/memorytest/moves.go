@@ -19,7 +19,7 @@ type move struct {
 	tensor  []byte
 }
 
-// testMoves gathers and scatters random rows of random layouts and compares all
+// testMoves gathers and scatters random slots of random layouts and compares all
 // memory with a naive copy, also what had to stay as it was.
 func testMoves(_ *testing.T, b *bench) {
 	for seed := range uint64(150) {
@@ -30,7 +30,7 @@ func testMoves(_ *testing.T, b *bench) {
 		}
 		b.checkMove(fmt.Sprintf("gather, seed %d", seed), b.memory.Gather, moves, (*move).naiveGather)
 		for i := range moves {
-			moves[i].Rows = scatterRows(rng, &moves[i])
+			moves[i].Slots = scatterSlots(rng, &moves[i])
 		}
 		b.checkMove(fmt.Sprintf("scatter, seed %d", seed), b.memory.Scatter, moves, (*move).naiveScatter)
 		b.freeAll()
@@ -39,9 +39,9 @@ func testMoves(_ *testing.T, b *bench) {
 
 func (b *bench) randomMove(rng *rand.Rand) move {
 	m := move{}
-	m.Layout = statebuffer.Layout{Runs: 1 + rng.Int64N(4), RunBytes: 1 + rng.Int64N(70)}
+	m.Layout = statebuffer.Layout{Pieces: 1 + rng.Int64N(4), PieceBytes: 1 + rng.Int64N(70)}
 	if rng.IntN(4) == 0 {
-		m.RunBytes = 64 << rng.IntN(5) // what wide copies like
+		m.PieceBytes = 64 << rng.IntN(5) // what wide copies like
 	}
 	stored := m.StoredBytes()
 	for range 1 + rng.IntN(3) {
@@ -52,36 +52,36 @@ func (b *bench) randomMove(rng *rand.Rand) move {
 	m.initial = noise(rng, stored)
 	m.Initial = b.filled(m.initial)
 	m.Lanes = 1 + rng.IntN(9)
-	m.Rows = make([]statebuffer.Row, rng.IntN(m.Lanes+1))
-	for i := range m.Rows {
-		m.Rows[i] = m.anyRow(rng)
+	m.Slots = make([]statebuffer.Slot, rng.IntN(m.Lanes+1))
+	for i := range m.Slots {
+		m.Slots[i] = m.anySlot(rng)
 		if rng.IntN(3) == 0 {
-			m.Rows[i] = statebuffer.InitRow
+			m.Slots[i] = statebuffer.InitialSlot
 		}
 	}
-	m.tensor = noise(rng, int64(m.Lanes)*m.RowBytes())
+	m.tensor = noise(rng, int64(m.Lanes)*m.LaneBytes())
 	m.Tensor = b.filled(m.tensor)
 	return m
 }
 
-func (m *move) anyRow(rng *rand.Rand) statebuffer.Row {
+func (m *move) anySlot(rng *rand.Rand) statebuffer.Slot {
 	chunk := rng.IntN(len(m.chunks))
-	rows := len(m.chunks[chunk]) / int(m.StoredBytes())
-	return statebuffer.Row{Chunk: int32(chunk), Index: int32(rng.IntN(rows))}
+	slots := len(m.chunks[chunk]) / int(m.StoredBytes())
+	return statebuffer.Slot{Chunk: int32(chunk), Index: int32(rng.IntN(slots))}
 }
 
-// scatterRows are destinations: no row twice, and some lanes discarded.
-func scatterRows(rng *rand.Rand, m *move) []statebuffer.Row {
-	rows := make([]statebuffer.Row, len(m.Rows))
-	taken := map[statebuffer.Row]bool{}
-	for i := range rows {
-		rows[i] = m.anyRow(rng)
-		if taken[rows[i]] || rng.IntN(4) == 0 {
-			rows[i] = statebuffer.NoRow
+// scatterSlots are destinations: no slot twice, and some lanes discarded.
+func scatterSlots(rng *rand.Rand, m *move) []statebuffer.Slot {
+	slots := make([]statebuffer.Slot, len(m.Slots))
+	taken := map[statebuffer.Slot]bool{}
+	for i := range slots {
+		slots[i] = m.anySlot(rng)
+		if taken[slots[i]] || rng.IntN(4) == 0 {
+			slots[i] = statebuffer.NoSlot
 		}
-		taken[rows[i]] = true
+		taken[slots[i]] = true
 	}
-	return rows
+	return slots
 }
 
 // checkMove does the moves in one call, and naively one by one.
@@ -95,7 +95,7 @@ func (b *bench) checkMove(name string, do func([]statebuffer.Transfer) error, mo
 	for i := range moves {
 		m := &moves[i]
 		naive(m)
-		what := fmt.Sprintf("%s, transfer %d: %v, rows %v, %d lanes", name, i, m.Layout, m.Rows, m.Lanes)
+		what := fmt.Sprintf("%s, transfer %d: %v, slots %v, %d lanes", name, i, m.Layout, m.Slots, m.Lanes)
 		b.requireContent(m.Tensor, m.tensor, what+": tensor")
 		b.requireContent(m.Initial, m.initial, what+": initial value")
 		for k := range m.chunks {
@@ -114,45 +114,45 @@ func (b *bench) requireContent(block statebuffer.Block, want []byte, what string
 // naiveGather reads the documentation of Layout literally, byte by byte.
 func (m *move) naiveGather() {
 	for lane := range m.Lanes {
-		row := m.initial
-		if lane < len(m.Rows) && m.Rows[lane] != statebuffer.InitRow {
-			row = m.row(m.Rows[lane])
+		slot := m.initial
+		if lane < len(m.Slots) && m.Slots[lane] != statebuffer.InitialSlot {
+			slot = m.slot(m.Slots[lane])
 		}
-		m.eachByte(lane, func(inRow, inTensor int64) { m.tensor[inTensor] = row[inRow] })
+		m.eachByte(lane, func(inSlot, inTensor int64) { m.tensor[inTensor] = slot[inSlot] })
 	}
 }
 
 func (m *move) naiveScatter() {
-	for lane := range m.Rows {
-		if m.Rows[lane] == statebuffer.NoRow {
+	for lane := range m.Slots {
+		if m.Slots[lane] == statebuffer.NoSlot {
 			continue
 		}
-		row := m.row(m.Rows[lane])
-		m.eachByte(lane, func(inRow, inTensor int64) { row[inRow] = m.tensor[inTensor] })
+		slot := m.slot(m.Slots[lane])
+		m.eachByte(lane, func(inSlot, inTensor int64) { slot[inSlot] = m.tensor[inTensor] })
 	}
 }
 
-func (m *move) row(r statebuffer.Row) []byte {
+func (m *move) slot(r statebuffer.Slot) []byte {
 	return m.chunks[r.Chunk][int64(r.Index)*m.StoredBytes():]
 }
 
-func (m *move) eachByte(lane int, visit func(inRow, inTensor int64)) {
-	for x := range m.Runs {
-		for k := range m.RunBytes {
-			visit(x*m.RunBytes+k, (x*int64(m.Lanes)+int64(lane))*m.RunBytes+k)
+func (m *move) eachByte(lane int, visit func(inSlot, inTensor int64)) {
+	for x := range m.Pieces {
+		for k := range m.PieceBytes {
+			visit(x*m.PieceBytes+k, (x*int64(m.Lanes)+int64(lane))*m.PieceBytes+k)
 		}
 	}
 }
 
-// testMovesNothing: a step may have no states, no lanes with a row, or states of
+// testMovesNothing: a step may have no states, no lanes with a slot, or states of
 // no bytes.
 func testMovesNothing(t *testing.T, b *bench) {
 	require.NoError(t, b.memory.Gather(nil))
 	require.NoError(t, b.memory.Scatter(nil))
 	empty := []statebuffer.Transfer{{
-		Layout: statebuffer.Layout{Runs: 1, RunBytes: 0},
+		Layout: statebuffer.Layout{Pieces: 1, PieceBytes: 0},
 		Chunks: []statebuffer.Block{b.alloc(0)}, Initial: b.alloc(0), Tensor: b.alloc(0),
-		Rows: []statebuffer.Row{{}, {Index: 3}}, Lanes: 4,
+		Slots: []statebuffer.Slot{{}, {Index: 3}}, Lanes: 4,
 	}}
 	require.NoError(t, b.memory.Gather(empty))
 	require.NoError(t, b.memory.Scatter(empty))

@@ -195,18 +195,18 @@ func testClearMany(t *testing.T, b *bench) {
 
 // testClearComesFirst: what follows a Clear sees zeros, and what it writes stays.
 func testClearComesFirst(t *testing.T, b *bench) {
-	rows, tensor := b.filled([]byte("abcdefgh")), b.filled([]byte("ABCDEFGH"))
+	slots, tensor := b.filled([]byte("abcdefgh")), b.filled([]byte("ABCDEFGH"))
 	transfer := []statebuffer.Transfer{{
-		Layout: statebuffer.Layout{Runs: 1, RunBytes: 4}, Chunks: []statebuffer.Block{rows}, Initial: rows.At(0, 4),
-		Rows: []statebuffer.Row{{Index: 1}, {Index: 0}}, Tensor: tensor, Lanes: 2,
+		Layout: statebuffer.Layout{Pieces: 1, PieceBytes: 4}, Chunks: []statebuffer.Block{slots}, Initial: slots.At(0, 4),
+		Slots: []statebuffer.Slot{{Index: 1}, {Index: 0}}, Tensor: tensor, Lanes: 2,
 	}}
-	b.memory.Clear([]statebuffer.Block{rows.At(4, 4)})
+	b.memory.Clear([]statebuffer.Block{slots.At(4, 4)})
 	require.NoError(t, b.memory.Gather(transfer))
 	require.Equal(t, "\x00\x00\x00\x00abcd", string(b.read(tensor)))
 	b.write(tensor, []byte("12345678"))
-	b.memory.Clear([]statebuffer.Block{rows.At(0, 4)})
+	b.memory.Clear([]statebuffer.Block{slots.At(0, 4)})
 	require.NoError(t, b.memory.Scatter(transfer))
-	require.Equal(t, "56781234", string(b.read(rows)))
+	require.Equal(t, "56781234", string(b.read(slots)))
 	again := b.alloc(64)
 	b.memory.Clear([]statebuffer.Block{again})
 	b.memory.Free(again)

@@ -92,7 +92,7 @@ std::atomic<bool> broken;
 
 CUdeviceptr public_address(size_t offset) { return (CUdeviceptr)(uintptr_t)(window + offset); }
 
-bool readable; // by the host, which plays the device then
+bool readable; // by the host, which simulates the device then
 
 bool known(CUdeviceptr address, size_t bytes) {
   std::lock_guard<std::mutex> guard(lock);
