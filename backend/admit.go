@@ -27,9 +27,9 @@ func (e *execution) takeGroup() {
 	q := &e.queue
 	g, requests := q.first()
 	e.retried = g.retried
-	most := e.in.pace.share(len(requests))
+	most := e.in.splitter.nextLanes(len(requests))
 	putOff, seen := 0, 0
-	for ; seen < len(requests) && !e.enough(requests[seen], len(requests)-seen, most); seen++ {
+	for ; seen < len(requests) && !e.endsBefore(requests[seen], len(requests)-seen, most); seen++ {
 		req, decision := requests[seen], later
 		if g.sorted || !q.looks() || !q.follows(e.keyOf(req)) {
 			decision = e.admit(req)
@@ -72,24 +72,6 @@ func (e *execution) clearRun() {
 	e.step, e.phase = nil, admitted
 }
 
-// enough reports whether the run is to end before a request, with so many left for
-// later ones.
-func (e *execution) enough(req, left, most int) bool {
-	n, least := len(e.lanes), e.in.pace.least
-	switch {
-	case n >= e.in.wiring.maxLanes:
-		return true
-	case e.retried:
-		return false
-	case left < 2 || n < most && n < least: // none is left to run alone
-		return false
-	case n >= most:
-		return true
-	default:
-		return left >= least && !statebuffer.Adjacent(e.lanes[n-1].Sequence, e.arrivals[req].continuing)
-	}
-}
-
 // admit gives a request its lanes in the run, or answers it, or leaves it for a later run,
 // and returns which.
 func (e *execution) admit(req int) admission {
@@ -111,7 +93,7 @@ func (e *execution) admit(req int) admission {
 	case r.End && !in.model.params.InferEnd && in.sequences && !r.Sequence.IsZero():
 		e.setAside(req)
 		in.store.End(r.key())
-		in.levels.endNotInferred(r.Sequence)
+		in.verbosity.endNotInferred(r.Sequence)
 		e.answerEmpty(req)
 		return answered
 	}
@@ -180,7 +162,7 @@ func (e *execution) sequence(req int, live *statebuffer.Sequence) (q *statebuffe
 		return nil, refusal(r.Sequence, err)
 	}
 	if r.Start {
-		in.levels.reset(r.Sequence)
+		in.verbosity.reset(r.Sequence)
 	} else {
 		in.meter.observe(MetricGap, q.IdleTime().Seconds())
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 )
@@ -13,10 +14,13 @@ import (
 // message about them calls one.
 const byNames = "the names in the model"
 
-// alike are the ways in which models name a state's output after its input. An
-// input that matches the first pattern belongs to the output that the second
-// gives. docs/states.md has the same table, with an example of each.
-var alike = []Pair{
+// form is a way in which models name a state's output after its input. An input that
+// matches the first pattern belongs to the output that the second gives.
+type form struct{ input, output string }
+
+// alike are the forms that there are. docs/states.md has the same table, with an example
+// of each.
+var alike = []form{
 	{"*", "*_out"}, {"*", "out_*"}, {"*", "*_output"}, {"*", "output_*"},
 	{"*", "*_next"}, {"*", "next_*"}, {"*_len", "*_next_len"},
 	{"*", "*_new"}, {"*", "new_*"}, {"*", "*_updated"}, {"*", "updated_*"},
@@ -68,12 +72,12 @@ func (w *wirer) namedAlike() (specs []stateSpec) {
 // outputsAlike are the outputs that an input's name goes with: those that can be
 // the next value of the same state, and those that cannot.
 func (w *wirer) outputsAlike(in *onnx.TensorInfo) (fit, unfit []int) {
-	for _, form := range alike {
-		texts, ok := matchPattern(form.Input, in.Name)
+	for _, f := range alike {
+		texts, ok := config.MatchPattern(f.input, in.Name)
 		if !ok {
 			continue
 		}
-		out := exactName(fillPattern(form.Output, texts), w.sig.Outputs)
+		out := exactName(config.FillPattern(f.output, texts), w.sig.Outputs)
 		switch {
 		case out < 0 || slices.Contains(fit, out) || slices.Contains(unfit, out):
 		case oneState(in, &w.sig.Outputs[out]):

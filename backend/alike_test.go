@@ -6,16 +6,19 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"tritonstateful/internal/onnx"
 
 	"github.com/stretchr/testify/require"
+
+	"tritonstateful/backend/config"
+	"tritonstateful/internal/docstable"
+	"tritonstateful/internal/onnx"
 )
 
 // pairedByName are the pairs that the names of a model's tensors give, as
 // state_pairs would have them, and what is wrong with the names.
 func pairedByName(t *testing.T, inputs, outputs string) (pairs string, faults []error) {
 	t.Helper()
-	w := newWirer(&Config{MaxBatchSize: 8, Sequence: &SequenceConfig{}}, &Parameters{}, &onnx.Signature{Inputs: tensors(t, inputs), Outputs: tensors(t, outputs)}, nil, nil)
+	w := newWirer(&config.Config{MaxBatchSize: 8, Sequence: &config.SequenceConfig{}}, &config.Parameters{}, &onnx.Signature{Inputs: tensors(t, inputs), Outputs: tensors(t, outputs)}, nil, nil)
 	return pairsText(w.namedAlike()), w.faults
 }
 
@@ -54,7 +57,7 @@ func TestPairsByName(t *testing.T) {
 func TestPairsOfUnknownRank(t *testing.T) {
 	sig := &onnx.Signature{Inputs: tensors(t, "x:FP32[B,8] h0:FP32[2,B,16]"), Outputs: tensors(t, "y:FP32[B,8] hn:FP32[]")}
 	sig.Outputs[1].Dims, sig.Outputs[1].Symbols = nil, nil
-	w := newWirer(&Config{MaxBatchSize: 8, Sequence: &SequenceConfig{}}, &Parameters{}, sig, nil, nil)
+	w := newWirer(&config.Config{MaxBatchSize: 8, Sequence: &config.SequenceConfig{}}, &config.Parameters{}, sig, nil, nil)
 	require.Equal(t, "<<<h0, hn>>>", pairsText(w.namedAlike()))
 
 	sig.Outputs[1] = tensors(t, "hn:FP32[]")[0] // no axes, which is known
@@ -73,9 +76,9 @@ func TestRunsOfUnknownRank(t *testing.T) {
 		Log: slog.New(slog.DiscardHandler), DefaultBatch: ServerBatch, Open: func(onnx.SessionOptions) (onnx.Runner, error) { return file, nil },
 	})
 	require.NoError(t, err)
-	config, err := ParseConfig(text)
+	cfg, err := config.Parse(text)
 	require.NoError(t, err)
-	require.Equal(t, sequenceBatch, config.MaxBatchSize)
+	require.Equal(t, sequenceBatch, cfg.MaxBatchSize)
 	wires(t, text, sig)
 }
 
@@ -95,9 +98,9 @@ func TestNamesThatDoNotTell(t *testing.T) {
 // TestDocumentedForms: the page lists the forms that there are, and its examples are
 // paired.
 func TestDocumentedForms(t *testing.T) {
-	var documented []Pair
-	for _, cells := range tableOf(t, "states.md", "| Input | Output |") {
-		documented = append(documented, Pair{cells[0], cells[1]})
+	var documented []form
+	for _, cells := range docstable.Rows(t, "states.md", "| Input | Output |") {
+		documented = append(documented, form{cells[0], cells[1]})
 		in, out, found := strings.Cut(cells[2], " → ")
 		require.True(t, found, "an example of %v", cells)
 		in, out = in[strings.LastIndex(in, " ")+1:], strings.Fields(out)[0]
@@ -119,11 +122,11 @@ func TestDocumentedNamesThatDoNotTell(t *testing.T) {
 }
 
 func formOutputs(input, output, name string) []string {
-	texts, ok := matchPattern(input, name)
+	texts, ok := config.MatchPattern(input, name)
 	if !ok {
 		return nil
 	}
-	return []string{fillPattern(output, texts)}
+	return []string{config.FillPattern(output, texts)}
 }
 
 // TestNoFormIsSaidTwice: a form that another one covers would be a second way of
@@ -131,8 +134,8 @@ func formOutputs(input, output, name string) []string {
 func TestNoFormIsSaidTwice(t *testing.T) {
 	for i, a := range alike {
 		for j, b := range alike {
-			texts, ok := matchPattern(b.Input, a.Input)
-			require.False(t, i != j && ok && fillPattern(b.Output, texts) == a.Output, "%v is covered by %v", a, b)
+			texts, ok := config.MatchPattern(b.input, a.input)
+			require.False(t, i != j && ok && config.FillPattern(b.output, texts) == a.output, "%v is covered by %v", a, b)
 		}
 	}
 }
@@ -168,10 +171,10 @@ func TestCompleteLeavesOutWhatHasNoShape(t *testing.T) {
 		host := Host{Log: slog.New(log), DefaultBatch: ServerBatch, Open: func(onnx.SessionOptions) (onnx.Runner, error) { return file, nil }}
 		text, err := Complete(ModelInfo{Name: "m", Config: []byte(`{"sequence_batching":{}}`)}, host)
 		require.NoError(t, err)
-		config, err := ParseConfig(text)
+		cfg, err := config.Parse(text)
 		require.NoError(t, err)
-		require.Len(t, config.Outputs, 1)
-		require.Equal(t, tt.out, config.Outputs[0].Name)
+		require.Len(t, cfg.Outputs, 1)
+		require.Equal(t, tt.out, cfg.Outputs[0].Name)
 		left := log.having(`output "` + tt.unknown + `" is left out: the model does not say how many axes it has`)
 		require.Len(t, left, map[string]int{"hn": 0, "other": 1}[tt.unknown])
 	}

@@ -6,6 +6,7 @@ import (
 	"runtime/debug"
 
 	"tritonstateful/internal/status"
+	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
 
@@ -24,10 +25,10 @@ func (e *execution) respond() {
 			}
 		}
 		e.succeeded += succeeded
-		e.in.report.ran(succeeded)
+		e.in.periodic.ran(succeeded)
 	}
 	e.send()
-	e.spans.mark(&e.spans.send, e.in.host().Clock())
+	e.timings.add(&e.timings.send, e.in.host().Clock())
 }
 
 // errPanicked is the answer where the backend or the runner panicked.
@@ -170,4 +171,65 @@ func (e *execution) answerEmpty(req int) {
 		}
 	}
 	e.batch.Answer(req, in.empty, 0, 1)
+}
+
+// A batch that is split into several runs is answered at once, when the last one is
+// done: each answer that is sent wakes threads of the server, which take the
+// processor from the next run. So the runs write their outputs one after the
+// other into the batched tensors, which have room for a whole batch.
+
+// canHold reports whether the answers of a run can wait while another one runs: all
+// outputs are tensors of ours, with lanes.
+func canHold(w *wiring) bool {
+	for i := range w.outputs {
+		if p := &w.outputs[i]; p.stateOut || p.varies || p.axis == noAxis || p.DType == tensor.Bytes {
+			return false
+		}
+	}
+	return true
+}
+
+// placeOutputs binds the outputs of the run behind those of the runs whose answers
+// wait.
+func (e *execution) placeOutputs() {
+	s, w := e.ioSet, e.in.wiring
+	if s.offset == e.held {
+		return
+	}
+	s.offset = e.held
+	for i := range w.outputs {
+		p := &w.outputs[i]
+		s.outputs[p.at].Data = e.in.io.outputs[i].At(int64(s.offset)*p.LaneBytes(), int64(s.lanes)*p.LaneBytes())
+	}
+}
+
+// answers are the outputs of the run. Those of every run whose answers wait are in a
+// slice of their own: they are borrowed until they are sent.
+func (e *execution) answers() []Output {
+	if e.held == 0 {
+		return e.ioSet.answers
+	}
+	if len(e.in.waiting) == e.parts {
+		e.in.waiting = append(e.in.waiting, make([]Output, len(e.ioSet.answers)))
+	}
+	answers := e.in.waiting[e.parts]
+	copy(answers, e.ioSet.answers)
+	for i := range answers {
+		answers[i].Tensor = e.ioSet.outputs[e.in.wiring.outputs[i].at].Data.Bytes
+	}
+	e.parts++
+	return answers
+}
+
+// send sends the answers, unless they can wait for those of the next run.
+func (e *execution) send() {
+	if e.phase == committed && e.queue.left > 0 && e.in.holds && e.in.splitter.splits() {
+		behind, next := e.held+e.ioSet.lanes, max(2, e.queue.left) // a lone lane may run as two
+		if behind+next <= e.in.wiring.maxLanes {
+			e.held = behind
+			return
+		}
+	}
+	e.batch.Send()
+	e.held, e.parts = 0, 0
 }

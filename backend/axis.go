@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode"
 
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
 )
 
@@ -89,8 +90,8 @@ func dynamicAxes(info *onnx.TensorInfo) (axes []int) {
 }
 
 // toldAxis is what the parameter batch_axes says of a tensor.
-func toldAxis(params *Parameters, info *onnx.TensorInfo) (axis int, told bool, err error) {
-	value, ok := lookup(params.BatchAxes, info.Name)
+func toldAxis(params *config.Parameters, info *onnx.TensorInfo) (axis int, told bool, err error) {
+	value, ok := config.Lookup(params.BatchAxes, info.Name)
 	if !ok {
 		return noAxis, false, nil
 	}
@@ -121,7 +122,7 @@ func fixedAxis(axis int, info *onnx.TensorInfo) error {
 // namesAxis reports whether batch_axes names a tensor itself: a pattern may be meant
 // for others.
 func (w *wirer) namesAxis(info *onnx.TensorInfo) bool {
-	return slices.ContainsFunc(w.params.BatchAxes, func(a assignment) bool { return a.name == info.Name })
+	return slices.ContainsFunc(w.params.BatchAxes, func(a config.Assignment) bool { return a.Name == info.Name })
 }
 
 // inputAxis is the batch axis of an input that the configuration does not describe,

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
 )
 
@@ -46,8 +48,8 @@ const foundByRuns = "found by runs"
 
 // evidence is what candidates are made of.
 type evidence struct {
-	config *Config
-	params *Parameters
+	config *config.Config
+	params *config.Parameters
 	sig    *onnx.Signature
 	// told are the axes that batch_axes gives, by the position of the input.
 	told map[int]int
@@ -59,8 +61,8 @@ type evidence struct {
 
 // candidatesFor lists the ways in which the axes of a model can be its batch, the
 // likeliest first. There is always one.
-func candidatesFor(config *Config, params *Parameters, sig *onnx.Signature) []candidate {
-	e := &evidence{config: config, params: params, sig: sig, told: map[int]int{}}
+func candidatesFor(cfg *config.Config, params *config.Parameters, sig *onnx.Signature) []candidate {
+	e := &evidence{config: cfg, params: params, sig: sig, told: map[int]int{}}
 	for i := range sig.Inputs {
 		if axis, told, _ := toldAxis(params, &sig.Inputs[i]); told {
 			e.told[i] = axis
@@ -90,7 +92,7 @@ func candidatesFor(config *Config, params *Parameters, sig *onnx.Signature) []ca
 func (e *evidence) toldOutputs() bool {
 	for i := range e.sig.Outputs {
 		info := &e.sig.Outputs[i]
-		if _, told, _ := toldAxis(e.params, info); !told && len(dynamicAxes(info)) > 0 && e.config.wants(info.Name) {
+		if _, told, _ := toldAxis(e.params, info); !told && len(dynamicAxes(info)) > 0 && e.config.CanRequest(info.Name) {
 			return false
 		}
 	}
@@ -128,12 +130,12 @@ func (e *evidence) add(r rank, weight int, axis func(input int) batchAxis) *cand
 // fill reports whether an input is one that the backend fills by itself.
 func (e *evidence) fill(input int) bool {
 	info := &e.sig.Inputs[input]
-	for _, list := range [][]assignment{e.params.Constants, e.params.Derived} {
-		if slices.ContainsFunc(list, func(a assignment) bool { return a.name == info.Name }) {
+	for _, list := range [][]config.Assignment{e.params.Constants, e.params.Derived} {
+		if slices.ContainsFunc(list, func(a config.Assignment) bool { return a.Name == info.Name }) {
 			return true
 		}
 	}
-	return info.Optional || e.config.Sequence != nil && slices.ContainsFunc(e.config.Sequence.ControlInputs, func(c ControlConfig) bool { return strings.EqualFold(c.Name, info.Name) })
+	return info.Optional || e.config.Sequence != nil && slices.ContainsFunc(e.config.Sequence.ControlInputs, func(c config.ControlConfig) bool { return strings.EqualFold(c.Name, info.Name) })
 }
 
 // outputs notes what names tell of the outputs. A name of an output that is on no

@@ -5,29 +5,18 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 )
-
-// Verify is which batch axes are proved by runs before a model is served.
-type Verify uint8
-
-// The choices of the parameter verify.
-const (
-	VerifyInferred Verify = iota // where batch_axes does not tell all of them
-	VerifyAlways
-	VerifyNever
-)
-
-// String is the word that the parameter verify has for it.
-func (v Verify) String() string { return [...]string{"inferred", "always", "never"}[v] }
 
 // proofMost bounds the time that the runs for all candidates take.
 const proofMost = 5 * time.Second
 
 // A chooser finds the candidate by which a model is wired.
 type chooser struct {
-	verify  Verify
+	verify  config.Verify
 	batches bool // the configuration has a max_batch_size
 	// whole: requests bring the model's whole tensors, and there are no states. Nothing
 	// hangs on the batch then.
@@ -76,7 +65,7 @@ func (c *chooser) choose(candidates []candidate) (*wirer, error) {
 // Where none is, the next rank has its turn.
 func (c *chooser) pick(candidates []candidate) (*wirer, error) {
 	c.deadline = time.Now().Add(proofMost)
-	if c.whole || c.verify == VerifyNever || c.verify == VerifyInferred && candidates[0].complete {
+	if c.whole || c.verify == config.VerifyNever || c.verify == config.VerifyInferred && candidates[0].complete {
 		return c.unproved(candidates)
 	}
 	for len(candidates) > 0 {
@@ -132,7 +121,7 @@ func (c *chooser) try(k *candidate) {
 		}
 		return
 	}
-	if c.verify != VerifyAlways && !k.assumes() && !a.w.openStates() {
+	if c.verify != config.VerifyAlways && !k.assumes() && !a.w.openStates() {
 		a.verdict = apart // nothing is inferred
 	} else if r, err := c.runner(); err != nil {
 		a.why = err.Error()

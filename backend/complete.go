@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
 )
 
@@ -23,7 +25,7 @@ const (
 // choose completes the configuration by the candidate for the batch that is shown to
 // hold. Where none is, loading the model will say so; a model without states is then
 // served as it is, without a batch.
-func (c *completion) choose(given *Config, r onnx.Runner, open func() (onnx.Runner, error)) (text []byte, err error) {
+func (c *completion) choose(given *config.Config, r onnx.Runner, open func() (onnx.Runner, error)) (text []byte, err error) {
 	candidates := candidatesFor(given, c.params, c.sig)
 	files := initialFiles(c.directory)
 	search := chooser{verify: c.params.Verify, batches: given.MaxBatchSize > 0, runner: func() (onnx.Runner, error) { return r, nil }, open: open}
@@ -34,13 +36,15 @@ func (c *completion) choose(given *Config, r onnx.Runner, open func() (onnx.Runn
 		return wireInputs(c.trialConfig(), c.params, c.sig, files, k)
 	}
 	search.finish = func(w *wirer) error {
-		if text, err := c.complete(w.axes); err != nil {
+		text, err := c.complete(w.axes)
+		if err != nil {
 			return err
-		} else if config, err := ParseConfig(text); err != nil {
-			return err
-		} else {
-			return wireInputs(config, c.params, c.sig, files, w.axes).finish()
 		}
+		config, err := config.Parse(text)
+		if err != nil {
+			return err
+		}
+		return wireInputs(config, c.params, c.sig, files, w.axes).finish()
 	}
 	chosen := &candidates[0]
 	w, err := search.choose(candidates)
@@ -59,13 +63,13 @@ func (c *completion) choose(given *Config, r onnx.Runner, open func() (onnx.Runn
 type completion struct {
 	given     []byte // the configuration as JSON
 	directory string // the model's folder
-	params    *Parameters
+	params    *config.Parameters
 	sig       *onnx.Signature
 	log       *slog.Logger
 	batch     int // the server's default-max-batch-size
 
 	axes   *candidate // where the batch is
-	config *Config
+	config *config.Config
 	fields map[string]json.RawMessage // the whole configuration, by field
 	filled []string                   // in words, what was filled in
 	chosen bool                       // the configuration chooses a scheduler
@@ -77,7 +81,7 @@ type completion struct {
 
 // begin starts from what was given, with the batch at the axes of a candidate.
 func (c *completion) begin(axes *candidate) (err error) {
-	if c.config, err = ParseConfig(c.given); err != nil {
+	if c.config, err = config.Parse(c.given); err != nil {
 		return err
 	}
 	c.axes, c.filled, c.fields = axes, nil, nil
@@ -95,16 +99,16 @@ func (c *completion) begin(axes *candidate) (err error) {
 
 // trialConfig is the configuration for trial runs: with inputs, and nothing of outputs,
 // whose axes are not known yet.
-func (c *completion) trialConfig() *Config {
-	config := *c.config
-	if len(config.Inputs) > 0 {
-		return &config
+func (c *completion) trialConfig() *config.Config {
+	cfg := *c.config
+	if len(cfg.Inputs) > 0 {
+		return &cfg
 	}
-	config.MaxBatchSize = max(config.MaxBatchSize, 1)
+	cfg.MaxBatchSize = max(cfg.MaxBatchSize, 1)
 	for _, info := range c.freeInputs() {
-		config.Inputs = append(config.Inputs, TensorConfig{Name: info.Name, DataType: info.DType.ConfigName(), Dims: info.Dims.Without(info.place())})
+		cfg.Inputs = append(cfg.Inputs, config.TensorConfig{Name: info.Name, DataType: info.DType.ConfigName(), Dims: info.Dims.Without(info.place())})
 	}
-	return &config
+	return &cfg
 }
 
 // complete fills in everything, with the batch at the axes of a candidate.
@@ -156,7 +160,7 @@ func (c *completion) findStates(chosen bool) error {
 		c.look()
 		return nil
 	}
-	c.config.Sequence = &SequenceConfig{Oldest: &OldestConfig{MaxCandidateSequences: sequenceCandidates}}
+	c.config.Sequence = &config.SequenceConfig{Oldest: &config.OldestConfig{MaxCandidateSequences: sequenceCandidates}}
 	c.look()
 	if len(c.w.faults) > 0 {
 		return fmt.Errorf("%w; write sequence_batching { oldest { } } for a model with states, dynamic_batching { } for one without", errors.Join(c.w.faults...))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
@@ -91,7 +92,7 @@ func outermost(sig *onnx.Signature, inputs, outputs []onnx.Tensor) error {
 
 // completing calls Complete for a model with these tensors. The model file must be
 // closed again.
-func completing(t testing.TB, config, inputs, outputs string) (text []byte, opened *onnx.SessionOptions, log *recorder, err error) {
+func completing(t testing.TB, cfg, inputs, outputs string) (text []byte, opened *onnx.SessionOptions, log *recorder, err error) {
 	file := &fileOnly{sig: onnx.Signature{Inputs: tensors(t, inputs), Outputs: tensors(t, outputs)}}
 	if strings.Contains(inputs, "STRING") {
 		file.runs = outermost
@@ -101,7 +102,7 @@ func completing(t testing.TB, config, inputs, outputs string) (text []byte, open
 		opened = &o
 		return file, nil
 	}}
-	text, err = Complete(ModelInfo{Name: "m", Version: 3, Directory: "/models/m", Config: []byte(config)}, host)
+	text, err = Complete(ModelInfo{Name: "m", Version: 3, Directory: "/models/m", Config: []byte(cfg)}, host)
 	require.Equal(t, opened != nil, file.closed)
 	if err == nil && text != nil {
 		wires(t, text, &file.sig)
@@ -112,11 +113,11 @@ func completing(t testing.TB, config, inputs, outputs string) (text []byte, open
 // wires checks that a model loads with its completed configuration.
 func wires(t testing.TB, text []byte, sig *onnx.Signature) {
 	t.Helper()
-	config, err := ParseConfig(text)
+	cfg, err := config.Parse(text)
 	require.NoError(t, err)
-	params, _, err := ParseParameters(config.Parameters)
+	params, _, err := config.ParseParameters(cfg.Parameters)
 	require.NoError(t, err)
-	_, err = wire(config, params, sig, nil)
+	_, err = wire(cfg, params, sig, nil)
 	require.NoError(t, err, string(text))
 }
 
@@ -221,9 +222,9 @@ func TestCompleteDefaultBatch(t *testing.T) {
 		host := Host{Log: slog.New(newRecorder(slog.LevelInfo)), DefaultBatch: given, Open: func(onnx.SessionOptions) (onnx.Runner, error) { return file, nil }}
 		text, err := Complete(ModelInfo{}, host)
 		require.NoError(t, err)
-		config, err := ParseConfig(text)
+		cfg, err := config.Parse(text)
 		require.NoError(t, err)
-		require.Equal(t, want, config.MaxBatchSize, "for %d", given)
+		require.Equal(t, want, cfg.MaxBatchSize, "for %d", given)
 	}
 }
 
@@ -262,14 +263,14 @@ func FuzzComplete(f *testing.F) {
 		f.Add(seed, true)
 		f.Add(seed, false)
 	}
-	f.Fuzz(func(t *testing.T, config string, states bool) {
+	f.Fuzz(func(t *testing.T, cfg string, states bool) {
 		inputs, outputs := "x:FP32[B,T,1] n:INT64[B]", "y:FP32[B,T,1]"
 		if states {
 			inputs, outputs = inputs+" h:FP32[2,B,1] k:FP32[B,L,1]", outputs+" h_out:FP32[2,B,1] k_out:FP32[B,L,1]"
 		}
 		file := &fileOnly{sig: onnx.Signature{Inputs: tensors(t, inputs), Outputs: tensors(t, outputs)}}
 		host := Host{Log: slog.New(newRecorder(slog.LevelError)), DefaultBatch: 4, Open: func(onnx.SessionOptions) (onnx.Runner, error) { return file, nil }}
-		text, err := Complete(ModelInfo{Config: []byte(config)}, host)
+		text, err := Complete(ModelInfo{Config: []byte(cfg)}, host)
 		if err != nil || text == nil {
 			return
 		}
@@ -277,7 +278,7 @@ func FuzzComplete(f *testing.F) {
 		again, err := Complete(ModelInfo{Config: text}, Host{Log: host.Log, Open: func(onnx.SessionOptions) (onnx.Runner, error) {
 			return nil, errors.New("opened again")
 		}})
-		require.NoError(t, err, fmt.Sprintf("%s became %s", config, text))
+		require.NoError(t, err, fmt.Sprintf("%s became %s", cfg, text))
 		require.Nil(t, again)
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sort"
 
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -43,7 +44,7 @@ func (c *completion) fillBatch() (filled bool) {
 func (c *completion) hasSlots(batch int) bool {
 	trial := *c.config
 	trial.MaxBatchSize = batch
-	_, err := statebuffer.NewSizing(trial.candidates(), batch, c.params.ratio(&trial), c.params.Lazy)
+	_, err := statebuffer.NewSizing(trial.Candidates(), batch, c.params.SlotRatio(&trial), c.params.Lazy)
 	return trial.Sequence == nil || err == nil
 }
 
@@ -102,7 +103,7 @@ func (t *modelTensor) place() int {
 func (c *completion) fillTensors() error {
 	for _, part := range []struct {
 		field string
-		given *[]TensorConfig
+		given *[]config.TensorConfig
 		model []modelTensor
 	}{{"input", &c.config.Inputs, c.freeInputs()}, {"output", &c.config.Outputs, c.freeOutputs()}} {
 		if len(*part.given) > 0 {
@@ -130,8 +131,8 @@ func (c *completion) fillTensors() error {
 
 // describe writes a tensor of the model as a configuration has it: without the
 // batch axis. Triton wants at least one axis; what has none is reshaped.
-func (c *completion) describe(info modelTensor) (TensorConfig, error) {
-	t := TensorConfig{Name: info.Name, DataType: info.DType.ConfigName(), Dims: info.Dims.Clone()}
+func (c *completion) describe(info modelTensor) (config.TensorConfig, error) {
+	t := config.TensorConfig{Name: info.Name, DataType: info.DType.ConfigName(), Dims: info.Dims.Clone()}
 	if info.DType == tensor.Invalid {
 		return t, fmt.Errorf("its element type has no counterpart in Triton")
 	}
@@ -143,7 +144,7 @@ func (c *completion) describe(info modelTensor) (TensorConfig, error) {
 		t.Dims = t.Dims.Without(axis)
 	}
 	if len(t.Dims) == 0 {
-		t.Dims, t.Reshape = tensor.Shape{1}, &Reshape{Shape: tensor.Shape{}}
+		t.Dims, t.Reshape = tensor.Shape{1}, &config.Reshape{Shape: tensor.Shape{}}
 	}
 	return t, nil
 }
@@ -168,11 +169,11 @@ func (c *completion) fillSequences() {
 		t, err := c.describe(c.input(exactName(s.input, c.sig.Inputs)))
 		words = append(words, fmt.Sprintf("state %q -> %q from the model, joined by %s", s.input, s.output, s.source))
 		if err == nil && t.Dims.Fixed() {
-			sequences.States = append(sequences.States, state{s.input, s.output, t.DataType, t.lane()})
+			sequences.States = append(sequences.States, state{s.input, s.output, t.DataType, t.LaneDims()})
 		}
 	}
 	if len(sequences.States) < len(c.states) {
-		sequences.States = []state{{tokenState, tokenState, "TYPE_UINT8", tensor.Shape{1}}}
+		sequences.States = []state{{config.TokenState, config.TokenState, "TYPE_UINT8", tensor.Shape{1}}}
 	}
 	c.fill("sequence_batching", sequences, words...)
 }

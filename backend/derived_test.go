@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
@@ -41,8 +42,8 @@ func TestDerivedSummands(t *testing.T) {
 		"after": tensor.Int32, "wide": tensor.Int64, "cache": tensor.Int32,
 	}, func(all map[string]float64) { seen = all })
 	c := cacheConfig()
-	c.Parameters["max_state_bytes"] = Value{"0"}
-	c.Parameters["derived_inputs"] = Value{`offset = 16 + length_before(Output); late = steps - 3; minus = -2 + steps; half = steps+0
+	c.Parameters["max_state_bytes"] = config.Value{String: "0"}
+	c.Parameters["derived_inputs"] = config.Value{String: `offset = 16 + length_before(Output); late = steps - 3; minus = -2 + steps; half = steps+0
 		after = length_after( Input : 1 ) + 100; wide = - 9007199254740992 + steps; cache = length_before(NewCache)`}
 	in, err := model.instance(t, c, "")
 	require.NoError(t, err)
@@ -69,7 +70,7 @@ func TestLengthOfAFailedStep(t *testing.T) {
 	var seen map[string]float64
 	model := derivedModel(map[string]tensor.DType{"offset": tensor.Int32}, func(all map[string]float64) { seen = all })
 	c := cacheConfig() // of at most 24 bytes
-	c.Parameters["derived_inputs"] = Value{"offset = length_before(Output) - 1"}
+	c.Parameters["derived_inputs"] = config.Value{String: "offset = length_before(Output) - 1"}
 	in, err := model.instance(t, c, "")
 	require.NoError(t, err)
 	for step, want := range []float64{-1, 1, 1} {
@@ -133,7 +134,7 @@ func TestDerivedReject(t *testing.T) {
 	} {
 		t.Run(tt.value, func(t *testing.T) {
 			c := cacheConfig()
-			c.Parameters["derived_inputs"] = Value{"extra = " + tt.value}
+			c.Parameters["derived_inputs"] = config.Value{String: "extra = " + tt.value}
 			_, err := derivedModel(map[string]tensor.DType{"extra": tt.dtype}, func(map[string]float64) {}).instance(t, c, "")
 			require.ErrorContains(t, err, tt.want)
 			require.Equal(t, status.InvalidArg, status.CodeOf(err))
@@ -153,9 +154,9 @@ func TestLengthsWithAMask(t *testing.T) {
 		mask.Symbols[0] = "batch"
 		model.sig.Inputs = append(model.sig.Inputs, mask)
 		c := cacheConfig()
-		c.Parameters["derived_inputs"] = Value{value}
+		c.Parameters["derived_inputs"] = config.Value{String: value}
 		if value == "mask = mask(Cache, Output)" {
-			c.Parameters["constant_inputs"] = Value{"n = 0"}
+			c.Parameters["constant_inputs"] = config.Value{String: "n = 0"}
 		}
 		_, err := model.instance(t, c, "")
 		require.ErrorContains(t, err, want)

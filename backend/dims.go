@@ -13,7 +13,7 @@ import (
 // backend wants all axes of the model, -1 at the batch axis; requests have an axis
 // of 1 in front and answers have not. Triton's own way leaves the batch axis out,
 // wherever the model has it; requests and answers have the batch in front.
-func (w *wirer) matchDims(p *port, config tensor.Shape, info *onnx.TensorInfo, found batchAxis) error {
+func (w *wirer) matchDims(p *port, cfg tensor.Shape, info *onnx.TensorInfo, found batchAxis) error {
 	axis, given := w.givenAxis(info)
 	known := given
 	switch {
@@ -30,12 +30,12 @@ func (w *wirer) matchDims(p *port, config tensor.Shape, info *onnx.TensorInfo, f
 	front := func(shape tensor.Shape) tensor.Shape { return slices.Insert(slices.Clone(shape), 0, 1) }
 	switch {
 	case w.config.MaxBatchSize == 0:
-		if len(config) == len(info.Dims) && fit(noAxis, config) {
-			p.request, p.answer = config, config
+		if len(cfg) == len(info.Dims) && fit(noAxis, cfg) {
+			p.request, p.answer = cfg, cfg
 			return nil
 		}
-	case len(config) == len(info.Dims):
-		if marked := markedAxis(config, axis, known); marked != noAxis && info.Dims[marked] < 0 && fit(marked, config) {
+	case len(cfg) == len(info.Dims):
+		if marked := markedAxis(cfg, axis, known); marked != noAxis && info.Dims[marked] < 0 && fit(marked, cfg) {
 			p.answer = p.dims.With(marked, 1)
 			p.request = front(p.answer)
 			if w.config.Sequence == nil { // requests of several rows need the batch in the answer
@@ -43,17 +43,17 @@ func (w *wirer) matchDims(p *port, config tensor.Shape, info *onnx.TensorInfo, f
 			}
 			return nil
 		}
-		if (axis == noAxis || config[axis] == 1) && fit(axis, config) {
-			p.request, p.leading = front(config), true
+		if (axis == noAxis || cfg[axis] == 1) && fit(axis, cfg) {
+			p.request, p.leading = front(cfg), true
 			p.answer = p.request
 			return nil
 		}
-	case len(config) == len(info.Dims)-1:
-		p.request, p.leading = front(config), true
+	case len(cfg) == len(info.Dims)-1:
+		p.request, p.leading = front(cfg), true
 		p.answer = p.request
 		candidates := w.candidateAxes(info, axis, known)
 		for _, axis := range candidates {
-			if dims := slices.Insert(slices.Clone(config), axis, 1); opens(dims, info.Dims, axis) && fit(axis, dims) {
+			if dims := slices.Insert(slices.Clone(cfg), axis, 1); opens(dims, info.Dims, axis) && fit(axis, dims) {
 				return nil
 			}
 		}
@@ -61,38 +61,38 @@ func (w *wirer) matchDims(p *port, config tensor.Shape, info *onnx.TensorInfo, f
 		// need it in front.
 		fixed := !given && axis == noAxis
 		for at := 1; at < len(info.Dims) && fixed && info.DType != tensor.Bytes; at++ {
-			dims := slices.Insert(slices.Clone(config), at, 1)
+			dims := slices.Insert(slices.Clone(cfg), at, 1)
 			if info.Dims[at] == 1 && opens(dims, info.Dims, at) && fit(at, dims) {
 				return nil
 			}
 		}
-		if first := front(config); fixed && info.Dims[0] == 1 && opens(first, info.Dims, 0) && fit(noAxis, first) {
+		if first := front(cfg); fixed && info.Dims[0] == 1 && opens(first, info.Dims, 0) && fit(noAxis, first) {
 			return nil
 		}
 		// What dims leave open the model may fix, if it is sure where the batch is.
 		sure := given || w.axes.rank == byBatchName && w.axes.spelled || len(dynamicAxes(info)) == 1 && !slices.Contains(info.Dims, 1)
 		for _, at := range candidates {
-			if sure && fit(at, slices.Insert(slices.Clone(config), at, 1)) {
+			if sure && fit(at, slices.Insert(slices.Clone(cfg), at, 1)) {
 				return nil
 			}
 		}
-		if info.Dims[0] == 1 && fit(noAxis, front(config)) {
+		if info.Dims[0] == 1 && fit(noAxis, front(cfg)) {
 			return nil
 		}
 	}
-	return fmt.Errorf("dims are %v and the model's shape is %v: want its extents, with -1 at the batch axis or without that axis", config, info.Dims)
+	return fmt.Errorf("dims are %v and the model's shape is %v: want its extents, with -1 at the batch axis or without that axis", cfg, info.Dims)
 }
 
 // markedAxis is the batch axis in dims that name every axis of the model: the one
 // that is known, if it is -1 there, or else the first -1.
-func markedAxis(config tensor.Shape, axis int, given bool) int {
+func markedAxis(cfg tensor.Shape, axis int, given bool) int {
 	if axis != noAxis || given {
-		if axis != noAxis && config[axis] < 0 {
+		if axis != noAxis && cfg[axis] < 0 {
 			return axis
 		}
 		return noAxis
 	}
-	return slices.IndexFunc(config, func(d int64) bool { return d < 0 })
+	return slices.IndexFunc(cfg, func(d int64) bool { return d < 0 })
 }
 
 // candidateAxes are the axes that can be the batch's: the one that is known, or

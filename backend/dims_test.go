@@ -5,12 +5,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 )
 
 // copyModel has an output like its input, of these extents and names.
-func copyModel(dims tensor.Shape, in, out []string) (*scripted, *Config) {
+func copyModel(dims tensor.Shape, in, out []string) (*scripted, *config.Config) {
 	m := &scripted{sig: onnx.Signature{
 		Inputs:  []onnx.TensorInfo{{Name: "Input", DType: tensor.Int32, Dims: dims, Symbols: in}},
 		Outputs: []onnx.TensorInfo{{Name: "Output", DType: tensor.Int32, Dims: dims, Symbols: out}},
@@ -19,10 +20,10 @@ func copyModel(dims tensor.Shape, in, out []string) (*scripted, *Config) {
 		copy(outputs[0].Data.Bytes, inputs[0].Data.Bytes)
 		return nil
 	}
-	c := &Config{
-		Name: "model", MaxBatchSize: 8, Parameters: map[string]Value{},
-		Inputs:  []TensorConfig{{Name: "Input", DataType: "TYPE_INT32"}},
-		Outputs: []TensorConfig{{Name: "Output", DataType: "TYPE_INT32"}},
+	c := &config.Config{
+		Name: "model", MaxBatchSize: 8, Parameters: map[string]config.Value{},
+		Inputs:  []config.TensorConfig{{Name: "Input", DataType: "TYPE_INT32"}},
+		Outputs: []config.TensorConfig{{Name: "Output", DataType: "TYPE_INT32"}},
 	}
 	return m, c
 }

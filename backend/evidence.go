@@ -3,6 +3,8 @@ package backend
 import (
 	"fmt"
 	"slices"
+
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
 )
 
@@ -64,7 +66,7 @@ func (e *evidence) contradicted() bool {
 		}
 	}
 	return slices.ContainsFunc(e.sig.Outputs, func(out onnx.TensorInfo) bool {
-		return e.config.wants(out.Name) && !slices.ContainsFunc(out.Symbols, isBatchName) &&
+		return e.config.CanRequest(out.Name) && !slices.ContainsFunc(out.Symbols, isBatchName) &&
 			slices.ContainsFunc(out.Symbols, func(symbol string) bool { return others[symbol] })
 	})
 }
@@ -76,7 +78,7 @@ func (e *evidence) byMarks() {
 	axes := map[int]int{}
 	for _, c := range e.config.Inputs {
 		i := onnx.TensorName(c.Name, e.sig.Inputs)
-		dims := c.lane()
+		dims := c.LaneDims()
 		if i < 0 || !slices.Contains(e.open, i) || e.config.MaxBatchSize == 0 {
 			continue
 		}
@@ -195,7 +197,7 @@ func (e *evidence) asTriton() {
 // implicit reports whether an input is listed as one of Triton's implicit states, with
 // the dims that leave out the batch.
 func (e *evidence) implicit(info *onnx.TensorInfo) bool {
-	return e.config.Sequence != nil && e.config.MaxBatchSize > 0 && slices.ContainsFunc(e.config.Sequence.States, func(s StateConfig) bool {
+	return e.config.Sequence != nil && e.config.MaxBatchSize > 0 && slices.ContainsFunc(e.config.Sequence.States, func(s config.StateConfig) bool {
 		return s.InputName == info.Name && len(s.Dims) == len(info.Dims)-1
 	})
 }

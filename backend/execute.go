@@ -1,7 +1,6 @@
 package backend
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -54,7 +53,7 @@ type execution struct {
 	members []member
 	lanes   []statebuffer.Lane // of the members, one after another; then comes padding
 	spreads []spread           // of each of wiring.masks
-	stage   *stage
+	ioSet   *ioSet
 	lengths []uint64 // of each of wiring.lengths, see measure
 	step    *statebuffer.Step
 	retried bool // its members were in a run that was undone
@@ -63,7 +62,7 @@ type execution struct {
 	held      int // lanes of runs whose answers wait, see parts.go
 	parts     int // how many of these runs have a slice of answers of their own
 	succeeded int // requests whose run succeeded
-	spans     spans
+	timings   timings
 }
 
 // arrival is what a request of a batch finds when the batch begins.
@@ -102,7 +101,7 @@ func (e *execution) take(batch Batch) {
 func (e *execution) begin() {
 	in := e.in
 	in.store.BeginBatch(e.now)
-	e.spans.enter(e.now)
+	e.timings.begin(e.now)
 	e.requests = e.batch.Requests()
 	e.arrivals = slices.Grow(e.arrivals, len(e.requests))[:len(e.requests)]
 	clear(e.arrivals)
@@ -133,36 +132,21 @@ func (e *execution) begin() {
 	if !e.setApart() {
 		e.queue.close()
 	}
-	if e.queue.left == 0 {
-		return
-	}
-	g, requests := e.queue.first()
-	if in.pace.begin(g.size); in.pace.cuts() {
-		slices.SortStableFunc(requests, e.compare)
-	}
-}
-
-// compare orders requests: those without START first, and these by where their
-// states are. Requests of one sequence stay in the order in which they came.
-func (e *execution) compare(a, b int) int {
-	return cmp.Or(
-		cmp.Compare(index(e.requests[a].Start), index(e.requests[b].Start)),
-		statebuffer.CompareLocations(e.arrivals[a].continuing, e.arrivals[b].continuing),
-	)
+	e.split()
 }
 
 // gather fills the tensors of the run: the requests' inputs, the controls and
 // the states.
 func (e *execution) gather() {
 	in := e.in
-	in.levels.batch(len(e.members))
+	in.verbosity.batch(len(e.members))
 	in.arranger.arrange(e)
 	if in.device != nil {
 		in.device.Begin()
 	}
 	var err error
 	first := e.firstRequest()
-	e.stage, err = in.stageFor(in.padded(in.pace.lanes(len(e.lanes), in.wiring.maxLanes)), first)
+	e.ioSet, err = in.ioSetFor(in.lanesWithPadding(in.splitter.lanesFor(len(e.lanes), in.wiring.maxLanes)), first)
 	if err == nil {
 		e.measure(first)
 		e.placeOutputs()
@@ -175,26 +159,26 @@ func (e *execution) gather() {
 		e.failRun(err)
 		return
 	}
-	e.spans.mark(&e.spans.input, in.host().Clock())
-	step, err := in.store.Gather(e.lanes, e.stage.lanes)
+	e.timings.add(&e.timings.input, in.host().Clock())
+	step, err := in.store.Gather(e.lanes, e.ioSet.lanes)
 	if err != nil {
 		e.failRun(fmt.Errorf("gathering the states: %w", err))
 		return
 	}
 	e.step, e.phase = step, gathered
-	e.stage.bindStates(in.wiring, e.step)
+	e.ioSet.bindStates(in.wiring, e.step)
 	if in.device != nil && !in.wiring.varies {
 		if err := e.reserve(); err != nil {
 			e.failRun(err)
 			return
 		}
 	}
-	e.spans.mark(&e.spans.gather, in.host().Clock())
+	e.timings.add(&e.timings.gather, in.host().Clock())
 }
 
 // putInputs copies the requests' inputs to their lanes; padding lanes are zero.
 func (e *execution) putInputs() error {
-	s, w := e.stage, e.in.wiring
+	s, w := e.ioSet, e.in.wiring
 	for i := range w.inputs {
 		p := &w.inputs[i]
 		first := &e.firstRequest().Inputs[i]
@@ -218,7 +202,7 @@ func (e *execution) putInputs() error {
 			e.putInput(i, m.firstLane, &e.requests[m.req].Inputs[i])
 		}
 		for lane := len(e.lanes); lane < s.lanes; lane++ {
-			clearLane(s.in[i].Bytes, l, s.lanes, lane)
+			l.ClearLane(s.in[i].Bytes, s.lanes, lane)
 		}
 	}
 	return nil
@@ -229,7 +213,7 @@ func (e *execution) firstRequest() *Request { return &e.requests[e.members[0].re
 
 // putInput copies one request's input to its lanes.
 func (e *execution) putInput(i, lane int, input *Input) {
-	s, l := e.stage, e.stage.layouts[i]
+	s, l := e.ioSet, e.ioSet.layouts[i]
 	if input.Device != 0 {
 		for done := int64(0); done < input.Size; done += l.LaneBytes() {
 			e.in.place(s.in[i], l, s.lanes, lane, input.Device+uint64(done))
@@ -238,14 +222,14 @@ func (e *execution) putInput(i, lane int, input *Input) {
 		return
 	}
 	for data := input.Data; len(data) > 0; lane++ {
-		putLane(s.in[i].Bytes, l, s.lanes, lane, data)
+		l.PutLane(s.in[i].Bytes, s.lanes, lane, data)
 		data = data[l.LaneBytes():]
 	}
 }
 
 // putStrings joins the requests' strings; a padding lane gets the first one's.
 func (e *execution) putStrings(i int) error {
-	s, p := e.stage, &e.in.wiring.inputs[i]
+	s, p := e.ioSet, &e.in.wiring.inputs[i]
 	members := e.members
 	if p.axis == noAxis {
 		members = members[:1]
@@ -290,14 +274,14 @@ func (e *execution) run() {
 	if e.phase != gathered {
 		return
 	}
-	start := e.spans.at
-	e.in.meter.ran(len(e.lanes), e.stage.lanes)
+	start := e.timings.at
+	e.in.meter.ran(len(e.lanes), e.ioSet.lanes)
 	err := e.infer()
-	e.spans.mark(&e.spans.run, e.in.host().Clock())
+	e.timings.add(&e.timings.run, e.in.host().Clock())
 	switch {
 	case err == nil:
 		e.phase = ran
-		e.in.pace.ran(e.stage.lanes, e.spans.at-start)
+		e.in.splitter.ran(e.ioSet.lanes, e.timings.at-start)
 	case !e.ofAValue(err):
 		e.failRun(inferring(err))
 	case len(e.members) > 1:
@@ -310,7 +294,7 @@ func (e *execution) run() {
 	if e.timing.ComputeStart == 0 {
 		e.timing.ComputeStart = start
 	}
-	e.timing.ComputeEnd = e.spans.at
+	e.timing.ComputeEnd = e.timings.at
 }
 
 // ofAValue tells whether a run may have failed because of what one request brings: where
@@ -358,5 +342,5 @@ func (e *execution) keep() {
 			}
 		}
 	}
-	e.spans.mark(&e.spans.scatter, e.in.host().Clock())
+	e.timings.add(&e.timings.scatter, e.in.host().Clock())
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 )
@@ -33,7 +34,7 @@ func models() map[string][]func(*setup) {
 		return s
 	}
 	withoutBatchAxis := func(s *setup) {
-		for _, configs := range [][]TensorConfig{s.config.Inputs, s.config.Outputs} {
+		for _, configs := range [][]config.TensorConfig{s.config.Inputs, s.config.Outputs} {
 			for i := range configs {
 				configs[i].Dims = slices.DeleteFunc(configs[i].Dims, func(d int64) bool { return d < 0 })
 			}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
@@ -112,10 +113,10 @@ func TestBadValueFailsAlone(t *testing.T) {
 		return Request{Sequence: SequenceID{Number: id}, Start: start, End: end, Inputs: intInput(tensor.Shape{1, 2}, value, value)}
 	}
 	sums, cache := sumConfig(), cacheConfig()
-	cache.Parameters["max_state_bytes"] = Value{"1000"}
+	cache.Parameters["max_state_bytes"] = config.Value{String: "1000"}
 	for name, tt := range map[string]struct {
 		model  *scripted
-		config *Config
+		config *config.Config
 		last   []int32 // what the last answer of sequence 1 is, which sent 1, 2 and 3
 	}{
 		"fixed":   {sumModel(), sums, []int32{6, 6}},

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
@@ -47,7 +48,7 @@ func (s *scripted) Run(inputs, outputs []onnx.Tensor) error {
 }
 
 // instance loads a scripted model for a configuration.
-func (s *scripted) instance(t testing.TB, c *Config, directory string) (*Instance, error) {
+func (s *scripted) instance(t testing.TB, c *config.Config, directory string) (*Instance, error) {
 	set := &setup{config: c}
 	now := time.Hour
 	model, err := NewModel(ModelInfo{Name: "model", Version: 1, Directory: directory, Config: set.json()}, Host{
@@ -125,14 +126,14 @@ func cacheModel() *scripted {
 	return s
 }
 
-func cacheConfig() *Config {
-	return &Config{
+func cacheConfig() *config.Config {
+	return &config.Config{
 		Name: "model", MaxBatchSize: 4,
-		Inputs:   []TensorConfig{{Name: "Input", DataType: "TYPE_INT32", Dims: tensor.Shape{-1}}},
-		Outputs:  []TensorConfig{{Name: "Output", DataType: "TYPE_INT32", Dims: tensor.Shape{-1}}},
-		Sequence: &SequenceConfig{Oldest: &OldestConfig{MaxCandidateSequences: 16}},
-		Parameters: map[string]Value{
-			"state_pairs": {"<<<Cache, NewCache>>>"}, "max_state_bytes": {"24"},
+		Inputs:   []config.TensorConfig{{Name: "Input", DataType: "TYPE_INT32", Dims: tensor.Shape{-1}}},
+		Outputs:  []config.TensorConfig{{Name: "Output", DataType: "TYPE_INT32", Dims: tensor.Shape{-1}}},
+		Sequence: &config.SequenceConfig{Oldest: &config.OldestConfig{MaxCandidateSequences: 16}},
+		Parameters: map[string]config.Value{
+			"state_pairs": {String: "<<<Cache, NewCache>>>"}, "max_state_bytes": {String: "24"},
 		},
 	}
 }
@@ -181,11 +182,11 @@ func TestBudgetRefusesOnlyWhoDoesNotFit(t *testing.T) {
 		before = numbers(inputs[2].Data.Bytes)
 		return inner(inputs, outputs)
 	}
-	config := cacheConfig()
-	config.Parameters["derived_inputs"] = Value{"before = length_before(Input)"}
-	config.Parameters["max_state_bytes"] = Value{"0"}
-	config.Parameters["max_state_memory_bytes"] = Value{"700"} // a cache takes 256 bytes, then 512
-	in, err := model.instance(t, config, "")
+	cfg := cacheConfig()
+	cfg.Parameters["derived_inputs"] = config.Value{String: "before = length_before(Input)"}
+	cfg.Parameters["max_state_bytes"] = config.Value{String: "0"}
+	cfg.Parameters["max_state_memory_bytes"] = config.Value{String: "700"} // a cache takes 256 bytes, then 512
+	in, err := model.instance(t, cfg, "")
 	require.NoError(t, err)
 	request := func(id uint64, start bool, values ...int32) Request {
 		return Request{Sequence: SequenceID{Number: id}, Start: start, Inputs: intInput(tensor.Shape{1, int64(len(values))}, values...)}
@@ -237,13 +238,13 @@ func TestFilledInputs(t *testing.T) {
 		return inner(inputs, outputs)
 	}
 	c := cacheConfig()
-	c.Parameters["derived_inputs"] = Value{"steps = steps; before = length_before(Input); after = length_after(Input)"}
-	c.Parameters["constant_inputs"] = Value{"scale = 1.5"}
-	c.Parameters["max_state_bytes"] = Value{"0"}
-	c.Sequence.ControlInputs = []ControlConfig{
-		{Name: "id", Controls: []Control{{Kind: ControlCorrID, DataType: "TYPE_UINT64"}}},
-		{Name: "end", Controls: []Control{{Kind: ControlEnd, Int32FalseTrue: []int32{3, 4}}}},
-		{Name: "ready", Controls: []Control{{Kind: ControlReady}}},
+	c.Parameters["derived_inputs"] = config.Value{String: "steps = steps; before = length_before(Input); after = length_after(Input)"}
+	c.Parameters["constant_inputs"] = config.Value{String: "scale = 1.5"}
+	c.Parameters["max_state_bytes"] = config.Value{String: "0"}
+	c.Sequence.ControlInputs = []config.ControlConfig{
+		{Name: "id", Controls: []config.Control{{Kind: config.ControlCorrID, DataType: "TYPE_UINT64"}}},
+		{Name: "end", Controls: []config.Control{{Kind: config.ControlEnd, Int32FalseTrue: []int32{3, 4}}}},
+		{Name: "ready", Controls: []config.Control{{Kind: config.ControlReady}}},
 	}
 	in, err := model.instance(t, c, "")
 	require.NoError(t, err)
@@ -282,11 +283,11 @@ func TestFilledInputsReject(t *testing.T) {
 			extra.Symbols[0] = "batch"
 			model.sig.Inputs = append(model.sig.Inputs, extra)
 			c := cacheConfig()
-			c.Parameters["constant_inputs"] = Value{"extra = 1"}
+			c.Parameters["constant_inputs"] = config.Value{String: "extra = 1"}
 			if tt.parameter == "derived_inputs" {
 				delete(c.Parameters, "constant_inputs")
 			}
-			c.Parameters[tt.parameter] = Value{tt.value}
+			c.Parameters[tt.parameter] = config.Value{String: tt.value}
 			_, err := model.instance(t, c, "")
 			require.ErrorContains(t, err, tt.want)
 			require.Equal(t, status.InvalidArg, status.CodeOf(err))
@@ -317,10 +318,10 @@ func sumModel() *scripted {
 	return s
 }
 
-func sumConfig() *Config {
+func sumConfig() *config.Config {
 	c := cacheConfig()
 	c.Inputs[0].Dims, c.Outputs[0].Dims = tensor.Shape{2}, tensor.Shape{2}
-	c.Parameters = map[string]Value{"state_pairs": {"<<<Sum, NewSum>>>"}}
+	c.Parameters = map[string]config.Value{"state_pairs": {String: "<<<Sum, NewSum>>>"}}
 	return c
 }
 
@@ -329,8 +330,8 @@ func sumConfig() *Config {
 func TestImplicitState(t *testing.T) {
 	model, c := sumModel(), sumConfig()
 	delete(c.Parameters, "state_pairs")
-	c.Outputs = append(c.Outputs, TensorConfig{Name: "NewSum", DataType: "TYPE_INT32", Dims: tensor.Shape{2}})
-	c.Sequence.States = []StateConfig{{InputName: "Sum", OutputName: "NewSum", DataType: "TYPE_INT32", Dims: tensor.Shape{2}, Initial: []InitialState{{DataType: "TYPE_INT32", Dims: tensor.Shape{2}, ZeroData: true}}}}
+	c.Outputs = append(c.Outputs, config.TensorConfig{Name: "NewSum", DataType: "TYPE_INT32", Dims: tensor.Shape{2}})
+	c.Sequence.States = []config.StateConfig{{InputName: "Sum", OutputName: "NewSum", DataType: "TYPE_INT32", Dims: tensor.Shape{2}, Initial: []config.InitialState{{DataType: "TYPE_INT32", Dims: tensor.Shape{2}, ZeroData: true}}}}
 	in, err := model.instance(t, c, "")
 	require.NoError(t, err)
 	ask := func(start bool) []answer {
@@ -342,16 +343,16 @@ func TestImplicitState(t *testing.T) {
 	require.Equal(t, []int32{2, 4}, numbers(got[0].outputs[1]))
 	require.Equal(t, tensor.Shape{1, 2}, got[0].shapes[1])
 
-	for want, spoil := range map[string]func(*StateConfig){
-		"data_type is TYPE_FP32 in the configuration, the model has TYPE_INT32": func(s *StateConfig) { s.DataType = "TYPE_FP32" },
-		"dims are [3] in the configuration":                                     func(s *StateConfig) { s.Dims = tensor.Shape{3} },
-		`data type "FLOAT" is unknown`:                                          func(s *StateConfig) { s.DataType = "FLOAT" },
-		"a state has one initial value": func(s *StateConfig) {
-			s.Initial = append(s.Initial, InitialState{DataType: "TYPE_INT32", Dims: tensor.Shape{2}, DataFile: "x"})
+	for want, spoil := range map[string]func(*config.StateConfig){
+		"data_type is TYPE_FP32 in the configuration, the model has TYPE_INT32": func(s *config.StateConfig) { s.DataType = "TYPE_FP32" },
+		"dims are [3] in the configuration":                                     func(s *config.StateConfig) { s.Dims = tensor.Shape{3} },
+		`data type "FLOAT" is unknown`:                                          func(s *config.StateConfig) { s.DataType = "FLOAT" },
+		"a state has one initial value": func(s *config.StateConfig) {
+			s.Initial = append(s.Initial, config.InitialState{DataType: "TYPE_INT32", Dims: tensor.Shape{2}, DataFile: "x"})
 		},
-		`"Sim" is not an input of the model`: func(s *StateConfig) { s.InputName = "Sim" },
+		`"Sim" is not an input of the model`: func(s *config.StateConfig) { s.InputName = "Sim" },
 	} {
-		states := []StateConfig{c.Sequence.States[0]}
+		states := []config.StateConfig{c.Sequence.States[0]}
 		spoil(&states[0])
 		spoiled, sequence := *c, *c.Sequence
 		sequence.States, spoiled.Sequence = states, &sequence
@@ -399,12 +400,12 @@ func TestNamedAlike(t *testing.T) {
 func TestPatternPairs(t *testing.T) {
 	for _, pairs := range []string{"<<<S*, NewS*>>>", "<<<S{i}, NewS{i}>>>"} {
 		model, c := sumModel(), sumConfig()
-		c.Parameters["state_pairs"] = Value{pairs}
+		c.Parameters["state_pairs"] = config.Value{String: pairs}
 		_, err := model.instance(t, c, "")
 		require.NoError(t, err)
 	}
 	model, c := sumModel(), sumConfig()
-	c.Parameters["state_pairs"] = Value{"<<<X*, NewX*>>>"}
+	c.Parameters["state_pairs"] = config.Value{String: "<<<X*, NewX*>>>"}
 	_, err := model.instance(t, c, "")
 	require.ErrorContains(t, err, `the pattern "X*" matches no input of the model`)
 }

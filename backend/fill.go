@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
@@ -56,7 +57,7 @@ func (w *wirer) fills() {
 	if w.config.Sequence != nil {
 		for i := range w.config.Sequence.ControlInputs {
 			c := &w.config.Sequence.ControlInputs[i]
-			at, control := onnx.TensorName(c.Name, w.sig.Inputs), c.last()
+			at, control := onnx.TensorName(c.Name, w.sig.Inputs), c.Effective()
 			if at >= 0 && control != nil && w.claim(w.takenIn, at, c.Name, "the control "+control.Kind) {
 				w.control(c.Name, control, at)
 				if len(c.Controls) > 1 {
@@ -74,19 +75,19 @@ func (w *wirer) fills() {
 }
 
 // filled wires one assignment of a parameter.
-func (w *wirer) filled(parameter string, a assignment, fill func(*fillWire, *onnx.TensorInfo, string) error) {
-	at := exactName(a.name, w.sig.Inputs)
+func (w *wirer) filled(parameter string, a config.Assignment, fill func(*fillWire, *onnx.TensorInfo, string) error) {
+	at := exactName(a.Name, w.sig.Inputs)
 	if at < 0 {
-		w.fault("parameter %s: %q is not an input of the model: its inputs are %s", parameter, a.name, onnx.Names(w.sig.Inputs))
+		w.fault("parameter %s: %q is not an input of the model: its inputs are %s", parameter, a.Name, onnx.Names(w.sig.Inputs))
 		return
 	}
-	if !w.claim(w.takenIn, at, a.name, "given by "+parameter) {
+	if !w.claim(w.takenIn, at, a.Name, "given by "+parameter) {
 		return
 	}
 	info := &w.sig.Inputs[at]
-	f := fillWire{name: a.name, at: at, dtype: info.DType}
-	if err := fill(&f, info, a.value); err != nil {
-		w.fault("parameter %s: input %q: %w", parameter, a.name, err)
+	f := fillWire{name: a.Name, at: at, dtype: info.DType}
+	if err := fill(&f, info, a.Value); err != nil {
+		w.fault("parameter %s: input %q: %w", parameter, a.Name, err)
 		return
 	}
 	w.wiring.fills = append(w.wiring.fills, f)
@@ -116,7 +117,7 @@ func (w *wirer) constant(f *fillWire, info *onnx.TensorInfo, text string) (err e
 	return err
 }
 
-func (w *wirer) control(name string, c *Control, at int) {
+func (w *wirer) control(name string, c *config.Control, at int) {
 	info := &w.sig.Inputs[at]
 	f := fillWire{name: name, at: at, dtype: info.DType}
 	if err := w.perLane(&f, info); err != nil {
@@ -162,12 +163,12 @@ func (w *wirer) perLane(f *fillWire, info *onnx.TensorInfo) error {
 	return nil
 }
 
-var controlKinds = map[string]fillKind{ControlStart: fillStart, ControlEnd: fillEnd, ControlReady: fillReady, ControlCorrID: fillID}
+var controlKinds = map[string]fillKind{config.ControlStart: fillStart, config.ControlEnd: fillEnd, config.ControlReady: fillReady, config.ControlCorrID: fillID}
 
 // controlValues are the bytes that stand for false and true. The model's type
 // rules: a model made for NVIDIA's backend has a BOOL input where its
 // configuration says int32_false_true.
-func controlValues(f *fillWire, c *Control) error {
+func controlValues(f *fillWire, c *config.Control) error {
 	kind, ok := controlKinds[c.Kind]
 	if !ok {
 		return fmt.Errorf("the kind is unknown")

@@ -2,11 +2,11 @@ package backend
 
 import (
 	"encoding/binary"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 )
@@ -39,46 +39,6 @@ func FuzzNPY(f *testing.F) {
 	})
 }
 
-// FuzzAssignments: what is read has names and values, patterns match what they
-// are filled to, and exact names go before patterns.
-func FuzzAssignments(f *testing.F) {
-	f.Add("h = 1; c = 0", "h")
-	f.Add("past_key_values.{i}.key = 0[1,2]\nrest* = none", "past_key_values.7.key")
-	f.Add("* = 1; **a*=2;=;x=", "aaa")
-	f.Add(strings.Repeat("*a", 20)+"=1", strings.Repeat("a", 60))
-	f.Fuzz(func(t *testing.T, text, name string) {
-		all, err := parseAssignments(text)
-		if err != nil {
-			return
-		}
-		value, found := lookup(all, name)
-		matches := 0
-		for _, a := range all {
-			require.NotEmpty(t, a.name)
-			require.NotEmpty(t, a.value)
-			texts, match := matchPattern(a.name, name)
-			if !match {
-				continue
-			}
-			matches++
-			require.Equal(t, name, fillPattern(a.name, texts))
-			if a.name == name {
-				require.Equal(t, value, firstOf(all, name))
-			}
-		}
-		require.Equal(t, matches > 0, found)
-	})
-}
-
-func firstOf(all []assignment, name string) string {
-	for _, a := range all {
-		if a.name == name {
-			return a.value
-		}
-	}
-	return ""
-}
-
 // FuzzInitialValue: shapes and numbers of the parameter initial_states.
 func FuzzInitialValue(f *testing.F) {
 	f.Add("1.5[2,3]", uint8(tensor.FP32), uint8(1))
@@ -90,7 +50,7 @@ func FuzzInitialValue(f *testing.F) {
 		s := &stateWire{dtype: tensor.DType(dtype % 15), axis: 0, dims: tensor.Shape{1, -1, 3, -1}[:1+rank%4]}
 		s.shape = s.dims.Clone()
 		sig := &onnx.Signature{Inputs: []onnx.TensorInfo{{Name: "s", DType: s.dtype, Dims: s.dims.With(0, tensor.Dynamic)}}}
-		w := &wirer{params: &Parameters{}, sig: sig, files: func(string) ([]byte, error) { return []byte(text), nil }}
+		w := &wirer{params: &config.Parameters{}, sig: sig, files: func(string) ([]byte, error) { return []byte(text), nil }}
 		if err := w.initialFromText(s, text); err != nil {
 			return
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
@@ -69,9 +70,9 @@ func (c *choices) infos() (infos []onnx.TensorInfo) {
 }
 
 // tensors are descriptions of tensors that mostly fit the model's.
-func (c *choices) tensors(infos []onnx.TensorInfo) (configs []TensorConfig) {
+func (c *choices) tensors(infos []onnx.TensorInfo) (configs []config.TensorConfig) {
 	for i := range infos {
-		t := TensorConfig{Name: infos[i].Name, DataType: infos[i].DType.ConfigName(), Dims: infos[i].Dims, Optional: c.below(8) == 1}
+		t := config.TensorConfig{Name: infos[i].Name, DataType: infos[i].DType.ConfigName(), Dims: infos[i].Dims, Optional: c.below(8) == 1}
 		switch c.below(8) {
 		case 1, 2, 3: // not described
 			continue
@@ -87,23 +88,23 @@ func (c *choices) tensors(infos []onnx.TensorInfo) (configs []TensorConfig) {
 	return configs
 }
 
-func (c *choices) config(sig *onnx.Signature) *Config {
-	config := &Config{
-		Name: "fuzz", MaxBatchSize: choose(c, 4, 1, 0, 3), Parameters: map[string]Value{},
+func (c *choices) config(sig *onnx.Signature) *config.Config {
+	cfg := &config.Config{
+		Name: "fuzz", MaxBatchSize: choose(c, 4, 1, 0, 3), Parameters: map[string]config.Value{},
 		Inputs: c.tensors(sig.Inputs), Outputs: c.tensors(sig.Outputs),
 	}
 	if c.below(4) > 0 {
-		config.Sequence = &SequenceConfig{MaxIdleMicroseconds: choose[uint64](c, 1_000_000, 0, 1<<64-1)}
+		cfg.Sequence = &config.SequenceConfig{MaxIdleMicroseconds: choose[uint64](c, 1_000_000, 0, 1<<64-1)}
 		if c.yes() {
-			config.Sequence.Oldest = &OldestConfig{MaxCandidateSequences: choose(c, 8, 0, 1, 1<<16, -1), PreferredBatchSizes: []int{choose(c, 2, -1, 99)}}
+			cfg.Sequence.Oldest = &config.OldestConfig{MaxCandidateSequences: choose(c, 8, 0, 1, 1<<16, -1), PreferredBatchSizes: []int{choose(c, 2, -1, 99)}}
 		}
 		for range c.below(3) {
-			control := Control{Kind: choose(c, ControlStart, ControlEnd, ControlReady, ControlCorrID, "OTHER"), Int32FalseTrue: []int32{0, 1}[:c.below(3)], DataType: choose(c, "TYPE_UINT64", "TYPE_STRING", "")}
-			config.Sequence.ControlInputs = append(config.Sequence.ControlInputs, ControlConfig{Name: choose(c, fuzzNames...), Controls: []Control{control}})
+			control := config.Control{Kind: choose(c, config.ControlStart, config.ControlEnd, config.ControlReady, config.ControlCorrID, "OTHER"), Int32FalseTrue: []int32{0, 1}[:c.below(3)], DataType: choose(c, "TYPE_UINT64", "TYPE_STRING", "")}
+			cfg.Sequence.ControlInputs = append(cfg.Sequence.ControlInputs, config.ControlConfig{Name: choose(c, fuzzNames...), Controls: []config.Control{control}})
 		}
 		for range c.below(3) {
-			state := StateConfig{InputName: choose(c, fuzzNames...), OutputName: choose(c, fuzzNames...), DataType: choose(c, fuzzDTypes...).ConfigName(), Dims: c.dims()}
-			config.Sequence.States = append(config.Sequence.States, state)
+			state := config.StateConfig{InputName: choose(c, fuzzNames...), OutputName: choose(c, fuzzNames...), DataType: choose(c, fuzzDTypes...).ConfigName(), Dims: c.dims()}
+			cfg.Sequence.States = append(cfg.Sequence.States, state)
 		}
 	}
 	for _, p := range [][]string{
@@ -118,10 +119,10 @@ func (c *choices) config(sig *onnx.Signature) *Config {
 		{"state_updates", "", "* = keep", "s = append(1)", "* = append(0)", "s = append(2)", "h_in = append(1); s = keep"},
 	} {
 		if value := choose(c, p[1:]...); value != "" {
-			config.Parameters[p[0]] = Value{value}
+			cfg.Parameters[p[0]] = config.Value{String: value}
 		}
 	}
-	return config
+	return cfg
 }
 
 // anyModel is a Runner of any signature, which checks what it is given as ONNX

@@ -23,7 +23,7 @@ func (e *execution) writeGenerated() error {
 		case f.dtype == tensor.Bytes:
 			err = e.writeStringIDs(i)
 		default:
-			e.writeLanes(f, e.stage.fills[i].Bytes)
+			e.writeLanes(f, e.ioSet.fills[i].Bytes)
 		}
 		if err != nil {
 			return err
@@ -40,12 +40,12 @@ func (e *execution) writeLanes(f *fillWire, to []byte) {
 			copy(to, f.value[0])
 			return
 		}
-		for lane := range e.stage.lanes {
-			putLane(to, f.Layout, e.stage.lanes, lane, f.value[0])
+		for lane := range e.ioSet.lanes {
+			f.Layout.PutLane(to, e.ioSet.lanes, lane, f.value[0])
 		}
 		return
 	}
-	lanes := e.stage.lanes
+	lanes := e.ioSet.lanes
 	if f.axis == noAxis {
 		lanes = 1
 	}
@@ -87,7 +87,7 @@ func (e *execution) writeLane(f *fillWire, to []byte, r *Request, q *statebuffer
 // lane has an empty one.
 func (e *execution) writeStringIDs(i int) error {
 	const prefix = 4 // the length in front of each string
-	size := int64(prefix * e.stage.lanes)
+	size := int64(prefix * e.ioSet.lanes)
 	for _, m := range e.members {
 		size += int64(len(e.requests[m.req].Sequence.Text))
 	}
@@ -96,7 +96,7 @@ func (e *execution) writeStringIDs(i int) error {
 		return err
 	}
 	to := block.Bytes
-	for lane := range e.stage.lanes {
+	for lane := range e.ioSet.lanes {
 		text := ""
 		if lane < len(e.members) {
 			text = e.requests[e.members[lane].req].Sequence.Text
@@ -104,7 +104,7 @@ func (e *execution) writeStringIDs(i int) error {
 		binary.NativeEndian.PutUint32(to, uint32(len(text)))
 		to = to[prefix+copy(to[prefix:], text):]
 	}
-	e.stage.inputs[e.in.wiring.fills[i].at].Data = block
+	e.ioSet.inputs[e.in.wiring.fills[i].at].Data = block
 	return nil
 }
 
@@ -167,7 +167,7 @@ func (e *execution) writePositions(i int) error {
 	f := &e.in.wiring.fills[i]
 	lanes := int64(1)
 	if f.axis != noAxis {
-		lanes = int64(e.stage.lanes)
+		lanes = int64(e.ioSet.lanes)
 	}
 	length := int64(e.lengths[f.source])
 	shape := f.dims.With(f.axis, lanes).With(f.along, length)
@@ -190,7 +190,7 @@ func (e *execution) writePositions(i int) error {
 			to = to[f.dtype.Size():]
 		}
 	}
-	e.stage.inputs[f.at] = onnx.Tensor{Data: block, DType: f.dtype, Shape: shape}
+	e.ioSet.inputs[f.at] = onnx.Tensor{Data: block, DType: f.dtype, Shape: shape}
 	return nil
 }
 
@@ -208,7 +208,7 @@ func (e *execution) writeMask(i int) error {
 	}
 	element := int64(f.dtype.Size())
 	width := longest + step
-	shape := f.dims.With(f.axis, int64(e.stage.lanes))
+	shape := f.dims.With(f.axis, int64(e.ioSet.lanes))
 	shape[m.axis] = width
 	bytes, err := shape.Bytes(f.dtype)
 	if err != nil {
@@ -219,7 +219,7 @@ func (e *execution) writeMask(i int) error {
 		return status.Errorf(status.Internal, "input %q: the mask: %w", f.name, err)
 	}
 	to := block.Bytes
-	for lane := range e.stage.lanes {
+	for lane := range e.ioSet.lanes {
 		padding := int64(0) // a padding lane has a whole value
 		if lane < len(e.lanes) {
 			padding = longest - in.store.Length(m.covers[0], e.lanes[lane].Sequence)
@@ -229,7 +229,7 @@ func (e *execution) writeMask(i int) error {
 			to = to[element:]
 		}
 	}
-	e.stage.inputs[f.at] = onnx.Tensor{Data: block, DType: f.dtype, Shape: shape}
+	e.ioSet.inputs[f.at] = onnx.Tensor{Data: block, DType: f.dtype, Shape: shape}
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/tensor"
 )
 
@@ -13,18 +14,18 @@ import (
 // it numbers, texts or a correlation ID; and what all requests need stays where it is.
 func TestLargeInputsAreGivenBack(t *testing.T) {
 	const large = 16 << 20
-	idModel := func() (*scripted, *Config) {
+	idModel := func() (*scripted, *config.Config) {
 		m, c := sumModel(), sumConfig()
 		m.sig.Inputs = append(m.sig.Inputs, info("ID", tensor.Bytes, -1, 1))
-		c.Sequence.ControlInputs = []ControlConfig{{Name: "ID", Controls: []Control{{Kind: ControlCorrID, DataType: "TYPE_STRING"}}}}
+		c.Sequence.ControlInputs = []config.ControlConfig{{Name: "ID", Controls: []config.Control{{Kind: config.ControlCorrID, DataType: "TYPE_STRING"}}}}
 		return m, c
 	}
 	for name, tt := range map[string]struct {
-		load    func() (*scripted, *Config)
+		load    func() (*scripted, *config.Config)
 		request func(size int) Request
 	}{
 		"numbers": {
-			load: func() (*scripted, *Config) {
+			load: func() (*scripted, *config.Config) {
 				m, c := copyModel(tensor.Shape{-1, -1}, []string{"batch", "time"}, []string{"batch", "time"})
 				c.Inputs[0].Dims, c.Outputs[0].Dims = tensor.Shape{-1}, tensor.Shape{-1}
 				return m, c

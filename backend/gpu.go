@@ -21,7 +21,7 @@ func (in *Instance) checkRoom(states *statebuffer.Options) error {
 		managed = "; NVML says " + device.Managed
 	}
 	return status.Errorf(status.Unavailable, "no room on %v for the states of %d sequences and the tensors of batches of %d: %w%s; use fewer slots (%s, max_candidate_sequence_use_ratio), %s",
-		device, states.Sizing.Initial, states.MaxLanes, err, managed, in.model.config.candidatesField(), roomRemedy)
+		device, states.Sizing.Initial, states.MaxLanes, err, managed, in.model.config.CandidatesField(), roomRemedy)
 }
 
 // roomRemedy is what else to do where a GPU is too small.
@@ -41,8 +41,7 @@ func (in *Instance) TakesDevice() bool { return in.device != nil }
 // place makes the next run take a lane of an input from where it is on the device.
 func (in *Instance) place(block statebuffer.Block, l statebuffer.Layout, lanes, lane int, from uint64) {
 	for x := range l.Pieces {
-		at := (x*int64(lanes) + int64(lane)) * l.PieceBytes
-		in.device.CopyInFrom(block.At(at, l.PieceBytes), from+uint64(x*l.PieceBytes))
+		in.device.CopyInFrom(block.At(l.Offset(x, lanes, lane), l.PieceBytes), from+uint64(x*l.PieceBytes))
 	}
 }
 
@@ -57,9 +56,9 @@ func (in *Instance) deliver(block statebuffer.Block, o *Output, lane, lanes int,
 		in.device.CopyOutTo(block.At(int64(lane)*size, int64(lanes)*size), to)
 		return
 	}
-	for j := int64(lane); j < int64(lane+lanes); j++ {
+	for j := lane; j < lane+lanes; j++ {
 		for x := range o.Layout.Pieces {
-			in.device.CopyOutTo(block.At((x*int64(o.Lanes)+j)*size, size), to)
+			in.device.CopyOutTo(block.At(o.Layout.Offset(x, o.Lanes, j), size), to)
 			to += uint64(size)
 		}
 	}
@@ -68,7 +67,7 @@ func (in *Instance) deliver(block statebuffer.Block, o *Output, lane, lanes int,
 // reserve asks where the answers of a run on a GPU are to go, so that the run itself
 // puts them there, or brings them to the host: then nobody waits twice.
 func (e *execution) reserve() error {
-	in, s := e.in, e.stage
+	in, s := e.in, e.ioSet
 	for i := range in.wiring.outputs {
 		if p := &in.wiring.outputs[i]; p.stateOut || p.varies {
 			bytes, err := in.device.CopyOut(s.outputs[p.at].Data)

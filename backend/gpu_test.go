@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
@@ -271,7 +272,7 @@ func gpuServer(t *testing.T, changes ...func(*setup)) (*server, *gpu) {
 	return s, g
 }
 
-// TestGPUWarmsUp every batch size that runs are padded to.
+// TestGPUWarmsUp every batch size that runs are rounded up to.
 func TestGPUWarmsUp(t *testing.T) {
 	in, l := loadOnGPU(t)
 	require.Contains(t, l.gpu.warmed, 1)
@@ -280,17 +281,17 @@ func TestGPUWarmsUp(t *testing.T) {
 
 	preferred := func(s *setup) { s.config.Sequence.Oldest.PreferredBatchSizes = []int{2, 5} }
 	_, l = loadOnGPU(t, preferred, param("batch_padding", "preferred"))
-	require.Equal(t, []int{2, 5, 8}, l.gpu.warmed, "all that runs are padded to")
+	require.Equal(t, []int{2, 5, 8}, l.gpu.warmed, "all that runs are rounded up to")
 	_, l = loadOnGPU(t, preferred)
 	require.Equal(t, []int{1, 2, 5, 8}, l.gpu.warmed)
 }
 
 // TestNoGraphOfVaryingShapes says why.
 func TestNoGraphOfVaryingShapes(t *testing.T) {
-	config := cacheConfig()
-	config.Parameters["enable_cuda_graph"] = Value{"1"}
+	cfg := cacheConfig()
+	cfg.Parameters["enable_cuda_graph"] = config.Value{String: "1"}
 	log := newRecorder(slog.LevelWarn)
-	model, err := NewModel(ModelInfo{Name: "model", Version: 1, Config: (&setup{config: config}).json()}, Host{
+	model, err := NewModel(ModelInfo{Name: "model", Version: 1, Config: (&setup{config: cfg}).json()}, Host{
 		Log: slog.New(log), Clock: newServer(t).in.model.host.Clock,
 		Open: func(onnx.SessionOptions) (onnx.Runner, error) { return &gpu{Runner: cacheModel(), t: t}, nil },
 	})

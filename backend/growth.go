@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 	"tritonstateful/statebuffer"
@@ -111,7 +112,7 @@ func (c *chooser) mayBegin(a *attempted) bool {
 // stay empty or the model does not run so. Which extents the model takes is seen with
 // states that are not empty first.
 func (c *chooser) toldBegin(w *wirer) error {
-	if !w.beginsEmpty(true) || c.verify == VerifyNever {
+	if !w.beginsEmpty(true) || c.verify == config.VerifyNever {
 		return nil
 	}
 	r, err := c.runner()

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/tensor"
 )
 
@@ -48,7 +49,7 @@ func initialFiles(modelDirectory string) fileReader {
 // configuration was written for: its models reckon with one element.
 func (w *wirer) initialValue(s *stateWire) (err error) {
 	s.shape, s.begin = s.dims.With(s.axis, 1), "zeros"
-	text, given := lookup(w.params.InitialStates, s.input)
+	text, given := config.Lookup(w.params.InitialStates, s.input)
 	switch {
 	case given:
 		err = w.initialFromText(s, text)

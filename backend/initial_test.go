@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 )
@@ -51,7 +52,7 @@ func TestInitialStates(t *testing.T) {
 		t.Run(tt.value, func(t *testing.T) {
 			model, c := sumModel(), sumConfig()
 			if tt.value != "" {
-				c.Parameters["initial_states"] = Value{"Sum = " + tt.value}
+				c.Parameters["initial_states"] = config.Value{String: "Sum = " + tt.value}
 			}
 			in, err := model.instance(t, c, directory)
 			if tt.want != "" {
@@ -96,25 +97,25 @@ func TestInitialShape(t *testing.T) {
 	const list = "sequence_batching.state"
 	tests := []struct {
 		name, pairs string
-		states      []StateConfig
+		states      []config.StateConfig
 		want        []int32
 		fault       string
 	}{
 		{"a pair", "<<<Cache, NewCache>>>", nil, []int32{7}, ""},
-		{list, "", []StateConfig{{}}, []int32{0, 7}, ""},
-		{"both", "<<<Cache, NewCache>>>", []StateConfig{{}}, []int32{7}, ""},
-		{"dims of zeros", "", []StateConfig{{Initial: []InitialState{{DataType: "TYPE_INT32", Dims: tensor.Shape{2}, ZeroData: true}}}}, []int32{0, 0, 7}, ""},
-		{"dims of zeros with the batch", "", []StateConfig{{Initial: []InitialState{{DataType: "TYPE_INT32", Dims: tensor.Shape{1, 3}, ZeroData: true}}}}, []int32{0, 0, 0, 7}, ""},
-		{"no length", "", []StateConfig{{Initial: []InitialState{{DataType: "TYPE_INT32", Dims: tensor.Shape{0}, ZeroData: true}}}}, []int32{7}, ""},
-		{"zeros without dims", "", []StateConfig{{Initial: []InitialState{{DataType: "TYPE_INT32", ZeroData: true}}}}, []int32{0, 7}, ""},
-		{"other type", "", []StateConfig{{Initial: []InitialState{{Name: "i", DataType: "TYPE_FP32", Dims: tensor.Shape{2}, ZeroData: true}}}}, nil, `initial_state "i" has data_type TYPE_FP32: want TYPE_INT32`},
-		{"other rank", "", []StateConfig{{Initial: []InitialState{{Name: "i", DataType: "TYPE_INT32", Dims: tensor.Shape{1, 1, 2}, ZeroData: true}}}}, nil, `initial_state "i": shape [1,1,2] does not fit the state's [1,-1]`},
-		{"dynamic", "", []StateConfig{{Initial: []InitialState{{Name: "i", DataType: "TYPE_INT32", Dims: tensor.Shape{-1}, ZeroData: true}}}}, nil, `initial_state "i": shape [-1] does not fit the state's [1,-1]`},
+		{list, "", []config.StateConfig{{}}, []int32{0, 7}, ""},
+		{"both", "<<<Cache, NewCache>>>", []config.StateConfig{{}}, []int32{7}, ""},
+		{"dims of zeros", "", []config.StateConfig{{Initial: []config.InitialState{{DataType: "TYPE_INT32", Dims: tensor.Shape{2}, ZeroData: true}}}}, []int32{0, 0, 7}, ""},
+		{"dims of zeros with the batch", "", []config.StateConfig{{Initial: []config.InitialState{{DataType: "TYPE_INT32", Dims: tensor.Shape{1, 3}, ZeroData: true}}}}, []int32{0, 0, 0, 7}, ""},
+		{"no length", "", []config.StateConfig{{Initial: []config.InitialState{{DataType: "TYPE_INT32", Dims: tensor.Shape{0}, ZeroData: true}}}}, []int32{7}, ""},
+		{"zeros without dims", "", []config.StateConfig{{Initial: []config.InitialState{{DataType: "TYPE_INT32", ZeroData: true}}}}, []int32{0, 7}, ""},
+		{"other type", "", []config.StateConfig{{Initial: []config.InitialState{{Name: "i", DataType: "TYPE_FP32", Dims: tensor.Shape{2}, ZeroData: true}}}}, nil, `initial_state "i" has data_type TYPE_FP32: want TYPE_INT32`},
+		{"other rank", "", []config.StateConfig{{Initial: []config.InitialState{{Name: "i", DataType: "TYPE_INT32", Dims: tensor.Shape{1, 1, 2}, ZeroData: true}}}}, nil, `initial_state "i": shape [1,1,2] does not fit the state's [1,-1]`},
+		{"dynamic", "", []config.StateConfig{{Initial: []config.InitialState{{Name: "i", DataType: "TYPE_INT32", Dims: tensor.Shape{-1}, ZeroData: true}}}}, nil, `initial_state "i": shape [-1] does not fit the state's [1,-1]`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			model, c := cacheModel(), cacheConfig()
-			c.Parameters["state_pairs"] = Value{tt.pairs}
+			c.Parameters["state_pairs"] = config.Value{String: tt.pairs}
 			for _, s := range tt.states {
 				s.InputName, s.OutputName, s.DataType, s.Dims = "Cache", "NewCache", "TYPE_INT32", tensor.Shape{-1}
 				c.Sequence.States = append(c.Sequence.States, s)
@@ -159,14 +160,14 @@ func TestLongDataFile(t *testing.T) {
 	require.NoError(t, os.Mkdir(filepath.Join(directory, "initial_state"), 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(directory, "initial_state", "long"), int32s(5, 6, 7), 0o600))
 	c := sumConfig()
-	c.Parameters = map[string]Value{"initial_states": {"Sum = file:long"}, "state_pairs": c.Parameters["state_pairs"]}
+	c.Parameters = map[string]config.Value{"initial_states": {String: "Sum = file:long"}, "state_pairs": c.Parameters["state_pairs"]}
 	_, err := sumModel().instance(t, c, directory)
 	require.ErrorContains(t, err, `file "long" has 12 bytes: want 8`)
 
 	c = sumConfig()
 	c.Parameters = nil
-	initial := InitialState{Name: "long", DataType: "TYPE_INT32", Dims: tensor.Shape{2}, DataFile: "long"}
-	c.Sequence.States = []StateConfig{{InputName: "Sum", OutputName: "NewSum", DataType: "TYPE_INT32", Dims: tensor.Shape{2}, Initial: []InitialState{initial}}}
+	initial := config.InitialState{Name: "long", DataType: "TYPE_INT32", Dims: tensor.Shape{2}, DataFile: "long"}
+	c.Sequence.States = []config.StateConfig{{InputName: "Sum", OutputName: "NewSum", DataType: "TYPE_INT32", Dims: tensor.Shape{2}, Initial: []config.InitialState{initial}}}
 	in, err := sumModel().instance(t, c, directory)
 	require.NoError(t, err)
 	require.Len(t, in.wiring.warnings, 1)
@@ -200,8 +201,8 @@ func TestInitialStateOfOneNumber(t *testing.T) {
 		c := sumConfig()
 		c.Parameters = nil
 		c.Inputs[0].Dims, c.Outputs[0].Dims = tensor.Shape{1}, tensor.Shape{1}
-		initial := InitialState{Name: "seven", DataType: "TYPE_INT32", Dims: tensor.Shape{1}, DataFile: "seven"}
-		c.Sequence.States = []StateConfig{{InputName: "N", OutputName: "NextN", DataType: "TYPE_INT32", Dims: tensor.Shape{1}, Initial: []InitialState{initial}}}
+		initial := config.InitialState{Name: "seven", DataType: "TYPE_INT32", Dims: tensor.Shape{1}, DataFile: "seven"}
+		c.Sequence.States = []config.StateConfig{{InputName: "N", OutputName: "NextN", DataType: "TYPE_INT32", Dims: tensor.Shape{1}, Initial: []config.InitialState{initial}}}
 		in, err := m.instance(t, c, directory)
 		require.NoError(t, err)
 		require.Equal(t, []int32{7}, numbers(send(t, in, one(1, true, 0))[0].outputs[0]))

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
@@ -22,7 +23,7 @@ type Instance struct {
 	device onnx.DeviceRunner // the runner, if it is on a GPU
 	wiring *wiring
 	store  *statebuffer.Store
-	stages []*stage // by the number of lanes, made when first needed
+	ioSets []*ioSet // by the number of lanes, made when first needed
 	io     *ioBuffers
 	// sequences: the model keeps states. direct: the scheduler is the direct one.
 	sequences, direct bool
@@ -30,13 +31,13 @@ type Instance struct {
 	arranger          arranger
 	suspects          suspects
 	empty             []Output // the answer to an END that is not inferred
-	ladder            []int    // the batch sizes that runs are padded to, ascending; nil for none
-	pace              pace
+	buckets           []int    // the batch sizes that runs are rounded up to, ascending; nil for none
+	splitter          splitter
 	holds             bool       // the answers of a run can wait
 	waiting           [][]Output // of runs whose answers wait
-	report            *periodic
+	periodic          *periodicLog
 	overlaps          overlaps
-	levels            levels
+	verbosity         verbosity
 	meter             meter
 	saturated         bool   // it was told that states had to be clamped
 	runs              uint64 // number of the last run
@@ -49,12 +50,12 @@ type Instance struct {
 
 func newInstance(m *Model, info InstanceInfo) (*Instance, error) {
 	in := &Instance{model: m, name: info.Name, log: m.log.With("instance", info.Name)}
-	in.levels = newLevels(in.log, m.params)
-	in.report = newPeriodic(m.params, m.host.Clock)
-	provider, err := m.params.provider(info.Kind)
+	in.verbosity = newVerbosity(in.log, m.params)
+	in.periodic = newPeriodicLog(m.params, m.host.Clock)
+	provider, err := m.params.Provider(info.Kind)
 	if err := in.load(provider, info, errors.Join(m.faults, err)); err != nil {
 		in.Close()
-		for _, name := range m.params.misspelt {
+		for _, name := range m.params.Misspelt {
 			err = fmt.Errorf("%w\n%s", err, name)
 		}
 		return nil, err
@@ -79,7 +80,7 @@ func (in *Instance) load(provider onnx.Provider, info InstanceInfo, faults error
 		})
 		in.device, _ = in.runner.(onnx.DeviceRunner)
 	}
-	if in.runner != nil && m.params.sound(wiringNames...) {
+	if in.runner != nil && m.params.Understood(config.TensorParameters...) {
 		in.wiring, err = m.wire(in.runner)
 		err = advised(err, mergedAdvice(m.config, m.params, in.runner.Signature()))
 	}
@@ -102,16 +103,16 @@ func (in *Instance) allocate() (err error) {
 	if in.io, err = newIOBuffers(in.wiring, in.ioMemory()); err != nil {
 		return err
 	}
-	in.stages = make([]*stage, in.wiring.maxLanes+1)
+	in.ioSets = make([]*ioSet, in.wiring.maxLanes+1)
 	in.sequences = m.config.Sequence != nil
-	in.direct = m.config.direct()
-	in.ladder = m.ladder()
+	in.direct = m.config.Direct()
+	in.buckets = m.buckets()
 	in.holds = canHold(in.wiring)
-	in.pace = newPace(m.params.Padding == PadAuto && !in.wiring.varies && in.store.InPlace() && in.store.SlotBytes() >= paceFrom)
+	in.splitter = newSplitter(m.params.Padding == config.PadAuto && !in.wiring.varies && in.store.InPlace() && in.store.SlotBytes() >= splitFrom)
 	in.empty = in.emptyAnswers()
 	in.work.in, in.work.queue, in.work.spreads = in, newQueue(), make([]spread, len(in.wiring.masks))
 	in.grows = make([]int64, len(in.wiring.masks))
-	in.overlaps.quiet.init(m.config.queueDelay())
+	in.overlaps.quiet.init(m.config.QueueDelay())
 	return nil
 }
 
@@ -134,11 +135,11 @@ func (in *Instance) emptyAnswers() []Output {
 }
 
 func (in *Instance) newStore() (*statebuffer.Store, error) {
-	config, params, sizing := in.model.config, in.model.params, in.model.sizing
+	cfg, params, sizing := in.model.config, in.model.params, in.model.sizing
 	states := make([]statebuffer.State, len(in.wiring.states))
 	for i := range states {
 		w := &in.wiring.states[i]
-		states[i] = statebuffer.State{Name: w.input, Layout: w.Layout, Convert: params.conversion(w.dtype), Initial: w.value}
+		states[i] = statebuffer.State{Name: w.input, Layout: w.Layout, Convert: params.Conversion(w.dtype), Initial: w.value}
 	}
 	varying := make([]statebuffer.Varying, len(in.wiring.varying))
 	for i := range varying {
@@ -150,7 +151,7 @@ func (in *Instance) newStore() (*statebuffer.Store, error) {
 	}
 	options := statebuffer.Options{
 		Memory: in.runner.Memory(), States: states, Varying: varying, Sizing: sizing, MaxLanes: in.wiring.maxLanes,
-		Limits: statebuffer.Limits{Idle: config.Idle(), Full: params.Full, Tombstones: max(1024, sizing.Total()), Bytes: params.MaxStateMemory, Field: config.candidatesField()},
+		Limits: statebuffer.Limits{Idle: cfg.Idle(), Full: params.Full, Tombstones: max(1024, sizing.Total()), Bytes: params.MaxStateMemory, Field: cfg.CandidatesField()},
 	}
 	if err := in.checkRoom(&options); err != nil {
 		return nil, err
@@ -160,28 +161,28 @@ func (in *Instance) newStore() (*statebuffer.Store, error) {
 		return nil, status.Errorf(status.InvalidArg, "the slots for sequences: %w", err)
 	}
 	if err != nil {
-		return nil, status.Errorf(status.Internal, "allocating the states of %d sequences: %w; use fewer instances or a smaller %s", sizing.Initial, err, config.candidatesField())
+		return nil, status.Errorf(status.Internal, "allocating the states of %d sequences: %w; use fewer instances or a smaller %s", sizing.Initial, err, cfg.CandidatesField())
 	}
 	return store, nil
 }
 
-// ladder is the batch sizes that runs are padded to.
-func (m *Model) ladder() []int {
+// buckets are the batch sizes that runs are rounded up to.
+func (m *Model) buckets() []int {
 	switch m.params.Padding {
-	case PadPreferred:
-		sizes := append(slices.Clone(m.config.preferred()), m.config.MaxBatchSize)
+	case config.PadPreferred:
+		sizes := append(slices.Clone(m.config.PreferredBatchSizes()), m.config.MaxBatchSize)
 		slices.Sort(sizes)
 		return slices.Compact(sizes)
-	case PadMax:
+	case config.PadMax:
 		return []int{m.config.MaxBatchSize}
 	default:
 		return nil
 	}
 }
 
-// padded is the number of lanes that a run of n requests has.
-func (in *Instance) padded(n int) int {
-	for _, size := range in.ladder {
+// lanesWithPadding is how many lanes a run of n has: n rounded up to a bucket.
+func (in *Instance) lanesWithPadding(n int) int {
+	for _, size := range in.buckets {
 		if size >= n && size <= in.wiring.maxLanes {
 			return size
 		}
@@ -199,9 +200,9 @@ func (in *Instance) warmUp() error {
 		}
 		return nil
 	}
-	sizes := append([]int{in.wiring.maxLanes, 1}, in.model.config.preferred()...)
+	sizes := append([]int{in.wiring.maxLanes, 1}, in.model.config.PreferredBatchSizes()...)
 	for i, n := range sizes {
-		sizes[i] = in.padded(min(n, in.wiring.maxLanes))
+		sizes[i] = in.lanesWithPadding(min(n, in.wiring.maxLanes))
 	}
 	slices.Sort(sizes)
 	for _, n := range slices.Compact(sizes) {
@@ -213,7 +214,7 @@ func (in *Instance) warmUp() error {
 }
 
 func (in *Instance) warmUpWith(lanes int) error {
-	s, err := in.stageFor(lanes, nil)
+	s, err := in.ioSetFor(lanes, nil)
 	if err != nil {
 		return err
 	}
@@ -223,7 +224,7 @@ func (in *Instance) warmUpWith(lanes int) error {
 	}
 	defer in.store.Abort(step, 0)
 	s.bindStates(in.wiring, step)
-	in.work.stage = s
+	in.work.ioSet = s
 	in.work.measure(nil)
 	if err := in.work.writeGenerated(); err != nil {
 		return err
@@ -244,7 +245,7 @@ func (in *Instance) warmUpWith(lanes int) error {
 // putOnes fills the inputs with ones. A model may fail on zeros that no client sends,
 // such as a length of nothing, and must load all the same. Each batch writes its own
 // values over them.
-func (in *Instance) putOnes(s *stage) {
+func (in *Instance) putOnes(s *ioSet) {
 	for i := range in.wiring.inputs {
 		one, err := parseElement("1", in.wiring.inputs[i].DType)
 		if err != nil {
@@ -259,7 +260,7 @@ func (in *Instance) putOnes(s *stage) {
 // TokenInput names one of the server's own states, by which requests of one ID can be
 // told apart; see Request.Token. It is empty where there is none, and where the place
 // in the batch tells them apart.
-func (in *Instance) TokenInput() string { return in.model.config.tokenInput() }
+func (in *Instance) TokenInput() string { return in.model.config.TokenInput() }
 
 // Inputs are the tensors that requests bring, in the order of Request.Inputs.
 func (in *Instance) Inputs() []onnx.IOTensor { return ports(in.wiring.inputs) }
@@ -300,19 +301,19 @@ func (in *Instance) Close() {
 // maintain is what is done between batches, when all answers are out.
 func (in *Instance) maintain(e *execution) {
 	now := in.host().Clock
-	in.store.EndBatch(e.spans.at)
+	in.store.EndBatch(e.timings.at)
 	change, err := in.store.Maintain(now) // also if all were refused for want of slots
 	switch u := in.store.Usage(); {
 	case err != nil:
 		in.log.Warn("could not allocate more slots, trying again later", "slots", u.Slots, "error", err)
-	case change.Grown && in.levels.on(in.levels.info, slog.LevelInfo):
+	case change.Grown && in.verbosity.on(in.verbosity.info, slog.LevelInfo):
 		in.log.Info("allocated a chunk of slots", "chunks", u.Chunks, "slots", u.Slots, "free", u.Free, "took", change.Took)
-	case change.Shrunk && in.levels.on(in.levels.info, slog.LevelInfo):
+	case change.Shrunk && in.verbosity.on(in.verbosity.info, slog.LevelInfo):
 		in.log.Info("released a chunk of slots", "chunks", u.Chunks, "slots", u.Slots, "free", u.Free, "took", change.Took)
 	}
 	if e.succeeded > 0 {
 		in.reportSaturation()
-		in.report.batch(&e.spans, change.Took, now(), in.log)
+		in.periodic.batch(&e.timings, change.Took, now(), in.log)
 	}
 	in.measure(e)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
@@ -40,7 +41,7 @@ func floatModel(run func(x, s []float32)) *scripted {
 	return m
 }
 
-func floatConfig() *Config {
+func floatConfig() *config.Config {
 	c := sumConfig()
 	c.Inputs[0].DataType, c.Outputs[0].DataType = "TYPE_FP32", "TYPE_FP32"
 	return c
@@ -87,11 +88,11 @@ func TestLanesApart(t *testing.T) {
 		"told of chance":     {noisy, "* = 0", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			config := floatConfig()
+			cfg := floatConfig()
 			if c.axes != "" {
-				config.Parameters["batch_axes"] = Value{c.axes}
+				cfg.Parameters["batch_axes"] = config.Value{String: c.axes}
 			}
-			_, err := floatModel(c.run).instance(t, config, "")
+			_, err := floatModel(c.run).instance(t, cfg, "")
 			if c.want == "" {
 				require.NoError(t, err)
 				return
@@ -106,11 +107,11 @@ func TestLanesApart(t *testing.T) {
 // GPU; if it cannot open the model, a warning says so.
 func TestLanesApartOnDevice(t *testing.T) {
 	model := floatModel(func(x, s []float32) { s[0] += x[len(x)-1] })
-	config := floatConfig()
-	config.Parameters["ort_ep"] = Value{"cuda"}
+	cfg := floatConfig()
+	cfg.Parameters["ort_ep"] = config.Value{String: "cuda"}
 	load := func(onCPU error) (*recorder, error) {
 		log := newRecorder(slog.LevelWarn)
-		m, err := NewModel(ModelInfo{Name: "model", Version: 1, Config: (&setup{config: config}).json()}, Host{
+		m, err := NewModel(ModelInfo{Name: "model", Version: 1, Config: (&setup{config: cfg}).json()}, Host{
 			Log: slog.New(log), Clock: newServer(t).in.model.host.Clock,
 			Open: func(o onnx.SessionOptions) (onnx.Runner, error) {
 				if o.Provider == onnx.CPU {
@@ -177,7 +178,7 @@ func TestLanesApartBehindAMask(t *testing.T) {
 			outputs[1].Data, outputs[1].Shape = inputs[1].Data, inputs[1].Shape
 			return nil
 		}
-		c.Parameters["batch_axes"], c.Parameters["derived_inputs"] = Value{"Sum = 0; Mask = 0"}, Value{"Mask = " + mask}
+		c.Parameters["batch_axes"], c.Parameters["derived_inputs"] = config.Value{String: "Sum = 0; Mask = 0"}, config.Value{String: "Mask = " + mask}
 		_, err := m.instance(t, c, "")
 		require.ErrorContains(t, err, `output "Output" of one changes with the inputs of another`)
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 )
@@ -15,13 +16,13 @@ func TestLengthOfAnInputLeftOut(t *testing.T) {
 	for name, extent := range map[string]int64{"any length": -1, "fixed length": 2} {
 		t.Run(name, func(t *testing.T) {
 			model, c := cacheModel(), cacheConfig()
-			if extent > 0 { // everything is of fixed shape, so that stages are used again
+			if extent > 0 { // everything is of fixed shape, so that ioSets are used again
 				model, c = sumModel(), sumConfig()
 			}
 			extra := info("Extra", tensor.Int32, -1, extent)
 			extra.Symbols, extra.Optional = []string{"batch", ""}, true
 			model.sig.Inputs = append(model.sig.Inputs, extra)
-			c.Inputs = append(c.Inputs, TensorConfig{Name: "Extra", DataType: "TYPE_INT32", Dims: tensor.Shape{extent}, Optional: true})
+			c.Inputs = append(c.Inputs, config.TensorConfig{Name: "Extra", DataType: "TYPE_INT32", Dims: tensor.Shape{extent}, Optional: true})
 			for _, name := range []string{"before", "after"} {
 				count := info(name, tensor.Int32, -1, 1)
 				count.Symbols[0] = "batch"
@@ -35,7 +36,7 @@ func TestLengthOfAnInputLeftOut(t *testing.T) {
 				before, after = numbers(inputs[3].Data.Bytes), numbers(inputs[4].Data.Bytes)
 				return inner(inputs[:2], outputs)
 			}
-			c.Parameters["derived_inputs"] = Value{"before = length_before(Extra:1); after = length_after(Extra:1)"}
+			c.Parameters["derived_inputs"] = config.Value{String: "before = length_before(Extra:1); after = length_after(Extra:1)"}
 			in, err := model.instance(t, c, "")
 			require.NoError(t, err)
 			ask := func(start, extra bool) {

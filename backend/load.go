@@ -7,14 +7,15 @@ import (
 	"strconv"
 	"time"
 
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 )
 
 // modelFile is the path of the ONNX file, which lies in the version's folder.
-func modelFile(info ModelInfo, config *Config, params *Parameters) (string, error) {
-	name := params.file(config)
+func modelFile(info ModelInfo, cfg *config.Config, params *config.Parameters) (string, error) {
+	name := params.ModelFile(cfg)
 	if !filepath.IsLocal(name) {
 		return "", status.Errorf(status.InvalidArg, "default_model_filename is %q: want the name of a file inside the model's version folder", name)
 	}
@@ -75,19 +76,19 @@ func (m *Model) wire(r onnx.Runner) (*wiring, error) {
 // configuration as JSON, or nil where nothing is missing; then the model file is
 // not opened.
 func Complete(info ModelInfo, host Host) ([]byte, error) {
-	config, err := ParseConfig(info.Config)
+	cfg, err := config.Parse(info.Config)
 	if err != nil {
 		return nil, err
 	}
-	if len(config.Inputs) > 0 && len(config.Outputs) > 0 {
+	if len(cfg.Inputs) > 0 && len(cfg.Outputs) > 0 {
 		return nil, nil
 	}
-	params, _, err := ParseParameters(config.Parameters) // NewModel logs the warnings
+	params, _, err := config.ParseParameters(cfg.Parameters) // NewModel logs the warnings
 	if err != nil {
 		return nil, err
 	}
 	c := &completion{given: info.Config, directory: info.Directory, params: params, log: host.Log.With("model", info.Name), batch: host.DefaultBatch}
-	path, err := modelFile(info, config, params)
+	path, err := modelFile(info, cfg, params)
 	if err != nil {
 		return nil, err
 	}
@@ -98,9 +99,9 @@ func Complete(info ModelInfo, host Host) ([]byte, error) {
 	}
 	defer runner.Close()
 	c.sig = runner.Signature()
-	text, err := c.choose(config, runner, func() (onnx.Runner, error) { return host.Open(options) })
+	text, err := c.choose(cfg, runner, func() (onnx.Runner, error) { return host.Open(options) })
 	if err != nil {
-		return nil, advised(status.Errorf(status.InvalidArg, "filling in the configuration from the model: %w", err), mergedAdvice(config, params, c.sig))
+		return nil, advised(status.Errorf(status.InvalidArg, "filling in the configuration from the model: %w", err), mergedAdvice(cfg, params, c.sig))
 	}
 	for _, line := range c.filled {
 		c.log.Info(line)
@@ -115,7 +116,7 @@ func (m *Model) gpuOptions(provider onnx.Provider) onnx.GPUOptions {
 	if p.TRTCache {
 		gpu.CacheFolder = p.TRTCacheDir
 	}
-	if provider == onnx.TensorRT && p.sound(wiringNames...) {
+	if provider == onnx.TensorRT && p.Understood(config.TensorParameters...) {
 		gpu.Shapes = m.shapes()
 	}
 	return gpu
@@ -145,7 +146,7 @@ func (m *Model) shapes() []onnx.InputShapes {
 
 func (m *Model) inputShapes(w *wiring, sig *onnx.Signature) []onnx.InputShapes {
 	usual := w.maxLanes
-	if preferred := m.config.preferred(); len(preferred) > 0 {
+	if preferred := m.config.PreferredBatchSizes(); len(preferred) > 0 {
 		usual = min(usual, slices.Max(preferred))
 	}
 	all := make([]onnx.InputShapes, 0, len(sig.Inputs))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 )
@@ -91,7 +92,7 @@ func TestMetrics(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.logging+"/"+tt.details, func(t *testing.T) {
-			s := newServer(t, verbose, configEdit(func(c *Config) { c.Sequence.MaxIdleMicroseconds = 1e9 }), param("metric_logging_frequency_seconds", "2"), param("logging_level", tt.logging), param("detailed_metrics_logging_level", tt.details))
+			s := newServer(t, verbose, configEdit(func(c *config.Config) { c.Sequence.MaxIdleMicroseconds = 1e9 }), param("metric_logging_frequency_seconds", "2"), param("logging_level", tt.logging), param("detailed_metrics_logging_level", tt.details))
 			s.batch(startOf(1), startOf(2), startOf(3)).ok()
 			s.runner.before = func() error { return errInjected }
 			s.batch(nextOf(1), nextOf(2), nextOf(3)).code(status.Internal)
@@ -131,7 +132,7 @@ func TestNoMetricsByDefault(t *testing.T) {
 // TestLoadReport names every tensor, what it is for, and the memory (B25).
 func TestLoadReport(t *testing.T) {
 	s := accumulate()
-	server := newServer(t, streamsOf(s, s.of(tensor.Int32)), func(s *setup) { s.config.Parameters["initial_buffer_size"] = Value{} })
+	server := newServer(t, streamsOf(s, s.of(tensor.Int32)), func(s *setup) { s.config.Parameters["initial_buffer_size"] = config.Value{} })
 	text := strings.Join(*server.log.lines, "\n")
 	for _, name := range []string{"Input", "Input_int32", "Output", "Output_int32", "Accumulate_In", "Accumulate_Out", "Accumulate_In_int32", "Accumulate_Out_int32", resetName} {
 		require.Contains(t, text, name)

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/statebuffer"
 )
@@ -59,7 +60,7 @@ func (w *wirer) resolveMasks() {
 		}
 		for j := range w.wiring.varying {
 			s := &w.wiring.varying[j]
-			if _, ok := matchPattern(m.states, s.input); !ok {
+			if _, ok := config.MatchPattern(m.states, s.input); !ok {
 				continue
 			}
 			m.covers = append(m.covers, j)

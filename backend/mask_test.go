@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
@@ -16,7 +17,7 @@ import (
 // the row, and forgets what is older than the window, unless that is 0. The output is
 // the sum of all that the mask shows, each number with one more; seen is the mask of
 // the last run.
-func maskedModel(window int64) (model *scripted, c *Config, seen *[]int32) {
+func maskedModel(window int64) (model *scripted, c *config.Config, seen *[]int32) {
 	s := &scripted{sig: onnx.Signature{
 		Inputs:  []onnx.TensorInfo{info("Input", tensor.Int32, -1, -1, -1), info("Cache", tensor.Int32, -1, -1), info("Mask", tensor.Int32, -1, -1)},
 		Outputs: []onnx.TensorInfo{info("Output", tensor.Int32, -1, 1), info("NewCache", tensor.Int32, -1, -1)},
@@ -61,8 +62,8 @@ func maskedModel(window int64) (model *scripted, c *Config, seen *[]int32) {
 	}
 	c = cacheConfig()
 	c.Inputs[0].Dims, c.Outputs[0].Dims = tensor.Shape{-1, -1}, tensor.Shape{1}
-	c.Parameters["max_state_bytes"] = Value{"0"}
-	c.Parameters["derived_inputs"] = Value{"Mask = mask(Cache, Input:1)"}
+	c.Parameters["max_state_bytes"] = config.Value{String: "0"}
+	c.Parameters["derived_inputs"] = config.Value{String: "Mask = mask(Cache, Input:1)"}
 	return s, c, seen
 }
 
@@ -151,8 +152,8 @@ func TestMaskOfStatesOfOtherLengths(t *testing.T) {
 		}
 		return nil
 	}
-	c.Parameters["state_pairs"] = Value{"<<<Cache*, NewCache*>>>"}
-	c.Parameters["derived_inputs"] = Value{"Mask = mask(Cache*, Input:1)"}
+	c.Parameters["state_pairs"] = config.Value{String: "<<<Cache*, NewCache*>>>"}
+	c.Parameters["derived_inputs"] = config.Value{String: "Mask = mask(Cache*, Input:1)"}
 	instance, err := model.instance(t, c, "")
 	require.NoError(t, err)
 	for _, a := range send(t, instance, step(1, true, 7), step(2, true, 2)) {
@@ -166,9 +167,9 @@ func TestMaskOfStatesOfOtherLengths(t *testing.T) {
 
 // masked loads a model with these derived inputs, which fails for the reason that is
 // wanted, or not at all.
-func masked(t *testing.T, m *scripted, c *Config, derived, want string) {
+func masked(t *testing.T, m *scripted, c *config.Config, derived, want string) {
 	t.Helper()
-	c.Parameters["derived_inputs"] = Value{derived}
+	c.Parameters["derived_inputs"] = config.Value{String: derived}
 	_, err := m.instance(t, c, "")
 	if want == "" {
 		require.NoError(t, err)
@@ -202,7 +203,7 @@ func TestMaskAxis(t *testing.T) {
 		masked(t, model, c, value, want)
 	}
 	model, c, seen := maskedModel(0)
-	c.Parameters["derived_inputs"] = Value{"Mask = mask(Cache, Input:2)"}
+	c.Parameters["derived_inputs"] = config.Value{String: "Mask = mask(Cache, Input:2)"}
 	in, err := model.instance(t, c, "")
 	require.NoError(t, err)
 	send(t, in, Request{Sequence: SequenceID{Number: 1}, Start: true, Inputs: intInput(tensor.Shape{1, 1, 3}, 1, 2, 3)})

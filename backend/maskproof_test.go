@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
@@ -15,7 +16,7 @@ import (
 )
 
 // logged loads a model and gives its log.
-func (s *scripted) logged(t *testing.T, c *Config) (*Instance, *recorder) {
+func (s *scripted) logged(t *testing.T, c *config.Config) (*Instance, *recorder) {
 	t.Helper()
 	set, log, now := &setup{config: c}, newRecorder(slog.LevelInfo), time.Hour
 	model, err := NewModel(ModelInfo{Name: "model", Version: 1, Config: set.json()}, Host{
@@ -178,7 +179,7 @@ func TestMaskNotJudged(t *testing.T) {
 }
 
 // pastMasked is a model whose mask covers what it has kept, and not what a step brings.
-func pastMasked(window int64, rows int64) (*scripted, *Config, *[]unevenRun) {
+func pastMasked(window int64, rows int64) (*scripted, *config.Config, *[]unevenRun) {
 	s := &scripted{sig: onnx.Signature{
 		Inputs:  []onnx.TensorInfo{info("Input", tensor.Int32, -1, rows), info("Cache", tensor.Int32, -1, -1), info("Mask", tensor.Int32, -1, -1)},
 		Outputs: []onnx.TensorInfo{info("Output", tensor.Int32, -1, 1), info("NewCache", tensor.Int32, -1, -1)},
@@ -212,8 +213,8 @@ func pastMasked(window int64, rows int64) (*scripted, *Config, *[]unevenRun) {
 	}
 	c := cacheConfig()
 	c.Inputs[0].Dims, c.Outputs[0].Dims = tensor.Shape{rows}, tensor.Shape{1}
-	c.Parameters["max_state_bytes"] = Value{"0"}
-	c.Parameters["derived_inputs"] = Value{"Mask = mask(Cache)"}
+	c.Parameters["max_state_bytes"] = config.Value{String: "0"}
+	c.Parameters["derived_inputs"] = config.Value{String: "Mask = mask(Cache)"}
 	return s, c, runs
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
@@ -60,16 +61,16 @@ const trialRows = 16
 func (in *Instance) newMaskTrial(kind *trialKind) (*maskTrial, error) {
 	quiet := slog.New(slog.DiscardHandler)
 	m := in.model
-	wiring, config, params, sequence := *in.wiring, *m.config, *m.params, *m.config.Sequence
+	wiring, cfg, params, sequence := *in.wiring, *m.config, *m.params, *m.config.Sequence
 	wiring.maxLanes = 2
-	sequence.Oldest, sequence.MaxIdleMicroseconds = &OldestConfig{MaxCandidateSequences: trialRows}, 0
-	config.Sequence = &sequence
+	sequence.Oldest, sequence.MaxIdleMicroseconds = &config.OldestConfig{MaxCandidateSequences: trialRows}, 0
+	cfg.Sequence = &sequence
 	params.MaxStateBytes, params.MaxStateMemory = 0, 0
-	model := &Model{info: m.info, host: m.host, log: quiet, config: &config, params: &params, sizing: statebuffer.Sizing{Initial: trialRows, MaxChunks: 1}}
+	model := &Model{info: m.info, host: m.host, log: quiet, config: &cfg, params: &params, sizing: statebuffer.Sizing{Initial: trialRows, MaxChunks: 1}}
 	runner := &countedRunner{Runner: in.runner}
 	own := &Instance{model: model, log: quiet, name: in.name, runner: runner, wiring: &wiring}
-	own.levels = newLevels(quiet, &params)
-	own.report = newPeriodic(&params, model.host.Clock)
+	own.verbosity = newVerbosity(quiet, &params)
+	own.periodic = newPeriodicLog(&params, model.host.Clock)
 	if err := own.allocate(); err != nil {
 		own.Close()
 		return nil, err

@@ -150,8 +150,8 @@ type meter struct {
 	sink    MetricSink // nil: metrics are off
 	updates []MetricUpdate
 	// sent are the totals of counters that the server has.
-	sent               [metricCount]uint64
-	padded, failedRuns uint64
+	sent                     [metricCount]uint64
+	paddingLanes, failedRuns uint64
 }
 
 func (m *meter) observe(metric Metric, value float64) {
@@ -162,7 +162,7 @@ func (m *meter) observe(metric Metric, value float64) {
 
 // ran notes a run of that many lanes, of which so many are of requests.
 func (m *meter) ran(used, lanes int) {
-	m.padded += uint64(lanes - used)
+	m.paddingLanes += uint64(lanes - used)
 	m.observe(MetricBatchSize, float64(used))
 }
 
@@ -182,10 +182,10 @@ func (in *Instance) measure(e *execution) {
 		return
 	}
 	if e.timing.ComputeEnd != 0 {
-		m.observe(MetricGather, e.spans.gather.Seconds())
-		m.observe(MetricRun, e.spans.run.Seconds())
-		m.observe(MetricScatter, e.spans.scatter.Seconds())
-		m.observe(MetricStep, (e.spans.at - e.spans.began).Seconds())
+		m.observe(MetricGather, e.timings.gather.Seconds())
+		m.observe(MetricRun, e.timings.run.Seconds())
+		m.observe(MetricScatter, e.timings.scatter.Seconds())
+		m.observe(MetricStep, (e.timings.at - e.timings.began).Seconds())
 	}
 	in.measureStore()
 	m.sink.Record(m.updates)
@@ -210,7 +210,7 @@ func (in *Instance) measureStore() {
 	m.count(MetricRejectedFull, c.RejectedFull)
 	m.count(MetricRejectedStartFailed, c.StartFailures)
 	m.count(MetricUnknown, c.Unknown)
-	m.count(MetricPaddedRows, m.padded)
+	m.count(MetricPaddedRows, m.paddingLanes)
 	m.count(MetricFailedRuns, m.failedRuns)
 	m.count(MetricSaturated, c.Saturated)
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 	"tritonstateful/statebuffer"
@@ -56,8 +57,8 @@ type Model struct {
 	info   ModelInfo
 	host   Host
 	log    *slog.Logger // names the model
-	config *Config
-	params *Parameters
+	config *config.Config
+	params *config.Parameters
 	sizing statebuffer.Sizing
 	path   string // of the ONNX file
 	// wired is what each tensor is for, which the first instance finds for all.
@@ -73,24 +74,24 @@ type Model struct {
 // NewModel reads the configuration. The error is that it cannot be read at all;
 // whatever else is wrong with it, NewInstance reports.
 func NewModel(info ModelInfo, host Host) (*Model, error) {
-	config, err := ParseConfig(info.Config)
+	cfg, err := config.Parse(info.Config)
 	if err != nil {
 		return nil, err
 	}
-	m := &Model{info: info, host: host, log: host.Log.With("model", info.Name), config: config}
+	m := &Model{info: info, host: host, log: host.Log.With("model", info.Name), config: cfg}
 	var warnings []string
-	m.params, warnings, m.faults = ParseParameters(config.Parameters)
-	for _, w := range append(warnings, config.warnings()...) {
+	m.params, warnings, m.faults = config.ParseParameters(cfg.Parameters)
+	for _, w := range append(warnings, cfg.Warnings()...) {
 		m.log.Warn(w)
 	}
-	m.faults = errors.Join(m.faults, config.refusals())
+	m.faults = errors.Join(m.faults, cfg.Refusals())
 	if m.sizing, err = m.size(); err != nil {
 		m.faults = errors.Join(m.faults, err)
 	} else if least := m.sizing.SteadyFrom(); m.sizing.Lazy() && m.sizing.DeallocAbove < least {
 		m.log.Warn(fmt.Sprintf("a chunk of slots can be allocated and released in turns, batch after batch: buffer_dealloc_threshold is %d; want at least %d, buffer_alloc_threshold %d and subsequent_buffer_size %d less 1", m.sizing.DeallocAbove, least, m.sizing.AllocBelow, m.sizing.Subsequent))
 	}
-	if m.params.sound("onnx_file_name") {
-		if m.path, err = modelFile(info, config, m.params); err != nil {
+	if m.params.Understood("onnx_file_name") {
+		if m.path, err = modelFile(info, cfg, m.params); err != nil {
 			m.faults = errors.Join(m.faults, err)
 		}
 	}
@@ -102,13 +103,13 @@ func NewModel(info ModelInfo, host Host) (*Model, error) {
 // sequences has none.
 func (m *Model) size() (statebuffer.Sizing, error) {
 	c, p := m.config, m.params
-	if c.Sequence == nil || !p.sound(slices.Concat(lazyNames[:], []string{"max_candidate_sequence_use_ratio"})...) {
+	if c.Sequence == nil || !p.Understood(slices.Concat(config.LazyNames[:], []string{"max_candidate_sequence_use_ratio"})...) {
 		return statebuffer.Sizing{MaxChunks: 1}, nil
 	}
-	if ratio := p.ratio(c); c.direct() && ratio < 1 {
-		return statebuffer.Sizing{MaxChunks: 1}, status.Errorf(status.InvalidArg, "max_candidate_sequence_use_ratio is %v: the direct scheduler needs a slot for each of the %d places in the batch: want 1 or more, or leave it out", ratio, c.places())
+	if ratio := p.SlotRatio(c); c.Direct() && ratio < 1 {
+		return statebuffer.Sizing{MaxChunks: 1}, status.Errorf(status.InvalidArg, "max_candidate_sequence_use_ratio is %v: the direct scheduler needs a slot for each of the %d places in the batch: want 1 or more, or leave it out", ratio, c.BatchSlots())
 	}
-	sizing, err := statebuffer.NewSizing(c.candidates(), max(c.MaxBatchSize, 1), p.ratio(c), p.Lazy)
+	sizing, err := statebuffer.NewSizing(c.Candidates(), max(c.MaxBatchSize, 1), p.SlotRatio(c), p.Lazy)
 	if err != nil {
 		return sizing, status.Errorf(status.InvalidArg, "the slots for sequences: %w", err)
 	}

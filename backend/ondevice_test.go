@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 )
@@ -76,7 +77,7 @@ func TestOutputsOnDevice(t *testing.T) {
 // unless it is said before the run that the host wants them.
 func TestStateOutputOnDevice(t *testing.T) {
 	visible := func(s *setup) {
-		s.config.Outputs = append(s.config.Outputs, TensorConfig{Name: "Accumulate_Out", DataType: "TYPE_FP32", Dims: tensor.Shape{5}})
+		s.config.Outputs = append(s.config.Outputs, config.TensorConfig{Name: "Accumulate_Out", DataType: "TYPE_FP32", Dims: tensor.Shape{5}})
 	}
 	s, g := gpuServer(t, visible)
 	host, _ := gpuServer(t, visible)

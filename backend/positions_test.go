@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
@@ -13,7 +14,7 @@ import (
 
 // positionModel is a model of a mask with an input of positions, of which it notes the
 // bytes and the shape of the last run.
-func positionModel(dtype tensor.DType, axes ...string) (*scripted, *Config, *onnx.Tensor) {
+func positionModel(dtype tensor.DType, axes ...string) (*scripted, *config.Config, *onnx.Tensor) {
 	model, c, _ := maskedModel(0)
 	ids := onnx.TensorInfo{Name: "Positions", DType: dtype, Symbols: axes}
 	for range axes {
@@ -26,7 +27,7 @@ func positionModel(dtype tensor.DType, axes ...string) (*scripted, *Config, *onn
 		*seen = inputs[3]
 		return inner(inputs[:3], outputs)
 	}
-	c.Parameters["derived_inputs"] = Value{"Mask = mask(Cache, Input:1); Positions = positions(Input:1)"}
+	c.Parameters["derived_inputs"] = config.Value{String: "Mask = mask(Cache, Input:1); Positions = positions(Input:1)"}
 	return model, c, seen
 }
 
@@ -79,7 +80,7 @@ func TestPositions(t *testing.T) {
 func TestPositionsFromElsewhere(t *testing.T) {
 	for text, first := range map[string]int64{"positions(Input:1) + 2": 2, "-1 + positions( Input : 1 )": -1} {
 		model, c, seen := positionModel(tensor.Int32, "batch", "positions")
-		c.Parameters["derived_inputs"] = Value{"Mask = mask(Cache, Input:1); Positions = " + text}
+		c.Parameters["derived_inputs"] = config.Value{String: "Mask = mask(Cache, Input:1); Positions = " + text}
 		in, err := model.instance(t, c, "")
 		require.NoError(t, err)
 		send(t, in, rowsOf(1, true, 2))

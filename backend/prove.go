@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"time"
+
 	"tritonstateful/internal/onnx"
 )
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
@@ -88,27 +89,27 @@ func (r *recurrence) run(sig *onnx.Signature, inputs, outputs []onnx.Tensor) err
 }
 
 // proving chooses the batch axes of a model for a configuration.
-func proving(t *testing.T, r onnx.Runner, open func() onnx.Runner, config *Config, verify Verify) (*wirer, *chooser, error) {
-	params, _, err := ParseParameters(config.Parameters)
+func proving(t *testing.T, r onnx.Runner, open func() onnx.Runner, cfg *config.Config, verify config.Verify) (*wirer, *chooser, error) {
+	params, _, err := config.ParseParameters(cfg.Parameters)
 	require.NoError(t, err)
 	c := &chooser{verify: verify, finish: (*wirer).finish, runner: func() (onnx.Runner, error) { return r, nil }}
 	if open != nil {
 		c.open = func() (onnx.Runner, error) { return open(), nil }
 	}
-	c.attempt = func(k *candidate) *wirer { return wireInputs(config, params, r.Signature(), nil, k) }
-	w, err := c.choose(candidatesFor(config, params, r.Signature()))
+	c.attempt = func(k *candidate) *wirer { return wireInputs(cfg, params, r.Signature(), nil, k) }
+	w, err := c.choose(candidatesFor(cfg, params, r.Signature()))
 	return w, c, err
 }
 
 // recurrenceConfig is for x and y of any length, and for the state s if there is one.
-func recurrenceConfig(dtype string, state bool) *Config {
-	c := &Config{
-		MaxBatchSize: 8, Parameters: map[string]Value{},
-		Inputs:  []TensorConfig{{Name: "x", DataType: "TYPE_" + dtype, Dims: tensor.Shape{-1}}},
-		Outputs: []TensorConfig{{Name: "y", DataType: "TYPE_" + dtype, Dims: tensor.Shape{-1}}},
+func recurrenceConfig(dtype string, state bool) *config.Config {
+	c := &config.Config{
+		MaxBatchSize: 8, Parameters: map[string]config.Value{},
+		Inputs:  []config.TensorConfig{{Name: "x", DataType: "TYPE_" + dtype, Dims: tensor.Shape{-1}}},
+		Outputs: []config.TensorConfig{{Name: "y", DataType: "TYPE_" + dtype, Dims: tensor.Shape{-1}}},
 	}
 	if state {
-		c.Sequence = &SequenceConfig{Oldest: &OldestConfig{MaxCandidateSequences: 16}}
+		c.Sequence = &config.SequenceConfig{Oldest: &config.OldestConfig{MaxCandidateSequences: 16}}
 	}
 	return c
 }
@@ -141,14 +142,14 @@ func TestBatchIsProved(t *testing.T) {
 				if c.s != "" {
 					inputs, outputs = inputs+fmt.Sprintf(" s:%s[%s]", dtype, c.s), outputs+fmt.Sprintf(" s_out:%s[%s]", dtype, c.s)
 				}
-				config := recurrenceConfig(dtype, c.s != "")
+				cfg := recurrenceConfig(dtype, c.s != "")
 				if c.divisor {
 					inputs += " k:INT64[1]"
-					config.Inputs = append(config.Inputs, TensorConfig{Name: "k", DataType: "TYPE_INT64", Dims: tensor.Shape{1}})
+					cfg.Inputs = append(cfg.Inputs, config.TensorConfig{Name: "k", DataType: "TYPE_INT64", Dims: tensor.Shape{1}})
 				}
 				r := newRecurrence(t, inputs, outputs, c.time)
 				r.divisor, r.least = c.divisor, c.least
-				w, chooser, err := proving(t, r, nil, config, VerifyInferred)
+				w, chooser, err := proving(t, r, nil, cfg, config.VerifyInferred)
 				require.NoError(t, err)
 				require.Empty(t, chooser.warning)
 				require.Equal(t, 8, w.wiring.maxLanes)
@@ -171,13 +172,13 @@ func TestBatchNotJudged(t *testing.T) {
 		r.least = 1000
 		return r
 	}
-	w, chooser, err := proving(t, model("time,batch", "time,batch"), nil, recurrenceConfig("FP32", false), VerifyInferred)
+	w, chooser, err := proving(t, model("time,batch", "time,batch"), nil, recurrenceConfig("FP32", false), config.VerifyInferred)
 	require.NoError(t, err)
 	require.Equal(t, 1, w.wiring.inputs[0].axis)
 	require.Contains(t, chooser.warning, `nobody has checked that the lanes of a batch are apart: the model does not run on any contents that were tried`)
 	require.Contains(t, chooser.warning, "string_value: '* = 1'")
 	for _, axes := range [][2]string{{"time,batch", "a,b"}, {"s0,s1", "s0,s1"}, {"?,?", "?,?"}} {
-		_, _, err = proving(t, model(axes[0], axes[1]), nil, recurrenceConfig("FP32", false), VerifyInferred)
+		_, _, err = proving(t, model(axes[0], axes[1]), nil, recurrenceConfig("FP32", false), config.VerifyInferred)
 		require.ErrorContains(t, err, "nothing shows that requests of one batch would be apart", axes)
 		require.ErrorContains(t, err, "write parameters { key: 'batch_axes'", axes)
 	}
@@ -191,29 +192,29 @@ func TestBatchOfChance(t *testing.T) {
 		r.chance = drawn
 		return r
 	}
-	w, _, err := proving(t, session(new(int64)), func() onnx.Runner { return session(new(int64)) }, recurrenceConfig("FP32", false), VerifyInferred)
+	w, _, err := proving(t, session(new(int64)), func() onnx.Runner { return session(new(int64)) }, recurrenceConfig("FP32", false), config.VerifyInferred)
 	require.NoError(t, err)
 	require.Equal(t, 1, w.wiring.inputs[0].axis)
 	drawn := new(int64)
-	_, _, err = proving(t, session(drawn), func() onnx.Runner { return session(drawn) }, recurrenceConfig("FP32", false), VerifyInferred)
+	_, _, err = proving(t, session(drawn), func() onnx.Runner { return session(drawn) }, recurrenceConfig("FP32", false), config.VerifyInferred)
 	require.ErrorContains(t, err, "two runs on the same inputs differ")
 }
 
 // TestBatchThatIsTold: batch_axes is believed; verify: always checks it and warns once.
 func TestBatchThatIsTold(t *testing.T) {
 	r := newRecurrence(t, "x:FP32[time,batch]", "y:FP32[time,batch]", 0)
-	config := recurrenceConfig("FP32", false)
-	config.Parameters["batch_axes"] = Value{"* = 0"}
-	w, chooser, err := proving(t, r, nil, config, VerifyInferred)
+	cfg := recurrenceConfig("FP32", false)
+	cfg.Parameters["batch_axes"] = config.Value{String: "* = 0"}
+	w, chooser, err := proving(t, r, nil, cfg, config.VerifyInferred)
 	require.NoError(t, err)
 	require.Equal(t, 0, w.wiring.inputs[0].axis)
 	require.Zero(t, chooser.runs)
 	require.Empty(t, chooser.warning)
-	_, chooser, err = proving(t, r, nil, config, VerifyAlways)
+	_, chooser, err = proving(t, r, nil, cfg, config.VerifyAlways)
 	require.NoError(t, err)
 	require.Contains(t, chooser.warning, `batch_axes has the batch at axis 0 of "x", and with it output "y" of one changes with the inputs of another`)
-	config.Parameters["batch_axes"] = Value{"* = 1"}
-	_, chooser, err = proving(t, r, nil, config, VerifyAlways)
+	cfg.Parameters["batch_axes"] = config.Value{String: "* = 1"}
+	_, chooser, err = proving(t, r, nil, cfg, config.VerifyAlways)
 	require.NoError(t, err)
 	require.Empty(t, chooser.warning)
 	require.Positive(t, chooser.runs)
@@ -222,7 +223,7 @@ func TestBatchThatIsTold(t *testing.T) {
 // TestBatchUnproved: without runs the likeliest candidate is taken, with a warning.
 func TestBatchUnproved(t *testing.T) {
 	r := newRecurrence(t, "x:FP32[time,batch]", "y:FP32[time,batch]", 0)
-	w, chooser, err := proving(t, r, nil, recurrenceConfig("FP32", false), VerifyNever)
+	w, chooser, err := proving(t, r, nil, recurrenceConfig("FP32", false), config.VerifyNever)
 	require.NoError(t, err)
 	require.Equal(t, 1, w.wiring.inputs[0].axis)
 	require.Zero(t, chooser.runs)
@@ -251,9 +252,9 @@ func TestBatchNeverEmpty(t *testing.T) {
 		}
 		return nil
 	}
-	config := recurrenceConfig("FP32", true)
-	config.MaxBatchSize, config.Inputs[0].Dims, config.Outputs[0].Dims = 0, tensor.Shape{-1, 8}, tensor.Shape{-1, 8}
-	_, _, err := proving(t, r, nil, config, VerifyInferred)
+	cfg := recurrenceConfig("FP32", true)
+	cfg.MaxBatchSize, cfg.Inputs[0].Dims, cfg.Outputs[0].Dims = 0, tensor.Shape{-1, 8}, tensor.Shape{-1, 8}
+	_, _, err := proving(t, r, nil, cfg, config.VerifyInferred)
 	require.ErrorContains(t, err, "batch_axes")
 }
 
@@ -295,16 +296,16 @@ func TestToldStatesBegin(t *testing.T) {
 				}
 				return nil
 			}
-			config := recurrenceConfig("FP32", true)
-			config.Parameters["batch_axes"] = Value{"* = 0"}
-			_, _, err := proving(t, r, nil, config, VerifyInferred)
+			cfg := recurrenceConfig("FP32", true)
+			cfg.Parameters["batch_axes"] = config.Value{String: "* = 0"}
+			_, _, err := proving(t, r, nil, cfg, config.VerifyInferred)
 			if tt.want == "" {
 				require.NoError(t, err)
 				return
 			}
 			require.ErrorContains(t, err, `state "s" would begin with nothing along axis 1, `+tt.want+`: say how it begins by initial_states, for example 's = 0[3]'`)
-			config.Parameters["initial_states"] = Value{"s = 0[3]"}
-			_, _, err = proving(t, r, nil, config, VerifyInferred)
+			cfg.Parameters["initial_states"] = config.Value{String: "s = 0[3]"}
+			_, _, err = proving(t, r, nil, cfg, config.VerifyInferred)
 			require.NoError(t, err)
 		})
 	}
@@ -380,10 +381,10 @@ func TestLanesThatShareAScale(t *testing.T) {
 			}
 			return nil
 		}
-		config := recurrenceConfig("FP32", false)
-		config.Inputs[0].Dims, config.Outputs[0].Dims = tensor.Shape{1}, tensor.Shape{1}
-		config.Inputs[0].Reshape, config.Outputs[0].Reshape = &Reshape{}, &Reshape{}
-		_, _, err := proving(t, r, nil, config, VerifyInferred)
+		cfg := recurrenceConfig("FP32", false)
+		cfg.Inputs[0].Dims, cfg.Outputs[0].Dims = tensor.Shape{1}, tensor.Shape{1}
+		cfg.Inputs[0].Reshape, cfg.Outputs[0].Reshape = &config.Reshape{}, &config.Reshape{}
+		_, _, err := proving(t, r, nil, cfg, config.VerifyInferred)
 		require.ErrorContains(t, err, want)
 	}
 }
@@ -400,16 +401,16 @@ func TestBatchCalledAsALength(t *testing.T) {
 			}
 			return nil
 		}
-		config := recurrenceConfig("FP32", true)
-		config.Inputs[0].Dims, config.Outputs[0].Dims = tensor.Shape{8}, tensor.Shape{8}
-		w, chooser, err := proving(t, r, nil, config, VerifyInferred)
+		cfg := recurrenceConfig("FP32", true)
+		cfg.Inputs[0].Dims, cfg.Outputs[0].Dims = tensor.Shape{8}, tensor.Shape{8}
+		w, chooser, err := proving(t, r, nil, cfg, config.VerifyInferred)
 		require.NoError(t, err)
 		require.Equal(t, 0, w.wiring.inputs[0].axis)
 		require.Equal(t, 8, w.wiring.maxLanes)
 		require.Positive(t, chooser.runs)
 
-		config.MaxBatchSize, config.Inputs[0].Dims, config.Outputs[0].Dims = 0, tensor.Shape{-1, 8}, tensor.Shape{-1, 8}
-		_, _, err = proving(t, r, nil, config, VerifyInferred)
+		cfg.MaxBatchSize, cfg.Inputs[0].Dims, cfg.Outputs[0].Dims = 0, tensor.Shape{-1, 8}, tensor.Shape{-1, 8}
+		_, _, err = proving(t, r, nil, cfg, config.VerifyInferred)
 		require.ErrorContains(t, err, `string_value: '* = 0'`)
 	}
 }
@@ -426,7 +427,7 @@ func TestBatchOfSmallNumbers(t *testing.T) {
 		}
 		return r.run(sig, inputs, outputs)
 	}
-	w, chooser, err := proving(t, r, nil, recurrenceConfig("FP32", false), VerifyInferred)
+	w, chooser, err := proving(t, r, nil, recurrenceConfig("FP32", false), config.VerifyInferred)
 	require.NoError(t, err)
 	require.Empty(t, chooser.warning)
 	require.Equal(t, 8, w.wiring.maxLanes)

@@ -9,7 +9,7 @@ import (
 )
 
 // queue is the requests of a batch that still have to run, in the order to take them. It
-// is cut into groups; the requests of a run are of one group. At first a batch is one. Of
+// is divided into groups; the requests of a run are of one group. At first a batch is one. Of
 // the requests that cannot run with the first of them, those that can run together become
 // groups: so each is compared with the others once, and not again before every run.
 type queue struct {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 )
@@ -42,7 +43,7 @@ func TestRequestsOfEqualShapeRunTogether(t *testing.T) {
 // with whom.
 func TestRequestsOfOneSequenceKeepTheirOrder(t *testing.T) {
 	c := cacheConfig()
-	c.Parameters["max_state_bytes"] = Value{"1000"}
+	c.Parameters["max_state_bytes"] = config.Value{String: "1000"}
 	in, err := cacheModel().instance(t, c, "")
 	require.NoError(t, err)
 	rng := rand.New(rand.NewPCG(3, 1))
@@ -88,7 +89,7 @@ func gains(t *testing.T, n int) (*Instance, *idleBatch) {
 // TestNoAllocationsForManyRuns: a batch that takes several runs needs no memory for it.
 func TestNoAllocationsForManyRuns(t *testing.T) {
 	in, b := gains(t, 64)
-	in.Execute(b) // stages are made
+	in.Execute(b) // ioSets are made
 	require.Zero(t, testing.AllocsPerRun(20, func() { in.Execute(b) }))
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 )

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
@@ -59,7 +60,7 @@ func dimsText(dims tensor.Shape) string {
 // writeDims is an end to a message about dims that do not fit: the line that would.
 // They are written as the wrong ones are, with every axis of the model and -1 for the
 // batch, or without the batch. It is empty where the batch is not known.
-func (w *wirer) writeDims(p *port, config tensor.Shape, info *onnx.TensorInfo, found batchAxis) string {
+func (w *wirer) writeDims(p *port, cfg tensor.Shape, info *onnx.TensorInfo, found batchAxis) string {
 	axis, told, err := toldAxis(w.params, info)
 	switch {
 	case p.stateOut:
@@ -73,10 +74,10 @@ func (w *wirer) writeDims(p *port, config tensor.Shape, info *onnx.TensorInfo, f
 	case err != nil || !told || axis == noAxis && !info.Dims.Fixed():
 		return ""
 	case axis == noAxis:
-		if len(want) > 0 && want[0] == 1 && len(config) < len(want) { // a batch that the exporter has fixed
+		if len(want) > 0 && want[0] == 1 && len(cfg) < len(want) { // a batch that the exporter has fixed
 			want = want[1:]
 		}
-	case len(config) != len(want) || config[axis] >= 0:
+	case len(cfg) != len(want) || cfg[axis] >= 0:
 		want = want.Without(axis)
 	}
 	if len(want) == 0 {
@@ -129,20 +130,20 @@ const (
 )
 
 // mergedAdvice is what a configuration lacks that serves a merged decoder, or empty.
-func mergedAdvice(config *Config, params *Parameters, sig *onnx.Signature) string {
-	if config.Sequence == nil || exactName(mergedSwitch, sig.Inputs) < 0 {
+func mergedAdvice(cfg *config.Config, params *config.Parameters, sig *onnx.Signature) string {
+	if cfg.Sequence == nil || exactName(mergedSwitch, sig.Inputs) < 0 {
 		return ""
 	}
 	updates := slices.Clone(params.StateUpdates)
 	for i := range sig.Inputs {
 		name := sig.Inputs[i].Name
-		_, is := matchPattern(mergedCaches, name)
-		if rule, _ := lookup(updates, name); !is || rule == "keep" {
+		_, is := config.MatchPattern(mergedCaches, name)
+		if rule, _ := config.Lookup(updates, name); !is || rule == "keep" {
 			continue
 		}
 		control := ""
-		if !slices.ContainsFunc(config.Sequence.ControlInputs, func(c ControlConfig) bool { return c.Name == mergedSwitch }) {
-			control = fmt.Sprintf(", and in sequence_batching control_input [{ name: '%s' control [{ kind: %s bool_false_true: [ true, false ] }] }]", mergedSwitch, ControlStart)
+		if !slices.ContainsFunc(cfg.Sequence.ControlInputs, func(c config.ControlConfig) bool { return c.Name == mergedSwitch }) {
+			control = fmt.Sprintf(", and in sequence_batching control_input [{ name: '%s' control [{ kind: %s bool_false_true: [ true, false ] }] }]", mergedSwitch, config.ControlStart)
 		}
 		return fmt.Sprintf("a merged decoder writes the caches of the encoder, such as that of %q, in the first request of a sequence only: write %s%s", name, parameterText("state_updates", mergedCaches+" = keep"), control)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 )
@@ -52,11 +53,11 @@ func wiresOrNot(t *testing.T, text string, sig *onnx.Signature) error {
 	if completed == nil {
 		completed = []byte(text)
 	}
-	config, err := ParseConfig(completed)
+	cfg, err := config.Parse(completed)
 	require.NoError(t, err)
-	params, _, err := ParseParameters(config.Parameters)
+	params, _, err := config.ParseParameters(cfg.Parameters)
 	require.NoError(t, err)
-	_, err = wire(config, params, sig, nil)
+	_, err = wire(cfg, params, sig, nil)
 	return err
 }
 
@@ -117,22 +118,22 @@ func TestDimsToWrite(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			sig := &onnx.Signature{Inputs: tensors(t, tt.x+" h:FP32[B,2]"), Outputs: tensors(t, "y:FP32[B,8] h_out:FP32[B,2]")}
-			wireWith := func(x TensorConfig) error {
-				c := &Config{MaxBatchSize: tt.batch, Sequence: &SequenceConfig{}, Inputs: []TensorConfig{x}, Outputs: []TensorConfig{{Name: "y", DataType: "TYPE_FP32", Dims: tensor.Shape{8}}}}
+			wireWith := func(x config.TensorConfig) error {
+				c := &config.Config{MaxBatchSize: tt.batch, Sequence: &config.SequenceConfig{}, Inputs: []config.TensorConfig{x}, Outputs: []config.TensorConfig{{Name: "y", DataType: "TYPE_FP32", Dims: tensor.Shape{8}}}}
 				if tt.batch == 0 {
 					c.Outputs[0].Dims = tensor.Shape{-1, 8}
 				}
-				_, err := wire(c, &Parameters{}, sig, nil)
+				_, err := wire(c, &config.Parameters{}, sig, nil)
 				return err
 			}
-			err := wireWith(TensorConfig{Name: "x", DataType: "TYPE_FP32", Dims: tt.given})
+			err := wireWith(config.TensorConfig{Name: "x", DataType: "TYPE_FP32", Dims: tt.given})
 			require.ErrorContains(t, err, `input "x": dims are `)
 			line := dimsLine.FindStringSubmatch(err.Error())
 			require.NotNil(t, line, "%v", err)
 			require.Equal(t, tt.want, strings.TrimPrefix(line[0], ": write dims: "))
-			fixed := TensorConfig{Name: "x", DataType: "TYPE_FP32", Dims: shapeOf(t, line[1])}
+			fixed := config.TensorConfig{Name: "x", DataType: "TYPE_FP32", Dims: shapeOf(t, line[1])}
 			if line[2] != "" {
-				fixed.Reshape = &Reshape{Shape: tensor.Shape{}}
+				fixed.Reshape = &config.Reshape{Shape: tensor.Shape{}}
 			}
 			require.NoError(t, wireWith(fixed), "what the message says is what works")
 		})
@@ -160,9 +161,9 @@ func TestStateDimsToWrite(t *testing.T) {
 			if tt.batch == 0 {
 				io = tensor.Shape{-1, 8}
 			}
-			c := &Config{MaxBatchSize: tt.batch, Inputs: []TensorConfig{{Name: "x", DataType: "TYPE_FP32", Dims: io}}, Outputs: []TensorConfig{{Name: "y", DataType: "TYPE_FP32", Dims: io}}}
-			c.Sequence = &SequenceConfig{States: []StateConfig{{InputName: "h", OutputName: "g", DataType: "TYPE_FP32", Dims: dims}}}
-			_, err := wire(c, &Parameters{}, sig, nil)
+			c := &config.Config{MaxBatchSize: tt.batch, Inputs: []config.TensorConfig{{Name: "x", DataType: "TYPE_FP32", Dims: io}}, Outputs: []config.TensorConfig{{Name: "y", DataType: "TYPE_FP32", Dims: io}}}
+			c.Sequence = &config.SequenceConfig{States: []config.StateConfig{{InputName: "h", OutputName: "g", DataType: "TYPE_FP32", Dims: dims}}}
+			_, err := wire(c, &config.Parameters{}, sig, nil)
 			return err
 		}
 		err := wireWith(tt.given)

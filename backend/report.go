@@ -8,6 +8,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/statebuffer"
 )
@@ -21,8 +22,8 @@ func (m *Model) reportParameters() {
 		lazy = fmt.Sprintf("%d+%d,%d..%d", p.Lazy.Initial, p.Lazy.Subsequent, p.Lazy.AllocThreshold, p.Lazy.DeallocThreshold)
 	}
 	m.log.Info("settings",
-		"file", m.path, "max_batch_size", c.MaxBatchSize, "preferred_batch_size", c.preferred(), "batch_padding", p.Padding,
-		"max_candidate_sequences", c.candidates(), "use_ratio", strconv.FormatFloat(float64(p.ratio(c)), 'g', -1, 32),
+		"file", m.path, "max_batch_size", c.MaxBatchSize, "preferred_batch_size", c.PreferredBatchSizes(), "batch_padding", p.Padding,
+		"max_candidate_sequences", c.Candidates(), "use_ratio", strconv.FormatFloat(float64(p.SlotRatio(c)), 'g', -1, 32),
 		"lazy_buffers", lazy, "idle", c.Idle(), "when_full", p.Full,
 		"string_ids", c.StringIDs(), "infer_end_requests", p.InferEnd, "store_states_as_fp16", p.HalfStates,
 		"intra_op_threads", p.IntraOpThreads, "graph_optimization", p.Optimization,
@@ -37,7 +38,7 @@ func (m *Model) reportParameters() {
 func (in *Instance) reportLoad(provider onnx.Provider) {
 	in.reportIneffective(provider)
 	in.reportMerged()
-	if !in.levels.on(in.levels.info, slog.LevelInfo) {
+	if !in.verbosity.on(in.verbosity.info, slog.LevelInfo) {
 		return
 	}
 	var b strings.Builder
@@ -124,7 +125,7 @@ func (in *Instance) describeMemory(b *strings.Builder) {
 	if sizing.Lazy() {
 		fmt.Fprintf(b, " in chunks of %d", sizing.Subsequent)
 	}
-	fmt.Fprintf(b, "; %s %d times max_candidate_sequence_use_ratio %v is %d", c.candidatesField(), c.candidates(), p.ratio(c), int(float32(c.candidates())*p.ratio(c)))
+	fmt.Fprintf(b, "; %s %d times max_candidate_sequence_use_ratio %v is %d", c.CandidatesField(), c.Candidates(), p.SlotRatio(c), int(float32(c.Candidates())*p.SlotRatio(c)))
 	if sizing.Lazy() {
 		fmt.Fprint(b, ", less what fills no whole chunk")
 	}
@@ -151,7 +152,7 @@ func size(l *statebuffer.Layout, varies bool) string {
 // reportIneffective names once the settings that do nothing on this instance.
 func (in *Instance) reportIneffective(provider onnx.Provider) {
 	c, p, w := in.model.config, in.model.params, in.wiring
-	_, isGPU := gpuProviders[p.GPUProvider]
+	isGPU := p.NamesGPUProvider()
 	if provider == onnx.CPU && !isGPU && p.GPUProvider != "cpu" {
 		in.log.Warn(fmt.Sprintf("parameter ort_ep is %q and has no effect: this instance is on the CPU; one on a GPU knows trt and cuda", p.GPUProvider))
 	}
@@ -165,12 +166,12 @@ func (in *Instance) reportIneffective(provider onnx.Provider) {
 		"store_states_as_fp16":             !w.hasFP32State(),
 		"max_state_bytes":                  len(w.varying) == 0,
 		"max_state_memory_bytes":           !in.sequences,
-		"detailed_metrics_logging_level":   p.MetricsPeriod == 0 || p.Log == LogNone,
+		"detailed_metrics_logging_level":   p.MetricsPeriod == 0 || p.Log == config.LogNone,
 		"infer_end_requests":               !in.sequences,
 		"max_candidate_sequence_use_ratio": !in.sequences,
 		"when_full":                        !in.sequences,
 	}
-	for _, name := range lazyNames {
+	for _, name := range config.LazyNames {
 		idle[name] = !in.sequences
 	}
 	var given []string

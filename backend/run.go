@@ -2,7 +2,7 @@ package backend
 
 // infer runs the model, and takes note of what it has allocated.
 func (e *execution) infer() error {
-	in, s := e.in, e.stage
+	in, s := e.in, e.ioSet
 	if in.device != nil && in.wiring.varies {
 		return e.inferVarying()
 	}
@@ -15,7 +15,7 @@ func (e *execution) infer() error {
 // inferVarying is infer on a GPU where shapes vary. Those of the answers are known
 // when the run is in the stream; only then it can be asked where they are to go.
 func (e *execution) inferVarying() (err error) {
-	in, s := e.in, e.stage
+	in, s := e.in, e.ioSet
 	defer func() {
 		if failed := in.device.Wait(); err == nil {
 			err = failed

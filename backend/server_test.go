@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
@@ -21,7 +22,7 @@ import (
 
 // setup is what a test can change before a model is loaded.
 type setup struct {
-	config  *Config
+	config  *config.Config
 	streams []stream
 	memory  statebuffer.Memory
 	model   *accumulator // made of streams if nil
@@ -32,7 +33,7 @@ type setup struct {
 
 // param sets a parameter.
 func param(name, value string) func(*setup) {
-	return func(s *setup) { s.config.Parameters[name] = Value{value} }
+	return func(s *setup) { s.config.Parameters[name] = config.Value{String: value} }
 }
 
 // streamsOf sets what the model accumulates, and the configuration with it.
@@ -43,17 +44,17 @@ func streamsOf(streams ...stream) func(*setup) {
 		pairs := ""
 		for i := range streams {
 			t := &streams[i]
-			s.config.Inputs = append(s.config.Inputs, TensorConfig{Name: t.input, DataType: t.dtype.ConfigName(), Dims: t.dims(t.order, -1)})
-			s.config.Outputs = append(s.config.Outputs, TensorConfig{Name: t.output, DataType: t.dtype.ConfigName(), Dims: t.dims(t.order, -1)})
+			s.config.Inputs = append(s.config.Inputs, config.TensorConfig{Name: t.input, DataType: t.dtype.ConfigName(), Dims: t.dims(t.order, -1)})
+			s.config.Outputs = append(s.config.Outputs, config.TensorConfig{Name: t.output, DataType: t.dtype.ConfigName(), Dims: t.dims(t.order, -1)})
 			pairs += fmt.Sprintf("<<<%s, %s>>> ", t.stateIn, t.stateOut)
 		}
-		s.config.Parameters["state_pairs"] = Value{pairs}
+		s.config.Parameters["state_pairs"] = config.Value{String: pairs}
 	}
 }
 
 func stringIDs(s *setup) {
 	s.config.Sequence.ControlInputs = append(s.config.Sequence.ControlInputs,
-		ControlConfig{Name: "CORRID", Controls: []Control{{Kind: ControlCorrID, DataType: "TYPE_STRING"}}})
+		config.ControlConfig{Name: "CORRID", Controls: []config.Control{{Kind: config.ControlCorrID, DataType: "TYPE_STRING"}}})
 }
 
 // slots gives the instance that many rows at once, and batches of at most batch.
@@ -61,19 +62,19 @@ func slots(rows, batch int) func(*setup) {
 	return func(s *setup) {
 		s.config.MaxBatchSize = batch
 		s.config.Sequence.Oldest.MaxCandidateSequences = rows
-		s.config.Parameters["max_candidate_sequence_use_ratio"] = Value{"1"}
+		s.config.Parameters["max_candidate_sequence_use_ratio"] = config.Value{String: "1"}
 	}
 }
 
 func newSetup(edits ...func(*setup)) *setup {
 	s := &setup{kind: "cpu", level: slog.LevelInfo, memory: &statebuffer.Heap{}}
-	s.config = &Config{
-		Name: "model", MaxBatchSize: 8, Parameters: map[string]Value{},
-		Sequence: &SequenceConfig{
-			MaxIdleMicroseconds: 1_000_000, Oldest: &OldestConfig{MaxCandidateSequences: 64},
-			ControlInputs: []ControlConfig{
-				{Name: resetName, Controls: []Control{{Kind: ControlStart, Int32FalseTrue: []int32{0, 1}}}},
-				{Name: "EndSequence", Controls: []Control{{Kind: ControlEnd, Int32FalseTrue: []int32{0, 1}}}},
+	s.config = &config.Config{
+		Name: "model", MaxBatchSize: 8, Parameters: map[string]config.Value{},
+		Sequence: &config.SequenceConfig{
+			MaxIdleMicroseconds: 1_000_000, Oldest: &config.OldestConfig{MaxCandidateSequences: 64},
+			ControlInputs: []config.ControlConfig{
+				{Name: resetName, Controls: []config.Control{{Kind: config.ControlStart, Int32FalseTrue: []int32{0, 1}}}},
+				{Name: "EndSequence", Controls: []config.Control{{Kind: config.ControlEnd, Int32FalseTrue: []int32{0, 1}}}},
 			},
 		},
 	}
@@ -102,7 +103,7 @@ type server struct {
 	in     *Instance
 	runner *accumulator
 	memory statebuffer.Memory
-	config *Config
+	config *config.Config
 	log    *recorder
 	now    time.Duration
 	plain  map[string]*plainSequence // by ask.who

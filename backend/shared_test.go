@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
@@ -12,7 +13,7 @@ import (
 
 // scaledModel adds an input without a batch axis, which has a default, to every
 // element; bound notes what was given for it, nil where nothing was.
-func scaledModel() (model *scripted, c *Config, bound *[][]int32) {
+func scaledModel() (model *scripted, c *config.Config, bound *[][]int32) {
 	model, c, bound = sumModel(), sumConfig(), new([][]int32)
 	model.sig.Inputs, model.sig.Outputs = model.sig.Inputs[:1], model.sig.Outputs[:1]
 	gain := info("Gain", tensor.Int32, 1)
@@ -26,7 +27,7 @@ func scaledModel() (model *scripted, c *Config, bound *[][]int32) {
 		return nil
 	}
 	c.Sequence, c.Parameters = nil, nil
-	c.Inputs = append(c.Inputs, TensorConfig{Name: "Gain", DataType: "TYPE_INT32", Dims: tensor.Shape{1}, Optional: true})
+	c.Inputs = append(c.Inputs, config.TensorConfig{Name: "Gain", DataType: "TYPE_INT32", Dims: tensor.Shape{1}, Optional: true})
 	return model, c, bound
 }
 
@@ -77,8 +78,8 @@ func TestTextIDControl(t *testing.T) {
 		ids = append([]byte(nil), inputs[2].Data.Bytes...)
 		return nil
 	}
-	c.Sequence.ControlInputs = []ControlConfig{{Name: "ID", Controls: []Control{{Kind: ControlCorrID, DataType: "TYPE_STRING"}}}}
-	c.Parameters["batch_padding"] = Value{"max"}
+	c.Sequence.ControlInputs = []config.ControlConfig{{Name: "ID", Controls: []config.Control{{Kind: config.ControlCorrID, DataType: "TYPE_STRING"}}}}
+	c.Parameters["batch_padding"] = config.Value{String: "max"}
 	in, err := model.instance(t, c, "")
 	require.NoError(t, err)
 	require.Equal(t, texts("", "", "", ""), ids, "while warming up")
@@ -107,7 +108,7 @@ func TestVaryingStateWithoutBatchAxis(t *testing.T) {
 		}
 		return nil
 	}
-	c.Parameters["batch_axes"] = Value{"* = none"}
+	c.Parameters["batch_axes"] = config.Value{String: "* = none"}
 	in, err := model.instance(t, c, "")
 	require.NoError(t, err)
 	request := func(id uint64, start bool, values ...int32) Request {
@@ -124,7 +125,7 @@ func TestVaryingStateWithoutBatchAxis(t *testing.T) {
 func TestInitialShapeOtherThanTheOutputs(t *testing.T) {
 	model, c := cacheModel(), cacheConfig()
 	model.sig.Outputs[1].Dims = tensor.Shape{-1, 3}
-	c.Parameters["initial_states"] = Value{"Cache = 0[1]"}
+	c.Parameters["initial_states"] = config.Value{String: "Cache = 0[1]"}
 	in, err := model.instance(t, c, "")
 	require.NoError(t, err)
 	require.Len(t, in.wiring.varying, 1)
@@ -132,7 +133,7 @@ func TestInitialShapeOtherThanTheOutputs(t *testing.T) {
 
 	model, c = cacheModel(), cacheConfig()
 	model.sig.Inputs[1].Dims = tensor.Shape{-1, 3}
-	c.Parameters["initial_states"] = Value{"Cache = 0[1]"}
+	c.Parameters["initial_states"] = config.Value{String: "Cache = 0[1]"}
 	_, err = model.instance(t, c, "")
 	require.ErrorContains(t, err, "shape [1] does not fit the state's [1,3]")
 }
@@ -149,7 +150,7 @@ func TestFilledInputOfFixedBatch(t *testing.T) {
 				require.Equal(t, tensor.Shape{extent}, inputs[2].Shape)
 				return inner(inputs, outputs)
 			}
-			c.Parameters[p[0]], c.Parameters["batch_axes"] = Value{p[1]}, Value{"* = 0"}
+			c.Parameters[p[0]], c.Parameters["batch_axes"] = config.Value{String: p[1]}, config.Value{String: "* = 0"}
 			in, err := m.instance(t, c, "")
 			if extent != 1 {
 				require.ErrorContains(t, err, `input "rate": batch_axes names axis 0 of [`)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
@@ -45,7 +46,7 @@ func TestSoak(t *testing.T) {
 		tape       bool
 		faults     bool
 		parameters map[string]string
-		cut        bool // batches run in parts
+		split      bool // batches run in parts
 	}{
 		{"reject", small, false, false, with(nil), false},
 		{"evict", small, false, false, with(nil, "when_full", "evict_lru"), false},
@@ -68,8 +69,8 @@ func TestSoak(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newSoak(t, uint64(i), tt.tape, tt.who, tt.parameters)
 			s.faults = tt.faults
-			if tt.cut {
-				cheapest(&s.in.pace, 4)
+			if tt.split {
+				cheapest(&s.in.splitter, 4)
 			}
 			for s.requests < *soakSteps {
 				s.batch()
@@ -94,7 +95,7 @@ type soak struct {
 	in     *Instance
 	model  *ledger
 	memory *testMemory
-	params *Parameters
+	params *config.Parameters
 	now    time.Duration
 
 	faults   bool
@@ -120,11 +121,11 @@ func newSoak(t *testing.T, seed uint64, tape bool, who [2]int, parameters map[st
 	set := newSetup(slots(soakSlots, soakBatch), func(set *setup) {
 		set.config.Sequence.MaxIdleMicroseconds = uint64(soakIdle / time.Microsecond)
 		set.config.Sequence.ControlInputs = nil
-		set.config.Inputs = []TensorConfig{{Name: "X", DataType: "TYPE_INT64", Dims: tensor.Shape{1}}}
-		set.config.Outputs = []TensorConfig{{Name: "Y", DataType: "TYPE_INT64", Dims: tensor.Shape{3}}}
+		set.config.Inputs = []config.TensorConfig{{Name: "X", DataType: "TYPE_INT64", Dims: tensor.Shape{1}}}
+		set.config.Outputs = []config.TensorConfig{{Name: "Y", DataType: "TYPE_INT64", Dims: tensor.Shape{3}}}
 		delete(set.config.Parameters, "state_pairs")
 		for name, value := range parameters {
-			set.config.Parameters[name] = Value{value}
+			set.config.Parameters[name] = config.Value{String: value}
 		}
 	})
 	model, err := NewModel(ModelInfo{Name: "ledger", Config: set.json()}, Host{

@@ -120,10 +120,10 @@ func (b *ioBuffers) forRun(s *statebuffer.Scratch, bytes int64) (statebuffer.Blo
 	return s.At(0, bytes), nil
 }
 
-// stage is everything about a run that depends only on its number of lanes and
+// ioSet is everything about a run that depends only on its number of lanes and
 // its shapes: the tensors to bind and where the answers stand. It is made once
 // for each number of lanes, or for each run of a model whose shapes vary.
-type stage struct {
+type ioSet struct {
 	lanes           int
 	inputs, outputs []onnx.Tensor // in the order of the signature
 	answers         []Output      // in the order of the instance's outputs
@@ -133,20 +133,20 @@ type stage struct {
 	offset          int // of the outputs, in lanes: see placeOutputs
 }
 
-// stageFor is the stage for a run of that many lanes, whose requests have the
+// ioSetFor is the ioSet for a run of that many lanes, whose requests have the
 // shapes of the first.
-func (in *Instance) stageFor(lanes int, first *Request) (*stage, error) {
-	if s := in.stages[lanes]; s != nil {
+func (in *Instance) ioSetFor(lanes int, first *Request) (*ioSet, error) {
+	if s := in.ioSets[lanes]; s != nil {
 		return s, nil
 	}
 	w, n := in.wiring, int64(lanes)
 	sig := in.runner.Signature()
-	s := &stage{
+	s := &ioSet{
 		lanes: lanes, inputs: make([]onnx.Tensor, len(sig.Inputs)), outputs: make([]onnx.Tensor, len(sig.Outputs)),
 		answers: make([]Output, len(w.outputs)), in: make([]statebuffer.Block, len(w.inputs)), layouts: make([]statebuffer.Layout, len(w.inputs)),
 	}
 	for i := range w.inputs {
-		if err := in.stageInput(s, i, first); err != nil {
+		if err := in.bindInput(s, i, first); err != nil {
 			return nil, err
 		}
 	}
@@ -173,7 +173,7 @@ func (in *Instance) stageFor(lanes int, first *Request) (*stage, error) {
 		s.outputs[st.out] = onnx.Tensor{DType: st.dtype, Shape: shape}
 	}
 	if !w.varies {
-		in.stages[lanes] = s
+		in.ioSets[lanes] = s
 	}
 	return s, nil
 }
@@ -187,9 +187,9 @@ func batchBytes(l statebuffer.Layout, axis int, n int64) int64 {
 	return n * l.LaneBytes()
 }
 
-// stageInput lays out one input. Its extents are the configuration's, or where
+// bindInput lays out one input. Its extents are the configuration's, or where
 // that leaves them open the request's.
-func (in *Instance) stageInput(s *stage, i int, first *Request) (err error) {
+func (in *Instance) bindInput(s *ioSet, i int, first *Request) (err error) {
 	p, n := &in.wiring.inputs[i], int64(s.lanes)
 	if first != nil && p.varies && !first.Inputs[i].Present {
 		return nil // the run leaves it out, and no one knows a shape for it
@@ -234,7 +234,7 @@ func modelDims(p *port, request tensor.Shape) tensor.Shape {
 	return dims
 }
 
-// measure notes the lengths that the inputs have in the run whose stage is made. One
+// measure notes the lengths that the inputs have in the run whose ioSet is made. One
 // that its requests leave out has none; first is nil while warming up.
 func (e *execution) measure(first *Request) {
 	w := e.in.wiring
@@ -242,7 +242,7 @@ func (e *execution) measure(first *Request) {
 	for i := range w.lengths {
 		l, length := &w.lengths[i], uint64(0)
 		if !l.output && (first == nil || first.Inputs[l.input].Present) {
-			length = uint64(e.stage.inputs[l.at].Shape[l.axis])
+			length = uint64(e.ioSet.inputs[l.at].Shape[l.axis])
 		}
 		e.lengths = append(e.lengths, length)
 	}
@@ -252,13 +252,13 @@ func (e *execution) measure(first *Request) {
 func (e *execution) measureOutputs() {
 	for i := range e.in.wiring.lengths {
 		if l := &e.in.wiring.lengths[i]; l.output {
-			e.lengths[i] = uint64(e.stage.outputs[l.at].Shape[l.axis])
+			e.lengths[i] = uint64(e.ioSet.outputs[l.at].Shape[l.axis])
 		}
 	}
 }
 
 // bindStates binds the states where the store has put them.
-func (s *stage) bindStates(w *wiring, step *statebuffer.Step) {
+func (s *ioSet) bindStates(w *wiring, step *statebuffer.Step) {
 	for i := range w.states {
 		st := &w.states[i]
 		bytes := batchBytes(st.Layout, st.axis, int64(s.lanes))

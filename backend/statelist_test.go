@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 )
@@ -17,7 +18,7 @@ func TestStateOfOneNumber(t *testing.T) {
 		delete(c.Parameters, "state_pairs")
 		model.sig.Inputs[1], model.sig.Outputs[1] = info("Sum", tensor.Int32, -1), info("NewSum", tensor.Int32, -1)
 		model.run = func([]onnx.Tensor, []onnx.Tensor) error { return nil }
-		c.Sequence.States = []StateConfig{{InputName: "Sum", OutputName: "NewSum", DataType: "TYPE_INT32", Dims: dims}}
+		c.Sequence.States = []config.StateConfig{{InputName: "Sum", OutputName: "NewSum", DataType: "TYPE_INT32", Dims: dims}}
 		_, err := model.instance(t, c, "")
 		if len(dims) == 0 || dims.Equal(tensor.Shape{1}) {
 			require.NoError(t, err, "%v", dims)
@@ -38,7 +39,7 @@ func TestListedStateWithoutBatch(t *testing.T) {
 				infos[i] = info(infos[i].Name, tensor.Int32, 1, 2)
 			}
 		}
-		c.Sequence.States = []StateConfig{{InputName: "Sum", OutputName: "NewSum", DataType: "TYPE_INT32", Dims: dims}}
+		c.Sequence.States = []config.StateConfig{{InputName: "Sum", OutputName: "NewSum", DataType: "TYPE_INT32", Dims: dims}}
 		_, err := model.instance(t, c, "")
 		if !dims.Equal(tensor.Shape{2, 1}) {
 			require.NoError(t, err, "%v", dims)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
@@ -12,7 +13,7 @@ import (
 
 // tailModel appends its input to a cache whose length stands in front, and lets
 // clients see it; the cache has that shape. Its output says nothing of its axes.
-func tailModel(batch int64) (*scripted, *Config) {
+func tailModel(batch int64) (*scripted, *config.Config) {
 	cache := tensor.Shape{-1, batch, 1}
 	if batch == 0 {
 		cache = tensor.Shape{-1, 1}
@@ -29,7 +30,7 @@ func tailModel(batch int64) (*scripted, *Config) {
 	}
 	c := cacheConfig()
 	c.Inputs[0].Dims, c.Outputs[0].Dims = tensor.Shape{1}, tensor.Shape{1}
-	c.Outputs = append(c.Outputs, TensorConfig{Name: "NewCache", DataType: "TYPE_INT32", Dims: tensor.Shape{-1, 1}})
+	c.Outputs = append(c.Outputs, config.TensorConfig{Name: "NewCache", DataType: "TYPE_INT32", Dims: tensor.Shape{-1, 1}})
 	return m, c
 }
 
@@ -37,11 +38,11 @@ func tailModel(batch int64) (*scripted, *Config) {
 // also where only the state's input tells of it. Its length must not be taken for
 // lanes: where there are as many, each client would get a part of both caches.
 func TestStateOutputAxis(t *testing.T) {
-	named := func(m *scripted, _ *Config) {
+	named := func(m *scripted, _ *config.Config) {
 		m.sig.Inputs[0].Symbols[0], m.sig.Inputs[1].Symbols[1], m.sig.Outputs[0].Symbols[0] = "batch", "batch", "batch"
 	}
-	given := func(_ *scripted, c *Config) { c.Parameters["batch_axes"] = Value{"Cache = 1"} }
-	for name, edit := range map[string]func(*scripted, *Config){"named": named, "given": given} {
+	given := func(_ *scripted, c *config.Config) { c.Parameters["batch_axes"] = config.Value{String: "Cache = 1"} }
+	for name, edit := range map[string]func(*scripted, *config.Config){"named": named, "given": given} {
 		t.Run(name, func(t *testing.T) {
 			m, c := tailModel(-1)
 			edit(m, c)
@@ -64,7 +65,7 @@ func TestStateOutputAxis(t *testing.T) {
 // TestOutputOfStateWithoutBatch: a state that has no batch has none in the answer.
 func TestOutputOfStateWithoutBatch(t *testing.T) {
 	m, c := tailModel(0)
-	c.Parameters["batch_axes"] = Value{"Cache = none"}
+	c.Parameters["batch_axes"] = config.Value{String: "Cache = none"}
 	in, err := m.instance(t, c, "")
 	require.NoError(t, err)
 	send(t, in, one(1, true, 10))
@@ -87,7 +88,7 @@ func TestBatchAxesForEach(t *testing.T) {
 	} {
 		m, c := sumModel(), sumConfig()
 		m.sig.Outputs = append(m.sig.Outputs, info("Extra", tensor.Int32, -1))
-		c.Parameters["batch_axes"] = Value{axes}
+		c.Parameters["batch_axes"] = config.Value{String: axes}
 		_, err := m.instance(t, c, "")
 		if want == "" {
 			require.NoError(t, err, axes)
@@ -105,8 +106,8 @@ func TestStateOutputOfOtherDims(t *testing.T) {
 		infos[0].Dims, infos[0].Symbols = tensor.Shape{-1, -1}, []string{"batch", "size"}
 	}
 	m.sig.Inputs[0].Symbols[0], m.sig.Outputs[0].Symbols[0] = "batch", "batch"
-	c.Sequence.States = []StateConfig{{InputName: "Sum", OutputName: "NewSum", DataType: "TYPE_INT32", Dims: tensor.Shape{2}}}
-	c.Outputs = append(c.Outputs, TensorConfig{Name: "NewSum", DataType: "TYPE_INT32", Dims: tensor.Shape{3}})
+	c.Sequence.States = []config.StateConfig{{InputName: "Sum", OutputName: "NewSum", DataType: "TYPE_INT32", Dims: tensor.Shape{2}}}
+	c.Outputs = append(c.Outputs, config.TensorConfig{Name: "NewSum", DataType: "TYPE_INT32", Dims: tensor.Shape{3}})
 	_, err := m.instance(t, c, "")
 	require.ErrorContains(t, err, `output "NewSum": dims are [3] and the state "Sum" has [2]: want the extents of the state, or -1`)
 	for _, open := range []int64{-1, 2} {

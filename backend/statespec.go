@@ -3,6 +3,7 @@ package backend
 import (
 	"fmt"
 
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 )
@@ -17,7 +18,7 @@ type stateSpec struct {
 	dtype tensor.DType
 	dims  tensor.Shape
 	// initial is how sequence_batching.state[].initial_state gives the initial value.
-	initial *InitialState
+	initial *config.InitialState
 	// implicit: sequence_batching.state alone names it, as for Triton's own states.
 	implicit bool
 }
@@ -31,7 +32,7 @@ func (w *wirer) specs() []stateSpec {
 	if len(specs) > 0 || w.params.PairsGiven {
 		return specs
 	}
-	fromDoc, err := PairsFromDescription(w.sig.Description)
+	fromDoc, err := config.PairsFromDescription(w.sig.Description)
 	if err != nil {
 		w.faults = append(w.faults, err)
 		return nil
@@ -44,18 +45,18 @@ func (w *wirer) specs() []stateSpec {
 
 // pairSpecs makes specs of pairs; a pair with wildcards stands for every input
 // that it matches.
-func (w *wirer) pairSpecs(pairs []Pair, source string) (specs []stateSpec) {
+func (w *wirer) pairSpecs(pairs []config.Pair, source string) (specs []stateSpec) {
 	for _, p := range pairs {
-		if !isPattern(p.Input) {
+		if !config.IsPattern(p.Input) {
 			specs = append(specs, stateSpec{input: p.Input, output: p.Output, source: source})
 			continue
 		}
 		matches := 0
 		for i := range w.sig.Inputs {
 			name := w.sig.Inputs[i].Name
-			if texts, ok := matchPattern(p.Input, name); ok {
+			if texts, ok := config.MatchPattern(p.Input, name); ok {
 				matches++
-				specs = append(specs, stateSpec{input: name, output: fillPattern(p.Output, texts), source: source})
+				specs = append(specs, stateSpec{input: name, output: config.FillPattern(p.Output, texts), source: source})
 			}
 		}
 		if matches == 0 {
@@ -74,7 +75,7 @@ func (w *wirer) configSpecs(pairs []stateSpec) (specs []stateSpec) {
 	const source = "sequence_batching.state"
 	for i := range w.config.Sequence.States {
 		c := &w.config.Sequence.States[i]
-		if c.InputName == tokenState {
+		if c.InputName == config.TokenState {
 			continue
 		}
 		s := stateSpec{input: c.InputName, output: c.OutputName, source: source, dims: c.Dims}
@@ -103,9 +104,9 @@ func (w *wirer) configSpecs(pairs []stateSpec) (specs []stateSpec) {
 
 // sameInitial refuses a state with several different initial values: nothing in
 // a request could choose one.
-func (w *wirer) sameInitial(c *StateConfig) {
+func (w *wirer) sameInitial(c *config.StateConfig) {
 	for _, other := range c.Initial[1:] {
-		if !other.equal(&c.Initial[0]) {
+		if !other.Equal(&c.Initial[0]) {
 			w.fault("sequence_batching.state %q: initial_state %q and %q differ: a state has one initial value", c.InputName, c.Initial[0].Name, other.Name)
 			return
 		}

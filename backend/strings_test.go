@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
@@ -21,7 +22,7 @@ func texts(all ...string) (data []byte) {
 }
 
 // echoModel has strings of one input as its output, and a state that counts runs.
-func echoModel() (*scripted, *Config) {
+func echoModel() (*scripted, *config.Config) {
 	s, c := sumModel(), sumConfig()
 	s.sig.Inputs[0] = info("Input", tensor.Bytes, -1, 2)
 	s.sig.Outputs[0] = info("Output", tensor.Bytes, -1, 2)
@@ -38,7 +39,7 @@ func echoModel() (*scripted, *Config) {
 func TestStrings(t *testing.T) {
 	for _, padding := range []string{"none", "max"} {
 		model, c := echoModel()
-		c.Parameters["batch_padding"] = Value{padding}
+		c.Parameters["batch_padding"] = config.Value{String: padding}
 		in, err := model.instance(t, c, "")
 		require.NoError(t, err)
 		request := func(id uint64, data []byte) Request {
@@ -62,7 +63,7 @@ func TestStrings(t *testing.T) {
 
 func TestStringsNotInferred(t *testing.T) {
 	model, c := echoModel()
-	c.Parameters["infer_end_requests"] = Value{"0"}
+	c.Parameters["infer_end_requests"] = config.Value{String: "0"}
 	in, err := model.instance(t, c, "")
 	require.NoError(t, err)
 	got := send(t, in, Request{Sequence: SequenceID{Number: 1}, End: true, Inputs: []Input{{}}})
@@ -83,7 +84,7 @@ func TestOptionalInput(t *testing.T) {
 		present = append(present, inputs[2].DType != tensor.Invalid)
 		return nil
 	}
-	c.Inputs = append(c.Inputs, TensorConfig{Name: "Bias", DataType: "TYPE_INT32", Dims: tensor.Shape{2}, Optional: true})
+	c.Inputs = append(c.Inputs, config.TensorConfig{Name: "Bias", DataType: "TYPE_INT32", Dims: tensor.Shape{2}, Optional: true})
 	in, err := model.instance(t, c, "")
 	require.NoError(t, err)
 	require.True(t, in.Inputs()[1].Optional)
@@ -115,10 +116,10 @@ func TestStringsOfSeveralRows(t *testing.T) {
 		outputs[0].Data, outputs[0].Shape = statebuffer.Block{Bytes: given, Size: int64(len(given))}, inputs[0].Shape
 		return nil
 	}
-	c := &Config{
-		Name: "model", MaxBatchSize: 4, Parameters: map[string]Value{"batch_padding": {"max"}},
-		Inputs:  []TensorConfig{{Name: "Input", DataType: "TYPE_STRING", Dims: tensor.Shape{2}}},
-		Outputs: []TensorConfig{{Name: "Output", DataType: "TYPE_STRING", Dims: tensor.Shape{2}}},
+	c := &config.Config{
+		Name: "model", MaxBatchSize: 4, Parameters: map[string]config.Value{"batch_padding": {String: "max"}},
+		Inputs:  []config.TensorConfig{{Name: "Input", DataType: "TYPE_STRING", Dims: tensor.Shape{2}}},
+		Outputs: []config.TensorConfig{{Name: "Output", DataType: "TYPE_STRING", Dims: tensor.Shape{2}}},
 	}
 	in, err := m.instance(t, c, "")
 	require.NoError(t, err)

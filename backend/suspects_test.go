@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
@@ -29,7 +30,7 @@ type picky struct {
 	sums    map[uint64]int32 // what each sequence has sent
 }
 
-func newPicky(t *testing.T, edit func(*Config)) *picky {
+func newPicky(t *testing.T, edit func(*config.Config)) *picky {
 	p := &picky{t: t, sums: map[uint64]int32{}, clock: time.Hour}
 	model := sumModel()
 	inner := model.run
@@ -101,21 +102,23 @@ func total(lanes []int) (n int) {
 func TestFailedRunIsHalved(t *testing.T) {
 	for _, n := range []uint64{2, 3, 32, 33, 64} {
 		for wrong := range n {
-			p := newPicky(t, func(*Config) {})
+			p := newPicky(t, func(*config.Config) {})
 			p.batch(tokens(n, true, 5)...)
 			requests := tokens(n, false, 5)
 			requests[wrong] = token(wrong+1, false, wrongToken)
 			lanes := p.batch(requests...)
 			require.LessOrEqual(t, total(lanes), int(3*n+6))
 			require.LessOrEqual(t, len(lanes), 13)
-			require.Equal(t, []int{int(n)}, newPicky(t, func(*Config) {}).batch(tokens(n, true, 5)...))
+			require.Equal(t, []int{int(n)}, newPicky(t, func(*config.Config) {}).batch(tokens(n, true, 5)...))
 		}
 	}
 }
 
 // TestFailedRunIsHalvedWithoutSequences: also by requests of several rows, which stay whole.
 func TestFailedRunIsHalvedWithoutSequences(t *testing.T) {
-	p := newPicky(t, func(c *Config) { c.Sequence, c.Parameters = nil, map[string]Value{"constant_inputs": {"Sum = 0"}} })
+	p := newPicky(t, func(c *config.Config) {
+		c.Sequence, c.Parameters = nil, map[string]config.Value{"constant_inputs": {String: "Sum = 0"}}
+	})
 	var requests []Request
 	for i := range int32(10) {
 		requests = append(requests, Request{Inputs: intInput(tensor.Shape{3, 2}, i, i, i, i, i, i)})
@@ -140,7 +143,7 @@ func TestFailedRunIsHalvedWithoutSequences(t *testing.T) {
 // TestSuspectRunsApart: whoever goes on sending what the model refuses costs the others
 // one small run, until enough requests have succeeded or enough time has gone by.
 func TestSuspectRunsApart(t *testing.T) {
-	p := newPicky(t, func(*Config) {})
+	p := newPicky(t, func(*config.Config) {})
 	p.batch(tokens(32, true, 5)...)
 	require.Greater(t, len(p.batch(tokens(32, false, wrongToken)...)), 2)
 	for range 20 {
@@ -161,7 +164,7 @@ func TestSuspectRunsApart(t *testing.T) {
 // TestNewcomersRunApart: a client who begins anew each time, with a wrong value, has
 // another ID each time. He costs those that go on nothing but a run of the STARTs.
 func TestNewcomersRunApart(t *testing.T) {
-	p := newPicky(t, func(*Config) {})
+	p := newPicky(t, func(*config.Config) {})
 	p.batch(tokens(32, true, 5)...)
 	with := func(starts ...Request) []Request { return append(tokens(32, false, 5), starts...) }
 	require.Greater(t, len(p.batch(with(token(100, true, wrongToken))...)), 2)
@@ -178,7 +181,7 @@ func TestNewcomersRunApart(t *testing.T) {
 
 // TestNobodyIsToBlame: where no request of a batch succeeds, values are not what is wrong.
 func TestNobodyIsToBlame(t *testing.T) {
-	p := newPicky(t, func(*Config) {})
+	p := newPicky(t, func(*config.Config) {})
 	p.batch(tokens(8, true, 5)...)
 	p.allFail = true
 	for _, a := range send(t, p.in, tokens(8, false, 5)...) {
@@ -192,7 +195,7 @@ func TestNobodyIsToBlame(t *testing.T) {
 
 // TestHalvesCountAsOneAttempt: sequences that run again were started once, and idled once.
 func TestHalvesCountAsOneAttempt(t *testing.T) {
-	p := newPicky(t, func(*Config) {})
+	p := newPicky(t, func(*config.Config) {})
 	p.batch(tokens(16, true, 1)...)
 	before := p.in.store.Counters()
 	p.batch(append(tokens(16, false, wrongToken), token(20, true, 3), token(21, true, 3))...)
@@ -210,7 +213,7 @@ func TestSuspectsAllocateNothing(t *testing.T) {
 		}
 	}
 	blame()
-	s.in.Execute(b) // stages are made
+	s.in.Execute(b) // ioSets are made
 	blame()
 	require.Zero(t, testing.AllocsPerRun(suspectRuns-2, func() { s.in.Execute(b) }))
 	require.Len(t, s.in.suspects.seen, 3)
@@ -257,7 +260,7 @@ func TestValuesAmongCutBatches(t *testing.T) {
 				rng := rand.New(rand.NewPCG(11, 5))
 				alive := map[int]bool{}
 				for range 25 {
-					cheapest(&s.in.pace, lanes)
+					cheapest(&s.in.splitter, lanes)
 					var asks []ask
 					var want []string
 					for _, id := range rng.Perm(40)[:2+rng.IntN(15)] {

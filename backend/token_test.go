@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/tensor"
 )
 
@@ -80,21 +81,21 @@ func TestTokenStory(t *testing.T) {
 // TestTokenInput: the state to ask for has room for something, and may be one that the
 // model does not have.
 func TestTokenInput(t *testing.T) {
-	states := func(c *Config, states ...StateConfig) *Config {
+	states := func(c *config.Config, states ...config.StateConfig) *config.Config {
 		c.Sequence.States = states
 		return c
 	}
-	empty := StateConfig{InputName: "empty", Dims: tensor.Shape{3, 0}}
-	full := StateConfig{InputName: "full", Dims: tensor.Shape{-1}}
-	require.Empty(t, (&Config{}).tokenInput())
-	require.Empty(t, sumConfig().tokenInput())
-	require.Equal(t, "full", states(sumConfig(), empty, full).tokenInput())
+	empty := config.StateConfig{InputName: "empty", Dims: tensor.Shape{3, 0}}
+	full := config.StateConfig{InputName: "full", Dims: tensor.Shape{-1}}
+	require.Empty(t, (&config.Config{}).TokenInput())
+	require.Empty(t, sumConfig().TokenInput())
+	require.Equal(t, "full", states(sumConfig(), empty, full).TokenInput())
 	direct := states(sumConfig(), full)
 	direct.Sequence.Oldest = nil
-	require.Empty(t, direct.tokenInput(), "the place tells")
+	require.Empty(t, direct.TokenInput(), "the place tells")
 
-	c := states(sumConfig(), StateConfig{InputName: tokenState, OutputName: tokenState, DataType: "TYPE_UINT8", Dims: tensor.Shape{1}})
+	c := states(sumConfig(), config.StateConfig{InputName: config.TokenState, OutputName: config.TokenState, DataType: "TYPE_UINT8", Dims: tensor.Shape{1}})
 	in, err := sumModel().instance(t, c, "")
 	require.NoError(t, err)
-	require.Equal(t, tokenState, in.TokenInput())
+	require.Equal(t, config.TokenState, in.TokenInput())
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
@@ -80,7 +81,7 @@ func (w *wirer) newTrial(r onnx.Runner, deadline time.Time) *trial {
 		}
 	}
 	for i := range w.sig.Outputs {
-		if !slices.Contains(t.outputs, i) && w.config.wants(w.sig.Outputs[i].Name) {
+		if !slices.Contains(t.outputs, i) && w.config.CanRequest(w.sig.Outputs[i].Name) {
 			t.outputs = append(t.outputs, i)
 		}
 	}
@@ -163,7 +164,7 @@ func (t *trial) maskLength(m *maskWire, s setting) int64 {
 	length := s.extent
 	for i := range t.inputs {
 		in := &t.inputs[i]
-		if _, covered := matchPattern(m.states, t.sig.Inputs[in.at].Name); covered && in.begin != nil {
+		if _, covered := config.MatchPattern(m.states, t.sig.Inputs[in.at].Name); covered && in.begin != nil {
 			if axis := openExcept(in.dims, in.axis); axis != noAxis {
 				length = s.ofState(in.begin[axis])
 			}

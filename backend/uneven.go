@@ -49,7 +49,7 @@ func (e *execution) spares(r *Request, q *statebuffer.Sequence) bool {
 			padded += (longest + longest + step) * in.store.LengthBytes(state, q)
 		}
 	}
-	return padded == 0 || in.store.FitsBudget(int64(in.padded(int(lanes)))*padded)
+	return padded == 0 || in.store.FitsBudget(int64(in.lanesWithPadding(int(lanes)))*padded)
 }
 
 const runsApart = "sequences of unequal length run apart: "

@@ -3,9 +3,11 @@ package backend
 import (
 	"fmt"
 	"testing"
-	"tritonstateful/internal/onnx"
 
 	"github.com/stretchr/testify/require"
+
+	"tritonstateful/backend/config"
+	"tritonstateful/internal/onnx"
 )
 
 // unevenRun is a run as the model of a mask sees it.
@@ -32,7 +34,7 @@ func unevenModel(t *testing.T, limit string, lengths ...int) (*scripted, *Instan
 	model, c, _ := maskedModel(0)
 	c.MaxBatchSize = 16
 	c.Sequence.Oldest.MaxCandidateSequences = 32
-	c.Parameters["max_state_memory_bytes"] = Value{limit}
+	c.Parameters["max_state_memory_bytes"] = config.Value{String: limit}
 	runs := &[]unevenRun{}
 	inner := model.run
 	model.run = func(inputs, outputs []onnx.Tensor) error {
@@ -48,9 +50,9 @@ func unevenModel(t *testing.T, limit string, lengths ...int) (*scripted, *Instan
 	return model, in, runs
 }
 
-// TestTheLongestSetsNobodysPace: sequences of unequal length share a run as long as it
+// TestLongestDoesNotSlowOthers: sequences of unequal length share a run as long as it
 // is at most twice as large as what is theirs in it, and everybody's answer is right.
-func TestTheLongestSetsNobodysPace(t *testing.T) {
+func TestLongestDoesNotSlowOthers(t *testing.T) {
 	for name, tt := range map[string]struct {
 		lengths []int
 		want    []unevenRun

@@ -5,13 +5,14 @@ import (
 	"strconv"
 	"strings"
 
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/statebuffer"
 )
 
 // updateOf reads what state_updates says of a state, whose batch axis is known.
 func (w *wirer) updateOf(s *stateWire, in *onnx.TensorInfo) error {
-	text, given := lookup(w.params.StateUpdates, s.input)
+	text, given := config.Lookup(w.params.StateUpdates, s.input)
 	switch {
 	case !given || text == "replace":
 		return nil

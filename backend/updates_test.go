@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
@@ -42,10 +43,10 @@ func deltaModel(sees func(past []int32)) *scripted {
 	return s
 }
 
-func deltaConfig() *Config {
+func deltaConfig() *config.Config {
 	c := cacheConfig()
 	c.Inputs[0].Dims, c.Outputs[0].Dims = tensor.Shape{1}, tensor.Shape{1}
-	c.Parameters = map[string]Value{"state_pairs": {"<<<Past, New>>>"}, "state_updates": {"Pa* = append(1)"}}
+	c.Parameters = map[string]config.Value{"state_pairs": {String: "<<<Past, New>>>"}, "state_updates": {String: "Pa* = append(1)"}}
 	return c
 }
 
@@ -67,7 +68,7 @@ func TestAppendedState(t *testing.T) {
 		return nil
 	}
 	c := deltaConfig()
-	c.Parameters["max_state_bytes"] = Value{"16"}
+	c.Parameters["max_state_bytes"] = config.Value{String: "16"}
 	in, err := model.instance(t, c, "")
 	require.NoError(t, err)
 	for step, values := range [][3]int32{{1, 2, 3}, {10, 20, 30}, {100, 200, 300}, {1000, 2000, 3000}} {
@@ -99,7 +100,7 @@ func TestAppendedState(t *testing.T) {
 // TestAppendedBudget: the limit of memory is for what a sequence holds, joined.
 func TestAppendedBudget(t *testing.T) {
 	c := deltaConfig()
-	c.Parameters["max_state_memory_bytes"] = Value{"600"} // a cache takes 256 bytes up to 64 numbers, then 512
+	c.Parameters["max_state_memory_bytes"] = config.Value{String: "600"} // a cache takes 256 bytes up to 64 numbers, then 512
 	in, err := deltaModel(func([]int32) {}).instance(t, c, "")
 	require.NoError(t, err)
 	for step := range int32(64) {
@@ -146,10 +147,10 @@ func crossModel(ran func(flag byte, lanes int64)) *scripted {
 	return s
 }
 
-func crossConfig() *Config {
+func crossConfig() *config.Config {
 	c := deltaConfig()
-	c.Parameters = map[string]Value{"state_pairs": {"<<<Cross, NewCross>>>"}, "state_updates": {"Cross = keep"}}
-	c.Sequence.ControlInputs = []ControlConfig{{Name: "use_cache_branch", Controls: []Control{{Kind: ControlStart, BoolFalseTrue: []bool{true, false}}}}}
+	c.Parameters = map[string]config.Value{"state_pairs": {String: "<<<Cross, NewCross>>>"}, "state_updates": {String: "Cross = keep"}}
+	c.Sequence.ControlInputs = []config.ControlConfig{{Name: "use_cache_branch", Controls: []config.Control{{Kind: config.ControlStart, BoolFalseTrue: []bool{true, false}}}}}
 	return c
 }
 
@@ -186,7 +187,7 @@ func TestSharedFlags(t *testing.T) {
 	for _, tt := range []struct {
 		parameter, kind string
 		runs            int
-	}{{"flag = steps", "", 2}, {"flag = length_before(Output:1)", "", 2}, {"", ControlEnd, 2}, {"", ControlReady, 1}, {"", ControlCorrID, 3}} {
+	}{{"flag = steps", "", 2}, {"flag = length_before(Output:1)", "", 2}, {"", config.ControlEnd, 2}, {"", config.ControlReady, 1}, {"", config.ControlCorrID, 3}} {
 		model := deltaModel(func([]int32) {})
 		model.sig.Inputs = append(model.sig.Inputs, info("flag", tensor.Int32))
 		runs, inner := 0, model.run
@@ -195,9 +196,9 @@ func TestSharedFlags(t *testing.T) {
 		c := deltaConfig()
 		delete(c.Parameters, "state_updates")
 		if tt.parameter != "" {
-			c.Parameters["derived_inputs"] = Value{tt.parameter}
+			c.Parameters["derived_inputs"] = config.Value{String: tt.parameter}
 		} else {
-			c.Sequence.ControlInputs = []ControlConfig{{Name: "flag", Controls: []Control{{Kind: tt.kind, Int32FalseTrue: []int32{0, 1}, DataType: "TYPE_INT32"}}}}
+			c.Sequence.ControlInputs = []config.ControlConfig{{Name: "flag", Controls: []config.Control{{Kind: tt.kind, Int32FalseTrue: []int32{0, 1}, DataType: "TYPE_INT32"}}}}
 		}
 		in, err := model.instance(t, c, "")
 		require.NoError(t, err)
@@ -216,7 +217,7 @@ func TestSharedFlags(t *testing.T) {
 func TestStateUpdatesReject(t *testing.T) {
 	for _, tt := range []struct {
 		updates, want string
-		spoil         func(*scripted, *Config)
+		spoil         func(*scripted, *config.Config)
 	}{
 		{updates: "Past = grow", want: `state <<<Past, New>>>: state_updates says "grow": want replace, append(AXIS) or keep`},
 		{updates: "Past = append", want: `state_updates says "append": want`},
@@ -227,21 +228,21 @@ func TestStateUpdatesReject(t *testing.T) {
 		{updates: "Past = append(0)", want: `state_updates says append(0), but axis 0 of [-1,-1] is the batch`},
 		{updates: "Nothing = keep", want: `parameter state_updates: "Nothing" is the name of no tensor that it could hold for`},
 		{updates: "keep", want: `parameter state_updates: "keep" is not of the form NAME = VALUE`},
-		{updates: "Past = append(1)", want: `state_updates says append(1), but that axis of [1,3] is fixed: a state grows along a dynamic axis`, spoil: func(m *scripted, _ *Config) {
+		{updates: "Past = append(1)", want: `state_updates says append(1), but that axis of [1,3] is fixed: a state grows along a dynamic axis`, spoil: func(m *scripted, _ *config.Config) {
 			m.sig.Inputs[1].Dims = tensor.Shape{-1, 3}
 		}},
-		{updates: "Past = append(1)", want: `a mask pads it, and state_updates says append(1)`, spoil: func(m *scripted, c *Config) {
+		{updates: "Past = append(1)", want: `a mask pads it, and state_updates says append(1)`, spoil: func(m *scripted, c *config.Config) {
 			mask := info("mask", tensor.Int32, -1, -1)
 			mask.Symbols[0] = "batch"
 			m.sig.Inputs = append(m.sig.Inputs, mask)
-			c.Parameters["derived_inputs"] = Value{"mask = mask(Past)"}
+			c.Parameters["derived_inputs"] = config.Value{String: "mask = mask(Past)"}
 		}},
-		{updates: "Past = keep", want: `output "New" is that of state "Past", for which state_updates says keep`, spoil: func(_ *scripted, c *Config) {
-			c.Outputs = append(c.Outputs, TensorConfig{Name: "New", DataType: "TYPE_INT32", Dims: tensor.Shape{1}})
+		{updates: "Past = keep", want: `output "New" is that of state "Past", for which state_updates says keep`, spoil: func(_ *scripted, c *config.Config) {
+			c.Outputs = append(c.Outputs, config.TensorConfig{Name: "New", DataType: "TYPE_INT32", Dims: tensor.Shape{1}})
 		}},
 	} {
 		model, c := deltaModel(func([]int32) {}), deltaConfig()
-		c.Parameters["state_updates"] = Value{tt.updates}
+		c.Parameters["state_updates"] = config.Value{String: tt.updates}
 		if tt.spoil != nil {
 			tt.spoil(model, c)
 		}
@@ -254,7 +255,7 @@ func TestStateUpdatesReject(t *testing.T) {
 // TestAppendedAnswer: the answer has what the model wrote, not what is kept.
 func TestAppendedAnswer(t *testing.T) {
 	c := deltaConfig()
-	c.Outputs = append(c.Outputs, TensorConfig{Name: "New", DataType: "TYPE_INT32", Dims: tensor.Shape{1}})
+	c.Outputs = append(c.Outputs, config.TensorConfig{Name: "New", DataType: "TYPE_INT32", Dims: tensor.Shape{1}})
 	in, err := deltaModel(func([]int32) {}).instance(t, c, "")
 	require.NoError(t, err)
 	send(t, in, one(1, true, 4))

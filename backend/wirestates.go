@@ -147,25 +147,25 @@ func (w *wirer) stateDims(s *stateWire, in, out *onnx.TensorInfo) error {
 	if s.stateSpec.dims == nil {
 		return nil
 	}
-	config, model := slices.Clone(s.stateSpec.dims), s.dims.Clone()
+	cfg, model := slices.Clone(s.stateSpec.dims), s.dims.Clone()
 	misfit := func() error {
 		return fmt.Errorf("dims are %v in the configuration and %v in the model: %s", s.stateSpec.dims, in.Dims, w.writeStateDims(model, s.axis))
 	}
-	if len(s.dims.Without(s.axis)) == 0 && (len(config) == 0 || config.Equal(tensor.Shape{1})) {
+	if len(s.dims.Without(s.axis)) == 0 && (len(cfg) == 0 || cfg.Equal(tensor.Shape{1})) {
 		return nil
 	}
 	// Implicit state writes dims without the batch when max_batch_size is given.
-	if w.config.MaxBatchSize > 0 && (s.axis != noAxis || len(config) != len(s.dims)) {
+	if w.config.MaxBatchSize > 0 && (s.axis != noAxis || len(cfg) != len(s.dims)) {
 		axis := max(s.axis, 0)
-		if len(config) != len(s.dims)-1 {
+		if len(cfg) != len(s.dims)-1 {
 			return misfit()
 		}
-		config = slices.Insert(config, axis, 1)
+		cfg = slices.Insert(cfg, axis, 1)
 	}
-	if len(config) != len(s.dims) {
+	if len(cfg) != len(s.dims) {
 		return misfit()
 	}
-	for i, d := range config {
+	for i, d := range cfg {
 		switch {
 		case i == s.axis || d < 0:
 		case s.dims[i] < 0:

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
@@ -120,8 +121,8 @@ func (s *stateWire) agrees(p *port) bool {
 
 // wirer collects everything that does not fit while a wiring is made.
 type wirer struct {
-	config *Config
-	params *Parameters
+	config *config.Config
+	params *config.Parameters
 	sig    *onnx.Signature
 	files  fileReader
 	axes   *candidate // where the batch is
@@ -133,24 +134,24 @@ type wirer struct {
 	faults     []error
 }
 
-func newWirer(config *Config, params *Parameters, sig *onnx.Signature, files fileReader, axes *candidate) *wirer {
+func newWirer(cfg *config.Config, params *config.Parameters, sig *onnx.Signature, files fileReader, axes *candidate) *wirer {
 	w := &wirer{
-		config: config, params: params.clone(), sig: sig, files: files, axes: axes,
+		config: cfg, params: params.Clone(), sig: sig, files: files, axes: axes,
 		takenIn:  make([]string, len(sig.Inputs)),
 		takenOut: make([]string, len(sig.Outputs)),
 	}
-	w.wiring.maxLanes = max(config.MaxBatchSize, 1)
-	if config.MaxBatchSize == 0 {
+	w.wiring.maxLanes = max(cfg.MaxBatchSize, 1)
+	if cfg.MaxBatchSize == 0 {
 		w.wiring.why = "max_batch_size is 0"
 	}
 	return w
 }
 
 // wireInputs wires all that feeds the model, by a candidate for its batch.
-func wireInputs(config *Config, params *Parameters, sig *onnx.Signature, files fileReader, axes *candidate) *wirer {
-	w := newWirer(config, params, sig, files, axes)
+func wireInputs(cfg *config.Config, params *config.Parameters, sig *onnx.Signature, files fileReader, axes *candidate) *wirer {
+	w := newWirer(cfg, params, sig, files, axes)
 	w.fills()
-	w.ports("input", config.Inputs, sig.Inputs, w.takenIn, &w.wiring.inputs)
+	w.ports("input", cfg.Inputs, sig.Inputs, w.takenIn, &w.wiring.inputs)
 	w.states()
 	w.unfed()
 	return w
@@ -205,7 +206,7 @@ func (w *wirer) claim(taken []string, at int, tensorName, use string) bool {
 	return true
 }
 
-func (w *wirer) ports(kind string, configs []TensorConfig, infos []onnx.TensorInfo, taken []string, ports *[]port) {
+func (w *wirer) ports(kind string, configs []config.TensorConfig, infos []onnx.TensorInfo, taken []string, ports *[]port) {
 	for i := range configs {
 		c := &configs[i]
 		at := onnx.TensorName(c.Name, infos)
@@ -267,7 +268,7 @@ func (w *wirer) stateOutput(kind string, at int) (state int, is bool) {
 // errScalar is about an input or output of the model without any axis.
 var errScalar = errors.New("it has no axes, and the server takes that only with a batch: write max_batch_size: 1, and dims: [ 1 ] reshape: { shape: [ ] } for it")
 
-func (w *wirer) port(p *port, c *TensorConfig, info *onnx.TensorInfo, found batchAxis) error {
+func (w *wirer) port(p *port, c *config.TensorConfig, info *onnx.TensorInfo, found batchAxis) error {
 	dtype, err := tensor.ParseDType(c.DataType)
 	if err != nil {
 		return err
@@ -276,13 +277,13 @@ func (w *wirer) port(p *port, c *TensorConfig, info *onnx.TensorInfo, found batc
 		return fmt.Errorf("data_type is %s in the configuration, the model has %s: write data_type: %s", c.DataType, info.DType.ConfigName(), info.DType.ConfigName())
 	}
 	p.DType = dtype
-	if err := w.matchDims(p, c.lane(), info, found); err != nil {
+	if err := w.matchDims(p, c.LaneDims(), info, found); err != nil {
 		axis, told, nonsense := toldAxis(w.params, info)
 		switch {
 		case told && nonsense == nil && axis != noAxis && info.Dims[axis] > 1:
 			return fixedAxis(axis, info)
 		case len(info.Dims) > 0:
-			return fmt.Errorf("%w%s", err, w.writeDims(p, c.lane(), info, found))
+			return fmt.Errorf("%w%s", err, w.writeDims(p, c.LaneDims(), info, found))
 		case w.config.MaxBatchSize == 0:
 			return errScalar
 		default:
@@ -292,7 +293,7 @@ func (w *wirer) port(p *port, c *TensorConfig, info *onnx.TensorInfo, found batc
 	p.settle()
 	if p.stateOut {
 		if s := w.wiring.stateAt(p.state); !s.agrees(p) {
-			return fmt.Errorf("dims are %v and the state %q has %v: want the extents of the state, or -1", c.lane(), s.input, s.dims.Without(s.axis))
+			return fmt.Errorf("dims are %v and the state %q has %v: want the extents of the state, or -1", c.LaneDims(), s.input, s.dims.Without(s.axis))
 		}
 	}
 	if dtype == tensor.Bytes || !p.dims.Without(p.axis).Fixed() {
@@ -336,9 +337,9 @@ func (w *wirer) handedOn() {
 func (w *wirer) unusedAssignments() {
 	for _, a := range []struct {
 		parameter string
-		list      []assignment
+		list      []config.Assignment
 	}{{"batch_axes", w.params.BatchAxes}, {"initial_states", w.params.InitialStates}, {"state_updates", w.params.StateUpdates}} {
-		for _, name := range unused(a.list) {
+		for _, name := range config.Unused(a.list) {
 			w.fault("parameter %s: %q is the name of no tensor that it could hold for", a.parameter, name)
 		}
 	}
@@ -349,12 +350,12 @@ func (w *wirer) unfed() {
 	for i := range w.sig.Inputs {
 		info := &w.sig.Inputs[i]
 		if w.takenIn[i] != "" || info.Optional {
-			lookup(w.params.BatchAxes, info.Name) // of what is left out it says nothing wrong
+			config.Lookup(w.params.BatchAxes, info.Name) // of what is left out it says nothing wrong
 			continue
 		}
 		hint := "name it in input, state_pairs, control_input, constant_inputs or derived_inputs"
 		if info.DType == tensor.Bool {
-			hint = fmt.Sprintf("if it tells the model that a sequence starts, map it by control_input { name: %q control [{ kind: %s }] }; else %s", info.Name, ControlStart, hint)
+			hint = fmt.Sprintf("if it tells the model that a sequence starts, map it by control_input { name: %q control [{ kind: %s }] }; else %s", info.Name, config.ControlStart, hint)
 		}
 		w.fault("input %q %v of the model is fed by nothing in the configuration: %s", info.Name, info.Dims, hint+w.nameHint(i))
 	}
@@ -364,7 +365,7 @@ func (w *wirer) unfed() {
 func (w *wirer) unused() {
 	for i := range w.sig.Outputs {
 		if w.takenOut[i] == "" {
-			lookup(w.params.BatchAxes, w.sig.Outputs[i].Name)
+			config.Lookup(w.params.BatchAxes, w.sig.Outputs[i].Name)
 			w.wiring.unused = append(w.wiring.unused, i)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
@@ -34,13 +35,13 @@ func withoutSymbols(s *onnx.Signature) {
 	}
 }
 
-func configEdit(edit func(*Config)) func(*setup) { return func(s *setup) { edit(s.config) } }
+func configEdit(edit func(*config.Config)) func(*setup) { return func(s *setup) { edit(s.config) } }
 
 // wire joins configuration and model by evidence alone. files reads the files of initial
 // states. The error joins everything that is wrong.
-func wire(config *Config, params *Parameters, sig *onnx.Signature, files fileReader) (*wiring, error) {
-	c := chooser{verify: VerifyNever, finish: (*wirer).finish, attempt: func(k *candidate) *wirer { return wireInputs(config, params, sig, files, k) }}
-	w, err := c.choose(candidatesFor(config, params, sig))
+func wire(cfg *config.Config, params *config.Parameters, sig *onnx.Signature, files fileReader) (*wiring, error) {
+	c := chooser{verify: config.VerifyNever, finish: (*wirer).finish, attempt: func(k *candidate) *wirer { return wireInputs(cfg, params, sig, files, k) }}
+	w, err := c.choose(candidatesFor(cfg, params, sig))
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +55,7 @@ func TestWiring(t *testing.T) {
 		edits []func(*setup)
 	}{
 		{"axes without names", []func(*setup){sig(withoutSymbols)}},
-		{"names of config tensors in another case", []func(*setup){configEdit(func(c *Config) { c.Inputs[0].Name, c.Outputs[0].Name = "INPUT", "output" })}},
+		{"names of config tensors in another case", []func(*setup){configEdit(func(c *config.Config) { c.Inputs[0].Name, c.Outputs[0].Name = "INPUT", "output" })}},
 		{"open extents that the configuration fixes", []func(*setup){sig(func(s *onnx.Signature) {
 			s.Inputs[0].Dims[0], s.Outputs[0].Dims[0] = -1, -1
 			s.Inputs[0].Symbols[0], s.Outputs[0].Symbols[0] = "seq", "seq"
@@ -72,14 +73,14 @@ func TestWiring(t *testing.T) {
 		{"pairs in the model's doc string", []func(*setup){param("state_pairs", ""), sig(func(s *onnx.Signature) {
 			s.Description = "InputState OutputState <<<Accumulate_In, Accumulate_Out>>>"
 		})}},
-		{"controls that the model has no input for", []func(*setup){configEdit(func(c *Config) {
-			c.Sequence.ControlInputs = append(c.Sequence.ControlInputs, ControlConfig{Name: "READY", Controls: []Control{{Kind: ControlReady}}})
+		{"controls that the model has no input for", []func(*setup){configEdit(func(c *config.Config) {
+			c.Sequence.ControlInputs = append(c.Sequence.ControlInputs, config.ControlConfig{Name: "READY", Controls: []config.Control{{Kind: config.ControlReady}}})
 		})}},
 		{"reset of rank 1", []func(*setup){sig(func(s *onnx.Signature) {
 			s.Inputs[2].Dims, s.Inputs[2].Symbols = tensor.Shape{-1}, []string{"batch"}
 		})}},
-		{"both controls in one entry", []func(*setup){configEdit(func(c *Config) {
-			c.Sequence.ControlInputs[1].Controls = append(c.Sequence.ControlInputs[1].Controls, Control{Kind: ControlReady})
+		{"both controls in one entry", []func(*setup){configEdit(func(c *config.Config) {
+			c.Sequence.ControlInputs[1].Controls = append(c.Sequence.ControlInputs[1].Controls, config.Control{Kind: config.ControlReady})
 		})}},
 	}
 	for _, tt := range tests {
@@ -101,55 +102,61 @@ func TestWiringRejects(t *testing.T) {
 	none := func(*onnx.Signature) {}
 	tests := []struct {
 		name string
-		edit func(*Config)
+		edit func(*config.Config)
 		sig  func(*onnx.Signature)
 		want string
 	}{
-		{"input that the model lacks", func(c *Config) { c.Inputs[0].Name = "Inptu" }, none, `input "Inptu" of the configuration is not in the model: its inputs are "Input", "Accumulate_In", "ResetSequence"`},
-		{"output that the model lacks", func(c *Config) { c.Outputs[0].Name = "Out" }, none, `output "Out" of the configuration is not in the model: its outputs are "Output", "Accumulate_Out"`},
-		{"type", func(c *Config) { c.Inputs[0].DataType = "TYPE_FP16" }, none, `input "Input": data_type is TYPE_FP16 in the configuration, the model has TYPE_FP32: write data_type: TYPE_FP32`},
-		{"an output that is an input", func(c *Config) { c.Outputs[0].Name = "Input" }, func(s *onnx.Signature) { s.Outputs[0].Name = "Input" }, `tensor "Input" of the model is an input and an output in one, and ONNX Runtime does not write such an output: put an Identity node between them`},
-		{"type of an output", func(c *Config) { c.Outputs[0].DataType = "TYPE_INT32" }, none, `output "Output": data_type is TYPE_INT32 in the configuration, the model has TYPE_FP32`},
-		{"no type", func(c *Config) { c.Inputs[0].DataType = "TYPE_FP33" }, none, `data type "TYPE_FP33" is unknown`},
-		{"rank", func(c *Config) { c.Inputs[0].Dims = tensor.Shape{4, -1, 5, 1} }, none, `input "Input": dims are [4,-1,5,1] and the model's shape is [4,-1,5]`},
-		{"scalar", func(c *Config) { c.Inputs[0].Dims = tensor.Shape{} }, none, `input "Input": dims are [] and the model's shape is [4,-1,5]`},
-		{"no axes at all, and no batch", func(c *Config) {
+		{"input that the model lacks", func(c *config.Config) { c.Inputs[0].Name = "Inptu" }, none, `input "Inptu" of the configuration is not in the model: its inputs are "Input", "Accumulate_In", "ResetSequence"`},
+		{"output that the model lacks", func(c *config.Config) { c.Outputs[0].Name = "Out" }, none, `output "Out" of the configuration is not in the model: its outputs are "Output", "Accumulate_Out"`},
+		{"type", func(c *config.Config) { c.Inputs[0].DataType = "TYPE_FP16" }, none, `input "Input": data_type is TYPE_FP16 in the configuration, the model has TYPE_FP32: write data_type: TYPE_FP32`},
+		{"an output that is an input", func(c *config.Config) { c.Outputs[0].Name = "Input" }, func(s *onnx.Signature) { s.Outputs[0].Name = "Input" }, `tensor "Input" of the model is an input and an output in one, and ONNX Runtime does not write such an output: put an Identity node between them`},
+		{"type of an output", func(c *config.Config) { c.Outputs[0].DataType = "TYPE_INT32" }, none, `output "Output": data_type is TYPE_INT32 in the configuration, the model has TYPE_FP32`},
+		{"no type", func(c *config.Config) { c.Inputs[0].DataType = "TYPE_FP33" }, none, `data type "TYPE_FP33" is unknown`},
+		{"rank", func(c *config.Config) { c.Inputs[0].Dims = tensor.Shape{4, -1, 5, 1} }, none, `input "Input": dims are [4,-1,5,1] and the model's shape is [4,-1,5]`},
+		{"scalar", func(c *config.Config) { c.Inputs[0].Dims = tensor.Shape{} }, none, `input "Input": dims are [] and the model's shape is [4,-1,5]`},
+		{"no axes at all, and no batch", func(c *config.Config) {
 			c.MaxBatchSize, c.Inputs[0].Dims = 0, tensor.Shape{1}
 		}, func(s *onnx.Signature) { s.Inputs[0].Dims, s.Inputs[0].Symbols = tensor.Shape{}, nil }, `input "Input": it has no axes, and the server takes that only with a batch: write max_batch_size: 1, and dims: [ 1 ] reshape: { shape: [ ] } for it`},
-		{"no axes at all", func(c *Config) {
+		{"no axes at all", func(c *config.Config) {
 			c.Inputs[0].Dims = tensor.Shape{1}
 		}, func(s *onnx.Signature) { s.Inputs[0].Dims, s.Inputs[0].Symbols = tensor.Shape{}, nil }, `for a tensor without axes write dims: [ 1 ] reshape: { shape: [ ] }`},
-		{"extent", func(c *Config) { c.Inputs[0].Dims = tensor.Shape{4, -1, 6} }, none, `input "Input": dims are [4,-1,6] and the model's shape is [4,-1,5]`},
-		{"extent, without the batch axis", func(c *Config) { c.Outputs[0].Dims = tensor.Shape{3, 5} }, none, `output "Output": dims are [3,5]`},
-		{"fixed batch axis", func(c *Config) { c.Inputs[0].Dims = tensor.Shape{4, 3, 5} }, none, `input "Input": dims are [4,3,5]`},
-		{"two inputs of one tensor", func(c *Config) {
-			c.Inputs = append(c.Inputs, TensorConfig{Name: "INPUT", DataType: "TYPE_FP32", Dims: tensor.Shape{4, -1, 5}})
+		{"extent", func(c *config.Config) { c.Inputs[0].Dims = tensor.Shape{4, -1, 6} }, none, `input "Input": dims are [4,-1,6] and the model's shape is [4,-1,5]`},
+		{"extent, without the batch axis", func(c *config.Config) { c.Outputs[0].Dims = tensor.Shape{3, 5} }, none, `output "Output": dims are [3,5]`},
+		{"fixed batch axis", func(c *config.Config) { c.Inputs[0].Dims = tensor.Shape{4, 3, 5} }, none, `input "Input": dims are [4,3,5]`},
+		{"two inputs of one tensor", func(c *config.Config) {
+			c.Inputs = append(c.Inputs, config.TensorConfig{Name: "INPUT", DataType: "TYPE_FP32", Dims: tensor.Shape{4, -1, 5}})
 		}, none, `tensor "Input" of the model is input "Input" and also input "INPUT": name it once`},
-		{"a state that is an input", func(c *Config) {
-			c.Inputs = append(c.Inputs, TensorConfig{Name: "Accumulate_In", DataType: "TYPE_FP32", Dims: tensor.Shape{-1, 5}})
+		{"a state that is an input", func(c *config.Config) {
+			c.Inputs = append(c.Inputs, config.TensorConfig{Name: "Accumulate_In", DataType: "TYPE_FP32", Dims: tensor.Shape{-1, 5}})
 		}, none, `tensor "Accumulate_In" of the model is input "Accumulate_In" and also state <<<Accumulate_In, Accumulate_Out>>>`},
-		{"a control that is an input", func(c *Config) { c.Sequence.ControlInputs[0].Name = "Input" }, none, `tensor "Input" of the model is`},
-		{"two controls of one tensor", func(c *Config) {
-			c.Sequence.ControlInputs = append(c.Sequence.ControlInputs, ControlConfig{Name: resetName, Controls: []Control{{Kind: ControlReady}}})
+		{"a control that is an input", func(c *config.Config) { c.Sequence.ControlInputs[0].Name = "Input" }, none, `tensor "Input" of the model is`},
+		{"two controls of one tensor", func(c *config.Config) {
+			c.Sequence.ControlInputs = append(c.Sequence.ControlInputs, config.ControlConfig{Name: resetName, Controls: []config.Control{{Kind: config.ControlReady}}})
 		}, none, `tensor "ResetSequence" of the model is the control CONTROL_SEQUENCE_START and also the control CONTROL_SEQUENCE_READY`},
-		{"unmapped reset", func(c *Config) { c.Sequence.ControlInputs = nil }, none, `input "ResetSequence" [-1,1] of the model is fed by nothing in the configuration: if it tells the model that a sequence starts, map it by control_input { name: "ResetSequence" control [{ kind: CONTROL_SEQUENCE_START }] }`},
-		{"unfed input", func(*Config) {}, func(s *onnx.Signature) { s.Inputs = append(s.Inputs, info("Extra", tensor.FP32, -1, 2)) }, `input "Extra" [-1,2] of the model is fed by nothing in the configuration: name it in input`},
-		{"pair without an input", func(c *Config) { c.Parameters["state_pairs"] = Value{"<<<Accumulate, Accumulate_Out>>>"} }, none, `state_pairs: "Accumulate" is not an input of the model: its inputs are "Input"`},
-		{"pair without an output", func(c *Config) { c.Parameters["state_pairs"] = Value{"<<<Accumulate_In, Accumulate>>>"} }, none, `state_pairs: "Accumulate" is not an output of the model: its outputs are "Output"`},
-		{"pair in another case", func(c *Config) { c.Parameters["state_pairs"] = Value{"<<<accumulate_in, Accumulate_Out>>>"} }, none, `state_pairs: "accumulate_in" is not an input of the model`},
-		{"state types", func(*Config) {}, func(s *onnx.Signature) { s.Outputs[1].DType = tensor.FP16 }, `state <<<Accumulate_In, Accumulate_Out>>>: the input is FP32, the output FP16: they must be the same`},
-		{"state ranks", func(*Config) {}, func(s *onnx.Signature) { s.Outputs[1] = info("Accumulate_Out", tensor.FP32, -1, 1, 5) }, `the input's shape [-1,5] and the output's [-1,1,5] differ in rank`},
-		{"state extents", func(*Config) {}, func(s *onnx.Signature) { s.Outputs[1].Dims[1] = 6 }, `the input's shape [-1,5] and the output's [-1,6] differ`},
-		{"state axes", func(*Config) {}, func(s *onnx.Signature) {
+		{"unmapped reset", func(c *config.Config) { c.Sequence.ControlInputs = nil }, none, `input "ResetSequence" [-1,1] of the model is fed by nothing in the configuration: if it tells the model that a sequence starts, map it by control_input { name: "ResetSequence" control [{ kind: CONTROL_SEQUENCE_START }] }`},
+		{"unfed input", func(*config.Config) {}, func(s *onnx.Signature) { s.Inputs = append(s.Inputs, info("Extra", tensor.FP32, -1, 2)) }, `input "Extra" [-1,2] of the model is fed by nothing in the configuration: name it in input`},
+		{"pair without an input", func(c *config.Config) {
+			c.Parameters["state_pairs"] = config.Value{String: "<<<Accumulate, Accumulate_Out>>>"}
+		}, none, `state_pairs: "Accumulate" is not an input of the model: its inputs are "Input"`},
+		{"pair without an output", func(c *config.Config) {
+			c.Parameters["state_pairs"] = config.Value{String: "<<<Accumulate_In, Accumulate>>>"}
+		}, none, `state_pairs: "Accumulate" is not an output of the model: its outputs are "Output"`},
+		{"pair in another case", func(c *config.Config) {
+			c.Parameters["state_pairs"] = config.Value{String: "<<<accumulate_in, Accumulate_Out>>>"}
+		}, none, `state_pairs: "accumulate_in" is not an input of the model`},
+		{"state types", func(*config.Config) {}, func(s *onnx.Signature) { s.Outputs[1].DType = tensor.FP16 }, `state <<<Accumulate_In, Accumulate_Out>>>: the input is FP32, the output FP16: they must be the same`},
+		{"state ranks", func(*config.Config) {}, func(s *onnx.Signature) { s.Outputs[1] = info("Accumulate_Out", tensor.FP32, -1, 1, 5) }, `the input's shape [-1,5] and the output's [-1,1,5] differ in rank`},
+		{"state extents", func(*config.Config) {}, func(s *onnx.Signature) { s.Outputs[1].Dims[1] = 6 }, `the input's shape [-1,5] and the output's [-1,6] differ`},
+		{"state axes", func(*config.Config) {}, func(s *onnx.Signature) {
 			s.Inputs[1].Dims, s.Outputs[1].Dims = tensor.Shape{-1, -1}, tensor.Shape{-1, -1}
 			s.Outputs[1].Symbols = []string{"", "batch"}
 		}, `the batch is axis 0 of the input's shape [-1,-1] and axis 1 of the output's shape [-1,-1]: they must be the same`},
-		{"state with a batch that the output fixes", func(*Config) {}, func(s *onnx.Signature) { s.Outputs[1].Dims[0], s.Outputs[1].Symbols[0] = 1, "" }, `that axis is fixed in the output's shape [1,5]`},
-		{"state of strings", func(*Config) {}, func(s *onnx.Signature) { s.Inputs[1].DType, s.Outputs[1].DType = tensor.Bytes, tensor.Bytes }, `it is of strings: states need elements of a fixed size`},
-		{"no state at all", func(c *Config) { delete(c.Parameters, "state_pairs") }, func(s *onnx.Signature) { s.Outputs[1].Name = "Sum" }, `could not find any state tensors: name them by the parameter state_pairs`},
-		{"states without sequences", func(c *Config) { c.Sequence = nil }, none, `sequence_batching is missing`},
-		{"reset of the wrong type", func(*Config) {}, func(s *onnx.Signature) { s.Inputs[2].DType = tensor.Int8 }, `control input "ResetSequence" (CONTROL_SEQUENCE_START): the model's input is INT8: want BOOL, or INT32 with int32_false_true`},
-		{"reset of several elements", func(*Config) {}, func(s *onnx.Signature) { s.Inputs[2].Dims[1] = 5 }, `control input "ResetSequence": its shape in the model is [-1,5]: want one element for each request`},
+		{"state with a batch that the output fixes", func(*config.Config) {}, func(s *onnx.Signature) { s.Outputs[1].Dims[0], s.Outputs[1].Symbols[0] = 1, "" }, `that axis is fixed in the output's shape [1,5]`},
+		{"state of strings", func(*config.Config) {}, func(s *onnx.Signature) { s.Inputs[1].DType, s.Outputs[1].DType = tensor.Bytes, tensor.Bytes }, `it is of strings: states need elements of a fixed size`},
+		{"no state at all", func(c *config.Config) { delete(c.Parameters, "state_pairs") }, func(s *onnx.Signature) { s.Outputs[1].Name = "Sum" }, `could not find any state tensors: name them by the parameter state_pairs`},
+		{"states without sequences", func(c *config.Config) { c.Sequence = nil }, none, `sequence_batching is missing`},
+		{"reset of the wrong type", func(*config.Config) {}, func(s *onnx.Signature) { s.Inputs[2].DType = tensor.Int8 }, `control input "ResetSequence" (CONTROL_SEQUENCE_START): the model's input is INT8: want BOOL, or INT32 with int32_false_true`},
+		{"reset of several elements", func(*config.Config) {}, func(s *onnx.Signature) { s.Inputs[2].Dims[1] = 5 }, `control input "ResetSequence": its shape in the model is [-1,5]: want one element for each request`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -164,20 +171,20 @@ func TestWiringRejects(t *testing.T) {
 // TestBatchAxesOfAFixedAxis: it is batch_axes that is wrong then, not the dims.
 func TestBatchAxesOfAFixedAxis(t *testing.T) {
 	r := newRecurrence(t, "x:FP32[?,3]", "y:FP32[?,3]", 0)
-	config := recurrenceConfig("FP32", false)
-	config.Inputs[0].Dims, config.Outputs[0].Dims = tensor.Shape{3}, tensor.Shape{3}
-	config.Parameters["batch_axes"] = Value{"x = 1"}
-	_, _, err := proving(t, r, nil, config, VerifyInferred)
+	cfg := recurrenceConfig("FP32", false)
+	cfg.Inputs[0].Dims, cfg.Outputs[0].Dims = tensor.Shape{3}, tensor.Shape{3}
+	cfg.Parameters["batch_axes"] = config.Value{String: "x = 1"}
+	_, _, err := proving(t, r, nil, cfg, config.VerifyInferred)
 	require.ErrorContains(t, err, `input "x": batch_axes names axis 1 of [-1,3], which is fixed: a batch needs a dynamic axis`)
 	require.NotContains(t, err.Error(), "write dims")
 }
 
 // TestAllWiringFaultsAtOnce: one load shows everything that does not fit.
 func TestAllWiringFaultsAtOnce(t *testing.T) {
-	_, err := load(t, configEdit(func(c *Config) {
+	_, err := load(t, configEdit(func(c *config.Config) {
 		c.Inputs[0].DataType, c.Outputs[0].Name = "TYPE_INT8", "Out"
 		c.Sequence.ControlInputs = nil
-		c.Parameters["state_pairs"] = Value{"<<<a, b>>> <<<c, Accumulate_Out>>>"}
+		c.Parameters["state_pairs"] = config.Value{String: "<<<a, b>>> <<<c, Accumulate_Out>>>"}
 	}))
 	for _, want := range []string{`input "Input": data_type`, `output "Out" of`, `"a" is not an input`, `"b" is not an output`, `"c" is not an input`, `input "ResetSequence"`} {
 		require.ErrorContains(t, err, want)
@@ -186,7 +193,7 @@ func TestAllWiringFaultsAtOnce(t *testing.T) {
 
 // TestConfigAndModelFaultsAtOnce: also what is wrong before the model is opened.
 func TestConfigAndModelFaultsAtOnce(t *testing.T) {
-	_, err := load(t, param("compute_precision", "int8"), slots(4, 8), configEdit(func(c *Config) { c.Inputs[0].DataType = "TYPE_INT8" }))
+	_, err := load(t, param("compute_precision", "int8"), slots(4, 8), configEdit(func(c *config.Config) { c.Inputs[0].DataType = "TYPE_INT8" }))
 	require.ErrorContains(t, err, "parameter compute_precision")
 	require.ErrorContains(t, err, "there are 4 slots, max_candidate_sequences 4 times")
 	require.ErrorContains(t, err, `input "Input": data_type`)
@@ -195,13 +202,13 @@ func TestConfigAndModelFaultsAtOnce(t *testing.T) {
 // TestControlsInOneTensor: as in Triton, each of START, END, READY and CORRID takes the
 // place of those before it, in whatever order they are written, and a warning says so.
 func TestControlsInOneTensor(t *testing.T) {
-	start := Control{Kind: ControlStart, Int32FalseTrue: []int32{0, 1}}
-	for want, controls := range map[string][]Control{
-		ControlEnd:   {{Kind: ControlEnd, Int32FalseTrue: []int32{0, 1}}, start},
-		ControlReady: {start, {Kind: ControlReady}, {Kind: ControlEnd}},
+	start := config.Control{Kind: config.ControlStart, Int32FalseTrue: []int32{0, 1}}
+	for want, controls := range map[string][]config.Control{
+		config.ControlEnd:   {{Kind: config.ControlEnd, Int32FalseTrue: []int32{0, 1}}, start},
+		config.ControlReady: {start, {Kind: config.ControlReady}, {Kind: config.ControlEnd}},
 	} {
-		s := newServer(t, configEdit(func(c *Config) {
-			c.Sequence.ControlInputs = []ControlConfig{{Name: resetName, Controls: controls}}
+		s := newServer(t, configEdit(func(c *config.Config) {
+			c.Sequence.ControlInputs = []config.ControlConfig{{Name: resetName, Controls: controls}}
 		}))
 		require.Len(t, s.in.wiring.fills, 1)
 		require.Equal(t, controlKinds[want], s.in.wiring.fills[0].kind)
@@ -214,7 +221,7 @@ func TestControlsInOneTensor(t *testing.T) {
 
 // TestOptionalWithoutDefault: harmless where the input is always sent.
 func TestOptionalWithoutDefault(t *testing.T) {
-	s := newServer(t, configEdit(func(c *Config) { c.Inputs[0].Optional = true }))
+	s := newServer(t, configEdit(func(c *config.Config) { c.Inputs[0].Optional = true }))
 	s.batch(startOf(1)).ok()
 	s.batch(nextOf(1).with(func(r *Request) { r.Inputs[0] = Input{} })).want(`input "Input" is missing`)
 	s.batch(nextOf(1)).ok()
@@ -226,20 +233,20 @@ func TestControlsOfEveryType(t *testing.T) {
 	tests := []struct {
 		name    string
 		dtype   tensor.DType
-		control Control
+		control config.Control
 		want    []float64 // of a continuing lane, a starting one
 	}{
-		{"BOOL by int32_false_true", tensor.Bool, Control{Int32FalseTrue: []int32{0, 1}}, []float64{0, 1}},
-		{"BOOL by bool_false_true", tensor.Bool, Control{BoolFalseTrue: []bool{false, true}}, []float64{0, 1}},
-		{"BOOL turned round", tensor.Bool, Control{BoolFalseTrue: []bool{true, false}}, []float64{1, 0}},
-		{"BOOL by nothing", tensor.Bool, Control{}, []float64{0, 1}},
-		{"INT32", tensor.Int32, Control{Int32FalseTrue: []int32{-3, 70_000}}, []float64{-3, 70_000}},
-		{"FP32", tensor.FP32, Control{FP32FalseTrue: []float32{0.5, 2}}, []float64{0.5, 2}},
+		{"BOOL by int32_false_true", tensor.Bool, config.Control{Int32FalseTrue: []int32{0, 1}}, []float64{0, 1}},
+		{"BOOL by bool_false_true", tensor.Bool, config.Control{BoolFalseTrue: []bool{false, true}}, []float64{0, 1}},
+		{"BOOL turned round", tensor.Bool, config.Control{BoolFalseTrue: []bool{true, false}}, []float64{1, 0}},
+		{"BOOL by nothing", tensor.Bool, config.Control{}, []float64{0, 1}},
+		{"INT32", tensor.Int32, config.Control{Int32FalseTrue: []int32{-3, 70_000}}, []float64{-3, 70_000}},
+		{"FP32", tensor.FP32, config.Control{FP32FalseTrue: []float32{0.5, 2}}, []float64{0.5, 2}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			tt.control.Kind = ControlStart
-			s := newServer(t, configEdit(func(c *Config) { c.Sequence.ControlInputs[0].Controls[0] = tt.control }), sig(func(s *onnx.Signature) { s.Inputs[2].DType = tt.dtype }))
+			tt.control.Kind = config.ControlStart
+			s := newServer(t, configEdit(func(c *config.Config) { c.Sequence.ControlInputs[0].Controls[0] = tt.control }), sig(func(s *onnx.Signature) { s.Inputs[2].DType = tt.dtype }))
 			capture := &capturing{Runner: s.runner}
 			s.in.runner = capture
 			s.in.Execute(&fakeBatch{t: t, answers: make([]answer, 1), requests: []Request{s.request(&fakeBatch{}, &ask{id: "1", start: true})}})

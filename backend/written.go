@@ -37,7 +37,7 @@ func checkWrittenState(s *stateWire, shape tensor.Shape, lanes int) error {
 
 // takeOutputs notes what the run has allocated by itself: states and outputs of
 // varying shape.
-func (s *stage) takeOutputs(w *wiring, step *statebuffer.Step) error {
+func (s *ioSet) takeOutputs(w *wiring, step *statebuffer.Step) error {
 	for _, i := range w.hollow {
 		st := &w.states[i]
 		if err := checkWrittenState(st, s.outputs[st.out].Shape, s.lanes); err != nil {
@@ -63,7 +63,7 @@ func (s *stage) takeOutputs(w *wiring, step *statebuffer.Step) error {
 }
 
 // varyingAnswer describes an output whose shape the run has decided.
-func (s *stage) varyingAnswer(p *port, out *onnx.Tensor) (Output, error) {
+func (s *ioSet) varyingAnswer(p *port, out *onnx.Tensor) (Output, error) {
 	if err := checkWritten(p, out.Shape, s.lanes); err != nil {
 		return Output{}, err
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
@@ -25,9 +26,9 @@ func write(out *onnx.Tensor, shape ...int64) {
 // TestWrongBatchOfAnOutput: whatever tells of the batch, and whatever else the shape is,
 // an output that has not one extent for each lane there is no answer.
 func TestWrongBatchOfAnOutput(t *testing.T) {
-	sequences := func() (*scripted, *Config) {
+	sequences := func() (*scripted, *config.Config) {
 		c := cacheConfig()
-		c.Parameters["max_state_bytes"] = Value{"1000"}
+		c.Parameters["max_state_bytes"] = config.Value{String: "1000"}
 		return cacheModel(), c
 	}
 	nameless := func(m *scripted) {
@@ -38,49 +39,49 @@ func TestWrongBatchOfAnOutput(t *testing.T) {
 		}
 	}
 	for name, tt := range map[string]struct {
-		load  func() (*scripted, *Config)
+		load  func() (*scripted, *config.Config)
 		lanes int64 // of the batch
 		out   int   // which output is wrong
 		what  string
 	}{
 		"named": {load: sequences, lanes: 2, what: `output "Output"`},
-		"nameless": {lanes: 2, what: `output "Output"`, load: func() (*scripted, *Config) {
+		"nameless": {lanes: 2, what: `output "Output"`, load: func() (*scripted, *config.Config) {
 			m, c := sequences()
 			nameless(m)
-			c.Parameters["batch_axes"] = Value{"Input = 0; Cache = 0"}
+			c.Parameters["batch_axes"] = config.Value{String: "Input = 0; Cache = 0"}
 			return m, c
 		}},
-		"without max_batch_size": {lanes: 1, what: `output "Output"`, load: func() (*scripted, *Config) {
+		"without max_batch_size": {lanes: 1, what: `output "Output"`, load: func() (*scripted, *config.Config) {
 			m, c := sequences()
 			c.MaxBatchSize, c.Inputs[0].Dims, c.Outputs[0].Dims = 0, tensor.Shape{-1, -1}, tensor.Shape{-1, -1}
 			return m, c
 		}},
-		"without max_batch_size, told": {lanes: 1, what: `output "Output"`, load: func() (*scripted, *Config) {
+		"without max_batch_size, told": {lanes: 1, what: `output "Output"`, load: func() (*scripted, *config.Config) {
 			m, c := sequences()
 			nameless(m)
 			c.MaxBatchSize, c.Inputs[0].Dims, c.Outputs[0].Dims = 0, tensor.Shape{-1, -1}, tensor.Shape{-1, -1}
-			c.Parameters["batch_axes"] = Value{"* = 0"}
+			c.Parameters["batch_axes"] = config.Value{String: "* = 0"}
 			return m, c
 		}},
-		"without sequences": {lanes: 2, what: `output "Output"`, load: func() (*scripted, *Config) {
+		"without sequences": {lanes: 2, what: `output "Output"`, load: func() (*scripted, *config.Config) {
 			m, c := copyModel(tensor.Shape{-1, -1}, []string{"batch", "time"}, []string{"batch", "time"})
 			c.Inputs[0].Dims, c.Outputs[0].Dims = tensor.Shape{-1}, tensor.Shape{-1}
 			return m, c
 		}},
-		"a batch that the file fixes": {lanes: 1, what: `output "Output"`, load: func() (*scripted, *Config) {
+		"a batch that the file fixes": {lanes: 1, what: `output "Output"`, load: func() (*scripted, *config.Config) {
 			m, c := copyModel(tensor.Shape{1, -1}, []string{"", "time"}, []string{"", "time"})
 			c.Inputs[0].Dims, c.Outputs[0].Dims = tensor.Shape{-1}, tensor.Shape{-1}
 			return m, c
 		}},
 		"a state": {load: sequences, lanes: 2, out: 1, what: `state "Cache"`},
-		"a state without max_batch_size": {lanes: 1, out: 1, what: `state "Cache"`, load: func() (*scripted, *Config) {
+		"a state without max_batch_size": {lanes: 1, out: 1, what: `state "Cache"`, load: func() (*scripted, *config.Config) {
 			m, c := sequences()
 			c.MaxBatchSize, c.Inputs[0].Dims, c.Outputs[0].Dims = 0, tensor.Shape{-1, -1}, tensor.Shape{-1, -1}
 			return m, c
 		}},
-		"a state that clients see": {lanes: 2, out: 1, what: `output "NewCache"`, load: func() (*scripted, *Config) {
+		"a state that clients see": {lanes: 2, out: 1, what: `output "NewCache"`, load: func() (*scripted, *config.Config) {
 			m, c := sequences()
-			c.Outputs = append(c.Outputs, TensorConfig{Name: "NewCache", DataType: "TYPE_INT32", Dims: tensor.Shape{-1}})
+			c.Outputs = append(c.Outputs, config.TensorConfig{Name: "NewCache", DataType: "TYPE_INT32", Dims: tensor.Shape{-1}})
 			return m, c
 		}},
 	} {
@@ -157,7 +158,7 @@ func TestWrongBatchByOneValue(t *testing.T) {
 }
 
 // hollowModel has a state and an output of no elements, by its file.
-func hollowModel() (*scripted, *Config) {
+func hollowModel() (*scripted, *config.Config) {
 	m, c := sumModel(), sumConfig()
 	m.sig.Inputs[1].Dims = tensor.Shape{-1, 0}
 	m.sig.Outputs[0].Dims, m.sig.Outputs[1].Dims = tensor.Shape{-1, 0}, tensor.Shape{-1, -1}

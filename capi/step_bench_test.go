@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tritonstateful/backend"
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/faketriton"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
@@ -79,12 +79,12 @@ func (r *clockedRunner) Run(inputs, outputs []onnx.Tensor) error {
 type places struct{ inputs, outputs []onnx.Tensor }
 
 func newStepBench(b *testing.B, folder string, size int, pattern string) *stepBench {
-	config, err := os.ReadFile(filepath.Join(folder, "config.json"))
+	model, err := os.ReadFile(filepath.Join(folder, "model.json"))
 	require.NoError(b, err)
-	parsed, err := backend.ParseConfig(config)
+	parsed, err := config.Parse(model)
 	require.NoError(b, err)
 	s := &stepBench{size: size}
-	s.load(b, folder, string(config))
+	s.load(b, folder, string(model))
 	s.layOut(b)
 	s.makeBatches(b, parsed, pattern)
 	return s
@@ -174,13 +174,13 @@ func (s *stepBench) load(b *testing.B, folder, config string) {
 }
 
 // makeBatches starts the sequences and makes the batches of one turn.
-func (s *stepBench) makeBatches(b *testing.B, config *backend.Config, pattern string) {
+func (s *stepBench) makeBatches(b *testing.B, cfg *config.Config, pattern string) {
 	sequences := map[string]int{together: s.size, turns: 2 * s.size, random: 4 * s.size}[pattern]
 	rng := rand.New(rand.NewPCG(1, 2))
 	order := rng.Perm(sequences)
 	var starts []*faketriton.Request
 	for _, n := range order {
-		starts = append(starts, s.request(b, config, n, faketriton.Start))
+		starts = append(starts, s.request(b, cfg, n, faketriton.Start))
 	}
 	_, err := s.server.instance.ExecuteEach(s.size, starts)
 	require.NoError(b, err)
@@ -191,15 +191,15 @@ func (s *stepBench) makeBatches(b *testing.B, config *backend.Config, pattern st
 			from = 0
 		}
 		for _, n := range order[from : from+s.size] {
-			s.batches = append(s.batches, s.request(b, config, n, 0))
+			s.batches = append(s.batches, s.request(b, cfg, n, 0))
 		}
 	}
 }
 
 // request is one of sequence n.
-func (s *stepBench) request(b *testing.B, config *backend.Config, n, flags int) *faketriton.Request {
-	call := faketriton.Call{Number: uint64(n + 1), Flags: flags, Outputs: []string{config.Outputs[0].Name}}
-	for _, input := range config.Inputs {
+func (s *stepBench) request(b *testing.B, cfg *config.Config, n, flags int) *faketriton.Request {
+	call := faketriton.Call{Number: uint64(n + 1), Flags: flags, Outputs: []string{cfg.Outputs[0].Name}}
+	for _, input := range cfg.Inputs {
 		shape := append(tensor.Shape{1}, input.Dims...)
 		for i, extent := range shape {
 			if extent < 0 {
@@ -223,7 +223,7 @@ func (s *stepBench) request(b *testing.B, config *backend.Config, n, flags int) 
 const turnSteps = 4
 
 func (s *stepBench) run(b *testing.B) {
-	var ours, raws, ratios, besides []float64
+	var ours, raws, ratios, overheads []float64
 	perTurn := turnSteps * s.size
 	for i := 0; b.Loop(); i++ {
 		from := i * perTurn % len(s.batches)
@@ -234,7 +234,7 @@ func (s *stepBench) run(b *testing.B) {
 		ours = append(ours, float64(ns)/float64(perTurn)/1000)
 		raws = append(raws, float64(raw)/float64(perTurn)/1000)
 		ratios = append(ratios, float64(ns)/float64(raw))
-		besides = append(besides, (float64(ns)-float64(s.raw.ran))/float64(turnSteps)/1000)
+		overheads = append(overheads, (float64(ns)-float64(s.raw.ran))/float64(turnSteps)/1000)
 	}
 	for _, r := range s.batches {
 		_, err := r.Answer()
@@ -244,7 +244,7 @@ func (s *stepBench) run(b *testing.B) {
 	b.ReportMetric(slices.Min(ours), "µs/request")
 	b.ReportMetric(slices.Min(ours)/slices.Min(raws), "best/best")
 	b.ReportMetric(median(ratios), "median-ratio")
-	b.ReportMetric(median(besides), "beside-µs/batch") // all but the run, with the caches as the model leaves them
+	b.ReportMetric(median(overheads), "overhead-µs/batch") // all but the run, with the caches as the model leaves them
 }
 
 func (s *stepBench) runRaw(b *testing.B) time.Duration {

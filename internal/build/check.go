@@ -3,96 +3,62 @@ package build
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 )
 
-// test checks and tests everything. A failed step does not keep the others from
-// running, so that one run shows all that is wrong.
-func (t *tree) test() error {
-	return t.steps(append(t.style(),
-		step{name: "build", run: t.buildForTests},
-		step{name: "kernels", needsBuild: true, run: t.checkKernels},
-		step{name: "pure Go", run: t.testPure},
-		step{name: "fuzz", run: t.fuzz},
-		step{name: "go test -race", needsBuild: true, run: t.testRace},
-		step{name: "go test -asan", needsBuild: true, run: t.testAsan},
-		step{name: "go test, UBSan", needsBuild: true, run: t.testUBSan},
-		step{name: "load generator", run: t.testLoadGenerator},
-		step{name: "cmake", needsBuild: true, run: t.testCMake},
-		step{name: "end to end", needsBuild: true, run: t.testEndToEnd},
-		step{name: "main job", needsBuild: true, run: t.testMainJob},
-	))
-}
-
-// lint checks the style alone, with golangci-lint where it is installed.
-func (t *tree) lint() error {
-	steps := t.style()
-	if _, err := exec.LookPath("golangci-lint"); err == nil {
-		steps = append(steps, step{name: "golangci-lint", run: t.golangciLint})
-	} else {
-		fmt.Println("golangci-lint is not installed: .golangci.yaml is not checked")
+// test tests what the arguments name, or without any checks and tests everything.
+func (t *tree) test(args []string) error {
+	if len(args) > 0 {
+		return t.testSome(args)
 	}
-	return t.steps(steps)
-}
-
-// golangciLint looks at both modules, by the rules of the first.
-func (t *tree) golangciLint() error {
-	load := shell{ctx: t.ctx, dir: t.path("internal", "bench")}
-	return errors.Join(
-		t.run("golangci-lint", "run"),
-		load.run("golangci-lint", "run", "--config", t.path(".golangci.yaml")),
-	)
-}
-
-func (t *tree) style() []step {
-	return []step{
-		{name: "format", run: t.checkFormat},
-		{name: "vet", run: t.vet},
-		{name: "staticcheck", run: t.staticcheck},
-	}
-}
-
-// checkFormat fails if gofmt would change a file.
-func (t *tree) checkFormat() error {
-	entries, err := os.ReadDir(t.dir)
-	if err != nil {
+	if err := t.buildForTests(); err != nil {
 		return err
 	}
-	args := []string{"-l", "build.go"}
-	for _, entry := range entries {
-		if entry.IsDir() && entry.Name() != "build" && !strings.HasPrefix(entry.Name(), ".") {
-			args = append(args, entry.Name())
-		}
-	}
-	t.show("gofmt", args)
-	unformatted, err := t.output("gofmt", args...)
-	if err == nil && unformatted != "" {
-		err = fmt.Errorf("gofmt would change %s: run gofmt -w on it", strings.Join(strings.Fields(unformatted), ", "))
-	}
-	return err
+	return t.steps(
+		step{"lint", t.lint},
+		step{"kernels", t.checkKernels},
+		step{"pure Go", t.testPure},
+		step{"fuzz", t.fuzz},
+		step{"go test -race", t.testRace},
+		step{"go test -asan", t.testAsan},
+		step{"go test, UBSan", t.testUBSan},
+		step{"benchmark tools", t.testBench},
+		step{"cmake", t.testCMake},
+		step{"end to end", t.testEndToEnd},
+		step{"smoke test", t.testSmoke},
+	)
 }
 
-func (t *tree) vet() error {
+// testHooks is the build tag of what only tests may do with the library, such as
+// the simulation of a GPU.
+const testHooks = "testhooks"
+
+// linter is the module of golangci-lint at the version that .golangci.yaml is
+// written for.
+const linter = "github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0"
+
+// lint checks both modules by the rules of .golangci.yaml, with a linter that is
+// compiled once, to build/lint.
+func (t *tree) lint() error {
+	program := t.path("build", "lint", "golangci-lint")
+	if err := t.refresh(program, linter, func() error {
+		return t.with("GOBIN="+filepath.Dir(program), "CGO_ENABLED=0").run("go", "install", linter)
+	}); err != nil {
+		return err
+	}
 	return errors.Join(
+		t.run(program, "run"),
+		t.in(benchModule).run(program, "run", "--config", t.path(".golangci.yaml")),
 		t.run("go", "vet", "build.go"),
-		t.run("go", "vet", "./..."),
-		t.run("go", "vet", "-tags", "faults,"+testHooks, "./capi/...", "./ortrunner/..."),
-		t.run("go", "-C", "internal/bench", "vet", "./..."),
+		t.run("go", "vet", "-tags", "faults,"+testHooks, "./capi/..."),
 	)
 }
 
-// staticcheck runs the version that internal/tools pins.
-func (t *tree) staticcheck() error {
-	return errors.Join(
-		t.run("go", "tool", "-modfile=internal/tools/go.mod", "staticcheck", "-tags", testHooks, "./..."),
-		t.run("go", "-C", "internal/bench", "tool", "-modfile=../tools/go.mod", "staticcheck", "./..."),
-	)
-}
-
-// checkKernels compiles the device code anew, compares it with what is committed,
+// checkKernels compiles the device code again, compares it with what is committed,
 // and assembles it for every GPU. The compiler is installed once, to build/.
 func (t *tree) checkKernels() error {
 	return t.run(t.python(), "scripts/make_ptx.py", "--check", "--assemble")
@@ -129,15 +95,16 @@ const tracerCrash = "LeakSanitizer has encountered a fatal error"
 
 // leakTest tests with the address sanitizer. Only LeakSanitizer's own crash is a
 // reason to try again: a leak or a misuse fails at once.
-func (t *tree) leakTest(env []string, args ...string) (err error) {
+func (t *tree) leakTest(env []string, args ...string) error {
+	tests, err := t.withLibraries(env...)
+	if err != nil {
+		return err
+	}
 	for range 3 {
-		var printed string
-		tests, failed := t.goTests(env)
-		if failed != nil {
-			return failed
-		}
-		if printed, err = tests.runAndRead("go", append([]string{"test", "-tags", testHooks, "-asan"}, args...)...); err == nil || !strings.Contains(printed, tracerCrash) {
-			return err
+		var printed strings.Builder
+		err = tests.runTo(io.MultiWriter(os.Stdout, &printed), "go", append([]string{"test", "-tags", testHooks, "-asan"}, args...)...)
+		if err == nil || !strings.Contains(printed.String(), tracerCrash) {
+			break
 		}
 	}
 	return err
@@ -151,30 +118,28 @@ func (t *tree) testUBSan() error {
 	return t.goTest(flags, "-skip", "^TestLibrariesAsTheyAreShipped$", "./capi/...", "./ortrunner/...")
 }
 
-// testHooks is the build tag of what only tests may do with the library, such as
-// the simulation of a GPU.
-const testHooks = "testhooks"
-
 // goTest runs go test with the libraries of the build at hand.
 func (t *tree) goTest(env []string, args ...string) error {
-	tests, err := t.goTests(env)
+	tests, err := t.withLibraries(env...)
 	if err != nil {
 		return err
 	}
 	return tests.run("go", append([]string{"test", "-tags", testHooks}, args...)...)
 }
 
-// goTests is a shell for go test in which the libraries of the build are named.
-func (t *tree) goTests(env []string) (shell, error) {
+// withLibraries returns a tree whose commands get the given variables and those
+// that name the libraries of the build, without which many tests are skipped.
+func (t *tree) withLibraries(env ...string) (*tree, error) {
 	triton, err := t.one("build/venv/lib/python3*/site-packages/nvidia_pytriton.libs")
 	if err != nil {
-		return shell{}, err
+		return nil, err
 	}
-	return t.with(append(env, "STATEFUL_ORT_LIB="+filepath.Join(t.installed(), ortFile), "STATEFUL_TRITON_LIB_DIR="+triton)...), nil
+	env = append(env, "STATEFUL_ORT_LIB="+filepath.Join(t.installed(), ortFile), "STATEFUL_TRITON_LIB_DIR="+triton)
+	return t.with(env...), nil
 }
 
-func (t *tree) testLoadGenerator() error {
-	return t.run("go", "-C", "internal/bench", "test", "-race", "./...")
+func (t *tree) testBench() error {
+	return t.in(benchModule).run("go", "test", "-race", "./...")
 }
 
 // testCMake installs the way of those who build Triton backends with CMake.
@@ -205,6 +170,6 @@ func (t *tree) testEndToEnd() error {
 	return t.run(t.python(), "-m", "pytest", "-q", "scripts/e2e")
 }
 
-func (t *tree) testMainJob() error {
+func (t *tree) testSmoke() error {
 	return t.run(t.python(), "scripts/test.py", "--no-build")
 }

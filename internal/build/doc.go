@@ -2,7 +2,7 @@
 // how the library, its Python environment and the example models are made, and
 // how everything is checked.
 //
-// A [recipe] makes something only when what it is made from has changed. A
-// [step] is a part of a verb that is timed and reported. All commands are run,
-// and shown, by a [shell].
+// main.go has the verbs, library.go and python.go make things, check.go and
+// one.go test them; tree.go runs commands, each of which it shows. What is
+// slow to make is made again only after a change: see [tree.refresh].
 package build

@@ -16,14 +16,14 @@ type fuzzTarget struct {
 
 // fuzzTargets are all that there are.
 var fuzzTargets = []fuzzTarget{
-	{".", "./backend", "FuzzAssignments", 60_000},
+	{".", "./backend/config", "FuzzAssignments", 60_000},
 	{".", "./backend", "FuzzComplete", 40_000},
 	{".", "./backend", "FuzzInitialValue", 60_000},
 	{".", "./backend", "FuzzModel", 12_000},
 	{".", "./backend", "FuzzNPY", 60_000},
 	{".", "./backend", "FuzzParseConfig", 60_000},
-	{".", "./backend", "FuzzParsePairs", 60_000},
-	{".", "./backend", "FuzzParseParameters", 15_000},
+	{".", "./backend/config", "FuzzParsePairs", 60_000},
+	{".", "./backend/config", "FuzzParseParameters", 15_000},
 	{".", "./internal/onnxfile", "FuzzOperators", 100_000},
 	{".", "./internal/tensor", "FuzzShape", 100_000},
 	{".", "./ortrunner", "FuzzCheckStrings", 100_000},

@@ -19,10 +19,10 @@ type verb struct {
 
 var verbs = []verb{
 	{"build", "make the library, its Python environment and the example models (the default)", noArguments((*tree).build)},
-	{"test", "check and test everything", noArguments((*tree).test)},
-	{"serve", "start tritonserver on the example models; serve -h lists its options", (*tree).serve},
-	{"bench", "measure requests/s and latencies on a real tritonserver; bench -h lists its options", (*tree).bench},
-	{"soak", "load a real tritonserver with clients that do as they please; soak -h lists its options", (*tree).soak},
+	{"test", "check and test everything, or only some: test [packages] [-run X] [scripts/e2e/test_x.py] [-k X]", (*tree).test},
+	{"serve", "start tritonserver on the example models; serve -h lists its options", script("tritonserver.py")},
+	{"bench", "measure requests/s and latencies on a real tritonserver; bench -h lists its options", script("bench.py")},
+	{"soak", "load a real tritonserver with clients that do as they please; soak -h lists its options", script("soak.py")},
 	{"lint", "check the style of the Go code", noArguments((*tree).lint)},
 	{"clean", "remove what was built", noArguments((*tree).clean)},
 }
@@ -76,7 +76,7 @@ func run(v verb, args []string) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	return v.run(newTree(ctx, root), args)
+	return v.run(&tree{ctx: ctx, root: root}, args)
 }
 
 func noArguments(run func(*tree) error) func(*tree, []string) error {
@@ -86,4 +86,54 @@ func noArguments(run func(*tree) error) func(*tree, []string) error {
 		}
 		return run(t)
 	}
+}
+
+// script returns a verb that builds, then runs a script of the folder scripts in
+// the Python environment.
+func script(name string) func(*tree, []string) error {
+	return func(t *tree, args []string) error {
+		if err := t.build(); err != nil {
+			return err
+		}
+		err := t.run(t.python(), append([]string{t.path("scripts", name)}, args...)...)
+		if name == "tritonserver.py" && t.ctx.Err() != nil {
+			return nil // it runs until it is interrupted
+		}
+		return err
+	}
+}
+
+// build makes everything that users need, each part only when it must.
+func (t *tree) build() error {
+	if err := t.locked(t.checkCompiler, t.environment, t.models, t.library); err != nil {
+		return err
+	}
+	fmt.Println("built", filepath.Join("build", "install", "backends", "stateful"))
+	return nil
+}
+
+// buildForTests also makes what only tests use.
+func (t *tree) buildForTests() error {
+	if err := t.build(); err != nil {
+		return err
+	}
+	return t.locked(t.faultyLibrary)
+}
+
+// clean removes everything that build makes.
+func (t *tree) clean() error {
+	made := []string{t.path("build")}
+	for _, name := range []string{"1", "initial_state"} {
+		found, err := filepath.Glob(t.path("models", "*", name))
+		if err != nil {
+			return err
+		}
+		made = append(made, found...)
+	}
+	for _, path := range made {
+		if err := os.RemoveAll(path); err != nil {
+			return err
+		}
+	}
+	return nil
 }

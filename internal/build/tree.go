@@ -2,64 +2,153 @@ package build
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
+	"time"
 )
 
-// A tree is the repository and what is built in it. Its shell runs in the root.
+// A tree is the repository and what is built in it. Its commands run in the
+// root, or in folder below it.
 type tree struct {
-	shell
-}
-
-func newTree(ctx context.Context, root string) *tree {
-	return &tree{shell{ctx: ctx, dir: root}}
+	ctx    context.Context
+	root   string
+	folder string
+	env    []string // "NAME=value", besides our own environment
 }
 
 // path returns the absolute path of something in the repository.
 func (t *tree) path(elements ...string) string {
-	return filepath.Join(append([]string{t.dir}, elements...)...)
+	return filepath.Join(t.root, filepath.Join(elements...))
 }
 
-func (t *tree) cook(r recipe) error {
-	return r.cook(t.path("build", "stamps"))
+// with returns a tree whose commands also get the given variables.
+func (t *tree) with(env ...string) *tree {
+	other := *t
+	other.env = slices.Concat(t.env, env)
+	return &other
 }
 
-// one returns the only file that matches the pattern, which is relative to the
-// root.
+// in returns a tree whose commands run in a folder below the root.
+func (t *tree) in(folder string) *tree {
+	other := *t
+	other.folder = folder
+	return &other
+}
+
+// run shows a command and runs it; its output is ours.
+func (t *tree) run(name string, args ...string) error {
+	return t.runTo(os.Stdout, name, args...)
+}
+
+// runTo is run with another standard output.
+func (t *tree) runTo(out io.Writer, name string, args ...string) error {
+	shown := strings.Join(slices.Concat([]string{"+"}, t.env, []string{name}, args), " ")
+	fmt.Println(strings.ReplaceAll(shown, t.root+"/", ""))
+	cmd := t.command(name, args)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, out, os.Stderr
+	return explain(name, cmd.Run())
+}
+
+// output runs a command without showing it and returns what it prints.
+func (t *tree) output(name string, args ...string) (string, error) {
+	printed, err := t.command(name, args).Output()
+	return strings.TrimSpace(string(printed)), explain(name, err)
+}
+
+func (t *tree) command(name string, args []string) *exec.Cmd {
+	cmd := exec.CommandContext(t.ctx, name, args...)
+	cmd.Dir = t.path(t.folder)
+	// The ONNX Runtime of Python's scripts must not report anything home; that of the backend is told so by the backend.
+	cmd.Env = slices.Concat(os.Environ(), []string{"ORT_DISABLE_TELEMETRY=1"}, t.env)
+	// Ask first: a test stops its server when it is interrupted.
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 30 * time.Second
+	return cmd
+}
+
+// explain says in an error which command failed, and what it printed as errors
+// if that was not shown.
+func explain(name string, err error) error {
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && len(exit.Stderr) > 0 {
+		return fmt.Errorf("%s: %w\n%s", name, err, exit.Stderr)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// refresh calls produce unless output exists and was made from the same content.
+// The stamp, a hash of the content, is written last: what was interrupted is
+// made again.
+func (t *tree) refresh(output, content string, produce func() error) error {
+	relative, err := filepath.Rel(t.root, output)
+	if err != nil {
+		return err
+	}
+	stamp := t.path("build", "stamps", strings.ReplaceAll(relative, "/", "-"))
+	want := fmt.Sprintf("%x\n", sha256.Sum256([]byte(content)))
+	if made, err := os.ReadFile(stamp); err == nil && string(made) == want {
+		if _, err := os.Stat(output); err == nil {
+			return nil
+		}
+	}
+	if err := errors.Join(os.RemoveAll(stamp), produce()); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(stamp), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(stamp, []byte(want), 0o644)
+}
+
+// contents returns the contents of files, one after the other.
+func (t *tree) contents(paths ...string) (string, error) {
+	var all strings.Builder
+	for _, path := range paths {
+		content, err := os.ReadFile(t.path(path))
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(&all, "%s %d\n%s\n", path, len(content), content)
+	}
+	return all.String(), nil
+}
+
+// one returns the only file that matches a pattern below the root.
 func (t *tree) one(pattern string) (string, error) {
 	found, err := filepath.Glob(t.path(pattern))
+	if err == nil && len(found) != 1 {
+		err = fmt.Errorf("%d files match %s: want one; run go run build.go clean and build again", len(found), pattern)
+	}
 	if err != nil {
 		return "", err
-	}
-	if len(found) != 1 {
-		return "", fmt.Errorf("%d files match %s: want one; run go run build.go clean and build again", len(found), pattern)
 	}
 	return found[0], nil
 }
 
-// build makes everything that users need, each part only when it must.
-func (t *tree) build() error {
-	if err := t.alone(t.compiler, t.environment, t.models, t.library); err != nil {
-		return err
+// inOrder calls functions one after the other, up to the first error.
+func inOrder(calls ...func() error) error {
+	for _, call := range calls {
+		if err := call(); err != nil {
+			return err
+		}
 	}
-	fmt.Println("built", filepath.Join("build", "install", "backends", "stateful"))
 	return nil
 }
 
-// buildForTests also makes what only tests use.
-func (t *tree) buildForTests() error {
-	if err := t.build(); err != nil {
-		return err
-	}
-	return t.alone(t.faultyLibrary)
-}
-
-// alone makes the parts one after the other while no other process builds in
+// locked calls functions one after the other while no other process builds in
 // this tree. The lock goes with the process, however it ends.
-func (t *tree) alone(parts ...func() error) error {
+func (t *tree) locked(calls ...func() error) error {
 	if err := os.MkdirAll(t.path("build"), 0o755); err != nil {
 		return err
 	}
@@ -68,63 +157,43 @@ func (t *tree) alone(parts ...func() error) error {
 		return err
 	}
 	defer lock.Close()
-	err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-	if errors.Is(err, syscall.EWOULDBLOCK) {
+	if syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
 		fmt.Println("waiting for another build in this folder")
-		err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX)
-	}
-	if err != nil {
-		return fmt.Errorf("lock %s: %w", lock.Name(), err)
-	}
-	for _, part := range parts {
-		if err := part(); err != nil {
-			return err
+		if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+			return fmt.Errorf("lock %s: %w", lock.Name(), err)
 		}
 	}
-	return nil
+	return inOrder(calls...)
 }
 
-// serve runs tritonserver on the example models until it is interrupted.
-func (t *tree) serve(args []string) error {
-	err := t.script("tritonserver.py", args)
-	if t.ctx.Err() != nil {
-		return nil
-	}
-	return err
+// A step is a part of go run build.go test that is timed and reported.
+type step struct {
+	name string
+	run  func() error
 }
 
-// bench measures the built library.
-func (t *tree) bench(args []string) error {
-	return t.script("bench.py", args)
-}
-
-// soak lets clients do as they please with the built library.
-func (t *tree) soak(args []string) error {
-	return t.script("soak.py", args)
-}
-
-// script builds, then runs a script in the Python environment.
-func (t *tree) script(name string, args []string) error {
-	if err := t.build(); err != nil {
-		return err
-	}
-	return t.run(t.python(), append([]string{t.path("scripts", name)}, args...)...)
-}
-
-// clean removes everything that build makes.
-func (t *tree) clean() error {
-	made := []string{t.path("build")}
-	for _, name := range []string{"1", "initial_state"} {
-		found, err := filepath.Glob(t.path("models", "*", name))
+// steps runs all steps and reports them at the end. A failed step does not keep
+// the others from running, so that one run shows all that is wrong; an interrupt
+// does.
+func (t *tree) steps(steps ...step) error {
+	var lines, failed []string
+	for _, s := range steps {
+		fmt.Printf("\n=== %s\n", s.name)
+		start, result := time.Now(), "ok"
+		err := t.ctx.Err()
+		if err == nil {
+			err = s.run()
+		}
 		if err != nil {
-			return err
+			result, failed = "FAILED", append(failed, s.name)
+			fmt.Println(err)
 		}
-		made = append(made, found...)
+		lines = append(lines, fmt.Sprintf("  %-6s  %-16s %8s", result, s.name, time.Since(start).Round(100*time.Millisecond)))
 	}
-	for _, path := range made {
-		if err := os.RemoveAll(path); err != nil {
-			return err
-		}
+	fmt.Println("\n" + strings.Join(lines, "\n"))
+	if len(failed) > 0 {
+		return fmt.Errorf("FAILED: %s", strings.Join(failed, ", "))
 	}
+	fmt.Println("PASSED")
 	return nil
 }

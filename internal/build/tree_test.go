@@ -2,33 +2,99 @@ package build
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
-// TestClean removes what is built, and leaves what is in the repository.
-func TestClean(t *testing.T) {
-	root := t.TempDir()
-	write := func(path string) {
-		path = filepath.Join(root, path)
-		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		require.NoError(t, os.WriteFile(path, nil, 0o600))
+func TestRefreshMakesOnlyAfterAChange(t *testing.T) {
+	root := &tree{ctx: t.Context(), root: t.TempDir()}
+	output, made := root.path("bin", "output"), 0
+	write := func() error {
+		made++
+		return errors.Join(os.MkdirAll(filepath.Dir(output), 0o755), os.WriteFile(output, nil, 0o644))
 	}
-	for _, path := range []string{"build/venv/x", "models/a/1/model.onnx", "models/a/initial_state/mean.bin", "models/a/config.pbtxt", "models/generate.py"} {
-		write(path)
-	}
-	require.NoError(t, newTree(context.Background(), root).clean())
-	var left []string
-	require.NoError(t, filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
-		if err == nil && !d.IsDir() {
-			path, err = filepath.Rel(root, path)
-			left = append(left, path)
+	for _, step := range []struct {
+		why, content string
+		before       func() error
+		made         int
+	}{
+		{"nothing is there", "a", nil, 1},
+		{"nothing changed", "a", nil, 1},
+		{"the content changed", "b", nil, 2},
+		{"the output is gone", "b", func() error { return os.Remove(output) }, 3},
+	} {
+		if step.before != nil {
+			require.NoError(t, step.before())
 		}
-		return err
-	}))
-	require.Equal(t, []string{"models/a/config.pbtxt", "models/generate.py"}, left)
-	require.NoDirExists(t, filepath.Join(root, "models", "a", "initial_state"))
+		require.NoError(t, root.refresh(output, step.content, write), step.why)
+		require.Equal(t, step.made, made, step.why)
+	}
+	// After a failure the output may be anything, even if the content is that of an earlier success.
+	bad := errors.New("bad")
+	require.ErrorIs(t, root.refresh(output, "c", func() error { return bad }), bad)
+	require.NoError(t, root.refresh(output, "b", write))
+	require.Equal(t, 4, made)
+}
+
+func TestStepsGoOnAfterAFailureButNotAfterAnInterrupt(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var ran []string
+	note := func(name string, err error) step {
+		return step{name, func() error {
+			ran = append(ran, name)
+			if name == "last" {
+				cancel()
+			}
+			return err
+		}}
+	}
+	err := (&tree{ctx: ctx}).steps(note("lint", errors.New("bad")), note("build", nil), note("last", nil), note("never", nil))
+	require.EqualError(t, err, "FAILED: lint, never")
+	require.Equal(t, []string{"lint", "build", "last"}, ran)
+}
+
+func TestClean(t *testing.T) {
+	root := &tree{ctx: t.Context(), root: t.TempDir()}
+	for _, path := range []string{"build/venv/x", "models/a/1/model.onnx", "models/a/initial_state/mean.bin", "models/a/config.pbtxt"} {
+		require.NoError(t, os.MkdirAll(filepath.Dir(root.path(path)), 0o755))
+		require.NoError(t, os.WriteFile(root.path(path), nil, 0o600))
+	}
+	require.NoError(t, root.clean())
+	left, err := filepath.Glob(root.path("*", "*", "*"))
+	require.NoError(t, err)
+	require.Equal(t, []string{root.path("models/a/config.pbtxt")}, left)
+	require.NoDirExists(t, root.path("build"))
+}
+
+func TestFindPython(t *testing.T) {
+	python := filepath.Join(t.TempDir(), "python")
+	root := &tree{ctx: t.Context(), root: t.TempDir()}
+	t.Setenv("PYTHON", python)
+	_, err := root.findPython()
+	require.ErrorContains(t, err, python+": install Python 3.11 or newer")
+	require.NoError(t, os.WriteFile(python, []byte("#!/bin/sh\nexit 0\n"), 0o755))
+	found, err := root.findPython()
+	require.NoError(t, err)
+	require.Equal(t, python, found)
+}
+
+func TestSplitTests(t *testing.T) {
+	for args, want := range map[string][3]string{
+		"./backend -run TestX -v":                  {"./backend -run TestX -v", "", ""},
+		"-run TestX":                               {"-run TestX ./...", "", ""},
+		"./internal/bench/kserve -count 1":         {"", "./kserve -count 1", ""},
+		"scripts/e2e/test_soak.py::test_soak -x":   {"", "", "scripts/e2e/test_soak.py::test_soak -x"},
+		"-k idle":                                  {"", "", "-k idle scripts/e2e"},
+		"scripts/e2e/test_vad.py -k window":        {"", "", "scripts/e2e/test_vad.py -k window"},
+		"./statebuffer scripts/e2e/test_direct.py": {"./statebuffer", "", "scripts/e2e/test_direct.py"},
+		"./capi ./internal/bench/... -run Seam":    {"./capi -run Seam", "./... -run Seam", ""},
+	} {
+		ours, bench, python := splitTests(strings.Fields(args))
+		require.Equal(t, want, [3]string{strings.Join(ours, " "), strings.Join(bench, " "), strings.Join(python, " ")}, args)
+	}
 }

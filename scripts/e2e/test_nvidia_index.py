@@ -59,7 +59,7 @@ DEFECT_TESTS = {
     ],
     "B12 the level of ONNX Runtime's log is random": ["test_nvidia_logs.py::test_onnxruntime_log_level"],
     "B13 a number that is none ends the server": [
-        DEFECTS + "B13_numbers_are_parsed_strictly",
+        "backend/config/params_test.go::TestLazyParameters",
         "test_nvidia_loading.py::test_what_is_refused",
         "test_nvidia_logs.py::test_onnxruntime_log_level_is_checked",
         CAPI.format("settings") + "TestSettings",

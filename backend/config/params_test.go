@@ -1,4 +1,4 @@
-package backend
+package config
 
 import (
 	"math"
@@ -60,10 +60,10 @@ func parameterTable() map[string]parameterRow {
 		"when_full":              {func(p *Parameters) any { return p.Full }, statebuffer.Reject, map[string]any{"reject": statebuffer.Reject, "evict_lru": statebuffer.EvictLRU}, "one of reject, evict_lru", []string{"evict", "LRU"}},
 		"max_state_bytes":        {func(p *Parameters) any { return p.MaxStateBytes }, int64(64 << 20), map[string]any{"0": int64(0), "1000": int64(1000)}, "a whole number from 0", []string{"-1", "64M"}},
 		"max_state_memory_bytes": {func(p *Parameters) any { return p.MaxStateMemory }, int64(0), map[string]any{"0": int64(0), "1073741824": int64(1 << 30)}, "a whole number from 0", []string{"-1", "1G"}},
-		"batch_axes":             assignmentRow(func(p *Parameters) []assignment { return p.BatchAxes }),
-		"initial_states":         assignmentRow(func(p *Parameters) []assignment { return p.InitialStates }),
-		"constant_inputs":        assignmentRow(func(p *Parameters) []assignment { return p.Constants }),
-		"derived_inputs":         assignmentRow(func(p *Parameters) []assignment { return p.Derived }),
+		"batch_axes":             assignmentRow(func(p *Parameters) []Assignment { return p.BatchAxes }),
+		"initial_states":         assignmentRow(func(p *Parameters) []Assignment { return p.InitialStates }),
+		"constant_inputs":        assignmentRow(func(p *Parameters) []Assignment { return p.Constants }),
+		"derived_inputs":         assignmentRow(func(p *Parameters) []Assignment { return p.Derived }),
 		// Three of the four without the first have no effect; see TestLazyParameters.
 		"initial_buffer_size":      {func(p *Parameters) any { return p.Lazy != nil }, false, nil, "must be given with it", []string{"1", "-1", "x"}},
 		"subsequent_buffer_size":   {func(p *Parameters) any { return p.Lazy != nil }, false, map[string]any{"100": false}, "a whole number", []string{"-1", "512abc"}},
@@ -72,7 +72,7 @@ func parameterTable() map[string]parameterRow {
 	}
 }
 
-func assignmentRow(get func(*Parameters) []assignment) parameterRow {
+func assignmentRow(get func(*Parameters) []Assignment) parameterRow {
 	return parameterRow{
 		func(p *Parameters) any { return len(get(p)) }, 0,
 		map[string]any{"a = 1": 1, "a=1;b = 2": 2, "a = 1\n b = 2;\n": 2, ";": 0}, "is not of the form NAME = VALUE", []string{"a", "a =", "= 1", "a = 1; b"},
@@ -127,10 +127,10 @@ func TestProviders(t *testing.T) {
 	for word, want := range map[string]onnx.Provider{"": onnx.TensorRT, "trt": onnx.TensorRT, "cuda": onnx.CUDA, "cpu": onnx.CPU, "TensorRT": onnx.CPU} {
 		p, _, err := ParseParameters(map[string]Value{"ort_ep": {word}})
 		require.NoError(t, err)
-		got, err := p.provider("cpu")
+		got, err := p.Provider("cpu")
 		require.NoError(t, err)
 		require.Equal(t, onnx.CPU, got)
-		if got, err = p.provider("gpu"); want == onnx.CPU {
+		if got, err = p.Provider("gpu"); want == onnx.CPU {
 			require.ErrorContains(t, err, `parameter ort_ep is "`+word+`": want one of trt, cuda`)
 			require.Equal(t, status.InvalidArg, status.CodeOf(err))
 			continue
@@ -171,24 +171,11 @@ func TestUnknownParameters(t *testing.T) {
 	}
 }
 
-// TestMisspeltParameterIsInTheError: what keeps a model from loading may be a name
-// that was not understood.
-func TestMisspeltParameterIsInTheError(t *testing.T) {
-	_, err := load(t, configEdit(func(c *Config) {
-		c.Parameters["state_pair"], c.Parameters["colour"] = c.Parameters["state_pairs"], Value{"red"}
-		delete(c.Parameters, "state_pairs")
-	}), sig(func(s *onnx.Signature) { s.Outputs[1].Name = "Sum" }))
-	require.ErrorContains(t, err, "could not find any state tensors")
-	require.ErrorContains(t, err, "\n"+`parameter "state_pair" is unknown and has no effect; did you mean "state_pairs"?`)
-	require.NotContains(t, err.Error(), "colour")
-	require.Equal(t, status.InvalidArg, status.CodeOf(err))
-}
-
 func TestLazyParameters(t *testing.T) {
 	given := func(values ...string) map[string]Value {
 		m := map[string]Value{}
 		for i, v := range values {
-			m[lazyNames[i]] = Value{v}
+			m[LazyNames[i]] = Value{v}
 		}
 		return m
 	}
@@ -201,7 +188,7 @@ func TestLazyParameters(t *testing.T) {
 		values := []string{"512", "100", "32", "200"}
 		values[missing] = ""
 		_, _, err = ParseParameters(given(values...))
-		require.ErrorContains(t, err, "parameter initial_buffer_size is given: "+lazyNames[missing]+" must be given with it")
+		require.ErrorContains(t, err, "parameter initial_buffer_size is given: "+LazyNames[missing]+" must be given with it")
 	}
 	p, warnings, err = ParseParameters(given("", "100", "32", "200"))
 	require.NoError(t, err)
@@ -211,7 +198,7 @@ func TestLazyParameters(t *testing.T) {
 		values := []string{"512", "100", "32", "200"}
 		values[i] = "512abc"
 		_, _, err = ParseParameters(given(values...))
-		require.ErrorContains(t, err, "parameter "+lazyNames[i]+` is "512abc": want a whole number from 0 to 2147483647`)
+		require.ErrorContains(t, err, "parameter "+LazyNames[i]+` is "512abc": want a whole number from 0 to 2147483647`)
 	}
 }
 
@@ -231,7 +218,7 @@ func TestModelFile(t *testing.T) {
 	}
 	for _, tt := range tests {
 		p := &Parameters{ONNXFile: tt.parameter}
-		require.Equal(t, tt.want, p.file(&Config{DefaultModelFilename: tt.field}))
+		require.Equal(t, tt.want, p.ModelFile(&Config{DefaultModelFilename: tt.field}))
 	}
 }
 

@@ -1,4 +1,4 @@
-package backend
+package config
 
 import (
 	"encoding/json"
@@ -44,8 +44,8 @@ type Reshape struct {
 	Shape tensor.Shape `json:"shape"`
 }
 
-// lane is the shape without the batch that Triton hands over and expects.
-func (t *TensorConfig) lane() tensor.Shape {
+// LaneDims is the shape without the batch that Triton hands over and expects.
+func (t *TensorConfig) LaneDims() tensor.Shape {
 	if t.Reshape != nil {
 		return t.Reshape.Shape
 	}
@@ -80,7 +80,7 @@ type InitialState struct {
 	DataFile string       `json:"data_file"`
 }
 
-func (a *InitialState) equal(b *InitialState) bool {
+func (a *InitialState) Equal(b *InitialState) bool {
 	return a.DataType == b.DataType && a.Dims.Equal(b.Dims) && a.DataFile == b.DataFile
 }
 
@@ -107,9 +107,9 @@ type Control struct {
 	DataType       string    `json:"data_type"`
 }
 
-// last is the control whose value the input has, nil if there is none. With several
+// Effective is the control whose value the input has, nil if there is none. With several
 // it is as in Triton, which writes START, END, READY and CORRID one over the other.
-func (c *ControlConfig) last() (last *Control) {
+func (c *ControlConfig) Effective() (last *Control) {
 	order := []string{ControlStart, ControlEnd, ControlReady, ControlCorrID}
 	for i := range c.Controls {
 		if last == nil || slices.Index(order, c.Controls[i].Kind) > slices.Index(order, last.Kind) {
@@ -127,9 +127,9 @@ const (
 	ControlCorrID = "CONTROL_SEQUENCE_CORRID"
 )
 
-// ParseConfig reads a model configuration as TRITONBACKEND_ModelConfig gives it.
+// Parse reads a model configuration as TRITONBACKEND_ModelConfig gives it.
 // An empty text is a configuration of defaults.
-func ParseConfig(text []byte) (*Config, error) {
+func Parse(text []byte) (*Config, error) {
 	c := &Config{}
 	if len(text) == 0 {
 		return c, nil
@@ -175,8 +175,8 @@ func (c *Config) StringIDs() bool {
 	return control != nil && control.DataType == "TYPE_STRING"
 }
 
-// candidates is how many sequences Triton keeps for one instance.
-func (c *Config) candidates() int {
+// Candidates is how many sequences Triton keeps for one instance.
+func (c *Config) Candidates() int {
 	switch {
 	case c.Sequence == nil:
 		return 0
@@ -187,27 +187,27 @@ func (c *Config) candidates() int {
 	}
 }
 
-// direct tells whether the scheduler gives each sequence a place in the batch,
+// Direct tells whether the scheduler gives each sequence a place in the batch,
 // which is Triton's default.
-func (c *Config) direct() bool { return c.Sequence != nil && c.Sequence.Oldest == nil }
+func (c *Config) Direct() bool { return c.Sequence != nil && c.Sequence.Oldest == nil }
 
-// places is how many places a batch of the direct scheduler has.
-func (c *Config) places() int {
-	if !c.direct() {
+// BatchSlots is how many places a batch of the direct scheduler has.
+func (c *Config) BatchSlots() int {
+	if !c.Direct() {
 		return 0
 	}
 	return max(c.MaxBatchSize, 1)
 }
 
-// tokenState is the name of a state that no model has: listed in the configuration, it
+// TokenState is the name of a state that no model has: listed in the configuration, it
 // lets the server tell sequences of one ID apart where the model's states cannot be
 // listed.
-const tokenState = "stateful_token"
+const TokenState = "stateful_token"
 
-// tokenInput names the first of the server's own states that has room for anything; a
+// TokenInput names the first of the server's own states that has room for anything; a
 // direct scheduler needs none.
-func (c *Config) tokenInput() string {
-	if c.Sequence == nil || c.direct() {
+func (c *Config) TokenInput() string {
+	if c.Sequence == nil || c.Direct() {
 		return ""
 	}
 	for i := range c.Sequence.States {
@@ -218,32 +218,32 @@ func (c *Config) tokenInput() string {
 	return ""
 }
 
-// candidatesField is the field that candidates follows from.
-func (c *Config) candidatesField() string {
-	if c.direct() {
+// CandidatesField is the field that candidates follows from.
+func (c *Config) CandidatesField() string {
+	if c.Direct() {
 		return "max_batch_size"
 	}
 	return "max_candidate_sequences"
 }
 
-// queueDelay is how long the oldest scheduler may have a request wait for others.
-func (c *Config) queueDelay() time.Duration {
+// QueueDelay is how long the oldest scheduler may have a request wait for others.
+func (c *Config) QueueDelay() time.Duration {
 	if c.Sequence == nil || c.Sequence.Oldest == nil {
 		return 0
 	}
 	return microseconds(c.Sequence.Oldest.MaxQueueDelayMicroseconds)
 }
 
-// preferred are the batch sizes that Triton tries to form.
-func (c *Config) preferred() []int {
+// PreferredBatchSizes are the batch sizes that Triton tries to form.
+func (c *Config) PreferredBatchSizes() []int {
 	if c.Sequence == nil || c.Sequence.Oldest == nil {
 		return nil
 	}
 	return c.Sequence.Oldest.PreferredBatchSizes
 }
 
-// wants reports whether requests can ask for an output of the model: for those that are
+// CanRequest reports whether requests can ask for an output of the model: for those that are
 // listed, or for any if none is.
-func (c *Config) wants(output string) bool {
+func (c *Config) CanRequest(output string) bool {
 	return len(c.Outputs) == 0 || slices.ContainsFunc(c.Outputs, func(t TensorConfig) bool { return strings.EqualFold(t.Name, output) })
 }

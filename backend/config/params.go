@@ -1,4 +1,4 @@
-package backend
+package config
 
 import (
 	"errors"
@@ -40,33 +40,33 @@ type Parameters struct {
 	// faulty names the parameters that could not be understood and have their
 	// defaults instead.
 	faulty map[string]bool
-	// misspelt tells of unknown parameters whose names are close to known ones: if the
+	// Misspelt tells of unknown parameters whose names are close to known ones: if the
 	// model does not load, this may be why.
-	misspelt []string
+	Misspelt []string
 
 	IntraOpThreads int
 	Optimization   string
 	Full           statebuffer.Policy
 
 	Verify        Verify       // which batch axes are proved by runs
-	BatchAxes     []assignment // tensor = axis, or none
-	InitialStates []assignment // state input = value
-	StateUpdates  []assignment // state input = replace, append(AXIS) or keep
-	Constants     []assignment // input = value
-	Derived       []assignment // input = steps and the like
+	BatchAxes     []Assignment // tensor = axis, or none
+	InitialStates []Assignment // state input = value
+	StateUpdates  []Assignment // state input = replace, append(AXIS) or keep
+	Constants     []Assignment // input = value
+	Derived       []Assignment // input = steps and the like
 	MaxStateBytes int64        // of one sequence's value of a state that varies
 	// MaxStateMemory bounds the states of all sequences of an instance, in bytes;
 	// 0 means no bound.
 	MaxStateMemory int64
 }
 
-// sound tells whether the parameters of these names were understood.
-func (p *Parameters) sound(names ...string) bool {
+// Understood tells whether the parameters of these names were understood.
+func (p *Parameters) Understood(names ...string) bool {
 	return !slices.ContainsFunc(names, func(name string) bool { return p.faulty[name] })
 }
 
-// clone is a copy whose assignments can be marked as used.
-func (p *Parameters) clone() *Parameters {
+// Clone is a copy whose assignments can be marked as used.
+func (p *Parameters) Clone() *Parameters {
 	c := *p
 	c.BatchAxes, c.InitialStates, c.StateUpdates = slices.Clone(p.BatchAxes), slices.Clone(p.InitialStates), slices.Clone(p.StateUpdates)
 	return &c
@@ -85,6 +85,19 @@ const (
 
 // String is the word that the parameter batch_padding has for it.
 func (p Padding) String() string { return [...]string{"auto", "none", "preferred", "max"}[p] }
+
+// Verify is which batch axes are proved by runs before a model is served.
+type Verify uint8
+
+// The choices of the parameter verify.
+const (
+	VerifyInferred Verify = iota // where batch_axes does not tell all of them
+	VerifyAlways
+	VerifyNever
+)
+
+// String is the word that the parameter verify has for it.
+func (v Verify) String() string { return [...]string{"inferred", "always", "never"}[v] }
 
 // Verbosity is a logging level as the parameters name them.
 type Verbosity int8
@@ -110,11 +123,11 @@ const (
 	defaultMaxStateBytes = 64 << 20
 )
 
-// lazyNames are the four parameters of lazy allocation; the first switches it on.
-var lazyNames = [4]string{"initial_buffer_size", "subsequent_buffer_size", "buffer_alloc_threshold", "buffer_dealloc_threshold"}
+// LazyNames are the four parameters of lazy allocation; the first switches it on.
+var LazyNames = [4]string{"initial_buffer_size", "subsequent_buffer_size", "buffer_alloc_threshold", "buffer_dealloc_threshold"}
 
-// wiringNames are the parameters that say what the model's tensors are for.
-var wiringNames = []string{"state_pairs", "batch_axes", "initial_states", "state_updates", "constant_inputs", "derived_inputs", "verify"}
+// TensorParameters are the parameters that say what the model's tensors are for.
+var TensorParameters = []string{"state_pairs", "batch_axes", "initial_states", "state_updates", "constant_inputs", "derived_inputs", "verify"}
 
 // ParseParameters reads the parameters. The error reports all faults; what is
 // returned beside it has defaults for them, so that the rest can be checked too.
@@ -123,7 +136,7 @@ func ParseParameters(given map[string]Value) (p *Parameters, warnings []string, 
 	r := &paramReader{given: given, known: map[string]bool{}, faulty: map[string]bool{}}
 	p = r.parameters()
 	r.reportUnknown()
-	p.faulty, p.misspelt = r.faulty, r.misspelt
+	p.faulty, p.Misspelt = r.faulty, r.misspelt
 	if len(r.faults) > 0 {
 		return p, r.warnings, status.Errorf(status.InvalidArg, "%w", errors.Join(r.faults...))
 	}
@@ -176,8 +189,8 @@ func (r *paramReader) parameters() *Parameters {
 	return p
 }
 
-// file is the name of the ONNX file in the version's folder.
-func (p *Parameters) file(c *Config) string {
+// ModelFile is the name of the ONNX file in the version's folder.
+func (p *Parameters) ModelFile(c *Config) string {
 	switch {
 	case p.ONNXFile != "":
 		return p.ONNXFile
@@ -191,9 +204,15 @@ func (p *Parameters) file(c *Config) string {
 // gpuProviders are the words of ort_ep for an instance on a GPU.
 var gpuProviders = map[string]onnx.Provider{"trt": onnx.TensorRT, "cuda": onnx.CUDA}
 
-// provider is where an instance of this kind runs. On the CPU, as with NVIDIA's
+// NamesGPUProvider reports whether ort_ep is a word for an instance on a GPU.
+func (p *Parameters) NamesGPUProvider() bool {
+	_, known := gpuProviders[p.GPUProvider]
+	return known
+}
+
+// Provider is where an instance of this kind runs. On the CPU, as with NVIDIA's
 // backend, ort_ep can be any word.
-func (p *Parameters) provider(kind string) (onnx.Provider, error) {
+func (p *Parameters) Provider(kind string) (onnx.Provider, error) {
 	switch kind {
 	case "cpu":
 		return onnx.CPU, nil
@@ -208,18 +227,18 @@ func (p *Parameters) provider(kind string) (onnx.Provider, error) {
 	}
 }
 
-// ratio is max_candidate_sequence_use_ratio. Unless it is given, the strategy
+// SlotRatio is max_candidate_sequence_use_ratio. Unless it is given, the strategy
 // direct gets all its slots, and so does oldest without max_candidate_sequences:
 // their sequences are never more than lanes.
-func (p *Parameters) ratio(c *Config) float32 {
+func (p *Parameters) SlotRatio(c *Config) float32 {
 	if !p.RatioGiven && (c.Sequence == nil || c.Sequence.Oldest == nil || c.Sequence.Oldest.MaxCandidateSequences == 0) {
 		return 1
 	}
 	return p.UseRatio
 }
 
-// conversion is how states of a type are stored: only FP32 is ever narrowed.
-func (p *Parameters) conversion(dtype tensor.DType) statebuffer.Conversion {
+// Conversion is how states of a type are stored: only FP32 is ever narrowed.
+func (p *Parameters) Conversion(dtype tensor.DType) statebuffer.Conversion {
 	if p.HalfStates && dtype == tensor.FP32 {
 		return statebuffer.Half
 	}

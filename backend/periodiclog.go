@@ -4,53 +4,55 @@ import (
 	"context"
 	"log/slog"
 	"time"
+
+	"tritonstateful/backend/config"
 )
 
-// spans is how long the parts of a batch took.
-type spans struct {
+// timings is how long the parts of a batch took.
+type timings struct {
 	at                                       time.Duration // end of the last part
 	input, gather, run, scatter, send, total time.Duration
 	began                                    time.Duration
 }
 
-func (s *spans) enter(now time.Duration) { s.began, s.at = now, now }
+func (s *timings) begin(now time.Duration) { s.began, s.at = now, now }
 
-// mark adds the time since the last mark to a part.
-func (s *spans) mark(part *time.Duration, now time.Duration) {
+// add adds the time since the last call to a part.
+func (s *timings) add(part *time.Duration, now time.Duration) {
 	*part += now - s.at
 	s.at = now
 }
 
-// periodic sums up batches and reports them every metric_logging_frequency_seconds.
-type periodic struct {
+// periodicLog sums up batches and reports them every metric_logging_frequency_seconds.
+type periodicLog struct {
 	every    time.Duration // 0: never
 	last     time.Duration
 	details  slog.Level
 	silent   bool
-	sum      spans
+	sum      timings
 	grow     time.Duration
 	requests int
 	calls    int
 	largest  int
 }
 
-func newPeriodic(p *Parameters, clock func() time.Duration) *periodic {
-	r := &periodic{every: p.MetricsPeriod, last: clock(), silent: p.Log == LogNone, details: slog.LevelDebug}
-	if p.Details == LogInfo {
+func newPeriodicLog(p *config.Parameters, clock func() time.Duration) *periodicLog {
+	r := &periodicLog{every: p.MetricsPeriod, last: clock(), silent: p.Log == config.LogNone, details: slog.LevelDebug}
+	if p.Details == config.LogInfo {
 		r.details = slog.LevelInfo
 	}
 	return r
 }
 
 // ran counts one run of n requests.
-func (r *periodic) ran(n int) {
+func (r *periodicLog) ran(n int) {
 	r.requests += n
 	r.calls++
 	r.largest = max(r.largest, n)
 }
 
 // batch adds what a batch took, and reports if it is time.
-func (r *periodic) batch(s *spans, grow, now time.Duration, log *slog.Logger) {
+func (r *periodicLog) batch(s *timings, grow, now time.Duration, log *slog.Logger) {
 	if r.every == 0 {
 		return
 	}
@@ -71,5 +73,5 @@ func (r *periodic) batch(s *spans, grow, now time.Duration, log *slog.Logger) {
 			"requests", r.requests, "runs", r.calls)
 		log.Info("batch size since the last report", "average", float64(r.requests)/float64(r.calls), "largest", r.largest)
 	}
-	*r = periodic{every: r.every, last: now, details: r.details, silent: r.silent}
+	*r = periodicLog{every: r.every, last: now, details: r.details, silent: r.silent}
 }

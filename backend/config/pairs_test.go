@@ -1,12 +1,13 @@
-package backend
+package config
 
 import (
 	"strings"
 	"testing"
-	"tritonstateful/internal/status"
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
+
+	"tritonstateful/internal/status"
 )
 
 // TestParsePairs has every valid form of NVIDIA's parser, and what it means there.

@@ -1,8 +1,9 @@
-package backend
+package config
 
 import (
 	"fmt"
 	"strings"
+
 	"tritonstateful/internal/status"
 )
 

@@ -1,4 +1,4 @@
-package backend
+package config
 
 import (
 	"fmt"
@@ -121,7 +121,7 @@ func (r *paramReader) lazy() *statebuffer.LazyBuffers {
 	var numbers [4]int
 	var missing []string
 	given := 0
-	for i, name := range lazyNames {
+	for i, name := range LazyNames {
 		if _, ok := r.value(name); !ok {
 			missing = append(missing, name)
 			continue
@@ -132,17 +132,17 @@ func (r *paramReader) lazy() *statebuffer.LazyBuffers {
 	switch {
 	case given == 0:
 		return nil
-	case slices.Contains(missing, lazyNames[0]):
-		r.warnings = append(r.warnings, fmt.Sprintf("parameter %s is not given, so all slots are allocated at once and the other parameters of lazy allocation have no effect", lazyNames[0]))
+	case slices.Contains(missing, LazyNames[0]):
+		r.warnings = append(r.warnings, fmt.Sprintf("parameter %s is not given, so all slots are allocated at once and the other parameters of lazy allocation have no effect", LazyNames[0]))
 		return nil
 	case len(missing) > 0:
-		r.reject(lazyNames[0], fmt.Errorf("parameter %s is given: %s must be given with it", lazyNames[0], strings.Join(missing, " and ")))
+		r.reject(LazyNames[0], fmt.Errorf("parameter %s is given: %s must be given with it", LazyNames[0], strings.Join(missing, " and ")))
 		return nil
 	}
 	return &statebuffer.LazyBuffers{Initial: numbers[0], Subsequent: numbers[1], AllocThreshold: numbers[2], DeallocThreshold: numbers[3]}
 }
 
-func (r *paramReader) assignments(name string) []assignment {
+func (r *paramReader) assignments(name string) []Assignment {
 	text, ok := r.value(name)
 	if !ok {
 		return nil

@@ -1,9 +1,10 @@
-package backend
+package config
 
 import (
 	"errors"
 	"fmt"
 	"strings"
+
 	"tritonstateful/internal/status"
 )
 
@@ -49,8 +50,8 @@ type Accelerator struct {
 	Name string `json:"name"`
 }
 
-// refusals is what the configuration asks for and would not get.
-func (c *Config) refusals() error {
+// Refusals is what the configuration asks for and would not get.
+func (c *Config) Refusals() error {
 	var faults []error
 	fault := func(format string, args ...any) {
 		faults = append(faults, status.Errorf(status.InvalidArg, format, args...))
@@ -73,9 +74,9 @@ func (c *Config) refusals() error {
 	return errors.Join(faults...)
 }
 
-// warnings is what the configuration says that goes wrong, or does nothing, though
+// Warnings is what the configuration says that goes wrong, or does nothing, though
 // the model can be served.
-func (c *Config) warnings() (warnings []string) {
+func (c *Config) Warnings() (warnings []string) {
 	warn := func(format string, args ...any) { warnings = append(warnings, fmt.Sprintf(format, args...)) }
 	// The server writes the text of an ID into the control as it is, and counts
 	// on TYPE_STRING for the room (SequenceBatch::SetControlTensors).

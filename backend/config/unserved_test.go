@@ -1,10 +1,11 @@
-package backend
+package config
 
 import (
 	"testing"
-	"tritonstateful/internal/status"
 
 	"github.com/stretchr/testify/require"
+
+	"tritonstateful/internal/status"
 )
 
 // TestNumericIDs: a control that a text as correlation ID writes past the end of
@@ -12,19 +13,17 @@ import (
 func TestNumericIDs(t *testing.T) {
 	const words = `control "CORRID" has data_type `
 	for dtype, want := range map[string]int{"TYPE_UINT64": 1, "TYPE_INT32": 1, "TYPE_STRING": 0} {
-		s := newServer(t, func(s *setup) {
-			stringIDs(s)
-			s.config.Sequence.ControlInputs[2].Controls[0].DataType = dtype
-		})
-		warnings := s.log.having("WARN " + words + dtype)
+		c := Config{Sequence: &SequenceConfig{ControlInputs: []ControlConfig{{Name: "CORRID", Controls: []Control{{Kind: ControlCorrID, DataType: dtype}}}}}}
+		warnings := c.Warnings()
 		require.Len(t, warnings, want, dtype)
 		for _, w := range warnings {
+			require.Contains(t, w, words+dtype)
 			require.Contains(t, w, "tritonserver before 25.01 may crash")
 			require.Contains(t, w, "leave the control out")
 			require.Contains(t, w, "data_type: TYPE_STRING")
 		}
 	}
-	require.Empty(t, newServer(t).log.having(words))
+	require.Empty(t, new(Config).Warnings())
 }
 
 // TestUnserved: what this backend does not do is refused or warned of, in words
@@ -35,7 +34,8 @@ func TestUnserved(t *testing.T) {
 	unserved.BatchOutput = []BatchTensor{{Kind: "BATCH_SCATTER_WITH_INPUT_SHAPE", TargetName: []string{"y", "z"}}}
 	unserved.ModelOperations.OpLibraryFilename = []string{"ops.so"}
 	unserved.CCModelFilenames = map[string]string{"7.5": "other.onnx"}
-	_, err := load(t, configEdit(func(c *Config) { c.Unserved, c.Sequence.Iterative = unserved, true }))
+	c := Config{Unserved: unserved, Sequence: &SequenceConfig{Iterative: true}}
+	err := c.Refusals()
 	for _, want := range []string{
 		"batch_input BATCH_ELEMENT_COUNT for n: this backend makes no inputs of a whole batch: remove it",
 		"batch_output BATCH_SCATTER_WITH_INPUT_SHAPE for y, z: this backend does not scatter outputs: remove it",
@@ -53,13 +53,11 @@ func TestOptimizationWithoutEffect(t *testing.T) {
 	var o OptimizationConfig
 	o.Graph.Level, o.CUDA.Graphs = -1, true
 	o.Accelerators.GPU, o.Accelerators.CPU = []Accelerator{{"tensorrt"}}, []Accelerator{{"openvino"}}
-	s := newServer(t, configEdit(func(c *Config) { c.Optimization = o }))
-	for _, want := range []string{
+	c := Config{Unserved: Unserved{Optimization: o}}
+	warnings := c.Warnings()
+	require.Equal(t, []string{
 		"optimization.graph.level has no effect: use the parameter graph_optimization",
 		"optimization.cuda.graphs has no effect: use the parameter enable_cuda_graph",
 		"optimization.execution_accelerators has no effect (tensorrt, openvino): use the parameter ort_ep, for instances on a GPU",
-	} {
-		require.Len(t, s.log.having("WARN "+want), 1, want)
-	}
-	require.Empty(t, newServer(t).log.having("optimization."))
+	}, warnings)
 }

@@ -17,18 +17,18 @@ import (
 	"tritonstateful/statebuffer"
 )
 
-// pacePlan runs batches of that many requests with a model whose run of n lanes
+// runsOf runs batches of that many requests with a model whose run of n lanes
 // takes that long, and returns the sizes of the last batch's runs and the time
 // spent over that of whole batches.
-func pacePlan(p *pace, batches, requests int, took func(lanes int) time.Duration) (runs []int, ratio float64) {
+func runsOf(s *splitter, batches, requests int, took func(lanes int) time.Duration) (runs []int, ratio float64) {
 	var spent, whole time.Duration
 	for range batches {
 		runs = nil
-		p.begin(requests)
+		s.begin(requests)
 		for left := requests; left > 0; {
-			n := min(left, p.share(left))
+			n := min(left, s.nextLanes(left))
 			runs = append(runs, n)
-			p.ran(n, took(n))
+			s.ran(n, took(n))
 			spent += took(n)
 			left -= n
 		}
@@ -37,9 +37,9 @@ func pacePlan(p *pace, batches, requests int, took func(lanes int) time.Duration
 	return runs, float64(spent) / float64(whole)
 }
 
-// TestPace: a batch is cut where that is faster, and only there; finding out costs
+// TestSplitter: a batch is split where that is faster, and only there; finding out costs
 // little.
-func TestPace(t *testing.T) {
+func TestSplitter(t *testing.T) {
 	leavesCaches := func(n int) time.Duration { // as the model kvring does
 		each := 34 * time.Microsecond
 		if n > 8 {
@@ -68,74 +68,74 @@ func TestPace(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			p := newPace(true)
-			_, ratio := pacePlan(&p, 10_000, tt.requests, tt.took)
-			p.batches = 10*tryOftenUntil + 1 // the next one tries nothing
-			runs, _ := pacePlan(&p, 1, tt.requests, tt.took)
+			s := newSplitter(true)
+			_, ratio := runsOf(&s, 10_000, tt.requests, tt.took)
+			s.batches = 10*tryOftenUntil + 1 // the next one tries nothing
+			runs, _ := runsOf(&s, 1, tt.requests, tt.took)
 			require.Equal(t, tt.runs, runs)
 			require.LessOrEqual(t, ratio, tt.ratio)
 		})
 	}
 }
 
-// TestPaceFollows: when costs change, so do the runs.
-func TestPaceFollows(t *testing.T) {
+// TestSplitterFollows: when costs change, so do the runs.
+func TestSplitterFollows(t *testing.T) {
 	cheapParts := func(n int) time.Duration { return time.Duration(n*n) * time.Microsecond }
 	cheapWhole := func(n int) time.Duration { return time.Millisecond + time.Duration(n)*time.Microsecond }
-	p := newPace(true)
-	runs, _ := pacePlan(&p, 2000, 16, cheapParts)
+	s := newSplitter(true)
+	runs, _ := runsOf(&s, 2000, 16, cheapParts)
 	require.Len(t, runs, 8)
-	_, _ = pacePlan(&p, 4000, 16, cheapWhole)
-	p.batches = 10*tryOftenUntil + 1
-	runs, _ = pacePlan(&p, 1, 16, cheapWhole)
+	_, _ = runsOf(&s, 4000, 16, cheapWhole)
+	s.batches = 10*tryOftenUntil + 1
+	runs, _ = runsOf(&s, 1, 16, cheapWhole)
 	require.Len(t, runs, 1)
 }
 
-// TestPaceOff: nothing is cut, and nothing filled.
-func TestPaceOff(t *testing.T) {
-	p := newPace(false)
-	runs, _ := pacePlan(&p, 1000, 64, func(n int) time.Duration { return time.Duration(n*n) * time.Microsecond })
+// TestSplitterOff: nothing is split, and nothing filled.
+func TestSplitterOff(t *testing.T) {
+	s := newSplitter(false)
+	runs, _ := runsOf(&s, 1000, 64, func(n int) time.Duration { return time.Duration(n*n) * time.Microsecond })
 	require.Equal(t, []int{64}, runs)
-	require.Equal(t, 1, p.lanes(1, 64))
+	require.Equal(t, 1, s.lanesFor(1, 64))
 }
 
 // TestLoneLane: it runs beside an empty one if the model takes far longer for one
 // lane than for two, and at times alone, to see whether that is still so.
 func TestLoneLane(t *testing.T) {
-	p := newPace(true)
-	require.Equal(t, 1, p.lanes(1, 64), "nothing is known")
+	s := newSplitter(true)
+	require.Equal(t, 1, s.lanesFor(1, 64), "nothing is known")
 	for range enoughSamples {
-		p.ran(1, 300*time.Microsecond)
-		p.ran(2, 70*time.Microsecond)
+		s.ran(1, 300*time.Microsecond)
+		s.ran(2, 70*time.Microsecond)
 	}
-	alone := 0
+	single := 0
 	for range 10 * trySeldom {
-		alone += index(p.lanes(1, 64) == 1)
+		single += index(s.lanesFor(1, 64) == 1)
 	}
-	require.Equal(t, 10, alone)
-	require.Equal(t, 1, p.lanes(1, 1), "a batch has no room for another")
-	require.Equal(t, 3, p.lanes(3, 64))
+	require.Equal(t, 10, single)
+	require.Equal(t, 1, s.lanesFor(1, 1), "a batch has no room for another")
+	require.Equal(t, 3, s.lanesFor(3, 64))
 	for range 64 {
-		p.ran(1, 75*time.Microsecond)
+		s.ran(1, 75*time.Microsecond)
 	}
-	require.Equal(t, 1, p.lanes(1, 64))
+	require.Equal(t, 1, s.lanesFor(1, 64))
 }
 
-// TestPaceIsForLargeStates: when it is on.
-func TestPaceIsForLargeStates(t *testing.T) {
+// TestSplitterIsForLargeStates: when it is on.
+func TestSplitterIsForLargeStates(t *testing.T) {
 	of := func(features int64) func(*setup) { return streamsOf(largeStream(features, "bk")) }
 	for _, tt := range []struct {
 		name  string
 		edits []func(*setup)
 		want  bool
 	}{
-		{"large states", []func(*setup){of(paceFrom / 4)}, true},
-		{"smaller ones", []func(*setup){of(paceFrom/4 - 1)}, false},
-		{"exact batches", []func(*setup){of(paceFrom / 4), param("batch_padding", "none")}, false},
-		{"padded", []func(*setup){of(paceFrom / 4), param("batch_padding", "max")}, false},
-		{"converted states", []func(*setup){of(paceFrom / 4), param("store_states_as_fp16", "1")}, false},
+		{"large states", []func(*setup){of(splitFrom / 4)}, true},
+		{"smaller ones", []func(*setup){of(splitFrom/4 - 1)}, false},
+		{"exact batches", []func(*setup){of(splitFrom / 4), param("batch_padding", "none")}, false},
+		{"padded", []func(*setup){of(splitFrom / 4), param("batch_padding", "max")}, false},
+		{"converted states", []func(*setup){of(splitFrom / 4), param("store_states_as_fp16", "1")}, false},
 	} {
-		t.Run(tt.name, func(t *testing.T) { require.Equal(t, tt.want, newServer(t, tt.edits...).in.pace.on) })
+		t.Run(tt.name, func(t *testing.T) { require.Equal(t, tt.want, newServer(t, tt.edits...).in.splitter.on) })
 	}
 }
 
@@ -146,24 +146,24 @@ func largeStream(features int64, stateOrder string) stream {
 	return s
 }
 
-// cheapest makes a pace believe that runs of so many lanes cost least.
-func cheapest(p *pace, lanes int) {
-	*p = newPace(true)
-	for i := range p.costs {
-		p.costs[i] = cost{mean: 2, samples: enoughSamples}
+// cheapest makes a splitter believe that runs of so many lanes cost least.
+func cheapest(s *splitter, lanes int) {
+	*s = newSplitter(true)
+	for i := range s.costs {
+		s.costs[i] = cost{mean: 2, samples: enoughSamples}
 	}
-	p.costs[paceSize(lanes)].mean = 1
+	s.costs[sizeClass(lanes)].mean = 1
 }
 
-// TestCutBatches: whatever runs a batch is cut into, each request gets the answer
-// of its own sequence, and no lane is left over to run alone.
-func TestCutBatches(t *testing.T) {
+// TestSplitBatches: whatever runs a batch is split into, each request gets the answer
+// of its own sequence, and no lane is left over to run by itself.
+func TestSplitBatches(t *testing.T) {
 	for _, order := range []string{"bk", "kb"} {
 		for _, lanes := range []int{2, 4} {
 			t.Run(fmt.Sprintf("%s/%d", order, lanes), func(t *testing.T) {
 				s := newServer(t, slots(48, 16), streamsOf(largeStream(1024, order)))
 				rng := rand.New(rand.NewPCG(5, 5))
-				cheapest(&s.in.pace, lanes)
+				cheapest(&s.in.splitter, lanes)
 				s.runner.runs = nil
 				alive, asked := map[int]bool{}, 0
 				for range 60 {
@@ -201,9 +201,9 @@ func TestCutWhereStatesPart(t *testing.T) {
 			s.batch(startOf(1), startOf(2), startOf(3)).ok()
 			s.batch(startOf(9)).ok()
 			s.batch(startOf(11), startOf(12), startOf(13), startOf(14), startOf(15)).ok()
-			s.in.pace = newPace(true)
+			s.in.splitter = newSplitter(true)
 			for i, mean := range tt.costs {
-				s.in.pace.costs[i] = cost{mean: mean, samples: enoughSamples}
+				s.in.splitter.costs[i] = cost{mean: mean, samples: enoughSamples}
 			}
 			s.runner.runs = nil
 			s.batch(nextOf(12), nextOf(3), nextOf(14), nextOf(1), nextOf(11), nextOf(15), nextOf(2), nextOf(13)).ok()
@@ -213,10 +213,10 @@ func TestCutWhereStatesPart(t *testing.T) {
 	}
 }
 
-// TestCutBatchesAllocateNothing: not even while their answers wait.
-func TestCutBatchesAllocateNothing(t *testing.T) {
+// TestSplitBatchesAllocateNothing: not even while their answers wait.
+func TestSplitBatchesAllocateNothing(t *testing.T) {
 	s, b := idleServer(t, 32, 16, streamsOf(largeStream(1024, "bk")))
-	cheapest(&s.in.pace, 4)
+	cheapest(&s.in.splitter, 4)
 	s.in.Execute(b)
 	require.NotEmpty(t, s.in.waiting)
 	require.Zero(t, testing.AllocsPerRun(100, func() { s.in.Execute(b) }))
@@ -233,7 +233,7 @@ func TestPartFails(t *testing.T) {
 			steps = append(steps, nextOf(id+1))
 		}
 		s.batch(starts...).ok()
-		cheapest(&s.in.pace, 4)
+		cheapest(&s.in.splitter, 4)
 		run := 0
 		s.runner.before = func() error {
 			run++
@@ -261,9 +261,9 @@ func TestLoneLaneStaysFilled(t *testing.T) {
 	s := newServer(t, slots(48, 16), streamsOf(largeStream(1024, "bk")))
 	s.runner.before = func() error { s.now += 70; return nil }
 	s.batch(startOf(1)).ok()
-	s.in.pace = newPace(true)
-	s.in.pace.costs[0] = cost{mean: 300, samples: enoughSamples}
-	s.in.pace.costs[1] = cost{mean: 35, samples: enoughSamples}
+	s.in.splitter = newSplitter(true)
+	s.in.splitter.costs[0] = cost{mean: 300, samples: enoughSamples}
+	s.in.splitter.costs[1] = cost{mean: 35, samples: enoughSamples}
 	s.runner.runs = nil
 	for range trySeldom - 1 {
 		s.batch(nextOf(1)).ok()

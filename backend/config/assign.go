@@ -1,20 +1,20 @@
-package backend
+package config
 
 import (
 	"fmt"
 	"strings"
 )
 
-// assignment is one "name = value" of a parameter that says something of
+// Assignment is one "name = value" of a parameter that says something of
 // several tensors. A * in the name stands for any text.
-type assignment struct {
-	name, value string
+type Assignment struct {
+	Name, Value string
 	used        bool
 }
 
 // parseAssignments splits "name = value; name = value"; a line end also parts.
-func parseAssignments(text string) ([]assignment, error) {
-	var all []assignment
+func parseAssignments(text string) ([]Assignment, error) {
+	var all []Assignment
 	for part := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == ';' || r == '\n' }) {
 		if strings.TrimSpace(part) == "" {
 			continue
@@ -24,21 +24,21 @@ func parseAssignments(text string) ([]assignment, error) {
 		if !ok || name == "" || value == "" {
 			return nil, fmt.Errorf("%q is not of the form NAME = VALUE", strings.TrimSpace(part))
 		}
-		all = append(all, assignment{name: name, value: value})
+		all = append(all, Assignment{Name: name, Value: value})
 	}
 	return all, nil
 }
 
-// lookup finds the value for a tensor: that of its own name, or else that of the
+// Lookup finds the value for a tensor: that of its own name, or else that of the
 // first pattern that matches.
-func lookup(all []assignment, name string) (value string, ok bool) {
+func Lookup(all []Assignment, name string) (value string, ok bool) {
 	found := -1
 	for i := range all {
-		if all[i].name == name {
+		if all[i].Name == name {
 			found = i
 			break
 		}
-		if _, match := matchPattern(all[i].name, name); match && found < 0 {
+		if _, match := MatchPattern(all[i].Name, name); match && found < 0 {
 			found = i
 		}
 	}
@@ -46,14 +46,14 @@ func lookup(all []assignment, name string) (value string, ok bool) {
 		return "", false
 	}
 	all[found].used = true
-	return all[found].value, true
+	return all[found].Value, true
 }
 
-// unused lists the names that lookup never gave a value for.
-func unused(all []assignment) (names []string) {
+// Unused lists the names that lookup never gave a value for.
+func Unused(all []Assignment) (names []string) {
 	for i := range all {
 		if !all[i].used {
-			names = append(names, all[i].name)
+			names = append(names, all[i].Name)
 		}
 	}
 	return names
@@ -62,12 +62,12 @@ func unused(all []assignment) (names []string) {
 // wildcards are the ways to write "any text" in a pattern.
 var wildcards = strings.NewReplacer("{i}", "*")
 
-// isPattern tells whether a name holds a wildcard.
-func isPattern(name string) bool { return strings.Contains(wildcards.Replace(name), "*") }
+// IsPattern tells whether a name holds a wildcard.
+func IsPattern(name string) bool { return strings.Contains(wildcards.Replace(name), "*") }
 
-// matchPattern tells whether name is pattern with a text in place of each *, and
+// MatchPattern tells whether name is pattern with a text in place of each *, and
 // which texts. The shortest possible texts are taken first.
-func matchPattern(pattern, name string) (texts []string, ok bool) {
+func MatchPattern(pattern, name string) (texts []string, ok bool) {
 	parts := strings.Split(wildcards.Replace(pattern), "*")
 	if len(parts) == 1 {
 		return nil, pattern == name
@@ -91,8 +91,8 @@ func matchPattern(pattern, name string) (texts []string, ok bool) {
 	return texts, true
 }
 
-// fillPattern puts texts in place of the wildcards.
-func fillPattern(pattern string, texts []string) string {
+// FillPattern puts texts in place of the wildcards.
+func FillPattern(pattern string, texts []string) string {
 	parts := strings.Split(wildcards.Replace(pattern), "*")
 	var b strings.Builder
 	for i, part := range parts {
