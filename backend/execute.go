@@ -202,7 +202,7 @@ func (e *execution) putInputs() error {
 			e.putInput(i, m.firstLane, &e.requests[m.req].Inputs[i])
 		}
 		for lane := len(e.lanes); lane < s.lanes; lane++ {
-			clearLane(s.in[i].Bytes, l, s.lanes, lane)
+			l.ClearLane(s.in[i].Bytes, s.lanes, lane)
 		}
 	}
 	return nil
@@ -222,7 +222,7 @@ func (e *execution) putInput(i, lane int, input *Input) {
 		return
 	}
 	for data := input.Data; len(data) > 0; lane++ {
-		putLane(s.in[i].Bytes, l, s.lanes, lane, data)
+		l.PutLane(s.in[i].Bytes, s.lanes, lane, data)
 		data = data[l.LaneBytes():]
 	}
 }

@@ -41,7 +41,7 @@ func (e *execution) writeLanes(f *fillWire, to []byte) {
 			return
 		}
 		for lane := range e.ioSet.lanes {
-			putLane(to, f.Layout, e.ioSet.lanes, lane, f.value[0])
+			f.Layout.PutLane(to, e.ioSet.lanes, lane, f.value[0])
 		}
 		return
 	}

@@ -8,28 +8,7 @@ import (
 
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
-	"tritonstateful/statebuffer"
 )
-
-// putLane copies one lane, given as a row, into a batched tensor.
-func putLane(to []byte, l statebuffer.Layout, lanes, lane int, row []byte) {
-	stride, at := int64(lanes)*l.PieceBytes, int64(lane)*l.PieceBytes
-	if l.Pieces == 1 {
-		copy(to[at:at+l.PieceBytes], row)
-		return
-	}
-	for x := range l.Pieces {
-		copy(to[at+x*stride:][:l.PieceBytes], row[x*l.PieceBytes:])
-	}
-}
-
-// clearLane zeroes one lane.
-func clearLane(to []byte, l statebuffer.Layout, lanes, lane int) {
-	stride, at := int64(lanes)*l.PieceBytes, int64(lane)*l.PieceBytes
-	for x := range l.Pieces {
-		clear(to[at+x*stride:][:l.PieceBytes])
-	}
-}
 
 // stringOffsets finds where each lane begins in a tensor of strings whose batch
 // is outermost, and where the last one ends. Each string is preceded by its

@@ -26,8 +26,8 @@ type batch struct {
 	requests      []backend.Request
 	requestInputs []backend.Input
 
-	// answers are the outputs noted since the last Send: kept so that their
-	// memory lives until then, and to see when rows share the same ones.
+	// answers are the outputs noted since the last Send: referenced so that their
+	// memory lives until then, and to see when requests share the same ones.
 	answers []noted
 	// addresses is what Reserve returns.
 	addresses []uint64
@@ -40,15 +40,15 @@ type onDevice interface{ TakesDevice() bool }
 // tokened is an executor that can name one of Triton's own states.
 type tokened interface{ TokenInput() string }
 
-// newBatch makes the batch of an instance; free it.
+// newBatch makes the batch of an instance; the caller frees it.
 func newBatch(of *C.TRITONBACKEND_ModelInstance, made executor) (*batch, error) {
 	inputs, outputs := made.Inputs(), made.Outputs()
-	cInputs, cOutputs := newPorts(inputs), newPorts(outputs)
+	cInputs, cOutputs := newNames(inputs), newNames(outputs)
 	c := C.batch_new(of, cInputs, cOutputs, C.bool(made.StringIDs()))
 	if c == nil {
-		freePorts(cInputs)
-		freePorts(cOutputs)
-		return nil, status.Errorf(status.Unavailable, "there is no memory for a batch")
+		freeNames(cInputs)
+		freeNames(cOutputs)
+		return nil, status.Errorf(status.Unavailable, "allocating a batch: out of memory")
 	}
 	if on, ok := made.(onDevice); ok {
 		c.takes_device = C.bool(on.TakesDevice())
@@ -60,8 +60,8 @@ func newBatch(of *C.TRITONBACKEND_ModelInstance, made executor) (*batch, error) 
 }
 
 func (b *batch) free() {
-	freePorts(b.c.inputs)
-	freePorts(b.c.outputs)
+	freeNames(b.c.inputs)
+	freeNames(b.c.outputs)
 	C.batch_free(b.c)
 }
 
@@ -73,8 +73,8 @@ func (b *batch) open(requests **C.TRITONBACKEND_Request, count C.uint32_t) error
 }
 
 // Hold is part of backend.Batch.
-func (b *batch) Hold(row int) (release func()) {
-	held := C.batch_hold(b.c, C.uint32_t(row)) // of our own memory, so that it may be kept
+func (b *batch) Hold(req int) (release func()) {
+	held := C.batch_hold(b.c, C.uint32_t(req)) // in our own memory, so it may outlive the batch
 	return func() { C.release_held(held) }
 }
 
@@ -88,13 +88,13 @@ func (b *batch) Finish(timing backend.Timing) {
 	b.forget()
 }
 
-// settle is the last net under a batch, to be deferred: it makes a panic the
-// answer of all rows that have none, and finishes what nobody finished.
-func (b *batch) settle() {
+// ensureFinished is to be deferred: it answers all requests that have no answer
+// with a panic, if there was one, and finishes a batch that was not finished.
+func (b *batch) ensureFinished() {
 	if cause := recover(); cause != nil {
 		err := panicked(cause)
-		for row := range b.rows() {
-			b.Fail(row, err)
+		for req := range b.entries() {
+			b.Fail(req, err)
 		}
 	}
 	b.Finish(backend.Timing{})
@@ -110,23 +110,24 @@ func (b *batch) forget() {
 	b.forgetAnswers()
 }
 
-func (b *batch) rows() []C.batch_row {
-	return unsafe.Slice(b.c.rows, b.c.count)
+// entries are the requests in C.
+func (b *batch) entries() []C.batch_request {
+	return unsafe.Slice(b.c.requests, b.c.count)
 }
 
-// newPorts copies the names to C; freePorts them.
-func newPorts(ports []onnx.IOTensor) C.batch_ports {
-	size := C.size_t(len(ports)) * C.size_t(unsafe.Sizeof((*C.char)(nil)))
+// newNames copies the names to C; the caller frees them with freeNames.
+func newNames(tensors []onnx.IOTensor) C.batch_names {
+	size := C.size_t(len(tensors)) * C.size_t(unsafe.Sizeof((*C.char)(nil)))
 	names := (**C.char)(C.malloc(size)) // C.malloc never returns nil
-	for i, slots := 0, unsafe.Slice(names, len(ports)); i < len(slots); i++ {
-		slots[i] = C.CString(ports[i].Name)
+	for i, list := 0, unsafe.Slice(names, len(tensors)); i < len(list); i++ {
+		list[i] = C.CString(tensors[i].Name)
 	}
-	return C.batch_ports{names: names, count: C.uint32_t(len(ports))}
+	return C.batch_names{names: names, count: C.uint32_t(len(tensors))}
 }
 
-func freePorts(ports C.batch_ports) {
-	for _, name := range unsafe.Slice(ports.names, ports.count) {
+func freeNames(list C.batch_names) {
+	for _, name := range unsafe.Slice(list.names, list.count) {
 		C.free(unsafe.Pointer(name))
 	}
-	C.free(unsafe.Pointer(ports.names))
+	C.free(unsafe.Pointer(list.names))
 }

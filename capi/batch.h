@@ -15,7 +15,7 @@
 typedef struct {
   const char **names;
   uint32_t count;
-} batch_ports;
+} batch_names;
 
 // One input of one request. Shape and data are Triton's until the request is
 // released, or the batch's own where it had to join several buffers.
@@ -33,16 +33,16 @@ typedef struct {
 
 // Why a request could not be read.
 typedef enum {
-  BATCH_READ,      // it could
+  BATCH_READ,      // it was
   BATCH_REFUSED,   // Triton returned an error
   BATCH_ON_DEVICE, // an input is in memory that the host cannot read, or in
-                   // several pieces of which one is
+                   // several buffers of which one is
   BATCH_NO_MEMORY  // there is no memory to join the buffers of an input
 } batch_reading;
 
 typedef enum {
   BATCH_UNANSWERED,
-  BATCH_OUTPUTS, // lanes of the outputs of row `outputs`
+  BATCH_OUTPUTS, // lanes of the outputs of request `outputs`
   BATCH_FAILURE
 } batch_answer;
 
@@ -60,7 +60,7 @@ typedef struct {
   // What was read, in this order; reading ends at the first fault.
   uint32_t flags; // TRITONSERVER_RequestFlag
   uint64_t number;
-  const char *text; // NULL where the id is a number
+  const char *string; // the sequence ID, or NULL where it is `number`
   uint64_t token;   // where Triton keeps the state `token_input` of the request's sequence, or 0
   bool cancelled;
   batch_reading reading;
@@ -70,49 +70,49 @@ typedef struct {
   // How it is answered.
   batch_answer answer;
   TRITONSERVER_Error *failure; // for FAILURE; the batch's until it was sent
-  uint32_t outputs;            // whose outputs: several rows may share one row's
+  uint32_t outputs;            // whose outputs: several requests may share one's
   uint64_t lane, lanes;
   batch_held *held; // not NULL: batch_send and batch_finish leave it to release_held
-  bool reserved; // its places are known, and what is on a device is not for us to fill
+  bool reserved; // its buffers are known, and batch_send does not fill those on a device
   bool succeeded;
-} batch_row;
+} batch_request;
 
 enum { BATCH_MAX_RANK = 32 };
 
-// A batched tensor that answers stand in: run x of lane j starts at
-// (x*lanes + j) * run_bytes.
+// A batched tensor that answers are in: piece x of lane j starts at
+// (x*lanes + j) * piece_bytes.
 typedef struct {
   uintptr_t data; // an address and no pointer: in tests the memory is Go's
-  uint64_t runs, run_bytes, lanes;
+  uint64_t pieces, piece_bytes, lanes;
   TRITONSERVER_DataType type;
   int64_t shape[BATCH_MAX_RANK]; // of one answer
   uint32_t rank;
   bool whole; // data is all of one answer, not lanes of a batched tensor
 } batch_output;
 
-// Where Triton wants an output of an answer.
+// The buffer that Triton wants an output of an answer in.
 typedef struct {
-  char *buffer; // NULL for an output of no bytes, or that nobody wants
+  char *buffer; // NULL for an output of no bytes, or that is not wanted
   uint64_t bytes;
   bool on_device;
-} batch_place;
+} batch_buffer;
 
 typedef struct {
   TRITONBACKEND_ModelInstance *instance;
-  batch_ports inputs, outputs;
-  bool text_ids; // ask for the text first
+  batch_names inputs, outputs;
+  bool string_ids; // ask for the sequence ID as a string first
   char *token_input; // one of Triton's own states, or NULL
   bool takes_device; // inputs may be in the memory of a GPU
 
   uint32_t count; // requests of this batch
-  batch_row *rows;
-  batch_input *row_inputs;   // row r's are at r * inputs.count
-  bool *row_wanted;          // which outputs row r wants, at r * outputs.count
-  batch_output *row_outputs; // what row r was first to be answered with, likewise
-  batch_place *row_places;   // where its outputs go, if it is reserved, likewise
-  uint32_t capacity;         // rows that the arrays have room for
+  batch_request *requests;
+  batch_input *request_inputs;   // those of request r are at r * inputs.count
+  bool *request_wanted;          // which outputs request r wants, at r * outputs.count
+  batch_output *request_outputs; // what request r was first to be answered with, likewise
+  batch_buffer *request_buffers; // where its outputs go, if it is reserved, likewise
+  uint32_t capacity;             // requests that the arrays have room for
 
-  char *joined; // inputs that came in several buffers, one behind the other
+  char *joined; // inputs that came in several buffers, one after the other
   uint64_t joined_bytes, joined_capacity;
 
   uint64_t exec_start_ns;
@@ -120,32 +120,32 @@ typedef struct {
 
 // batch_new makes a batch for an instance. The names must outlive it; token_input
 // is the batch's, if it is set. NULL: no memory.
-batch *batch_new(TRITONBACKEND_ModelInstance *instance, batch_ports inputs, batch_ports outputs,
-                 bool text_ids);
+batch *batch_new(TRITONBACKEND_ModelInstance *instance, batch_names inputs, batch_names outputs,
+                 bool string_ids);
 void batch_free(batch *b);
 
 // batch_open makes a response for every request and reads them all. After an
 // error nothing was taken and the batch is as before; a request that could not
-// be read is a row with its `reading`, and no error.
+// be read has its `reading`, and is no error.
 TRITONSERVER_Error *batch_open(batch *b, TRITONBACKEND_Request **requests, uint32_t count);
 
-// batch_reserve asks Triton where the answer to a row is to go, whose outputs are
-// noted as that row's. Whoever asks fills those that are on a device.
-TRITONSERVER_Error *batch_reserve(batch *b, uint32_t row, uint64_t lanes);
+// batch_reserve asks Triton for the buffers of a request's answer, whose outputs are
+// in request_outputs. The caller fills those that are on a device.
+TRITONSERVER_Error *batch_reserve(batch *b, uint32_t r, uint64_t lanes);
 
-// batch_send sends the responses of the rows that have an answer and were not
-// sent yet. An answer that cannot be sent becomes an error of that row.
+// batch_send sends the responses of the requests that have an answer and were not
+// sent yet. An answer that cannot be sent becomes an error of that request.
 void batch_send(batch *b);
 
-// batch_finish answers what nobody answered, reports the statistics and
-// releases the requests that are not held. Times are those of clock_now_ns; both are zero when no
-// model ran.
+// batch_finish answers the requests that have no answer with an error, reports the
+// statistics and releases the requests that are not held. Times are those of
+// clock_now_ns; both are zero when no model ran.
 void batch_finish(batch *b, uint64_t compute_start_ns, uint64_t compute_end_ns);
 
-// batch_hold keeps a row from being sent and released with its batch. The result is for
-// release_held, which does both: on any thread, also when the batch is freed. It is NULL
-// where there is no memory, and then the row is as any other.
-batch_held *batch_hold(batch *b, uint32_t row);
+// batch_hold keeps a request from being answered and released with its batch. The result
+// is for release_held, which does both: on any thread, also after the batch was freed. It
+// is NULL where there is no memory, and then the request is as any other.
+batch_held *batch_hold(batch *b, uint32_t r);
 void release_held(batch_held *held);
 
 // clock_now_ns is CLOCK_MONOTONIC, the clock of Triton's statistics.

@@ -40,7 +40,7 @@ func TestInputOnDevice(t *testing.T) {
 	require.Nil(t, got[0].Inputs[0].Data)
 	require.Zero(t, got[1].Inputs[0].Device)
 	require.Len(t, got[1].Inputs[0].Data, 8)
-	require.ErrorContains(t, got[2].Err, `input "X": its data is in GPU memory, or in several pieces of which one is`)
+	require.ErrorContains(t, got[2].Err, `input "X": its data is in GPU memory, or in several buffers of which one is`)
 }
 
 // TestOutputOnDevice: an instance on a GPU asks first, and fills what is there
@@ -51,15 +51,15 @@ func TestOutputOnDevice(t *testing.T) {
 	var asked []int
 	echo.execute = func(b backend.Batch) { // on a thread of the fake server's, where require must not be called
 		outputs := echoOutputs(3, 10, 20, 30)
-		for row := range b.Requests() {
-			places := b.Reserve(row, outputs, row, 1)
+		for req := range b.Requests() {
+			places := b.Reserve(req, outputs, req, 1)
 			given = append(given, append([]uint64(nil), places...))
 			if places[0] != 0 { // the fake server's GPU memory is CPU memory
 				to := unsafe.Slice((*byte)(addressOf(places[0])), 8)
 				copy(to, "device!!")
 			}
 			asked = append(asked, faketriton.CallsOf("TRITONBACKEND_OutputBuffer"))
-			b.Answer(row, outputs, row, 1)
+			b.Answer(req, outputs, req, 1)
 		}
 		b.Send()
 	}
@@ -72,8 +72,8 @@ func TestOutputOnDevice(t *testing.T) {
 	require.NoError(t, s.instance.Execute(rs...))
 	require.NotZero(t, given[0][0])
 	require.Zero(t, given[1][0])
-	for row, want := range []string{"device!!", string(i32(20, 21)), "device!!"} {
-		outputs, err := rs[row].Answer()
+	for req, want := range []string{"device!!", string(i32(20, 21)), "device!!"} {
+		outputs, err := rs[req].Answer()
 		require.NoError(t, err)
 		require.Equal(t, want, string(outputs[0].Data))
 	}
@@ -108,7 +108,7 @@ func TestReservedAndFailed(t *testing.T) {
 	settled(t, rs)
 	require.Equal(t, [][]uint64{nil, nil, nil}, none)
 	refused(t, rs[0], status.Internal, "the run failed")
-	refused(t, rs[1], status.Internal, `output "Y" is not as large as was said before`)
+	refused(t, rs[1], status.Internal, `output "Y" does not have the size that was reserved`)
 	refused(t, rs[2], status.Internal, "has 2 lanes: want lanes 2 to 2 of it")
 	refused(t, rs[3], status.Unavailable, "injected failure")
 }

@@ -291,7 +291,7 @@ func TestLanesOfTexts(t *testing.T) {
 	answered(t, rs[2], want(1, ""))
 }
 
-// TestAnswersInSeveralSends answers rows with different tensors, in one Send and
+// TestAnswersInSeveralSends answers requests with different tensors, in one Send and
 // in another.
 func TestAnswersInSeveralSends(t *testing.T) {
 	in := newEcho()

@@ -230,7 +230,7 @@ func execute(of *C.TRITONBACKEND_ModelInstance, requests **C.TRITONBACKEND_Reque
 	if err := in.batch.open(requests, count); err != nil {
 		return err
 	}
-	defer in.batch.settle()
+	defer in.batch.ensureFinished()
 	in.batch.readRequests()
 	in.Execute(in.batch)
 	return nil

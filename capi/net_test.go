@@ -132,8 +132,8 @@ func TestAnswerThatCannotBeCopied(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestTextsThatCannotBeCopied does so with the offsets of texts.
-func TestTextsThatCannotBeCopied(t *testing.T) {
+// TestStringsThatCannotBeCopied does so with the offsets of strings.
+func TestStringsThatCannotBeCopied(t *testing.T) {
 	in := newEcho()
 	in.outputs = []onnx.IOTensor{{Name: "Y", DType: tensor.Bytes}}
 	var offsets []int64
@@ -145,6 +145,6 @@ func TestTextsThatCannotBeCopied(t *testing.T) {
 		rs := requests(t, echoCall(1, 0, 0))
 		require.NoError(t, s.instance.Execute(rs...))
 		settled(t, rs)
-		refused(t, rs[0], status.Internal, "do not part a tensor of 4 bytes into 2 lanes")
+		refused(t, rs[0], status.Internal, "do not split a tensor of 4 bytes into 2 lanes")
 	}
 }

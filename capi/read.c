@@ -5,8 +5,8 @@
 
 // ---- inputs ----
 
-// join appends a buffer to the joined bytes. That may move them, so inputs are
-// told their place only when all are read.
+// join appends a buffer to the joined bytes. That may move them, so inputs get
+// their addresses only when all are read.
 static bool join(batch *b, const void *data, uint64_t bytes) {
   uint64_t need = b->joined_bytes + bytes;
   if (need > b->joined_capacity) {
@@ -21,16 +21,16 @@ static bool join(batch *b, const void *data, uint64_t bytes) {
   return true;
 }
 
-static void place_joined(batch *b) {
+static void locate_joined(batch *b) {
   size_t count = (size_t)b->count * b->inputs.count;
   for (size_t i = 0; i < count; i++) {
-    batch_input *input = &b->row_inputs[i];
+    batch_input *input = &b->request_inputs[i];
     if (input->is_joined) input->data = b->joined + input->joined_at;
   }
 }
 
 // read_buffers uses the memory of a single buffer as it is, and joins several.
-static batch_reading read_buffers(batch *b, batch_row *row, TRITONBACKEND_Input *from,
+static batch_reading read_buffers(batch *b, batch_request *req, TRITONBACKEND_Input *from,
                                   uint32_t buffers, batch_input *input) {
   input->is_joined = buffers > 1;
   input->joined_at = b->joined_bytes;
@@ -39,8 +39,8 @@ static batch_reading read_buffers(batch *b, batch_row *row, TRITONBACKEND_Input 
     uint64_t bytes = 0;
     TRITONSERVER_MemoryType memory = TRITONSERVER_MEMORY_CPU;
     int64_t memory_id = 0;
-    row->refusal = triton.TRITONBACKEND_InputBuffer(from, i, &data, &bytes, &memory, &memory_id);
-    if (row->refusal != NULL) return BATCH_REFUSED;
+    req->refusal = triton.TRITONBACKEND_InputBuffer(from, i, &data, &bytes, &memory, &memory_id);
+    if (req->refusal != NULL) return BATCH_REFUSED;
     input->on_device = memory == TRITONSERVER_MEMORY_GPU;
     if (input->on_device && (!b->takes_device || input->is_joined)) return BATCH_ON_DEVICE;
     if (input->is_joined && !join(b, data, bytes)) return BATCH_NO_MEMORY;
@@ -50,25 +50,25 @@ static batch_reading read_buffers(batch *b, batch_row *row, TRITONBACKEND_Input 
   return BATCH_READ;
 }
 
-static batch_reading read_input(batch *b, batch_row *row, const char *name, batch_input *input) {
+static batch_reading read_input(batch *b, batch_request *req, const char *name, batch_input *input) {
   TRITONBACKEND_Input *from = NULL;
-  TRITONSERVER_Error *absent = triton.TRITONBACKEND_RequestInput(row->request, name, &from);
+  TRITONSERVER_Error *absent = triton.TRITONBACKEND_RequestInput(req->request, name, &from);
   if (absent != NULL) { // whether it may be, is not for this side to know
     triton.TRITONSERVER_ErrorDelete(absent);
     return BATCH_READ;
   }
   input->present = true;
   uint32_t buffers = 0;
-  row->refusal = triton.TRITONBACKEND_InputProperties(from, NULL, &input->type, &input->shape,
+  req->refusal = triton.TRITONBACKEND_InputProperties(from, NULL, &input->type, &input->shape,
                                                       &input->rank, NULL, &buffers);
-  if (row->refusal != NULL) return BATCH_REFUSED;
-  return read_buffers(b, row, from, buffers, input);
+  if (req->refusal != NULL) return BATCH_REFUSED;
+  return read_buffers(b, req, from, buffers, input);
 }
 
-static batch_reading read_inputs(batch *b, batch_row *row, batch_input *inputs) {
+static batch_reading read_inputs(batch *b, batch_request *req, batch_input *inputs) {
   for (uint32_t i = 0; i < b->inputs.count; i++) {
-    row->faulty_input = i;
-    batch_reading reading = read_input(b, row, b->inputs.names[i], &inputs[i]);
+    req->faulty_input = i;
+    batch_reading reading = read_input(b, req, b->inputs.names[i], &inputs[i]);
     if (reading != BATCH_READ) return reading;
   }
   return BATCH_READ;
@@ -76,27 +76,27 @@ static batch_reading read_inputs(batch *b, batch_row *row, batch_input *inputs) 
 
 // ---- everything else ----
 
-static TRITONSERVER_Error *read_number(batch_row *row) {
-  return triton.TRITONBACKEND_RequestCorrelationId(row->request, &row->number);
+static TRITONSERVER_Error *read_number(batch_request *req) {
+  return triton.TRITONBACKEND_RequestCorrelationId(req->request, &req->number);
 }
 
-static TRITONSERVER_Error *read_text(batch_row *row) {
-  return triton.TRITONBACKEND_RequestCorrelationIdString(row->request, &row->text);
+static TRITONSERVER_Error *read_string(batch_request *req) {
+  return triton.TRITONBACKEND_RequestCorrelationIdString(req->request, &req->string);
 }
 
 // read_id asks for the kind of id that the model is configured for, and for the
 // other kind when the client sent that.
-static TRITONSERVER_Error *read_id(const batch *b, batch_row *row) {
-  TRITONSERVER_Error *other_kind = b->text_ids ? read_text(row) : read_number(row);
+static TRITONSERVER_Error *read_id(const batch *b, batch_request *req) {
+  TRITONSERVER_Error *other_kind = b->string_ids ? read_string(req) : read_number(req);
   if (other_kind == NULL) return NULL;
   triton.TRITONSERVER_ErrorDelete(other_kind);
-  return b->text_ids ? read_number(row) : read_text(row);
+  return b->string_ids ? read_number(req) : read_string(req);
 }
 
 // read_token notes where Triton keeps a state of the request's sequence: no other
 // sequence that it serves has it there. Triton gives its states to a request as
 // inputs. We never write them, so they stay where they are until the next START.
-static TRITONSERVER_Error *read_token(const batch *b, batch_row *row) {
+static TRITONSERVER_Error *read_token(const batch *b, batch_request *req) {
   if (b->token_input == NULL) return NULL;
   TRITONBACKEND_Input *state = NULL;
   const void *data = NULL;
@@ -104,31 +104,31 @@ static TRITONSERVER_Error *read_token(const batch *b, batch_row *row) {
   TRITONSERVER_MemoryType memory = TRITONSERVER_MEMORY_CPU;
   int64_t memory_id = 0;
   TRITONSERVER_Error *absent =
-      triton.TRITONBACKEND_RequestInput(row->request, b->token_input, &state);
+      triton.TRITONBACKEND_RequestInput(req->request, b->token_input, &state);
   if (absent != NULL) { // the ID alone counts then
     triton.TRITONSERVER_ErrorDelete(absent);
     return NULL;
   }
   TRITONSERVER_Error *failed =
       triton.TRITONBACKEND_InputBuffer(state, 0, &data, &bytes, &memory, &memory_id);
-  row->token = (uintptr_t)data;
+  req->token = (uintptr_t)data;
   return failed;
 }
 
-static TRITONSERVER_Error *read_cancelled(batch_row *row) {
+static TRITONSERVER_Error *read_cancelled(batch_request *req) {
   if (triton.TRITONBACKEND_RequestIsCancelled == NULL) return NULL;
-  return triton.TRITONBACKEND_RequestIsCancelled(row->request, &row->cancelled);
+  return triton.TRITONBACKEND_RequestIsCancelled(req->request, &req->cancelled);
 }
 
-// read_wanted marks the outputs that the client wants. Triton lists all outputs
+// read_wanted timings the outputs that the client wants. Triton lists all outputs
 // of the configuration for a client that named none.
-static TRITONSERVER_Error *read_wanted(const batch *b, const batch_row *row, bool *wanted) {
+static TRITONSERVER_Error *read_wanted(const batch *b, const batch_request *req, bool *wanted) {
   memset(wanted, 0, b->outputs.count * sizeof *wanted);
   uint32_t count = 0;
-  TRITONSERVER_Error *failed = triton.TRITONBACKEND_RequestOutputCount(row->request, &count);
+  TRITONSERVER_Error *failed = triton.TRITONBACKEND_RequestOutputCount(req->request, &count);
   for (uint32_t i = 0; i < count && failed == NULL; i++) {
     const char *name = "";
-    failed = triton.TRITONBACKEND_RequestOutputName(row->request, i, &name);
+    failed = triton.TRITONBACKEND_RequestOutputName(req->request, i, &name);
     for (uint32_t k = 0; k < b->outputs.count; k++)
       if (strcmp(name, b->outputs.names[k]) == 0) wanted[k] = true;
   }
@@ -136,25 +136,25 @@ static TRITONSERVER_Error *read_wanted(const batch *b, const batch_row *row, boo
 }
 
 static batch_reading read_request(batch *b, uint32_t r) {
-  batch_row *row = &b->rows[r];
-  batch_input *inputs = &b->row_inputs[(size_t)r * b->inputs.count];
+  batch_request *req = &b->requests[r];
+  batch_input *inputs = &b->request_inputs[(size_t)r * b->inputs.count];
   memset(inputs, 0, b->inputs.count * sizeof *inputs);
 
   // Flags and id come first: an END counts also where the rest is unreadable.
-  row->refusal = triton.TRITONBACKEND_RequestFlags(row->request, &row->flags);
-  if (row->refusal == NULL) row->refusal = read_id(b, row);
-  if (row->refusal == NULL) row->refusal = read_token(b, row);
-  if (row->refusal == NULL) row->refusal = read_cancelled(row);
-  if (row->refusal == NULL)
-    row->refusal = read_wanted(b, row, &b->row_wanted[(size_t)r * b->outputs.count]);
-  if (row->refusal != NULL) return BATCH_REFUSED;
-  return read_inputs(b, row, inputs);
+  req->refusal = triton.TRITONBACKEND_RequestFlags(req->request, &req->flags);
+  if (req->refusal == NULL) req->refusal = read_id(b, req);
+  if (req->refusal == NULL) req->refusal = read_token(b, req);
+  if (req->refusal == NULL) req->refusal = read_cancelled(req);
+  if (req->refusal == NULL)
+    req->refusal = read_wanted(b, req, &b->request_wanted[(size_t)r * b->outputs.count]);
+  if (req->refusal != NULL) return BATCH_REFUSED;
+  return read_inputs(b, req, inputs);
 }
 
 void read_requests(batch *b) {
   b->joined_bytes = 0;
-  for (uint32_t r = 0; r < b->count; r++) b->rows[r].reading = read_request(b, r);
-  place_joined(b);
+  for (uint32_t r = 0; r < b->count; r++) b->requests[r].reading = read_request(b, r);
+  locate_joined(b);
 }
 
 enum { JOINED_KEPT = 16 << 20 };

@@ -3,8 +3,8 @@
 
 #include "batch.h"
 
-// read_requests fills the rows. It cannot fail: what cannot be read is the
-// fault of that row.
+// read_requests fills the requests. It cannot fail: what cannot be read is the
+// fault of that request.
 void read_requests(batch *b);
 
 // read_trim gives back the memory of joined buffers where one batch needed

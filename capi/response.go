@@ -17,12 +17,12 @@ import (
 type noted struct {
 	outputs []backend.Output
 	lanes   int
-	row     C.uint32_t // whose row_outputs they are
+	req     C.uint32_t // whose request_outputs they are
 }
 
 // Fail is part of backend.Batch.
-func (b *batch) Fail(row int, err error) {
-	r := &b.rows()[row]
+func (b *batch) Fail(req int, err error) {
+	r := &b.entries()[req]
 	if r.answer != C.BATCH_UNANSWERED {
 		return
 	}
@@ -30,16 +30,16 @@ func (b *batch) Fail(row int, err error) {
 	r.failure = newError(err)
 }
 
-// Answer is part of backend.Batch. Rows that are answered with the same slice
-// share one copy of it, which is how the rows of one run usually are.
-func (b *batch) Answer(row int, outputs []backend.Output, lane, lanes int) {
-	r := &b.rows()[row]
+// Answer is part of backend.Batch. Requests that are answered with the same
+// slice share one copy of it, as those of one run usually do.
+func (b *batch) Answer(req int, outputs []backend.Output, lane, lanes int) {
+	r := &b.entries()[req]
 	if r.answer != C.BATCH_UNANSWERED {
 		return
 	}
-	owner, err := b.note(row, outputs, lane, lanes)
+	owner, err := b.note(req, outputs, lane, lanes)
 	if err != nil {
-		b.Fail(row, err)
+		b.Fail(req, err)
 		return
 	}
 	r.answer = C.BATCH_OUTPUTS
@@ -47,45 +47,45 @@ func (b *batch) Answer(row int, outputs []backend.Output, lane, lanes int) {
 	r.lane, r.lanes = C.uint64_t(lane), C.uint64_t(lanes)
 }
 
-// Reserve is part of backend.Batch. A row for which Triton has no memory is
-// answered with its error.
-func (b *batch) Reserve(row int, outputs []backend.Output, lane, lanes int) []uint64 {
-	r := &b.rows()[row]
+// Reserve is part of backend.Batch. A request for which Triton has no memory
+// is answered with its error.
+func (b *batch) Reserve(req int, outputs []backend.Output, lane, lanes int) []uint64 {
+	r := &b.entries()[req]
 	if r.answer != C.BATCH_UNANSWERED {
 		return nil
 	}
-	if err := b.reserve(row, outputs, lane, lanes); err != nil {
-		b.Fail(row, err)
+	if err := b.reserve(req, outputs, lane, lanes); err != nil {
+		b.Fail(req, err)
 		return nil
 	}
 	b.addresses = resize(b.addresses, len(outputs))
-	for k, place := range unsafe.Slice(b.c.row_places, len(b.requests)*len(outputs))[row*len(outputs):][:len(outputs)] {
+	for k, buffer := range unsafe.Slice(b.c.request_buffers, len(b.requests)*len(outputs))[req*len(outputs):][:len(outputs)] {
 		b.addresses[k] = 0
-		if place.on_device {
-			b.addresses[k] = uint64(uintptr(unsafe.Pointer(place.buffer)))
+		if buffer.on_device {
+			b.addresses[k] = uint64(uintptr(unsafe.Pointer(buffer.buffer)))
 		}
 	}
 	return b.addresses
 }
 
-func (b *batch) reserve(row int, outputs []backend.Output, lane, lanes int) error {
+func (b *batch) reserve(req int, outputs []backend.Output, lane, lanes int) error {
 	if err := b.checkLanes(outputs, lane, lanes); err != nil {
 		return err
 	}
-	slots := b.slots(row)
+	to := b.outputsOf(req)
 	for k := range outputs {
 		if err := errors.Join(b.checkLayout(k, &outputs[k]), b.checkShape(k, &outputs[k], lanes)); err != nil {
 			return err
 		}
-		noteOutput(&slots[k], &outputs[k], b.outputs[k].DType, lane, lanes)
+		noteOutput(&to[k], &outputs[k], b.outputs[k].DType, lane, lanes)
 	}
-	return takeError(C.batch_reserve(b.c, C.uint32_t(row), C.uint64_t(lanes)))
+	return takeError(C.batch_reserve(b.c, C.uint32_t(req), C.uint64_t(lanes)))
 }
 
-// slots are where the outputs of a row are noted for C.
-func (b *batch) slots(row int) []C.batch_output {
+// outputsOf is where the outputs of a request are noted for C.
+func (b *batch) outputsOf(req int) []C.batch_output {
 	width := len(b.outputs)
-	return unsafe.Slice(b.c.row_outputs, len(b.requests)*width)[row*width:][:width]
+	return unsafe.Slice(b.c.request_outputs, len(b.requests)*width)[req*width:][:width]
 }
 
 // Send is part of backend.Batch.
@@ -100,31 +100,31 @@ func (b *batch) forgetAnswers() {
 }
 
 // note copies outputs to the C arrays, unless the last answer did, and returns
-// the row that has them. What C could not copy from safely is an error: C has
-// no net.
-func (b *batch) note(row int, outputs []backend.Output, lane, lanes int) (C.uint32_t, error) {
+// the request that has them. What C could not copy safely is an error: C cannot
+// check it.
+func (b *batch) note(req int, outputs []backend.Output, lane, lanes int) (C.uint32_t, error) {
 	if err := b.checkLanes(outputs, lane, lanes); err != nil {
 		return 0, err
 	}
-	if last := len(b.answers) - 1; last >= 0 && !hasTexts(outputs) {
+	if last := len(b.answers) - 1; last >= 0 && !hasStrings(outputs) {
 		if a := b.answers[last]; unsafe.SliceData(a.outputs) == unsafe.SliceData(outputs) && a.lanes == lanes {
-			return a.row, nil
+			return a.req, nil
 		}
 	}
-	slots := b.slots(row)
+	to := b.outputsOf(req)
 	for k := range outputs {
 		if err := b.checkOutput(k, &outputs[k], lanes); err != nil {
 			return 0, err
 		}
-		noteOutput(&slots[k], &outputs[k], b.outputs[k].DType, lane, lanes)
+		noteOutput(&to[k], &outputs[k], b.outputs[k].DType, lane, lanes)
 	}
-	b.answers = append(b.answers, noted{outputs, lanes, C.uint32_t(row)})
-	return C.uint32_t(row), nil
+	b.answers = append(b.answers, noted{outputs, lanes, C.uint32_t(req)})
+	return C.uint32_t(req), nil
 }
 
-// hasTexts tells whether an output's lanes differ in size; then each row needs a
-// copy of its own.
-func hasTexts(outputs []backend.Output) bool {
+// hasStrings reports whether an output's lanes differ in size; then each request
+// needs a copy of its own.
+func hasStrings(outputs []backend.Output) bool {
 	return slices.ContainsFunc(outputs, func(o backend.Output) bool { return o.Offsets != nil })
 }
 
@@ -135,7 +135,7 @@ func noteOutput(to *C.batch_output, from *backend.Output, dtype tensor.DType, la
 		layout.Pieces, layout.PieceBytes = 1, int64(len(data))
 	}
 	to.data = C.uintptr_t(uintptr(unsafe.Pointer(unsafe.SliceData(data))))
-	to.runs, to.run_bytes = C.uint64_t(layout.Pieces), C.uint64_t(layout.PieceBytes)
+	to.pieces, to.piece_bytes = C.uint64_t(layout.Pieces), C.uint64_t(layout.PieceBytes)
 	to.lanes = C.uint64_t(from.Lanes)
 	to._type = C.TRITONSERVER_DataType(dtype)
 	for i, extent := range from.Shape {
@@ -160,16 +160,16 @@ func (b *batch) checkLanes(outputs []backend.Output, lane, lanes int) error {
 	return nil
 }
 
-// checkOutput makes sure that the runs of all lanes lie within the tensor, and
+// checkOutput makes sure that the pieces of all lanes lie within the tensor, and
 // that the shape agrees with the bytes that the client gets.
 func (b *batch) checkOutput(k int, o *backend.Output, lanes int) error {
 	if err := b.checkLayout(k, o); err != nil {
 		return err
 	}
-	runs, runBytes := o.Layout.Pieces, o.Layout.PieceBytes
-	if runs > 0 && runBytes > 0 && int64(o.Lanes) > int64(len(o.Tensor))/runs/runBytes {
-		return status.Errorf(status.Internal, "output %q: its tensor has %d bytes: want %d runs of %d lanes of %d bytes",
-			b.outputs[k].Name, len(o.Tensor), runs, o.Lanes, runBytes)
+	pieces, pieceBytes := o.Layout.Pieces, o.Layout.PieceBytes
+	if pieces > 0 && pieceBytes > 0 && int64(o.Lanes) > int64(len(o.Tensor))/pieces/pieceBytes {
+		return status.Errorf(status.Internal, "output %q: its tensor has %d bytes: want %d pieces of %d lanes of %d bytes",
+			b.outputs[k].Name, len(o.Tensor), pieces, o.Lanes, pieceBytes)
 	}
 	if err := b.checkShape(k, o, lanes); err != nil || b.outputs[k].DType.Size() != 0 {
 		return err
@@ -180,7 +180,7 @@ func (b *batch) checkOutput(k int, o *backend.Output, lanes int) error {
 // checkLayout makes sure that C can count with it.
 func (b *batch) checkLayout(k int, o *backend.Output) error {
 	if o.Layout.Pieces < 0 || o.Layout.PieceBytes < 0 || len(o.Shape) > C.BATCH_MAX_RANK {
-		return status.Errorf(status.Internal, "output %q: %d runs of %d bytes and rank %d: want none negative, and a rank of at most %d",
+		return status.Errorf(status.Internal, "output %q: %d pieces of %d bytes and rank %d: want none negative, and a rank of at most %d",
 			b.outputs[k].Name, o.Layout.Pieces, o.Layout.PieceBytes, len(o.Shape), C.BATCH_MAX_RANK)
 	}
 	return nil
@@ -188,31 +188,31 @@ func (b *batch) checkLayout(k int, o *backend.Output) error {
 
 // checkShape makes sure that the shape agrees with the bytes, of numbers.
 func (b *batch) checkShape(k int, o *backend.Output, lanes int) error {
-	port := b.outputs[k]
+	out := b.outputs[k]
 	if o.Batched && len(o.Shape) == 0 || !o.Batched && lanes != 1 {
-		return status.Errorf(status.Internal, "output %q: shape %v cannot hold %d lanes", port.Name, o.Shape, lanes)
+		return status.Errorf(status.Internal, "output %q: shape %v cannot hold %d lanes", out.Name, o.Shape, lanes)
 	}
-	if port.DType.Size() == 0 {
+	if out.DType.Size() == 0 {
 		return nil
 	}
-	want, err := o.Shape.Bytes(port.DType)
+	want, err := o.Shape.Bytes(out.DType)
 	if err != nil {
-		return status.Errorf(status.Internal, "output %q: %w", port.Name, err)
+		return status.Errorf(status.Internal, "output %q: %w", out.Name, err)
 	}
 	want *= int64(lanes)
 	if got := o.Layout.LaneBytes() * int64(lanes); got != want {
-		return status.Errorf(status.Internal, "output %q: %d bytes for shape %v of %v: want %d", port.Name, got, o.Shape, port.DType, want)
+		return status.Errorf(status.Internal, "output %q: %d bytes for shape %v of %v: want %d", out.Name, got, o.Shape, out.DType, want)
 	}
 	return nil
 }
 
-// checkOffsets makes sure that the lanes of texts lie within their tensor.
+// checkOffsets makes sure that the lanes of strings lie within their tensor.
 func checkOffsets(name string, o *backend.Output) error {
 	if o.Offsets == nil {
-		return nil // one lane of fixed size, such as an empty text
+		return nil // one lane of fixed size, such as an empty string
 	}
 	if len(o.Offsets) != o.Lanes+1 || !slices.IsSorted(o.Offsets) || o.Offsets[0] < 0 || o.Offsets[o.Lanes] > int64(len(o.Tensor)) {
-		return status.Errorf(status.Internal, "output %q: the offsets %v do not part a tensor of %d bytes into %d lanes", name, o.Offsets, len(o.Tensor), o.Lanes)
+		return status.Errorf(status.Internal, "output %q: the offsets %v do not split a tensor of %d bytes into %d lanes", name, o.Offsets, len(o.Tensor), o.Lanes)
 	}
 	return nil
 }

@@ -80,19 +80,19 @@ func (e *echo) execute(b backend.Batch) {
 	n := len(requests)
 	e.y, e.z = resize(e.y, 8*n), resize(e.z, 4*n)
 	clear(e.z)
-	for row := range requests {
-		r := &requests[row]
+	for req := range requests {
+		r := &requests[req]
 		if r.Err != nil {
-			b.Fail(row, r.Err)
+			b.Fail(req, r.Err)
 			continue
 		}
-		copy(e.y[8*row:8*row+8], r.Inputs[0].Data)
-		copy(e.z[4*row:4*row+4], r.Inputs[1].Data)
+		copy(e.y[8*req:8*req+8], r.Inputs[0].Data)
+		copy(e.z[4*req:4*req+4], r.Inputs[1].Data)
 	}
 	e.outputs[0] = backend.Output{Tensor: e.y, Layout: statebuffer.Layout{Pieces: 1, PieceBytes: 8}, Lanes: n, Shape: pair}
 	e.outputs[1] = backend.Output{Tensor: e.z, Layout: statebuffer.Layout{Pieces: 1, PieceBytes: 4}, Lanes: n, Shape: single}
-	for row := range requests {
-		b.Answer(row, e.outputs[:], row, 1) // ignored where the row failed
+	for req := range requests {
+		b.Answer(req, e.outputs[:], req, 1) // ignored where the request failed
 	}
 	b.Send()
 	b.Finish(computed)

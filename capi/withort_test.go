@@ -51,19 +51,19 @@ type reply struct {
 // replies is a batch and its answers.
 type replies struct {
 	requests []backend.Request
-	rows     []reply
+	replies  []reply
 	pending  []func()
 }
 
 func (b *replies) Requests() []backend.Request                          { return b.requests }
-func (b *replies) Fail(row int, err error)                              { b.rows[row].err = err }
+func (b *replies) Fail(req int, err error)                              { b.replies[req].err = err }
 func (b *replies) Reserve(int, []backend.Output, int, int) (a []uint64) { return a }
 func (b *replies) Finish(backend.Timing)                                { b.Send() }
 func (b *replies) Hold(int) (release func())                            { return func() {} }
 
-func (b *replies) Answer(row int, outputs []backend.Output, lane, lanes int) {
+func (b *replies) Answer(req int, outputs []backend.Output, lane, lanes int) {
 	b.pending = append(b.pending, func() {
-		o, r := &outputs[0], &b.rows[row]
+		o, r := &outputs[0], &b.replies[req]
 		r.shape = o.Shape.Clone()
 		for j := lane; j < lane+lanes; j++ {
 			for x := range o.Layout.Pieces {
@@ -82,9 +82,9 @@ func (b *replies) Send() {
 }
 
 func (s ortInstance) send(requests ...backend.Request) []reply {
-	b := &replies{requests: requests, rows: make([]reply, len(requests))}
+	b := &replies{requests: requests, replies: make([]reply, len(requests))}
 	s.in.Execute(b)
-	return b.rows
+	return b.replies
 }
 
 // wide is a graph's value of floats [batch, width].
