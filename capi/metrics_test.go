@@ -189,8 +189,8 @@ func TestMetricsSetting(t *testing.T) {
 		m := faketriton.NewModel(b, "m", "/m", "{}")
 		s := server{backend: b, model: m}
 		var host backend.Host
-		require.NoError(t, s.initialize(func(settings, *slog.Logger) (parts, error) {
-			return parts{load: func(_ backend.ModelInfo, h backend.Host) (model, error) { host = h; return fakeModel{}, nil }}, nil
+		require.NoError(t, s.initialize(func(settings, *slog.Logger) (components, error) {
+			return components{load: func(_ backend.ModelInfo, h backend.Host) (model, error) { host = h; return fakeModel{}, nil }}, nil
 		}))
 		require.NoError(t, m.Initialize())
 		require.Equal(t, want, host.Metrics != nil, config)
