@@ -8,6 +8,7 @@ import (
 
 	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/tensor"
 )
 
 // A candidate is one way to say which axis of each tensor is the batch. Evidence
@@ -71,7 +72,7 @@ func candidatesFor(cfg *config.Config, params *config.Parameters, sig *onnx.Sign
 		}
 	}
 	if len(e.open) == 0 {
-		e.add(byBatchName, 0, func(int) batchAxis { return batchAxis{axis: noAxis, known: true} })
+		e.add(byBatchName, 0, func(int) batchAxis { return batchAxis{axis: tensor.NoAxis, known: true} })
 		e.all[0].told, e.all[0].complete = true, e.toldOutputs()
 		return e.all
 	}
@@ -109,12 +110,12 @@ func (e *evidence) add(r rank, weight int, axis func(input int) batchAxis) *cand
 		case is:
 			c.in[i] = batchAxis{told, true, "batch_axes"}
 		case e.sig.Inputs[i].Dims.Fixed():
-			c.in[i] = batchAxis{noAxis, true, "its shape is fixed"}
+			c.in[i] = batchAxis{tensor.NoAxis, true, "its shape is fixed"}
 		default:
 			c.in[i] = axis(i)
 		}
 	}
-	if r < withoutOthers && slices.ContainsFunc(e.open, func(i int) bool { return c.in[i].axis == noAxis && !e.fill(i) }) {
+	if r < withoutOthers && slices.ContainsFunc(e.open, func(i int) bool { return c.in[i].axis == tensor.NoAxis && !e.fill(i) }) {
 		c.rank = withoutOthers
 	}
 	for _, other := range e.all {
@@ -143,23 +144,23 @@ func (e *evidence) fill(input int) bool {
 func (e *evidence) outputs(c *candidate) {
 	names := map[string]bool{} // of batch axes
 	for i, found := range c.in {
-		if found.axis != noAxis && e.sig.Inputs[i].Symbols[found.axis] != "" {
+		if found.axis != tensor.NoAxis && e.sig.Inputs[i].Symbols[found.axis] != "" {
 			names[e.sig.Inputs[i].Symbols[found.axis]] = true
 		}
 	}
 	for i := range c.out {
 		info := &e.sig.Outputs[i]
-		c.out[i] = batchAxis{axis: noAxis}
+		c.out[i] = batchAxis{axis: tensor.NoAxis}
 		if axis, told, err := toldAxis(e.params, info); told && err == nil {
 			c.out[i] = batchAxis{axis, true, "batch_axes"}
 			continue
 		}
 		if info.Dims.Fixed() {
-			c.out[i] = batchAxis{noAxis, true, "its shape is fixed"}
+			c.out[i] = batchAxis{tensor.NoAxis, true, "its shape is fixed"}
 			continue
 		}
 		if !c.lanes() {
-			c.out[i] = batchAxis{noAxis, true, "no axis follows the batch"}
+			c.out[i] = batchAxis{tensor.NoAxis, true, "no axis follows the batch"}
 			continue
 		}
 		for axis, symbol := range info.Symbols {
@@ -174,7 +175,7 @@ func (e *evidence) outputs(c *candidate) {
 func (e *evidence) carriers(symbol string) (n int) {
 	for _, infos := range [][]onnx.TensorInfo{e.sig.Inputs, e.sig.Outputs} {
 		for i := range infos {
-			if onlyAxis(&infos[i], symbol) != noAxis {
+			if onlyAxis(&infos[i], symbol) != tensor.NoAxis {
 				n++
 			}
 		}
@@ -186,10 +187,21 @@ func (e *evidence) carriers(symbol string) (n int) {
 func (e *evidence) everywhere(symbol string) bool {
 	for _, infos := range [][]onnx.TensorInfo{e.sig.Inputs, e.sig.Outputs} {
 		for i := range infos {
-			if len(dynamicAxes(&infos[i])) > 0 && onlyAxis(&infos[i], symbol) == noAxis {
+			if len(dynamicAxes(&infos[i])) > 0 && onlyAxis(&infos[i], symbol) == tensor.NoAxis {
 				return false
 			}
 		}
 	}
 	return len(e.told) == 0
+}
+
+// lanes reports whether some input has a batch axis.
+func (c *candidate) lanes() bool {
+	return slices.ContainsFunc(c.in, func(a batchAxis) bool { return a.axis != tensor.NoAxis })
+}
+
+// assumes reports whether the candidate says more than batch_axes does.
+func (c *candidate) assumes() bool {
+	return slices.ContainsFunc(c.in, func(a batchAxis) bool { return a.axis != tensor.NoAxis && a.how != "batch_axes" }) ||
+		slices.ContainsFunc(c.out, func(a batchAxis) bool { return !a.known })
 }

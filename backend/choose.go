@@ -9,6 +9,7 @@ import (
 	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
+	"tritonstateful/internal/tensor"
 )
 
 // proofMost bounds the time that the runs for all candidates take.
@@ -232,17 +233,6 @@ func (c *chooser) exported(a *attempted) string {
 	return ""
 }
 
-// lanes reports whether some input has a batch axis.
-func (c *candidate) lanes() bool {
-	return slices.ContainsFunc(c.in, func(a batchAxis) bool { return a.axis != noAxis })
-}
-
-// assumes reports whether the candidate says more than batch_axes does.
-func (c *candidate) assumes() bool {
-	return slices.ContainsFunc(c.in, func(a batchAxis) bool { return a.axis != noAxis && a.how != "batch_axes" }) ||
-		slices.ContainsFunc(c.out, func(a batchAxis) bool { return !a.known })
-}
-
 // last decides where no candidate was shown to hold.
 func (c *chooser) last() (*wirer, error) {
 	var faults error
@@ -302,5 +292,5 @@ func (w *wirer) err() error {
 // openStates reports whether a state has an axis of which nobody has told whether it is
 // the batch.
 func (w *wirer) openStates() bool {
-	return slices.ContainsFunc(w.wiring.varying, func(s stateWire) bool { return s.axis == noAxis && s.how != "batch_axes" })
+	return slices.ContainsFunc(w.wiring.varying, func(s stateWire) bool { return s.axis == tensor.NoAxis && s.how != "batch_axes" })
 }

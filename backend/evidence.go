@@ -6,6 +6,7 @@ import (
 
 	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/tensor"
 )
 
 // byBatchNames goes by axes that have a name of batches. Several such names in one
@@ -83,19 +84,19 @@ func (e *evidence) byMarks() {
 			continue
 		}
 		info := &e.sig.Inputs[i]
-		if open := onlyDynamic(info.Dims); open != noAxis && isLengthName(info.Symbols[open]) && slices.Equal(dims, info.Dims.Without(open)) {
+		if open := onlyDynamic(info.Dims); open != tensor.NoAxis && isLengthName(info.Symbols[open]) && slices.Equal(dims, info.Dims.Without(open)) {
 			axes[i] = open
 		}
 		if len(dims) != len(info.Dims) {
 			continue
 		}
-		if axis := onlyDynamic(dims); axis != noAxis && info.Dims[axis] < 0 && !isLengthName(info.Symbols[axis]) {
+		if axis := onlyDynamic(dims); axis != tensor.NoAxis && info.Dims[axis] < 0 && !isLengthName(info.Symbols[axis]) {
 			axes[i] = axis
 		}
 	}
 	for i, axis := range axes {
 		for _, other := range e.open {
-			if at := onlyAxis(&e.sig.Inputs[other], e.sig.Inputs[i].Symbols[axis]); at != noAxis && e.sig.Inputs[i].Symbols[axis] != "" {
+			if at := onlyAxis(&e.sig.Inputs[other], e.sig.Inputs[i].Symbols[axis]); at != tensor.NoAxis && e.sig.Inputs[i].Symbols[axis] != "" {
 				if _, marked := axes[other]; !marked {
 					axes[other] = at
 				}
@@ -123,7 +124,7 @@ func (e *evidence) byOtherNames() {
 	for _, symbol := range symbols[:min(len(symbols), most)] {
 		axes := map[int]int{}
 		for _, i := range e.open {
-			if at := onlyAxis(&e.sig.Inputs[i], symbol); at != noAxis {
+			if at := onlyAxis(&e.sig.Inputs[i], symbol); at != tensor.NoAxis {
 				axes[i] = at
 			}
 		}
@@ -172,9 +173,9 @@ func (e *evidence) natural(input int) batchAxis {
 	case open[0] == 0 && e.implicit(info):
 		return batchAxis{0, true, "the first axis, as Triton has it"}
 	case hasNamedAxis(info):
-		return batchAxis{noAxis, true, "none of its names is the batch's"}
+		return batchAxis{tensor.NoAxis, true, "none of its names is the batch's"}
 	default:
-		return batchAxis{noAxis, true, "no axis follows the batch"}
+		return batchAxis{tensor.NoAxis, true, "no axis follows the batch"}
 	}
 }
 
@@ -219,7 +220,7 @@ func (e *evidence) place(of func(open []int) int) func(int) batchAxis {
 		info := &e.sig.Inputs[input]
 		open := slices.DeleteFunc(dynamicAxes(info), func(axis int) bool { return isLengthName(info.Symbols[axis]) })
 		if len(open) == 0 {
-			return batchAxis{noAxis, true, "its names are those of lengths"}
+			return batchAxis{tensor.NoAxis, true, "its names are those of lengths"}
 		}
 		return batchAxis{of(open), true, foundByRuns}
 	}
@@ -260,7 +261,7 @@ func (e *evidence) fixedAtOne() bool {
 // none adds the candidate in which no open axis is the batch. It is the last one also
 // where it is among the first: by then runs may have shown what else no axis is.
 func (e *evidence) none(r rank) {
-	if c := e.add(withoutAny, 0, func(int) batchAxis { return batchAxis{noAxis, true, "no axis follows the batch"} }); c != nil {
+	if c := e.add(withoutAny, 0, func(int) batchAxis { return batchAxis{tensor.NoAxis, true, "no axis follows the batch"} }); c != nil {
 		c.rank = r
 	}
 }

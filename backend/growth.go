@@ -10,6 +10,7 @@ import (
 	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
+	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
 
@@ -83,7 +84,7 @@ func (c *chooser) excludes(a *attempted) (why string) {
 			return fmt.Sprintf("state %q would begin with nothing along axis %d, which is called %q", s.input, axis, symbol)
 		case seen == stays && (a.c.rank != byBatchName || a.w.requested(symbol)):
 			return fmt.Sprintf("state %q would begin with nothing along axis %d, and stay so", s.input, axis)
-		case seen == unseen && s.axis == noAxis:
+		case seen == unseen && s.axis == tensor.NoAxis:
 			return fmt.Sprintf("state %q would begin with nothing along axis %d, which may be the batch", s.input, axis)
 		}
 	}
@@ -99,7 +100,7 @@ func (w *wirer) requested(symbol string) bool {
 // be sure that what has an extent of 0 then is not the batch.
 func (c *chooser) mayBegin(a *attempted) bool {
 	for s, axis := range a.w.emptyAxes(false) {
-		named := a.c.rank == byBatchName && s.axis != noAxis && !isBatchName(a.w.sig.Inputs[s.in].Symbols[axis])
+		named := a.c.rank == byBatchName && s.axis != tensor.NoAxis && !isBatchName(a.w.sig.Inputs[s.in].Symbols[axis])
 		if !named && !a.c.told && a.growth[axisOfInput{s.in, axis}] != grows {
 			return false
 		}

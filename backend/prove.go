@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/tensor"
 )
 
 // verdict is what runs show of a candidate.
@@ -122,7 +123,7 @@ func (t *trial) compare(s setting, first lane, one []onnx.Tensor, expected []bat
 	if j.why != "" {
 		return j, true, nil
 	}
-	if !slices.ContainsFunc(axes, func(axis int) bool { return axis != noAxis }) {
+	if !slices.ContainsFunc(axes, func(axis int) bool { return axis != tensor.NoAxis }) {
 		j.verdict, j.why = notJudged, "no output has lanes in which something could be seen"
 		return j, true, nil
 	}
@@ -208,7 +209,7 @@ func (t *trial) follow(one, many []onnx.Tensor, lanes int, expected []batchAxis)
 	axes = make([]int, len(t.outputs))
 	for k, at := range t.outputs {
 		name := t.sig.Outputs[at].Name
-		axes[k] = noAxis
+		axes[k] = tensor.NoAxis
 		a, b := one[k].Shape, many[k].Shape
 		if t.optional[at] && (slices.Contains(a, 0) || slices.Contains(b, 0)) {
 			continue
@@ -224,12 +225,12 @@ func (t *trial) follow(one, many []onnx.Tensor, lanes int, expected []batchAxis)
 		}
 		want := expected[at]
 		dims := t.sig.Outputs[at].Dims // nil where the model does not even say how many
-		open := axes[k] != noAxis && (dims == nil || dims[axes[k]] < 0)
-		if want.known && want.axis == noAxis && !open {
-			axes[k] = noAxis // the model file fixes it, and so does a run with one lane
+		open := axes[k] != tensor.NoAxis && (dims == nil || dims[axes[k]] < 0)
+		if want.known && want.axis == tensor.NoAxis && !open {
+			axes[k] = tensor.NoAxis // the model file fixes it, and so does a run with one lane
 			continue
 		}
-		if differs := len(a) != len(b) || differ > 1 || differ == 1 && axes[k] == noAxis; (differs || want.known && axes[k] != want.axis) && why == "" {
+		if differs := len(a) != len(b) || differ > 1 || differ == 1 && axes[k] == tensor.NoAxis; (differs || want.known && axes[k] != want.axis) && why == "" {
 			why = fmt.Sprintf("output %q has shape %v for one of them and %v for %d", name, a, b, lanes)
 		}
 	}
@@ -264,7 +265,7 @@ func (t *trial) independent(s setting, lanes []lane, before []onnx.Tensor, axes 
 		}
 		lanes = changed
 		for k, axis := range axes {
-			if axis != noAxis && !bytes.Equal(laneOf(&before[k], axis, round.kept), laneOf(&after[k], axis, round.kept)) {
+			if axis != tensor.NoAxis && !bytes.Equal(laneOf(&before[k], axis, round.kept), laneOf(&after[k], axis, round.kept)) {
 				return fmt.Sprintf("output %q of one changes with the inputs of another", t.sig.Outputs[t.outputs[k]].Name), nil
 			}
 		}
@@ -283,7 +284,7 @@ func (t *trial) asAlone(s setting, lanes []lane, one, many []onnx.Tensor, axes [
 	}
 	for lane, own := range map[int][]onnx.Tensor{0: one, last: other} {
 		for k, axis := range axes {
-			if axis == noAxis {
+			if axis == tensor.NoAxis {
 				continue
 			}
 			if a, b := laneOf(&own[k], axis, 0), laneOf(&many[k], axis, lane); !equalLanes(a, b, own[k].DType) {

@@ -7,6 +7,7 @@ import (
 
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
+	"tritonstateful/internal/tensor"
 )
 
 // refusal is why a model is not served, with the line that decides.
@@ -78,7 +79,7 @@ func (w *wirer) axesLine() string {
 		}
 	}
 	text := func(axis int) string {
-		if axis == noAxis {
+		if axis == tensor.NoAxis {
 			return "none"
 		}
 		return fmt.Sprint(axis)

@@ -71,9 +71,9 @@ func (w *wirer) writeDims(p *port, cfg tensor.Shape, info *onnx.TensorInfo, foun
 	want := info.Dims
 	switch {
 	case w.config.MaxBatchSize == 0:
-	case err != nil || !told || axis == noAxis && !info.Dims.Fixed():
+	case err != nil || !told || axis == tensor.NoAxis && !info.Dims.Fixed():
 		return ""
-	case axis == noAxis:
+	case axis == tensor.NoAxis:
 		if len(want) > 0 && want[0] == 1 && len(cfg) < len(want) { // a batch that the exporter has fixed
 			want = want[1:]
 		}

@@ -90,7 +90,7 @@ func (w *wirer) newTrial(r onnx.Runner, deadline time.Time) *trial {
 
 // laned reports whether an input has lanes at its batch axis: one that is open.
 func (t *trial) laned(in *trialInput) bool {
-	return in.axis != noAxis && t.sig.Inputs[in.at].Dims[in.axis] < 0
+	return in.axis != tensor.NoAxis && t.sig.Inputs[in.at].Dims[in.axis] < 0
 }
 
 // shape is that of an input with one lane.
@@ -151,7 +151,7 @@ func (t *trial) stateExtent(symbol string) (begin int64, found bool) {
 	}
 	for i := range t.inputs {
 		in := &t.inputs[i]
-		if axis := onlyAxis(&t.sig.Inputs[in.at], symbol); in.begin != nil && axis != noAxis && axis != in.axis {
+		if axis := onlyAxis(&t.sig.Inputs[in.at], symbol); in.begin != nil && axis != tensor.NoAxis && axis != in.axis {
 			return in.begin[axis], true
 		}
 	}
@@ -165,7 +165,7 @@ func (t *trial) maskLength(m *maskWire, s setting) int64 {
 	for i := range t.inputs {
 		in := &t.inputs[i]
 		if _, covered := config.MatchPattern(m.states, t.sig.Inputs[in.at].Name); covered && in.begin != nil {
-			if axis := openExcept(in.dims, in.axis); axis != noAxis {
+			if axis := openExcept(in.dims, in.axis); axis != tensor.NoAxis {
 				length = s.ofState(in.begin[axis])
 			}
 		}
@@ -184,7 +184,7 @@ func (t *trial) sourceLength(source int, s setting) int64 {
 			continue
 		}
 		axis := t.lengths[source].axis
-		if axis == noAxis {
+		if axis == tensor.NoAxis {
 			axis = openExcept(in.dims, in.axis)
 		}
 		if axis >= 0 && axis < len(in.dims) {
@@ -194,7 +194,7 @@ func (t *trial) sourceLength(source int, s setting) int64 {
 	return s.extent
 }
 
-// openExcept is the one open axis besides the batch, or noAxis.
+// openExcept is the one open axis besides the batch, or tensor.NoAxis.
 func openExcept(dims tensor.Shape, batch int) int {
 	return onlyDynamic(dims.With(batch, 1))
 }

@@ -54,7 +54,7 @@ func (w *wiring) stateAt(i int) *stateWire {
 type port struct {
 	onnx.IOTensor
 	at   int // position in the signature
-	axis int // batch axis of the model's tensor, or noAxis
+	axis int // batch axis of the model's tensor, or tensor.NoAxis
 	// lanesAt is the axis of an output that is checked after each run, see lanesAxis.
 	lanesAt int
 	// dims are the model's, fixed by the configuration where it does; the extent
@@ -218,7 +218,7 @@ func (w *wirer) ports(kind string, configs []config.TensorConfig, infos []onnx.T
 		if !isState && !w.claim(taken, at, infos[at].Name, fmt.Sprintf("%s %q", kind, c.Name)) {
 			continue
 		}
-		p := port{recurrent: hasRecurrence(w.sig), IOTensor: onnx.IOTensor{Name: c.Name, Optional: c.Optional && infos[at].Optional}, at: at, axis: noAxis, state: state, stateOut: isState}
+		p := port{recurrent: hasRecurrence(w.sig), IOTensor: onnx.IOTensor{Name: c.Name, Optional: c.Optional && infos[at].Optional}, at: at, axis: tensor.NoAxis, state: state, stateOut: isState}
 		found := w.axes.in
 		if kind == "output" {
 			found = w.axes.out
@@ -228,9 +228,9 @@ func (w *wirer) ports(kind string, configs []config.TensorConfig, infos []onnx.T
 			continue
 		}
 		switch {
-		case p.axis != noAxis && infos[at].Dims[p.axis] == 1:
+		case p.axis != tensor.NoAxis && infos[at].Dims[p.axis] == 1:
 			w.fixedAtOne(c.Name)
-		case p.axis == noAxis && kind == "output":
+		case p.axis == tensor.NoAxis && kind == "output":
 			w.unbatched(c.Name)
 		}
 		if kind == "output" {
@@ -239,7 +239,7 @@ func (w *wirer) ports(kind string, configs []config.TensorConfig, infos []onnx.T
 				p.varies, w.wiring.varies = true, true
 			}
 		}
-		if kind == "input" && (p.axis == noAxis || p.Optional) {
+		if kind == "input" && (p.axis == tensor.NoAxis || p.Optional) {
 			w.wiring.shares = true
 		}
 		*ports = append(*ports, p)
@@ -280,7 +280,7 @@ func (w *wirer) port(p *port, c *config.TensorConfig, info *onnx.TensorInfo, fou
 	if err := w.matchDims(p, c.LaneDims(), info, found); err != nil {
 		axis, told, nonsense := toldAxis(w.params, info)
 		switch {
-		case told && nonsense == nil && axis != noAxis && info.Dims[axis] > 1:
+		case told && nonsense == nil && axis != tensor.NoAxis && info.Dims[axis] > 1:
 			return fixedAxis(axis, info)
 		case len(info.Dims) > 0:
 			return fmt.Errorf("%w%s", err, w.writeDims(p, c.LaneDims(), info, found))
