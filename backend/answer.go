@@ -28,7 +28,7 @@ func (e *execution) respond() {
 		e.in.periodic.ran(succeeded)
 	}
 	e.send()
-	e.timings.add(&e.timings.send, e.in.host().Clock())
+	e.timings.add(&e.timings.send, e.in.server().Clock())
 }
 
 // errPanicked is the answer where the backend or the runner panicked.

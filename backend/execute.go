@@ -88,7 +88,7 @@ const (
 
 // take makes e the work on a batch.
 func (e *execution) take(batch Batch) {
-	*e = execution{in: e.in, batch: batch, now: e.in.host().Clock(),
+	*e = execution{in: e.in, batch: batch, now: e.in.server().Clock(),
 		arrivals: e.arrivals[:0], queue: e.queue, blamed: e.blamed[:0],
 		members: e.members[:0], lanes: e.lanes[:0], spreads: e.spreads, lengths: e.lengths[:0]}
 }
@@ -159,7 +159,7 @@ func (e *execution) gather() {
 		e.failRun(err)
 		return
 	}
-	e.timings.add(&e.timings.input, in.host().Clock())
+	e.timings.add(&e.timings.input, in.server().Clock())
 	step, err := in.store.Gather(e.lanes, e.ioSet.lanes)
 	if err != nil {
 		e.failRun(fmt.Errorf("gathering the states: %w", err))
@@ -173,7 +173,7 @@ func (e *execution) gather() {
 			return
 		}
 	}
-	e.timings.add(&e.timings.gather, in.host().Clock())
+	e.timings.add(&e.timings.gather, in.server().Clock())
 }
 
 // putInputs copies the requests' inputs to their lanes; padding lanes are zero.
@@ -277,7 +277,7 @@ func (e *execution) run() {
 	start := e.timings.at
 	e.in.meter.ran(len(e.lanes), e.ioSet.lanes)
 	err := e.infer()
-	e.timings.add(&e.timings.run, e.in.host().Clock())
+	e.timings.add(&e.timings.run, e.in.server().Clock())
 	switch {
 	case err == nil:
 		e.phase = ran
@@ -342,5 +342,5 @@ func (e *execution) keep() {
 			}
 		}
 	}
-	e.timings.add(&e.timings.scatter, e.in.host().Clock())
+	e.timings.add(&e.timings.scatter, e.in.server().Clock())
 }

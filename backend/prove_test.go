@@ -306,8 +306,8 @@ func TestToldStatesBegin(t *testing.T) {
 func TestBatchAxesAreProvedOnce(t *testing.T) {
 	log := newRecorder(slog.LevelInfo)
 	m, err := NewModel(ModelInfo{Name: "model", Version: 1, Config: []byte(`{"name":"model","max_batch_size":8,"input":[{"name":"x","data_type":"TYPE_FP32","dims":[-1]}],` +
-		`"output":[{"name":"y","data_type":"TYPE_FP32","dims":[-1]}]}`)}, Host{
-		Log: slog.New(log), Clock: newServer(t).in.model.host.Clock,
+		`"output":[{"name":"y","data_type":"TYPE_FP32","dims":[-1]}]}`)}, Server{
+		Log: slog.New(log), Clock: newServer(t).in.model.server.Clock,
 		Open: func(onnx.SessionOptions) (onnx.Runner, error) {
 			return newRecurrence(t, "x:FP32[time,batch]", "y:FP32[time,batch]", 0), nil
 		},
@@ -330,8 +330,8 @@ func TestNothingHangsOnTheBatch(t *testing.T) {
 	for _, verify := range []string{"inferred", "always", "never"} {
 		log := newRecorder(slog.LevelInfo)
 		m, err := NewModel(ModelInfo{Name: "model", Version: 1, Config: []byte(`{"name":"model","input":[{"name":"x","data_type":"TYPE_FP32","dims":[-1,-1]}],` +
-			`"output":[{"name":"y","data_type":"TYPE_FP32","dims":[-1,-1]}],"parameters":{"verify":{"string_value":"` + verify + `"}}}`)}, Host{
-			Log: slog.New(log), Clock: newServer(t).in.model.host.Clock,
+			`"output":[{"name":"y","data_type":"TYPE_FP32","dims":[-1,-1]}],"parameters":{"verify":{"string_value":"` + verify + `"}}}`)}, Server{
+			Log: slog.New(log), Clock: newServer(t).in.model.server.Clock,
 			Open: func(onnx.SessionOptions) (onnx.Runner, error) {
 				r := newRecurrence(t, "x:FP32[?,?]", "y:FP32[?,?]", 0)
 				r.runs = func(_ *onnx.Signature, inputs, outputs []onnx.Tensor) error { // nothing mixes: both axes could be the batch

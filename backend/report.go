@@ -52,7 +52,7 @@ func (in *Instance) reportLoad(provider onnx.Provider) {
 	in.describeTensors(&b)
 	in.describeMemory(&b)
 	for line := range strings.Lines(b.String()) {
-		in.model.host.Log.Info(in.name + ": " + strings.TrimSpace(line))
+		in.model.server.Log.Info(in.name + ": " + strings.TrimSpace(line))
 	}
 }
 

@@ -13,10 +13,10 @@ import (
 // completeModel fills in what the configuration of a model leaves out, and returns
 // the model with the configuration as Triton took it: Triton merges some fields
 // only, and adds its own defaults.
-func completeModel(of *C.TRITONBACKEND_Model, info backend.ModelInfo, host backend.Host) (backend.ModelInfo, error) {
+func completeModel(of *C.TRITONBACKEND_Model, info backend.ModelInfo, server backend.Server) (backend.ModelInfo, error) {
 	var noted C.signals_noted
 	C.signals_note(&noted)
-	config, err := backend.Complete(info, host)
+	config, err := backend.Complete(info, server)
 	C.signals_put_back(&noted)
 	if err != nil || config == nil {
 		return info, err

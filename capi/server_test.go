@@ -148,7 +148,7 @@ func (s server) initialize(a assembler) error {
 // partsOf makes a backend of which every model is m.
 func partsOf(m model) assembler {
 	return func(settings, *slog.Logger) (parts, error) {
-		return parts{load: func(backend.ModelInfo, backend.Host) (model, error) { return m, nil }}, nil
+		return parts{load: func(backend.ModelInfo, backend.Server) (model, error) { return m, nil }}, nil
 	}
 }
 
