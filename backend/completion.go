@@ -6,6 +6,7 @@ import (
 	"sort"
 
 	"tritonstateful/backend/config"
+	"tritonstateful/backend/plan/batchaxis"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -63,7 +64,7 @@ func (c *completion) unbatched() string {
 			tensors = append(tensors, t)
 		}
 	}
-	if c.axes.single && c.axes.lanes() {
+	if c.axes.SingleLane && c.axes.HasLanes() {
 		return "the model runs with one request at a time only"
 	}
 	inputs := len(c.freeInputs())
@@ -93,10 +94,10 @@ func (c *completion) scalar() string {
 // place is the batch axis of a tensor, or tensor.NoAxis. Where nothing tells, it is the only
 // one that is open.
 func (t *modelTensor) place() int {
-	if open := dynamicAxes(t.TensorInfo); !t.known && len(open) == 1 {
+	if open := batchaxis.OpenAxes(t.TensorInfo); !t.Known && len(open) == 1 {
 		return open[0]
 	}
-	return t.axis
+	return t.Index
 }
 
 // fillTensors fills in the inputs and the outputs, each where none was given.
@@ -138,7 +139,7 @@ func (c *completion) describe(info modelTensor) (config.TensorConfig, error) {
 	}
 	if c.config.MaxBatchSize > 0 {
 		axis := info.place()
-		if axis == tensor.NoAxis && !info.known && !info.Dims.Fixed() {
+		if axis == tensor.NoAxis && !info.Known && !info.Dims.Fixed() {
 			return t, fmt.Errorf("which axis of %v is the batch is not known: say it in the parameter batch_axes, \"%s = none\" if none is", info.Dims, info.Name)
 		}
 		t.Dims = t.Dims.Without(axis)

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"tritonstateful/backend/plan/batchaxis"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 )
@@ -164,7 +165,7 @@ func (w *wirer) resolveLengths() {
 			kind = "output"
 		}
 		if l.axis == tensor.NoAxis {
-			l.axis = onlyDynamic(dims)
+			l.axis = batchaxis.OnlyOpenAxis(dims)
 		}
 		if l.axis == tensor.NoAxis || l.axis >= len(dims) || l.axis == batch {
 			w.fault("parameter derived_inputs: say which axis of %s %q %v is its length, for example length_before(%s:1)", kind, l.name, dims, l.name)

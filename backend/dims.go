@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"tritonstateful/backend/plan/batchaxis"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 )
@@ -13,7 +14,7 @@ import (
 // backend wants all axes of the model, -1 at the batch axis; requests have an axis
 // of 1 in front and answers have not. Triton's own way leaves the batch axis out,
 // wherever the model has it; requests and answers have the batch in front.
-func (w *wirer) matchDims(p *port, cfg tensor.Shape, info *onnx.TensorInfo, found batchAxis) error {
+func (w *wirer) matchDims(p *port, cfg tensor.Shape, info *onnx.TensorInfo, found batchaxis.Axis) error {
 	axis, given := w.givenAxis(info)
 	known := given
 	switch {
@@ -21,7 +22,7 @@ func (w *wirer) matchDims(p *port, cfg tensor.Shape, info *onnx.TensorInfo, foun
 		axis, known = w.wiring.stateAt(p.state).axis, true
 		given = given || axis != tensor.NoAxis
 	case !given:
-		axis, known = found.axis, found.known
+		axis, known = found.Index, found.Known
 	}
 	fit := func(axis int, dims tensor.Shape) bool {
 		p.axis, p.dims = axis, slices.Clone(dims)
@@ -70,7 +71,7 @@ func (w *wirer) matchDims(p *port, cfg tensor.Shape, info *onnx.TensorInfo, foun
 			return nil
 		}
 		// What dims leave open the model may fix, if it is sure where the batch is.
-		sure := given || w.axes.rank == byBatchName && w.axes.spelled || len(dynamicAxes(info)) == 1 && !slices.Contains(info.Dims, 1)
+		sure := given || w.axes.Rank == batchaxis.ByBatchName && w.axes.LongName || len(batchaxis.OpenAxes(info)) == 1 && !slices.Contains(info.Dims, 1)
 		for _, at := range candidates {
 			if sure && fit(at, slices.Insert(slices.Clone(cfg), at, 1)) {
 				return nil
@@ -105,7 +106,7 @@ func (w *wirer) candidateAxes(info *onnx.TensorInfo, axis int, given bool) (axes
 	if given {
 		return nil
 	}
-	for _, axis := range dynamicAxes(info) {
+	for _, axis := range batchaxis.OpenAxes(info) {
 		if info.Dims[0] != 1 || info.Symbols[axis] == "" {
 			axes = append(axes, axis)
 		}
@@ -177,7 +178,7 @@ func (w *wirer) fixedPorts() bool {
 // lanesAxis is where what the model writes for an output must have one extent for each
 // lane, or tensor.NoAxis. Without max_batch_size answers have the model's own shape, but a
 // model with sequences runs with one lane all the same, if its states have lanes.
-func (w *wirer) lanesAxis(p *port, found batchAxis) int {
+func (w *wirer) lanesAxis(p *port, found batchaxis.Axis) int {
 	laned := func(s stateWire) bool { return s.axis != tensor.NoAxis }
 	switch {
 	case p.axis != tensor.NoAxis:
@@ -187,7 +188,7 @@ func (w *wirer) lanesAxis(p *port, found batchAxis) int {
 	case p.stateOut:
 		return w.wiring.stateAt(p.state).axis
 	case w.config.MaxBatchSize == 0 && (slices.ContainsFunc(w.wiring.states, laned) || slices.ContainsFunc(w.wiring.varying, laned)):
-		return found.axis
+		return found.Index
 	default:
 		return tensor.NoAxis
 	}

@@ -5,13 +5,14 @@ import (
 	"slices"
 
 	"tritonstateful/backend/config"
+	"tritonstateful/backend/plan/batchaxis"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 )
 
 // givenAxis is what the parameter batch_axes says of a tensor; nonsense is a fault.
 func (w *wirer) givenAxis(info *onnx.TensorInfo) (axis int, given bool) {
-	axis, given, err := toldAxis(w.params, info)
+	axis, given, err := batchaxis.Given(w.params, info)
 	if err != nil {
 		w.faults = append(w.faults, err)
 	}
@@ -36,11 +37,11 @@ func (w *wirer) inputAxis(at int) (axis int, how string, err error) {
 	if axis, given := w.givenAxis(info); given {
 		return axis, "batch_axes", nil
 	}
-	found := w.axes.in[at]
-	if !found.known {
-		return tensor.NoAxis, "", fmt.Errorf("tensor %q: its shape %v has several dynamic axes, and which is the batch is not known: say it by the parameter batch_axes, for example '%s = %d'", info.Name, info.Dims, info.Name, dynamicAxes(info)[0])
+	found := w.axes.In[at]
+	if !found.Known {
+		return tensor.NoAxis, "", fmt.Errorf("tensor %q: its shape %v has several dynamic axes, and which is the batch is not known: say it by the parameter batch_axes, for example '%s = %d'", info.Name, info.Dims, info.Name, batchaxis.OpenAxes(info)[0])
 	}
-	return found.axis, found.how, nil
+	return found.Index, found.How, nil
 }
 
 func axisText(name string, axis int) string {

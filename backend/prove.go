@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"tritonstateful/backend/plan/batchaxis"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 )
@@ -41,7 +42,7 @@ const failuresMost = 12
 
 // judge tries a candidate: it looks for a setting in which the model runs, then
 // compares. expected are the batch axes of outputs that are known beforehand.
-func (t *trial) judge(expected []batchAxis) judgement {
+func (t *trial) judge(expected []batchaxis.Axis) judgement {
 	var failure error
 	failures, alone, several := 0, false, false
 	for s := range settings() {
@@ -103,7 +104,7 @@ var errNoEvidence = errors.New("its outputs are not numbers")
 
 // compare runs several lanes and compares. An error is that they do not run in this
 // setting; several reports whether they did before something else went wrong.
-func (t *trial) compare(s setting, first lane, one []onnx.Tensor, expected []batchAxis) (j judgement, several bool, err error) {
+func (t *trial) compare(s setting, first lane, one []onnx.Tensor, expected []batchaxis.Axis) (j judgement, several bool, err error) {
 	lanes, err := t.lanes(s, first)
 	if err != nil {
 		return j, false, err
@@ -205,7 +206,7 @@ func meaningless(outputs []onnx.Tensor) bool {
 // follow finds the batch axis of each wanted output: the one whose extent is 1 with
 // one lane and the number of lanes with several, while all others stay. why tells what
 // contradicts.
-func (t *trial) follow(one, many []onnx.Tensor, lanes int, expected []batchAxis) (axes []int, why string) {
+func (t *trial) follow(one, many []onnx.Tensor, lanes int, expected []batchaxis.Axis) (axes []int, why string) {
 	axes = make([]int, len(t.outputs))
 	for k, at := range t.outputs {
 		name := t.sig.Outputs[at].Name
@@ -226,11 +227,11 @@ func (t *trial) follow(one, many []onnx.Tensor, lanes int, expected []batchAxis)
 		want := expected[at]
 		dims := t.sig.Outputs[at].Dims // nil where the model does not even say how many
 		open := axes[k] != tensor.NoAxis && (dims == nil || dims[axes[k]] < 0)
-		if want.known && want.axis == tensor.NoAxis && !open {
+		if want.Known && want.Index == tensor.NoAxis && !open {
 			axes[k] = tensor.NoAxis // the model file fixes it, and so does a run with one lane
 			continue
 		}
-		if differs := len(a) != len(b) || differ > 1 || differ == 1 && axes[k] == tensor.NoAxis; (differs || want.known && axes[k] != want.axis) && why == "" {
+		if differs := len(a) != len(b) || differ > 1 || differ == 1 && axes[k] == tensor.NoAxis; (differs || want.Known && axes[k] != want.Index) && why == "" {
 			why = fmt.Sprintf("output %q has shape %v for one of them and %v for %d", name, a, b, lanes)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tritonstateful/backend/config"
+	"tritonstateful/backend/plan/batchaxis"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
@@ -86,8 +87,8 @@ func proving(t *testing.T, r onnx.Runner, open func() onnx.Runner, cfg *config.C
 	if open != nil {
 		c.open = func() (onnx.Runner, error) { return open(), nil }
 	}
-	c.attempt = func(k *candidate) *wirer { return wireInputs(cfg, params, r.Signature(), nil, k) }
-	w, err := c.choose(candidatesFor(cfg, params, r.Signature()))
+	c.attempt = func(k *batchaxis.Candidate) *wirer { return wireInputs(cfg, params, r.Signature(), nil, k) }
+	w, err := c.choose(batchaxis.Candidates(cfg, params, r.Signature()))
 	return w, c, err
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"tritonstateful/backend/config"
+	"tritonstateful/backend/plan/batchaxis"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
@@ -60,7 +61,7 @@ func (w *wirer) newTrial(r onnx.Runner, deadline time.Time) *trial {
 		}
 		name := strings.ToLower(w.sig.Inputs[p.at].Name)
 		t.inputs = append(t.inputs, trialInput{
-			at: p.at, axis: w.axes.in[p.at].axis, dims: p.dims, dtype: p.DType,
+			at: p.at, axis: w.axes.In[p.at].Index, dims: p.dims, dtype: p.DType,
 			mask: strings.Contains(name, "mask"), length: strings.Contains(name, "len"),
 		})
 	}
@@ -151,7 +152,7 @@ func (t *trial) stateExtent(symbol string) (begin int64, found bool) {
 	}
 	for i := range t.inputs {
 		in := &t.inputs[i]
-		if axis := onlyAxis(&t.sig.Inputs[in.at], symbol); in.begin != nil && axis != tensor.NoAxis && axis != in.axis {
+		if axis := batchaxis.AxisNamed(&t.sig.Inputs[in.at], symbol); in.begin != nil && axis != tensor.NoAxis && axis != in.axis {
 			return in.begin[axis], true
 		}
 	}
@@ -196,7 +197,7 @@ func (t *trial) sourceLength(source int, s setting) int64 {
 
 // openExcept is the one open axis besides the batch, or tensor.NoAxis.
 func openExcept(dims tensor.Shape, batch int) int {
-	return onlyDynamic(dims.With(batch, 1))
+	return batchaxis.OnlyOpenAxis(dims.With(batch, 1))
 }
 
 // errTooLong is about runs that are not begun any more.

@@ -119,8 +119,8 @@ func (w *wirer) stateAxis(s *stateWire, in, out *onnx.TensorInfo) (err error) {
 	if in.Dims[s.axis] >= 0 {
 		return fixedAxis(s.axis, in)
 	}
-	if found := w.axes.out[s.out]; found.known && found.how != "batch_axes" && found.axis != tensor.NoAxis && found.axis != s.axis {
-		return fmt.Errorf("the batch is axis %d of the input's shape %v and axis %d of the output's shape %v: they must be the same; say by the parameter batch_axes where it is", s.axis, in.Dims, found.axis, out.Dims)
+	if found := w.axes.Out[s.out]; found.Known && found.How != "batch_axes" && found.Index != tensor.NoAxis && found.Index != s.axis {
+		return fmt.Errorf("the batch is axis %d of the input's shape %v and axis %d of the output's shape %v: they must be the same; say by the parameter batch_axes where it is", s.axis, in.Dims, found.Index, out.Dims)
 	}
 	if out.Dims[s.axis] >= 0 {
 		return fmt.Errorf("the batch is axis %d of the input's shape %v, but that axis is fixed in the output's shape %v", s.axis, in.Dims, out.Dims)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"tritonstateful/backend/config"
+	"tritonstateful/backend/plan/batchaxis"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
@@ -125,7 +126,7 @@ type wirer struct {
 	params *config.Parameters
 	sig    *onnx.Signature
 	files  fileReader
-	axes   *candidate // where the batch is
+	axes   *batchaxis.Candidate // where the batch is
 	wiring wiring
 	// takenIn and takenOut name what feeds or takes each tensor of the model.
 	takenIn, takenOut []string
@@ -134,7 +135,7 @@ type wirer struct {
 	faults     []error
 }
 
-func newWirer(cfg *config.Config, params *config.Parameters, sig *onnx.Signature, files fileReader, axes *candidate) *wirer {
+func newWirer(cfg *config.Config, params *config.Parameters, sig *onnx.Signature, files fileReader, axes *batchaxis.Candidate) *wirer {
 	w := &wirer{
 		config: cfg, params: params.Clone(), sig: sig, files: files, axes: axes,
 		takenIn:  make([]string, len(sig.Inputs)),
@@ -148,7 +149,7 @@ func newWirer(cfg *config.Config, params *config.Parameters, sig *onnx.Signature
 }
 
 // wireInputs wires all that feeds the model, by a candidate for its batch.
-func wireInputs(cfg *config.Config, params *config.Parameters, sig *onnx.Signature, files fileReader, axes *candidate) *wirer {
+func wireInputs(cfg *config.Config, params *config.Parameters, sig *onnx.Signature, files fileReader, axes *batchaxis.Candidate) *wirer {
 	w := newWirer(cfg, params, sig, files, axes)
 	w.fills()
 	w.ports("input", cfg.Inputs, sig.Inputs, w.takenIn, &w.wiring.inputs)
@@ -167,7 +168,7 @@ func (w *wirer) finish() error {
 	w.handedOn()
 	w.unused()
 	w.unusedAssignments()
-	if w.axes.single && w.axes.lanes() {
+	if w.axes.SingleLane && w.axes.HasLanes() {
 		w.oneLane("the model", "runs with no more")
 	}
 	return w.err()
@@ -219,9 +220,9 @@ func (w *wirer) ports(kind string, configs []config.TensorConfig, infos []onnx.T
 			continue
 		}
 		p := port{recurrent: hasRecurrence(w.sig), IOTensor: onnx.IOTensor{Name: c.Name, Optional: c.Optional && infos[at].Optional}, at: at, axis: tensor.NoAxis, state: state, stateOut: isState}
-		found := w.axes.in
+		found := w.axes.In
 		if kind == "output" {
-			found = w.axes.out
+			found = w.axes.Out
 		}
 		if err := w.port(&p, c, &infos[at], found[at]); err != nil {
 			w.fault("%s %q: %w", kind, c.Name, err)
@@ -268,7 +269,7 @@ func (w *wirer) stateOutput(kind string, at int) (state int, is bool) {
 // errScalar is about an input or output of the model without any axis.
 var errScalar = errors.New("it has no axes, and the server takes that only with a batch: write max_batch_size: 1, and dims: [ 1 ] reshape: { shape: [ ] } for it")
 
-func (w *wirer) port(p *port, c *config.TensorConfig, info *onnx.TensorInfo, found batchAxis) error {
+func (w *wirer) port(p *port, c *config.TensorConfig, info *onnx.TensorInfo, found batchaxis.Axis) error {
 	dtype, err := tensor.ParseDType(c.DataType)
 	if err != nil {
 		return err
@@ -278,7 +279,7 @@ func (w *wirer) port(p *port, c *config.TensorConfig, info *onnx.TensorInfo, fou
 	}
 	p.DType = dtype
 	if err := w.matchDims(p, c.LaneDims(), info, found); err != nil {
-		axis, told, nonsense := toldAxis(w.params, info)
+		axis, told, nonsense := batchaxis.Given(w.params, info)
 		switch {
 		case told && nonsense == nil && axis != tensor.NoAxis && info.Dims[axis] > 1:
 			return fixedAxis(axis, info)

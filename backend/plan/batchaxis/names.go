@@ -1,4 +1,4 @@
-package backend
+package batchaxis
 
 import (
 	"slices"
@@ -6,10 +6,10 @@ import (
 	"unicode"
 )
 
-// isBatchName reports whether an axis of this name is the batch by all that
+// IsBatchName reports whether an axis of this name is the batch by all that
 // exporters write: batch, batch_size, x_batch, BatchSize, B, N, bs and the like. A
 // name that is computed from others, such as "batch*heads", is none.
-func isBatchName(symbol string) bool {
+func IsBatchName(symbol string) bool {
 	name := strings.ToLower(symbol)
 	switch name {
 	case "b", "n", "bs", "bsz", "nb", "bsize", "nbatch":

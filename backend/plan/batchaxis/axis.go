@@ -1,4 +1,4 @@
-package backend
+package batchaxis
 
 import (
 	"fmt"
@@ -10,11 +10,11 @@ import (
 	"tritonstateful/internal/tensor"
 )
 
-// batchAxis is what is held of a tensor's batch axis.
-type batchAxis struct {
-	axis  int    // or tensor.NoAxis: the tensor has none
-	known bool   // else axis is tensor.NoAxis, and the configuration's dims decide
-	how   string // what tells so, for the load report
+// Axis is what is held of the batch axis of a tensor.
+type Axis struct {
+	Index int    // or tensor.NoAxis: the tensor has none
+	Known bool   // else Index is tensor.NoAxis, and the dims of the configuration decide
+	How   string // what says so, for the load report
 }
 
 // hasNamedAxis reports whether the model names an axis of the tensor.
@@ -22,8 +22,9 @@ func hasNamedAxis(info *onnx.TensorInfo) bool {
 	return slices.ContainsFunc(info.Symbols, func(s string) bool { return s != "" })
 }
 
-// onlyAxis is the dynamic axis that carries the name, or tensor.NoAxis where none or several do.
-func onlyAxis(info *onnx.TensorInfo, symbol string) int {
+// AxisNamed returns the open axis that carries the name, or tensor.NoAxis where none or
+// several do.
+func AxisNamed(info *onnx.TensorInfo, symbol string) int {
 	at := tensor.NoAxis
 	for axis, s := range info.Symbols {
 		switch {
@@ -37,7 +38,8 @@ func onlyAxis(info *onnx.TensorInfo, symbol string) int {
 	return at
 }
 
-func dynamicAxes(info *onnx.TensorInfo) (axes []int) {
+// OpenAxes returns the dynamic axes of a tensor, outermost first.
+func OpenAxes(info *onnx.TensorInfo) (axes []int) {
 	for axis, d := range info.Dims {
 		if d < 0 {
 			axes = append(axes, axis)
@@ -46,8 +48,9 @@ func dynamicAxes(info *onnx.TensorInfo) (axes []int) {
 	return axes
 }
 
-// toldAxis is what the parameter batch_axes says of a tensor.
-func toldAxis(params *config.Parameters, info *onnx.TensorInfo) (axis int, told bool, err error) {
+// Given returns what the parameter batch_axes says of a tensor: an axis or tensor.NoAxis, and
+// whether it says anything. An axis that the tensor does not have is an error.
+func Given(params *config.Parameters, info *onnx.TensorInfo) (axis int, given bool, err error) {
 	value, ok := config.Lookup(params.BatchAxes, info.Name)
 	if !ok {
 		return tensor.NoAxis, false, nil
@@ -62,8 +65,8 @@ func toldAxis(params *config.Parameters, info *onnx.TensorInfo) (axis int, told 
 	return axis, true, nil
 }
 
-// onlyDynamic is the dynamic axis, if there is one and no other.
-func onlyDynamic(dims tensor.Shape) (at int) {
+// OnlyOpenAxis returns the dynamic axis of a shape, or tensor.NoAxis unless there is just one.
+func OnlyOpenAxis(dims tensor.Shape) (at int) {
 	at = tensor.NoAxis
 	for axis, d := range dims {
 		switch {
