@@ -28,7 +28,7 @@ func (e *execution) respond() {
 		e.in.periodic.ran(succeeded)
 	}
 	e.send()
-	e.timings.add(&e.timings.send, e.in.host().Clock())
+	e.timings.add(&e.timings.send, e.in.server().Clock())
 }
 
 // errPanicked is the answer where the backend or the runner panicked.
@@ -182,7 +182,7 @@ func (e *execution) answerEmpty(req int) {
 // outputs are tensors of ours, with lanes.
 func canHold(w *wiring) bool {
 	for i := range w.outputs {
-		if p := &w.outputs[i]; p.stateOut || p.varies || p.axis == noAxis || p.DType == tensor.Bytes {
+		if p := &w.outputs[i]; p.stateOut || p.varies || p.axis == tensor.NoAxis || p.DType == tensor.Bytes {
 			return false
 		}
 	}

@@ -88,7 +88,7 @@ const (
 
 // take makes e the work on a batch.
 func (e *execution) take(batch Batch) {
-	*e = execution{in: e.in, batch: batch, now: e.in.host().Clock(),
+	*e = execution{in: e.in, batch: batch, now: e.in.server().Clock(),
 		arrivals: e.arrivals[:0], queue: e.queue, blamed: e.blamed[:0],
 		members: e.members[:0], lanes: e.lanes[:0], spreads: e.spreads, lengths: e.lengths[:0]}
 }
@@ -159,7 +159,7 @@ func (e *execution) gather() {
 		e.failRun(err)
 		return
 	}
-	e.timings.add(&e.timings.input, in.host().Clock())
+	e.timings.add(&e.timings.input, in.server().Clock())
 	step, err := in.store.Gather(e.lanes, e.ioSet.lanes)
 	if err != nil {
 		e.failRun(fmt.Errorf("gathering the states: %w", err))
@@ -173,7 +173,7 @@ func (e *execution) gather() {
 			return
 		}
 	}
-	e.timings.add(&e.timings.gather, in.host().Clock())
+	e.timings.add(&e.timings.gather, in.server().Clock())
 }
 
 // putInputs copies the requests' inputs to their lanes; padding lanes are zero.
@@ -193,7 +193,7 @@ func (e *execution) putInputs() error {
 				return err
 			}
 			continue
-		case p.axis == noAxis:
+		case p.axis == tensor.NoAxis:
 			copy(s.in[i].Bytes, sharedContent(p, first))
 			continue
 		}
@@ -202,7 +202,7 @@ func (e *execution) putInputs() error {
 			e.putInput(i, m.firstLane, &e.requests[m.req].Inputs[i])
 		}
 		for lane := len(e.lanes); lane < s.lanes; lane++ {
-			clearLane(s.in[i].Bytes, l, s.lanes, lane)
+			l.ClearLane(s.in[i].Bytes, s.lanes, lane)
 		}
 	}
 	return nil
@@ -222,7 +222,7 @@ func (e *execution) putInput(i, lane int, input *Input) {
 		return
 	}
 	for data := input.Data; len(data) > 0; lane++ {
-		putLane(s.in[i].Bytes, l, s.lanes, lane, data)
+		l.PutLane(s.in[i].Bytes, s.lanes, lane, data)
 		data = data[l.LaneBytes():]
 	}
 }
@@ -231,7 +231,7 @@ func (e *execution) putInput(i, lane int, input *Input) {
 func (e *execution) putStrings(i int) error {
 	s, p := e.ioSet, &e.in.wiring.inputs[i]
 	members := e.members
-	if p.axis == noAxis {
+	if p.axis == tensor.NoAxis {
 		members = members[:1]
 	}
 	first := e.firstStrings(i)
@@ -239,7 +239,7 @@ func (e *execution) putStrings(i int) error {
 	for _, m := range members {
 		size += int64(len(e.requests[m.req].Inputs[i].Data))
 	}
-	if p.axis != noAxis {
+	if p.axis != tensor.NoAxis {
 		padding = s.lanes - len(e.lanes)
 	}
 	size += int64(padding * len(first))
@@ -277,7 +277,7 @@ func (e *execution) run() {
 	start := e.timings.at
 	e.in.meter.ran(len(e.lanes), e.ioSet.lanes)
 	err := e.infer()
-	e.timings.add(&e.timings.run, e.in.host().Clock())
+	e.timings.add(&e.timings.run, e.in.server().Clock())
 	switch {
 	case err == nil:
 		e.phase = ran
@@ -342,5 +342,5 @@ func (e *execution) keep() {
 			}
 		}
 	}
-	e.timings.add(&e.timings.scatter, e.in.host().Clock())
+	e.timings.add(&e.timings.scatter, e.in.server().Clock())
 }

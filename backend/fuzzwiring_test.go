@@ -225,7 +225,7 @@ func FuzzModel(f *testing.F) {
 		text, err := json.Marshal(c.config(&model.sig))
 		require.NoError(t, err)
 		log, now := newRecorder(slog.LevelInfo), time.Hour
-		m, err := NewModel(ModelInfo{Name: "fuzz", Directory: "/none", Config: text}, Host{
+		m, err := NewModel(ModelInfo{Name: "fuzz", Directory: "/none", Config: text}, Server{
 			Log: slog.New(log), Clock: func() time.Duration { now += time.Microsecond; return now },
 			Open: func(onnx.SessionOptions) (onnx.Runner, error) { return model, nil },
 		})

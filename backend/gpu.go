@@ -41,8 +41,7 @@ func (in *Instance) TakesDevice() bool { return in.device != nil }
 // place makes the next run take a lane of an input from where it is on the device.
 func (in *Instance) place(block statebuffer.Block, l statebuffer.Layout, lanes, lane int, from uint64) {
 	for x := range l.Pieces {
-		at := (x*int64(lanes) + int64(lane)) * l.PieceBytes
-		in.device.CopyInFrom(block.At(at, l.PieceBytes), from+uint64(x*l.PieceBytes))
+		in.device.CopyInFrom(block.At(l.Offset(x, lanes, lane), l.PieceBytes), from+uint64(x*l.PieceBytes))
 	}
 }
 
@@ -57,9 +56,9 @@ func (in *Instance) deliver(block statebuffer.Block, o *Output, lane, lanes int,
 		in.device.CopyOutTo(block.At(int64(lane)*size, int64(lanes)*size), to)
 		return
 	}
-	for j := int64(lane); j < int64(lane+lanes); j++ {
+	for j := lane; j < lane+lanes; j++ {
 		for x := range o.Layout.Pieces {
-			in.device.CopyOutTo(block.At((x*int64(o.Lanes)+j)*size, size), to)
+			in.device.CopyOutTo(block.At(o.Layout.Offset(x, o.Lanes, j), size), to)
 			to += uint64(size)
 		}
 	}

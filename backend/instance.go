@@ -51,7 +51,7 @@ type Instance struct {
 func newInstance(m *Model, info InstanceInfo) (*Instance, error) {
 	in := &Instance{model: m, name: info.Name, log: m.log.With("instance", info.Name)}
 	in.verbosity = newVerbosity(in.log, m.params)
-	in.periodic = newPeriodicLog(m.params, m.host.Clock)
+	in.periodic = newPeriodicLog(m.params, m.server.Clock)
 	provider, err := m.params.Provider(info.Kind)
 	if err := in.load(provider, info, errors.Join(m.faults, err)); err != nil {
 		in.Close()
@@ -74,7 +74,7 @@ func newInstance(m *Model, info InstanceInfo) (*Instance, error) {
 func (in *Instance) load(provider onnx.Provider, info InstanceInfo, faults error) (err error) {
 	m := in.model
 	if m.path != "" {
-		in.runner, err = m.host.Open(onnx.SessionOptions{
+		in.runner, err = m.server.Open(onnx.SessionOptions{
 			Path: m.path, Provider: provider, Device: info.Device, Name: info.Name, GPU: m.gpuOptions(provider),
 			IntraOpThreads: m.params.IntraOpThreads, Optimization: m.params.Optimization,
 		})
@@ -276,9 +276,9 @@ func ports(wired []port) []onnx.IOTensor {
 	return all
 }
 
-func (in *Instance) host() *Host { return &in.model.host }
+func (in *Instance) server() *Server { return &in.model.server }
 
-// StringIDs tells whether the model's correlation IDs are texts.
+// StringIDs tells whether the model's correlation IDs are strings.
 func (in *Instance) StringIDs() bool { return in.model.StringIDs() }
 
 // Close frees the instance's memory and session. No batch may be running.
@@ -300,7 +300,7 @@ func (in *Instance) Close() {
 
 // maintain is what is done between batches, when all answers are out.
 func (in *Instance) maintain(e *execution) {
-	now := in.host().Clock
+	now := in.server().Clock
 	in.store.EndBatch(e.timings.at)
 	change, err := in.store.Maintain(now) // also if all were refused for want of slots
 	switch u := in.store.Usage(); {

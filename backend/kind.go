@@ -3,6 +3,7 @@ package backend
 import (
 	"hash/maphash"
 
+	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
 
@@ -36,7 +37,7 @@ func hashInput(p *port, h *maphash.Hash, input *Input) {
 	if !input.Present || len(input.Shape) == 0 {
 		return
 	}
-	if p.axis == noAxis {
+	if p.axis == tensor.NoAxis {
 		h.Write(sharedContent(p, input))
 	}
 	if p.varies {

@@ -24,10 +24,9 @@ func together(shape tensor.Shape, axis int, dtype tensor.DType, lanes []lane, in
 	if err != nil {
 		return nil, err
 	}
-	for x := range layout.Pieces {
-		for _, l := range lanes {
-			data = append(data, l[input][x*layout.PieceBytes:][:layout.PieceBytes]...)
-		}
+	data = make([]byte, layout.BatchBytes(len(lanes)))
+	for i, l := range lanes {
+		layout.PutLane(data, len(lanes), i, l[input])
 	}
 	return data, nil
 }
@@ -45,11 +44,9 @@ func laneOf(t *onnx.Tensor, axis, lane int) []byte {
 	if err != nil {
 		return nil
 	}
-	data := []byte{}
-	for x := range l.Pieces {
-		data = append(data, t.Data.Bytes[(x*t.Shape[axis]+int64(lane))*l.PieceBytes:][:l.PieceBytes]...)
-	}
-	return data
+	value := make([]byte, l.LaneBytes())
+	l.TakeLane(value, t.Data.Bytes, int(t.Shape[axis]), lane)
+	return value
 }
 
 // stringsOf is what a tensor of strings has of a lane.

@@ -8,28 +8,7 @@ import (
 
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
-	"tritonstateful/statebuffer"
 )
-
-// putLane copies one lane, given as a row, into a batched tensor.
-func putLane(to []byte, l statebuffer.Layout, lanes, lane int, row []byte) {
-	stride, at := int64(lanes)*l.PieceBytes, int64(lane)*l.PieceBytes
-	if l.Pieces == 1 {
-		copy(to[at:at+l.PieceBytes], row)
-		return
-	}
-	for x := range l.Pieces {
-		copy(to[at+x*stride:][:l.PieceBytes], row[x*l.PieceBytes:])
-	}
-}
-
-// clearLane zeroes one lane.
-func clearLane(to []byte, l statebuffer.Layout, lanes, lane int) {
-	stride, at := int64(lanes)*l.PieceBytes, int64(lane)*l.PieceBytes
-	for x := range l.Pieces {
-		clear(to[at+x*stride:][:l.PieceBytes])
-	}
-}
 
 // stringOffsets finds where each lane begins in a tensor of strings whose batch
 // is outermost, and where the last one ends. Each string is preceded by its
@@ -79,12 +58,12 @@ func checkInput(p *port, input *Input, lanes int64) error {
 	case p.recurrent && slices.Contains(input.Shape, 0):
 		return status.Errorf(status.InvalidArg, "input %q has shape %v: want no extent of 0, with which recurrent layers of ONNX Runtime end the server", p.Name, input.Shape)
 	}
-	if input.Device != 0 && (p.axis == noAxis || p.DType == tensor.Bytes) {
+	if input.Device != 0 && (p.axis == tensor.NoAxis || p.DType == tensor.Bytes) {
 		return status.Errorf(status.Unsupported, "input %q is in GPU memory, and has no batch axis, so that requests are compared: want CPU memory", p.Name)
 	}
 	want := lanes * p.LaneBytes()
 	if p.DType == tensor.Bytes {
-		if p.axis == noAxis && lanes > 1 {
+		if p.axis == tensor.NoAxis && lanes > 1 {
 			return status.Errorf(status.InvalidArg, "input %q has %d rows: want 1, because it has no batch axis in the model", p.Name, lanes)
 		}
 		elements, err := input.Shape.Elements()
@@ -109,7 +88,7 @@ func checkInput(p *port, input *Input, lanes int64) error {
 	if input.bytes() != want {
 		return status.Errorf(status.InvalidArg, "input %q has %d bytes: want %d for shape %v of %v", p.Name, input.bytes(), want, input.Shape, p.DType)
 	}
-	if row := len(sharedContent(p, input)); p.axis == noAxis && !bytes.Equal(input.Data[row:], input.Data[:len(input.Data)-row]) {
+	if row := len(sharedContent(p, input)); p.axis == tensor.NoAxis && !bytes.Equal(input.Data[row:], input.Data[:len(input.Data)-row]) {
 		return status.Errorf(status.InvalidArg, "input %q differs in the rows of the request: want them equal, because it has no batch axis in the model", p.Name)
 	}
 	return nil
@@ -147,7 +126,7 @@ func sameInput(p *port, a, b *Input) bool {
 	if a.Present != b.Present {
 		return false
 	}
-	if p.axis == noAxis && a.Present && !bytes.Equal(sharedContent(p, a), sharedContent(p, b)) {
+	if p.axis == tensor.NoAxis && a.Present && !bytes.Equal(sharedContent(p, a), sharedContent(p, b)) {
 		return false
 	}
 	if !p.varies {

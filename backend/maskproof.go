@@ -267,7 +267,7 @@ func (t *maskTrial) noteGrowth(p *played) {
 	if p.at != 1 {
 		return
 	}
-	first := t.in.store.Touch(statebuffer.Key{Number: p.id}, t.in.host().Clock())
+	first := t.in.store.Touch(statebuffer.Key{Number: p.id}, t.in.server().Clock())
 	for at, i := range t.in.wiring.masks {
 		state := t.in.wiring.fills[i].mask.covers[0]
 		t.in.grows[at] = t.in.store.Length(state, first) - t.in.store.Length(state, nil)

@@ -19,7 +19,7 @@ import (
 func (s *scripted) logged(t *testing.T, c *config.Config) (*Instance, *recorder) {
 	t.Helper()
 	set, log, now := &setup{config: c}, newRecorder(slog.LevelInfo), time.Hour
-	model, err := NewModel(ModelInfo{Name: "model", Version: 1, Config: set.json()}, Host{
+	model, err := NewModel(ModelInfo{Name: "model", Version: 1, Config: set.json()}, Server{
 		Log: slog.New(log), Clock: func() time.Duration { now++; return now },
 		Open: func(onnx.SessionOptions) (onnx.Runner, error) { return s, nil },
 	})

@@ -66,11 +66,11 @@ func (in *Instance) newMaskTrial(kind *trialKind) (*maskTrial, error) {
 	sequence.Oldest, sequence.MaxIdleMicroseconds = &config.OldestConfig{MaxCandidateSequences: trialRows}, 0
 	cfg.Sequence = &sequence
 	params.MaxStateBytes, params.MaxStateMemory = 0, 0
-	model := &Model{info: m.info, host: m.host, log: quiet, config: &cfg, params: &params, sizing: statebuffer.Sizing{Initial: trialRows, MaxChunks: 1}}
+	model := &Model{info: m.info, server: m.server, log: quiet, config: &cfg, params: &params, sizing: statebuffer.Sizing{Initial: trialRows, MaxChunks: 1}}
 	runner := &countedRunner{Runner: in.runner}
 	own := &Instance{model: model, log: quiet, name: in.name, runner: runner, wiring: &wiring}
 	own.verbosity = newVerbosity(quiet, &params)
-	own.periodic = newPeriodicLog(&params, model.host.Clock)
+	own.periodic = newPeriodicLog(&params, model.server.Clock)
 	if err := own.allocate(); err != nil {
 		own.Close()
 		return nil, err
@@ -90,7 +90,7 @@ func (t *maskTrial) step(extent int64) []Input {
 		if p.Optional {
 			continue
 		}
-		if p.axis == noAxis && t.shared != nil {
+		if p.axis == tensor.NoAxis && t.shared != nil {
 			inputs[i] = t.shared[i]
 			continue
 		}

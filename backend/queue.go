@@ -137,7 +137,7 @@ func (q *queue) giveBack(putOff, rest int) {
 // forget ends the look at a group.
 func (q *queue) forget() {
 	if q.looks() {
-		clear(q.ids) // its texts are borrowed
+		clear(q.ids) // its strings are borrowed
 		clear(q.kinds)
 	}
 }

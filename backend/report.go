@@ -10,6 +10,7 @@ import (
 
 	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
 
@@ -51,7 +52,7 @@ func (in *Instance) reportLoad(provider onnx.Provider) {
 	in.describeTensors(&b)
 	in.describeMemory(&b)
 	for line := range strings.Lines(b.String()) {
-		in.model.host.Log.Info(in.name + ": " + strings.TrimSpace(line))
+		in.model.server.Log.Info(in.name + ": " + strings.TrimSpace(line))
 	}
 }
 
@@ -135,7 +136,7 @@ func (in *Instance) describeMemory(b *strings.Builder) {
 }
 
 func axisName(axis int) string {
-	if axis == noAxis {
+	if axis == tensor.NoAxis {
 		return "none"
 	}
 	return strconv.Itoa(axis)

@@ -50,7 +50,7 @@ func newPicky(t *testing.T, edit func(*config.Config)) *picky {
 	in, err := model.instance(t, c, "")
 	require.NoError(t, err)
 	p.in, p.lanes = in, nil
-	in.model.host.Clock = func() time.Duration { p.clock++; return p.clock }
+	in.model.server.Clock = func() time.Duration { p.clock++; return p.clock }
 	return p
 }
 

@@ -58,7 +58,7 @@ func newIncomplete(t *testing.T, open onnx.OpenRunner) (s server, loaded *backen
 		s.backend.Delete()
 	})
 	require.NoError(t, s.initialize(func(settings, *slog.Logger) (components, error) {
-		return components{open: open, load: func(info backend.ModelInfo, _ backend.Host) (model, error) {
+		return components{open: open, load: func(info backend.ModelInfo, _ backend.Server) (model, error) {
 			*loaded = info
 			return fakeModel{}, nil
 		}}, nil

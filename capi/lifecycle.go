@@ -36,7 +36,7 @@ type model interface {
 // components are what a backend is assembled from.
 type components struct {
 	open onnx.OpenRunner
-	load func(backend.ModelInfo, backend.Host) (model, error)
+	load func(backend.ModelInfo, backend.Server) (model, error)
 }
 
 // assembler returns the components for the settings of the server's command line.
@@ -44,8 +44,8 @@ type assembler func(settings, *slog.Logger) (components, error)
 
 // library is the state of a TRITONBACKEND_Backend.
 type library struct {
-	host    backend.Host
-	load    func(backend.ModelInfo, backend.Host) (model, error)
+	server  backend.Server
+	load    func(backend.ModelInfo, backend.Server) (model, error)
 	metrics *metrics
 }
 
@@ -74,11 +74,11 @@ func initialize(of backendObject, assemble assembler) error {
 		return err
 	}
 	metrics := &metrics{log: log}
-	host := backend.Host{Log: log, Clock: newClock(), Open: made.open, DefaultBatch: config.defaultBatch}
+	server := backend.Server{Log: log, Clock: newClock(), Open: made.open, DefaultBatch: config.defaultBatch}
 	if config.metrics {
-		host.Metrics = metrics.open
+		server.Metrics = metrics.open
 	}
-	return storeHandle(&library{host, made.load, metrics}, func(handle C.uintptr_t) *C.TRITONSERVER_Error {
+	return storeHandle(&library{server, made.load, metrics}, func(handle C.uintptr_t) *C.TRITONSERVER_Error {
 		return C.set_backend_state(of, handle)
 	})
 }
@@ -127,11 +127,11 @@ func initializeModel(of *C.TRITONBACKEND_Model) error {
 		return err
 	}
 	if d.auto_complete {
-		if info, err = completeModel(of, info, lib.host); err != nil {
+		if info, err = completeModel(of, info, lib.server); err != nil {
 			return err
 		}
 	}
-	loaded, err := lib.load(info, lib.host)
+	loaded, err := lib.load(info, lib.server)
 	if err != nil {
 		return err
 	}

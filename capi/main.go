@@ -84,8 +84,8 @@ func ownFolder() string {
 // loadedModel makes *backend.Model a model: its instances are executors.
 type loadedModel struct{ *backend.Model }
 
-func loadModel(info backend.ModelInfo, host backend.Host) (model, error) {
-	m, err := backend.NewModel(info, host)
+func loadModel(info backend.ModelInfo, server backend.Server) (model, error) {
+	m, err := backend.NewModel(info, server)
 	if err != nil {
 		return nil, err
 	}

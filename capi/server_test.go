@@ -148,7 +148,7 @@ func (s server) initialize(a assembler) error {
 // componentsOf makes a backend of which every model is m.
 func componentsOf(m model) assembler {
 	return func(settings, *slog.Logger) (components, error) {
-		return components{load: func(backend.ModelInfo, backend.Host) (model, error) { return m, nil }}, nil
+		return components{load: func(backend.ModelInfo, backend.Server) (model, error) { return m, nil }}, nil
 	}
 }
 

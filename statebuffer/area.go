@@ -237,46 +237,34 @@ func (q *Sequence) leave(clean bool) {
 	q.home = nil
 }
 
-// lane is where the runs of a cell's lane of state i lie: from an offset on, with
-// a stride.
-func (a *area) lane(i, cell int) (data []byte, stride int64) {
-	l := &a.states[i].Layout
-	at := int64(a.start[cell])
-	width := int64(a.width[at])
-	from := at*l.LaneBytes() + (int64(cell)-at)*l.PieceBytes
-	return a.memory[i].Bytes[from:], width * l.PieceBytes
+// lane is where a cell has state i: the batched tensor of the cell's block, how many
+// lanes that has, and which one is the cell's.
+func (a *area) lane(i, cell int) (tensor []byte, lanes, lane int) {
+	first := int(a.start[cell])
+	return a.memory[i].Bytes[int64(first)*a.states[i].LaneBytes():], int(a.width[first]), cell - first
 }
 
 // copy copies one lane of every state from a cell to another.
 func (a *area) copy(cell int, from *area, fromCell int) {
 	for i := range a.states {
-		to, stride := a.lane(i, cell)
-		data, fromStride := from.lane(i, fromCell)
-		copyRuns(&a.states[i].Layout, to, stride, data, fromStride)
+		to, toLanes, toLane := a.lane(i, cell)
+		data, lanes, lane := from.lane(i, fromCell)
+		a.states[i].copyLane(to, toLanes, toLane, data, lanes, lane)
 	}
 }
 
-// fill copies a slot of every state to a cell.
-func (a *area) fill(cell int, slots []Block) {
+// fill copies a value of every state to a cell.
+func (a *area) fill(cell int, values []Block) {
 	for i := range a.states {
-		to, stride := a.lane(i, cell)
-		copyRuns(&a.states[i].Layout, to, stride, slots[i].Bytes, a.states[i].PieceBytes)
+		tensor, lanes, lane := a.lane(i, cell)
+		a.states[i].PutLane(tensor, lanes, lane, values[i].Bytes)
 	}
 }
 
 // clear overwrites one lane of every state with zeros.
 func (a *area) clear(cell int) {
 	for i := range a.states {
-		l := &a.states[i].Layout
-		data, stride := a.lane(i, cell)
-		for x := range l.Pieces {
-			clear(data[x*stride:][:l.PieceBytes])
-		}
-	}
-}
-
-func copyRuns(l *Layout, to []byte, stride int64, from []byte, fromStride int64) {
-	for x := range l.Pieces {
-		copy(to[x*stride:][:l.PieceBytes], from[x*fromStride:])
+		tensor, lanes, lane := a.lane(i, cell)
+		a.states[i].ClearLane(tensor, lanes, lane)
 	}
 }

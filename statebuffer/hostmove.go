@@ -46,34 +46,30 @@ func (t *Transfer) source(slot Slot, stored int64) []byte {
 	return t.Chunks[slot.Chunk].Bytes[offset : offset+stored]
 }
 
-func (t *Transfer) gatherLane(lane int, slot []byte) {
-	piece, stride := t.PieceBytes, int64(t.Lanes)*t.PieceBytes
-	at := int64(lane) * piece
-	if t.Convert == Half {
-		for x := range t.Pieces {
-			tensor.Widens(t.Tensor.Bytes[at+x*stride:][:piece], slot[x*piece/2:])
-		}
+// gatherLane copies a stored value to a lane of the tensor.
+func (t *Transfer) gatherLane(lane int, stored []byte) {
+	if t.Convert != Half {
+		t.PutLane(t.Tensor.Bytes, t.Lanes, lane, stored)
 		return
 	}
-	for x := range t.Pieces {
-		copy(t.Tensor.Bytes[at+x*stride:][:piece], slot[x*piece:])
+	for piece := range t.Pieces {
+		at := t.Offset(piece, t.Lanes, lane)
+		tensor.Widens(t.Tensor.Bytes[at:][:t.PieceBytes], stored[piece*t.PieceBytes/2:])
 	}
 }
 
-func (t *Transfer) scatterLane(lane int, slot []byte) {
-	piece, stride := t.PieceBytes, int64(t.Lanes)*t.PieceBytes
-	at := int64(lane) * piece
-	if t.Convert == Half {
-		clamped := uint64(0)
-		for x := range t.Pieces {
-			clamped += tensor.Halves(slot[x*piece/2:][:piece/2], t.Tensor.Bytes[at+x*stride:])
-		}
-		if t.Saturated != nil {
-			*t.Saturated += clamped
-		}
+// scatterLane copies a lane of the tensor to a stored value.
+func (t *Transfer) scatterLane(lane int, stored []byte) {
+	if t.Convert != Half {
+		t.TakeLane(stored, t.Tensor.Bytes, t.Lanes, lane)
 		return
 	}
-	for x := range t.Pieces {
-		copy(slot[x*piece:(x+1)*piece], t.Tensor.Bytes[at+x*stride:])
+	clamped := uint64(0)
+	for piece := range t.Pieces {
+		at := t.Offset(piece, t.Lanes, lane)
+		clamped += tensor.Halves(stored[piece*t.PieceBytes/2:][:t.PieceBytes/2], t.Tensor.Bytes[at:])
+	}
+	if t.Saturated != nil {
+		*t.Saturated += clamped
 	}
 }

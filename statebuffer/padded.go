@@ -170,18 +170,13 @@ func (v *Varying) checkPadded(io *VaryingIO) error {
 // differ only in their lengths, and part is the shape of what is copied.
 func (v *Varying) shift(to []byte, toShape tensor.Shape, from []byte, fromShape, part tensor.Shape) {
 	axis := v.lengthAxis()
-	inner := int64(v.DType.Size())
-	for _, d := range part[axis+1:] {
-		inner *= d
+	unit := elements(part[axis+1:]) * int64(v.DType.Size())
+	l := Layout{Pieces: elements(part[:axis]), PieceBytes: part[axis] * unit}
+	if l.LaneBytes() == 0 {
+		return
 	}
-	outer := int64(1)
-	for _, d := range part[:axis] {
-		outer *= d
-	}
-	size := part[axis] * inner
-	for x := range outer {
-		copy(to[(x+1)*toShape[axis]*inner-size:][:size], from[(x+1)*fromShape[axis]*inner-size:])
-	}
+	toPiece, fromPiece := toShape[axis]*unit, fromShape[axis]*unit
+	l.copyPieces(to[toPiece-l.PieceBytes:], toPiece, from[fromPiece-l.PieceBytes:], fromPiece)
 }
 
 // paddedValue is room for one lane of that shape; what is in it does not count.

@@ -211,10 +211,10 @@ func (w *world) stored(q *Sequence, k int) []byte {
 	if !w.roams {
 		return w.store.chunks[k][q.slot.Chunk].At(int64(q.slot.Index)*s.StoredBytes(), s.StoredBytes()).Bytes
 	}
-	slot := make([]byte, s.LaneBytes())
-	data, stride := q.home.lane(k, q.cell)
-	copyRuns(&s.Layout, slot, s.PieceBytes, data, stride)
-	return slot
+	value := make([]byte, s.LaneBytes())
+	tensor, lanes, lane := q.home.lane(k, q.cell)
+	s.TakeLane(value, tensor, lanes, lane)
+	return value
 }
 
 func (w *world) checkStored(q *Sequence, want *plainSequence) {

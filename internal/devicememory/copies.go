@@ -50,7 +50,7 @@ func (m *Memory) copyLanes(t *statebuffer.Transfer, gather bool) error {
 		}
 		for x := range t.Pieces {
 			inRow := row.Addr + uint64(x*t.PieceBytes)
-			inTensor := t.Tensor.Addr + uint64((x*int64(t.Lanes)+int64(lane))*t.PieceBytes)
+			inTensor := t.Tensor.Addr + uint64(t.Offset(x, t.Lanes, lane))
 			to, from := inTensor, inRow
 			if !gather {
 				to, from = inRow, inTensor
