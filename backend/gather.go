@@ -64,7 +64,7 @@ func (e *execution) putInputs() error {
 				return err
 			}
 			continue
-		case p.axis == noAxis:
+		case p.axis == tensor.NoAxis:
 			copy(s.in[i].Bytes, sharedContent(p, first))
 			continue
 		}
@@ -102,7 +102,7 @@ func (e *execution) putInput(i, lane int, input *Input) {
 func (e *execution) putStrings(i int) error {
 	s, p := e.ioSet, &e.in.wiring.inputs[i]
 	members := e.members
-	if p.axis == noAxis {
+	if p.axis == tensor.NoAxis {
 		members = members[:1]
 	}
 	first := e.firstStrings(i)
@@ -110,7 +110,7 @@ func (e *execution) putStrings(i int) error {
 	for _, m := range members {
 		size += int64(len(e.requests[m.req].Inputs[i].Data))
 	}
-	if p.axis != noAxis {
+	if p.axis != tensor.NoAxis {
 		padding = s.lanes - len(e.lanes)
 	}
 	size += int64(padding * len(first))

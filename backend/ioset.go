@@ -181,7 +181,7 @@ func (in *Instance) ioSetFor(lanes int, first *Request) (*ioSet, error) {
 // batchBytes is the size of a tensor of n lanes; without a batch axis all lanes
 // share one.
 func batchBytes(l statebuffer.Layout, axis int, n int64) int64 {
-	if axis == noAxis {
+	if axis == tensor.NoAxis {
 		return l.LaneBytes()
 	}
 	return n * l.LaneBytes()

@@ -137,7 +137,7 @@ func (s *ioSet) varyingAnswer(p *port, out *onnx.Tensor) (Output, error) {
 	switch {
 	case len(p.answer) > len(p.dims): // the batch is in front of all axes that the model has
 		answer.Shape = slices.Insert(answer.Shape.Clone(), 0, 1)
-	case p.leading && p.axis != noAxis:
+	case p.leading && p.axis != tensor.NoAxis:
 		answer.Shape = slices.Insert(lane.Clone(), 0, 1)
 	}
 	var err error
@@ -154,9 +154,9 @@ func (s *ioSet) varyingAnswer(p *port, out *onnx.Tensor) (Output, error) {
 // as where the model itself refuses a value.
 func checkWritten(p *port, shape tensor.Shape, lanes int) error {
 	switch {
-	case len(shape) == len(p.dims) && (p.lanesAt == noAxis || shape[p.lanesAt] == int64(lanes)):
+	case len(shape) == len(p.dims) && (p.lanesAt == tensor.NoAxis || shape[p.lanesAt] == int64(lanes)):
 		return nil
-	case p.lanesAt == noAxis:
+	case p.lanesAt == tensor.NoAxis:
 		return status.Errorf(status.Internal, "output %q: the model wrote shape %v for %d lanes: want rank %d", p.Name, shape, lanes, len(p.dims))
 	default:
 		return status.Errorf(status.Internal, "output %q: the model wrote shape %v for %d lanes: want rank %d with the batch at axis %d", p.Name, shape, lanes, len(p.dims), p.lanesAt)
