@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"hash/maphash"
 	"slices"
 
 	"tritonstateful/internal/status"
@@ -138,3 +139,39 @@ func sameInput(p *port, a, b *Input) bool {
 
 // requestAxes is how many axes of a request stand before those of the lane: its rows.
 func requestAxes(p *port) int { return index(p.leading || len(p.request) > len(p.dims)) }
+
+// modelDims are the extents of the model's tensor for a request of that shape.
+func modelDims(p *port, request tensor.Shape) tensor.Shape {
+	dims := p.dims.Clone()
+	lane := request
+	if len(request) == len(p.request) && len(p.request) > len(p.dims.Without(p.axis)) {
+		lane = request[1:] // the batch that Triton puts in front
+	}
+	at := 0
+	for i := range dims {
+		if i == p.axis && len(lane) == len(dims)-1 {
+			continue
+		}
+		if i != p.axis {
+			dims[i] = lane[at]
+		}
+		at++
+	}
+	return dims
+}
+
+// hashInput adds what sameInput compares.
+func hashInput(p *port, h *maphash.Hash, input *Input) {
+	maphash.WriteComparable(h, input.Present)
+	if !input.Present || len(input.Shape) == 0 {
+		return
+	}
+	if p.axis == tensor.NoAxis {
+		h.Write(sharedContent(p, input))
+	}
+	if p.varies {
+		for _, extent := range input.Shape[requestAxes(p):] {
+			maphash.WriteComparable(h, extent)
+		}
+	}
+}
