@@ -220,3 +220,44 @@ func (e *execution) joins(r *Request, q *statebuffer.Sequence, lanes int64) bool
 	}
 	return in.store.Compatible(q, of) && e.spares(r, q)
 }
+
+// spread is how long the values are that a mask tells of, in the lanes of a run.
+type spread struct{ longest, sum int64 }
+
+// spread notes the lengths of a lane that the run gets; q is nil for a sequence that
+// starts.
+func (e *execution) spread(q *statebuffer.Sequence) {
+	for at, i := range e.in.wiring.masks {
+		held := e.in.store.Length(e.in.wiring.fills[i].mask.covers[0], q)
+		s := &e.spreads[at]
+		s.longest, s.sum = max(s.longest, held), s.sum+held
+	}
+}
+
+// spares tells whether a run is worth its padding with one lane more. It is at most
+// twice as large as what its lanes hold and the step brings them, so that no run takes
+// more than twice the time and memory for the sake of one long sequence; and what it
+// pads is within the limit of memory, beside what all sequences hold.
+func (e *execution) spares(r *Request, q *statebuffer.Sequence) bool {
+	in, lanes := e.in, int64(len(e.lanes)+1)
+	padded := int64(0)
+	for at, i := range in.wiring.masks {
+		f := &in.wiring.fills[i]
+		held, step := in.store.Length(f.mask.covers[0], q), in.grows[at]
+		if f.mask.length >= 0 {
+			step = in.extent(r, &in.wiring.lengths[f.mask.length])
+		}
+		longest, sum := max(e.spreads[at].longest, held), e.spreads[at].sum+held
+		if lanes*longest == sum { // all are equal
+			continue
+		}
+		if lanes*(longest+step) > 2*(sum+lanes*step) {
+			return false
+		}
+		padded += (longest + step) * int64(f.dtype.Size())
+		for _, state := range f.mask.covers {
+			padded += (longest + longest + step) * in.store.LengthBytes(state, q)
+		}
+	}
+	return padded == 0 || in.store.FitsBudget(int64(in.lanesWithPadding(int(lanes)))*padded)
+}

@@ -182,7 +182,7 @@ func (e *execution) answerEmpty(req int) {
 // outputs are tensors of ours, with lanes.
 func canHold(w *wiring) bool {
 	for i := range w.outputs {
-		if p := &w.outputs[i]; p.stateOut || p.varies || p.axis == noAxis || p.DType == tensor.Bytes {
+		if p := &w.outputs[i]; p.stateOut || p.varies || p.axis == tensor.NoAxis || p.DType == tensor.Bytes {
 			return false
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"tritonstateful/backend/config"
+	"tritonstateful/backend/plan/batchaxis"
 	"tritonstateful/internal/onnx"
 )
 
@@ -26,10 +27,10 @@ const (
 // hold. Where none is, loading the model will say so; a model without states is then
 // served as it is, without a batch.
 func (c *completion) choose(given *config.Config, r onnx.Runner, open func() (onnx.Runner, error)) (text []byte, err error) {
-	candidates := candidatesFor(given, c.params, c.sig)
+	candidates := batchaxis.Candidates(given, c.params, c.sig)
 	files := initialFiles(c.directory)
 	search := chooser{verify: c.params.Verify, batches: given.MaxBatchSize > 0, runner: func() (onnx.Runner, error) { return r, nil }, open: open}
-	search.attempt = func(k *candidate) *wirer {
+	search.attempt = func(k *batchaxis.Candidate) *wirer {
 		if err := c.begin(k); err != nil {
 			return &wirer{axes: k, faults: []error{err}}
 		}
@@ -68,7 +69,7 @@ type completion struct {
 	log       *slog.Logger
 	batch     int // the server's default-max-batch-size
 
-	axes   *candidate // where the batch is
+	axes   *batchaxis.Candidate // where the batch is
 	config *config.Config
 	fields map[string]json.RawMessage // the whole configuration, by field
 	filled []string                   // in words, what was filled in
@@ -80,7 +81,7 @@ type completion struct {
 }
 
 // begin starts from what was given, with the batch at the axes of a candidate.
-func (c *completion) begin(axes *candidate) (err error) {
+func (c *completion) begin(axes *batchaxis.Candidate) (err error) {
 	if c.config, err = config.Parse(c.given); err != nil {
 		return err
 	}
@@ -112,7 +113,7 @@ func (c *completion) trialConfig() *config.Config {
 }
 
 // complete fills in everything, with the batch at the axes of a candidate.
-func (c *completion) complete(axes *candidate) ([]byte, error) {
+func (c *completion) complete(axes *batchaxis.Candidate) ([]byte, error) {
 	if err := c.begin(axes); err != nil {
 		return nil, err
 	}
@@ -199,10 +200,10 @@ func (c *completion) look() {
 // modelTensor is a tensor of the model with what is held of its batch axis.
 type modelTensor struct {
 	*onnx.TensorInfo
-	batchAxis
+	batchaxis.Axis
 }
 
-func (c *completion) input(at int) modelTensor { return modelTensor{&c.sig.Inputs[at], c.axes.in[at]} }
+func (c *completion) input(at int) modelTensor { return modelTensor{&c.sig.Inputs[at], c.axes.In[at]} }
 
 // freeInputs are the inputs of the model that requests must bring.
 func (c *completion) freeInputs() (inputs []modelTensor) {
@@ -219,7 +220,7 @@ func (c *completion) freeInputs() (inputs []modelTensor) {
 func (c *completion) freeOutputs() (outputs []modelTensor) {
 	var ofStates []modelTensor
 	for i := range c.sig.Outputs {
-		switch t := (modelTensor{&c.sig.Outputs[i], c.axes.out[i]}); {
+		switch t := (modelTensor{&c.sig.Outputs[i], c.axes.Out[i]}); {
 		case t.Dims == nil:
 		case c.w.takenOut[i] == "":
 			outputs = append(outputs, t)

@@ -6,6 +6,7 @@ import (
 	"sort"
 
 	"tritonstateful/backend/config"
+	"tritonstateful/backend/plan/batchaxis"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -63,15 +64,15 @@ func (c *completion) unbatched() string {
 			tensors = append(tensors, t)
 		}
 	}
-	if c.axes.single && c.axes.lanes() {
+	if c.axes.SingleLane && c.axes.HasLanes() {
 		return "the model runs with one request at a time only"
 	}
 	inputs := len(c.freeInputs())
 	for i, t := range tensors {
 		axis := t.place()
 		switch {
-		case axis == noAxis && c.config.Sequence != nil && i < inputs && t.Dims.Fixed():
-		case axis == noAxis:
+		case axis == tensor.NoAxis && c.config.Sequence != nil && i < inputs && t.Dims.Fixed():
+		case axis == tensor.NoAxis:
 			return fmt.Sprintf("%q %v of the model has no batch axis", t.Name, t.Dims)
 		case axis > 0 && c.config.Sequence == nil:
 			return fmt.Sprintf("the outermost axis of %q %v is not the batch", t.Name, t.Dims)
@@ -90,13 +91,13 @@ func (c *completion) scalar() string {
 	return ""
 }
 
-// place is the batch axis of a tensor, or noAxis. Where nothing tells, it is the only
+// place is the batch axis of a tensor, or tensor.NoAxis. Where nothing tells, it is the only
 // one that is open.
 func (t *modelTensor) place() int {
-	if open := dynamicAxes(t.TensorInfo); !t.known && len(open) == 1 {
+	if open := batchaxis.OpenAxes(t.TensorInfo); !t.Known && len(open) == 1 {
 		return open[0]
 	}
-	return t.axis
+	return t.Index
 }
 
 // fillTensors fills in the inputs and the outputs, each where none was given.
@@ -138,7 +139,7 @@ func (c *completion) describe(info modelTensor) (config.TensorConfig, error) {
 	}
 	if c.config.MaxBatchSize > 0 {
 		axis := info.place()
-		if axis == noAxis && !info.known && !info.Dims.Fixed() {
+		if axis == tensor.NoAxis && !info.Known && !info.Dims.Fixed() {
 			return t, fmt.Errorf("which axis of %v is the batch is not known: say it in the parameter batch_axes, \"%s = none\" if none is", info.Dims, info.Name)
 		}
 		t.Dims = t.Dims.Without(axis)

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"tritonstateful/backend/plan/batchaxis"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 )
@@ -119,7 +120,7 @@ func (w *wirer) counted(f *fillWire, function, text string) error {
 // takes only requests that get the same then. Correlation IDs never are the same.
 func (w *wirer) forAll(f *fillWire) {
 	switch {
-	case f.axis != noAxis:
+	case f.axis != tensor.NoAxis:
 	case f.kind == fillID:
 		w.unbatched(f.name)
 	default:
@@ -131,7 +132,7 @@ func (w *wirer) forAll(f *fillWire) {
 // which is added if it is new. Exporters put colons into names, x:0 or onnx::Slice_3:
 // what is a name as a whole has no axis, and else the last colon is the one before it.
 func (w *wirer) lengthOf(text string) (at int, err error) {
-	source := lengthSource{name: strings.TrimSpace(text), axis: noAxis}
+	source := lengthSource{name: strings.TrimSpace(text), axis: tensor.NoAxis}
 	isName := onnx.TensorName(source.name, w.sig.Inputs) >= 0 || onnx.TensorName(source.name, w.sig.Outputs) >= 0
 	if colon := strings.LastIndexByte(source.name, ':'); colon >= 0 && !isName {
 		axis := strings.TrimSpace(source.name[colon+1:])
@@ -163,28 +164,13 @@ func (w *wirer) resolveLengths() {
 		case l.output:
 			kind = "output"
 		}
-		if l.axis == noAxis {
-			l.axis = onlyDynamic(dims)
+		if l.axis == tensor.NoAxis {
+			l.axis = batchaxis.OnlyOpenAxis(dims)
 		}
-		if l.axis == noAxis || l.axis >= len(dims) || l.axis == batch {
+		if l.axis == tensor.NoAxis || l.axis >= len(dims) || l.axis == batch {
 			w.fault("parameter derived_inputs: say which axis of %s %q %v is its length, for example length_before(%s:1)", kind, l.name, dims, l.name)
 		}
 	}
-}
-
-// onlyDynamic is the dynamic axis, if there is one and no other.
-func onlyDynamic(dims tensor.Shape) (at int) {
-	at = noAxis
-	for axis, d := range dims {
-		switch {
-		case d >= 0:
-		case at != noAxis:
-			return noAxis
-		default:
-			at = axis
-		}
-	}
-	return at
 }
 
 // lengthTensor finds the tensor of a length, its extents and its batch axis.
@@ -208,7 +194,7 @@ func (w *wirer) lengthTensor(l *lengthSource) (dims tensor.Shape, batch int, fou
 			return w.sig.Outputs[s.out].Dims.With(s.axis, 1), s.axis, true
 		}
 	}
-	return nil, noAxis, false
+	return nil, tensor.NoAxis, false
 }
 
 // ahead tells whether some input needs a length before the step is over.

@@ -135,7 +135,7 @@ func (w *wirer) control(name string, c *config.Control, at int) {
 // fillAxis finds the batch axis of an input that the backend fills. batch_axes may
 // name one that the model fixes, which takes no other number of lanes.
 func (w *wirer) fillAxis(f *fillWire, info *onnx.TensorInfo) (err error) {
-	if f.axis, _, err = w.inputAxis(f.at); err != nil || f.axis == noAxis {
+	if f.axis, _, err = w.inputAxis(f.at); err != nil || f.axis == tensor.NoAxis {
 		return err
 	}
 	switch extent := info.Dims[f.axis]; {

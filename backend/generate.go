@@ -36,7 +36,7 @@ func (e *execution) writeGenerated() error {
 // depends on the request the model has sequences, and each request has one lane.
 func (e *execution) writeLanes(f *fillWire, to []byte) {
 	if f.kind == fillConstant {
-		if f.axis == noAxis {
+		if f.axis == tensor.NoAxis {
 			copy(to, f.value[0])
 			return
 		}
@@ -46,7 +46,7 @@ func (e *execution) writeLanes(f *fillWire, to []byte) {
 		return
 	}
 	lanes := e.ioSet.lanes
-	if f.axis == noAxis {
+	if f.axis == tensor.NoAxis {
 		lanes = 1
 	}
 	for lane := range lanes {
@@ -132,7 +132,7 @@ func countedBefore(f *fillWire, q *statebuffer.Sequence) int64 {
 // sameGenerated reports whether a request gets the same value as the first one of a run,
 // where the model has one for all lanes. q is nil for a sequence that starts.
 func sameGenerated(f *fillWire, r *Request, q *statebuffer.Sequence, first *Request, of *statebuffer.Sequence) bool {
-	if f.axis != noAxis {
+	if f.axis != tensor.NoAxis {
 		return true
 	}
 	switch f.kind {
@@ -149,7 +149,7 @@ func sameGenerated(f *fillWire, r *Request, q *statebuffer.Sequence, first *Requ
 
 // hashGenerated adds what sameGenerated compares.
 func hashGenerated(f *fillWire, h *maphash.Hash, r *Request, q *statebuffer.Sequence) {
-	if f.axis != noAxis {
+	if f.axis != tensor.NoAxis {
 		return
 	}
 	switch f.kind {
@@ -166,7 +166,7 @@ func hashGenerated(f *fillWire, h *maphash.Hash, r *Request, q *statebuffer.Sequ
 func (e *execution) writePositions(i int) error {
 	f := &e.in.wiring.fills[i]
 	lanes := int64(1)
-	if f.axis != noAxis {
+	if f.axis != tensor.NoAxis {
 		lanes = int64(e.ioSet.lanes)
 	}
 	length := int64(e.lengths[f.source])

@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"tritonstateful/backend/config"
+	"tritonstateful/backend/plan/batchaxis"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
+	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
 
@@ -79,11 +81,11 @@ func (c *chooser) excludes(a *attempted) (why string) {
 	for s, axis := range a.w.emptyAxes(false) {
 		symbol := a.w.sig.Inputs[s.in].Symbols[axis]
 		switch seen := a.growth[axisOfInput{s.in, axis}]; {
-		case isBatchName(symbol):
+		case batchaxis.IsBatchName(symbol):
 			return fmt.Sprintf("state %q would begin with nothing along axis %d, which is called %q", s.input, axis, symbol)
-		case seen == stays && (a.c.rank != byBatchName || a.w.requested(symbol)):
+		case seen == stays && (a.c.Rank != batchaxis.ByBatchName || a.w.requested(symbol)):
 			return fmt.Sprintf("state %q would begin with nothing along axis %d, and stay so", s.input, axis)
-		case seen == unseen && s.axis == noAxis:
+		case seen == unseen && s.axis == tensor.NoAxis:
 			return fmt.Sprintf("state %q would begin with nothing along axis %d, which may be the batch", s.input, axis)
 		}
 	}
@@ -99,8 +101,8 @@ func (w *wirer) requested(symbol string) bool {
 // be sure that what has an extent of 0 then is not the batch.
 func (c *chooser) mayBegin(a *attempted) bool {
 	for s, axis := range a.w.emptyAxes(false) {
-		named := a.c.rank == byBatchName && s.axis != noAxis && !isBatchName(a.w.sig.Inputs[s.in].Symbols[axis])
-		if !named && !a.c.told && a.growth[axisOfInput{s.in, axis}] != grows {
+		named := a.c.Rank == batchaxis.ByBatchName && s.axis != tensor.NoAxis && !batchaxis.IsBatchName(a.w.sig.Inputs[s.in].Symbols[axis])
+		if !named && !a.c.InputsGiven && a.growth[axisOfInput{s.in, axis}] != grows {
 			return false
 		}
 	}

@@ -172,7 +172,7 @@ func (w *wirer) initialFromFile(s *stateWire, name string, dims tensor.Shape, fi
 func (w *wirer) setShape(s *stateWire, shape tensor.Shape) error {
 	full := slices.Clone(shape)
 	switch {
-	case s.axis != noAxis && len(full) == len(s.dims)-1:
+	case s.axis != tensor.NoAxis && len(full) == len(s.dims)-1:
 		full = slices.Insert(full, s.axis, 1)
 	case len(s.dims) == 0 && shape.Equal(tensor.Shape{1}): // Triton has no dims for a single number
 		full = tensor.Shape{}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tritonstateful/backend/config"
+	"tritonstateful/backend/plan/batchaxis"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
@@ -33,7 +34,7 @@ func (m *Model) wire(r onnx.Runner) (*wiring, error) {
 	files := initialFiles(m.info.Directory)
 	batches := m.config.MaxBatchSize > 0
 	c := chooser{verify: m.params.Verify, batches: batches, whole: !batches && m.config.Sequence == nil, finish: (*wirer).finish}
-	c.attempt = func(k *candidate) *wirer { return wireInputs(m.config, m.params, r.Signature(), files, k) }
+	c.attempt = func(k *batchaxis.Candidate) *wirer { return wireInputs(m.config, m.params, r.Signature(), files, k) }
 	c.open = func() (onnx.Runner, error) {
 		return m.server.Open(onnx.SessionOptions{Path: m.path, Name: "batch axes", IntraOpThreads: 1, Optimization: m.params.Optimization})
 	}
@@ -55,7 +56,7 @@ func (m *Model) wire(r onnx.Runner) (*wiring, error) {
 		}()
 	}
 	began := time.Now()
-	w, err := c.choose(candidatesFor(m.config, m.params, r.Signature()))
+	w, err := c.choose(batchaxis.Candidates(m.config, m.params, r.Signature()))
 	if c.runs > 0 {
 		m.log.Info("batch axes", "runs", c.runs, "took", time.Since(began).Round(time.Millisecond), "apart", err == nil && c.warning == "")
 	}

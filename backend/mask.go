@@ -6,6 +6,7 @@ import (
 
 	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
 
@@ -30,7 +31,7 @@ func (w *wirer) mask(f *fillWire, info *onnx.TensorInfo, argument string) (err e
 	if m.axis, err = lengthAxis(f, info); err != nil {
 		return err
 	}
-	if f.axis == noAxis {
+	if f.axis == tensor.NoAxis {
 		return errLengthAxis(info)
 	}
 	states, input, _ := strings.Cut(argument, ",")
@@ -75,9 +76,9 @@ func (w *wirer) resolveMasks() {
 
 // pad marks a state as one whose sequences may share a run at unequal length.
 func (w *wirer) pad(s *stateWire, at int) {
-	s.padAxis = noAxis
+	s.padAxis = tensor.NoAxis
 	for axis, d := range s.dims {
-		if d < 0 && axis != s.axis && s.padAxis != noAxis {
+		if d < 0 && axis != s.axis && s.padAxis != tensor.NoAxis {
 			w.fault("state %q: its shape %v has several dynamic axes: a mask needs one, its length", s.input, s.dims)
 			return
 		}

@@ -90,7 +90,7 @@ func (t *maskTrial) step(extent int64) []Input {
 		if p.Optional {
 			continue
 		}
-		if p.axis == noAxis && t.shared != nil {
+		if p.axis == tensor.NoAxis && t.shared != nil {
 			inputs[i] = t.shared[i]
 			continue
 		}

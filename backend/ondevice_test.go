@@ -38,7 +38,7 @@ func TestInputsOnDevice(t *testing.T) {
 	s.batch(startOf(5).with(onDevice)).want("gathering the states: injected")
 	s.batch(startOf(6)).ok()
 
-	p := port{IOTensor: onnx.IOTensor{Name: "x", DType: tensor.FP32}, axis: noAxis}
+	p := port{IOTensor: onnx.IOTensor{Name: "x", DType: tensor.FP32}, axis: tensor.NoAxis}
 	err := checkInput(&p, &Input{Present: true, DType: tensor.FP32, Device: 1, Size: 4}, 1)
 	require.ErrorContains(t, err, `input "x" is in GPU memory`)
 }

@@ -34,18 +34,18 @@ func (w *wirer) positions(f *fillWire, info *onnx.TensorInfo, argument string) (
 // lengthAxis is the one open axis of an input that the backend fills, after its batch if it
 // has one; all others have the extent 1.
 func lengthAxis(f *fillWire, info *onnx.TensorInfo) (axis int, err error) {
-	axis, f.dims = noAxis, info.Dims.Clone()
+	axis, f.dims = tensor.NoAxis, info.Dims.Clone()
 	for i, d := range f.dims {
 		switch {
 		case i == f.axis:
-		case d < 0 && axis == noAxis:
+		case d < 0 && axis == tensor.NoAxis:
 			axis = i
 		case d != 1:
-			return noAxis, errLengthAxis(info)
+			return tensor.NoAxis, errLengthAxis(info)
 		}
 	}
-	if axis == noAxis || axis < f.axis {
-		return noAxis, errLengthAxis(info)
+	if axis == tensor.NoAxis || axis < f.axis {
+		return tensor.NoAxis, errLengthAxis(info)
 	}
 	return axis, nil
 }

@@ -11,20 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tritonstateful/backend/config"
+	"tritonstateful/backend/plan/batchaxis"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
-
-// TestBatchNames: what is taken for a name of batches, and what is not.
-func TestBatchNames(t *testing.T) {
-	for _, name := range []string{"batch", "batch_size", "BatchSize", "x_batch", "token_lengths_batch", "batch axis", "dynamic_batch", "B", "b", "N", "n", "bs", "bsz", "nb", "bsize", "nbatch", "batch_axis"} {
-		require.True(t, isBatchName(name), name)
-	}
-	for _, name := range []string{"", "time", "T", "sequence", "batch*heads", "batch_size * 8", "batch + 1", "batched_sequence_length", "unbatched_frames", "s17", "x_dynamic_axes_1", "batch_mask_dynamic_axes_2", "Addbatch_dim_0"} {
-		require.False(t, isBatchName(name), name)
-	}
-}
 
 // recurrence is a model over [time, batch] or [batch, time]: y is the running sum of x
 // over time, and a state, if there is one, the sum so far.
@@ -96,8 +87,8 @@ func proving(t *testing.T, r onnx.Runner, open func() onnx.Runner, cfg *config.C
 	if open != nil {
 		c.open = func() (onnx.Runner, error) { return open(), nil }
 	}
-	c.attempt = func(k *candidate) *wirer { return wireInputs(cfg, params, r.Signature(), nil, k) }
-	w, err := c.choose(candidatesFor(cfg, params, r.Signature()))
+	c.attempt = func(k *batchaxis.Candidate) *wirer { return wireInputs(cfg, params, r.Signature(), nil, k) }
+	w, err := c.choose(batchaxis.Candidates(cfg, params, r.Signature()))
 	return w, c, err
 }
 

@@ -153,3 +153,27 @@ func (q *queue) sort(requests []int, sorted bool) {
 		}
 	}
 }
+
+// kind is a number that requests have in common which can share a run, and others hardly
+// ever: it tells which to compare. Nothing of the request needs to be right.
+func (e *execution) kind(req int) uint64 {
+	r, in := &e.requests[req], e.in
+	w := in.wiring
+	if r.Err != nil || !w.varies && !w.shares {
+		return 0
+	}
+	var h maphash.Hash
+	h.SetSeed(e.queue.seed)
+	for i := range w.inputs {
+		hashInput(&w.inputs[i], &h, &r.Inputs[i])
+	}
+	var q *statebuffer.Sequence // as joins has it
+	if !r.Start {
+		q = in.store.Live(r.key())
+	}
+	for i := range w.fills {
+		hashGenerated(&w.fills[i], &h, r, q)
+	}
+	in.store.HashShapes(&h, q)
+	return h.Sum64()
+}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"tritonstateful/backend/config"
+	"tritonstateful/backend/plan/batchaxis"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
@@ -60,20 +61,20 @@ func dimsText(dims tensor.Shape) string {
 // writeDims is an end to a message about dims that do not fit: the line that would.
 // They are written as the wrong ones are, with every axis of the model and -1 for the
 // batch, or without the batch. It is empty where the batch is not known.
-func (w *wirer) writeDims(p *port, cfg tensor.Shape, info *onnx.TensorInfo, found batchAxis) string {
-	axis, told, err := toldAxis(w.params, info)
+func (w *wirer) writeDims(p *port, cfg tensor.Shape, info *onnx.TensorInfo, found batchaxis.Axis) string {
+	axis, told, err := batchaxis.Given(w.params, info)
 	switch {
 	case p.stateOut:
 		axis, told = w.wiring.stateAt(p.state).axis, true
 	case !told:
-		axis, told = found.axis, found.known
+		axis, told = found.Index, found.Known
 	}
 	want := info.Dims
 	switch {
 	case w.config.MaxBatchSize == 0:
-	case err != nil || !told || axis == noAxis && !info.Dims.Fixed():
+	case err != nil || !told || axis == tensor.NoAxis && !info.Dims.Fixed():
 		return ""
-	case axis == noAxis:
+	case axis == tensor.NoAxis:
 		if len(want) > 0 && want[0] == 1 && len(cfg) < len(want) { // a batch that the exporter has fixed
 			want = want[1:]
 		}

@@ -10,6 +10,7 @@ import (
 
 	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
 
@@ -135,7 +136,7 @@ func (in *Instance) describeMemory(b *strings.Builder) {
 }
 
 func axisName(axis int) string {
-	if axis == noAxis {
+	if axis == tensor.NoAxis {
 		return "none"
 	}
 	return strconv.Itoa(axis)

@@ -1,5 +1,42 @@
 package backend
 
+import (
+	"slices"
+
+	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/status"
+	"tritonstateful/internal/tensor"
+	"tritonstateful/statebuffer"
+)
+
+// run runs the model.
+func (e *execution) run() {
+	if e.phase != gathered {
+		return
+	}
+	start := e.timings.at
+	e.in.meter.ran(len(e.lanes), e.ioSet.lanes)
+	err := e.infer()
+	e.timings.add(&e.timings.run, e.in.server().Clock())
+	switch {
+	case err == nil:
+		e.phase = ran
+		e.in.splitter.ran(e.ioSet.lanes, e.timings.at-start)
+	case !e.ofAValue(err):
+		e.failRun(inferring(err))
+	case len(e.members) > 1:
+		e.in.meter.failedRuns++
+		e.halve()
+	default:
+		e.blame()
+		e.failRun(inferring(err))
+	}
+	if e.timing.ComputeStart == 0 {
+		e.timing.ComputeStart = start
+	}
+	e.timing.ComputeEnd = e.timings.at
+}
+
 // infer runs the model, and takes note of what it has allocated.
 func (e *execution) infer() error {
 	in, s := e.in, e.ioSet
@@ -28,4 +65,109 @@ func (e *execution) inferVarying() (err error) {
 		return err
 	}
 	return e.reserve()
+}
+
+// reserve asks where the answers of a run on a GPU are to go, so that the run itself
+// puts them there, or brings them to the host: then nobody waits twice.
+func (e *execution) reserve() error {
+	in, s := e.in, e.ioSet
+	for i := range in.wiring.outputs {
+		if p := &in.wiring.outputs[i]; p.stateOut || p.varies {
+			bytes, err := in.device.CopyOut(s.outputs[p.at].Data)
+			if err != nil {
+				return status.Errorf(status.Internal, "output %q: %w", p.Name, err)
+			}
+			s.answers[i].Tensor = bytes
+		}
+	}
+	for _, m := range e.members {
+		for i, to := range e.batch.Reserve(m.req, s.answers, m.firstLane, m.lanes) {
+			if to != 0 {
+				in.deliver(s.outputs[in.wiring.outputs[i].at].Data, &s.answers[i], m.firstLane, m.lanes, to)
+			}
+		}
+	}
+	return nil
+}
+
+// measureOutputs notes the lengths of what the run has written.
+func (e *execution) measureOutputs() {
+	for i := range e.in.wiring.lengths {
+		if l := &e.in.wiring.lengths[i]; l.output {
+			e.lengths[i] = uint64(e.ioSet.outputs[l.at].Shape[l.axis])
+		}
+	}
+}
+
+// takeOutputs notes what the run has allocated by itself: states and outputs of
+// varying shape.
+func (s *ioSet) takeOutputs(w *wiring, step *statebuffer.Step) error {
+	for _, i := range w.hollow {
+		st := &w.states[i]
+		if err := checkWrittenState(st, s.outputs[st.out].Shape, s.lanes); err != nil {
+			return err
+		}
+	}
+	for i := range w.varying {
+		out := &s.outputs[w.varying[i].out]
+		step.Varying[i].Out, step.Varying[i].OutShape = out.Data, out.Shape
+	}
+	for i := range w.outputs {
+		p := &w.outputs[i]
+		if !p.varies && (!p.stateOut || p.state < len(w.states)) {
+			continue
+		}
+		answer, err := s.varyingAnswer(p, &s.outputs[p.at])
+		if err != nil {
+			return err
+		}
+		s.answers[i] = answer
+	}
+	return nil
+}
+
+// varyingAnswer describes an output whose shape the run has decided.
+func (s *ioSet) varyingAnswer(p *port, out *onnx.Tensor) (Output, error) {
+	if err := checkWritten(p, out.Shape, s.lanes); err != nil {
+		return Output{}, err
+	}
+	answer := Output{Tensor: out.Data.Bytes, Lanes: s.lanes, Batched: p.leading}
+	lane := out.Shape.Without(p.axis)
+	answer.Shape = out.Shape.With(p.axis, 1)
+	switch {
+	case len(p.answer) > len(p.dims): // the batch is in front of all axes that the model has
+		answer.Shape = slices.Insert(answer.Shape.Clone(), 0, 1)
+	case p.leading && p.axis != tensor.NoAxis:
+		answer.Shape = slices.Insert(lane.Clone(), 0, 1)
+	}
+	var err error
+	if p.DType == tensor.Bytes {
+		answer.Offsets, err = stringOffsets(answer.Tensor, lane, s.lanes)
+		return answer, err
+	}
+	answer.Layout, err = statebuffer.LayoutOf(out.Shape, p.axis, p.DType)
+	return answer, err
+}
+
+// checkWritten tells why an output that the run has allocated is no answer to so many
+// lanes. It may be what one of them has sent that makes it so: then the run is halved,
+// as where the model itself refuses a value.
+func checkWritten(p *port, shape tensor.Shape, lanes int) error {
+	switch {
+	case len(shape) == len(p.dims) && (p.lanesAt == tensor.NoAxis || shape[p.lanesAt] == int64(lanes)):
+		return nil
+	case p.lanesAt == tensor.NoAxis:
+		return status.Errorf(status.Internal, "output %q: the model wrote shape %v for %d lanes: want rank %d", p.Name, shape, lanes, len(p.dims))
+	default:
+		return status.Errorf(status.Internal, "output %q: the model wrote shape %v for %d lanes: want rank %d with the batch at axis %d", p.Name, shape, lanes, len(p.dims), p.lanesAt)
+	}
+}
+
+// checkWrittenState tells why what a run has written is not the next value of a state of no
+// elements, which nobody has bound.
+func checkWrittenState(s *stateWire, shape tensor.Shape, lanes int) error {
+	if want := s.dims.With(s.axis, int64(lanes)); !shape.Equal(want) {
+		return status.Errorf(status.Internal, "state %q: the model wrote shape %v for %d lanes: want %v, because that is what the next step can read", s.input, shape, lanes, want)
+	}
+	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"tritonstateful/backend/config"
+	"tritonstateful/backend/plan/batchaxis"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
@@ -60,7 +61,7 @@ func (w *wirer) newTrial(r onnx.Runner, deadline time.Time) *trial {
 		}
 		name := strings.ToLower(w.sig.Inputs[p.at].Name)
 		t.inputs = append(t.inputs, trialInput{
-			at: p.at, axis: w.axes.in[p.at].axis, dims: p.dims, dtype: p.DType,
+			at: p.at, axis: w.axes.In[p.at].Index, dims: p.dims, dtype: p.DType,
 			mask: strings.Contains(name, "mask"), length: strings.Contains(name, "len"),
 		})
 	}
@@ -90,7 +91,7 @@ func (w *wirer) newTrial(r onnx.Runner, deadline time.Time) *trial {
 
 // laned reports whether an input has lanes at its batch axis: one that is open.
 func (t *trial) laned(in *trialInput) bool {
-	return in.axis != noAxis && t.sig.Inputs[in.at].Dims[in.axis] < 0
+	return in.axis != tensor.NoAxis && t.sig.Inputs[in.at].Dims[in.axis] < 0
 }
 
 // shape is that of an input with one lane.
@@ -151,7 +152,7 @@ func (t *trial) stateExtent(symbol string) (begin int64, found bool) {
 	}
 	for i := range t.inputs {
 		in := &t.inputs[i]
-		if axis := onlyAxis(&t.sig.Inputs[in.at], symbol); in.begin != nil && axis != noAxis && axis != in.axis {
+		if axis := batchaxis.AxisNamed(&t.sig.Inputs[in.at], symbol); in.begin != nil && axis != tensor.NoAxis && axis != in.axis {
 			return in.begin[axis], true
 		}
 	}
@@ -165,7 +166,7 @@ func (t *trial) maskLength(m *maskWire, s setting) int64 {
 	for i := range t.inputs {
 		in := &t.inputs[i]
 		if _, covered := config.MatchPattern(m.states, t.sig.Inputs[in.at].Name); covered && in.begin != nil {
-			if axis := openExcept(in.dims, in.axis); axis != noAxis {
+			if axis := openExcept(in.dims, in.axis); axis != tensor.NoAxis {
 				length = s.ofState(in.begin[axis])
 			}
 		}
@@ -184,7 +185,7 @@ func (t *trial) sourceLength(source int, s setting) int64 {
 			continue
 		}
 		axis := t.lengths[source].axis
-		if axis == noAxis {
+		if axis == tensor.NoAxis {
 			axis = openExcept(in.dims, in.axis)
 		}
 		if axis >= 0 && axis < len(in.dims) {
@@ -194,9 +195,9 @@ func (t *trial) sourceLength(source int, s setting) int64 {
 	return s.extent
 }
 
-// openExcept is the one open axis besides the batch, or noAxis.
+// openExcept is the one open axis besides the batch, or tensor.NoAxis.
 func openExcept(dims tensor.Shape, batch int) int {
-	return onlyDynamic(dims.With(batch, 1))
+	return batchaxis.OnlyOpenAxis(dims.With(batch, 1))
 }
 
 // errTooLong is about runs that are not begun any more.

@@ -82,7 +82,7 @@ func (t *trial) crosses(before, after []onnx.Tensor, axes []int, lanes, kept int
 		equal = equalLanes
 	}
 	for k, axis := range axes {
-		if axis == noAxis {
+		if axis == tensor.NoAxis {
 			continue
 		}
 		name := t.sig.Outputs[t.outputs[k]].Name

@@ -112,15 +112,15 @@ func (w *wirer) stateAxis(s *stateWire, in, out *onnx.TensorInfo) (err error) {
 	if axis, given := w.givenAxis(out); given && axis != s.axis && w.namesAxis(out) && len(w.faults) == faults {
 		return fmt.Errorf("the batch is at %s, and batch_axes says %s: they must be the same", axisText(s.input, s.axis), axisText(s.output, axis))
 	}
-	if s.axis == noAxis {
+	if s.axis == tensor.NoAxis {
 		w.unbatched(s.input)
 		return nil
 	}
 	if in.Dims[s.axis] >= 0 {
 		return fixedAxis(s.axis, in)
 	}
-	if found := w.axes.out[s.out]; found.known && found.how != "batch_axes" && found.axis != noAxis && found.axis != s.axis {
-		return fmt.Errorf("the batch is axis %d of the input's shape %v and axis %d of the output's shape %v: they must be the same; say by the parameter batch_axes where it is", s.axis, in.Dims, found.axis, out.Dims)
+	if found := w.axes.Out[s.out]; found.Known && found.How != "batch_axes" && found.Index != tensor.NoAxis && found.Index != s.axis {
+		return fmt.Errorf("the batch is axis %d of the input's shape %v and axis %d of the output's shape %v: they must be the same; say by the parameter batch_axes where it is", s.axis, in.Dims, found.Index, out.Dims)
 	}
 	if out.Dims[s.axis] >= 0 {
 		return fmt.Errorf("the batch is axis %d of the input's shape %v, but that axis is fixed in the output's shape %v", s.axis, in.Dims, out.Dims)
@@ -155,7 +155,7 @@ func (w *wirer) stateDims(s *stateWire, in, out *onnx.TensorInfo) error {
 		return nil
 	}
 	// Implicit state writes dims without the batch when max_batch_size is given.
-	if w.config.MaxBatchSize > 0 && (s.axis != noAxis || len(cfg) != len(s.dims)) {
+	if w.config.MaxBatchSize > 0 && (s.axis != tensor.NoAxis || len(cfg) != len(s.dims)) {
 		axis := max(s.axis, 0)
 		if len(cfg) != len(s.dims)-1 {
 			return misfit()

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"tritonstateful/backend/config"
+	"tritonstateful/backend/plan/batchaxis"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
@@ -54,7 +55,7 @@ func (w *wiring) stateAt(i int) *stateWire {
 type port struct {
 	onnx.IOTensor
 	at   int // position in the signature
-	axis int // batch axis of the model's tensor, or noAxis
+	axis int // batch axis of the model's tensor, or tensor.NoAxis
 	// lanesAt is the axis of an output that is checked after each run, see lanesAxis.
 	lanesAt int
 	// dims are the model's, fixed by the configuration where it does; the extent
@@ -125,7 +126,7 @@ type wirer struct {
 	params *config.Parameters
 	sig    *onnx.Signature
 	files  fileReader
-	axes   *candidate // where the batch is
+	axes   *batchaxis.Candidate // where the batch is
 	wiring wiring
 	// takenIn and takenOut name what feeds or takes each tensor of the model.
 	takenIn, takenOut []string
@@ -134,7 +135,7 @@ type wirer struct {
 	faults     []error
 }
 
-func newWirer(cfg *config.Config, params *config.Parameters, sig *onnx.Signature, files fileReader, axes *candidate) *wirer {
+func newWirer(cfg *config.Config, params *config.Parameters, sig *onnx.Signature, files fileReader, axes *batchaxis.Candidate) *wirer {
 	w := &wirer{
 		config: cfg, params: params.Clone(), sig: sig, files: files, axes: axes,
 		takenIn:  make([]string, len(sig.Inputs)),
@@ -148,7 +149,7 @@ func newWirer(cfg *config.Config, params *config.Parameters, sig *onnx.Signature
 }
 
 // wireInputs wires all that feeds the model, by a candidate for its batch.
-func wireInputs(cfg *config.Config, params *config.Parameters, sig *onnx.Signature, files fileReader, axes *candidate) *wirer {
+func wireInputs(cfg *config.Config, params *config.Parameters, sig *onnx.Signature, files fileReader, axes *batchaxis.Candidate) *wirer {
 	w := newWirer(cfg, params, sig, files, axes)
 	w.fills()
 	w.ports("input", cfg.Inputs, sig.Inputs, w.takenIn, &w.wiring.inputs)
@@ -167,7 +168,7 @@ func (w *wirer) finish() error {
 	w.handedOn()
 	w.unused()
 	w.unusedAssignments()
-	if w.axes.single && w.axes.lanes() {
+	if w.axes.SingleLane && w.axes.HasLanes() {
 		w.oneLane("the model", "runs with no more")
 	}
 	return w.err()
@@ -218,19 +219,19 @@ func (w *wirer) ports(kind string, configs []config.TensorConfig, infos []onnx.T
 		if !isState && !w.claim(taken, at, infos[at].Name, fmt.Sprintf("%s %q", kind, c.Name)) {
 			continue
 		}
-		p := port{recurrent: hasRecurrence(w.sig), IOTensor: onnx.IOTensor{Name: c.Name, Optional: c.Optional && infos[at].Optional}, at: at, axis: noAxis, state: state, stateOut: isState}
-		found := w.axes.in
+		p := port{recurrent: hasRecurrence(w.sig), IOTensor: onnx.IOTensor{Name: c.Name, Optional: c.Optional && infos[at].Optional}, at: at, axis: tensor.NoAxis, state: state, stateOut: isState}
+		found := w.axes.In
 		if kind == "output" {
-			found = w.axes.out
+			found = w.axes.Out
 		}
 		if err := w.port(&p, c, &infos[at], found[at]); err != nil {
 			w.fault("%s %q: %w", kind, c.Name, err)
 			continue
 		}
 		switch {
-		case p.axis != noAxis && infos[at].Dims[p.axis] == 1:
+		case p.axis != tensor.NoAxis && infos[at].Dims[p.axis] == 1:
 			w.fixedAtOne(c.Name)
-		case p.axis == noAxis && kind == "output":
+		case p.axis == tensor.NoAxis && kind == "output":
 			w.unbatched(c.Name)
 		}
 		if kind == "output" {
@@ -239,7 +240,7 @@ func (w *wirer) ports(kind string, configs []config.TensorConfig, infos []onnx.T
 				p.varies, w.wiring.varies = true, true
 			}
 		}
-		if kind == "input" && (p.axis == noAxis || p.Optional) {
+		if kind == "input" && (p.axis == tensor.NoAxis || p.Optional) {
 			w.wiring.shares = true
 		}
 		*ports = append(*ports, p)
@@ -268,7 +269,7 @@ func (w *wirer) stateOutput(kind string, at int) (state int, is bool) {
 // errScalar is about an input or output of the model without any axis.
 var errScalar = errors.New("it has no axes, and the server takes that only with a batch: write max_batch_size: 1, and dims: [ 1 ] reshape: { shape: [ ] } for it")
 
-func (w *wirer) port(p *port, c *config.TensorConfig, info *onnx.TensorInfo, found batchAxis) error {
+func (w *wirer) port(p *port, c *config.TensorConfig, info *onnx.TensorInfo, found batchaxis.Axis) error {
 	dtype, err := tensor.ParseDType(c.DataType)
 	if err != nil {
 		return err
@@ -278,9 +279,9 @@ func (w *wirer) port(p *port, c *config.TensorConfig, info *onnx.TensorInfo, fou
 	}
 	p.DType = dtype
 	if err := w.matchDims(p, c.LaneDims(), info, found); err != nil {
-		axis, told, nonsense := toldAxis(w.params, info)
+		axis, told, nonsense := batchaxis.Given(w.params, info)
 		switch {
-		case told && nonsense == nil && axis != noAxis && info.Dims[axis] > 1:
+		case told && nonsense == nil && axis != tensor.NoAxis && info.Dims[axis] > 1:
 			return fixedAxis(axis, info)
 		case len(info.Dims) > 0:
 			return fmt.Errorf("%w%s", err, w.writeDims(p, c.LaneDims(), info, found))

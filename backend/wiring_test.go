@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tritonstateful/backend/config"
+	"tritonstateful/backend/plan/batchaxis"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
@@ -40,8 +41,8 @@ func configEdit(edit func(*config.Config)) func(*setup) { return func(s *setup) 
 // wire joins configuration and model by evidence alone. files reads the files of initial
 // states. The error joins everything that is wrong.
 func wire(cfg *config.Config, params *config.Parameters, sig *onnx.Signature, files fileReader) (*wiring, error) {
-	c := chooser{verify: config.VerifyNever, finish: (*wirer).finish, attempt: func(k *candidate) *wirer { return wireInputs(cfg, params, sig, files, k) }}
-	w, err := c.choose(candidatesFor(cfg, params, sig))
+	c := chooser{verify: config.VerifyNever, finish: (*wirer).finish, attempt: func(k *batchaxis.Candidate) *wirer { return wireInputs(cfg, params, sig, files, k) }}
+	w, err := c.choose(batchaxis.Candidates(cfg, params, sig))
 	if err != nil {
 		return nil, err
 	}

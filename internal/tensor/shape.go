@@ -13,6 +13,10 @@ import (
 // Dynamic is the extent of an axis whose length is not fixed.
 const Dynamic int64 = -1
 
+// NoAxis is the place of an axis that a tensor lacks, such as the batch axis of a tensor
+// that is the same for all requests.
+const NoAxis = -1
+
 // Shape is the extent of each axis, outermost first. An empty Shape is a
 // scalar. A negative extent is not fixed ([Dynamic]).
 type Shape []int64

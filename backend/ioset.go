@@ -181,7 +181,7 @@ func (in *Instance) ioSetFor(lanes int, first *Request) (*ioSet, error) {
 // batchBytes is the size of a tensor of n lanes; without a batch axis all lanes
 // share one.
 func batchBytes(l statebuffer.Layout, axis int, n int64) int64 {
-	if axis == noAxis {
+	if axis == tensor.NoAxis {
 		return l.LaneBytes()
 	}
 	return n * l.LaneBytes()
@@ -212,49 +212,6 @@ func (in *Instance) bindInput(s *ioSet, i int, first *Request) (err error) {
 	s.layouts[i] = layout
 	s.inputs[p.at] = onnx.Tensor{Data: s.in[i], DType: p.DType, Shape: dims.With(p.axis, n)}
 	return nil
-}
-
-// modelDims are the extents of the model's tensor for a request of that shape.
-func modelDims(p *port, request tensor.Shape) tensor.Shape {
-	dims := p.dims.Clone()
-	lane := request
-	if len(request) == len(p.request) && len(p.request) > len(p.dims.Without(p.axis)) {
-		lane = request[1:] // the batch that Triton puts in front
-	}
-	at := 0
-	for i := range dims {
-		if i == p.axis && len(lane) == len(dims)-1 {
-			continue
-		}
-		if i != p.axis {
-			dims[i] = lane[at]
-		}
-		at++
-	}
-	return dims
-}
-
-// measure notes the lengths that the inputs have in the run whose ioSet is made. One
-// that its requests leave out has none; first is nil while warming up.
-func (e *execution) measure(first *Request) {
-	w := e.in.wiring
-	e.lengths = e.lengths[:0]
-	for i := range w.lengths {
-		l, length := &w.lengths[i], uint64(0)
-		if !l.output && (first == nil || first.Inputs[l.input].Present) {
-			length = uint64(e.ioSet.inputs[l.at].Shape[l.axis])
-		}
-		e.lengths = append(e.lengths, length)
-	}
-}
-
-// measureOutputs notes the lengths of what the run has written.
-func (e *execution) measureOutputs() {
-	for i := range e.in.wiring.lengths {
-		if l := &e.in.wiring.lengths[i]; l.output {
-			e.lengths[i] = uint64(e.ioSet.outputs[l.at].Shape[l.axis])
-		}
-	}
 }
 
 // bindStates binds the states where the store has put them.

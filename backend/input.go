@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"hash/maphash"
 	"slices"
 
 	"tritonstateful/internal/status"
@@ -58,12 +59,12 @@ func checkInput(p *port, input *Input, lanes int64) error {
 	case p.recurrent && slices.Contains(input.Shape, 0):
 		return status.Errorf(status.InvalidArg, "input %q has shape %v: want no extent of 0, with which recurrent layers of ONNX Runtime end the server", p.Name, input.Shape)
 	}
-	if input.Device != 0 && (p.axis == noAxis || p.DType == tensor.Bytes) {
+	if input.Device != 0 && (p.axis == tensor.NoAxis || p.DType == tensor.Bytes) {
 		return status.Errorf(status.Unsupported, "input %q is in GPU memory, and has no batch axis, so that requests are compared: want CPU memory", p.Name)
 	}
 	want := lanes * p.LaneBytes()
 	if p.DType == tensor.Bytes {
-		if p.axis == noAxis && lanes > 1 {
+		if p.axis == tensor.NoAxis && lanes > 1 {
 			return status.Errorf(status.InvalidArg, "input %q has %d rows: want 1, because it has no batch axis in the model", p.Name, lanes)
 		}
 		elements, err := input.Shape.Elements()
@@ -88,7 +89,7 @@ func checkInput(p *port, input *Input, lanes int64) error {
 	if input.bytes() != want {
 		return status.Errorf(status.InvalidArg, "input %q has %d bytes: want %d for shape %v of %v", p.Name, input.bytes(), want, input.Shape, p.DType)
 	}
-	if row := len(sharedContent(p, input)); p.axis == noAxis && !bytes.Equal(input.Data[row:], input.Data[:len(input.Data)-row]) {
+	if row := len(sharedContent(p, input)); p.axis == tensor.NoAxis && !bytes.Equal(input.Data[row:], input.Data[:len(input.Data)-row]) {
 		return status.Errorf(status.InvalidArg, "input %q differs in the rows of the request: want them equal, because it has no batch axis in the model", p.Name)
 	}
 	return nil
@@ -126,7 +127,7 @@ func sameInput(p *port, a, b *Input) bool {
 	if a.Present != b.Present {
 		return false
 	}
-	if p.axis == noAxis && a.Present && !bytes.Equal(sharedContent(p, a), sharedContent(p, b)) {
+	if p.axis == tensor.NoAxis && a.Present && !bytes.Equal(sharedContent(p, a), sharedContent(p, b)) {
 		return false
 	}
 	if !p.varies {
@@ -138,3 +139,39 @@ func sameInput(p *port, a, b *Input) bool {
 
 // requestAxes is how many axes of a request stand before those of the lane: its rows.
 func requestAxes(p *port) int { return index(p.leading || len(p.request) > len(p.dims)) }
+
+// modelDims are the extents of the model's tensor for a request of that shape.
+func modelDims(p *port, request tensor.Shape) tensor.Shape {
+	dims := p.dims.Clone()
+	lane := request
+	if len(request) == len(p.request) && len(p.request) > len(p.dims.Without(p.axis)) {
+		lane = request[1:] // the batch that Triton puts in front
+	}
+	at := 0
+	for i := range dims {
+		if i == p.axis && len(lane) == len(dims)-1 {
+			continue
+		}
+		if i != p.axis {
+			dims[i] = lane[at]
+		}
+		at++
+	}
+	return dims
+}
+
+// hashInput adds what sameInput compares.
+func hashInput(p *port, h *maphash.Hash, input *Input) {
+	maphash.WriteComparable(h, input.Present)
+	if !input.Present || len(input.Shape) == 0 {
+		return
+	}
+	if p.axis == tensor.NoAxis {
+		h.Write(sharedContent(p, input))
+	}
+	if p.varies {
+		for _, extent := range input.Shape[requestAxes(p):] {
+			maphash.WriteComparable(h, extent)
+		}
+	}
+}
