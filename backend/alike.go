@@ -120,7 +120,7 @@ func (w *wirer) outputNames(at []int) string {
 
 // orNot is what to write if a pair that was guessed is no state; nothing is said of
 // others.
-func (s *stateSpec) orNot(all []stateSpec) string {
+func orNot(s *stateSpec, all []stateSpec) string {
 	if s.source != byNames {
 		return ""
 	}

@@ -172,7 +172,7 @@ func (t *trial) filled(f *fillWire, s setting, n int) ([]byte, bool) {
 	var value []byte
 	switch f.kind {
 	case fillStart:
-		value = f.value[index(begins)]
+		value = f.flag(begins)
 	case fillReady, fillMask:
 		value = f.value[1]
 	case fillEnd, fillConstant:

@@ -1,7 +1,6 @@
 package backend
 
 import (
-	"encoding/binary"
 	"fmt"
 	"regexp"
 	"slices"
@@ -12,16 +11,6 @@ import (
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 )
-
-// lengthSource is an input or an output whose extent at an axis is summed up per
-// sequence.
-type lengthSource struct {
-	name   string
-	axis   int  // of the model's tensor
-	at     int  // position in the signature
-	output bool // at counts in its outputs
-	input  int  // position in wiring.inputs, unless it is an output
-}
 
 // A summand before or after a function: 16 + steps, length_before(x) - 1.
 var (
@@ -202,16 +191,4 @@ func (w *wirer) ahead(length int) bool {
 	return slices.ContainsFunc(w.wiring.fills, func(f fillWire) bool {
 		return (f.kind == fillAfter || f.kind == fillPositions) && f.source == length || f.mask != nil && f.mask.length == length
 	})
-}
-
-// putInt writes a number as an element of a type.
-func putInt(to []byte, dtype tensor.DType, n int64) {
-	switch dtype {
-	case tensor.FP16, tensor.FP32, tensor.FP64, tensor.BF16:
-		copy(to, floatElement(float64(n), dtype))
-	default:
-		var buffer [8]byte
-		binary.LittleEndian.PutUint64(buffer[:], uint64(n))
-		copy(to[:dtype.Size()], buffer[:])
-	}
 }

@@ -145,7 +145,7 @@ func narrow(dims, model tensor.Shape, axis int) bool {
 
 // settle fixes in the shapes of requests and answers what the model fixes, though the
 // configuration leaves it open: an answer says how large it is.
-func (p *port) settle() {
+func settle(p *port) {
 	model := p.dims.With(p.axis, 1)
 	if p.leading && p.axis != tensor.NoAxis && len(p.request) == len(model) {
 		model = p.dims.Without(p.axis)

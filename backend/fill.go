@@ -11,46 +11,6 @@ import (
 	"tritonstateful/statebuffer"
 )
 
-// fillKind is what the backend fills an input of the model with.
-type fillKind uint8
-
-const (
-	fillStart     fillKind = iota // whether the sequence starts
-	fillEnd                       // whether it ends
-	fillReady                     // whether the lane is in use
-	fillID                        // the correlation ID
-	fillConstant                  // the same value always
-	fillSteps                     // steps of the sequence before this one
-	fillBefore                    // summed lengths of an input or an output before this step
-	fillAfter                     // the same with this step
-	fillMask                      // which parts of padded states count
-	fillPositions                 // where in the sequence each element of an input stands
-)
-
-var fillNames = map[fillKind]string{
-	fillStart: "start", fillEnd: "end", fillReady: "ready", fillID: "correlation ID",
-	fillConstant: "constant", fillSteps: "steps", fillBefore: "length before", fillAfter: "length after", fillMask: "mask",
-	fillPositions: "positions",
-}
-
-// fillWire is a model input that the backend fills by itself.
-type fillWire struct {
-	kind  fillKind
-	name  string
-	at    int
-	axis  int
-	dims  tensor.Shape // one element for each lane, except for a constant
-	dtype tensor.DType
-	// value holds the bytes of a lane for false and true; a constant has one.
-	value [2][]byte
-	// source counts in wiring.lengths; plus is added to what is counted.
-	source int
-	plus   int64
-	along  int       // of positions only: the axis along which they go on
-	mask   *maskWire // of a mask only
-	statebuffer.Layout
-}
-
 // fills wires the controls, the constants and the derived inputs. Controls that
 // the model has no input for are Triton's business only.
 func (w *wirer) fills() {

@@ -80,7 +80,7 @@ func (e *execution) writeLane(f *fillWire, to []byte, r *Request, q *statebuffer
 		putInt(to, f.dtype, e.counted(f, q))
 		return
 	}
-	copy(to, f.value[index(on)])
+	copy(to, f.flag(on))
 }
 
 // writeStringIDs writes a control of strings, which is the correlation ID. A padding
@@ -225,7 +225,7 @@ func (e *execution) writeMask(i int) error {
 			padding = longest - in.store.Length(m.covers[0], e.lanes[lane].Sequence)
 		}
 		for at := range width {
-			copy(to, f.value[index(at >= padding)])
+			copy(to, f.flag(at >= padding))
 			to = to[element:]
 		}
 	}

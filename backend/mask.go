@@ -10,15 +10,6 @@ import (
 	"tritonstateful/statebuffer"
 )
 
-// maskWire is what a mask tells of: for each lane 0 where the states are padding,
-// and 1 for what is theirs and for this step's part of an input, if one is named.
-type maskWire struct {
-	states string // their name, which may be a pattern
-	axis   int    // of the mask's own length
-	covers []int  // positions of the states in wiring.varying
-	length int    // position in wiring.lengths, or -1
-}
-
 // mask is mask(STATES) or mask(STATES, INPUT), where INPUT may be followed by a colon
 // and an axis. Naming one is what allows sequences
 // of unequal length to share a run.

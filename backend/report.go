@@ -73,7 +73,7 @@ func (in *Instance) describeTensors(b *strings.Builder) {
 	}
 	for i := range w.fills {
 		f := &w.fills[i]
-		row(f.name, fillNames[f.kind], f.dtype, sig.Inputs[f.at].Dims, axisName(f.axis), size(&f.Layout, false))
+		row(f.name, f.kind.String(), f.dtype, sig.Inputs[f.at].Dims, axisName(f.axis), size(&f.Layout, false))
 	}
 	for i := range w.states {
 		s := &w.states[i]

@@ -1,27 +1,10 @@
 package backend
 
 import (
-	"fmt"
-
 	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 )
-
-// stateSpec describes a state before the model's tensors are looked at: the one
-// form that every way of describing a state is brought to.
-type stateSpec struct {
-	input, output string
-	source        string // where the description comes from, for reports and errors
-	// dtype and dims are what the configuration says, Invalid and nil if it
-	// says nothing. dims are without the batch axis.
-	dtype tensor.DType
-	dims  tensor.Shape
-	// initial is how sequence_batching.state[].initial_state gives the initial value.
-	initial *config.InitialState
-	// implicit: sequence_batching.state alone names it, as for Triton's own states.
-	implicit bool
-}
 
 // specs collects the descriptions of all states. state_pairs and
 // sequence_batching.state may both name a state: the pair joins, the other
@@ -121,5 +104,3 @@ func specOf(input string, specs []stateSpec) int {
 	}
 	return -1
 }
-
-func (s *stateSpec) String() string { return fmt.Sprintf("state <<<%s, %s>>>", s.input, s.output) }

@@ -35,37 +35,6 @@ func (w *wirer) updateOf(s *stateWire, in *onnx.TensorInfo) error {
 	return nil
 }
 
-// appends tells whether the model writes only what is new along an axis.
-func (s *stateWire) appends(axis int) bool {
-	return s.update == statebuffer.Append && axis == s.appendAxis
-}
-
-// varies tells whether sequences need memory of their own for the state. What is
-// not simply replaced does, for the model decides what it writes.
-func (s *stateWire) varies() bool {
-	return s.update != statebuffer.Replace || !s.dims.Without(s.axis).Fixed()
-}
-
-// rule is the update as state_updates has it.
-func (s *stateWire) rule() string {
-	switch s.update {
-	case statebuffer.Append:
-		return fmt.Sprintf("append(%d)", s.appendAxis)
-	case statebuffer.KeepIfEmpty:
-		return "keep"
-	default:
-		return "replace"
-	}
-}
-
-// told is the update in the load report, if there is anything to tell.
-func (s *stateWire) told() string {
-	if s.update == statebuffer.Replace {
-		return ""
-	}
-	return ", " + s.rule() + " from state_updates"
-}
-
 // checkUpdates finds states that cannot be answered with: an empty output may have
 // no lane for a request.
 func (w *wirer) checkUpdates() {

@@ -120,7 +120,7 @@ func (t *trial) variedFill(f *fillWire, s setting) []byte {
 	value := make([]byte, f.dtype.Size())
 	switch f.kind {
 	case fillStart, fillEnd, fillReady:
-		return f.value[index(t.odd)]
+		return f.flag(t.odd)
 	case fillID:
 		putInt(value, f.dtype, int64(1+t.rng.IntN(100)))
 	case fillSteps, fillBefore, fillAfter, fillPositions:

@@ -44,7 +44,7 @@ func (w *wirer) state(spec stateSpec, all []stateSpec) {
 	}
 	s := stateWire{stateSpec: spec, in: in, out: out}
 	if err := w.matchState(&s); err != nil {
-		w.fault("%v: %w%s", &spec, err, spec.orNot(all))
+		w.fault("%v: %w%s", &spec, err, orNot(&spec, all))
 		return
 	}
 	if !s.varies() {

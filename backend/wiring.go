@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"tritonstateful/backend/config"
 	"tritonstateful/backend/plan/batchaxis"
@@ -13,71 +12,6 @@ import (
 	"tritonstateful/statebuffer"
 )
 
-// wiring says what each tensor of the model is for. It is made once at load and
-// never changes.
-type wiring struct {
-	inputs  []port
-	outputs []port
-	states  []stateWire // of fixed shape, kept in rows
-	varying []stateWire // whose shape changes
-	hollow  []int       // positions among states of those without elements
-	fills   []fillWire  // inputs that the backend fills by itself
-	unused  []int       // positions of model outputs that nobody wants
-	// maxLanes is 1 for a model that has no batch axis everywhere it needs one;
-	// why says what lacks it.
-	maxLanes int
-	why      string
-	// varies: some tensor's shape is known only when a run is put together.
-	varies bool
-	// shares: some input is there once for all lanes, or may be absent.
-	shares bool
-	// masks are the positions of masks in fills.
-	masks []int
-	// lengths are the tensors whose lengths are summed up for each sequence.
-	lengths []lengthSource
-	// warnings are what its instance is to say of it.
-	warnings []string
-}
-
-func (w *wiring) hasFP32State() bool {
-	return slices.ContainsFunc(w.states, func(s stateWire) bool { return s.dtype == tensor.FP32 })
-}
-
-// stateAt is the state that port.state counts.
-func (w *wiring) stateAt(i int) *stateWire {
-	if i < len(w.states) {
-		return &w.states[i]
-	}
-	return &w.varying[i-len(w.states)]
-}
-
-// port joins a tensor of the configuration and the model's tensor behind it.
-type port struct {
-	onnx.IOTensor
-	at   int // position in the signature
-	axis int // batch axis of the model's tensor, or tensor.NoAxis
-	// lanesAt is the axis of an output that is checked after each run, see lanesAxis.
-	lanesAt int
-	// dims are the model's, fixed by the configuration where it does; the extent
-	// at axis does not count.
-	dims tensor.Shape
-	// request and answer are the shapes at the server, for one lane; an extent
-	// may be dynamic.
-	request, answer tensor.Shape
-	// leading: request and answer have the batch in front, as Triton has it.
-	leading bool
-	// varies: an extent other than the batch's is known only at run time, or
-	// the elements have no fixed size.
-	varies bool
-	// state is, for an output that is also a state's, the position of that state.
-	state    int
-	stateOut bool
-	// recurrent: the model has layers that take no extent of 0.
-	recurrent bool
-	// Layout of a lane, if the port does not vary.
-	statebuffer.Layout
-}
-
 // recurrentOperators are those that end the process in ONNX Runtime 1.31, by std::terminate:
 // GRU where the batch or the time is 0, LSTM where the batch is.
 var recurrentOperators = []string{"GRU", "LSTM"}
@@ -85,39 +19,6 @@ var recurrentOperators = []string{"GRU", "LSTM"}
 // hasRecurrence reports whether the model has such operators.
 func hasRecurrence(s *onnx.Signature) bool {
 	return slices.ContainsFunc(recurrentOperators, func(name string) bool { return s.Operators[name] > 0 })
-}
-
-// stateWire joins the input and the output of a state.
-type stateWire struct {
-	stateSpec
-	in, out int // positions in the signature
-	axis    int // batch axis of both
-	// dims are the model's; for a varying state some are dynamic.
-	dims  tensor.Shape
-	dtype tensor.DType
-	how   string // how the axis was found
-	// value and shape are the initial value of a lane; nil bytes mean zero.
-	value []byte
-	shape tensor.Shape
-	begin string // the initial value in words
-	// update is what becomes of the output of a varying state; appendAxis is that of
-	// the model's tensors.
-	update     statebuffer.Update
-	appendAxis int
-	// padded: sequences of unequal length along padAxis may share a run.
-	padded  bool
-	padAxis int
-	statebuffer.Layout
-}
-
-// agrees tells whether an output that has the state can have what is fixed of it.
-func (s *stateWire) agrees(p *port) bool {
-	for i, d := range s.dims {
-		if i != s.axis && i != p.axis && d >= 0 && p.dims[i] >= 0 && p.dims[i] != d {
-			return false
-		}
-	}
-	return true
 }
 
 // wirer collects everything that does not fit while a wiring is made.
@@ -291,7 +192,7 @@ func (w *wirer) port(p *port, c *config.TensorConfig, info *onnx.TensorInfo, fou
 			return fmt.Errorf("%w; for a tensor without axes write dims: [ 1 ] reshape: { shape: [ ] }", err)
 		}
 	}
-	p.settle()
+	settle(p)
 	if p.stateOut {
 		if s := w.wiring.stateAt(p.state); !s.agrees(p) {
 			return fmt.Errorf("dims are %v and the state %q has %v: want the extents of the state, or -1", c.LaneDims(), s.input, s.dims.Without(s.axis))
@@ -306,20 +207,6 @@ func (w *wirer) port(p *port, c *config.TensorConfig, info *onnx.TensorInfo, fou
 	}
 	p.Layout, err = statebuffer.LayoutOf(p.dims, p.axis, dtype)
 	return err
-}
-
-// batchAxes lists the axes of the inputs that are taken for the batch.
-func (w *wiring) batchAxes() string {
-	var texts []string
-	for _, p := range w.inputs {
-		texts = append(texts, axisText(p.Name, p.axis))
-	}
-	for _, states := range [][]stateWire{w.states, w.varying} {
-		for _, s := range states {
-			texts = append(texts, axisText(s.input, s.axis))
-		}
-	}
-	return strings.Join(texts, ", ")
 }
 
 // handedOn finds outputs that are inputs of the model, under one name and with no node
