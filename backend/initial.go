@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"tritonstateful/backend/config"
+	"tritonstateful/backend/plan"
 	"tritonstateful/internal/tensor"
 )
 
@@ -45,22 +46,22 @@ func initialFiles(modelDirectory string) fileReader {
 // initial_states says, or initial_state of the configuration, or zeros. A dynamic
 // axis starts with length 0, or with 1 where Triton's implicit state is what the
 // configuration was written for: its models reckon with one element.
-func (w *wirer) initialValue(s *stateWire) (err error) {
-	s.shape, s.begin = s.dims.With(s.axis, 1), "zeros"
-	text, given := config.Lookup(w.params.InitialStates, s.input)
+func (w *wirer) initialValue(s *plan.State) (err error) {
+	s.Shape, s.Begins = s.Dims.With(s.Axis, 1), "zeros"
+	text, given := config.Lookup(w.params.InitialStates, s.Input)
 	switch {
 	case given:
 		err = w.initialFromText(s, text)
-	case s.initial != nil && (s.initial.DataFile != "" || len(s.initial.Dims) > 0):
+	case s.Initial != nil && (s.Initial.DataFile != "" || len(s.Initial.Dims) > 0):
 		err = w.initialFromConfig(s)
 	default:
-		for i, d := range s.shape {
+		for i, d := range s.Shape {
 			switch {
 			case d >= 0:
-			case s.implicit:
-				s.shape[i] = 1
+			case s.Implicit:
+				s.Shape[i] = 1
 			default:
-				s.shape[i], s.begin = 0, "empty"
+				s.Shape[i], s.Begins = 0, "empty"
 			}
 		}
 	}
@@ -70,21 +71,21 @@ func (w *wirer) initialValue(s *stateWire) (err error) {
 	return nil
 }
 
-func (w *wirer) initialFromConfig(s *stateWire) error {
-	if s.initial.DataType != "" && s.initial.DataType != s.dtype.ConfigName() {
-		return fmt.Errorf("initial_state %q has data_type %s: want %s", s.initial.Name, s.initial.DataType, s.dtype.ConfigName())
+func (w *wirer) initialFromConfig(s *plan.State) error {
+	if s.Initial.DataType != "" && s.Initial.DataType != s.DType.ConfigName() {
+		return fmt.Errorf("initial_state %q has data_type %s: want %s", s.Initial.Name, s.Initial.DataType, s.DType.ConfigName())
 	}
-	if s.initial.DataFile != "" {
-		return w.initialFromFile(s, s.initial.DataFile, s.initial.Dims, true)
+	if s.Initial.DataFile != "" {
+		return w.initialFromFile(s, s.Initial.DataFile, s.Initial.Dims, true)
 	}
-	if err := w.setShape(s, s.initial.Dims); err != nil {
-		return fmt.Errorf("initial_state %q: %w", s.initial.Name, err)
+	if err := w.setShape(s, s.Initial.Dims); err != nil {
+		return fmt.Errorf("initial_state %q: %w", s.Initial.Name, err)
 	}
 	return nil
 }
 
 // initialFromText reads VALUE, VALUE[SHAPE] or file:NAME.
-func (w *wirer) initialFromText(s *stateWire, text string) error {
+func (w *wirer) initialFromText(s *plan.State, text string) error {
 	if name, ok := strings.CutPrefix(text, "file:"); ok {
 		return w.initialFromFile(s, strings.TrimSpace(name), nil, false)
 	}
@@ -98,19 +99,19 @@ func (w *wirer) initialFromText(s *stateWire, text string) error {
 			return err
 		}
 	}
-	for i, d := range s.shape {
+	for i, d := range s.Shape {
 		if d < 0 {
-			s.shape[i] = 0
+			s.Shape[i] = 0
 		}
 	}
-	element, err := parseElement(strings.TrimSpace(number), s.dtype)
+	element, err := tensor.ParseElement(strings.TrimSpace(number), s.DType)
 	if err != nil {
 		return err
 	}
-	if s.value, err = repeated(element, s.shape, s.dtype); err != nil {
+	if s.Value, err = repeated(element, s.Shape, s.DType); err != nil {
 		return err
 	}
-	s.begin = text
+	s.Begins = text
 	return nil
 }
 
@@ -128,19 +129,19 @@ func repeated(element []byte, shape tensor.Shape, dtype tensor.DType) ([]byte, e
 
 // initialFromFile reads a .npy file, or plain bytes, the first of which may be
 // enough: Triton takes so many as the state has.
-func (w *wirer) initialFromFile(s *stateWire, name string, dims tensor.Shape, first bool) error {
+func (w *wirer) initialFromFile(s *plan.State, name string, dims tensor.Shape, first bool) error {
 	data, err := w.files(name)
 	if err != nil {
 		return err
 	}
-	s.begin = "file " + name
+	s.Begins = "file " + name
 	if strings.HasPrefix(string(data[:min(len(data), len(npyMagic))]), npyMagic) {
 		dtype, shape, content, err := parseNPY(data)
 		if err != nil {
 			return fmt.Errorf("file %q: %w", name, err)
 		}
-		if dtype != s.dtype {
-			return fmt.Errorf("file %q holds %v: want %v", name, dtype, s.dtype)
+		if dtype != s.DType {
+			return fmt.Errorf("file %q holds %v: want %v", name, dtype, s.DType)
 		}
 		data, dims = content, shape
 	}
@@ -149,45 +150,45 @@ func (w *wirer) initialFromFile(s *stateWire, name string, dims tensor.Shape, fi
 			return fmt.Errorf("file %q: %w", name, err)
 		}
 	}
-	want, err := s.shape.Bytes(s.dtype)
+	want, err := s.Shape.Bytes(s.DType)
 	if err != nil {
 		return fmt.Errorf("file %q: %w: give the shape by a .npy file or by dims", name, err)
 	}
 	if first && int64(len(data)) > want {
-		w.warn("state %q begins with the first %d bytes of file %q, which has %d: as with Triton, the rest does not count", s.input, want, name, len(data))
+		w.warn("state %q begins with the first %d bytes of file %q, which has %d: as with Triton, the rest does not count", s.Input, want, name, len(data))
 		data = data[:want]
 	}
 	if int64(len(data)) != want {
-		return fmt.Errorf("file %q has %d bytes: want %d for shape %v of %v", name, len(data), want, s.shape, s.dtype)
+		return fmt.Errorf("file %q has %d bytes: want %d for shape %v of %v", name, len(data), want, s.Shape, s.DType)
 	}
-	s.value = data
+	s.Value = data
 	return nil
 }
 
 // setShape takes the shape of an initial value: of one lane, with the batch axis
 // as 1 or left out. It may differ from what the output fixes where the input is
 // dynamic: models that find out their states' shapes begin with ones.
-func (w *wirer) setShape(s *stateWire, shape tensor.Shape) error {
+func (w *wirer) setShape(s *plan.State, shape tensor.Shape) error {
 	full := slices.Clone(shape)
 	switch {
-	case s.axis != tensor.NoAxis && len(full) == len(s.dims)-1:
-		full = slices.Insert(full, s.axis, 1)
-	case len(s.dims) == 0 && shape.Equal(tensor.Shape{1}): // Triton has no dims for a single number
+	case s.Axis != tensor.NoAxis && len(full) == len(s.Dims)-1:
+		full = slices.Insert(full, s.Axis, 1)
+	case len(s.Dims) == 0 && shape.Equal(tensor.Shape{1}): // Triton has no dims for a single number
 		full = tensor.Shape{}
 	}
-	if len(full) != len(s.dims) {
-		return fmt.Errorf("shape %v does not fit the state's %v", shape, s.dims)
+	if len(full) != len(s.Dims) {
+		return fmt.Errorf("shape %v does not fit the state's %v", shape, s.Dims)
 	}
-	dims := s.dims.Clone()
+	dims := s.Dims.Clone()
 	for i, d := range full {
-		if i != s.axis && d >= 0 && d != dims[i] && w.sig.Inputs[s.in].Dims[i] < 0 {
+		if i != s.Axis && d >= 0 && d != dims[i] && w.sig.Inputs[s.In].Dims[i] < 0 {
 			dims[i] = tensor.Dynamic
 		}
-		if d < 0 || dims[i] >= 0 && d != dims[i] || i == s.axis && d != 1 {
-			return fmt.Errorf("shape %v does not fit the state's %v", shape, s.dims)
+		if d < 0 || dims[i] >= 0 && d != dims[i] || i == s.Axis && d != 1 {
+			return fmt.Errorf("shape %v does not fit the state's %v", shape, s.Dims)
 		}
 	}
-	s.shape, s.dims = full, dims
+	s.Shape, s.Dims = full, dims
 	return nil
 }
 

@@ -1,4 +1,4 @@
-package backend
+package batchaxis
 
 import (
 	"fmt"
@@ -6,7 +6,7 @@ import (
 	"tritonstateful/internal/tensor"
 )
 
-func axisText(name string, axis int) string {
+func Text(name string, axis int) string {
 	if axis == tensor.NoAxis {
 		return fmt.Sprintf("no axis of %q", name)
 	}
