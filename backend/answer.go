@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime/debug"
 
+	"tritonstateful/backend/plan"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
@@ -165,7 +166,7 @@ func (e *execution) answerEmpty(req int) {
 				continue
 			}
 			if err := in.device.Write(to, in.empty[i].Tensor); err != nil {
-				e.batch.Fail(req, status.Errorf(status.Internal, "output %q: %w", in.wiring.outputs[i].Name, err))
+				e.batch.Fail(req, status.Errorf(status.Internal, "output %q: %w", in.wiring.Outputs[i].Name, err))
 				return
 			}
 		}
@@ -180,9 +181,9 @@ func (e *execution) answerEmpty(req int) {
 
 // canHold reports whether the answers of a run can wait while another one runs: all
 // outputs are tensors of ours, with lanes.
-func canHold(w *wiring) bool {
-	for i := range w.outputs {
-		if p := &w.outputs[i]; p.stateOut || p.varies || p.axis == tensor.NoAxis || p.DType == tensor.Bytes {
+func canHold(w *plan.Plan) bool {
+	for i := range w.Outputs {
+		if p := &w.Outputs[i]; p.IsState || p.Varies || p.Axis == tensor.NoAxis || p.DType == tensor.Bytes {
 			return false
 		}
 	}
@@ -197,9 +198,9 @@ func (e *execution) placeOutputs() {
 		return
 	}
 	s.offset = e.held
-	for i := range w.outputs {
-		p := &w.outputs[i]
-		s.outputs[p.at].Data = e.in.io.outputs[i].At(int64(s.offset)*p.LaneBytes(), int64(s.lanes)*p.LaneBytes())
+	for i := range w.Outputs {
+		p := &w.Outputs[i]
+		s.outputs[p.Index].Data = e.in.io.outputs[i].At(int64(s.offset)*p.LaneBytes(), int64(s.lanes)*p.LaneBytes())
 	}
 }
 
@@ -215,7 +216,7 @@ func (e *execution) answers() []Output {
 	answers := e.in.waiting[e.parts]
 	copy(answers, e.ioSet.answers)
 	for i := range answers {
-		answers[i].Tensor = e.ioSet.outputs[e.in.wiring.outputs[i].at].Data.Bytes
+		answers[i].Tensor = e.ioSet.outputs[e.in.wiring.Outputs[i].Index].Data.Bytes
 	}
 	e.parts++
 	return answers
@@ -225,7 +226,7 @@ func (e *execution) answers() []Output {
 func (e *execution) send() {
 	if e.phase == committed && e.queue.left > 0 && e.in.holds && e.in.splitter.splits() {
 		behind, next := e.held+e.ioSet.lanes, max(2, e.queue.left) // a lone lane may run as two
-		if behind+next <= e.in.wiring.maxLanes {
+		if behind+next <= e.in.wiring.MaxLanes {
 			e.held = behind
 			return
 		}
