@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime/debug"
 
+	"tritonstateful/backend/plan"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
@@ -48,7 +49,7 @@ func (e *execution) answers() []Output {
 	answers := e.in.waiting[e.heldRuns]
 	copy(answers, e.ioSet.answers)
 	for i := range answers {
-		answers[i].Tensor = e.ioSet.outputs[e.in.wiring.outputs[i].at].Data.Bytes
+		answers[i].Tensor = e.ioSet.outputs[e.in.wiring.Outputs[i].Index].Data.Bytes
 	}
 	e.heldRuns++
 	return answers
@@ -58,7 +59,7 @@ func (e *execution) answers() []Output {
 func (e *execution) send() {
 	if e.phase == committed && e.queue.left > 0 && e.in.holds && e.in.splitter.splits() {
 		held, next := e.held+e.ioSet.lanes, max(2, e.queue.left) // a single lane may run as two
-		if held+next <= e.in.wiring.maxLanes {
+		if held+next <= e.in.wiring.MaxLanes {
 			e.held = held
 			return
 		}
@@ -77,7 +78,7 @@ func (e *execution) answerEmpty(req int) {
 				continue
 			}
 			if err := in.device.Write(to, in.empty[i].Tensor); err != nil {
-				e.batch.Fail(req, status.Errorf(status.Internal, "output %q: %w", in.wiring.outputs[i].Name, err))
+				e.batch.Fail(req, status.Errorf(status.Internal, "output %q: %w", in.wiring.Outputs[i].Name, err))
 				return
 			}
 		}
@@ -211,9 +212,9 @@ func (e *execution) reportPanic(p any) {
 
 // canHold reports whether the answers of a run can wait while another one runs: all
 // outputs are tensors of ours, with lanes.
-func canHold(w *wiring) bool {
-	for i := range w.outputs {
-		if p := &w.outputs[i]; p.stateOut || p.varies || p.axis == tensor.NoAxis || p.DType == tensor.Bytes {
+func canHold(w *plan.Plan) bool {
+	for i := range w.Outputs {
+		if p := &w.Outputs[i]; p.IsState || p.Varies || p.Axis == tensor.NoAxis || p.DType == tensor.Bytes {
 			return false
 		}
 	}

@@ -17,7 +17,7 @@ func (e *execution) gather() {
 	}
 	var err error
 	first := e.firstRequest()
-	e.ioSet, err = in.ioSetFor(in.lanesWithPadding(in.splitter.lanesFor(len(e.lanes), in.wiring.maxLanes)), first)
+	e.ioSet, err = in.ioSetFor(in.lanesWithPadding(in.splitter.lanesFor(len(e.lanes), in.wiring.MaxLanes)), first)
 	if err == nil {
 		e.measure(first)
 		e.placeOutputs()
@@ -38,7 +38,7 @@ func (e *execution) gather() {
 	}
 	e.step, e.phase = step, gathered
 	e.ioSet.bindStates(in.wiring, e.step)
-	if in.device != nil && !in.wiring.varies {
+	if in.device != nil && !in.wiring.Varies {
 		if err := e.reserve(); err != nil {
 			e.failRun(err)
 			return
@@ -55,10 +55,10 @@ func (e *execution) firstRequest() *Request { return &e.requests[e.members[0].re
 func (e *execution) measure(first *Request) {
 	w := e.in.wiring
 	e.lengths = e.lengths[:0]
-	for i := range w.lengths {
-		l, length := &w.lengths[i], uint64(0)
-		if !l.output && (first == nil || first.Inputs[l.input].Present) {
-			length = uint64(e.ioSet.inputs[l.at].Shape[l.axis])
+	for i := range w.Lengths {
+		l, length := &w.Lengths[i], uint64(0)
+		if !l.IsOutput && (first == nil || first.Inputs[l.Input].Present) {
+			length = uint64(e.ioSet.inputs[l.Index].Shape[l.Axis])
 		}
 		e.lengths = append(e.lengths, length)
 	}
@@ -72,30 +72,30 @@ func (e *execution) placeOutputs() {
 		return
 	}
 	s.offset = e.held
-	for i := range w.outputs {
-		p := &w.outputs[i]
-		s.outputs[p.at].Data = e.in.io.outputs[i].At(int64(s.offset)*p.LaneBytes(), int64(s.lanes)*p.LaneBytes())
+	for i := range w.Outputs {
+		p := &w.Outputs[i]
+		s.outputs[p.Index].Data = e.in.io.outputs[i].At(int64(s.offset)*p.LaneBytes(), int64(s.lanes)*p.LaneBytes())
 	}
 }
 
 // putInputs copies the requests' inputs to their lanes; padding lanes are zero.
 func (e *execution) putInputs() error {
 	s, w := e.ioSet, e.in.wiring
-	for i := range w.inputs {
-		p := &w.inputs[i]
+	for i := range w.Inputs {
+		p := &w.Inputs[i]
 		first := &e.firstRequest().Inputs[i]
 		if !first.Present {
-			s.inputs[p.at].DType = tensor.Invalid
+			s.inputs[p.Index].DType = tensor.Invalid
 			continue
 		}
-		s.inputs[p.at].DType = p.DType
+		s.inputs[p.Index].DType = p.DType
 		switch {
 		case p.DType == tensor.Bytes:
 			if err := e.putStrings(i); err != nil {
 				return err
 			}
 			continue
-		case p.axis == tensor.NoAxis:
+		case p.Axis == tensor.NoAxis:
 			copy(s.in[i].Bytes, sharedContent(p, first))
 			continue
 		}
@@ -128,9 +128,9 @@ func (e *execution) putInput(i, lane int, input *Input) {
 
 // putStrings joins the requests' strings; a padding lane gets the first one's.
 func (e *execution) putStrings(i int) error {
-	s, p := e.ioSet, &e.in.wiring.inputs[i]
+	s, p := e.ioSet, &e.in.wiring.Inputs[i]
 	members := e.members
-	if p.axis == tensor.NoAxis {
+	if p.Axis == tensor.NoAxis {
 		members = members[:1]
 	}
 	first := e.firstStrings(i)
@@ -138,7 +138,7 @@ func (e *execution) putStrings(i int) error {
 	for _, m := range members {
 		size += int64(len(e.requests[m.req].Inputs[i].Data))
 	}
-	if p.axis != tensor.NoAxis {
+	if p.Axis != tensor.NoAxis {
 		padding = s.lanes - len(e.lanes)
 	}
 	size += int64(padding * len(first))
@@ -153,7 +153,7 @@ func (e *execution) putStrings(i int) error {
 	for range padding {
 		to = to[copy(to, first):]
 	}
-	s.inputs[p.at].Data = block
+	s.inputs[p.Index].Data = block
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tritonstateful/backend/config"
+	"tritonstateful/backend/plan"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
@@ -267,11 +268,11 @@ func TestMaskOfStatesAloneWithOpenInputs(t *testing.T) {
 // TestAnswersApart: how far apart two answers may be.
 func TestAnswersApart(t *testing.T) {
 	for dtype, off := range map[tensor.DType]float64{tensor.FP64: 1e-8, tensor.FP32: 1e-3, tensor.FP16: 0.1, tensor.BF16: 0.5} {
-		trial := &maskTrial{in: &Instance{wiring: &wiring{outputs: []port{{IOTensor: onnx.IOTensor{Name: "y", DType: dtype}}}}}}
+		trial := &maskTrial{in: &Instance{wiring: &plan.Plan{Outputs: []plan.IO{{IOTensor: onnx.IOTensor{Name: "y", DType: dtype}}}}}}
 		answer := func(values ...float64) *reply {
 			r := &reply{shapes: []tensor.Shape{{1, int64(len(values))}}, data: [][]byte{nil}}
 			for _, v := range values {
-				r.data[0] = append(r.data[0], floatElement(v, dtype)...)
+				r.data[0] = append(r.data[0], tensor.FloatElement(v, dtype)...)
 			}
 			return r
 		}
@@ -280,8 +281,8 @@ func TestAnswersApart(t *testing.T) {
 		require.Contains(t, trial.differ(answer(1+off, -4), answer(1, -4)), `output "y" is off by `)
 		require.Contains(t, trial.differ(answer(1), answer(1, -4)), `output "y" has shape [1,1] and not [1,2]`)
 		nan, inf := answer(1), answer(1)
-		copy(nan.data[0], floatElement(math.NaN(), dtype))
-		copy(inf.data[0], floatElement(math.Inf(1), dtype))
+		copy(nan.data[0], tensor.FloatElement(math.NaN(), dtype))
+		copy(inf.data[0], tensor.FloatElement(math.Inf(1), dtype))
 		require.Empty(t, trial.differ(nan, nan))
 		require.Empty(t, trial.differ(inf, inf))
 		for _, odd := range []*reply{nan, inf} {

@@ -14,10 +14,10 @@ import (
 // the model with the configuration as Triton took it: Triton merges some fields
 // only, and adds its own defaults.
 func completeModel(of *C.TRITONBACKEND_Model, info backend.ModelInfo, server backend.Server) (backend.ModelInfo, error) {
-	var noted C.signals_noted
-	C.signals_note(&noted)
+	var saved C.signals_saved
+	C.signals_save(&saved)
 	config, err := backend.Complete(info, server)
-	C.signals_put_back(&noted)
+	C.signals_restore(&saved)
 	if err != nil || config == nil {
 		return info, err
 	}

@@ -189,8 +189,8 @@ func TestMetricsSetting(t *testing.T) {
 		m := faketriton.NewModel(b, "m", "/m", "{}")
 		s := server{backend: b, model: m}
 		var server backend.Server
-		require.NoError(t, s.initialize(func(settings, *slog.Logger) (parts, error) {
-			return parts{load: func(_ backend.ModelInfo, h backend.Server) (model, error) { server = h; return fakeModel{}, nil }}, nil
+		require.NoError(t, s.initialize(func(settings, *slog.Logger) (components, error) {
+			return components{load: func(_ backend.ModelInfo, h backend.Server) (model, error) { server = h; return fakeModel{}, nil }}, nil
 		}))
 		require.NoError(t, m.Initialize())
 		require.Equal(t, want, server.Metrics != nil, config)
