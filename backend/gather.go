@@ -47,6 +47,37 @@ func (e *execution) gather() {
 	e.timings.add(&e.timings.gather, in.server().Clock())
 }
 
+// firstRequest is the request of the first lane.
+func (e *execution) firstRequest() *Request { return &e.requests[e.members[0].req] }
+
+// measure notes the lengths that the inputs have in the run whose ioSet is made. One
+// that its requests leave out has none; first is nil while warming up.
+func (e *execution) measure(first *Request) {
+	w := e.in.wiring
+	e.lengths = e.lengths[:0]
+	for i := range w.Lengths {
+		l, length := &w.Lengths[i], uint64(0)
+		if !l.IsOutput && (first == nil || first.Inputs[l.Input].Present) {
+			length = uint64(e.ioSet.inputs[l.Index].Shape[l.Axis])
+		}
+		e.lengths = append(e.lengths, length)
+	}
+}
+
+// placeOutputs binds the outputs of the run after those of the runs whose answers
+// wait.
+func (e *execution) placeOutputs() {
+	s, w := e.ioSet, e.in.wiring
+	if s.offset == e.held {
+		return
+	}
+	s.offset = e.held
+	for i := range w.Outputs {
+		p := &w.Outputs[i]
+		s.outputs[p.Index].Data = e.in.io.outputs[i].At(int64(s.offset)*p.LaneBytes(), int64(s.lanes)*p.LaneBytes())
+	}
+}
+
 // putInputs copies the requests' inputs to their lanes; padding lanes are zero.
 func (e *execution) putInputs() error {
 	s, w := e.ioSet, e.in.wiring
@@ -78,9 +109,6 @@ func (e *execution) putInputs() error {
 	}
 	return nil
 }
-
-// firstRequest is the request of the first lane.
-func (e *execution) firstRequest() *Request { return &e.requests[e.members[0].req] }
 
 // putInput copies one request's input to its lanes.
 func (e *execution) putInput(i, lane int, input *Input) {
@@ -138,18 +166,4 @@ func (e *execution) firstStrings(i int) []byte {
 		return input.Data[:stringsEnd(input.Data, elements/int64(lanes))]
 	}
 	return input.Data
-}
-
-// measure notes the lengths that the inputs have in the run whose ioSet is made. One
-// that its requests leave out has none; first is nil while warming up.
-func (e *execution) measure(first *Request) {
-	w := e.in.wiring
-	e.lengths = e.lengths[:0]
-	for i := range w.Lengths {
-		l, length := &w.Lengths[i], uint64(0)
-		if !l.IsOutput && (first == nil || first.Inputs[l.Input].Present) {
-			length = uint64(e.ioSet.inputs[l.Index].Shape[l.Axis])
-		}
-		e.lengths = append(e.lengths, length)
-	}
 }

@@ -30,7 +30,7 @@ type Instance struct {
 	sequences, direct bool
 	work              execution
 	arranger          arranger
-	suspects          suspects
+	quarantine        quarantine
 	empty             []Output // the answer to an END that is not inferred
 	buckets           []int    // the batch sizes that runs are rounded up to, ascending; nil for none
 	splitter          splitter
@@ -42,11 +42,11 @@ type Instance struct {
 	meter             meter
 	saturated         bool   // it was told that states had to be clamped
 	runs              uint64 // number of the last run
-	// apart is why sequences of unequal length do not share a run, although the model
+	// separate is why sequences of unequal length do not share a run, although the model
 	// has a mask; grows is, of each of wiring.masks that names no input, what a step
 	// appends to the states that it covers.
-	apart string
-	grows []int64
+	separate string
+	grows    []int64
 }
 
 func newInstance(m *Model, info InstanceInfo) (*Instance, error) {

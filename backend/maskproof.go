@@ -19,11 +19,11 @@ import (
 
 // maskVerdict is what is known of a model's masks.
 type maskVerdict struct {
-	apart string  // why unequal lengths run apart; empty if they need not
-	grows []int64 // see Instance.grows
+	separate string  // why unequal lengths run separately; empty if they need not
+	grows    []int64 // see Instance.grows
 }
 
-// proveMasks tries the masks of a model, and has unequal lengths run apart for good if
+// proveMasks tries the masks of a model, and has unequal lengths run separately for good if
 // it does not stand them, or if that cannot be seen.
 func (in *Instance) proveMasks() {
 	if len(in.wiring.Masks) == 0 || in.wiring.MaxLanes == 1 || in.device != nil {
@@ -37,14 +37,14 @@ func (in *Instance) proveMasks() {
 		runs, err := in.tryMasks(began.Add(provingMost))
 		m.masks = &maskVerdict{grows: in.grows}
 		if err != nil {
-			m.masks.apart = err.Error()
-			m.log.Warn(runsApart + m.masks.apart)
+			m.masks.separate = err.Error()
+			m.log.Warn(runSeparately + m.masks.separate)
 		} else {
 			m.log.Info("sequences of unequal length can share runs: played together, each has the answers that it has by itself", "runs", runs, "took", time.Since(began).Round(time.Millisecond))
 		}
 	}
 	in.grows = m.masks.grows
-	if in.apart = m.masks.apart; in.apart != "" {
+	if in.separate = m.masks.separate; in.separate != "" {
 		in.store.DisableLeftPadding()
 	}
 }
@@ -234,8 +234,8 @@ func (t *maskTrial) together(pair [2]*played) error {
 	switch {
 	case err != nil:
 		return err
-	case t.in.apart != "":
-		return errors.New(t.in.apart)
+	case t.in.separate != "":
+		return errors.New(t.in.separate)
 	case t.runner.runs != before+1:
 		return fmt.Errorf("%wsequences of unequal length do not meet in a run of this model", errUnjudged)
 	}

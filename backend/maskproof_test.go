@@ -40,7 +40,7 @@ func TestMaskProof(t *testing.T) {
 	in, log := model.logged(t, c)
 	require.Len(t, log.having("played together, each has the answers that it has by itself model=model runs=66"), 1, "%v", *log.lines)
 	require.Empty(t, log.having("WARN"))
-	require.Empty(t, in.apart)
+	require.Empty(t, in.separate)
 	second, err := in.model.NewInstance(InstanceInfo{Name: "model_1", Kind: "cpu"})
 	require.NoError(t, err)
 	second.Close()
@@ -82,7 +82,7 @@ func TestMaskTakenForALength(t *testing.T) {
 	}
 	in, log := model.logged(t, c)
 	require.Len(t, log.having("WARN"), 1, "%v", *log.lines)
-	require.Len(t, log.having(runsApart+`the mask "Mask" does not hide padding from the model: output "Output" is another one when sequences of unequal length share a run`), 1, "%v", *log.lines)
+	require.Len(t, log.having(runSeparately+`the mask "Mask" does not hide padding from the model: output "Output" is another one when sequences of unequal length share a run`), 1, "%v", *log.lines)
 	send(t, in, rowsOf(1, true, 1), rowsOf(2, true, 3))
 	got := send(t, in, rowsOf(1, false, 1), rowsOf(2, false, 1))
 	require.Equal(t, []int32{1, 1, 1, 1}, *seen, "the last run has the second one alone")
@@ -96,7 +96,7 @@ func TestWindowFoundAtLoad(t *testing.T) {
 	model, c, _ := maskedModel(4)
 	_, log := model.logged(t, c)
 	require.Len(t, log.having("WARN"), 1)
-	require.Len(t, log.having(runsApart+`the mask "Mask" is for models that append, and a step that brings `), 1, "%v", *log.lines)
+	require.Len(t, log.having(runSeparately+`the mask "Mask" is for models that append, and a step that brings `), 1, "%v", *log.lines)
 
 	model, c, _ = maskedModel(100)
 	in, log := model.logged(t, c)
@@ -131,7 +131,7 @@ func TestLongSequencesAreTried(t *testing.T) {
 			return nil
 		}
 		_, log := model.logged(t, c)
-		require.Len(t, log.having(runsApart+`the mask "Mask" does not hide padding from the model`), 1, "%v: %v", rows, *log.lines)
+		require.Len(t, log.having(runSeparately+`the mask "Mask" does not hide padding from the model`), 1, "%v: %v", rows, *log.lines)
 	}
 }
 
@@ -167,8 +167,8 @@ func TestMaskNotJudged(t *testing.T) {
 			inner := model.run
 			model.run = tt.run(inner)
 			in, log := model.logged(t, c)
-			require.Len(t, log.having(runsApart), 1, "%v", *log.lines)
-			require.Len(t, log.having(runsApart+`nothing shows that the mask "Mask" hides padding from the model: `+tt.want), 1, "%v", *log.lines)
+			require.Len(t, log.having(runSeparately), 1, "%v", *log.lines)
+			require.Len(t, log.having(runSeparately+`nothing shows that the mask "Mask" hides padding from the model: `+tt.want), 1, "%v", *log.lines)
 			model.run = inner
 			send(t, in, rowsOf(1, true, 1), rowsOf(2, true, 3))
 			got := send(t, in, rowsOf(1, false, 1), rowsOf(2, false, 1))
@@ -253,7 +253,7 @@ func TestMaskOfStatesAlone(t *testing.T) {
 		if window == 1000 {
 			require.Contains(t, *runs, unevenRun{2, 2 * (steps - 1)})
 		} else {
-			require.Len(t, log.having(runsApart+`the mask "Mask" is for models that append`), 1)
+			require.Len(t, log.having(runSeparately+`the mask "Mask" is for models that append`), 1)
 		}
 	}
 }
@@ -262,7 +262,7 @@ func TestMaskOfStatesAlone(t *testing.T) {
 func TestMaskOfStatesAloneWithOpenInputs(t *testing.T) {
 	model, c, _ := pastMasked(1000, -1)
 	_, log := model.logged(t, c)
-	require.Len(t, log.having(runsApart+`the mask "Mask" names no input, and the inputs vary in shape, so that nobody knows what a step appends; where the mask covers what a step brings as well, write mask(Cache, INPUT)`), 1, "%v", *log.lines)
+	require.Len(t, log.having(runSeparately+`the mask "Mask" names no input, and the inputs vary in shape, so that nobody knows what a step appends; where the mask covers what a step brings as well, write mask(Cache, INPUT)`), 1, "%v", *log.lines)
 }
 
 // TestAnswersApart: how far apart two answers may be.

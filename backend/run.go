@@ -23,13 +23,13 @@ func (e *execution) run() {
 	case err == nil:
 		e.phase = ran
 		e.in.splitter.ran(e.ioSet.lanes, e.timings.at-start)
-	case !e.ofAValue(err):
+	case !e.retryable(err):
 		e.failRun(inferring(err))
 	case len(e.members) > 1:
 		e.in.meter.failedRuns++
-		e.halve()
+		e.retryHalves()
 	default:
-		e.blame()
+		e.noteFailure()
 		e.failRun(inferring(err))
 	}
 	if e.timing.ComputeStart == 0 {
@@ -38,7 +38,7 @@ func (e *execution) run() {
 	e.timing.ComputeEnd = e.timings.at
 }
 
-// infer runs the model, and takes note of what it has allocated.
+// infer runs the model, and notes what it has allocated.
 func (e *execution) infer() error {
 	in, s := e.in, e.ioSet
 	if in.device != nil && in.wiring.Varies {
@@ -51,7 +51,7 @@ func (e *execution) infer() error {
 }
 
 // inferVarying is infer on a GPU where shapes vary. Those of the answers are known
-// when the run is in the stream; only then it can be asked where they are to go.
+// once the run is in the stream; only then can the server be asked where they are to go.
 func (e *execution) inferVarying() (err error) {
 	in, s := e.in, e.ioSet
 	defer func() {
@@ -69,7 +69,7 @@ func (e *execution) inferVarying() (err error) {
 }
 
 // reserve asks where the answers of a run on a GPU are to go, so that the run itself
-// puts them there, or brings them to the host: then nobody waits twice.
+// puts them there, or copies them to the host: then nothing is waited for twice.
 func (e *execution) reserve() error {
 	in, s := e.in, e.ioSet
 	for i := range in.wiring.Outputs {
@@ -89,15 +89,6 @@ func (e *execution) reserve() error {
 		}
 	}
 	return nil
-}
-
-// measureOutputs notes the lengths of what the run has written.
-func (e *execution) measureOutputs() {
-	for i := range e.in.wiring.Lengths {
-		if l := &e.in.wiring.Lengths[i]; l.IsOutput {
-			e.lengths[i] = uint64(e.ioSet.outputs[l.Index].Shape[l.Axis])
-		}
-	}
 }
 
 // takeOutputs notes what the run has allocated by itself: states and outputs of
@@ -127,6 +118,15 @@ func (s *ioSet) takeOutputs(w *plan.Plan, step *statebuffer.Step) error {
 	return nil
 }
 
+// measureOutputs notes the lengths of what the run has written.
+func (e *execution) measureOutputs() {
+	for i := range e.in.wiring.Lengths {
+		if l := &e.in.wiring.Lengths[i]; l.IsOutput {
+			e.lengths[i] = uint64(e.ioSet.outputs[l.Index].Shape[l.Axis])
+		}
+	}
+}
+
 // varyingAnswer describes an output whose shape the run has decided.
 func (s *ioSet) varyingAnswer(p *plan.IO, out *onnx.Tensor) (Output, error) {
 	if err := checkWritten(p, out.Shape, s.lanes); err != nil {
@@ -150,9 +150,9 @@ func (s *ioSet) varyingAnswer(p *plan.IO, out *onnx.Tensor) (Output, error) {
 	return answer, err
 }
 
-// checkWritten tells why an output that the run has allocated is no answer to so many
-// lanes. It may be what one of them has sent that makes it so: then the run is halved,
-// as where the model itself refuses a value.
+// checkWritten says why an output that the run has allocated is no answer to its lanes. It
+// may be a value in one of them that makes it so: then the run is retried in
+// halves, as where the model itself refuses a value.
 func checkWritten(p *plan.IO, shape tensor.Shape, lanes int) error {
 	switch {
 	case len(shape) == len(p.Dims) && (p.LanesAxis == tensor.NoAxis || shape[p.LanesAxis] == int64(lanes)):
@@ -164,8 +164,8 @@ func checkWritten(p *plan.IO, shape tensor.Shape, lanes int) error {
 	}
 }
 
-// checkWrittenState tells why what a run has written is not the next value of a state of no
-// elements, which nobody has bound.
+// checkWrittenState says why what a run has written is not the next value of a state of no
+// elements, which is not bound.
 func checkWrittenState(s *plan.State, shape tensor.Shape, lanes int) error {
 	if want := s.Dims.With(s.Axis, int64(lanes)); !shape.Equal(want) {
 		return status.Errorf(status.Internal, "state %q: the model wrote shape %v for %d lanes: want %v, because that is what the next step can read", s.Input, shape, lanes, want)
