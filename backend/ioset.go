@@ -140,7 +140,7 @@ func (in *Instance) ioSetFor(lanes int, first *Request) (*ioSet, error) {
 	if s := in.ioSets[lanes]; s != nil {
 		return s, nil
 	}
-	w, n := in.wiring, int64(lanes)
+	w, n := in.plan, int64(lanes)
 	sig := in.runner.Signature()
 	s := &ioSet{
 		lanes: lanes, inputs: make([]onnx.Tensor, len(sig.Inputs)), outputs: make([]onnx.Tensor, len(sig.Outputs)),
@@ -191,7 +191,7 @@ func batchBytes(l statebuffer.Layout, axis int, n int64) int64 {
 // bindInput lays out one input. Its extents are the configuration's, or where
 // that leaves them open the request's.
 func (in *Instance) bindInput(s *ioSet, i int, first *Request) (err error) {
-	p, n := &in.wiring.Inputs[i], int64(s.lanes)
+	p, n := &in.plan.Inputs[i], int64(s.lanes)
 	if first != nil && p.Varies && !first.Inputs[i].Present {
 		return nil // the run leaves it out, and no one knows a shape for it
 	}

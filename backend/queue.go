@@ -158,7 +158,7 @@ func (q *queue) sort(requests []int, sorted bool) {
 // ever: it tells which to compare. Nothing of the request needs to be right.
 func (e *execution) kind(req int) uint64 {
 	r, in := &e.requests[req], e.in
-	w := in.wiring
+	w := in.plan
 	if r.Err != nil || !w.Varies && !w.Shares {
 		return 0
 	}

@@ -59,7 +59,7 @@ func (in *Instance) reportLoad(provider onnx.Provider) {
 // describeTensors writes a table of the model's tensors.
 func (in *Instance) describeTensors(b *strings.Builder) {
 	t := tabwriter.NewWriter(b, 0, 4, 2, ' ', 0)
-	w, sig := in.wiring, in.runner.Signature()
+	w, sig := in.plan, in.runner.Signature()
 	row := func(cells ...any) {
 		for _, cell := range cells {
 			fmt.Fprintf(t, "%v\t", cell)
@@ -113,12 +113,12 @@ func (in *Instance) describeDevice(b *strings.Builder) {
 
 // describeMemory writes what the states take.
 func (in *Instance) describeMemory(b *strings.Builder) {
-	if w := in.wiring; w.MaxLanes == 1 && w.WhyOneLane != "" {
+	if w := in.plan; w.MaxLanes == 1 && w.WhyOneLane != "" {
 		fmt.Fprintf(b, "requests run one at a time: %s\n", w.WhyOneLane)
 	}
 	batches := in.store.BatchBytes() + in.io.bytes()
 	if !in.sequences {
-		fmt.Fprintf(b, "no states; %d bytes for a batch of %d\n", batches, in.wiring.MaxLanes)
+		fmt.Fprintf(b, "no states; %d bytes for a batch of %d\n", batches, in.plan.MaxLanes)
 		return
 	}
 	c, p, sizing := in.model.config, in.model.params, in.store.Sizing()
@@ -132,7 +132,7 @@ func (in *Instance) describeMemory(b *strings.Builder) {
 	}
 	bytes := in.store.SlotBytes()
 	fmt.Fprintf(b, "\nstates: %d bytes for each sequence, %d bytes now, at most %d; %d bytes for a batch of %d\n",
-		bytes, int64(sizing.Initial)*bytes, int64(sizing.Total())*bytes, batches, in.wiring.MaxLanes)
+		bytes, int64(sizing.Initial)*bytes, int64(sizing.Total())*bytes, batches, in.plan.MaxLanes)
 }
 
 func axisName(axis int) string {
@@ -152,7 +152,7 @@ func size(l *statebuffer.Layout, varies bool) string {
 
 // reportIneffective names once the settings that do nothing on this instance.
 func (in *Instance) reportIneffective(provider onnx.Provider) {
-	c, p, w := in.model.config, in.model.params, in.wiring
+	c, p, w := in.model.config, in.model.params, in.plan
 	isGPU := p.NamesGPUProvider()
 	if provider == onnx.CPU && !isGPU && p.GPUProvider != "cpu" {
 		in.log.Warn(fmt.Sprintf("parameter ort_ep is %q and has no effect: this instance is on the CPU; one on a GPU knows trt and cuda", p.GPUProvider))
@@ -194,7 +194,7 @@ var quantizers = []string{"DynamicQuantizeLinear", "DynamicQuantizeMatMul", "Dyn
 // reportSharedScale warns of a model in which the requests of a batch have a small
 // influence on each other's numbers.
 func (in *Instance) reportSharedScale() {
-	if in.wiring.MaxLanes == 1 {
+	if in.plan.MaxLanes == 1 {
 		return
 	}
 	for _, name := range quantizers {

@@ -67,7 +67,7 @@ func (e *execution) uneven() bool {
 // notAppended says which state has become longer by another length than a step appends:
 // that of the input that its mask names, or what every step has appended.
 func (e *execution) notAppended() string {
-	w := e.in.wiring
+	w := e.in.plan
 	for at, i := range w.Masks {
 		m := w.Generated[i].Mask
 		step := e.in.grows[at]

@@ -41,13 +41,13 @@ func (e *execution) run() {
 // infer runs the model, and notes what it has allocated.
 func (e *execution) infer() error {
 	in, s := e.in, e.ioSet
-	if in.device != nil && in.wiring.Varies {
+	if in.device != nil && in.plan.Varies {
 		return e.inferVarying()
 	}
 	if err := in.runner.Run(s.inputs, s.outputs); err != nil {
 		return err
 	}
-	return s.takeOutputs(in.wiring, e.step)
+	return s.takeOutputs(in.plan, e.step)
 }
 
 // inferVarying is infer on a GPU where shapes vary. Those of the answers are known
@@ -62,7 +62,7 @@ func (e *execution) inferVarying() (err error) {
 	if err := in.device.Submit(s.inputs, s.outputs); err != nil {
 		return err
 	}
-	if err := s.takeOutputs(in.wiring, e.step); err != nil {
+	if err := s.takeOutputs(in.plan, e.step); err != nil {
 		return err
 	}
 	return e.reserve()
@@ -72,8 +72,8 @@ func (e *execution) inferVarying() (err error) {
 // puts them there, or copies them to the host: then nothing is waited for twice.
 func (e *execution) reserve() error {
 	in, s := e.in, e.ioSet
-	for i := range in.wiring.Outputs {
-		if p := &in.wiring.Outputs[i]; p.IsState || p.Varies {
+	for i := range in.plan.Outputs {
+		if p := &in.plan.Outputs[i]; p.IsState || p.Varies {
 			bytes, err := in.device.CopyOut(s.outputs[p.Index].Data)
 			if err != nil {
 				return status.Errorf(status.Internal, "output %q: %w", p.Name, err)
@@ -84,7 +84,7 @@ func (e *execution) reserve() error {
 	for _, m := range e.members {
 		for i, to := range e.batch.Reserve(m.req, s.answers, m.firstLane, m.lanes) {
 			if to != 0 {
-				in.deliver(s.outputs[in.wiring.Outputs[i].Index].Data, &s.answers[i], m.firstLane, m.lanes, to)
+				in.deliver(s.outputs[in.plan.Outputs[i].Index].Data, &s.answers[i], m.firstLane, m.lanes, to)
 			}
 		}
 	}
@@ -120,8 +120,8 @@ func (s *ioSet) takeOutputs(w *plan.Plan, step *statebuffer.Step) error {
 
 // measureOutputs notes the lengths of what the run has written.
 func (e *execution) measureOutputs() {
-	for i := range e.in.wiring.Lengths {
-		if l := &e.in.wiring.Lengths[i]; l.IsOutput {
+	for i := range e.in.plan.Lengths {
+		if l := &e.in.plan.Lengths[i]; l.IsOutput {
 			e.lengths[i] = uint64(e.ioSet.outputs[l.Index].Shape[l.Axis])
 		}
 	}
