@@ -212,9 +212,9 @@ func (e *execution) reportPanic(p any) {
 
 // canHold reports whether the answers of a run can wait while another one runs: all
 // outputs are tensors of ours, with lanes.
-func canHold(w *plan.Plan) bool {
-	for i := range w.Outputs {
-		if p := &w.Outputs[i]; p.IsState || p.Varies || p.Axis == tensor.NoAxis || p.DType == tensor.Bytes {
+func canHold(pl *plan.Plan) bool {
+	for i := range pl.Outputs {
+		if p := &pl.Outputs[i]; p.IsState || p.Varies || p.Axis == tensor.NoAxis || p.DType == tensor.Bytes {
 			return false
 		}
 	}

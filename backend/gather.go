@@ -53,10 +53,10 @@ func (e *execution) firstRequest() *Request { return &e.requests[e.members[0].re
 // measure notes the lengths that the inputs have in the run whose ioSet is made. One
 // that its requests leave out has none; first is nil while warming up.
 func (e *execution) measure(first *Request) {
-	w := e.in.plan
+	pl := e.in.plan
 	e.lengths = e.lengths[:0]
-	for i := range w.Lengths {
-		l, length := &w.Lengths[i], uint64(0)
+	for i := range pl.Lengths {
+		l, length := &pl.Lengths[i], uint64(0)
 		if !l.IsOutput && (first == nil || first.Inputs[l.Input].Present) {
 			length = uint64(e.ioSet.inputs[l.Index].Shape[l.Axis])
 		}
@@ -67,22 +67,22 @@ func (e *execution) measure(first *Request) {
 // placeOutputs binds the outputs of the run after those of the runs whose answers
 // wait.
 func (e *execution) placeOutputs() {
-	s, w := e.ioSet, e.in.plan
+	s, pl := e.ioSet, e.in.plan
 	if s.offset == e.held {
 		return
 	}
 	s.offset = e.held
-	for i := range w.Outputs {
-		p := &w.Outputs[i]
+	for i := range pl.Outputs {
+		p := &pl.Outputs[i]
 		s.outputs[p.Index].Data = e.in.io.outputs[i].At(int64(s.offset)*p.LaneBytes(), int64(s.lanes)*p.LaneBytes())
 	}
 }
 
 // putInputs copies the requests' inputs to their lanes; padding lanes are zero.
 func (e *execution) putInputs() error {
-	s, w := e.ioSet, e.in.plan
-	for i := range w.Inputs {
-		p := &w.Inputs[i]
+	s, pl := e.ioSet, e.in.plan
+	for i := range pl.Inputs {
+		p := &pl.Inputs[i]
 		first := &e.firstRequest().Inputs[i]
 		if !first.Present {
 			s.inputs[p.Index].DType = tensor.Invalid

@@ -43,7 +43,7 @@ type Instance struct {
 	saturated         bool   // it was told that states had to be clamped
 	runs              uint64 // number of the last run
 	// separate is why sequences of unequal length do not share a run, although the model
-	// has a mask; grows is, of each of Plan.Masks that names no input, what a step
+	// has a mask; grows is, of each of plan.Masks that names no input, what a step
 	// appends to the states that it covers.
 	separate string
 	grows    []int64
@@ -62,8 +62,8 @@ func newInstance(m *Model, info InstanceInfo) (*Instance, error) {
 		return nil, err
 	}
 	in.openMeter()
-	for _, w := range in.plan.Warnings {
-		in.log.Warn(w)
+	for _, warning := range in.plan.Warnings {
+		in.log.Warn(warning)
 	}
 	in.reportSharedScale()
 	in.reportLoad(provider)
@@ -82,7 +82,7 @@ func (in *Instance) load(provider onnx.Provider, info InstanceInfo, faults error
 		in.device, _ = in.runner.(onnx.DeviceRunner)
 	}
 	if in.runner != nil && m.params.Understood(config.TensorParameters...) {
-		in.plan, err = m.buildPlan(in.runner)
+		in.plan, err = m.planFor(in.runner)
 		err = advised(err, mergedAdvice(m.config, m.params, in.runner.Signature()))
 	}
 	if err := errors.Join(faults, err); err != nil {
@@ -139,15 +139,15 @@ func (in *Instance) newStore() (*statebuffer.Store, error) {
 	cfg, params, sizing := in.model.config, in.model.params, in.model.sizing
 	states := make([]statebuffer.State, len(in.plan.States))
 	for i := range states {
-		w := &in.plan.States[i]
-		states[i] = statebuffer.State{Name: w.Input, Layout: w.Layout, Convert: params.Conversion(w.DType), Initial: w.Value}
+		s := &in.plan.States[i]
+		states[i] = statebuffer.State{Name: s.Input, Layout: s.Layout, Convert: params.Conversion(s.DType), Initial: s.Value}
 	}
 	varying := make([]statebuffer.Varying, len(in.plan.Varying))
 	for i := range varying {
-		w := &in.plan.Varying[i]
+		s := &in.plan.Varying[i]
 		varying[i] = statebuffer.Varying{
-			Name: w.Input, DType: w.DType, Axis: w.Axis, InitialShape: w.Shape, Initial: w.Value, MaxBytes: params.MaxStateBytes,
-			Update: w.Update, AppendAxis: w.AppendAxis, LeftPadded: w.TimePadded, PadAxis: w.TimeAxis,
+			Name: s.Input, DType: s.DType, Axis: s.Axis, InitialShape: s.Shape, Initial: s.Value, MaxBytes: params.MaxStateBytes,
+			Update: s.Update, AppendAxis: s.AppendAxis, LeftPadded: s.TimePadded, PadAxis: s.TimeAxis,
 		}
 	}
 	options := statebuffer.Options{
@@ -269,10 +269,10 @@ func (in *Instance) Inputs() []onnx.IOTensor { return ioTensors(in.plan.Inputs) 
 // Outputs are the tensors that answers carry, in the order of Batch.Answer.
 func (in *Instance) Outputs() []onnx.IOTensor { return ioTensors(in.plan.Outputs) }
 
-func ioTensors(ios []plan.IO) []onnx.IOTensor {
-	all := make([]onnx.IOTensor, len(ios))
-	for i := range ios {
-		all[i] = ios[i].IOTensor
+func ioTensors(of []plan.IO) []onnx.IOTensor {
+	all := make([]onnx.IOTensor, len(of))
+	for i := range of {
+		all[i] = of[i].IOTensor
 	}
 	return all
 }

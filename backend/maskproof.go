@@ -59,13 +59,13 @@ var errUnjudged = errors.New("")
 // something. It tells how often the model ran, and what a step appends where a mask
 // names no input.
 func (in *Instance) tryMasks(until time.Time) (runs int, err error) {
-	w := in.plan
-	for _, i := range w.Masks {
-		if f := &w.Generated[i]; f.Mask.Length < 0 && slices.ContainsFunc(w.Inputs, func(p plan.IO) bool { return !p.Dims.Without(p.Axis).Fixed() }) {
+	pl := in.plan
+	for _, i := range pl.Masks {
+		if f := &pl.Generated[i]; f.Mask.Length < 0 && slices.ContainsFunc(pl.Inputs, func(p plan.IO) bool { return !p.Dims.Without(p.Axis).Fixed() }) {
 			return 0, fmt.Errorf("the mask %q names no input, and the inputs vary in shape, so that nobody knows what a step appends; where the mask covers what a step brings as well, write mask(%s, INPUT)", f.Name, f.Mask.States)
 		}
 	}
-	fractions := slices.ContainsFunc(w.Inputs, func(p plan.IO) bool { return closeness[p.DType] > 0 })
+	fractions := slices.ContainsFunc(pl.Inputs, func(p plan.IO) bool { return closeness[p.DType] > 0 })
 	last := errors.New("the time was over")
 	for _, extent := range trialExtents {
 		for _, short := range []int64{1, extent} {

@@ -61,14 +61,14 @@ const trialRows = 16
 func (in *Instance) newMaskTrial(kind *trialKind) (*maskTrial, error) {
 	quiet := slog.New(slog.DiscardHandler)
 	m := in.model
-	planned, cfg, params, sequence := *in.plan, *m.config, *m.params, *m.config.Sequence
-	planned.MaxLanes = 2
+	tensors, cfg, params, sequence := *in.plan, *m.config, *m.params, *m.config.Sequence
+	tensors.MaxLanes = 2
 	sequence.Oldest, sequence.MaxIdleMicroseconds = &config.OldestConfig{MaxCandidateSequences: trialRows}, 0
 	cfg.Sequence = &sequence
 	params.MaxStateBytes, params.MaxStateMemory = 0, 0
 	model := &Model{info: m.info, server: m.server, log: quiet, config: &cfg, params: &params, sizing: statebuffer.Sizing{Initial: trialRows, MaxChunks: 1}}
 	runner := &countedRunner{Runner: in.runner}
-	own := &Instance{model: model, log: quiet, name: in.name, runner: runner, plan: &planned}
+	own := &Instance{model: model, log: quiet, name: in.name, runner: runner, plan: &tensors}
 	own.verbosity = newVerbosity(quiet, &params)
 	own.periodic = newPeriodicLog(&params, model.server.Clock)
 	if err := own.allocate(); err != nil {

@@ -39,7 +39,7 @@ func withoutSymbols(s *onnx.Signature) {
 
 func configEdit(edit func(*config.Config)) func(*setup) { return func(s *setup) { edit(s.config) } }
 
-// makePlan joins configuration and model by evidence alone. files reads the files of initial
+// planFor joins configuration and model by evidence alone. files reads the files of initial
 // states. The error joins everything that is wrong.
 func makePlan(cfg *config.Config, params *config.Parameters, sig *onnx.Signature, files fileReader) (*plan.Plan, error) {
 	c := chooser{verify: config.VerifyNever, finish: (*planner).finish, attempt: func(k *batchaxis.Candidate) *planner { return planInputs(cfg, params, sig, files, k) }}

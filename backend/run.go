@@ -93,20 +93,20 @@ func (e *execution) reserve() error {
 
 // takeOutputs notes what the run has allocated by itself: states and outputs of
 // varying shape.
-func (s *ioSet) takeOutputs(w *plan.Plan, step *statebuffer.Step) error {
-	for _, i := range w.ZeroSized {
-		st := &w.States[i]
+func (s *ioSet) takeOutputs(pl *plan.Plan, step *statebuffer.Step) error {
+	for _, i := range pl.ZeroSized {
+		st := &pl.States[i]
 		if err := checkWrittenState(st, s.outputs[st.Out].Shape, s.lanes); err != nil {
 			return err
 		}
 	}
-	for i := range w.Varying {
-		out := &s.outputs[w.Varying[i].Out]
+	for i := range pl.Varying {
+		out := &s.outputs[pl.Varying[i].Out]
 		step.Varying[i].Out, step.Varying[i].OutShape = out.Data, out.Shape
 	}
-	for i := range w.Outputs {
-		p := &w.Outputs[i]
-		if !p.Varies && (!p.IsState || p.State < len(w.States)) {
+	for i := range pl.Outputs {
+		p := &pl.Outputs[i]
+		if !p.Varies && (!p.IsState || p.State < len(pl.States)) {
 			continue
 		}
 		answer, err := s.varyingAnswer(p, &s.outputs[p.Index])
