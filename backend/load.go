@@ -67,7 +67,7 @@ func (m *Model) planFor(r onnx.Runner) (*plan.Plan, error) {
 	if c.warning != "" {
 		m.log.Warn(c.warning)
 	}
-	m.plan = &w.wiring
+	m.plan = &pl.plan
 	return m.plan, nil
 }
 
