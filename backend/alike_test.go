@@ -72,7 +72,7 @@ func TestRunsOfUnknownRank(t *testing.T) {
 	file := &fileOnly{sig: *sig, runs: func(_ *onnx.Signature, inputs, outputs []onnx.Tensor) error {
 		return outermost(declared, inputs, outputs)
 	}}
-	text, err := Complete(ModelInfo{Name: "m", Config: []byte(`{"sequence_batching":{}}`)}, Host{
+	text, err := Complete(ModelInfo{Name: "m", Config: []byte(`{"sequence_batching":{}}`)}, Server{
 		Log: slog.New(slog.DiscardHandler), DefaultBatch: ServerBatch, Open: func(onnx.SessionOptions) (onnx.Runner, error) { return file, nil },
 	})
 	require.NoError(t, err)
@@ -168,8 +168,8 @@ func TestCompleteLeavesOutWhatHasNoShape(t *testing.T) {
 		file := &fileOnly{sig: onnx.Signature{Inputs: tensors(t, "x:FP32[B,8] h0:FP32[2,B,16]"), Outputs: tensors(t, tt.outputs)}}
 		file.sig.Outputs[1].Dims, file.sig.Outputs[1].Symbols = nil, nil
 		log := newRecorder(slog.LevelInfo)
-		host := Host{Log: slog.New(log), DefaultBatch: ServerBatch, Open: func(onnx.SessionOptions) (onnx.Runner, error) { return file, nil }}
-		text, err := Complete(ModelInfo{Name: "m", Config: []byte(`{"sequence_batching":{}}`)}, host)
+		server := Server{Log: slog.New(log), DefaultBatch: ServerBatch, Open: func(onnx.SessionOptions) (onnx.Runner, error) { return file, nil }}
+		text, err := Complete(ModelInfo{Name: "m", Config: []byte(`{"sequence_batching":{}}`)}, server)
 		require.NoError(t, err)
 		cfg, err := config.Parse(text)
 		require.NoError(t, err)

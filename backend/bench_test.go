@@ -16,7 +16,7 @@ type idleRunner struct{ onnx.Runner }
 
 func (idleRunner) Run(_, _ []onnx.Tensor) error { return nil }
 
-// idleBatch is a host that does nothing.
+// idleBatch is a server that does nothing.
 type idleBatch struct{ requests []Request }
 
 func (b *idleBatch) Requests() []Request                      { return b.requests }
@@ -32,7 +32,7 @@ func (b *idleBatch) Finish(Timing)                            {}
 func idleServer(t testing.TB, live, batch int, edits ...func(*setup)) (*server, *idleBatch) {
 	s := newServer(t, append([]func(*setup){slots(max(live, batch), batch)}, edits...)...)
 	s.in.runner = idleRunner{s.in.runner}
-	s.in.model.host.Clock = func() time.Duration { s.now++; return s.now }
+	s.in.model.server.Clock = func() time.Duration { s.now++; return s.now }
 	b := &idleBatch{}
 	one := &idleBatch{}
 	for id := range live {

@@ -7,8 +7,11 @@ import (
 	"time"
 
 	"tritonstateful/backend/config"
+	"tritonstateful/backend/plan"
+	"tritonstateful/backend/plan/batchaxis"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
+	"tritonstateful/internal/tensor"
 )
 
 // proofMost bounds the time that the runs for all candidates take.
@@ -22,7 +25,7 @@ type chooser struct {
 	// hangs on the batch then.
 	whole bool
 	// attempt wires inputs and states by a candidate. Its wirer has what does not fit.
-	attempt func(*candidate) *wirer
+	attempt func(*batchaxis.Candidate) *wirer
 	// finish wires the outputs, too.
 	finish func(*wirer) error
 	// runner gives a loaded model whose memory the host can write, or says why there
@@ -39,7 +42,7 @@ type chooser struct {
 
 // attempted is a candidate that was tried.
 type attempted struct {
-	c *candidate
+	c *batchaxis.Candidate
 	w *wirer
 	judgement
 	// growth is what is known of states that would begin with nothing.
@@ -49,7 +52,7 @@ type attempted struct {
 }
 
 // choose returns what is wired by the candidate that holds, if its states can begin.
-func (c *chooser) choose(candidates []candidate) (*wirer, error) {
+func (c *chooser) choose(candidates []batchaxis.Candidate) (*wirer, error) {
 	w, err := c.pick(candidates)
 	if err == nil {
 		err = c.toldBegin(w)
@@ -63,14 +66,14 @@ func (c *chooser) choose(candidates []candidate) (*wirer, error) {
 // pick decides between candidates. Those of one rank are tried together: if just one is
 // shown to hold, it is taken, and of several the one whose name the most tensors carry.
 // Where none is, the next rank has its turn.
-func (c *chooser) pick(candidates []candidate) (*wirer, error) {
+func (c *chooser) pick(candidates []batchaxis.Candidate) (*wirer, error) {
 	c.deadline = time.Now().Add(proofMost)
-	if c.whole || c.verify == config.VerifyNever || c.verify == config.VerifyInferred && candidates[0].complete {
+	if c.whole || c.verify == config.VerifyNever || c.verify == config.VerifyInferred && candidates[0].AllGiven {
 		return c.unproved(candidates)
 	}
 	for len(candidates) > 0 {
 		n := 1
-		for n < len(candidates) && candidates[n].rank == candidates[0].rank {
+		for n < len(candidates) && candidates[n].Rank == candidates[0].Rank {
 			n++
 		}
 		first := len(c.tried)
@@ -86,7 +89,7 @@ func (c *chooser) pick(candidates []candidate) (*wirer, error) {
 }
 
 // unproved takes the first candidate that fits, without a run.
-func (c *chooser) unproved(candidates []candidate) (*wirer, error) {
+func (c *chooser) unproved(candidates []batchaxis.Candidate) (*wirer, error) {
 	var faults error
 	for i := range candidates {
 		w := c.attempt(&candidates[i])
@@ -103,8 +106,8 @@ func (c *chooser) unproved(candidates []candidate) (*wirer, error) {
 			}
 			continue
 		}
-		if !candidates[i].complete && !c.whole {
-			c.warning = fmt.Sprintf("verify is never: nobody has checked that the lanes of a batch are apart, with the batch at %s", w.wiring.batchAxes())
+		if !candidates[i].AllGiven && !c.whole {
+			c.warning = fmt.Sprintf("verify is never: nobody has checked that the lanes of a batch are apart, with the batch at %s", w.wiring.BatchAxes())
 		}
 		return w, nil
 	}
@@ -112,7 +115,7 @@ func (c *chooser) unproved(candidates []candidate) (*wirer, error) {
 }
 
 // try wires a candidate and has it judged.
-func (c *chooser) try(k *candidate) {
+func (c *chooser) try(k *batchaxis.Candidate) {
 	a := attempted{c: k, w: c.attempt(k)}
 	defer func() { c.tried = append(c.tried, a) }()
 	if a.faults = a.w.err(); a.faults != nil {
@@ -121,7 +124,7 @@ func (c *chooser) try(k *candidate) {
 		}
 		return
 	}
-	if c.verify != config.VerifyAlways && !k.assumes() && !a.w.openStates() {
+	if c.verify != config.VerifyAlways && !k.IsInferred() && !a.w.openStates() {
 		a.verdict = apart // nothing is inferred
 	} else if r, err := c.runner(); err != nil {
 		a.why = err.Error()
@@ -132,10 +135,10 @@ func (c *chooser) try(k *candidate) {
 			a.growth = t.growth()
 		}
 		t.begins = c.mayBegin(&a)
-		expected := slices.Clone(k.out)
-		for _, states := range [][]stateWire{a.w.wiring.states, a.w.wiring.varying} {
+		expected := slices.Clone(k.Out)
+		for _, states := range [][]plan.State{a.w.wiring.States, a.w.wiring.Varying} {
 			for _, s := range states {
-				expected[s.out] = batchAxis{s.axis, true, s.how}
+				expected[s.Out] = batchaxis.Axis{Index: s.Axis, Known: true, How: s.AxisFrom}
 			}
 		}
 		a.judgement = t.judge(expected)
@@ -145,8 +148,8 @@ func (c *chooser) try(k *candidate) {
 		c.runs += t.runs
 	}
 	for at, axis := range a.out {
-		if !k.out[at].known {
-			k.out[at] = batchAxis{axis, true, foundByRuns}
+		if !k.Out[at].Known {
+			k.Out[at] = batchaxis.Axis{Index: axis, Known: true, How: batchaxis.FoundByRuns}
 		}
 	}
 	a.faults = c.finish(a.w)
@@ -154,15 +157,15 @@ func (c *chooser) try(k *candidate) {
 
 // singly judges a candidate with which no several lanes run: an axis that takes 1 and
 // nothing else is a batch that the exporter has fixed, if it is the only one it can be.
-func (t *trial) singly(k *candidate, why string) (verdict, string) {
+func (t *trial) singly(k *batchaxis.Candidate, why string) (verdict, string) {
 	for i := range t.inputs {
 		in := &t.inputs[i]
 		info := &t.sig.Inputs[in.at]
-		if t.laned(in) && len(dynamicAxes(info)) > 1 && !isBatchName(info.Symbols[in.axis]) {
+		if t.laned(in) && len(batchaxis.OpenAxes(info)) > 1 && !batchaxis.IsBatchName(info.Symbols[in.axis]) {
 			return notJudged, why
 		}
 	}
-	k.single = true
+	k.SingleLane = true
 	return apart, ""
 }
 
@@ -175,35 +178,35 @@ func (c *chooser) settle(tried []attempted) (*wirer, error) {
 			held = append(held, a)
 		}
 	}
-	if len(held) > 0 && held[0].c.rank >= withoutOthers && c.batches && (c.undecided() || !held[0].w.fixedPorts()) {
+	if len(held) > 0 && held[0].c.Rank >= batchaxis.SomeWithoutBatch && c.batches && (c.undecided() || !held[0].w.fixedPorts()) {
 		return nil, nil // that no axis is the batch may be a wrong way to read dims
 	}
-	several := slices.DeleteFunc(slices.Clone(held), func(a *attempted) bool { return a.c.single })
+	several := slices.DeleteFunc(slices.Clone(held), func(a *attempted) bool { return a.c.SingleLane })
 	if len(several) > 0 {
 		held = several
 	}
-	slices.SortStableFunc(held, func(a, b *attempted) int { return b.c.weight - a.c.weight })
+	slices.SortStableFunc(held, func(a, b *attempted) int { return b.c.Weight - a.c.Weight })
 	switch {
-	case len(held) == 1, len(held) > 1 && held[0].c.weight > held[1].c.weight:
+	case len(held) == 1, len(held) > 1 && held[0].c.Weight > held[1].c.Weight:
 		return held[0].w, nil
 	case len(held) > 1:
 		c.refused = true
 		return nil, status.Errorf(status.InvalidArg, "the batch could be at %s, or at %s, and the model runs with either: say which by the parameter batch_axes, for example %s",
-			held[0].w.wiring.batchAxes(), held[1].w.wiring.batchAxes(), held[0].w.line())
+			held[0].w.wiring.BatchAxes(), held[1].w.wiring.BatchAxes(), held[0].w.line())
 	}
-	if first := &tried[0]; first.c.rank == byBatchName && first.c.spelled && first.faults != nil && first.verdict != notApart {
+	if first := &tried[0]; first.c.Rank == batchaxis.ByBatchName && first.c.LongName && first.faults != nil && first.verdict != notApart {
 		return nil, first.faults // other axes than those that say they are the batch would only hide what is wrong
 	}
 	for i := range tried {
 		a := &tried[i]
-		if a.faults != nil || a.c.rank != byBatchName || a.verdict == apart {
+		if a.faults != nil || a.c.Rank != batchaxis.ByBatchName || a.verdict == apart {
 			continue
 		}
 		if doubt := c.exported(a); doubt != "" {
 			c.warning = doubt
 			return a.w, nil
 		}
-		if a.verdict == notJudged && a.c.lanes() {
+		if a.verdict == notJudged && a.c.HasLanes() {
 			return nil, c.refusal(a)
 		}
 	}
@@ -214,7 +217,7 @@ func (c *chooser) settle(tried []attempted) (*wirer, error) {
 // by their name though the lanes are not apart there.
 func (c *chooser) undecided() bool {
 	return slices.ContainsFunc(c.tried, func(a attempted) bool {
-		return a.faults == nil && a.c.lanes() && a.c.rank < withoutOthers && (a.verdict == notJudged || a.c.rank == byBatchName)
+		return a.faults == nil && a.c.HasLanes() && a.c.Rank < batchaxis.SomeWithoutBatch && (a.verdict == notJudged || a.c.Rank == batchaxis.ByBatchName)
 	})
 }
 
@@ -222,25 +225,14 @@ func (c *chooser) undecided() bool {
 // is served all the same; empty if it is not.
 func (c *chooser) exported(a *attempted) string {
 	switch {
-	case !a.c.exported || c.excludes(a) != "":
+	case !a.c.Everywhere || c.excludes(a) != "":
 		return ""
 	case a.verdict == notJudged:
-		return fmt.Sprintf("nobody has checked that the lanes of a batch are apart: %s; the names in the model say that the batch is at %s, and %s says that it is so", a.why, a.w.wiring.batchAxes(), a.w.line())
-	case a.verdict == notApart && a.w.wiring.maxLanes == 1:
-		return fmt.Sprintf("requests run one at a time, and they have to, because the model does not keep the lanes of a batch apart: %s, with the batch at %s", a.why, a.w.wiring.batchAxes())
+		return fmt.Sprintf("nobody has checked that the lanes of a batch are apart: %s; the names in the model say that the batch is at %s, and %s says that it is so", a.why, a.w.wiring.BatchAxes(), a.w.line())
+	case a.verdict == notApart && a.w.wiring.MaxLanes == 1:
+		return fmt.Sprintf("requests run one at a time, and they have to, because the model does not keep the lanes of a batch apart: %s, with the batch at %s", a.why, a.w.wiring.BatchAxes())
 	}
 	return ""
-}
-
-// lanes reports whether some input has a batch axis.
-func (c *candidate) lanes() bool {
-	return slices.ContainsFunc(c.in, func(a batchAxis) bool { return a.axis != noAxis })
-}
-
-// assumes reports whether the candidate says more than batch_axes does.
-func (c *candidate) assumes() bool {
-	return slices.ContainsFunc(c.in, func(a batchAxis) bool { return a.axis != noAxis && a.how != "batch_axes" }) ||
-		slices.ContainsFunc(c.out, func(a batchAxis) bool { return !a.known })
 }
 
 // last decides where no candidate was shown to hold.
@@ -258,7 +250,7 @@ func (c *chooser) last() (*wirer, error) {
 			if faults == nil {
 				faults = a.faults
 			}
-		case open == nil && a.c.lanes():
+		case open == nil && a.c.HasLanes():
 			open = a
 		}
 	}
@@ -268,7 +260,7 @@ func (c *chooser) last() (*wirer, error) {
 	switch {
 	case faults != nil && contradicted == nil && (open == nil || c.tried[0].faults != nil):
 		return nil, faults
-	case open != nil && (contradicted == nil || open.c.rank <= contradicted.c.rank):
+	case open != nil && (contradicted == nil || open.c.Rank <= contradicted.c.Rank):
 		return nil, c.refusal(open)
 	case contradicted != nil:
 		return nil, c.refusal(contradicted)
@@ -280,11 +272,11 @@ func (c *chooser) last() (*wirer, error) {
 // of contents that are made up.
 func (c *chooser) told() *wirer {
 	a := &c.tried[0]
-	if !a.c.told || a.faults != nil {
+	if !a.c.InputsGiven || a.faults != nil {
 		return nil
 	}
 	if a.verdict == notApart {
-		c.warning = fmt.Sprintf("batch_axes has the batch at %s, and with it %s", a.w.wiring.batchAxes(), a.why)
+		c.warning = fmt.Sprintf("batch_axes has the batch at %s, and with it %s", a.w.wiring.BatchAxes(), a.why)
 	} else {
 		c.warning = fmt.Sprintf("nobody has checked that the lanes of a batch are apart: %s", a.why)
 	}
@@ -302,5 +294,5 @@ func (w *wirer) err() error {
 // openStates reports whether a state has an axis of which nobody has told whether it is
 // the batch.
 func (w *wirer) openStates() bool {
-	return slices.ContainsFunc(w.wiring.varying, func(s stateWire) bool { return s.axis == noAxis && s.how != "batch_axes" })
+	return slices.ContainsFunc(w.wiring.Varying, func(s plan.State) bool { return s.Axis == tensor.NoAxis && s.AxisFrom != "batch_axes" })
 }

@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	"tritonstateful/backend/config"
+	"tritonstateful/backend/plan"
+	"tritonstateful/backend/plan/batchaxis"
 	"tritonstateful/internal/onnx"
 )
 
@@ -26,10 +28,10 @@ const (
 // hold. Where none is, loading the model will say so; a model without states is then
 // served as it is, without a batch.
 func (c *completion) choose(given *config.Config, r onnx.Runner, open func() (onnx.Runner, error)) (text []byte, err error) {
-	candidates := candidatesFor(given, c.params, c.sig)
+	candidates := batchaxis.Candidates(given, c.params, c.sig)
 	files := initialFiles(c.directory)
 	search := chooser{verify: c.params.Verify, batches: given.MaxBatchSize > 0, runner: func() (onnx.Runner, error) { return r, nil }, open: open}
-	search.attempt = func(k *candidate) *wirer {
+	search.attempt = func(k *batchaxis.Candidate) *wirer {
 		if err := c.begin(k); err != nil {
 			return &wirer{axes: k, faults: []error{err}}
 		}
@@ -68,7 +70,7 @@ type completion struct {
 	log       *slog.Logger
 	batch     int // the server's default-max-batch-size
 
-	axes   *candidate // where the batch is
+	axes   *batchaxis.Candidate // where the batch is
 	config *config.Config
 	fields map[string]json.RawMessage // the whole configuration, by field
 	filled []string                   // in words, what was filled in
@@ -76,11 +78,11 @@ type completion struct {
 	// w knows what the configuration uses each tensor of the model for, states
 	// are those of the model.
 	w      *wirer
-	states []stateSpec
+	states []plan.StateSpec
 }
 
 // begin starts from what was given, with the batch at the axes of a candidate.
-func (c *completion) begin(axes *candidate) (err error) {
+func (c *completion) begin(axes *batchaxis.Candidate) (err error) {
 	if c.config, err = config.Parse(c.given); err != nil {
 		return err
 	}
@@ -112,7 +114,7 @@ func (c *completion) trialConfig() *config.Config {
 }
 
 // complete fills in everything, with the batch at the axes of a candidate.
-func (c *completion) complete(axes *candidate) ([]byte, error) {
+func (c *completion) complete(axes *batchaxis.Candidate) ([]byte, error) {
 	if err := c.begin(axes); err != nil {
 		return nil, err
 	}
@@ -168,7 +170,7 @@ func (c *completion) findStates(chosen bool) error {
 	said := c.params.PairsGiven || len(c.params.Derived) > 0 || len(c.params.InitialStates) > 0 || len(c.params.StateUpdates) > 0
 	free := slices.Contains(c.w.takenOut, "") && len(c.freeInputs()) > 0
 	if !said && (len(c.states) == 0 || !free) {
-		if len(c.states) > 0 && c.states[0].source == byNames {
+		if len(c.states) > 0 && c.states[0].Source == byNames {
 			c.filled = append(c.filled, fmt.Sprintf("served without states: the names would pair every input with an output; if some of %s are states, write those as %s", pairsText(c.states), parameterText("state_pairs", "<<<INPUT, OUTPUT>>>")))
 		}
 		c.config.Sequence = nil
@@ -181,13 +183,13 @@ func (c *completion) findStates(chosen bool) error {
 func (c *completion) look() {
 	c.w = newWirer(c.config, c.params, c.sig, nil, c.axes)
 	c.w.fills()
-	c.w.ports("input", c.config.Inputs, c.sig.Inputs, c.w.takenIn, &c.w.wiring.inputs)
+	c.w.ports("input", c.config.Inputs, c.sig.Inputs, c.w.takenIn, &c.w.wiring.Inputs)
 	c.states = nil
 	if c.config.Sequence == nil {
 		return
 	}
 	for _, s := range c.w.specs() {
-		in, out := exactName(s.input, c.sig.Inputs), exactName(s.output, c.sig.Outputs)
+		in, out := exactName(s.Input, c.sig.Inputs), exactName(s.Output, c.sig.Outputs)
 		if in < 0 || out < 0 {
 			continue // loading the model will say so
 		}
@@ -199,10 +201,10 @@ func (c *completion) look() {
 // modelTensor is a tensor of the model with what is held of its batch axis.
 type modelTensor struct {
 	*onnx.TensorInfo
-	batchAxis
+	batchaxis.Axis
 }
 
-func (c *completion) input(at int) modelTensor { return modelTensor{&c.sig.Inputs[at], c.axes.in[at]} }
+func (c *completion) input(at int) modelTensor { return modelTensor{&c.sig.Inputs[at], c.axes.In[at]} }
 
 // freeInputs are the inputs of the model that requests must bring.
 func (c *completion) freeInputs() (inputs []modelTensor) {
@@ -219,7 +221,7 @@ func (c *completion) freeInputs() (inputs []modelTensor) {
 func (c *completion) freeOutputs() (outputs []modelTensor) {
 	var ofStates []modelTensor
 	for i := range c.sig.Outputs {
-		switch t := (modelTensor{&c.sig.Outputs[i], c.axes.out[i]}); {
+		switch t := (modelTensor{&c.sig.Outputs[i], c.axes.Out[i]}); {
 		case t.Dims == nil:
 		case c.w.takenOut[i] == "":
 			outputs = append(outputs, t)

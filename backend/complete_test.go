@@ -98,11 +98,11 @@ func completing(t testing.TB, cfg, inputs, outputs string) (text []byte, opened 
 		file.runs = outermost
 	}
 	log = newRecorder(slog.LevelInfo)
-	host := Host{Log: slog.New(log), DefaultBatch: ServerBatch, Open: func(o onnx.SessionOptions) (onnx.Runner, error) {
+	server := Server{Log: slog.New(log), DefaultBatch: ServerBatch, Open: func(o onnx.SessionOptions) (onnx.Runner, error) {
 		opened = &o
 		return file, nil
 	}}
-	text, err = Complete(ModelInfo{Name: "m", Version: 3, Directory: "/models/m", Config: []byte(cfg)}, host)
+	text, err = Complete(ModelInfo{Name: "m", Version: 3, Directory: "/models/m", Config: []byte(cfg)}, server)
 	require.Equal(t, opened != nil, file.closed)
 	if err == nil && text != nil {
 		wires(t, text, &file.sig)
@@ -209,8 +209,8 @@ func TestComplete(t *testing.T) {
 func TestCompleteOptionalInputs(t *testing.T) {
 	file := &fileOnly{sig: onnx.Signature{Inputs: tensors(t, "x:FP32[B,8] w:FP32[8,8]"), Outputs: tensors(t, "y:FP32[B,8]")}}
 	file.sig.Inputs[1].Optional = true
-	host := Host{Log: slog.New(newRecorder(slog.LevelInfo)), DefaultBatch: 1, Open: func(onnx.SessionOptions) (onnx.Runner, error) { return file, nil }}
-	text, err := Complete(ModelInfo{Config: []byte(`{}`)}, host)
+	server := Server{Log: slog.New(newRecorder(slog.LevelInfo)), DefaultBatch: 1, Open: func(onnx.SessionOptions) (onnx.Runner, error) { return file, nil }}
+	text, err := Complete(ModelInfo{Config: []byte(`{}`)}, server)
 	require.NoError(t, err)
 	require.JSONEq(t, `{"max_batch_size":1,"input":[{"name":"x","data_type":"TYPE_FP32","dims":[8]}],"output":[{"name":"y","data_type":"TYPE_FP32","dims":[8]}]}`, string(text))
 }
@@ -219,8 +219,8 @@ func TestCompleteOptionalInputs(t *testing.T) {
 func TestCompleteDefaultBatch(t *testing.T) {
 	for given, want := range map[int]int{0: 0, 1: 1, 4: 64, 16: 16, 230: 230, 231: 230, math.MaxInt32: 230} {
 		file := &fileOnly{sig: onnx.Signature{Inputs: tensors(t, lstmInputs), Outputs: tensors(t, lstmOutputs)}}
-		host := Host{Log: slog.New(newRecorder(slog.LevelInfo)), DefaultBatch: given, Open: func(onnx.SessionOptions) (onnx.Runner, error) { return file, nil }}
-		text, err := Complete(ModelInfo{}, host)
+		server := Server{Log: slog.New(newRecorder(slog.LevelInfo)), DefaultBatch: given, Open: func(onnx.SessionOptions) (onnx.Runner, error) { return file, nil }}
+		text, err := Complete(ModelInfo{}, server)
 		require.NoError(t, err)
 		cfg, err := config.Parse(text)
 		require.NoError(t, err)
@@ -247,10 +247,10 @@ func TestCompleteRefuses(t *testing.T) {
 			require.Equal(t, status.InvalidArg, status.CodeOf(err))
 		})
 	}
-	host := Host{Log: slog.New(newRecorder(slog.LevelInfo)), Open: func(onnx.SessionOptions) (onnx.Runner, error) {
+	server := Server{Log: slog.New(newRecorder(slog.LevelInfo)), Open: func(onnx.SessionOptions) (onnx.Runner, error) {
 		return nil, status.Errorf(status.NotFound, "no such file")
 	}}
-	_, err := Complete(ModelInfo{}, host)
+	_, err := Complete(ModelInfo{}, server)
 	require.EqualError(t, err, "opening the model to read its inputs and outputs: no such file")
 	require.Equal(t, status.NotFound, status.CodeOf(err))
 }
@@ -269,13 +269,13 @@ func FuzzComplete(f *testing.F) {
 			inputs, outputs = inputs+" h:FP32[2,B,1] k:FP32[B,L,1]", outputs+" h_out:FP32[2,B,1] k_out:FP32[B,L,1]"
 		}
 		file := &fileOnly{sig: onnx.Signature{Inputs: tensors(t, inputs), Outputs: tensors(t, outputs)}}
-		host := Host{Log: slog.New(newRecorder(slog.LevelError)), DefaultBatch: 4, Open: func(onnx.SessionOptions) (onnx.Runner, error) { return file, nil }}
-		text, err := Complete(ModelInfo{Config: []byte(cfg)}, host)
+		server := Server{Log: slog.New(newRecorder(slog.LevelError)), DefaultBatch: 4, Open: func(onnx.SessionOptions) (onnx.Runner, error) { return file, nil }}
+		text, err := Complete(ModelInfo{Config: []byte(cfg)}, server)
 		if err != nil || text == nil {
 			return
 		}
 		require.True(t, json.Valid(text))
-		again, err := Complete(ModelInfo{Config: text}, Host{Log: host.Log, Open: func(onnx.SessionOptions) (onnx.Runner, error) {
+		again, err := Complete(ModelInfo{Config: text}, Server{Log: server.Log, Open: func(onnx.SessionOptions) (onnx.Runner, error) {
 			return nil, errors.New("opened again")
 		}})
 		require.NoError(t, err, fmt.Sprintf("%s became %s", cfg, text))

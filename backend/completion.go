@@ -6,6 +6,8 @@ import (
 	"sort"
 
 	"tritonstateful/backend/config"
+	"tritonstateful/backend/plan"
+	"tritonstateful/backend/plan/batchaxis"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -56,22 +58,22 @@ func (c *completion) hasSlots(batch int) bool {
 func (c *completion) unbatched() string {
 	tensors := slices.Concat(c.freeInputs(), c.freeOutputs())
 	for _, s := range c.states {
-		tensors = append(tensors, c.input(exactName(s.input, c.sig.Inputs)))
+		tensors = append(tensors, c.input(exactName(s.Input, c.sig.Inputs)))
 	}
-	for _, f := range c.w.wiring.fills {
-		if t := c.input(f.at); f.kind == fillID || f.kind == fillMask || f.kind != fillConstant && !t.Dims.Fixed() {
+	for _, f := range c.w.wiring.Generated {
+		if t := c.input(f.Index); f.Kind == plan.KindID || f.Kind == plan.KindMask || f.Kind != plan.KindConstant && !t.Dims.Fixed() {
 			tensors = append(tensors, t)
 		}
 	}
-	if c.axes.single && c.axes.lanes() {
+	if c.axes.SingleLane && c.axes.HasLanes() {
 		return "the model runs with one request at a time only"
 	}
 	inputs := len(c.freeInputs())
 	for i, t := range tensors {
 		axis := t.place()
 		switch {
-		case axis == noAxis && c.config.Sequence != nil && i < inputs && t.Dims.Fixed():
-		case axis == noAxis:
+		case axis == tensor.NoAxis && c.config.Sequence != nil && i < inputs && t.Dims.Fixed():
+		case axis == tensor.NoAxis:
 			return fmt.Sprintf("%q %v of the model has no batch axis", t.Name, t.Dims)
 		case axis > 0 && c.config.Sequence == nil:
 			return fmt.Sprintf("the outermost axis of %q %v is not the batch", t.Name, t.Dims)
@@ -90,13 +92,13 @@ func (c *completion) scalar() string {
 	return ""
 }
 
-// place is the batch axis of a tensor, or noAxis. Where nothing tells, it is the only
+// place is the batch axis of a tensor, or tensor.NoAxis. Where nothing tells, it is the only
 // one that is open.
 func (t *modelTensor) place() int {
-	if open := dynamicAxes(t.TensorInfo); !t.known && len(open) == 1 {
+	if open := batchaxis.OpenAxes(t.TensorInfo); !t.Known && len(open) == 1 {
 		return open[0]
 	}
-	return t.axis
+	return t.Index
 }
 
 // fillTensors fills in the inputs and the outputs, each where none was given.
@@ -138,7 +140,7 @@ func (c *completion) describe(info modelTensor) (config.TensorConfig, error) {
 	}
 	if c.config.MaxBatchSize > 0 {
 		axis := info.place()
-		if axis == noAxis && !info.known && !info.Dims.Fixed() {
+		if axis == tensor.NoAxis && !info.Known && !info.Dims.Fixed() {
 			return t, fmt.Errorf("which axis of %v is the batch is not known: say it in the parameter batch_axes, \"%s = none\" if none is", info.Dims, info.Name)
 		}
 		t.Dims = t.Dims.Without(axis)
@@ -166,10 +168,10 @@ func (c *completion) fillSequences() {
 	}{Oldest: map[string]int{"max_candidate_sequences": sequenceCandidates}}
 	words := []string{fmt.Sprintf("sequence_batching { oldest { max_candidate_sequences: %d } }, for the model has states", sequenceCandidates)}
 	for _, s := range c.states {
-		t, err := c.describe(c.input(exactName(s.input, c.sig.Inputs)))
-		words = append(words, fmt.Sprintf("state %q -> %q from the model, joined by %s", s.input, s.output, s.source))
+		t, err := c.describe(c.input(exactName(s.Input, c.sig.Inputs)))
+		words = append(words, fmt.Sprintf("state %q -> %q from the model, joined by %s", s.Input, s.Output, s.Source))
 		if err == nil && t.Dims.Fixed() {
-			sequences.States = append(sequences.States, state{s.input, s.output, t.DataType, t.LaneDims()})
+			sequences.States = append(sequences.States, state{s.Input, s.Output, t.DataType, t.LaneDims()})
 		}
 	}
 	if len(sequences.States) < len(c.states) {

@@ -148,7 +148,7 @@ func deviceOfTheInstance(t *testing.T) {
 	set := newSetup()
 	var got onnx.SessionOptions
 	s := newServer(t)
-	model, err := NewModel(ModelInfo{Name: "model", Config: set.json()}, Host{Log: s.in.log, Clock: s.in.model.host.Clock, Open: func(o onnx.SessionOptions) (onnx.Runner, error) {
+	model, err := NewModel(ModelInfo{Name: "model", Config: set.json()}, Server{Log: s.in.log, Clock: s.in.model.server.Clock, Open: func(o onnx.SessionOptions) (onnx.Runner, error) {
 		got = o
 		return nil, errInjected
 	}})
@@ -162,7 +162,7 @@ func deviceOfTheInstance(t *testing.T) {
 func emptyLists(t *testing.T) {
 	for _, text := range []string{"", "{}", `{"max_batch_size":4}`, `{"sequence_batching":{}}`, `{"sequence_batching":{"control_input":[{"name":"x"}],"oldest":{}},"input":[{}],"output":[{}]}`} {
 		s := newServer(t)
-		model, err := NewModel(ModelInfo{Name: "model", Config: []byte(text)}, s.in.model.host)
+		model, err := NewModel(ModelInfo{Name: "model", Config: []byte(text)}, s.in.model.server)
 		require.NoError(t, err)
 		_, err = model.NewInstance(InstanceInfo{Name: "model_0", Kind: "cpu"})
 		require.ErrorContains(t, err, "of the model is fed by nothing in the configuration", text)
@@ -205,7 +205,7 @@ func equalTotals(t *testing.T) {
 	s := newServer(t)
 	for range 3 {
 		other := newAccumulator(s.memory, accumulate())
-		s.in.model.host.Open = func(onnx.SessionOptions) (onnx.Runner, error) { return other, nil }
+		s.in.model.server.Open = func(onnx.SessionOptions) (onnx.Runner, error) { return other, nil }
 		in, err := s.in.model.NewInstance(InstanceInfo{Name: "model_1", Kind: "cpu"})
 		require.NoError(t, err)
 		require.Equal(t, s.in.store.Usage().Total, in.store.Usage().Total)

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 
+	"tritonstateful/backend/plan"
+	"tritonstateful/backend/plan/batchaxis"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 )
@@ -13,44 +15,44 @@ import (
 // backend wants all axes of the model, -1 at the batch axis; requests have an axis
 // of 1 in front and answers have not. Triton's own way leaves the batch axis out,
 // wherever the model has it; requests and answers have the batch in front.
-func (w *wirer) matchDims(p *port, cfg tensor.Shape, info *onnx.TensorInfo, found batchAxis) error {
+func (w *wirer) matchDims(p *plan.IO, cfg tensor.Shape, info *onnx.TensorInfo, found batchaxis.Axis) error {
 	axis, given := w.givenAxis(info)
 	known := given
 	switch {
-	case p.stateOut: // the answer is cut where the state is, whatever tells of the input alone
-		axis, known = w.wiring.stateAt(p.state).axis, true
-		given = given || axis != noAxis
+	case p.IsState: // the answer is cut where the state is, whatever tells of the input alone
+		axis, known = w.wiring.StateAt(p.State).Axis, true
+		given = given || axis != tensor.NoAxis
 	case !given:
-		axis, known = found.axis, found.known
+		axis, known = found.Index, found.Known
 	}
 	fit := func(axis int, dims tensor.Shape) bool {
-		p.axis, p.dims = axis, slices.Clone(dims)
-		return narrow(p.dims, info.Dims, axis)
+		p.Axis, p.Dims = axis, slices.Clone(dims)
+		return narrow(p.Dims, info.Dims, axis)
 	}
 	front := func(shape tensor.Shape) tensor.Shape { return slices.Insert(slices.Clone(shape), 0, 1) }
 	switch {
 	case w.config.MaxBatchSize == 0:
-		if len(cfg) == len(info.Dims) && fit(noAxis, cfg) {
-			p.request, p.answer = cfg, cfg
+		if len(cfg) == len(info.Dims) && fit(tensor.NoAxis, cfg) {
+			p.Request, p.Answer = cfg, cfg
 			return nil
 		}
 	case len(cfg) == len(info.Dims):
-		if marked := markedAxis(cfg, axis, known); marked != noAxis && info.Dims[marked] < 0 && fit(marked, cfg) {
-			p.answer = p.dims.With(marked, 1)
-			p.request = front(p.answer)
+		if marked := markedAxis(cfg, axis, known); marked != tensor.NoAxis && info.Dims[marked] < 0 && fit(marked, cfg) {
+			p.Answer = p.Dims.With(marked, 1)
+			p.Request = front(p.Answer)
 			if w.config.Sequence == nil { // requests of several rows need the batch in the answer
-				p.answer, p.leading = p.request, true
+				p.Answer, p.BatchInFront = p.Request, true
 			}
 			return nil
 		}
-		if (axis == noAxis || cfg[axis] == 1) && fit(axis, cfg) {
-			p.request, p.leading = front(cfg), true
-			p.answer = p.request
+		if (axis == tensor.NoAxis || cfg[axis] == 1) && fit(axis, cfg) {
+			p.Request, p.BatchInFront = front(cfg), true
+			p.Answer = p.Request
 			return nil
 		}
 	case len(cfg) == len(info.Dims)-1:
-		p.request, p.leading = front(cfg), true
-		p.answer = p.request
+		p.Request, p.BatchInFront = front(cfg), true
+		p.Answer = p.Request
 		candidates := w.candidateAxes(info, axis, known)
 		for _, axis := range candidates {
 			if dims := slices.Insert(slices.Clone(cfg), axis, 1); opens(dims, info.Dims, axis) && fit(axis, dims) {
@@ -59,24 +61,24 @@ func (w *wirer) matchDims(p *port, cfg tensor.Shape, info *onnx.TensorInfo, foun
 		}
 		// Where no axis is said to be the batch, one of extent 1 may be, which the exporter has fixed. Strings
 		// need it in front.
-		fixed := !given && axis == noAxis
+		fixed := !given && axis == tensor.NoAxis
 		for at := 1; at < len(info.Dims) && fixed && info.DType != tensor.Bytes; at++ {
 			dims := slices.Insert(slices.Clone(cfg), at, 1)
 			if info.Dims[at] == 1 && opens(dims, info.Dims, at) && fit(at, dims) {
 				return nil
 			}
 		}
-		if first := front(cfg); fixed && info.Dims[0] == 1 && opens(first, info.Dims, 0) && fit(noAxis, first) {
+		if first := front(cfg); fixed && info.Dims[0] == 1 && opens(first, info.Dims, 0) && fit(tensor.NoAxis, first) {
 			return nil
 		}
 		// What dims leave open the model may fix, if it is sure where the batch is.
-		sure := given || w.axes.rank == byBatchName && w.axes.spelled || len(dynamicAxes(info)) == 1 && !slices.Contains(info.Dims, 1)
+		sure := given || w.axes.Rank == batchaxis.ByBatchName && w.axes.LongName || len(batchaxis.OpenAxes(info)) == 1 && !slices.Contains(info.Dims, 1)
 		for _, at := range candidates {
 			if sure && fit(at, slices.Insert(slices.Clone(cfg), at, 1)) {
 				return nil
 			}
 		}
-		if info.Dims[0] == 1 && fit(noAxis, front(cfg)) {
+		if info.Dims[0] == 1 && fit(tensor.NoAxis, front(cfg)) {
 			return nil
 		}
 	}
@@ -86,11 +88,11 @@ func (w *wirer) matchDims(p *port, cfg tensor.Shape, info *onnx.TensorInfo, foun
 // markedAxis is the batch axis in dims that name every axis of the model: the one
 // that is known, if it is -1 there, or else the first -1.
 func markedAxis(cfg tensor.Shape, axis int, given bool) int {
-	if axis != noAxis || given {
-		if axis != noAxis && cfg[axis] < 0 {
+	if axis != tensor.NoAxis || given {
+		if axis != tensor.NoAxis && cfg[axis] < 0 {
 			return axis
 		}
-		return noAxis
+		return tensor.NoAxis
 	}
 	return slices.IndexFunc(cfg, func(d int64) bool { return d < 0 })
 }
@@ -99,13 +101,13 @@ func markedAxis(cfg tensor.Shape, axis int, given bool) int {
 // any dynamic one. A first axis of 1 is a batch that the exporter has fixed; what
 // has a name behind it is something else.
 func (w *wirer) candidateAxes(info *onnx.TensorInfo, axis int, given bool) (axes []int) {
-	if axis != noAxis {
+	if axis != tensor.NoAxis {
 		return []int{axis}
 	}
 	if given {
 		return nil
 	}
-	for _, axis := range dynamicAxes(info) {
+	for _, axis := range batchaxis.OpenAxes(info) {
 		if info.Dims[0] != 1 || info.Symbols[axis] == "" {
 			axes = append(axes, axis)
 		}
@@ -144,51 +146,51 @@ func narrow(dims, model tensor.Shape, axis int) bool {
 
 // settle fixes in the shapes of requests and answers what the model fixes, though the
 // configuration leaves it open: an answer says how large it is.
-func (p *port) settle() {
-	model := p.dims.With(p.axis, 1)
-	if p.leading && p.axis != noAxis && len(p.request) == len(model) {
-		model = p.dims.Without(p.axis)
+func settle(p *plan.IO) {
+	model := p.Dims.With(p.Axis, 1)
+	if p.BatchInFront && p.Axis != tensor.NoAxis && len(p.Request) == len(model) {
+		model = p.Dims.Without(p.Axis)
 	}
-	same := len(p.answer) == len(p.request) // else it is made of the model's extents
-	p.request = p.request.Clone()
-	front := len(p.request) - len(model)
+	same := len(p.Answer) == len(p.Request) // else it is made of the model's extents
+	p.Request = p.Request.Clone()
+	front := len(p.Request) - len(model)
 	for i, d := range model {
-		if p.request[front+i] < 0 {
-			p.request[front+i] = d
+		if p.Request[front+i] < 0 {
+			p.Request[front+i] = d
 		}
 	}
 	if same {
-		p.answer = p.request
+		p.Answer = p.Request
 	}
 }
 
 // fixedPorts reports whether each input and output that has open axes has its batch at an
 // axis that the model fixes at 1, as dims say.
 func (w *wirer) fixedPorts() bool {
-	other := func(infos []onnx.TensorInfo) func(port) bool {
-		return func(p port) bool {
-			dims := infos[p.at].Dims
-			return !dims.Fixed() && (p.axis == noAxis && dims[0] != 1 || p.axis != noAxis && dims[p.axis] != 1)
+	other := func(infos []onnx.TensorInfo) func(plan.IO) bool {
+		return func(p plan.IO) bool {
+			dims := infos[p.Index].Dims
+			return !dims.Fixed() && (p.Axis == tensor.NoAxis && dims[0] != 1 || p.Axis != tensor.NoAxis && dims[p.Axis] != 1)
 		}
 	}
-	return !slices.ContainsFunc(w.wiring.inputs, other(w.sig.Inputs)) && !slices.ContainsFunc(w.wiring.outputs, other(w.sig.Outputs))
+	return !slices.ContainsFunc(w.wiring.Inputs, other(w.sig.Inputs)) && !slices.ContainsFunc(w.wiring.Outputs, other(w.sig.Outputs))
 }
 
 // lanesAxis is where what the model writes for an output must have one extent for each
-// lane, or noAxis. Without max_batch_size answers have the model's own shape, but a
+// lane, or tensor.NoAxis. Without max_batch_size answers have the model's own shape, but a
 // model with sequences runs with one lane all the same, if its states have lanes.
-func (w *wirer) lanesAxis(p *port, found batchAxis) int {
-	laned := func(s stateWire) bool { return s.axis != noAxis }
+func (w *wirer) lanesAxis(p *plan.IO, found batchaxis.Axis) int {
+	laned := func(s plan.State) bool { return s.Axis != tensor.NoAxis }
 	switch {
-	case p.axis != noAxis:
-		return p.axis
-	case p.leading && len(p.answer) == len(p.dims): // a batch that the model fixes at 1
+	case p.Axis != tensor.NoAxis:
+		return p.Axis
+	case p.BatchInFront && len(p.Answer) == len(p.Dims): // a batch that the model fixes at 1
 		return 0
-	case p.stateOut:
-		return w.wiring.stateAt(p.state).axis
-	case w.config.MaxBatchSize == 0 && (slices.ContainsFunc(w.wiring.states, laned) || slices.ContainsFunc(w.wiring.varying, laned)):
-		return found.axis
+	case p.IsState:
+		return w.wiring.StateAt(p.State).Axis
+	case w.config.MaxBatchSize == 0 && (slices.ContainsFunc(w.wiring.States, laned) || slices.ContainsFunc(w.wiring.Varying, laned)):
+		return found.Index
 	default:
-		return noAxis
+		return tensor.NoAxis
 	}
 }

@@ -29,7 +29,7 @@ func TestDocumentedSlots(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, atoi(t, cells[4]), int(float32(atoi(t, cells[0]))*float32(ratio)), "%v", cells)
 		sizing, err := statebuffer.NewSizing(atoi(t, cells[0]), atoi(t, cells[1]), float32(ratio), lazy)
-		if cells[5] == "refused" {
+		if cells[5] == "error" {
 			require.Error(t, err, "%v", cells)
 			continue
 		}

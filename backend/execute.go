@@ -1,13 +1,9 @@
 package backend
 
 import (
-	"errors"
-	"fmt"
 	"slices"
 	"time"
 
-	"tritonstateful/internal/status"
-	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
 
@@ -16,9 +12,23 @@ import (
 // its thread, starts no other one, and allocates nothing for batches whose sizes
 // it has seen before.
 //
-// A batch is usually one run of the model. It is more when two requests of one
-// sequence meet in it: Triton forgets a correlation ID when its END is queued, so
-// a new START of the same ID can come with the old sequence's last request.
+// A batch is usually one run of the model. It is a loop, because requests may have to
+// run in several runs, one after the other:
+//
+//   - Requests of one sequence do not share a run. Triton forgets a correlation ID when
+//     its END is queued, so a new START of the same ID can come with the last request of
+//     the old sequence (admit).
+//   - Requests do not share a run whose inputs, generated inputs or states differ where
+//     the model takes one shape, or one value, for all lanes; nor sequences of unequal
+//     length whose padding would cost too much (joins).
+//   - A run has at most as many lanes as the largest batch, and a single one for a model
+//     without a batch axis (joins, endsBefore).
+//   - A batch of large states is split where smaller runs measure faster (splitter).
+//   - Sequences that made runs fail run by themselves for a while (quarantine).
+//   - The members of a run that failed, maybe because of a value in one of them, run again
+//     in halves; so do those of a run in which a state became too long (retryHalves).
+//   - Sequences of unequal length that shared a run run again separately, if it showed that
+//     the model does not append to its states (retryUneven).
 func (in *Instance) Execute(batch Batch) {
 	e := &in.work
 	e.take(batch)
@@ -29,12 +39,13 @@ func (in *Instance) Execute(batch Batch) {
 	}
 }
 
-// attempt is one run. Whatever becomes of it, those that wait are still to run.
+// attempt makes one run. Whatever becomes of it, requests that wait are still to run; so are
+// its members if it is to be retried.
 func (e *execution) attempt() {
 	defer e.rescue()
 	e.gather()
 	e.run()
-	e.keep()
+	e.commit()
 	e.respond()
 }
 
@@ -42,11 +53,11 @@ func (e *execution) attempt() {
 type execution struct {
 	in       *Instance
 	batch    Batch
-	requests []Request
+	requests []Request // of the batch; req is an index into them everywhere
 	now      time.Duration
 	arrivals []arrival // of each request
 	queue    queue     // requests that still have to run
-	blamed   []int     // requests whose runs failed, see blame
+	failures []int     // requests whose runs failed, see noteFailure
 	timing   Timing
 
 	// The current run.
@@ -59,8 +70,8 @@ type execution struct {
 	retried bool // its members were in a run that was undone
 	phase   phase
 
-	held      int // lanes of runs whose answers wait, see parts.go
-	parts     int // how many of these runs have a slice of answers of their own
+	held      int // lanes of runs whose answers wait, see send
+	heldRuns  int // how many of these runs have a slice of answers of their own
 	succeeded int // requests whose run succeeded
 	timings   timings
 }
@@ -88,16 +99,15 @@ const (
 
 // take makes e the work on a batch.
 func (e *execution) take(batch Batch) {
-	*e = execution{in: e.in, batch: batch, now: e.in.host().Clock(),
-		arrivals: e.arrivals[:0], queue: e.queue, blamed: e.blamed[:0],
+	*e = execution{in: e.in, batch: batch, now: e.in.server().Clock(),
+		arrivals: e.arrivals[:0], queue: e.queue, failures: e.failures[:0],
 		members: e.members[:0], lanes: e.lanes[:0], spreads: e.spreads, lengths: e.lengths[:0]}
 }
 
-// begin notes who is in the batch, before anybody can lose a state for
-// somebody else's sake. With the direct scheduler a request's index is the place
-// that its sequence has in the batch until another one STARTs there. Requests
-// without START come first, because one that shares its key with a START belongs
-// to the sequence before.
+// begin notes which sequences are in the batch, before one can lose its state to another,
+// and queues the requests. With the direct scheduler a request's index is the batch slot
+// that its sequence has until another one STARTs there. Requests without START come first,
+// because one that shares its key with a START belongs to the sequence before.
 func (e *execution) begin() {
 	in := e.in
 	in.store.BeginBatch(e.now)
@@ -129,206 +139,19 @@ func (e *execution) begin() {
 			e.queue.add(req)
 		}
 	}
-	if !e.setApart() {
+	if !e.separate() {
 		e.queue.close()
 	}
 	e.split()
 }
 
-// gather fills the tensors of the run: the requests' inputs, the controls and
-// the states.
-func (e *execution) gather() {
-	in := e.in
-	in.verbosity.batch(len(e.members))
-	in.arranger.arrange(e)
-	if in.device != nil {
-		in.device.Begin()
-	}
-	var err error
-	first := e.firstRequest()
-	e.ioSet, err = in.ioSetFor(in.lanesWithPadding(in.splitter.lanesFor(len(e.lanes), in.wiring.maxLanes)), first)
-	if err == nil {
-		e.measure(first)
-		e.placeOutputs()
-		err = e.putInputs()
-	}
-	if err == nil {
-		err = e.writeGenerated()
-	}
-	if err != nil {
-		e.failRun(err)
-		return
-	}
-	e.timings.add(&e.timings.input, in.host().Clock())
-	step, err := in.store.Gather(e.lanes, e.ioSet.lanes)
-	if err != nil {
-		e.failRun(fmt.Errorf("gathering the states: %w", err))
-		return
-	}
-	e.step, e.phase = step, gathered
-	e.ioSet.bindStates(in.wiring, e.step)
-	if in.device != nil && !in.wiring.varies {
-		if err := e.reserve(); err != nil {
-			e.failRun(err)
-			return
-		}
-	}
-	e.timings.add(&e.timings.gather, in.host().Clock())
-}
-
-// putInputs copies the requests' inputs to their lanes; padding lanes are zero.
-func (e *execution) putInputs() error {
-	s, w := e.ioSet, e.in.wiring
-	for i := range w.inputs {
-		p := &w.inputs[i]
-		first := &e.firstRequest().Inputs[i]
-		if !first.Present {
-			s.inputs[p.at].DType = tensor.Invalid
-			continue
-		}
-		s.inputs[p.at].DType = p.DType
-		switch {
-		case p.DType == tensor.Bytes:
-			if err := e.putStrings(i); err != nil {
-				return err
-			}
-			continue
-		case p.axis == noAxis:
-			copy(s.in[i].Bytes, sharedContent(p, first))
-			continue
-		}
-		l := s.layouts[i]
-		for _, m := range e.members {
-			e.putInput(i, m.firstLane, &e.requests[m.req].Inputs[i])
-		}
-		for lane := len(e.lanes); lane < s.lanes; lane++ {
-			l.ClearLane(s.in[i].Bytes, s.lanes, lane)
-		}
-	}
-	return nil
-}
-
-// firstRequest is the request of the first lane.
-func (e *execution) firstRequest() *Request { return &e.requests[e.members[0].req] }
-
-// putInput copies one request's input to its lanes.
-func (e *execution) putInput(i, lane int, input *Input) {
-	s, l := e.ioSet, e.ioSet.layouts[i]
-	if input.Device != 0 {
-		for done := int64(0); done < input.Size; done += l.LaneBytes() {
-			e.in.place(s.in[i], l, s.lanes, lane, input.Device+uint64(done))
-			lane++
-		}
-		return
-	}
-	for data := input.Data; len(data) > 0; lane++ {
-		l.PutLane(s.in[i].Bytes, s.lanes, lane, data)
-		data = data[l.LaneBytes():]
-	}
-}
-
-// putStrings joins the requests' strings; a padding lane gets the first one's.
-func (e *execution) putStrings(i int) error {
-	s, p := e.ioSet, &e.in.wiring.inputs[i]
-	members := e.members
-	if p.axis == noAxis {
-		members = members[:1]
-	}
-	first := e.firstStrings(i)
-	size, padding := int64(0), 0
-	for _, m := range members {
-		size += int64(len(e.requests[m.req].Inputs[i].Data))
-	}
-	if p.axis != noAxis {
-		padding = s.lanes - len(e.lanes)
-	}
-	size += int64(padding * len(first))
-	block, err := e.in.io.forInput(i, size)
-	if err != nil {
-		return err
-	}
-	to := block.Bytes
-	for _, m := range members {
-		to = to[copy(to, e.requests[m.req].Inputs[i].Data):]
-	}
-	for range padding {
-		to = to[copy(to, first):]
-	}
-	s.inputs[p.at].Data = block
-	return nil
-}
-
-// firstStrings are those of the run's first lane, which may be one of several that the
-// first request has.
-func (e *execution) firstStrings(i int) []byte {
-	input := &e.firstRequest().Inputs[i]
-	if lanes := e.members[0].lanes; lanes > 1 {
-		elements, _ := input.Shape.Elements() // check has counted them
-		return input.Data[:stringsEnd(input.Data, elements/int64(lanes))]
-	}
-	return input.Data
-}
-
-// run runs the model.
-func (e *execution) run() {
-	if e.phase != gathered {
-		return
-	}
-	start := e.timings.at
-	e.in.meter.ran(len(e.lanes), e.ioSet.lanes)
-	err := e.infer()
-	e.timings.add(&e.timings.run, e.in.host().Clock())
-	switch {
-	case err == nil:
-		e.phase = ran
-		e.in.splitter.ran(e.ioSet.lanes, e.timings.at-start)
-	case !e.ofAValue(err):
-		e.failRun(inferring(err))
-	case len(e.members) > 1:
-		e.in.meter.failedRuns++
-		e.halve()
-	default:
-		e.blame()
-		e.failRun(inferring(err))
-	}
-	if e.timing.ComputeStart == 0 {
-		e.timing.ComputeStart = start
-	}
-	e.timing.ComputeEnd = e.timings.at
-}
-
-// ofAValue tells whether a run may have failed because of what one request brings: where
-// ONNX Runtime says INVALID_ARGUMENT, or INTERNAL, which is for whatever a kernel throws. It
-// may be a value that the model has no use for, such as a token beyond its vocabulary or
-// a length beyond its input, and whoever sent it must not fail the others. On a GPU
-// answers have their places by now, and get them only once.
-func (e *execution) ofAValue(err error) bool {
-	var coded *status.Error // what has no code is not from ONNX Runtime
-	if e.in.device != nil || !errors.As(err, &coded) {
-		return false
-	}
-	return coded.Code == status.InvalidArg || coded.Code == status.Internal
-}
-
-// halve has the members of a run run again, in two halves. One that makes every run fail is
-// alone soon: all its runs together have three times as many lanes as the first one.
-func (e *execution) halve() { e.undo(2) }
-
-// undo gives the members of a run back to the queue, as if there had been none, as so many
-// groups.
-func (e *execution) undo(groups int) {
-	e.in.store.Undo(e.step)
-	e.queue.back(e.members, groups)
-	e.clearRun()
-}
-
-// keep stores the new states, which nothing could see until now.
-func (e *execution) keep() {
-	if e.phase != ran || e.partUneven() {
+// commit makes the new states the current ones. Until now nothing could see them.
+func (e *execution) commit() {
+	if e.phase != ran || e.retryUneven() {
 		return
 	}
 	if err := e.in.store.Commit(e.step, e.now); err != nil {
-		e.blame()
+		e.noteFailure()
 		e.failRun(storing(err))
 		return
 	}
@@ -342,5 +165,5 @@ func (e *execution) keep() {
 			}
 		}
 	}
-	e.timings.add(&e.timings.scatter, e.in.host().Clock())
+	e.timings.add(&e.timings.scatter, e.in.server().Clock())
 }

@@ -296,7 +296,7 @@ func (s *sweep) call(string) error {
 	return errInjected
 }
 
-// TestFaultSweep makes the n-th call of memory, model or host fail, for every n
+// TestFaultSweep makes the n-th call of memory, model or server fail, for every n
 // of a story. After each: all was answered once, no sequence has a state that is
 // not its own, all slots are accounted for, and the server works.
 func TestFaultSweep(t *testing.T) {
@@ -324,7 +324,7 @@ func sweepOnce(t *testing.T, fault *sweep, inferred string) {
 	m.before = fault.call
 	s.runner.before = func() error { return fault.call("run") }
 	if fault.panics {
-		s.onCall = func() { _ = fault.call("host") }
+		s.onCall = func() { _ = fault.call("server") }
 	}
 	story := [][]ask{
 		{startOf(1), startOf(2), startOf(3), wholeOf(4)},

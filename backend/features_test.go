@@ -51,7 +51,7 @@ func (s *scripted) Run(inputs, outputs []onnx.Tensor) error {
 func (s *scripted) instance(t testing.TB, c *config.Config, directory string) (*Instance, error) {
 	set := &setup{config: c}
 	now := time.Hour
-	model, err := NewModel(ModelInfo{Name: "model", Version: 1, Directory: directory, Config: set.json()}, Host{
+	model, err := NewModel(ModelInfo{Name: "model", Version: 1, Directory: directory, Config: set.json()}, Server{
 		Log: newServer(t).in.log, Clock: func() time.Duration { now++; return now },
 		Open: func(onnx.SessionOptions) (onnx.Runner, error) { return s, nil },
 	})
@@ -73,7 +73,7 @@ func send(t *testing.T, in *Instance, requests ...Request) []answer {
 	var clock clockwork
 	clock.wind(in)
 	in.Execute(b)
-	clock.run(in, in.host().Clock())
+	clock.run(in, in.server().Clock())
 	return b.answers
 }
 

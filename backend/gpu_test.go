@@ -158,8 +158,8 @@ func newGPULoad(t *testing.T) *gpuLoad {
 func (l *gpuLoad) try(t *testing.T, changes ...func(*setup)) (*Instance, error) {
 	t.Helper()
 	set := newSetup(changes...)
-	model, err := NewModel(ModelInfo{Name: "model", Version: 3, Config: set.json()}, Host{
-		Log: slog.New(l.log), Clock: newServer(t).in.model.host.Clock, Metrics: set.metrics,
+	model, err := NewModel(ModelInfo{Name: "model", Version: 3, Config: set.json()}, Server{
+		Log: slog.New(l.log), Clock: newServer(t).in.model.server.Clock, Metrics: set.metrics,
 		Open: func(o onnx.SessionOptions) (onnx.Runner, error) {
 			l.opened = append(l.opened, o)
 			if o.Provider == onnx.CPU {
@@ -276,7 +276,7 @@ func gpuServer(t *testing.T, changes ...func(*setup)) (*server, *gpu) {
 func TestGPUWarmsUp(t *testing.T) {
 	in, l := loadOnGPU(t)
 	require.Contains(t, l.gpu.warmed, 1)
-	require.Contains(t, l.gpu.warmed, in.wiring.maxLanes)
+	require.Contains(t, l.gpu.warmed, in.wiring.MaxLanes)
 	require.True(t, in.TakesDevice())
 
 	preferred := func(s *setup) { s.config.Sequence.Oldest.PreferredBatchSizes = []int{2, 5} }
@@ -291,8 +291,8 @@ func TestNoGraphOfVaryingShapes(t *testing.T) {
 	cfg := cacheConfig()
 	cfg.Parameters["enable_cuda_graph"] = config.Value{String: "1"}
 	log := newRecorder(slog.LevelWarn)
-	model, err := NewModel(ModelInfo{Name: "model", Version: 1, Config: (&setup{config: cfg}).json()}, Host{
-		Log: slog.New(log), Clock: newServer(t).in.model.host.Clock,
+	model, err := NewModel(ModelInfo{Name: "model", Version: 1, Config: (&setup{config: cfg}).json()}, Server{
+		Log: slog.New(log), Clock: newServer(t).in.model.server.Clock,
 		Open: func(onnx.SessionOptions) (onnx.Runner, error) { return &gpu{Runner: cacheModel(), t: t}, nil },
 	})
 	require.NoError(t, err)

@@ -111,8 +111,8 @@ func TestLanesApartOnDevice(t *testing.T) {
 	cfg.Parameters["ort_ep"] = config.Value{String: "cuda"}
 	load := func(onCPU error) (*recorder, error) {
 		log := newRecorder(slog.LevelWarn)
-		m, err := NewModel(ModelInfo{Name: "model", Version: 1, Config: (&setup{config: cfg}).json()}, Host{
-			Log: slog.New(log), Clock: newServer(t).in.model.host.Clock,
+		m, err := NewModel(ModelInfo{Name: "model", Version: 1, Config: (&setup{config: cfg}).json()}, Server{
+			Log: slog.New(log), Clock: newServer(t).in.model.server.Clock,
 			Open: func(o onnx.SessionOptions) (onnx.Runner, error) {
 				if o.Provider == onnx.CPU {
 					return model, onCPU

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"tritonstateful/backend/config"
+	"tritonstateful/backend/plan"
+	"tritonstateful/backend/plan/batchaxis"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
@@ -24,7 +26,7 @@ func modelFile(info ModelInfo, cfg *config.Config, params *config.Parameters) (s
 
 // wire joins configuration and model, once for all instances. Where the batch is, is
 // proved by runs as the parameter verify says.
-func (m *Model) wire(r onnx.Runner) (*wiring, error) {
+func (m *Model) wire(r onnx.Runner) (*plan.Plan, error) {
 	m.wireLock.Lock()
 	defer m.wireLock.Unlock()
 	if m.wired != nil {
@@ -33,29 +35,29 @@ func (m *Model) wire(r onnx.Runner) (*wiring, error) {
 	files := initialFiles(m.info.Directory)
 	batches := m.config.MaxBatchSize > 0
 	c := chooser{verify: m.params.Verify, batches: batches, whole: !batches && m.config.Sequence == nil, finish: (*wirer).finish}
-	c.attempt = func(k *candidate) *wirer { return wireInputs(m.config, m.params, r.Signature(), files, k) }
+	c.attempt = func(k *batchaxis.Candidate) *wirer { return wireInputs(m.config, m.params, r.Signature(), files, k) }
 	c.open = func() (onnx.Runner, error) {
-		return m.host.Open(onnx.SessionOptions{Path: m.path, Name: "batch axes", IntraOpThreads: 1, Optimization: m.params.Optimization})
+		return m.server.Open(onnx.SessionOptions{Path: m.path, Name: "batch axes", IntraOpThreads: 1, Optimization: m.params.Optimization})
 	}
 	c.runner = func() (onnx.Runner, error) { return r, nil }
 	if _, device := r.(onnx.DeviceRunner); device { // the host cannot write the memory of a GPU
-		var host onnx.Runner
+		var onCPU onnx.Runner
 		c.runner = func() (_ onnx.Runner, err error) {
-			if host == nil {
-				if host, err = c.open(); err != nil {
+			if onCPU == nil {
+				if onCPU, err = c.open(); err != nil {
 					return nil, fmt.Errorf("the CPU cannot open the model: %w", err)
 				}
 			}
-			return host, nil
+			return onCPU, nil
 		}
 		defer func() {
-			if host != nil {
-				host.Close()
+			if onCPU != nil {
+				onCPU.Close()
 			}
 		}()
 	}
 	began := time.Now()
-	w, err := c.choose(candidatesFor(m.config, m.params, r.Signature()))
+	w, err := c.choose(batchaxis.Candidates(m.config, m.params, r.Signature()))
 	if c.runs > 0 {
 		m.log.Info("batch axes", "runs", c.runs, "took", time.Since(began).Round(time.Millisecond), "apart", err == nil && c.warning == "")
 	}
@@ -75,7 +77,7 @@ func (m *Model) wire(r onnx.Runner) (*wiring, error) {
 // and fills in only what the server lets a backend change. The result is the whole
 // configuration as JSON, or nil where nothing is missing; then the model file is
 // not opened.
-func Complete(info ModelInfo, host Host) ([]byte, error) {
+func Complete(info ModelInfo, server Server) ([]byte, error) {
 	cfg, err := config.Parse(info.Config)
 	if err != nil {
 		return nil, err
@@ -87,19 +89,19 @@ func Complete(info ModelInfo, host Host) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &completion{given: info.Config, directory: info.Directory, params: params, log: host.Log.With("model", info.Name), batch: host.DefaultBatch}
+	c := &completion{given: info.Config, directory: info.Directory, params: params, log: server.Log.With("model", info.Name), batch: server.DefaultBatch}
 	path, err := modelFile(info, cfg, params)
 	if err != nil {
 		return nil, err
 	}
 	options := onnx.SessionOptions{Path: path, Provider: onnx.CPU, Name: "auto-complete", IntraOpThreads: 1, Optimization: "disabled"}
-	runner, err := host.Open(options)
+	runner, err := server.Open(options)
 	if err != nil {
 		return nil, fmt.Errorf("opening the model to read its inputs and outputs: %w", err)
 	}
 	defer runner.Close()
 	c.sig = runner.Signature()
-	text, err := c.choose(cfg, runner, func() (onnx.Runner, error) { return host.Open(options) })
+	text, err := c.choose(cfg, runner, func() (onnx.Runner, error) { return server.Open(options) })
 	if err != nil {
 		return nil, advised(status.Errorf(status.InvalidArg, "filling in the configuration from the model: %w", err), mergedAdvice(cfg, params, c.sig))
 	}
@@ -127,25 +129,25 @@ func (m *Model) gpuOptions(provider onnx.Provider) onnx.GPUOptions {
 // wrong with it, opening it for good will say.
 func (m *Model) shapes() []onnx.InputShapes {
 	const learns = "TensorRT learns the shapes of this model run by run, and builds anew each time"
-	host, err := m.host.Open(onnx.SessionOptions{Path: m.path, Name: "shapes", IntraOpThreads: 1})
+	onCPU, err := m.server.Open(onnx.SessionOptions{Path: m.path, Name: "shapes", IntraOpThreads: 1})
 	if err != nil {
 		m.log.Warn(learns+": the CPU cannot open it to read them", "error", err)
 		return nil
 	}
-	defer host.Close()
-	w, err := m.wire(host)
+	defer onCPU.Close()
+	w, err := m.wire(onCPU)
 	if err != nil {
 		return nil
 	}
-	if w.varies {
+	if w.Varies {
 		m.log.Warn(learns + ": more than the batch varies")
 		return nil
 	}
-	return m.inputShapes(w, host.Signature())
+	return m.inputShapes(w, onCPU.Signature())
 }
 
-func (m *Model) inputShapes(w *wiring, sig *onnx.Signature) []onnx.InputShapes {
-	usual := w.maxLanes
+func (m *Model) inputShapes(w *plan.Plan, sig *onnx.Signature) []onnx.InputShapes {
+	usual := w.MaxLanes
 	if preferred := m.config.PreferredBatchSizes(); len(preferred) > 0 {
 		usual = min(usual, slices.Max(preferred))
 	}
@@ -156,17 +158,17 @@ func (m *Model) inputShapes(w *wiring, sig *onnx.Signature) []onnx.InputShapes {
 		}
 		all = append(all, onnx.InputShapes{
 			Name:  sig.Inputs[at].Name,
-			Least: dims.With(axis, 1), Usual: dims.With(axis, int64(usual)), Most: dims.With(axis, int64(w.maxLanes)),
+			Least: dims.With(axis, 1), Usual: dims.With(axis, int64(usual)), Most: dims.With(axis, int64(w.MaxLanes)),
 		})
 	}
-	for i := range w.inputs {
-		add(w.inputs[i].at, w.inputs[i].axis, w.inputs[i].dims)
+	for i := range w.Inputs {
+		add(w.Inputs[i].Index, w.Inputs[i].Axis, w.Inputs[i].Dims)
 	}
-	for i := range w.fills {
-		add(w.fills[i].at, w.fills[i].axis, w.fills[i].dims)
+	for i := range w.Generated {
+		add(w.Generated[i].Index, w.Generated[i].Axis, w.Generated[i].Dims)
 	}
-	for i := range w.states {
-		add(w.states[i].in, w.states[i].axis, w.states[i].dims)
+	for i := range w.States {
+		add(w.States[i].In, w.States[i].Axis, w.States[i].Dims)
 	}
 	return all
 }

@@ -217,7 +217,7 @@ func (in *Instance) measureStore() {
 
 // openMeter begins to report, if the server takes metrics.
 func (in *Instance) openMeter() {
-	if open := in.host().Metrics; open != nil {
+	if open := in.server().Metrics; open != nil {
 		in.meter.sink = open(in.labels())
 		in.measure(&in.work) // what there is before the first batch
 	}

@@ -152,7 +152,7 @@ func TestMetricsOfTwoRuns(t *testing.T) {
 	f := &fakeSink{}
 	s := newServer(t, measured(f))
 	s.batch(startOf(1)).ok()
-	s.onCall = func() { s.now += time.Millisecond } // the host's calls take time
+	s.onCall = func() { s.now += time.Millisecond } // the server's calls take time
 	s.batch(endOf(1), startOf(1)).ok()
 	require.Equal(t, []float64{1, 1, 1}, f.observations[MetricBatchSize])
 	require.Len(t, f.observations[MetricStep], 2)

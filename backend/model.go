@@ -6,63 +6,25 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
-	"time"
 
 	"tritonstateful/backend/config"
-	"tritonstateful/internal/onnx"
+	"tritonstateful/backend/plan"
 	"tritonstateful/internal/status"
 	"tritonstateful/statebuffer"
 )
-
-// ModelInfo is what the server tells of a model when it loads it.
-type ModelInfo struct {
-	Name    string
-	Version uint64
-	// Directory is the model's folder in the repository; the version's folder
-	// lies in it.
-	Directory string
-	// Config is the complete model configuration as JSON
-	// (TRITONBACKEND_ModelConfig).
-	Config []byte
-}
-
-// InstanceInfo is what the server tells of an instance of a model.
-type InstanceInfo struct {
-	Name string
-	// Kind is TRITONSERVER_InstanceGroupKind as text: "cpu", "gpu", "model",
-	// "auto".
-	Kind   string
-	Device int
-}
-
-// Host is what a model needs from the process around it.
-type Host struct {
-	// Log goes to the server's log. It must be cheap when a level is off.
-	Log *slog.Logger
-	// Clock is CLOCK_MONOTONIC, the clock of the server's statistics.
-	Clock func() time.Duration
-	// Open loads a model file.
-	Open onnx.OpenRunner
-	// DefaultBatch is the max_batch_size that the server's operator wants filled
-	// in where a configuration has none: default-max-batch-size.
-	DefaultBatch int
-	// Metrics begins to report the metrics of an instance. It is nil, or returns
-	// nil, where the server takes none.
-	Metrics func(MetricLabels) MetricSink
-}
 
 // Model is a model that the server has loaded: its configuration, understood.
 // It is safe for concurrent use; its instances are not.
 type Model struct {
 	info   ModelInfo
-	host   Host
+	server Server
 	log    *slog.Logger // names the model
 	config *config.Config
 	params *config.Parameters
 	sizing statebuffer.Sizing
 	path   string // of the ONNX file
 	// wired is what each tensor is for, which the first instance finds for all.
-	wired    *wiring
+	wired    *plan.Plan
 	wireLock sync.Mutex
 	// masks is what the first instance has seen of the masks, for all.
 	masks *maskVerdict
@@ -73,12 +35,12 @@ type Model struct {
 
 // NewModel reads the configuration. The error is that it cannot be read at all;
 // whatever else is wrong with it, NewInstance reports.
-func NewModel(info ModelInfo, host Host) (*Model, error) {
+func NewModel(info ModelInfo, server Server) (*Model, error) {
 	cfg, err := config.Parse(info.Config)
 	if err != nil {
 		return nil, err
 	}
-	m := &Model{info: info, host: host, log: host.Log.With("model", info.Name), config: cfg}
+	m := &Model{info: info, server: server, log: server.Log.With("model", info.Name), config: cfg}
 	var warnings []string
 	m.params, warnings, m.faults = config.ParseParameters(cfg.Parameters)
 	for _, w := range append(warnings, cfg.Warnings()...) {
@@ -116,7 +78,7 @@ func (m *Model) size() (statebuffer.Sizing, error) {
 	return sizing, nil
 }
 
-// StringIDs tells whether the model's correlation IDs are texts.
+// StringIDs tells whether the model's correlation IDs are strings.
 func (m *Model) StringIDs() bool { return m.config.StringIDs() }
 
 // NewInstance loads the model for one device. The caller must Close it.

@@ -15,7 +15,7 @@ import (
 // A model file outside of the version's folder is never opened, whichever field
 // names it.
 func TestModelFileStaysInItsFolder(t *testing.T) {
-	host := Host{
+	server := Server{
 		Log:   slog.New(slog.DiscardHandler),
 		Clock: func() time.Duration { return 0 },
 		Open:  func(onnx.SessionOptions) (onnx.Runner, error) { panic("a file was opened") },
@@ -27,12 +27,12 @@ func TestModelFileStaysInItsFolder(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			info := ModelInfo{Name: "m", Version: 1, Directory: t.TempDir(), Config: []byte(cfg)}
-			model, err := NewModel(info, host)
+			model, err := NewModel(info, server)
 			require.NoError(t, err) // faults are told by the instance, all at once
 			_, err = model.NewInstance(InstanceInfo{Name: "m_0", Kind: "cpu"})
 			require.ErrorContains(t, err, "inside the model's version folder")
 			require.Equal(t, status.InvalidArg, status.CodeOf(err))
-			_, err = Complete(info, host)
+			_, err = Complete(info, server)
 			require.ErrorContains(t, err, "inside the model's version folder")
 		})
 	}

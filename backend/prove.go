@@ -8,7 +8,9 @@ import (
 	"slices"
 	"time"
 
+	"tritonstateful/backend/plan/batchaxis"
 	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/tensor"
 )
 
 // verdict is what runs show of a candidate.
@@ -40,7 +42,7 @@ const failuresMost = 12
 
 // judge tries a candidate: it looks for a setting in which the model runs, then
 // compares. expected are the batch axes of outputs that are known beforehand.
-func (t *trial) judge(expected []batchAxis) judgement {
+func (t *trial) judge(expected []batchaxis.Axis) judgement {
 	var failure error
 	failures, alone, several := 0, false, false
 	for s := range settings() {
@@ -102,7 +104,7 @@ var errNoEvidence = errors.New("its outputs are not numbers")
 
 // compare runs several lanes and compares. An error is that they do not run in this
 // setting; several reports whether they did before something else went wrong.
-func (t *trial) compare(s setting, first lane, one []onnx.Tensor, expected []batchAxis) (j judgement, several bool, err error) {
+func (t *trial) compare(s setting, first lane, one []onnx.Tensor, expected []batchaxis.Axis) (j judgement, several bool, err error) {
 	lanes, err := t.lanes(s, first)
 	if err != nil {
 		return j, false, err
@@ -122,7 +124,7 @@ func (t *trial) compare(s setting, first lane, one []onnx.Tensor, expected []bat
 	if j.why != "" {
 		return j, true, nil
 	}
-	if !slices.ContainsFunc(axes, func(axis int) bool { return axis != noAxis }) {
+	if !slices.ContainsFunc(axes, func(axis int) bool { return axis != tensor.NoAxis }) {
 		j.verdict, j.why = notJudged, "no output has lanes in which something could be seen"
 		return j, true, nil
 	}
@@ -204,11 +206,11 @@ func meaningless(outputs []onnx.Tensor) bool {
 // follow finds the batch axis of each wanted output: the one whose extent is 1 with
 // one lane and the number of lanes with several, while all others stay. why tells what
 // contradicts.
-func (t *trial) follow(one, many []onnx.Tensor, lanes int, expected []batchAxis) (axes []int, why string) {
+func (t *trial) follow(one, many []onnx.Tensor, lanes int, expected []batchaxis.Axis) (axes []int, why string) {
 	axes = make([]int, len(t.outputs))
 	for k, at := range t.outputs {
 		name := t.sig.Outputs[at].Name
-		axes[k] = noAxis
+		axes[k] = tensor.NoAxis
 		a, b := one[k].Shape, many[k].Shape
 		if t.optional[at] && (slices.Contains(a, 0) || slices.Contains(b, 0)) {
 			continue
@@ -224,12 +226,12 @@ func (t *trial) follow(one, many []onnx.Tensor, lanes int, expected []batchAxis)
 		}
 		want := expected[at]
 		dims := t.sig.Outputs[at].Dims // nil where the model does not even say how many
-		open := axes[k] != noAxis && (dims == nil || dims[axes[k]] < 0)
-		if want.known && want.axis == noAxis && !open {
-			axes[k] = noAxis // the model file fixes it, and so does a run with one lane
+		open := axes[k] != tensor.NoAxis && (dims == nil || dims[axes[k]] < 0)
+		if want.Known && want.Index == tensor.NoAxis && !open {
+			axes[k] = tensor.NoAxis // the model file fixes it, and so does a run with one lane
 			continue
 		}
-		if differs := len(a) != len(b) || differ > 1 || differ == 1 && axes[k] == noAxis; (differs || want.known && axes[k] != want.axis) && why == "" {
+		if differs := len(a) != len(b) || differ > 1 || differ == 1 && axes[k] == tensor.NoAxis; (differs || want.Known && axes[k] != want.Index) && why == "" {
 			why = fmt.Sprintf("output %q has shape %v for one of them and %v for %d", name, a, b, lanes)
 		}
 	}
@@ -264,7 +266,7 @@ func (t *trial) independent(s setting, lanes []lane, before []onnx.Tensor, axes 
 		}
 		lanes = changed
 		for k, axis := range axes {
-			if axis != noAxis && !bytes.Equal(laneOf(&before[k], axis, round.kept), laneOf(&after[k], axis, round.kept)) {
+			if axis != tensor.NoAxis && !bytes.Equal(laneOf(&before[k], axis, round.kept), laneOf(&after[k], axis, round.kept)) {
 				return fmt.Sprintf("output %q of one changes with the inputs of another", t.sig.Outputs[t.outputs[k]].Name), nil
 			}
 		}
@@ -283,7 +285,7 @@ func (t *trial) asAlone(s setting, lanes []lane, one, many []onnx.Tensor, axes [
 	}
 	for lane, own := range map[int][]onnx.Tensor{0: one, last: other} {
 		for k, axis := range axes {
-			if axis == noAxis {
+			if axis == tensor.NoAxis {
 				continue
 			}
 			if a, b := laneOf(&own[k], axis, 0), laneOf(&many[k], axis, lane); !equalLanes(a, b, own[k].DType) {

@@ -11,20 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tritonstateful/backend/config"
+	"tritonstateful/backend/plan/batchaxis"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
-
-// TestBatchNames: what is taken for a name of batches, and what is not.
-func TestBatchNames(t *testing.T) {
-	for _, name := range []string{"batch", "batch_size", "BatchSize", "x_batch", "token_lengths_batch", "batch axis", "dynamic_batch", "B", "b", "N", "n", "bs", "bsz", "nb", "bsize", "nbatch", "batch_axis"} {
-		require.True(t, isBatchName(name), name)
-	}
-	for _, name := range []string{"", "time", "T", "sequence", "batch*heads", "batch_size * 8", "batch + 1", "batched_sequence_length", "unbatched_frames", "s17", "x_dynamic_axes_1", "batch_mask_dynamic_axes_2", "Addbatch_dim_0"} {
-		require.False(t, isBatchName(name), name)
-	}
-}
 
 // recurrence is a model over [time, batch] or [batch, time]: y is the running sum of x
 // over time, and a state, if there is one, the sum so far.
@@ -96,8 +87,8 @@ func proving(t *testing.T, r onnx.Runner, open func() onnx.Runner, cfg *config.C
 	if open != nil {
 		c.open = func() (onnx.Runner, error) { return open(), nil }
 	}
-	c.attempt = func(k *candidate) *wirer { return wireInputs(cfg, params, r.Signature(), nil, k) }
-	w, err := c.choose(candidatesFor(cfg, params, r.Signature()))
+	c.attempt = func(k *batchaxis.Candidate) *wirer { return wireInputs(cfg, params, r.Signature(), nil, k) }
+	w, err := c.choose(batchaxis.Candidates(cfg, params, r.Signature()))
 	return w, c, err
 }
 
@@ -152,11 +143,11 @@ func TestBatchIsProved(t *testing.T) {
 				w, chooser, err := proving(t, r, nil, cfg, config.VerifyInferred)
 				require.NoError(t, err)
 				require.Empty(t, chooser.warning)
-				require.Equal(t, 8, w.wiring.maxLanes)
-				require.Equal(t, 1-c.time, w.wiring.inputs[0].axis)
-				require.Equal(t, 1-c.time, w.wiring.outputs[0].axis)
+				require.Equal(t, 8, w.wiring.MaxLanes)
+				require.Equal(t, 1-c.time, w.wiring.Inputs[0].Axis)
+				require.Equal(t, 1-c.time, w.wiring.Outputs[0].Axis)
 				if c.s != "" {
-					require.Equal(t, 0, w.wiring.states[0].axis)
+					require.Equal(t, 0, w.wiring.States[0].Axis)
 				}
 				require.Zero(t, r.heap.Used(), "runs must free what they take")
 			})
@@ -174,7 +165,7 @@ func TestBatchNotJudged(t *testing.T) {
 	}
 	w, chooser, err := proving(t, model("time,batch", "time,batch"), nil, recurrenceConfig("FP32", false), config.VerifyInferred)
 	require.NoError(t, err)
-	require.Equal(t, 1, w.wiring.inputs[0].axis)
+	require.Equal(t, 1, w.wiring.Inputs[0].Axis)
 	require.Contains(t, chooser.warning, `nobody has checked that the lanes of a batch are apart: the model does not run on any contents that were tried`)
 	require.Contains(t, chooser.warning, "string_value: '* = 1'")
 	for _, axes := range [][2]string{{"time,batch", "a,b"}, {"s0,s1", "s0,s1"}, {"?,?", "?,?"}} {
@@ -194,7 +185,7 @@ func TestBatchOfChance(t *testing.T) {
 	}
 	w, _, err := proving(t, session(new(int64)), func() onnx.Runner { return session(new(int64)) }, recurrenceConfig("FP32", false), config.VerifyInferred)
 	require.NoError(t, err)
-	require.Equal(t, 1, w.wiring.inputs[0].axis)
+	require.Equal(t, 1, w.wiring.Inputs[0].Axis)
 	drawn := new(int64)
 	_, _, err = proving(t, session(drawn), func() onnx.Runner { return session(drawn) }, recurrenceConfig("FP32", false), config.VerifyInferred)
 	require.ErrorContains(t, err, "two runs on the same inputs differ")
@@ -207,7 +198,7 @@ func TestBatchThatIsTold(t *testing.T) {
 	cfg.Parameters["batch_axes"] = config.Value{String: "* = 0"}
 	w, chooser, err := proving(t, r, nil, cfg, config.VerifyInferred)
 	require.NoError(t, err)
-	require.Equal(t, 0, w.wiring.inputs[0].axis)
+	require.Equal(t, 0, w.wiring.Inputs[0].Axis)
 	require.Zero(t, chooser.runs)
 	require.Empty(t, chooser.warning)
 	_, chooser, err = proving(t, r, nil, cfg, config.VerifyAlways)
@@ -225,7 +216,7 @@ func TestBatchUnproved(t *testing.T) {
 	r := newRecurrence(t, "x:FP32[time,batch]", "y:FP32[time,batch]", 0)
 	w, chooser, err := proving(t, r, nil, recurrenceConfig("FP32", false), config.VerifyNever)
 	require.NoError(t, err)
-	require.Equal(t, 1, w.wiring.inputs[0].axis)
+	require.Equal(t, 1, w.wiring.Inputs[0].Axis)
 	require.Zero(t, chooser.runs)
 	require.Contains(t, chooser.warning, "verify is never: nobody has checked")
 }
@@ -316,8 +307,8 @@ func TestToldStatesBegin(t *testing.T) {
 func TestBatchAxesAreProvedOnce(t *testing.T) {
 	log := newRecorder(slog.LevelInfo)
 	m, err := NewModel(ModelInfo{Name: "model", Version: 1, Config: []byte(`{"name":"model","max_batch_size":8,"input":[{"name":"x","data_type":"TYPE_FP32","dims":[-1]}],` +
-		`"output":[{"name":"y","data_type":"TYPE_FP32","dims":[-1]}]}`)}, Host{
-		Log: slog.New(log), Clock: newServer(t).in.model.host.Clock,
+		`"output":[{"name":"y","data_type":"TYPE_FP32","dims":[-1]}]}`)}, Server{
+		Log: slog.New(log), Clock: newServer(t).in.model.server.Clock,
 		Open: func(onnx.SessionOptions) (onnx.Runner, error) {
 			return newRecurrence(t, "x:FP32[time,batch]", "y:FP32[time,batch]", 0), nil
 		},
@@ -340,8 +331,8 @@ func TestNothingHangsOnTheBatch(t *testing.T) {
 	for _, verify := range []string{"inferred", "always", "never"} {
 		log := newRecorder(slog.LevelInfo)
 		m, err := NewModel(ModelInfo{Name: "model", Version: 1, Config: []byte(`{"name":"model","input":[{"name":"x","data_type":"TYPE_FP32","dims":[-1,-1]}],` +
-			`"output":[{"name":"y","data_type":"TYPE_FP32","dims":[-1,-1]}],"parameters":{"verify":{"string_value":"` + verify + `"}}}`)}, Host{
-			Log: slog.New(log), Clock: newServer(t).in.model.host.Clock,
+			`"output":[{"name":"y","data_type":"TYPE_FP32","dims":[-1,-1]}],"parameters":{"verify":{"string_value":"` + verify + `"}}}`)}, Server{
+			Log: slog.New(log), Clock: newServer(t).in.model.server.Clock,
 			Open: func(onnx.SessionOptions) (onnx.Runner, error) {
 				r := newRecurrence(t, "x:FP32[?,?]", "y:FP32[?,?]", 0)
 				r.runs = func(_ *onnx.Signature, inputs, outputs []onnx.Tensor) error { // nothing mixes: both axes could be the batch
@@ -405,8 +396,8 @@ func TestBatchCalledAsALength(t *testing.T) {
 		cfg.Inputs[0].Dims, cfg.Outputs[0].Dims = tensor.Shape{8}, tensor.Shape{8}
 		w, chooser, err := proving(t, r, nil, cfg, config.VerifyInferred)
 		require.NoError(t, err)
-		require.Equal(t, 0, w.wiring.inputs[0].axis)
-		require.Equal(t, 8, w.wiring.maxLanes)
+		require.Equal(t, 0, w.wiring.Inputs[0].Axis)
+		require.Equal(t, 8, w.wiring.MaxLanes)
 		require.Positive(t, chooser.runs)
 
 		cfg.MaxBatchSize, cfg.Inputs[0].Dims, cfg.Outputs[0].Dims = 0, tensor.Shape{-1, 8}, tensor.Shape{-1, 8}
@@ -430,5 +421,5 @@ func TestBatchOfSmallNumbers(t *testing.T) {
 	w, chooser, err := proving(t, r, nil, recurrenceConfig("FP32", false), config.VerifyInferred)
 	require.NoError(t, err)
 	require.Empty(t, chooser.warning)
-	require.Equal(t, 8, w.wiring.maxLanes)
+	require.Equal(t, 8, w.wiring.MaxLanes)
 }

@@ -137,7 +137,7 @@ func (q *queue) giveBack(putOff, rest int) {
 // forget ends the look at a group.
 func (q *queue) forget() {
 	if q.looks() {
-		clear(q.ids) // its texts are borrowed
+		clear(q.ids) // its strings are borrowed
 		clear(q.kinds)
 	}
 }
@@ -152,4 +152,28 @@ func (q *queue) sort(requests []int, sorted bool) {
 			end = at
 		}
 	}
+}
+
+// kind is a number that requests have in common which can share a run, and others hardly
+// ever: it tells which to compare. Nothing of the request needs to be right.
+func (e *execution) kind(req int) uint64 {
+	r, in := &e.requests[req], e.in
+	w := in.wiring
+	if r.Err != nil || !w.Varies && !w.Shares {
+		return 0
+	}
+	var h maphash.Hash
+	h.SetSeed(e.queue.seed)
+	for i := range w.Inputs {
+		hashInput(&w.Inputs[i], &h, &r.Inputs[i])
+	}
+	var q *statebuffer.Sequence // as joins has it
+	if !r.Start {
+		q = in.store.Live(r.key())
+	}
+	for i := range w.Generated {
+		hashGenerated(&w.Generated[i], &h, r, q)
+	}
+	in.store.HashShapes(&h, q)
+	return h.Sum64()
 }

@@ -5,8 +5,10 @@ import (
 	"slices"
 	"strings"
 
+	"tritonstateful/backend/plan/batchaxis"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
+	"tritonstateful/internal/tensor"
 )
 
 // refusal is why a model is not served, with the line that decides.
@@ -21,25 +23,25 @@ func (c *chooser) refusal(a *attempted) error {
 			why += ", as the model quantizes while it runs (" + operator + "), with one scale for all of them"
 		}
 		return status.Errorf(status.InvalidArg, "requests of one batch would not be apart: %s, with the batch at %s: say where it is by the parameter batch_axes (\"NAME = AXIS\" or \"NAME = none\" for each tensor); if it is there all the same, write %s, and max_batch_size: 1 so that requests do not share runs",
-			why, a.w.wiring.batchAxes(), a.w.line())
+			why, a.w.wiring.BatchAxes(), a.w.line())
 	}
-	if !a.c.lanes() {
+	if !a.c.HasLanes() {
 		return status.Errorf(status.InvalidArg, "no axis of an input is known to be the batch: say where it is by the parameter batch_axes, for example %s", a.example())
 	}
-	return status.Errorf(status.InvalidArg, "the batch seems to be at %s, and nothing shows that requests of one batch would be apart: %s: if it is there, write %s", a.w.wiring.batchAxes(), a.why, a.w.line())
+	return status.Errorf(status.InvalidArg, "the batch seems to be at %s, and nothing shows that requests of one batch would be apart: %s: if it is there, write %s", a.w.wiring.BatchAxes(), a.why, a.w.line())
 }
 
 // example is a line that says where the batch is. Where no axis was taken for it, that is
 // the only open one of each input.
 func (a *attempted) example() string {
-	if a.c.lanes() {
+	if a.c.HasLanes() {
 		return a.w.line()
 	}
 	c, w := *a.c, *a.w
-	c.in, c.out, w.axes = slices.Clone(c.in), make([]batchAxis, len(c.out)), &c
-	for i := range c.in {
-		if c.in[i].how != "batch_axes" {
-			c.in[i].axis = onlyDynamic(a.w.sig.Inputs[i].Dims)
+	c.In, c.Out, w.axes = slices.Clone(c.In), make([]batchaxis.Axis, len(c.Out)), &c
+	for i := range c.In {
+		if c.In[i].How != "batch_axes" {
+			c.In[i].Index = batchaxis.OnlyOpenAxis(a.w.sig.Inputs[i].Dims)
 		}
 	}
 	return w.line()
@@ -68,17 +70,17 @@ func (w *wirer) axesLine() string {
 	}
 	var entries []entry
 	for i := range w.sig.Inputs {
-		if len(dynamicAxes(&w.sig.Inputs[i])) > 0 {
-			entries = append(entries, entry{w.sig.Inputs[i].Name, w.axes.in[i].axis})
+		if len(batchaxis.OpenAxes(&w.sig.Inputs[i])) > 0 {
+			entries = append(entries, entry{w.sig.Inputs[i].Name, w.axes.In[i].Index})
 		}
 	}
 	for i := range w.sig.Outputs {
-		if len(dynamicAxes(&w.sig.Outputs[i])) > 0 && w.axes.out[i].known {
-			entries = append(entries, entry{w.sig.Outputs[i].Name, w.axes.out[i].axis})
+		if len(batchaxis.OpenAxes(&w.sig.Outputs[i])) > 0 && w.axes.Out[i].Known {
+			entries = append(entries, entry{w.sig.Outputs[i].Name, w.axes.Out[i].Index})
 		}
 	}
 	text := func(axis int) string {
-		if axis == noAxis {
+		if axis == tensor.NoAxis {
 			return "none"
 		}
 		return fmt.Sprint(axis)

@@ -46,7 +46,7 @@ func TestNoStatesFound(t *testing.T) {
 func wiresOrNot(t *testing.T, text string, sig *onnx.Signature) error {
 	t.Helper()
 	file := &fileOnly{sig: *sig}
-	completed, err := Complete(ModelInfo{Config: []byte(text)}, Host{Log: slog.New(slog.DiscardHandler), DefaultBatch: ServerBatch, Open: func(onnx.SessionOptions) (onnx.Runner, error) { return file, nil }})
+	completed, err := Complete(ModelInfo{Config: []byte(text)}, Server{Log: slog.New(slog.DiscardHandler), DefaultBatch: ServerBatch, Open: func(onnx.SessionOptions) (onnx.Runner, error) { return file, nil }})
 	if err != nil {
 		return err
 	}

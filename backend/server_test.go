@@ -109,7 +109,7 @@ type server struct {
 	plain  map[string]*plainSequence // by ask.who
 	count  float64                   // values given to requests so far
 	last   *fakeBatch
-	// onCall is called for each call of the host.
+	// onCall is called for each call of the server.
 	onCall func()
 	// onBatch is called for each batch before it is executed.
 	onBatch func(*fakeBatch)
@@ -130,7 +130,7 @@ type plainSequence struct{ states [][][]float64 }
 func load(t testing.TB, edits ...func(*setup)) (*server, error) {
 	set := newSetup(edits...)
 	s := &server{t: t, config: set.config, memory: set.memory, runner: set.model, now: time.Hour, plain: map[string]*plainSequence{}, log: newRecorder(set.level)}
-	model, err := NewModel(ModelInfo{Name: "model", Version: 3, Directory: "/models/model", Config: set.json()}, Host{
+	model, err := NewModel(ModelInfo{Name: "model", Version: 3, Directory: "/models/model", Config: set.json()}, Server{
 		Log: slog.New(s.log), Clock: func() time.Duration { return s.now }, Metrics: set.metrics,
 		Open: func(o onnx.SessionOptions) (onnx.Runner, error) {
 			require.Equal(t, "model_0", o.Name)
@@ -219,7 +219,7 @@ func (s *server) request(b *fakeBatch, a *ask) Request {
 			}
 		}
 		b.lent = append(b.lent, data)
-		shape := s.in.wiring.inputs[i].request.Clone()
+		shape := s.in.wiring.Inputs[i].Request.Clone()
 		r.Inputs = append(r.Inputs, Input{Present: true, DType: t.dtype, Shape: shape, Data: data})
 	}
 	if a.mangle != nil {

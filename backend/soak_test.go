@@ -128,7 +128,7 @@ func newSoak(t *testing.T, seed uint64, tape bool, who [2]int, parameters map[st
 			set.config.Parameters[name] = config.Value{String: value}
 		}
 	})
-	model, err := NewModel(ModelInfo{Name: "ledger", Config: set.json()}, Host{
+	model, err := NewModel(ModelInfo{Name: "ledger", Config: set.json()}, Server{
 		Log: slog.New(newRecorder(slog.LevelError)), Clock: func() time.Duration { return s.now },
 		Open: func(onnx.SessionOptions) (onnx.Runner, error) { return s.model, nil },
 	})

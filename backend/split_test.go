@@ -302,7 +302,7 @@ func (r *stateless) Run(inputs, outputs []onnx.Tensor) error {
 func TestRequestsOfSeveralRows(t *testing.T) {
 	r := &stateless{}
 	model, err := NewModel(ModelInfo{Name: "model", Config: []byte(`{"name":"model","max_batch_size":8,` +
-		`"input":[{"name":"x","data_type":"TYPE_FP32","dims":[1]}],"output":[{"name":"y","data_type":"TYPE_FP32","dims":[1]}]}`)}, Host{
+		`"input":[{"name":"x","data_type":"TYPE_FP32","dims":[1]}],"output":[{"name":"y","data_type":"TYPE_FP32","dims":[1]}]}`)}, Server{
 		Log: slog.New(slog.DiscardHandler), Clock: func() time.Duration { return time.Hour },
 		Open: func(onnx.SessionOptions) (onnx.Runner, error) { return r, nil },
 	})

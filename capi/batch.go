@@ -72,13 +72,13 @@ func (b *batch) open(requests **C.TRITONBACKEND_Request, count C.uint32_t) error
 	return err
 }
 
-// Hold is part of backend.Batch.
+// Hold implements backend.Batch.
 func (b *batch) Hold(req int) (release func()) {
 	held := C.batch_hold(b.c, C.uint32_t(req)) // in our own memory, so it may outlive the batch
 	return func() { C.release_held(held) }
 }
 
-// Finish is part of backend.Batch.
+// Finish implements backend.Batch.
 func (b *batch) Finish(timing backend.Timing) {
 	if !b.isOpen {
 		return

@@ -6,17 +6,17 @@ import "C"
 import "time"
 
 // newClock is a clock that reads CLOCK_MONOTONIC, which Triton's statistics are
-// in, without a call into C: Go's own monotonic clock is the same one, less an
-// offset that Go does not tell.
+// in, without a call into C: Go's monotonic clock is the same one, less an offset
+// that Go does not reveal.
 func newClock() func() time.Duration {
-	start, offset := measureOffset()
+	start, offset := clockOffset()
 	return func() time.Duration { return offset + time.Since(start) }
 }
 
-// measureOffset reads Go's clock before and after the system's. The error is at
-// most the time that passed in between, so the fastest of some tries is taken:
-// one of them may be interrupted by the scheduler, not all.
-func measureOffset() (start time.Time, offset time.Duration) {
+// clockOffset reads Go's clock before and after the system's. Its error is at most
+// the time that passed in between, so it takes the fastest of 16 tries: the
+// scheduler may interrupt some of them, but not all.
+func clockOffset() (start time.Time, offset time.Duration) {
 	best := time.Duration(-1)
 	for range 16 {
 		before := time.Now()

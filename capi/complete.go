@@ -13,11 +13,11 @@ import (
 // completeModel fills in what the configuration of a model leaves out, and returns
 // the model with the configuration as Triton took it: Triton merges some fields
 // only, and adds its own defaults.
-func completeModel(of *C.TRITONBACKEND_Model, info backend.ModelInfo, host backend.Host) (backend.ModelInfo, error) {
-	var noted C.signals_noted
-	C.signals_note(&noted)
-	config, err := backend.Complete(info, host)
-	C.signals_put_back(&noted)
+func completeModel(of *C.TRITONBACKEND_Model, info backend.ModelInfo, server backend.Server) (backend.ModelInfo, error) {
+	var saved C.signals_saved
+	C.signals_save(&saved)
+	config, err := backend.Complete(info, server)
+	C.signals_restore(&saved)
 	if err != nil || config == nil {
 		return info, err
 	}

@@ -57,8 +57,8 @@ func newIncomplete(t *testing.T, open onnx.OpenRunner) (s server, loaded *backen
 		s.model.Delete()
 		s.backend.Delete()
 	})
-	require.NoError(t, s.initialize(func(settings, *slog.Logger) (parts, error) {
-		return parts{open: open, load: func(info backend.ModelInfo, _ backend.Host) (model, error) {
+	require.NoError(t, s.initialize(func(settings, *slog.Logger) (components, error) {
+		return components{open: open, load: func(info backend.ModelInfo, _ backend.Server) (model, error) {
 			*loaded = info
 			return fakeModel{}, nil
 		}}, nil

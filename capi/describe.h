@@ -1,6 +1,6 @@
-// What Triton tells of a backend, a model and an instance, each in one
-// crossing; and the handle of the Go object that stands behind it, which Triton
-// keeps for us as its void * "state".
+// What Triton knows of a backend, a model and an instance, each read in one
+// crossing; and the handle of the Go object that belongs to it, which Triton
+// stores for us as its void * "state".
 #pragma once
 
 #include "table.h"
@@ -40,10 +40,10 @@ TRITONSERVER_Error *set_model_config(TRITONBACKEND_Model *of, const char *json, 
 
 TRITONSERVER_Error *delete_message(TRITONSERVER_Message *message);
 
-// set_attributes tells Triton how this backend likes to be used.
+// set_attributes allows parallel loading of instances, and makes KIND_CPU the default.
 TRITONSERVER_Error *set_attributes(TRITONBACKEND_BackendAttribute *attributes);
 
-// A handle and not a pointer, because Go's objects may not be kept in C. It is
+// A handle and not a pointer, because C may not hold pointers to Go's objects. It is
 // 0 where none was set. Returned by value, so that Go has no pointer to lend.
 typedef struct {
   uintptr_t handle;

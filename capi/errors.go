@@ -10,7 +10,7 @@ import (
 	"tritonstateful/internal/status"
 )
 
-// codes is the one place where an error of ours gets the code of Triton.
+// codes maps our error codes to those of Triton.
 var codes = [...]C.TRITONSERVER_Error_Code{
 	status.Unknown:       C.TRITONSERVER_ERROR_UNKNOWN,
 	status.Internal:      C.TRITONSERVER_ERROR_INTERNAL,
@@ -22,7 +22,7 @@ var codes = [...]C.TRITONSERVER_Error_Code{
 	status.Cancelled:     C.TRITONSERVER_ERROR_CANCELLED,
 }
 
-// codeOf is the way back.
+// codeOf maps a code of Triton to ours.
 func codeOf(theirs C.TRITONSERVER_Error_Code) status.Code {
 	for ours, code := range codes {
 		if code == theirs {
@@ -32,7 +32,7 @@ func codeOf(theirs C.TRITONSERVER_Error_Code) status.Code {
 	return status.Unknown
 }
 
-// newError makes err an error of Triton, nil of nil. Whoever gets it deletes it.
+// newError turns err into an error of Triton, nil into nil. Its receiver deletes it.
 func newError(err error) *C.TRITONSERVER_Error {
 	if err == nil {
 		return nil
@@ -42,8 +42,8 @@ func newError(err error) *C.TRITONSERVER_Error {
 	return C.error_new(codes[status.CodeOf(err)], text)
 }
 
-// copyError makes an error of Triton one of ours, nil of nil, and leaves it to
-// its owner.
+// copyError turns an error of Triton into one of ours, nil into nil. It does not
+// delete it.
 func copyError(theirs *C.TRITONSERVER_Error) error {
 	if theirs == nil {
 		return nil
@@ -51,7 +51,7 @@ func copyError(theirs *C.TRITONSERVER_Error) error {
 	return status.Errorf(codeOf(C.error_code(theirs)), "%s", C.GoString(C.error_message(theirs)))
 }
 
-// takeError makes an error of Triton that we own one of ours, nil of nil.
+// takeError is copyError for an error that we own, which it deletes.
 func takeError(theirs *C.TRITONSERVER_Error) error {
 	err := copyError(theirs)
 	if err != nil {

@@ -237,7 +237,7 @@ func TestOutputBufferOnDevice(t *testing.T) {
 }
 
 // TestLanesOfAnyLayout answers from a tensor [2, batch, 2] of which each request
-// has one lane or two, one behind the other.
+// has one lane or two, one after the other.
 func TestLanesOfAnyLayout(t *testing.T) {
 	in := newEcho()
 	in.outputs = in.outputs[:1]

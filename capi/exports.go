@@ -53,10 +53,9 @@ func TRITONBACKEND_ModelInstanceExecute(i *C.TRITONBACKEND_ModelInstance, reques
 	return guard(func() error { return execute(i, requests, count) })
 }
 
-// guard makes the error or the panic of an entry point an error of Triton: a
-// panic that leaves an exported function ends the process. The requests of a
-// batch have a net of their own, since once they are taken they must be
-// answered instead.
+// guard turns the error or the panic of an entry point into an error of Triton: a
+// panic that leaves an exported function would end the process. Once a batch is
+// open, its requests must be answered instead: see batch.ensureFinished.
 func guard(entry func() error) (failed *C.TRITONSERVER_Error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -67,9 +66,9 @@ func guard(entry func() error) (failed *C.TRITONSERVER_Error) {
 	return newError(entry())
 }
 
-// panicked logs a panic with its stack, to be called from the deferred function
-// that recovered it, and is the error to tell the outside.
+// panicked logs a panic with its stack and returns it as an error. The deferred
+// function that recovered it calls panicked.
 func panicked(cause any) error {
 	newLog().Error("panic in the stateful backend", "cause", cause, "stack", string(debug.Stack()))
-	return status.Errorf(status.Internal, "panic in the stateful backend, a fault of its own: %v; the server's log has the stack", cause)
+	return status.Errorf(status.Internal, "panic in the stateful backend (a bug): %v; the server log has the stack", cause)
 }

@@ -13,8 +13,9 @@ import (
 // Triton keeps one void * for us in each backend, model and instance. It holds
 // a cgo.Handle of the Go object: made in Initialize, deleted in Finalize.
 
-// keep puts value behind a Triton object, by that object's SetState call.
-func keep(value any, set func(C.uintptr_t) *C.TRITONSERVER_Error) error {
+// storeHandle makes value the state of a Triton object, by that object's SetState
+// call.
+func storeHandle(value any, set func(C.uintptr_t) *C.TRITONSERVER_Error) error {
 	handle := cgo.NewHandle(value)
 	if err := takeError(set(C.uintptr_t(handle))); err != nil {
 		handle.Delete()
@@ -23,8 +24,8 @@ func keep(value any, set func(C.uintptr_t) *C.TRITONSERVER_Error) error {
 	return nil
 }
 
-// kept is the value behind a Triton object.
-func kept[T any](state C.state_result) (T, error) {
+// loadHandle returns the value that storeHandle has stored.
+func loadHandle[T any](state C.state_result) (T, error) {
 	var none T
 	if state.error != nil {
 		return none, takeError(state.error)
@@ -35,13 +36,13 @@ func kept[T any](state C.state_result) (T, error) {
 	return cgo.Handle(state.handle).Value().(T), nil
 }
 
-// drop forgets the value behind a Triton object and hands it to end. There is
+// releaseHandle forgets the value of a Triton object and calls end with it. There is
 // none where Initialize failed: Triton calls Finalize all the same.
-func drop[T any](state C.state_result, end func(T)) error {
+func releaseHandle[T any](state C.state_result, end func(T)) error {
 	if state.error == nil && state.handle == 0 {
 		return nil
 	}
-	value, err := kept[T](state)
+	value, err := loadHandle[T](state)
 	if err != nil {
 		return err
 	}

@@ -160,7 +160,7 @@ func TestLoaderRefusesPartOfALibrary(t *testing.T) {
 	for _, size := range []int{0, 3, 63, 64, 100, 4096, len(whole) / 2, len(whole) - 1} {
 		require.NoError(t, os.WriteFile(beside, whole[:size], 0o644))
 		failed(t, b.InitializeThrough(loader), status.Unavailable,
-			fmt.Sprintf("%s is not whole: it has %d of at least ", beside, size))
+			fmt.Sprintf("%s is truncated: it has %d of at least ", beside, size))
 	}
 	require.NoError(t, os.WriteFile(beside, whole, 0o644))
 	failed(t, b.InitializeThrough(loader), status.Unavailable, beside+" has no function TRITONBACKEND_")

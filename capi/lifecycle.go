@@ -18,8 +18,8 @@ const (
 	apiMinor = 8
 )
 
-// executor is what the seam needs of a model's instance; *backend.Instance is
-// one.
+// executor is what this package needs of a model's instance; *backend.Instance
+// implements it.
 type executor interface {
 	Execute(backend.Batch)
 	Inputs() []onnx.IOTensor
@@ -28,28 +28,28 @@ type executor interface {
 	Close()
 }
 
-// model is what the seam needs of a loaded model.
+// model is what this package needs of a loaded model.
 type model interface {
 	NewInstance(backend.InstanceInfo) (executor, error)
 }
 
-// parts are what a backend is put together from.
-type parts struct {
+// components are what a backend is assembled from.
+type components struct {
 	open onnx.OpenRunner
-	load func(backend.ModelInfo, backend.Host) (model, error)
+	load func(backend.ModelInfo, backend.Server) (model, error)
 }
 
-// assembler puts a backend together as the server's command line asks.
-type assembler func(settings, *slog.Logger) (parts, error)
+// assembler returns the components for the settings of the server's command line.
+type assembler func(settings, *slog.Logger) (components, error)
 
-// library is what stands behind a TRITONBACKEND_Backend.
+// library is the state of a TRITONBACKEND_Backend.
 type library struct {
-	host    backend.Host
-	load    func(backend.ModelInfo, backend.Host) (model, error)
+	server  backend.Server
+	load    func(backend.ModelInfo, backend.Server) (model, error)
 	metrics *metrics
 }
 
-// instance is what stands behind a TRITONBACKEND_ModelInstance.
+// instance is the state of a TRITONBACKEND_ModelInstance.
 type instance struct {
 	executor
 	batch *batch
@@ -74,16 +74,16 @@ func initialize(of backendObject, assemble assembler) error {
 		return err
 	}
 	metrics := &metrics{log: log}
-	host := backend.Host{Log: log, Clock: newClock(), Open: made.open, DefaultBatch: config.defaultBatch}
+	server := backend.Server{Log: log, Clock: newClock(), Open: made.open, DefaultBatch: config.defaultBatch}
 	if config.metrics {
-		host.Metrics = metrics.open
+		server.Metrics = metrics.open
 	}
-	return keep(&library{host, made.load, metrics}, func(handle C.uintptr_t) *C.TRITONSERVER_Error {
+	return storeHandle(&library{server, made.load, metrics}, func(handle C.uintptr_t) *C.TRITONSERVER_Error {
 		return C.set_backend_state(of, handle)
 	})
 }
 
-// readSettings reads what Triton tells of the backend, after its version.
+// readSettings checks the version of Triton's API and reads the backend's settings.
 func readSettings(of backendObject, log *slog.Logger) (settings, error) {
 	var d C.backend_description
 	if err := takeError(C.describe_backend(of, &d)); err != nil {
@@ -103,10 +103,10 @@ func checkVersion(major, minor int) error {
 		major, minor, apiMajor, apiMinor, apiMajor)
 }
 
-// finalize leaves ONNX Runtime as it is: its environment is the process's, and
-// Triton may initialise us again.
+// finalize leaves ONNX Runtime as it is: its environment belongs to the process,
+// and Triton may initialise the backend again.
 func finalize(of backendObject) error {
-	return drop(C.backend_state(of), func(lib *library) { lib.metrics.close() })
+	return releaseHandle(C.backend_state(of), func(lib *library) { lib.metrics.close() })
 }
 
 func setAttributes(attributes *C.TRITONBACKEND_BackendAttribute) error {
@@ -122,25 +122,25 @@ func initializeModel(of *C.TRITONBACKEND_Model) error {
 	if err != nil {
 		return err
 	}
-	lib, err := kept[*library](C.backend_state(d.backend))
+	lib, err := loadHandle[*library](C.backend_state(d.backend))
 	if err != nil {
 		return err
 	}
 	if d.auto_complete {
-		if info, err = completeModel(of, info, lib.host); err != nil {
+		if info, err = completeModel(of, info, lib.server); err != nil {
 			return err
 		}
 	}
-	loaded, err := lib.load(info, lib.host)
+	loaded, err := lib.load(info, lib.server)
 	if err != nil {
 		return err
 	}
-	return keep(loaded, func(handle C.uintptr_t) *C.TRITONSERVER_Error {
+	return storeHandle(loaded, func(handle C.uintptr_t) *C.TRITONSERVER_Error {
 		return C.set_model_state(of, handle)
 	})
 }
 
-// modelInfo copies what Triton tells of a model, and deletes the message.
+// modelInfo copies the description of a model, and deletes the message.
 func modelInfo(d *C.model_description) (backend.ModelInfo, error) {
 	info := backend.ModelInfo{
 		Name:      C.GoString(d.name),
@@ -152,13 +152,13 @@ func modelInfo(d *C.model_description) (backend.ModelInfo, error) {
 		return info, err
 	}
 	if d.artifact != C.TRITONBACKEND_ARTIFACT_FILESYSTEM {
-		return info, status.Errorf(status.Unsupported, "the model repository is of type %d: want one in a file system", d.artifact)
+		return info, status.Errorf(status.Unsupported, "the model repository is of type %d: want one in the file system", d.artifact)
 	}
 	return info, nil
 }
 
 func finalizeModel(of *C.TRITONBACKEND_Model) error {
-	return drop(C.model_state(of), func(model) {})
+	return releaseHandle(C.model_state(of), func(model) {})
 }
 
 var kinds = [...]string{
@@ -173,18 +173,18 @@ func initializeInstance(of *C.TRITONBACKEND_ModelInstance) error {
 	if err := takeError(C.describe_instance(of, &d)); err != nil {
 		return err
 	}
-	loaded, err := kept[model](C.model_state(d.model))
+	loaded, err := loadHandle[model](C.model_state(d.model))
 	if err != nil {
 		return err
 	}
-	var noted C.signals_noted
-	C.signals_note(&noted)
+	var saved C.signals_saved
+	C.signals_save(&saved)
 	made, err := loaded.NewInstance(backend.InstanceInfo{
 		Name:   C.GoString(d.name),
 		Kind:   kinds[d.kind],
 		Device: int(d.device),
 	})
-	C.signals_put_back(&noted)
+	C.signals_restore(&saved)
 	if err != nil {
 		return err
 	}
@@ -193,7 +193,7 @@ func initializeInstance(of *C.TRITONBACKEND_ModelInstance) error {
 		made.Close()
 		return err
 	}
-	err = keep(in, func(handle C.uintptr_t) *C.TRITONSERVER_Error {
+	err = storeHandle(in, func(handle C.uintptr_t) *C.TRITONSERVER_Error {
 		return C.set_instance_state(of, handle)
 	})
 	if err != nil {
@@ -205,25 +205,25 @@ func initializeInstance(of *C.TRITONBACKEND_ModelInstance) error {
 func newInstance(of *C.TRITONBACKEND_ModelInstance, made executor) (*instance, error) {
 	b, err := newBatch(of, made)
 	if err == nil {
-		countInstance(1)
+		adjustProcs(1)
 	}
 	return &instance{made, b}, err
 }
 
 func (in *instance) close() {
-	countInstance(-1)
+	adjustProcs(-1)
 	in.batch.free()
 	in.Close()
 }
 
 func finalizeInstance(of *C.TRITONBACKEND_ModelInstance) error {
-	return drop(C.instance_state(of), (*instance).close)
+	return releaseHandle(C.instance_state(of), (*instance).close)
 }
 
 // execute runs one batch. After an error Triton still owns the requests; after
 // nil every one was answered once and released.
 func execute(of *C.TRITONBACKEND_ModelInstance, requests **C.TRITONBACKEND_Request, count C.uint32_t) error {
-	in, err := kept[*instance](C.instance_state(of))
+	in, err := loadHandle[*instance](C.instance_state(of))
 	if err != nil {
 		return err
 	}

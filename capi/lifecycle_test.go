@@ -19,7 +19,7 @@ func TestLifeOfABackend(t *testing.T) {
 	faketriton.Reset()
 	in := newEcho()
 	var info backend.ModelInfo
-	var host backend.Host
+	var given backend.Server
 	var of backend.InstanceInfo
 	b := faketriton.NewBackend(`{"cmdline":{"ort-logging-level":"0","backend-directory":"/b"}}`)
 	defer b.Delete()
@@ -29,13 +29,13 @@ func TestLifeOfABackend(t *testing.T) {
 	defer i.Delete()
 	s := server{b, m, i}
 
-	require.NoError(t, s.initialize(func(config settings, log *slog.Logger) (parts, error) {
+	require.NoError(t, s.initialize(func(config settings, log *slog.Logger) (components, error) {
 		require.Equal(t, settings{ortLogging: 0, defaultBatch: 4, metrics: true}, config)
 		require.NotNil(t, log)
-		return parts{
+		return components{
 			open: func(onnx.SessionOptions) (onnx.Runner, error) { return nil, errors.New("opened") },
-			load: func(mi backend.ModelInfo, h backend.Host) (model, error) {
-				info, host = mi, h
+			load: func(mi backend.ModelInfo, h backend.Server) (model, error) {
+				info, given = mi, h
 				return fakeModel{func(ii backend.InstanceInfo) (executor, error) { of = ii; return in, nil }}, nil
 			},
 		}, nil
@@ -44,9 +44,9 @@ func TestLifeOfABackend(t *testing.T) {
 	require.Equal(t, backend.ModelInfo{
 		Name: "streaming", Version: 1, Directory: "/models/streaming", Config: []byte(`{"name":"streaming"}`),
 	}, info)
-	_, err := host.Open(onnx.SessionOptions{})
+	_, err := given.Open(onnx.SessionOptions{})
 	require.EqualError(t, err, "opened")
-	require.InDelta(t, systemClock(), host.Clock(), float64(time.Second))
+	require.InDelta(t, systemClock(), given.Clock(), float64(time.Second))
 
 	require.NoError(t, i.Initialize())
 	require.Equal(t, backend.InstanceInfo{Name: "streaming_0_1", Kind: "gpu", Device: 3}, of)
@@ -75,7 +75,7 @@ func TestInitializeAgain(t *testing.T) {
 
 func TestInitializeRefuses(t *testing.T) {
 	faketriton.Reset()
-	never := func(settings, *slog.Logger) (parts, error) { panic("assembled") }
+	never := func(settings, *slog.Logger) (components, error) { panic("assembled") }
 	try := func(config string) error {
 		b := faketriton.NewBackend(config)
 		defer b.Delete()
@@ -93,7 +93,7 @@ func TestInitializeRefuses(t *testing.T) {
 }
 
 // TestInitializeWithoutONNXRuntime goes through the exported function, with the
-// parts that the library is really made of: a test binary has no ONNX Runtime next
+// components that the library is really made of: a test binary has no ONNX Runtime next
 // to it.
 func TestInitializeWithoutONNXRuntime(t *testing.T) {
 	faketriton.Reset()
@@ -102,7 +102,7 @@ func TestInitializeWithoutONNXRuntime(t *testing.T) {
 	failed(t, b.Initialize(), status.NotFound, ortLibrary+" is missing")
 	require.NoError(t, b.Finalize())
 	s := server{backend: b}
-	require.ErrorContains(t, s.initialize(func(s settings, log *slog.Logger) (parts, error) {
+	require.ErrorContains(t, s.initialize(func(s settings, log *slog.Logger) (components, error) {
 		return assembleOver("/nowhere/libonnxruntime.so", s, log)
 	}), "/nowhere")
 }
@@ -114,16 +114,16 @@ func TestModelThatDoesNotLoad(t *testing.T) {
 	m := faketriton.NewModel(b, "m", "/m", "{}")
 	defer m.Delete()
 	s := server{backend: b, model: m}
-	var load func(backend.ModelInfo, backend.Host) (model, error)
-	require.NoError(t, s.initialize(func(settings, *slog.Logger) (parts, error) {
-		return parts{load: func(i backend.ModelInfo, h backend.Host) (model, error) { return load(i, h) }}, nil
+	var load func(backend.ModelInfo, backend.Server) (model, error)
+	require.NoError(t, s.initialize(func(settings, *slog.Logger) (components, error) {
+		return components{load: func(i backend.ModelInfo, h backend.Server) (model, error) { return load(i, h) }}, nil
 	}))
-	load = func(backend.ModelInfo, backend.Host) (model, error) {
+	load = func(backend.ModelInfo, backend.Server) (model, error) {
 		return nil, status.Errorf(status.InvalidArg, "state_pairs: want one")
 	}
 	failed(t, m.Initialize(), status.InvalidArg, "state_pairs: want one")
 	require.NoError(t, m.Finalize())
-	load = func(backend.ModelInfo, backend.Host) (model, error) { panic("because") }
+	load = func(backend.ModelInfo, backend.Server) (model, error) { panic("because") }
 	failed(t, m.Initialize(), status.Internal, "because")
 	require.NoError(t, m.Finalize())
 	require.NoError(t, b.Finalize())

@@ -57,7 +57,7 @@ func (h logHandler) Handle(_ context.Context, record slog.Record) error {
 	return takeError(C.log_message(tritonLevel(record.Level), file, C.int(source.Line), text))
 }
 
-// WithAttrs is part of slog.Handler.
+// WithAttrs implements slog.Handler.
 func (h logHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	var more strings.Builder
 	for _, attr := range attrs {
@@ -67,7 +67,7 @@ func (h logHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return h
 }
 
-// WithGroup is part of slog.Handler.
+// WithGroup implements slog.Handler.
 func (h logHandler) WithGroup(name string) slog.Handler {
 	if name != "" {
 		h.prefix += name + "."

@@ -22,25 +22,25 @@ import (
 	"tritonstateful/ortrunner"
 )
 
-// main is never called; a C-shared library needs one.
+// main is never called; a c-shared library needs one.
 func main() {}
 
 // ortLibrary is next to this library. Its name is its own, so that Triton's
 // onnxruntime backend can bring another version.
 const ortLibrary = "libonnxruntime_stateful.so"
 
-// assemble puts the backend together: models of package backend, run by the ONNX
+// assemble returns the shipped components: models of package backend, run by the ONNX
 // Runtime that was installed with this library.
-func assemble(s settings, log *slog.Logger) (parts, error) {
+func assemble(s settings, log *slog.Logger) (components, error) {
 	library := filepath.Join(ownFolder(), ortLibrary)
 	if _, err := os.Stat(library); err != nil {
-		return parts{}, status.Errorf(status.NotFound, "%s is missing: want the file of the same name that was built with this backend", library)
+		return components{}, status.Errorf(status.NotFound, "%s is missing: want the file of the same name that was built with this backend", library)
 	}
 	return assembleOver(library, s, log)
 }
 
 // assembleOver is assemble with the ONNX Runtime at that path.
-func assembleOver(library string, s settings, log *slog.Logger) (parts, error) {
+func assembleOver(library string, s settings, log *slog.Logger) (components, error) {
 	runtime, err := ortrunner.New(ortrunner.Options{
 		Library:  library,
 		LogLevel: s.ortLogging,
@@ -49,18 +49,18 @@ func assembleOver(library string, s settings, log *slog.Logger) (parts, error) {
 		Identify: identify,
 	})
 	if err != nil {
-		return parts{}, err
+		return components{}, err
 	}
 	logGPUs(log)
-	return parts{open: runtime.Open, load: loadModel}, nil
+	return components{open: runtime.Open, load: loadModel}, nil
 }
 
-// logGPUs tells which GPUs the machine has. On one without a driver it is enough
-// to say so to who asks for details.
+// logGPUs logs which GPUs the machine has. On one without a driver only the verbose
+// log says so.
 func logGPUs(log *slog.Logger) {
 	gpus, driver, err := gpuinfo.List()
 	if err != nil {
-		log.Debug("no GPUs are listed", "reason", err)
+		log.Debug("could not list the GPUs of the machine", "reason", err)
 		return
 	}
 	for i, gpu := range gpus {
@@ -68,13 +68,13 @@ func logGPUs(log *slog.Logger) {
 	}
 }
 
-// identify asks NVML about a GPU.
+// identify returns what NVML knows of a GPU.
 func identify(uuid string) (ortrunner.Identity, error) {
 	gpu, err := gpuinfo.Find(uuid)
 	return ortrunner.Identity{UUID: gpu.UUID, Whole: gpu.Whole, Memory: gpu.Memory()}, err
 }
 
-// ownFolder is where this library lies.
+// ownFolder returns the folder of this library.
 func ownFolder() string {
 	var self C.Dl_info
 	C.dladdr(unsafe.Pointer(C.log_onnxruntime), &self) // any function of this library
@@ -84,8 +84,8 @@ func ownFolder() string {
 // loadedModel makes *backend.Model a model: its instances are executors.
 type loadedModel struct{ *backend.Model }
 
-func loadModel(info backend.ModelInfo, host backend.Host) (model, error) {
-	m, err := backend.NewModel(info, host)
+func loadModel(info backend.ModelInfo, server backend.Server) (model, error) {
+	m, err := backend.NewModel(info, server)
 	if err != nil {
 		return nil, err
 	}

@@ -19,7 +19,7 @@ static TRITONSERVER_Error *no_memory(void) {
   return error_format(TRITONSERVER_ERROR_UNAVAILABLE, "no memory for metrics");
 }
 
-// has_kind tells whether this server has metrics of a kind.
+// has_kind reports whether this server has metrics of a kind.
 static bool has_kind(TRITONSERVER_MetricKind kind) {
   return kind != TRITONSERVER_METRIC_KIND_HISTOGRAM ||
          (triton.TRITONSERVER_MetricNewWithArgs != NULL && triton.TRITONSERVER_MetricObserve != NULL);
@@ -27,7 +27,7 @@ static bool has_kind(TRITONSERVER_MetricKind kind) {
 
 // ---- families ----
 
-// shares tells whether definition i has the family of the one before it.
+// shares reports whether definition i has the family of the one before it.
 static bool shares(const metric_definition *definitions, uint32_t i) {
   return i > 0 && strcmp(definitions[i].name, definitions[i - 1].name) == 0;
 }

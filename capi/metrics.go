@@ -15,9 +15,9 @@ import (
 )
 
 // metrics are the metrics of all instances, kept by Triton and shown on its
-// metrics port. They are made with the first instance. All instances share the
-// families: while a model is loaded anew, its old and its new instance have the
-// same labels, and only within a family does Triton count the owners of a metric.
+// metrics port. They are created with the first instance. All instances share the
+// families: while a model is reloaded, its old and its new instance have the same
+// labels, and only within a family does Triton count the owners of a metric.
 type metrics struct {
 	log *slog.Logger
 
@@ -27,7 +27,7 @@ type metrics struct {
 	definitions []C.metric_definition
 }
 
-// open begins to report the metrics of an instance. It is nil where Triton takes
+// open begins to report the metrics of an instance. It returns nil if Triton takes
 // none.
 func (m *metrics) open(labels backend.MetricLabels) backend.MetricSink {
 	m.mu.Lock()
@@ -57,7 +57,7 @@ func (m *metrics) open(labels backend.MetricLabels) backend.MetricSink {
 	return &instanceMetrics{of: m, c: set}
 }
 
-// report tells why there are no metrics, unless the server has none.
+// report logs why there are no metrics, at debug level if the server has none at all.
 func (m *metrics) report(err error) {
 	switch {
 	case err == nil:
@@ -68,8 +68,7 @@ func (m *metrics) report(err error) {
 	}
 }
 
-// define makes the families. Their definitions are in memory of C, and freed by
-// close.
+// define creates the families. Their definitions are in C memory, which close frees.
 func (m *metrics) define(infos []backend.MetricInfo) error {
 	size := C.size_t(len(infos)) * C.sizeof_metric_definition
 	m.definitions = unsafe.Slice((*C.metric_definition)(C.calloc(1, size)), len(infos))
@@ -86,7 +85,7 @@ func (m *metrics) define(infos []backend.MetricInfo) error {
 	return takeError(C.metric_families_new(&m.definitions[0], C.uint32_t(len(infos)), &m.families))
 }
 
-// close frees the families. No instance may have metrics any more.
+// close frees the families. No instance may have metrics left.
 func (m *metrics) close() {
 	if m.families != nil {
 		C.metric_families_free(m.families)
@@ -112,12 +111,12 @@ type instanceMetrics struct {
 // An update is the same in memory of Go and of C.
 var _ [C.sizeof_metric_update]byte = [unsafe.Sizeof(backend.MetricUpdate{})]byte{}
 
-// Record is part of backend.MetricSink.
+// Record implements backend.MetricSink.
 func (s *instanceMetrics) Record(updates []backend.MetricUpdate) {
 	C.metric_set_record(s.c, (*C.metric_update)(unsafe.Pointer(unsafe.SliceData(updates))), C.uint32_t(len(updates)))
 }
 
-// Close is part of backend.MetricSink.
+// Close implements backend.MetricSink.
 func (s *instanceMetrics) Close() {
 	s.of.mu.Lock()
 	defer s.of.mu.Unlock()

@@ -188,14 +188,14 @@ func TestMetricsSetting(t *testing.T) {
 		b := faketriton.NewBackend(config)
 		m := faketriton.NewModel(b, "m", "/m", "{}")
 		s := server{backend: b, model: m}
-		var host backend.Host
-		require.NoError(t, s.initialize(func(settings, *slog.Logger) (parts, error) {
-			return parts{load: func(_ backend.ModelInfo, h backend.Host) (model, error) { host = h; return fakeModel{}, nil }}, nil
+		var server backend.Server
+		require.NoError(t, s.initialize(func(settings, *slog.Logger) (components, error) {
+			return components{load: func(_ backend.ModelInfo, h backend.Server) (model, error) { server = h; return fakeModel{}, nil }}, nil
 		}))
 		require.NoError(t, m.Initialize())
-		require.Equal(t, want, host.Metrics != nil, config)
+		require.Equal(t, want, server.Metrics != nil, config)
 		if want {
-			host.Metrics(labels).Close()
+			server.Metrics(labels).Close()
 			require.NotZero(t, faketriton.CountAlive().Metrics, "the families live as long as the backend")
 		}
 		require.NoError(t, m.Finalize())

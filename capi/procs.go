@@ -5,20 +5,20 @@ import (
 	"sync"
 )
 
-// instances counts those that live, of all models.
+// instances counts the live instances of all models.
 var instances struct {
 	sync.Mutex
 	live int
 }
 
-// countInstance notes that an instance has come, by 1, or gone, by -1.
+// adjustProcs counts an instance that is loaded, by 1, or unloaded, by -1, and raises
+// GOMAXPROCS to one more than there are instances.
 //
-// A thread of Triton's keeps its right to run Go while its model runs in C. With more
-// instances than rights, the others wait until Go's monitor takes one away, for which
-// it may take 20 ms here (see the loader). So there is one for each, and one for
-// whatever else is to be done. Go gives as many as there are processors by itself; it
-// is never told to give fewer.
-func countInstance(by int) {
+// A thread of Triton's keeps its P while its model runs in C. With more instances than
+// GOMAXPROCS, the others wait until sysmon retakes a P, which can take 20 ms here
+// because of the timer slack (see loader.c). So there is one P for each instance, and
+// one for all other goroutines. GOMAXPROCS is never lowered.
+func adjustProcs(by int) {
 	instances.Lock()
 	defer instances.Unlock()
 	instances.live += by

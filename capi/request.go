@@ -13,7 +13,7 @@ import (
 	"tritonstateful/internal/tensor"
 )
 
-// Requests is part of backend.Batch.
+// Requests implements backend.Batch.
 func (b *batch) Requests() []backend.Request { return b.requests }
 
 // readRequests makes the Go view of what batch_open read. All of it but the

@@ -20,7 +20,7 @@ type noted struct {
 	req     C.uint32_t // whose request_outputs they are
 }
 
-// Fail is part of backend.Batch.
+// Fail implements backend.Batch.
 func (b *batch) Fail(req int, err error) {
 	r := &b.entries()[req]
 	if r.answer != C.BATCH_UNANSWERED {
@@ -30,7 +30,7 @@ func (b *batch) Fail(req int, err error) {
 	r.failure = newError(err)
 }
 
-// Answer is part of backend.Batch. Requests that are answered with the same
+// Answer implements backend.Batch. Requests that are answered with the same
 // slice share one copy of it, as those of one run usually do.
 func (b *batch) Answer(req int, outputs []backend.Output, lane, lanes int) {
 	r := &b.entries()[req]
@@ -47,7 +47,7 @@ func (b *batch) Answer(req int, outputs []backend.Output, lane, lanes int) {
 	r.lane, r.lanes = C.uint64_t(lane), C.uint64_t(lanes)
 }
 
-// Reserve is part of backend.Batch. A request for which Triton has no memory
+// Reserve implements backend.Batch. A request for which Triton has no memory
 // is answered with its error.
 func (b *batch) Reserve(req int, outputs []backend.Output, lane, lanes int) []uint64 {
 	r := &b.entries()[req]
@@ -88,7 +88,7 @@ func (b *batch) outputsOf(req int) []C.batch_output {
 	return unsafe.Slice(b.c.request_outputs, len(b.requests)*width)[req*width:][:width]
 }
 
-// Send is part of backend.Batch.
+// Send implements backend.Batch.
 func (b *batch) Send() {
 	C.batch_send(b.c)
 	b.forgetAnswers()

@@ -136,19 +136,19 @@ func newServer(t testing.TB, m model) server {
 		s.model.Delete()
 		s.backend.Delete()
 	})
-	require.NoError(t, s.initialize(partsOf(m)))
+	require.NoError(t, s.initialize(componentsOf(m)))
 	return s
 }
 
-// initialize is TRITONBACKEND_Initialize with other parts.
+// initialize is TRITONBACKEND_Initialize with other components.
 func (s server) initialize(a assembler) error {
 	return initialize(backendObject(s.backend.Pointer()), a)
 }
 
-// partsOf makes a backend of which every model is m.
-func partsOf(m model) assembler {
-	return func(settings, *slog.Logger) (parts, error) {
-		return parts{load: func(backend.ModelInfo, backend.Host) (model, error) { return m, nil }}, nil
+// componentsOf makes a backend of which every model is m.
+func componentsOf(m model) assembler {
+	return func(settings, *slog.Logger) (components, error) {
+		return components{load: func(backend.ModelInfo, backend.Server) (model, error) { return m, nil }}, nil
 	}
 }
 

@@ -45,7 +45,7 @@ static uintptr_t fault_address(const ucontext_t *context) {
 #elif defined(__aarch64__)
   return (uintptr_t)context->uc_mcontext.pc;
 #else
-#error "say where this machine keeps the program counter"
+#error "unknown architecture: want the program counter of ucontext_t"
 #endif
 }
 
@@ -79,7 +79,7 @@ static void on_fault(int number, siginfo_t *info, void *context) {
   call_handler(ours ? &go_handler : &before_ours->action, number, info, context);
 }
 
-// reaches_go tells whether a fault of Go code gets to Go's handler when this
+// reaches_go reports whether a fault of Go code gets to Go's handler when this
 // action takes it. A handler that is not ours but asks for the alternate stack
 // and the details is a well-behaved one that was put in front of ours and hands
 // on what it does not know, as another Go library's does; to go in front of it
@@ -160,14 +160,14 @@ static void keep_all(void) {
 
 // ---- around code that replaces handlers ----
 
-void signals_note(signals_noted *noted) {
+void signals_save(signals_saved *saved) {
   for (int number = 1; number < SIGNALS; number++)
-    if (sigaction(number, NULL, &noted->of[number]) != 0) noted->of[number].sa_handler = SIG_DFL;
+    if (sigaction(number, NULL, &saved->of[number]) != 0) saved->of[number].sa_handler = SIG_DFL;
 }
 
-void signals_put_back(const signals_noted *noted) {
+void signals_restore(const signals_saved *saved) {
   for (int number = 1; number < SIGNALS; number++) {
-    const struct sigaction *before = &noted->of[number];
+    const struct sigaction *before = &saved->of[number];
     struct sigaction now;
     if (!is_handler(before) || sigaction(number, NULL, &now) != 0) continue;
     if (now.sa_handler != before->sa_handler) sigaction(number, before, NULL);

@@ -21,12 +21,12 @@ void signals_adopt(void);
 void signals_keep(void);
 
 // The drivers and libraries that a first model on a GPU brings into the process may
-// install handlers of their own, over the server's. So whoever loads an instance
-// notes the handlers before, and puts them back behind it: signals that had no
-// handler keep the new one. Then every signal is looked at as signals_keep does.
+// install handlers of their own, over the server's. So loading an instance saves the
+// handlers before and restores them after: signals that had no handler keep the new
+// one. Then every signal is treated as signals_keep does.
 enum { SIGNALS = 32 };
 typedef struct {
   struct sigaction of[SIGNALS];
-} signals_noted;
-void signals_note(signals_noted *noted);
-void signals_put_back(const signals_noted *noted);
+} signals_saved;
+void signals_save(signals_saved *saved);
+void signals_restore(const signals_saved *saved);

@@ -138,8 +138,8 @@ func (m *testedModel) serve(t *testing.T, driver string, kind int, parameters ma
 	s := server{backend: faketriton.NewBackend("{}")}
 	s.model = faketriton.NewModel(s.backend, "m", folder, m.config(t, parameters))
 	s.instance = faketriton.NewInstance(s.model, "m_0", kind, 0)
-	require.NoError(t, s.initialize(func(settings, *slog.Logger) (parts, error) {
-		return parts{open: runtime.Open, load: loadModel}, nil
+	require.NoError(t, s.initialize(func(settings, *slog.Logger) (components, error) {
+		return components{open: runtime.Open, load: loadModel}, nil
 	}))
 	require.NoError(t, s.model.Initialize())
 	require.NoError(t, s.instance.Initialize())

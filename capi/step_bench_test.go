@@ -159,7 +159,7 @@ func (s *stepBench) load(b *testing.B, folder, config string) {
 		count, last := faketriton.Violations()
 		require.Zero(b, count, last)
 	})
-	require.NoError(b, s.server.initialize(func(config settings, log *slog.Logger) (parts, error) {
+	require.NoError(b, s.server.initialize(func(config settings, log *slog.Logger) (components, error) {
 		made, err := assembleOver(library, config, log)
 		open := made.open
 		made.open = func(options onnx.SessionOptions) (onnx.Runner, error) {

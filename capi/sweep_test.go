@@ -121,7 +121,7 @@ func (s server) live(m model) (errs []error) {
 		}
 		return err == nil
 	}
-	if note(s.initialize(partsOf(m))) {
+	if note(s.initialize(componentsOf(m))) {
 		if note(s.model.Initialize()) {
 			note(s.instance.Initialize())
 			note(s.instance.Finalize())
@@ -132,7 +132,7 @@ func (s server) live(m model) (errs []error) {
 	return errs
 }
 
-// stateUnknown tells whether Triton did not tell Finalize what to finalize.
+// stateUnknown reports whether Triton did not tell Finalize what to finalize.
 func (s server) stateUnknown(errs []error) bool {
 	return len(errs) == 1 && errs[0].Error() == "code 4: injected failure of TRITONBACKEND_ModelInstanceState"
 }

@@ -1,6 +1,6 @@
-// Triton's functions, looked up at run time: so the library links without
-// Triton, runs in programs that keep Triton's symbols to themselves, and tells by
-// name what an older server lacks.
+// Triton's functions, looked up at run time: the library links without
+// Triton, runs in programs that hide Triton's symbols, and names what an older
+// server lacks.
 #pragma once
 
 #include "../internal/triton/triton.h"
@@ -97,7 +97,7 @@ const char *error_message(TRITONSERVER_Error *error);
 TRITONSERVER_Error *error_format(TRITONSERVER_Error_Code code, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-// error_log deletes an error that nobody can be given, after writing it to the
+// error_log deletes an error that has no caller to go to, after writing it to the
 // log with what was being done. NULL is no error.
 void error_log(const char *doing, TRITONSERVER_Error *error);
 

@@ -31,7 +31,7 @@ func loadOnORT(t *testing.T, model onnxtest.Model, config string) ortInstance {
 	start := time.Now()
 	m, err := backend.NewModel(backend.ModelInfo{
 		Name: "model", Version: 1, Directory: filepath.Dir(filepath.Dir(model.Write(t))), Config: []byte(config),
-	}, backend.Host{
+	}, backend.Server{
 		Log: slog.New(slog.DiscardHandler), Clock: func() time.Duration { return time.Since(start) }, Open: rt.Open,
 	})
 	require.NoError(t, err)

@@ -49,7 +49,7 @@ func BenchmarkRun(b *testing.B) {
 }
 
 // BenchmarkBinding is the same through the wrapper's IoBinding: bound once where
-// nothing moves, else bound anew, value by value, with values made before. It is
+// nothing moves, else bound again, value by value, with values made before. It is
 // why runner does without.
 func BenchmarkBinding(b *testing.B) {
 	for _, count := range []int{1, 100} {

@@ -25,7 +25,7 @@ type call struct {
 func newCall(s *C.OrtSession, inputs, outputs int) (call, error) {
 	c := C.ortx_new_call(s, C.size_t(inputs), C.size_t(outputs))
 	if c == nil {
-		return call{}, errors.New("no memory for the arguments of a run")
+		return call{}, errors.New("allocating the arguments of a run: out of memory")
 	}
 	return call{
 		c:           c,
@@ -42,8 +42,8 @@ func (c *call) run() error { return statusError(C.ortx_run(c.c)) }
 func (c *call) close() { C.ortx_free_call(c.c) }
 
 // result sets Data and Shape of an output that ONNX Runtime allocated. Both are
-// memory of the call, good until the next run.
-func (c *call) result(index int, p *port, out *onnx.Tensor) {
+// memory of the call, valid until the next run.
+func (c *call) result(index int, p *sessionTensor, out *onnx.Tensor) {
 	r := &c.results[index]
 	out.DType = p.info.DType
 	out.Data = statebuffer.Block{Addr: uint64(uintptr(r.data)), Bytes: []byte{}, Size: int64(r.bytes)}

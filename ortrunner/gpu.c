@@ -4,7 +4,7 @@
 
 #include "shim_internal.h"
 
-// The one option that is no text.
+// The one option that is not a string.
 static const char stream_key[] = "user_compute_stream";
 
 OrtStatus *ortx_append_cuda(OrtSessionOptions *options, const char *const *keys,

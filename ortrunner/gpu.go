@@ -34,8 +34,8 @@ type gpuRunner struct {
 	before    func(*cuda.Stream) error // a run; nil, unless the GPU is simulated
 	session   *C.OrtSession
 	signature *onnx.Signature
-	inputs    []port
-	outputs   []port
+	inputs    []sessionTensor
+	outputs   []sessionTensor
 	call      call
 	bindings  bindings
 	captures  bool       // runs of the warm-up are captured as CUDA graphs
@@ -273,12 +273,12 @@ func (r *gpuRunner) bind() error {
 }
 
 // value is the OrtValue of a tensor, where it lies on the device.
-func (r *gpuRunner) value(p *port, t *onnx.Tensor) (*C.OrtValue, error) {
+func (r *gpuRunner) value(p *sessionTensor, t *onnx.Tensor) (*C.OrtValue, error) {
 	onDevice := onnx.Tensor{Data: t.Data, DType: t.DType, Shape: t.Shape}
 	if t.Data.Bytes != nil {
 		twin, staged := r.io.twin(t.Data)
 		if !staged {
-			return nil, status.Errorf(status.Internal, "%d bytes at %#x of the host are not pinned", t.Data.Size, t.Data.Addr)
+			return nil, status.Errorf(status.Internal, "%d bytes at host address %#x are not pinned", t.Data.Size, t.Data.Addr)
 		}
 		onDevice.Data = twin
 	}

@@ -230,7 +230,7 @@ func TestGPURefuses(t *testing.T) {
 	heap := x
 	heap.Data = statebuffer.Block{Addr: 12345, Bytes: make([]byte, 8), Size: 8}
 	err = r.Run([]onnx.Tensor{heap, old}, []onnx.Tensor{y, next})
-	require.ErrorContains(t, err, `input "x": 8 bytes at 0x3039 of the host are not pinned`)
+	require.ErrorContains(t, err, `input "x": 8 bytes at host address 0x3039 are not pinned`)
 	short := x
 	short.Shape = tensor.Shape{2, 2}
 	err = r.Run([]onnx.Tensor{short, old}, []onnx.Tensor{y, next})

@@ -128,7 +128,7 @@ func (r *Runtime) describe(device *cuda.Device) onnx.Device {
 	}
 	identity, err := r.identify(device.UUIDText())
 	if err != nil {
-		r.log.Debug("the GPU is described by its driver alone", "gpu", d.String(), "reason", err)
+		r.log.Debug("no NVML data for the GPU; using what the CUDA driver reports", "gpu", d.String(), "reason", err)
 		return d
 	}
 	d.UUID, d.Whole, d.Managed = identity.UUID, identity.Whole, identity.Memory
@@ -189,10 +189,10 @@ func (r *gpuRunner) openSession(gpu *gpuBackend, o onnx.SessionOptions) error {
 	if err := r.newWhere(gpu.memory, o.Device); err != nil {
 		return err
 	}
-	r.inputs, r.outputs = newPorts(r.signature.Inputs), newPorts(r.signature.Outputs)
-	for _, ports := range [][]port{r.inputs, r.outputs} {
-		for i := range ports {
-			ports[i].where = r.where
+	r.inputs, r.outputs = newSessionTensors(r.signature.Inputs), newSessionTensors(r.signature.Outputs)
+	for _, tensors := range [][]sessionTensor{r.inputs, r.outputs} {
+		for i := range tensors {
+			tensors[i].where = r.where
 		}
 	}
 	if r.call, err = newCall(r.session, len(r.inputs), len(r.outputs)); err != nil {
@@ -240,9 +240,9 @@ func (r *gpuRunner) closeSession() error {
 	if r.call.c != nil {
 		r.call.close()
 	}
-	for _, ports := range [][]port{r.inputs, r.outputs} {
-		for i := range ports {
-			ports[i].close()
+	for _, tensors := range [][]sessionTensor{r.inputs, r.outputs} {
+		for i := range tensors {
+			tensors[i].close()
 		}
 	}
 	C.ortx_release_memory(r.where)

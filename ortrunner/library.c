@@ -66,15 +66,15 @@ static char *status_message(OrtStatus *status) {
 static char *find_api(void *library, const ortx_api_base **found) {
   const ortx_api_base *(*get_base)(void) =
       (const ortx_api_base *(*)(void))dlsym(library, "OrtGetApiBase");
-  if (get_base == NULL) return message("it is no ONNX Runtime: it has no OrtGetApiBase");
+  if (get_base == NULL) return message("it is not ONNX Runtime: it has no OrtGetApiBase");
   const ortx_api_base *candidate = get_base();
   void *const *table = candidate->GetApi(ORTX_API_VERSION);
   if (table == NULL)
     return message("ONNX Runtime %s is too old: version 1.%d or later is needed",
                    candidate->GetVersionString(), ORTX_API_VERSION);
   if (!ortx_silence((const void *)candidate->GetApi))
-    return message("its telemetry cannot be switched off: want a build that asks getenv for "
-                   "ORT_DISABLE_TELEMETRY, as those of ONNX Runtime's authors do");
+    return message("its telemetry cannot be disabled: want a build that reads "
+                   "ORT_DISABLE_TELEMETRY by getenv, as the official ones do");
 #define X(ordinal, result, name, parameters) \
   memcpy(&ortx.name, &table[ordinal], sizeof ortx.name);
   ORTX_FUNCTIONS(X)

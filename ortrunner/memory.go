@@ -7,12 +7,12 @@ package ortrunner
 // #include <stdint.h>
 // #include <unistd.h>
 //
-// // Pages of 2 MiB spare the processor most of the work of finding where an address
-// // is, which counts where a run goes through many megabytes of states.
+// // Pages of 2 MiB cause far fewer TLB misses, which counts where a run goes through
+// // many megabytes of states.
 // enum { HUGE_PAGE = 2 << 20 };
 //
-// // map_pages gives zeros, at the start of a huge page where there are that many. A
-// // machine that has none to give takes small ones.
+// // map_pages returns zeroed pages, aligned to a huge page if they fill one. Without
+// // huge pages the machine takes small ones.
 // static void *map_pages(size_t bytes) {
 //   size_t spare = bytes < HUGE_PAGE ? 0 : HUGE_PAGE;
 //   char *p = mmap(NULL, bytes + spare, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -45,8 +45,8 @@ const (
 	// alignment is that of every block: a cache line, and the widest vectors.
 	alignment = 64
 	// mapFrom is the size from which a block is mapped: its pages are zero
-	// already, and the machine gives them only when they are touched, so that a
-	// pool of states loads in no time and costs what it uses.
+	// already, and are committed only when they are touched, so that a pool of
+	// states loads at once and costs what it uses.
 	mapFrom = 256 << 10
 )
 
@@ -81,11 +81,11 @@ func (m *hostMemory) Alloc(bytes int64) (statebuffer.Block, error) {
 }
 
 // Free implements statebuffer.Memory. It panics for a block that Alloc did not
-// give or that was freed before: going on would corrupt C's heap.
+// return or that was freed before: going on would corrupt the C heap.
 func (m *hostMemory) Free(b statebuffer.Block) {
 	a, owned := m.held[b.Addr]
 	if !owned || a.bytes != b.Size {
-		panic(fmt.Sprintf("ortrunner: free of %d bytes at %#x, which is no block", b.Size, b.Addr))
+		panic(fmt.Sprintf("ortrunner: free of %d bytes at %#x, which is not a block of this memory", b.Size, b.Addr))
 	}
 	delete(m.held, b.Addr)
 	a.release()
@@ -108,7 +108,7 @@ func (m *hostMemory) close() {
 	clear(m.held)
 }
 
-// allocate gives zeros at an aligned address, or nil.
+// allocate returns zeroed memory at an aligned address, or nil.
 func allocate(bytes int64) unsafe.Pointer {
 	if bytes >= mapFrom {
 		return C.map_pages(C.size_t(bytes))

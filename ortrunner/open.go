@@ -36,12 +36,12 @@ func (r *Runtime) Open(o onnx.SessionOptions) (onnx.Runner, error) {
 	}
 	opened, err := open(o)
 	if err != nil {
-		// ONNX Runtime likes to repeat the path.
+		// ONNX Runtime often repeats the path.
 		text := strings.ReplaceAll(err.Error(), o.Path, file)
 		return nil, status.Errorf(status.CodeOf(err), "model file %s: %s", file, text)
 	}
 	if opened.Signature().Operators, err = onnxfile.Operators(o.Path); err != nil {
-		r.log.Debug("the operators of the model are not known", "model", o.Name, "file", file, "reason", err)
+		r.log.Debug("could not read the operators of the model", "model", o.Name, "file", file, "reason", err)
 	}
 	r.log.Debug("opened a session", "model", o.Name, "file", file,
 		"inputs", len(opened.Signature().Inputs), "outputs", len(opened.Signature().Outputs))
@@ -70,8 +70,8 @@ func openSession(o onnx.SessionOptions) (onnx.Runner, error) {
 	return opened, nil
 }
 
-// newSession loads a model file; OrtApi::CreateSession. It does not go through the
-// wrapper, which forgets the error's code and leaks a copy of the path: a few
+// newSession loads a model file; OrtApi::CreateSession. It does not use the
+// wrapper, which drops the error's code and leaks a copy of the path: a few
 // bytes, but they pin the heap, and the process grows by 0.1 MB and more with
 // each model that is loaded and unloaded.
 func newSession(path string, options *ort.SessionOptions) (*C.OrtSession, error) {

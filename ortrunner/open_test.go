@@ -26,7 +26,7 @@ func TestBadFiles(t *testing.T) {
 	late.Opset = 99
 	version := slices.Clone(good)
 	version[1] = 120 // ir_version
-	const cutOff = "Protobuf parsing failed.: it is cut off, or no ONNX model: compare its size"
+	const cutOff = "Protobuf parsing failed.: it is truncated, or not an ONNX model: compare its size"
 	for name, c := range map[string]struct {
 		data []byte // nil: no file
 		code status.Code
@@ -34,12 +34,12 @@ func TestBadFiles(t *testing.T) {
 	}{
 		"missing":          {nil, status.NotFound, "model file 1/model.onnx does not exist"},
 		"empty":            {[]byte{}, status.InvalidArg, "model file 1/model.onnx is empty: copy it again"},
-		"web page":         {[]byte("\n<html>404</html>"), status.InvalidArg, "Protobuf parsing failed.: it is a page of the web or XML and not the model: download the file itself"},
-		"pointer":          {[]byte("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"), status.InvalidArg, "it is a pointer of Git LFS and not the model: fetch that by git lfs pull"},
+		"web page":         {[]byte("\n<html>404</html>"), status.InvalidArg, "Protobuf parsing failed.: it is a web page or XML, not the model: download the file itself"},
+		"pointer":          {[]byte("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"), status.InvalidArg, "it is a Git LFS pointer, not the model"},
 		"archive":          {[]byte("PK\x03\x04archive/data.pkl"), status.InvalidArg, "it is a ZIP archive, such as PyTorch writes"},
 		"truncated":        {good[:len(good)-9], status.InvalidArg, cutOff},
 		"half":             {good[:len(good)/2], status.InvalidArg, cutOff},
-		"without a graph":  {good[:12], status.InvalidArg, "No graph was found in the protobuf.: it is cut off"},
+		"without a graph":  {good[:12], status.InvalidArg, "No graph was found in the protobuf.: it is truncated"},
 		"unknown operator": {broken.Marshal(), status.InvalidArg, "No Op registered for NoSuchOperator with domain_version of 17: export it with operators that ONNX Runtime 1."},
 		"custom operator":  {foreign.Marshal(), status.InvalidArg, "com.example:Add(-1) is not a registered function/op: export it with operators that ONNX Runtime 1."},
 		"late opset":       {late.Marshal(), status.InvalidArg, ": export it for an opset that ONNX Runtime 1."},
@@ -193,6 +193,6 @@ var _ onnx.OpenRunner = (*Runtime)(nil).Open
 func TestRemedyForWeights(t *testing.T) {
 	refusal := status.Errorf(status.Internal, `validation failed for initializer: w. Error: External data path does not exist: "1/model.onnx.data"`)
 	err := withRemedy("", refusal)
-	require.ErrorContains(t, err, `"1/model.onnx.data": copy the file of its weights beside it`)
+	require.ErrorContains(t, err, `"1/model.onnx.data": copy the file of the weights next to the model`)
 	require.Equal(t, status.InvalidArg, status.CodeOf(err))
 }

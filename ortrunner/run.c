@@ -53,7 +53,7 @@ static OrtStatus *element_count(const OrtValue *value, size_t *count) {
 }
 
 // The number of bytes that the elements take in Triton's form.
-static OrtStatus *text_size(const OrtValue *value, size_t count, size_t *bytes) {
+static OrtStatus *strings_size(const OrtValue *value, size_t count, size_t *bytes) {
   *bytes = 0;
   for (size_t i = 0; i < count; i++) {
     size_t length = 0;
@@ -65,12 +65,12 @@ static OrtStatus *text_size(const OrtValue *value, size_t count, size_t *bytes) 
   return NULL;
 }
 
-static OrtStatus *reserve_text(ortx_result *result, size_t bytes) {
-  if (bytes <= result->text_capacity) return NULL;
-  char *text = realloc(result->text, bytes);
-  if (text == NULL) return ortx.CreateStatus(ORTX_FAIL, "no memory for the strings");
-  result->text = text;
-  result->text_capacity = bytes;
+static OrtStatus *reserve_strings(ortx_result *result, size_t bytes) {
+  if (bytes <= result->strings_capacity) return NULL;
+  char *larger = realloc(result->strings, bytes);
+  if (larger == NULL) return ortx.CreateStatus(ORTX_FAIL, "no memory for the strings");
+  result->strings = larger;
+  result->strings_capacity = bytes;
   return NULL;
 }
 
@@ -78,9 +78,9 @@ static OrtStatus *reserve_text(ortx_result *result, size_t bytes) {
 static OrtStatus *read_strings(ortx_result *result) {
   size_t count = 0;
   ORTX_TRY(element_count(result->value, &count));
-  ORTX_TRY(text_size(result->value, count, &result->bytes));
-  ORTX_TRY(reserve_text(result, result->bytes));
-  char *at = result->text;
+  ORTX_TRY(strings_size(result->value, count, &result->bytes));
+  ORTX_TRY(reserve_strings(result, result->bytes));
+  char *at = result->strings;
   for (size_t i = 0; i < count; i++) {
     size_t length = 0;
     ORTX_TRY(ortx.GetStringTensorElementLength(result->value, i, &length));
@@ -90,7 +90,7 @@ static OrtStatus *read_strings(ortx_result *result) {
     ORTX_TRY(ortx.GetStringTensorElement(result->value, length, i, at));
     at += length;
   }
-  result->data = result->text;
+  result->data = result->strings;
   return NULL;
 }
 
@@ -142,7 +142,7 @@ void ortx_drop_results(ortx_call *call) {
 void ortx_free_call(ortx_call *call) {
   if (call->results != NULL) {
     ortx_drop_results(call);
-    for (size_t i = 0; i < call->output_count; i++) free(call->results[i].text);
+    for (size_t i = 0; i < call->output_count; i++) free(call->results[i].strings);
   }
   free(call->input_names);
   free(call->inputs);

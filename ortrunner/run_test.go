@@ -131,7 +131,7 @@ func TestOptional(t *testing.T) {
 	require.EqualValues(t, 31, run("x"))
 
 	err := r.Run(make([]onnx.Tensor, 3), leftOpen(r))
-	require.ErrorContains(t, err, `input "x": it is INVALID, the model has FP32`)
+	require.ErrorContains(t, err, `input "x": it is INVALID: the model has FP32`)
 }
 
 // TestNoElements runs a batch of nothing.
@@ -194,7 +194,7 @@ func TestBadTensors(t *testing.T) {
 		"too few outputs":  {[]onnx.Tensor{x, old}, []onnx.Tensor{y}, "1 outputs, the model has 2"},
 		"short block":      {[]onnx.Tensor{short, old}, []onnx.Tensor{y, fresh}, `input "x": shape [1,2] of FP32 takes 8 bytes, its data has 4`},
 		"short output":     {[]onnx.Tensor{x, old}, []onnx.Tensor{short, fresh}, `output "y": shape [1,2] of FP32 takes 8 bytes, its data has 4`},
-		"type":             {[]onnx.Tensor{x, with(old, func(o *onnx.Tensor) { o.DType = tensor.Int32 })}, []onnx.Tensor{y, fresh}, `input "old": it is INT32, the model has FP32`},
+		"type":             {[]onnx.Tensor{x, with(old, func(o *onnx.Tensor) { o.DType = tensor.Int32 })}, []onnx.Tensor{y, fresh}, `input "old": it is INT32: the model has FP32`},
 		"not fixed":        {[]onnx.Tensor{with(x, func(x *onnx.Tensor) { x.Shape = tensor.Shape{-1, 2} }), old}, []onnx.Tensor{y, fresh}, `input "x": shape [-1,2] has an extent that is not fixed`},
 		"wrong width":      {[]onnx.Tensor{wide, old}, []onnx.Tensor{y, fresh}, "for input: x"},
 		"wrong rank":       {[]onnx.Tensor{floats(t, r, tensor.Shape{2}, 1, 2), old}, []onnx.Tensor{y, fresh}, "Invalid rank for input: x"},

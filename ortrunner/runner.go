@@ -15,20 +15,20 @@ import (
 
 // runner is a session on the CPU. It implements onnx.Runner.
 //
-// It runs by OrtApi::Run with values that it keeps. An IoBinding is no faster
-// where nothing moves, and binding anew costs a third more where states change
-// places with every step (BenchmarkRun, BenchmarkBinding).
+// It uses OrtApi::Run with cached values. An IoBinding is no faster where tensors
+// stay, and rebinding costs a third more where states change addresses with every
+// step (BenchmarkRun, BenchmarkBinding).
 type runner struct {
 	session   *C.OrtSession // owned
 	signature *onnx.Signature
 	memory    *hostMemory
-	inputs    []port
-	outputs   []port
+	inputs    []sessionTensor
+	outputs   []sessionTensor
 	call      call
 	closed    bool
 }
 
-// newRunner takes the session over if it succeeds.
+// newRunner takes ownership of the session if it succeeds.
 func newRunner(s *C.OrtSession) (*runner, error) {
 	signature, err := readSignature(s)
 	if err != nil {
@@ -42,15 +42,15 @@ func newRunner(s *C.OrtSession) (*runner, error) {
 		session:   s,
 		signature: signature,
 		memory:    newHostMemory(),
-		inputs:    newPorts(signature.Inputs),
-		outputs:   newPorts(signature.Outputs),
+		inputs:    newSessionTensors(signature.Inputs),
+		outputs:   newSessionTensors(signature.Outputs),
 		call:      call,
 	}
 	return r, nil
 }
 
-// Signature implements onnx.Runner. Dims is nil where the model does not even
-// tell the rank.
+// Signature implements onnx.Runner. Dims is nil where the model does not even give
+// the rank.
 func (r *runner) Signature() *onnx.Signature { return r.signature }
 
 // Memory implements onnx.Runner.
@@ -86,8 +86,8 @@ func (r *runner) Probe(inputs, outputs []onnx.Tensor) error {
 	return probing(func() error { return r.Run(inputs, outputs) })
 }
 
-// probing calls a function whose goroutine keeps its thread. What ONNX Runtime logs
-// of it is for verbose logs.
+// probing calls run, whose goroutine must be locked to its thread. ONNX Runtime's log
+// lines become verbose ones meanwhile.
 func probing(run func() error) error {
 	C.ortx_set_probing(true)
 	defer C.ortx_set_probing(false)
@@ -125,7 +125,7 @@ func (r *runner) bindOutputs(outputs []onnx.Tensor) error {
 		p := &r.outputs[i]
 		r.call.outputNames[i], r.call.outputs[i] = nil, nil
 		if outputs[i].DType == tensor.Invalid {
-			continue // nobody wants it
+			continue // not wanted
 		}
 		v, err := p.output(&outputs[i])
 		if err != nil {

@@ -27,13 +27,13 @@ type Options struct {
 	LogLevel int
 	// LogSink, if not 0, is the address of a C function
 	// void (int level, const char *message) that gets ONNX Runtime's log lines.
-	// It is called from ONNX Runtime's threads, also several at once. 0 keeps the
-	// sink of the Runtime before, which at first is stderr.
+	// It is called from ONNX Runtime's threads, concurrently. 0 leaves the sink of
+	// an earlier Runtime, or stderr.
 	LogSink uintptr
 	// Log gets this package's own messages; nil is slog.Default.
 	Log *slog.Logger
-	// Identify tells what NVIDIA's management library knows of the GPU that CUDA
-	// knows by this UUID, 8-4-4-4-12 hexadecimal digits. nil: nobody knows.
+	// Identify returns what NVIDIA's management library knows of the GPU that CUDA
+	// knows by this UUID, 8-4-4-4-12 hexadecimal digits. nil: nothing is known.
 	Identify func(uuid string) (Identity, error)
 }
 
@@ -107,7 +107,7 @@ func openDriver(library string) func() (*cuda.Driver, error) {
 // library are the same library.
 func realPath(path string) (string, error) {
 	if path == "" {
-		return "", errors.New("no path is given")
+		return "", errors.New("the path is empty")
 	}
 	path, err := filepath.Abs(path)
 	if err != nil {

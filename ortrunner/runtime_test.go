@@ -90,14 +90,14 @@ func TestFirstLoad(t *testing.T) {
 		return
 	}
 	_, err := New(Options{})
-	require.ErrorContains(t, err, "onnxruntime library: no path is given")
+	require.ErrorContains(t, err, "onnxruntime library: the path is empty")
 	for _, c := range []struct{ library, want string }{
 		{"missing.so", "no such file"},
 		{"text.so", "invalid ELF header"},
-		{"empty.so", "it is not whole: it ends after 0 bytes: copy the backend's folder again"},
-		{"half.so", "it is not whole: it ends after"},
-		{"most.so", "it is not whole: it has"},
-		{"other.so", "it is no ONNX Runtime: it has no OrtGetApiBase"},
+		{"empty.so", "it is truncated: it ends after 0 bytes: copy the backend's folder again"},
+		{"half.so", "it is truncated: it ends after"},
+		{"most.so", "it is truncated: it has"},
+		{"other.so", "it is not ONNX Runtime: it has no OrtGetApiBase"},
 		{"old.so", "ONNX Runtime 1.20.1 is too old: version 1.29 or later is needed"},
 	} {
 		_, err := New(Options{Library: filepath.Join(fakes, c.library)})

@@ -1,6 +1,6 @@
-// What package ortrunner asks of ONNX Runtime beside the wrapper: see shim.go.
-// Every function that returns an OrtStatus gives it to the caller, who frees it;
-// NULL is success.
+// What package ortrunner uses of ONNX Runtime besides the wrapper: see shim.go.
+// Every function that returns an OrtStatus passes ownership to the caller; NULL is
+// success.
 #ifndef STATEFUL_SHIM_H
 #define STATEFUL_SHIM_H
 
@@ -18,7 +18,7 @@ char *ortx_load(const char *path, unsigned log_level);
 const char *ortx_version(void);
 
 // Makes sink, a void (*)(int level, const char *message), the receiver of ONNX
-// Runtime's log lines; 0 is stderr. Called from any thread, also several at once.
+// Runtime's log lines; 0 is stderr. It is called from any thread, concurrently.
 void ortx_set_log_sink(uintptr_t sink);
 
 // Makes all log lines of the calling thread verbose ones, until it is unset.
@@ -82,31 +82,30 @@ void ortx_release_value(OrtValue *value);
 typedef struct {
   bool wanted;     // the run was to allocate this output
   OrtValue *value; // owned; NULL when there is none
-  void *data;      // of the value, or text
+  void *data;      // of the value, or strings
   size_t bytes;
   size_t rank;
   int64_t dims[ORTX_MAX_RANK];
-  char *text; // owned: the elements of a tensor of strings in Triton's form
-  size_t text_capacity;
+  char *strings; // owned: the elements of a tensor of strings in Triton's form
+  size_t strings_capacity;
 } ortx_result;
 
-// The arguments of one run, in memory that belongs to C and is used again and
-// again. Names and values are borrowed.
+// The arguments of one run, in C memory that every run reuses. Names and values are
+// borrowed.
 typedef struct {
   OrtSession *session;
   const char **input_names;
   OrtValue **inputs;
   size_t input_count; // how many are given, at the front of the arrays
-  const char **output_names; // NULL: nobody wants it
+  const char **output_names; // NULL: not wanted
   OrtValue **outputs; // NULL: allocate it and fill the result of this index
   ortx_result *results;
   size_t output_count;
-  const char **wanted_names; // those of the outputs that somebody wants, and
+  const char **wanted_names; // those of the outputs that are wanted, and
   OrtValue **wanted;         // their values, for ortx_run
 } ortx_call;
 
-// NULL when there is no memory for it. The inputs and outputs are their numbers
-// at most.
+// NULL when out of memory. inputs and outputs are the most that a run may have.
 ortx_call *ortx_new_call(OrtSession *session, size_t inputs, size_t outputs);
 void ortx_free_call(ortx_call *call);
 // OrtApi::Run. Results of the run before are gone when it returns.
@@ -125,7 +124,7 @@ OrtStatus *ortx_append_tensorrt(OrtSessionOptions *options, const char *const *k
 OrtStatus *ortx_new_memory(const char *name, int device, OrtMemoryInfo **memory);
 void ortx_release_memory(OrtMemoryInfo *memory);
 
-// The arguments of one run, bound once and for all.
+// The arguments of one run, bound once.
 typedef struct {
   OrtIoBinding *bound;
   OrtRunOptions *options;

@@ -11,8 +11,8 @@ extern OrtEnv *ortx_environment;
 extern OrtAllocator *ortx_allocator;      // ONNX Runtime's default one
 extern OrtMemoryInfo *ortx_host_memory; // says "host memory" of a tensor
 
-// Switches the telemetry off in the library that has this code, before its first
-// environment is made. False: it could not be done (telemetry.c).
+// Disables the telemetry of the library that contains this code, before its first
+// environment is made. False: it could not (telemetry.c).
 bool ortx_silence(const void *code);
 
 // Forgets the tensors that ONNX Runtime allocated in the run before (run.c).

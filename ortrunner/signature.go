@@ -23,8 +23,8 @@ var (
 	initializerGroup = group{C.ORTX_INITIALIZERS, "input"} // those that a run may override
 )
 
-// readSignature asks a session for its tensors. It fails with Unsupported for a
-// tensor that Triton cannot have.
+// readSignature returns the tensors of a session. It fails with Unsupported for a
+// tensor that Triton has no type for.
 func readSignature(s *C.OrtSession) (*onnx.Signature, error) {
 	plain, err := readGroup(s, inputGroup)
 	if err != nil {
@@ -74,7 +74,7 @@ func readGroup(s *C.OrtSession, g group) ([]onnx.TensorInfo, error) {
 	return infos, nil
 }
 
-// tensorInfo copies what ONNX Runtime says of a tensor. Dims is nil, not empty,
+// tensorInfo copies ONNX Runtime's description of a tensor. Dims is nil, not empty,
 // when not even the rank is known.
 func tensorInfo(d *C.ortx_description) (onnx.TensorInfo, error) {
 	if d.onnx_type != onnxTensor {

@@ -67,7 +67,7 @@ func (s *staging) Free(b statebuffer.Block) {
 			return
 		}
 	}
-	panic(fmt.Sprintf("ortrunner: free of %d bytes at %#x, which is no pinned block", b.Size, b.Addr))
+	panic(fmt.Sprintf("ortrunner: free of %d bytes at %#x, which is not a pinned block", b.Size, b.Addr))
 }
 
 // twin is the part of the device's memory that belongs to a block, or to a part

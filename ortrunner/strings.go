@@ -12,14 +12,14 @@ import (
 )
 
 // stringValue is the value of an input of type Bytes. ONNX Runtime keeps strings
-// as objects of its own, so that they are copied in for every run; the value is
-// made anew only when the shape changes. Its zero value is ready.
+// as objects of its own, so they are copied in for every run; a new value is made
+// only when the shape changes. Its zero value is ready.
 type stringValue struct {
 	c     *C.OrtValue
 	shape tensor.Shape
 }
 
-// fill copies the strings of a tensor, which stand in Triton's form.
+// fill copies the strings of a tensor, which are in Triton's form.
 func (s *stringValue) fill(t *onnx.Tensor) (*C.OrtValue, error) {
 	count, err := t.Shape.Elements()
 	if err != nil {

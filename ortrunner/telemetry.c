@@ -1,12 +1,12 @@
-// Keeps ONNX Runtime from reporting home.
+// Disables the telemetry of ONNX Runtime.
 //
-// From 1.29 on the builds for Linux have telemetry, switched on: while the first
+// From 1.29 on the builds for Linux have telemetry, enabled: while the first
 // environment is made, a thread is started that writes a device id and a database of
 // events to the user's cache folder and sends them to a collector. The API can
 // switch it off only for an environment that exists, which is too late. What is read
 // in time is the variable ORT_DISABLE_TELEMETRY. The process's environment belongs
 // to the server and all its backends, and cannot be changed while threads read it;
-// so it is this one library that is told otherwise: its getenv becomes ours.
+// so only this library is changed: its getenv becomes ours.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <elf.h>
@@ -70,7 +70,7 @@ static int find_object(struct dl_phdr_info *info, size_t size, void *data) {
   return 1;
 }
 
-// Writes to a place where a function's address stands, and leaves its page as it was.
+// Overwrites the address of a function, and restores the protection of its page.
 static bool put(const object *o, uintptr_t place, char *(*function)(const char *)) {
   size_t page = (size_t)sysconf(_SC_PAGESIZE);
   void *start = (void *)(place / page * page);

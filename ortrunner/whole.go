@@ -7,9 +7,9 @@ import (
 	"os"
 )
 
-// checkWhole refuses a library of which a part is missing, as after a copy to a disk
-// that was full: dlopen would end the process by SIGBUS. What is no library at all is
-// left to dlopen, which says so.
+// checkWhole refuses a truncated library, as after a copy to a full disk: dlopen would
+// end the process by SIGBUS. A file that is not a library at all is left to dlopen,
+// whose error says so.
 func checkWhole(path string) error {
 	file, err := os.Open(path)
 	if err != nil {
@@ -20,17 +20,17 @@ func checkWhole(path string) error {
 	if err != nil {
 		return err
 	}
-	const remedy = "copy the backend's folder again, and see that the disk is not full"
+	const remedy = "copy the backend's folder again, and check that the disk is not full"
 	library, err := elf.NewFile(file)
 	switch format := (*elf.FormatError)(nil); {
 	case errors.As(err, &format):
 		return nil
 	case err != nil: // the file ends within its headers
-		return fmt.Errorf("it is not whole: it ends after %d bytes: %s", info.Size(), remedy)
+		return fmt.Errorf("it is truncated: it ends after %d bytes: %s", info.Size(), remedy)
 	}
 	for _, part := range library.Progs {
 		if end := part.Off + part.Filesz; end > uint64(info.Size()) {
-			return fmt.Errorf("it is not whole: it has %d of at least %d bytes: %s", info.Size(), end, remedy)
+			return fmt.Errorf("it is truncated: it has %d of at least %d bytes: %s", info.Size(), end, remedy)
 		}
 	}
 	return nil

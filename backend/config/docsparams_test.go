@@ -44,15 +44,15 @@ func TestDocumentedWords(t *testing.T) {
 			_, err = p.Provider("gpu")
 		}
 		switch kind {
-		case "word":
+		case "enum":
 			require.ErrorContains(t, err, "want one of "+words, name)
-		case "flag":
+		case "bool":
 			require.ErrorContains(t, err, "want one of 0, 1, false, true", name)
 		case "integer", "number":
 			require.ErrorContains(t, err, "number", name)
 		case "assignments":
 			require.ErrorContains(t, err, "NAME = VALUE", name)
-		case "text", "path":
+		case "string", "path":
 			continue
 		default:
 			t.Errorf("parameter %s is of the type %q, which is none", name, kind)
@@ -63,8 +63,8 @@ func TestDocumentedWords(t *testing.T) {
 // TestDocumentedPairs: what the page says is refused is, in these words.
 func TestDocumentedPairs(t *testing.T) {
 	refused := 0
-	for _, cells := range docstable.Rows(t, "parameters.md", "| Text |") {
-		_, message, found := strings.Cut(cells[1], "refused: ")
+	for _, cells := range docstable.Rows(t, "parameters.md", "| Value |") {
+		_, message, found := strings.Cut(cells[1], "error: ")
 		if !found {
 			continue
 		}

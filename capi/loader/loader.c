@@ -1,9 +1,9 @@
-// libtriton_stateful.so: the library that Triton opens. It opens the Go library
-// that lies beside it, libtriton_stateful_go.so, and hands every call on.
+// libtriton_stateful.so: the library that Triton opens. It opens the Go library next
+// to it, libtriton_stateful_go.so, and forwards every call.
 //
 // Two libraries, because Triton opens a backend RTLD_NOW, and the Go library
 // may contain go-nvml, which leaves hundreds of nvml* symbols open and counts
-// on lazy binding: it can only be opened by somebody who asks for RTLD_LAZY.
+// on lazy binding: it can only be opened with RTLD_LAZY.
 // A folder without the Go library, or one for another system, becomes an error
 // that says so instead of "unable to load shared library".
 
@@ -43,7 +43,7 @@ static struct {
 } library;
 #undef FIELD
 
-// library_path writes the path of the Go library, beside this one.
+// library_path writes the path of the Go library, next to this one.
 static bool library_path(char *path, size_t size) {
   Dl_info self;
   if (dladdr((void *)library_path, &self) == 0) return false;
@@ -72,28 +72,28 @@ static uint64_t extent(int file) {
   return most;
 }
 
-// is_whole tells whether a library is all there. dlopen does not look: of one that was
-// cut off, as on a disk that was full, it would end the server by SIGBUS.
+// is_whole reports whether a library file is complete. dlopen does not check: a file
+// that was truncated, as on a full disk, would end the server by SIGBUS.
 static bool is_whole(const char *path, char *failure, size_t size) {
   int file = open(path, O_RDONLY | O_CLOEXEC);
-  if (file < 0) return true; // dlopen says why
+  if (file < 0) return true; // dlopen reports it
   struct stat is;
   uint64_t want = extent(file);
   bool whole = fstat(file, &is) != 0 || (uint64_t)is.st_size >= want;
   close(file);
   if (!whole)
-    snprintf(failure, size, "stateful backend: %s is not whole: it has %lld of at least %llu bytes: "
-             "copy the backend's folder again, and see that the disk is not full",
+    snprintf(failure, size, "stateful backend: %s is truncated: it has %lld of at least %llu bytes: "
+             "copy the backend's folder again, and check that the disk is not full",
              path, (long long)is.st_size, (unsigned long long)want);
   return whole;
 }
 
-// The Go runtime has a thread that looks every 20 us after threads that are in C
-// for long, as ours are while a model runs, and takes their right to run Go away;
-// each time it must be woken again. Nobody else wants that right, so all this is
-// in vain, and cost 4 to 6 % of a server's CPU time where a run takes about 1 ms.
-// With a slack of 20 ms its sleeps end with other events of the system. A thread
-// inherits the slack of the one that starts it, and dlopen starts the runtime's.
+// The Go runtime's sysmon thread wakes every 20 us to retake the P of threads that
+// stay in C, as ours do while a model runs. No other thread needs that P (see
+// procs.go), so the wake-ups are wasted: they cost 4 to 6 % of a server's CPU time
+// where a run takes about 1 ms. With a timer slack of 20 ms its sleeps end together
+// with other timers. A thread inherits the slack of the one that starts it, and
+// dlopen starts the runtime's threads.
 enum { GO_SLACK_NS = 20 * 1000 * 1000 };
 
 static void *open_lazily(const char *path) {
@@ -115,8 +115,8 @@ static void open_library(char *failure, size_t size) {
   if (!is_whole(path, failure, size)) return;
   void *opened = open_lazily(path);
   if (opened == NULL) {
-    snprintf(failure, size, "stateful backend: its Go library, which must lie beside "
-             "libtriton_stateful.so, cannot be opened: %s", dlerror());
+    snprintf(failure, size, "stateful backend: cannot open its Go library next to "
+             "libtriton_stateful.so: %s", dlerror());
     return;
   }
   const char *missing = NULL;
@@ -136,8 +136,8 @@ static void open_library(char *failure, size_t size) {
            "built together with libtriton_stateful.so", path, missing);
 }
 
-// new_error is TRITONSERVER_ErrorNew. A process without that function is no
-// Triton and could be told nothing.
+// new_error is TRITONSERVER_ErrorNew. A process without that function is not Triton,
+// and there is no one to return an error to.
 static TRITONSERVER_Error *new_error(const char *text) {
   __typeof__(&TRITONSERVER_ErrorNew) error_new =
       (__typeof__(error_new))resolve_symbol("TRITONSERVER_ErrorNew");

@@ -48,7 +48,7 @@ func TestFreeOfNoBlock(t *testing.T) {
 	m := newMemory(t, device(t))
 	b, err := m.Alloc(64)
 	require.NoError(t, err)
-	require.PanicsWithValue(t, "devicememory: free of 32 bytes at 0x0, which is no block", func() { m.Free(statebuffer.Block{Size: 32}) })
+	require.PanicsWithValue(t, "devicememory: free of 32 bytes at 0x0, which is not a block of this memory", func() { m.Free(statebuffer.Block{Size: 32}) })
 	m.Free(b)
 	require.Panics(t, func() { m.Free(b) })
 }

@@ -118,7 +118,7 @@ func (m *Memory) CheckCapacity(bytes int64) error {
 // panics for a block that Alloc did not give or that was freed before.
 func (m *Memory) Free(b statebuffer.Block) {
 	if size, owned := m.held[b.Addr]; !owned || size != b.Size {
-		panic(fmt.Sprintf("devicememory: free of %d bytes at %#x, which is no block", b.Size, b.Addr))
+		panic(fmt.Sprintf("devicememory: free of %d bytes at %#x, which is not a block of this memory", b.Size, b.Addr))
 	}
 	delete(m.held, b.Addr)
 	// A device that cannot free has failed before, in a call that told of it.

@@ -177,7 +177,7 @@ TRITONSERVER_Error *fake_execute(TRITONBACKEND_ModelInstance *instance,
                                  uint64_t *ns);
 
 // fake_execute_each executes several batches of that many requests, which stand
-// one behind the other, as fake_execute does.
+// one after the other, as fake_execute does.
 TRITONSERVER_Error *fake_execute_each(TRITONBACKEND_ModelInstance *instance,
                                       TRITONBACKEND_Request **requests, uint32_t count,
                                       unsigned batches, uint64_t *ns);

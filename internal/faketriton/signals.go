@@ -16,13 +16,13 @@ func TakeSignals() { C.fake_take_signals() }
 // gets, as another library with a Go runtime would.
 func PutForwarder() { C.fake_put_forwarder() }
 
-// ForwarderIsFirst tells whether nobody was put in front of the forwarder.
+// ForwarderIsFirst reports whether nobody was put in front of the forwarder.
 func ForwarderIsFirst() bool { return bool(C.fake_forwarder_is_first()) }
 
 // Forwarded is how many signals the forwarder handed on.
 func Forwarded() int { return int(C.fake_forwarded()) }
 
-// OnStack tells whether the handler of a signal asks for the alternate stack.
+// OnStack reports whether the handler of a signal asks for the alternate stack.
 func OnStack(signal syscall.Signal) bool { return bool(C.fake_on_stack(C.int(signal))) }
 
 // FaultElsewhere faults in code that is not the library's.

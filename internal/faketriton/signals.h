@@ -15,7 +15,7 @@ void fake_put_forwarder(void);
 bool fake_forwarder_is_first(void);
 unsigned fake_forwarded(void);
 
-// fake_on_stack tells whether the handler of a signal asks for the alternate
+// fake_on_stack reports whether the handler of a signal asks for the alternate
 // stack.
 bool fake_on_stack(int number);
 

@@ -1,10 +1,12 @@
-// Package gpuinfo asks NVML, NVIDIA's management library, about the GPUs of the
-// machine, for the log, the labels of metrics and the texts of errors. No decision
-// depends on its answers: what is allocated, the CUDA driver decides.
+// Package gpuinfo describes the GPUs of the machine as reported by NVML, NVIDIA's
+// management library. Logs, labels of metrics and error messages use these
+// descriptions. No decision depends on them: memory is allocated by the CUDA driver.
 //
-// go-nvml leaves NVML's functions to be found by the dynamic linker when they are
-// first called; one that the installed NVML lacks would end the process then. So
-// everything that is called is looked up beforehand.
+// go-nvml lets the dynamic linker resolve NVML's functions at their first call, and a
+// function that the installed NVML lacks would then end the process. So this package
+// looks up every function before it calls any.
+//
+// The functions of this package may be called from any goroutine.
 package gpuinfo
 
 import (
@@ -15,23 +17,24 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// Library is NVML's name for the dynamic linker. It comes with the driver.
+// Library is the file name of NVML, which comes with the driver.
 const Library = "libnvidia-ml.so.1"
 
-// GPU is one of the machine's, whether this process may use it or not, or a part
-// of one.
+// GPU is a GPU of the machine, whether this process may use it or not, or a MIG
+// device: a part of a GPU.
 type GPU struct {
 	Name string
-	// UUID is as NVIDIA's tools print it: with "GPU-" in front, or "MIG-" for a
-	// part.
+	// UUID is in the form of NVIDIA's tools, with the prefix "GPU-", or "MIG-" for a
+	// MIG device.
 	UUID string
-	// MIG: the GPU is split; its parts are not listed.
+	// MIG reports whether the GPU is split into MIG devices. These are not listed.
 	MIG bool
-	// Whole is the UUID of the GPU of which this is a part; empty for a whole one.
+	// Whole is the UUID of the GPU that a MIG device is part of, and else empty.
 	Whole       string
-	Total, Free uint64 // bytes of memory; Total is 0 where NVML does not tell
+	Total, Free uint64 // bytes of memory; Total is 0 if NVML does not report it
 }
 
+// String describes the GPU in one line of a log.
 func (g GPU) String() string {
 	split := ""
 	if g.MIG {
@@ -40,7 +43,7 @@ func (g GPU) String() string {
 	return fmt.Sprintf("%s, %s, %s%s", g.Name, g.UUID, g.Memory(), split)
 }
 
-// Memory is what is free, for people.
+// Memory describes the free and the total memory, for messages.
 func (g GPU) Memory() string {
 	if g.Total == 0 {
 		return "memory unknown"
@@ -50,8 +53,8 @@ func (g GPU) Memory() string {
 
 func gib(bytes uint64) float64 { return float64(bytes) / (1 << 30) }
 
-// needed are the functions without which nothing can be told; splitting is told
-// where it can be.
+// needed are the functions that this package cannot do without. Those about MIG are
+// optional.
 var needed = []string{
 	"nvmlInit_v2", "nvmlShutdown", "nvmlErrorString", "nvmlSystemGetDriverVersion", "nvmlDeviceGetCount_v2",
 	"nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByUUID", "nvmlDeviceGetName", "nvmlDeviceGetUUID", "nvmlDeviceGetMemoryInfo",
@@ -62,17 +65,17 @@ const (
 	wholeOf = "nvmlDeviceGetDeviceHandleFromMigDeviceHandle"
 )
 
-// found tells which of the functions that are not needed NVML has.
+// found has the optional functions that NVML provides.
 type found struct{ migMode, wholeOf bool }
 
-// List describes the GPUs, and the version of the driver. The error says what is
-// missing on a machine without them.
+// List returns the GPUs of the machine and the version of the driver. On a machine
+// without a GPU, the error says what is missing.
 func List() (gpus []GPU, driver string, err error) {
 	has, err := open()
 	if err != nil {
 		return nil, "", err
 	}
-	defer nvml.Shutdown() //nolint:errcheck // nothing is to be done about it
+	defer nvml.Shutdown() //nolint:errcheck // nothing can be done about it
 	driver, r := nvml.SystemGetDriverVersion()
 	if r != nvml.SUCCESS {
 		driver = "unknown"
@@ -95,14 +98,14 @@ func List() (gpus []GPU, driver string, err error) {
 	return gpus, driver, nil
 }
 
-// Find describes what CUDA knows by a UUID, 8-4-4-4-12 hexadecimal digits: a GPU,
-// or a part of one. CUDA's numbers of GPUs are not NVML's.
+// Find returns the GPU or MIG device with a UUID of CUDA: 8-4-4-4-12 hexadecimal
+// digits. GPUs are found by UUID because CUDA and NVML number them differently.
 func Find(uuid string) (gpu GPU, err error) {
 	has, err := open()
 	if err != nil {
 		return gpu, err
 	}
-	defer nvml.Shutdown() //nolint:errcheck // nothing is to be done about it
+	defer nvml.Shutdown() //nolint:errcheck // nothing can be done about it
 	device, r := nvml.DeviceGetHandleByUUID("GPU-" + uuid)
 	if r != nvml.SUCCESS {
 		device, r = nvml.DeviceGetHandleByUUID("MIG-" + uuid)
@@ -116,16 +119,16 @@ func Find(uuid string) (gpu GPU, err error) {
 	return gpu, nil
 }
 
-// open makes sure that NVML has what will be called, and begins to use it.
+// open checks that NVML has all needed functions and initializes it.
 func open() (has found, err error) {
 	library := dl.New(Library, dl.RTLD_LAZY|dl.RTLD_LOCAL)
 	if err := library.Open(); err != nil {
 		return has, err
 	}
-	defer library.Close() //nolint:errcheck // it stays open if it does not close
+	defer library.Close() //nolint:errcheck // if it fails, the library stays open
 	for _, name := range needed {
 		if err := library.Lookup(name); err != nil {
-			return has, fmt.Errorf("%s lacks %s: want that of driver 450 or newer", Library, name)
+			return has, fmt.Errorf("%s lacks %s: want the one of driver 450 or newer", Library, name)
 		}
 	}
 	if r := nvml.Init(); r != nvml.SUCCESS {
@@ -141,7 +144,7 @@ func describe(device nvml.Device, has found) (gpu GPU, r nvml.Return) {
 	if gpu.UUID, r = device.GetUUID(); r != nvml.SUCCESS {
 		return gpu, r
 	}
-	if memory, r := device.GetMemoryInfo(); r == nvml.SUCCESS { // else it shares the host's, or may not be seen
+	if memory, r := device.GetMemoryInfo(); r == nvml.SUCCESS { // it fails if the GPU shares host memory, or access is denied
 		gpu.Total, gpu.Free = memory.Total, memory.Free
 	}
 	if strings.HasPrefix(gpu.UUID, "MIG-") {
@@ -151,13 +154,13 @@ func describe(device nvml.Device, has found) (gpu GPU, r nvml.Return) {
 		return gpu, nvml.SUCCESS
 	}
 	if has.migMode {
-		mode, _, r := device.GetMigMode() // not supported by most GPUs, which is an answer too
+		mode, _, r := device.GetMigMode() // most GPUs do not support it: not split
 		gpu.MIG = r == nvml.SUCCESS && mode == nvml.DEVICE_MIG_ENABLE
 	}
 	return gpu, nvml.SUCCESS
 }
 
-// wholeUUID is the UUID of the GPU of which this is a part, or empty.
+// wholeUUID returns the UUID of the GPU that a MIG device is part of, or "".
 func wholeUUID(part nvml.Device) string {
 	whole, r := part.GetDeviceHandleFromMigDeviceHandle()
 	if r != nvml.SUCCESS {

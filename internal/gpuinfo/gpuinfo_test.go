@@ -31,16 +31,16 @@ func TestOnGPU(t *testing.T) {
 	t.Logf("result: driver %s, %v", version, found)
 }
 
-// nvmls are the NVMLs of the tests; nil is none at all.
+// nvmls has the compiler flags of each fake NVML; nil stands for no NVML.
 var nvmls = map[string][]string{
 	"no driver": nil, "few functions": {}, "split": {"-DHAS_MIG"}, "lacks a function": {"-DLACKS_NAME"},
 }
 
-// withNVML is what a test prints when it runs by itself with an NVML: which one a
-// process has is decided when it starts.
+// withNVML runs a test in a process of its own with a fake NVML, and returns its
+// output. A process cannot change its NVML.
 func withNVML(t *testing.T, test, nvml string) string {
 	t.Helper()
-	_, err := os.ReadFile(filepath.Join("testdata", "nvml.c")) // so that go test knows what the result depends on
+	_, err := os.ReadFile(filepath.Join("testdata", "nvml.c")) // go test caches results by the files that a test reads
 	require.NoError(t, err)
 	folder := t.TempDir()
 	if flags := nvmls[nvml]; flags != nil {
@@ -53,7 +53,7 @@ func withNVML(t *testing.T, test, nvml string) string {
 	out, err := self.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	if nvml == "no driver" && !strings.Contains(string(out), "cannot open shared object file") {
-		t.Skip("this machine has an NVIDIA driver, so that it cannot be shown what happens without one")
+		t.Skip("this machine has an NVIDIA driver: what happens without one cannot be tested")
 	}
 	return string(out)
 }
@@ -68,13 +68,13 @@ func TestList(t *testing.T) {
 		"no driver":        "error: libnvidia-ml.so.1: cannot open shared object file",
 		"few functions":    "driver: 580.1.2 gpus: [Fake GPU, GPU-00010203-0405-0607-0809-0a0b0c0d0e0f, 1.5 of 8.0 GiB free] error: <nil>",
 		"split":            "1.5 of 8.0 GiB free, split (MIG)] error: <nil>",
-		"lacks a function": "error: libnvidia-ml.so.1 lacks nvmlDeviceGetName: want that of driver 450 or newer",
+		"lacks a function": "error: libnvidia-ml.so.1 lacks nvmlDeviceGetName: want the one of driver 450 or newer",
 	} {
 		t.Run(nvml, func(t *testing.T) { require.Contains(t, withNVML(t, "TestList", nvml), want) })
 	}
 }
 
-// TestFind looks for a GPU, and for a part of one, by what CUDA calls them.
+// TestFind finds a GPU and a MIG device by their UUIDs of CUDA.
 func TestFind(t *testing.T) {
 	if os.Getenv("GPUINFO_PRINT") != "" {
 		for _, uuid := range []string{"00010203-0405-0607-0809-0a0b0c0d0e0f", "10111213-1415-1617-1819-1a1b1c1d1e1f"} {

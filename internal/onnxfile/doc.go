@@ -1,7 +1,7 @@
-// Package onnxfile reads of a model file what ONNX Runtime does not tell: which
-// operators there are. It walks over the few messages of onnx.proto that hold
-// nodes and skips the rest, weights included, so that a file of gigabytes costs
-// some reads of its structure.
+// Package onnxfile counts the operators of an ONNX model file, which ONNX Runtime
+// does not report. It parses only the messages of onnx.proto that contain nodes and
+// seeks over the rest, including weights, so that a file of many gigabytes takes few
+// reads. It expects no valid file: any input gives a result or an error.
 //
 //	operators, err := onnxfile.Operators("1/model.onnx")
 //	if operators["DynamicQuantizeLinear"] > 0 { ... }

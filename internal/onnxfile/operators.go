@@ -9,20 +9,20 @@ import (
 	"os"
 )
 
-// ErrORTFormat is that of a file in ONNX Runtime's own format (.ort), whose
-// operators cannot be told.
+// ErrORTFormat is the error for a file in ONNX Runtime's own format (.ort), whose
+// operators this package cannot read.
 var ErrORTFormat = errors.New("the file is in ORT format")
 
 const (
-	maxDepth = 64   // messages in each other; protobuf's own parser allows 100
+	maxDepth = 64   // levels of nested messages; protobuf's own parser allows 100
 	maxName  = 256  // bytes of an operator's name
-	maxNames = 4096 // operators that differ
+	maxNames = 4096 // different operators
 )
 
-// Operators counts the nodes of a model file by their op_type, whatever their
-// domain: those of the graph, of all graphs inside it (the branches of If, the body
-// of Loop) and of the model's functions, each as often as it is written, however
-// often it is run. No file beside it (external data) is looked at.
+// Operators returns how many nodes of each op_type a model file has, in any domain.
+// It counts the nodes of the graph, of all graphs nested in it (the branches of If,
+// the body of Loop) and of the model's functions; each node counts once, however often
+// it runs. Files with external data are not read.
 func Operators(path string) (map[string]int, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -32,7 +32,7 @@ func Operators(path string) (map[string]int, error) {
 	return scan(file)
 }
 
-// scan is Operators for a file that is open, from its beginning.
+// scan is Operators for an open file. It starts at the beginning of the file.
 func scan(file io.ReadSeeker) (map[string]int, error) {
 	size, err := file.Seek(0, io.SeekEnd)
 	if err != nil {
@@ -42,7 +42,7 @@ func scan(file io.ReadSeeker) (map[string]int, error) {
 		return nil, err
 	}
 	s := &scanner{file: file, read: bufio.NewReader(file), found: map[string]int{}}
-	// A flatbuffer: an offset, then the name of what it holds.
+	// ORT format is a flatbuffer: an offset, then an identifier.
 	if head, err := s.read.Peek(8); err == nil && string(head[4:]) == "ORTM" {
 		return nil, ErrORTFormat
 	}
@@ -56,7 +56,7 @@ func scan(file io.ReadSeeker) (map[string]int, error) {
 	return s.found, nil
 }
 
-// kind is a message of onnx.proto in which nodes can be.
+// kind is a message of onnx.proto that can contain nodes.
 type kind int
 
 const (
@@ -66,10 +66,10 @@ const (
 	node
 	attribute
 	function
-	opType // a string, the name of a node's operator
+	opType // not a message: the string with the name of a node's operator
 )
 
-// fields are those that lead to nodes, by their numbers in onnx.proto.
+// fields are the fields that lead to nodes, by their numbers in onnx.proto.
 var fields = map[kind]map[uint64]kind{
 	model:     {7: graph, 25: function},
 	graph:     {1: node},
@@ -78,20 +78,20 @@ var fields = map[kind]map[uint64]kind{
 	attribute: {6: graph, 11: graph}, // g, graphs
 }
 
-// scanner walks once over a file, from its beginning to its end.
+// scanner reads a file once, from its beginning to its end.
 type scanner struct {
 	file  io.ReadSeeker
 	read  *bufio.Reader
-	at    int64 // how much of the file has been read or skipped
+	at    int64 // offset of the next byte in the file
 	found map[string]int
 }
 
-// message reads the message that goes on to the byte end.
+// message reads a message of a kind that ends at the offset end.
 func (s *scanner) message(k kind, end int64, depth int) error {
 	if depth > maxDepth {
-		return fmt.Errorf("more than %d messages are in each other", maxDepth)
+		return fmt.Errorf("more than %d levels of nested messages", maxDepth)
 	}
-	operator := "" // of a node; the last one counts, as protobuf has it
+	operator := "" // of a node; the last one counts, as in protobuf
 	for s.at < end {
 		key, err := binary.ReadUvarint(s)
 		if err != nil {
@@ -102,7 +102,7 @@ func (s *scanner) message(k kind, end int64, depth int) error {
 			return err
 		}
 		if size > uint64(max(end-s.at, 0)) {
-			return errors.New("a field is longer than what it is in: the file is cut off, or no ONNX model")
+			return errors.New("a field ends after its message: the file is truncated or not an ONNX model")
 		}
 		inside := fields[k][key>>3]
 		switch {
@@ -118,18 +118,18 @@ func (s *scanner) message(k kind, end int64, depth int) error {
 		}
 	}
 	if s.at > end {
-		return errors.New("a field is longer than what it is in: the file is no ONNX model")
+		return errors.New("a field ends after its message: the file is not an ONNX model")
 	}
 	return s.count(operator)
 }
 
-// count notes a node; "" is none.
+// count counts a node with this operator; "" stands for no node.
 func (s *scanner) count(operator string) error {
 	if operator == "" {
 		return nil
 	}
 	if s.found[operator]++; len(s.found) > maxNames {
-		return fmt.Errorf("more than %d operators differ", maxNames)
+		return fmt.Errorf("more than %d different operators", maxNames)
 	}
 	return nil
 }
@@ -142,7 +142,8 @@ const (
 	wireFixed4 = 5
 )
 
-// size is how many bytes a field of a wire type has yet.
+// size returns how many bytes are left of a field whose key has been read. It reads
+// the length that precedes bytes. A varint it reads completely, so none are left.
 func (s *scanner) size(wire uint64) (uint64, error) {
 	switch wire {
 	case wireVarint:
@@ -155,10 +156,10 @@ func (s *scanner) size(wire uint64) (uint64, error) {
 	case wireFixed4:
 		return 4, nil
 	}
-	return 0, fmt.Errorf("wire type %d: the file is no ONNX model", wire)
+	return 0, fmt.Errorf("wire type %d: the file is not an ONNX model", wire)
 }
 
-// ReadByte makes the scanner an io.ByteReader.
+// ReadByte implements io.ByteReader.
 func (s *scanner) ReadByte() (byte, error) {
 	b, err := s.read.ReadByte()
 	if err == nil {
@@ -169,7 +170,7 @@ func (s *scanner) ReadByte() (byte, error) {
 
 func (s *scanner) text(size int64) (string, error) {
 	if size > maxName {
-		return "", fmt.Errorf("the name of an operator has %d bytes: at most %d are read", size, maxName)
+		return "", fmt.Errorf("the name of an operator has %d bytes: want at most %d", size, maxName)
 	}
 	text := make([]byte, size)
 	n, err := io.ReadFull(s.read, text)
@@ -177,7 +178,7 @@ func (s *scanner) text(size int64) (string, error) {
 	return string(text), err
 }
 
-// skip leaves bytes out without reading them, where there are many.
+// skip skips bytes, and seeks if they are not buffered.
 func (s *scanner) skip(size int64) error {
 	s.at += size
 	if size <= int64(s.read.Buffered()) {

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// field is a field of a protobuf message that has bytes; those in it are its parts.
+// field returns a length-delimited field of a protobuf message with these parts.
 func field(number int, parts ...[]byte) []byte {
 	inside := bytes.Join(parts, nil)
 	m := binary.AppendUvarint(nil, uint64(number)<<3|wireBytes)
@@ -27,15 +27,15 @@ func number(field int, v uint64) []byte {
 
 func text(number int, s string) []byte { return field(number, []byte(s)) }
 
-// nodeOf is a NodeProto in a graph: an input, an output, its operator, attributes.
+// nodeOf returns a NodeProto of a graph: an input, an output, its operator, attributes.
 func nodeOf(operator string, attributes ...[]byte) []byte {
 	return field(1, text(1, "x"), text(2, "y"), text(4, operator), bytes.Join(attributes, nil))
 }
 
 func equal(a, b map[string]int) bool { return fmt.Sprint(a) == fmt.Sprint(b) }
 
-// TestOperators counts those of a graph, of graphs in attributes and of functions,
-// and takes nothing else for one.
+// TestOperators checks that the nodes of a graph, of graphs in attributes and of
+// functions are counted, and nothing else.
 func TestOperators(t *testing.T) {
 	branch := field(5, text(1, "then_branch"), field(6, nodeOf("RandomNormal"), nodeOf("Add")), number(20, 5))
 	bodies := field(5, text(1, "bodies"), field(11, nodeOf("Mul")), field(11, nodeOf("If", branch)))
@@ -60,8 +60,8 @@ func TestOperators(t *testing.T) {
 	}
 }
 
-// TestWhatIsNoModel gives an error, and nothing beside it.
-func TestWhatIsNoModel(t *testing.T) {
+// TestInvalidFiles checks that invalid files give an error and no counts.
+func TestInvalidFiles(t *testing.T) {
 	deep := nodeOf("Deepest")
 	for range maxDepth / 3 {
 		deep = nodeOf("If", field(5, field(6, deep)))
@@ -73,14 +73,14 @@ func TestWhatIsNoModel(t *testing.T) {
 	for name, c := range map[string]struct{ file, want string }{
 		"ORT format":     {"\x20\x00\x00\x00ORTM6789", "ORT format"},
 		"text":           {"version https://git-lfs.github.com/spec/v1\n", "wire type 6"},
-		"cut off":        {string(field(7, nodeOf("Add"), nodeOf("Sub")))[:12], "cut off"},
+		"truncated":      {string(field(7, nodeOf("Add"), nodeOf("Sub")))[:12], "truncated"},
 		"cut in a key":   {"\x80", "unexpected EOF"},
 		"cut in a size":  {"\x3a\x80", "unexpected EOF"},
 		"long key":       {strings.Repeat("\xff", 20), "overflows"},
 		"over the end":   {string(field(7, []byte{0x88, 0x80}, nil)) + "\x00\x01", "at byte"},
 		"long name":      {string(field(7, nodeOf(strings.Repeat("A", maxName+1)))), "at most 256"},
-		"deep":           {string(field(7, deep)), "in each other"},
-		"too many names": {string(field(7, names...)), "4096 operators"},
+		"deep":           {string(field(7, deep)), "nested"},
+		"too many names": {string(field(7, names...)), "4096 different operators"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := scan(strings.NewReader(c.file))
@@ -90,7 +90,7 @@ func TestWhatIsNoModel(t *testing.T) {
 		})
 	}
 	if _, err := scan(strings.NewReader("\x20\x00\x00\x00ORTM")); !errors.Is(err, ErrORTFormat) {
-		t.Error("ORT format is not told apart:", err)
+		t.Error("ORT format is not recognized:", err)
 	}
 	if _, err := Operators(filepath.Join(t.TempDir(), "none")); !errors.Is(err, os.ErrNotExist) {
 		t.Error("no file:", err)
@@ -100,7 +100,7 @@ func TestWhatIsNoModel(t *testing.T) {
 	}
 }
 
-// TestRandomModels counts what it has written itself.
+// TestRandomModels compares the counts with those of generated models.
 func TestRandomModels(t *testing.T) {
 	for seed := range uint64(50) {
 		r, want := rand.New(rand.NewPCG(seed, 1)), map[string]int{}
@@ -129,8 +129,8 @@ func TestRandomModels(t *testing.T) {
 	}
 }
 
-// sparse is a file of a size whose beginning alone has anything but zeros. It
-// counts what is read of it.
+// sparse is a file of any size with only zeros after its beginning. It counts the bytes
+// that are read.
 type sparse struct {
 	*io.SectionReader
 	read int
@@ -152,7 +152,7 @@ func (b beginning) ReadAt(p []byte, at int64) (int, error) {
 	return len(p), nil
 }
 
-// TestWeightsAreSkipped reads a few kilobytes of a model of a terabyte.
+// TestWeightsAreSkipped checks that at most 100 kB of a model of 1 TiB are read.
 func TestWeightsAreSkipped(t *testing.T) {
 	const weights = 1 << 40
 	inside := binary.AppendUvarint([]byte{5<<3 | wireBytes}, weights) // GraphProto.initializer
@@ -166,8 +166,8 @@ func TestWeightsAreSkipped(t *testing.T) {
 	}
 }
 
-// FuzzOperators looks for inputs that end the program, that count more than there
-// is, or of which a part counts more than the whole.
+// FuzzOperators looks for files that crash the program, that give more operators than
+// they can contain, or whose beginning gives more operators than the whole file.
 func FuzzOperators(f *testing.F) {
 	f.Add(field(7, nodeOf("Add"), nodeOf("If", field(5, field(6, nodeOf("Mul"))))), 9)
 	f.Add(field(25, field(7, text(4, "Cos"))), 3)
@@ -177,12 +177,12 @@ func FuzzOperators(f *testing.F) {
 		total := 0
 		for name, n := range whole {
 			if n <= 0 || name == "" || !bytes.Contains(file, []byte(name)) {
-				t.Fatalf("%q is counted %d times", name, n)
+				t.Fatalf("operator %q has count %d", name, n)
 			}
 			total += n * (2 + len(name)) // a key, a size and the name
 		}
 		if total > len(file) || err != nil && whole != nil {
-			t.Fatalf("%d bytes have %v, %v", len(file), whole, err)
+			t.Fatalf("a file of %d bytes gives %v, %v", len(file), whole, err)
 		}
 		if err != nil || cut < 0 || cut > len(file) {
 			return
@@ -190,7 +190,7 @@ func FuzzOperators(f *testing.F) {
 		part, _ := scan(bytes.NewReader(file[:cut]))
 		for name, n := range part {
 			if n > whole[name] {
-				t.Fatalf("cut at %d there are %d of %q, else %d", cut, n, name, whole[name])
+				t.Fatalf("the first %d bytes have %d of operator %q, the whole file has %d", cut, n, name, whole[name])
 			}
 		}
 	})

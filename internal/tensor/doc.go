@@ -1,8 +1,8 @@
-// Package tensor holds the words that every other package uses to speak of
-// tensors: the element type ([DType]) and the extent ([Shape]). It owns no
-// memory, imports nothing of this module and has no state.
+// Package tensor defines the element type ([DType]) and the shape ([Shape]) of
+// tensors, and converts between FP32 and FP16. It has no state, owns no memory
+// and imports no other package of this module.
 //
-// The numbers of DType are those of TRITONSERVER_DataType, so that a value can
-// cross the C boundary as it is; the names are those of Triton's model
-// configuration ("TYPE_FP32") and of its protocol ("FP32").
+// The values of DType equal those of TRITONSERVER_DataType, so that they cross
+// the C boundary unchanged. Names are those of Triton's model configuration
+// ("TYPE_FP32") and of its protocol ("FP32").
 package tensor

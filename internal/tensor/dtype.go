@@ -6,7 +6,7 @@ import "fmt"
 // TRITONSERVER_DataType (tritonserver.h).
 type DType uint8
 
-// The element types that Triton knows.
+// The element types of Triton.
 const (
 	Invalid DType = iota
 	Bool
@@ -21,11 +21,11 @@ const (
 	FP16
 	FP32
 	FP64
-	Bytes // strings of any length; in Triton's memory each is preceded by its length as uint32
+	Bytes // strings of any length; in Triton's memory a uint32 with its length precedes each
 	BF16
 )
 
-// dtypes is indexed by DType: the protocol's name and the element size in bytes.
+// dtypes has the protocol's name and the element size in bytes of each DType.
 var dtypes = [...]struct {
 	name string
 	size int
@@ -47,8 +47,8 @@ var dtypes = [...]struct {
 	BF16:    {"BF16", 2},
 }
 
-// Size is the number of bytes of one element; 0 for Bytes, whose elements
-// differ in size, and for Invalid.
+// Size returns the number of bytes of one element. It is 0 for Bytes, whose
+// elements differ in size, and for Invalid.
 func (d DType) Size() int {
 	if int(d) >= len(dtypes) {
 		return 0
@@ -56,7 +56,7 @@ func (d DType) Size() int {
 	return dtypes[d].size
 }
 
-// String is the protocol's name, "FP32".
+// String returns the protocol's name, such as "FP32".
 func (d DType) String() string {
 	if int(d) >= len(dtypes) {
 		return fmt.Sprintf("DType(%d)", uint8(d))
@@ -64,8 +64,8 @@ func (d DType) String() string {
 	return dtypes[d].name
 }
 
-// ParseDType reads the name that a model configuration uses ("TYPE_FP32", and
-// "TYPE_STRING" for Bytes) or the protocol's ("FP32").
+// ParseDType returns the type with a name of the model configuration ("TYPE_FP32";
+// "TYPE_STRING" for Bytes) or of the protocol ("FP32").
 func ParseDType(name string) (DType, error) {
 	const prefix = "TYPE_"
 	bare := name
@@ -83,7 +83,7 @@ func ParseDType(name string) (DType, error) {
 	return Invalid, fmt.Errorf("data type %q is unknown: want one such as TYPE_FP32", name)
 }
 
-// ConfigName is the name that a model configuration uses, "TYPE_FP32".
+// ConfigName returns the name in a model configuration, such as "TYPE_FP32".
 func (d DType) ConfigName() string {
 	if d == Bytes {
 		return "TYPE_STRING"

@@ -2,9 +2,9 @@ package tensor
 
 import "math"
 
-// Half rounds to the nearest FP16, ties to even. A finite value beyond
-// the range becomes the largest finite one and is reported; infinities and NaN
-// stay what they are.
+// Half rounds f to the nearest FP16, ties to even. A finite value out of range is
+// clamped to the largest finite value of its sign. Infinities stay infinities, and
+// NaN stays NaN.
 func Half(f float32) (h uint16, clamped bool) {
 	bits := math.Float32bits(f)
 	sign := uint16(bits>>16) & 0x8000
@@ -32,7 +32,8 @@ func Half(f float32) (h uint16, clamped bool) {
 	}
 }
 
-// roundUp is 1 if dropping the low bits of frac must round h up.
+// roundUp returns 1 if h must be rounded up when the low shift bits of frac are
+// dropped, and else 0.
 func roundUp(frac uint32, shift uint, h uint32) uint32 {
 	low := frac & (1<<shift - 1)
 	half := uint32(1) << (shift - 1)
@@ -42,7 +43,7 @@ func roundUp(frac uint32, shift uint, h uint32) uint32 {
 	return 0
 }
 
-// Widen is the value of an FP16, exactly; a NaN becomes a quiet one.
+// Widen converts an FP16 to FP32, exactly. A NaN becomes a quiet NaN.
 func Widen(h uint16) float32 {
 	sign := uint32(h&0x8000) << 16
 	exp := uint32(h>>10) & 0x1f
@@ -60,7 +61,7 @@ func Widen(h uint16) float32 {
 	}
 }
 
-// BFloat16 rounds to the nearest BF16, ties to even.
+// BFloat16 rounds f to the nearest BF16, ties to even.
 func BFloat16(f float32) uint16 {
 	bits := math.Float32bits(f)
 	if f != f {

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// value is what an FP16 means, by the definition of the format.
+// value returns the value of an FP16, by the definition of the format.
 func value(h uint16) float64 {
 	exp, frac := int(h>>10)&0x1f, float64(h&0x3ff)
 	f := math.Ldexp(1024+frac, exp-25)
@@ -25,7 +25,7 @@ func value(h uint16) float64 {
 	return f
 }
 
-// TestHalfOfEveryValue: every FP16 widens exactly and comes back.
+// TestHalfOfEveryValue widens every FP16 exactly and converts it back.
 func TestHalfOfEveryValue(t *testing.T) {
 	for h := range 1 << 16 {
 		want, got := value(uint16(h)), Widen(uint16(h))
@@ -40,8 +40,8 @@ func TestHalfOfEveryValue(t *testing.T) {
 	}
 }
 
-// TestHalfRounds: between each two neighbours the tie goes to the even one, and
-// what lies beside it to the nearer one.
+// TestHalfRounds checks that the middle between two neighbours is rounded to the even
+// one, and values next to the middle to the nearer one.
 func TestHalfRounds(t *testing.T) {
 	for h := range uint16(0x7bff) {
 		tie := float32((value(h) + value(h+1)) / 2)

@@ -5,8 +5,9 @@ import (
 	"math"
 )
 
-// Widens fills dst with the FP32 values of the FP16 in src, exactly. src has an
-// element for each of dst; both are in the host's byte order and may lie anywhere.
+// Widens fills dst with FP32 elements converted from the FP16 elements of src, as by
+// [Widen]. src has at least as many elements as dst. Both are in the host's byte
+// order and need no alignment.
 func Widens(dst, src []byte) {
 	done := widenBlocks(dst, src)
 	for i := done; i < len(dst)/4; i++ {
@@ -15,8 +16,9 @@ func Widens(dst, src []byte) {
 	}
 }
 
-// Halves fills dst with the FP32 in src, each as [Half] makes it, and counts what
-// was clamped. src has an element for each of dst.
+// Halves fills dst with FP16 elements converted from the FP32 elements of src, as by
+// [Half], and returns how many were clamped. src has at least as many elements as
+// dst. Both are in the host's byte order and need no alignment.
 func Halves(dst, src []byte) (clamped uint64) {
 	done, clamped := halfBlocks(dst, src)
 	for i := done; i < len(dst)/2; i++ {

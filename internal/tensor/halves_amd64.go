@@ -2,15 +2,15 @@ package tensor
 
 import "golang.org/x/sys/cpu"
 
-// hasF16C: the processor converts 8 elements by one instruction, which every one
-// with AVX2 does.
+// hasF16C reports whether one instruction converts 8 elements, as on every
+// processor with AVX2.
 var hasF16C = cpu.X86.HasAVX2
 
-// blockElements are the elements that the assembly takes at once.
+// blockElements is how many elements one iteration of the assembly converts.
 const blockElements = 16
 
-// widenBlocks is Widens for as many elements as make whole blocks; it returns how
-// many they are.
+// widenBlocks is Widens for the leading elements that make whole blocks. It returns
+// their number.
 func widenBlocks(dst, src []byte) (done int) {
 	blocks := len(dst) / 4 / blockElements
 	if !hasF16C || blocks == 0 {
@@ -21,7 +21,8 @@ func widenBlocks(dst, src []byte) (done int) {
 	return done
 }
 
-// halfBlocks is Halves for as many elements as make whole blocks.
+// halfBlocks is Halves for the leading elements that make whole blocks. It returns
+// their number.
 func halfBlocks(dst, src []byte) (done int, clamped uint64) {
 	blocks := len(dst) / 2 / blockElements
 	if !hasF16C || blocks == 0 {

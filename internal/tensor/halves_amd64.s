@@ -1,7 +1,7 @@
 #include "textflag.h"
 
-// Bits of FP32: all but the sign, the least that would round to infinity in FP16
-// less one, infinity, the largest FP16, and a quiet NaN without a payload.
+// Bit patterns of FP32: all bits but the sign; the largest value that does not round
+// to infinity in FP16; infinity; the largest FP16; a quiet NaN without a payload.
 DATA magnitude<>+0(SB)/4, $0x7fffffff
 DATA limit<>+0(SB)/4, $0x477fefff
 DATA infinity<>+0(SB)/4, $0x7f800000
@@ -32,9 +32,9 @@ widen:
 	RET
 
 // HALF converts the 8 elements at an offset. Magnitudes are compared as integers,
-// which have the same order. VCVTPS2PH rounds to the nearest, ties to even,
-// whatever the thread's mode is; it keeps payloads of NaN, which Half does not.
-// Y15 counts down by one in each of its 8 parts for each element that is clamped.
+// which have the same order. VCVTPS2PH with 0 rounds to the nearest, ties to even,
+// in any rounding mode of the thread. It keeps payloads of NaN, unlike Half. Each of
+// the 8 integers of Y15 is decremented for each clamped element.
 #define HALF(from, to) \
 	VMOVUPS   from(SI), Y0     \
 	VPAND     Y0, Y10, Y1      \ // magnitude

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// floats are the bytes of these bit patterns.
+// floats returns the bytes of these bit patterns.
 func floats(bits ...uint32) (data []byte) {
 	for _, b := range bits {
 		data = binary.NativeEndian.AppendUint32(data, b)
@@ -18,8 +18,8 @@ func floats(bits ...uint32) (data []byte) {
 	return data
 }
 
-// TestWidensAsWiden: all FP16, in rows of any length and at any address, become
-// what Widen makes of each.
+// TestWidensAsWiden compares Widens with Widen for all FP16, in slices of any length
+// and at any address.
 func TestWidensAsWiden(t *testing.T) {
 	for _, length := range []int{1, 7, 15, 16, 17, 100, 1 << 16} {
 		for shift := range 3 {
@@ -39,8 +39,8 @@ func TestWidensAsWiden(t *testing.T) {
 	}
 }
 
-// TestHalvesAsHalf: FP32 from the whole range, and all around the limits of FP16,
-// become what Half makes of each, and as many are counted.
+// TestHalvesAsHalf compares Halves with Half, results and counts, for FP32 from the
+// whole range and around the limits of FP16.
 func TestHalvesAsHalf(t *testing.T) {
 	var bits []uint32
 	for _, edge := range []uint32{
@@ -84,7 +84,7 @@ func checkHalves(t *testing.T, bits []uint32, shift int) {
 	require.Equal(t, make([]byte, 4), dst[shift+2*len(bits):], "what lies behind the row")
 }
 
-// BenchmarkHalves is the bytes of FP32 that are converted each way.
+// BenchmarkHalves measures the conversion in both directions, in bytes of FP32.
 func BenchmarkHalves(b *testing.B) {
 	for _, elements := range []int{16, 1024, 128 << 10} {
 		wide, narrow := make([]byte, 4*elements), make([]byte, 2*elements)

@@ -13,11 +13,15 @@ import (
 // Dynamic is the extent of an axis whose length is not fixed.
 const Dynamic int64 = -1
 
+// NoAxis is the place of an axis that a tensor lacks, such as the batch axis of a tensor
+// that is the same for all requests.
+const NoAxis = -1
+
 // Shape is the extent of each axis, outermost first. An empty Shape is a
 // scalar. A negative extent is not fixed ([Dynamic]).
 type Shape []int64
 
-// Elements is the product of all extents: 1 for a scalar. It fails when an
+// Elements returns the product of all extents, 1 for a scalar. It fails if an
 // extent is not fixed or the product does not fit in 63 bits.
 func (s Shape) Elements() (int64, error) {
 	n := int64(1)
@@ -34,8 +38,8 @@ func (s Shape) Elements() (int64, error) {
 	return n, nil
 }
 
-// Bytes is the size of a tensor of this shape. It fails as Elements does, and
-// for a type whose elements have no fixed size.
+// Bytes returns the size of a tensor with this shape in bytes. It fails as Elements
+// does, and for a type whose elements have no fixed size.
 func (s Shape) Bytes(d DType) (int64, error) {
 	n, err := s.Elements()
 	if err != nil {
@@ -59,10 +63,10 @@ func (s Shape) Fixed() bool {
 // Equal reports whether both have the same extents.
 func (s Shape) Equal(t Shape) bool { return slices.Equal(s, t) }
 
-// Clone is a copy that shares no memory with s.
+// Clone returns a copy that shares no memory with s.
 func (s Shape) Clone() Shape { return slices.Clone(s) }
 
-// With is a copy of s in which the given axis has another extent. A negative axis
+// With returns a copy of s in which the given axis has another extent. A negative axis
 // is none: the copy equals s. So s.With(batchAxis, n) is the shape of n lanes, also
 // of a tensor without a batch axis.
 func (s Shape) With(axis int, extent int64) Shape {
@@ -73,8 +77,8 @@ func (s Shape) With(axis int, extent int64) Shape {
 	return t
 }
 
-// Without is a copy of s that lacks the given axis. A negative axis is none, as for
-// With.
+// Without returns a copy of s without the given axis. A negative axis is none, as
+// for With.
 func (s Shape) Without(axis int) Shape {
 	t := s.Clone()
 	if axis >= 0 {
@@ -83,7 +87,7 @@ func (s Shape) Without(axis int) Shape {
 	return t
 }
 
-// String is the form users write in a configuration, "[4,-1,5]".
+// String returns the form of a configuration, such as "[4,-1,5]".
 func (s Shape) String() string {
 	var b strings.Builder
 	b.WriteByte('[')

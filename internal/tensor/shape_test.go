@@ -83,7 +83,7 @@ func TestEqual(t *testing.T) {
 	require.False(t, Shape{4, 5}.Equal(Shape{4, 5, 1}))
 }
 
-// TestCopies: what is derived from a shape never changes it.
+// TestCopies checks that a shape derived from another one shares no memory with it.
 func TestCopies(t *testing.T) {
 	s := Shape{4, Dynamic, 5}
 	require.Equal(t, Shape{4, 16, 5}, s.With(1, 16))

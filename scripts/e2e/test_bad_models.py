@@ -137,8 +137,8 @@ MISTAKES = [
     # The ONNX file.
     Mistake("no_file", ("1/model.onnx does not exist",), onnx=lambda: None),
     Mistake("empty_file", ("1/model.onnx is empty: copy it again",), onnx=lambda: b""),
-    Mistake("git_lfs_pointer", ("1/model.onnx", "a pointer of Git LFS", "git lfs pull"), onnx=lambda: LFS_POINTER),
-    Mistake("corrupt_file", ("1/model.onnx", "parsing failed", "it is cut off, or no ONNX model"), onnx=lambda: b"this is no model\n" * 100),
+    Mistake("git_lfs_pointer", ("1/model.onnx", "a Git LFS pointer", "git lfs pull"), onnx=lambda: LFS_POINTER),
+    Mistake("corrupt_file", ("1/model.onnx", "parsing failed", "it is truncated, or not an ONNX model"), onnx=lambda: b"this is no model\n" * 100),
     Mistake("truncated_file", ("1/model.onnx", "parsing failed"), onnx=lambda: onnx()[:500]),
     Mistake("other_file", ("1/nothing.onnx does not exist",), parameter("onnx_file_name", "nothing.onnx")),
     Mistake("file_elsewhere", ("onnx_file_name", '"../model.onnx"'), parameter("onnx_file_name", "../model.onnx")),

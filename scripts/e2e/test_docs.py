@@ -7,6 +7,7 @@ the page do not see, which model it belongs to: <!-- model: NAME --> is one of D
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 import generate
 import numpy as np
@@ -29,7 +30,14 @@ from tritonserver import ROOT
 
 F32 = np.float32
 # The pages, and how many configurations each has at least.
-PAGES = {"README.md": 1, "docs/states.md": 4, "docs/schedulers.md": 4, "docs/recipes.md": 9}
+PAGES = {
+    "README.md": 1,
+    "docs/states.md": 9,
+    "docs/batch-axes.md": 3,
+    "docs/derived-inputs.md": 3,
+    "docs/schedulers.md": 4,
+    "docs/recipes.md": 9,
+}
 BLOCK = re.compile(r"(?:<!-- model: (\S+) -->\s+)?```[a-z]*\n(backend: \"stateful\".*?)```", re.DOTALL)
 
 
@@ -172,10 +180,19 @@ def test_every_page_has_configurations():
         assert len(blocks(page)) >= least, page
 
 
-def test_links_lead_somewhere():
-    for page in PAGES:
-        for target in re.findall(r"\]\(([^)#:]+)[^)]*\)", (ROOT / page).read_text()):
-            assert ((ROOT / page).parent / target).exists(), f"{page}: {target}"
+def anchors(page: Path) -> set[str]:
+    """The anchors of the headings of a page, as GitHub and GitLab derive them."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]), ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    for file, anchor in re.findall(r"\]\(([^)#:\s]*)(?:#([^)]*))?\)", page.read_text()):
+        target = page.parent / file if file else page
+        assert target.exists(), file
+        assert not anchor or anchor in anchors(target), f"{file}#{anchor}"
 
 
 def test_examples_are_described_where_they_are():

@@ -64,7 +64,7 @@ def test_a_fault_fails_its_batch_only(serve, loading: str, fault: str):
     if explicit:
         server.load(MODEL)
     assert step(server, start=True) == 1 + 4
-    with pytest.raises(InferenceServerException, match="a fault of its own") as failure:
+    with pytest.raises(InferenceServerException, match="panic in the stateful backend") as failure:
         step(server)
     assert failure.value.status() == "StatusCode.INTERNAL"
     assert step(server) == 1 + 8

@@ -48,7 +48,7 @@ def test_the_folder_alone_is_enough(serve, tmp_path):
 
 @pytest.mark.parametrize("name", ["libtriton_stateful_go.so", "libonnxruntime_stateful.so"])
 def test_part_of_a_library(serve, tmp_path, name: str):
-    """A copy that a full disk cut off is refused and named; when it was made whole, the same server loads the model."""
+    """A copy that a full disk truncated is refused and named; after it was copied again, the same server loads the model."""
     backend = tmp_path / "backends" / "stateful"
     shutil.copytree(BACKENDS / "stateful", backend)
     whole = (backend / name).read_bytes()
@@ -57,7 +57,7 @@ def test_part_of_a_library(serve, tmp_path, name: str):
         (backend / name).write_bytes(whole[:size])
         with pytest.raises(ServerError) as refused:
             server.load(MODEL)
-        for words in (f"{backend / name}", "is not whole", "copy the backend's folder again", "the disk is not full"):
+        for words in (f"{backend / name}", "is truncated", "copy the backend's folder again", "the disk is not full"):
             assert words in str(refused.value), size
         assert server.is_running()
     (backend / name).write_bytes(whole)

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPTX compiles move.cu anew and compares. The compiler is 90 MB, so it is
+// TestPTX compiles move.cu again and compares. The compiler is 90 MB, so it is
 // used only where scripts/make_ptx.py was run before.
 func TestPTX(t *testing.T) {
 	for _, source := range []string{"move.cu", "move.h"} { // so that go test knows what the result depends on

@@ -2,7 +2,7 @@
 // of all lanes. The grid is (parts of a row, lanes, moves). And wipe, which clears
 // all rows that were left; its grid is (parts of an area, areas).
 //
-// A row of a store is `runs` runs of `run_bytes`, one behind the other; in the
+// A row of a store is `runs` runs of `run_bytes`, one after the other; in the
 // batched tensor run x of lane j starts at (x * lanes + j) * run_bytes. Threads
 // walk along the row, so that neighbours touch neighbouring bytes on both sides.
 // A unit never crosses a run: the host chooses it so that it divides everything.

@@ -1,38 +1,78 @@
 package backend
 
 import (
+	"log/slog"
 	"time"
 
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
+
+// ModelInfo is what the server tells of a model when it loads it.
+type ModelInfo struct {
+	Name    string
+	Version uint64
+	// Directory is the model's folder in the repository; the version's folder
+	// lies in it.
+	Directory string
+	// Config is the complete model configuration as JSON
+	// (TRITONBACKEND_ModelConfig).
+	Config []byte
+}
+
+// InstanceInfo is what the server tells of an instance of a model.
+type InstanceInfo struct {
+	Name string
+	// Kind is TRITONSERVER_InstanceGroupKind as text: "cpu", "gpu", "model",
+	// "auto".
+	Kind   string
+	Device int
+}
+
+// Server is what a model needs from the process around it.
+type Server struct {
+	// Log goes to the server's log. It must be cheap when a level is off.
+	Log *slog.Logger
+	// Clock is CLOCK_MONOTONIC, the clock of the server's statistics.
+	Clock func() time.Duration
+	// Open loads a model file.
+	Open onnx.OpenRunner
+	// DefaultBatch is the max_batch_size that the server's operator wants filled
+	// in where a configuration has none: default-max-batch-size.
+	DefaultBatch int
+	// Metrics begins to report the metrics of an instance. It is nil, or returns
+	// nil, where the server takes none.
+	Metrics func(MetricLabels) MetricSink
+}
 
 // Batch is one batch of requests as the server handed it over, and the way to
 // answer it. Every request is answered exactly once, by Fail or Answer; answers
 // are collected and leave with the next Send. After Finish the batch and all
 // that was borrowed from it is gone. One goroutine uses a Batch.
 type Batch interface {
-	// Requests are the rows of the batch, in the server's order. The slice and
+	// Requests are the requests of the batch, in the server's order; the other methods
+	// take an index into them. The slice and
 	// the memory it points to are borrowed until Finish.
 	Requests() []Request
-	// Fail answers a row with an error; status.CodeOf(err) is the code. Further
-	// answers to the same row are ignored.
-	Fail(row int, err error)
-	// Answer answers a row with consecutive lanes of batched tensors. The outputs, in the
+	// Fail answers a request with an error; status.CodeOf(err) is the code. Further
+	// answers to the same request are ignored.
+	Fail(req int, err error)
+	// Answer answers a request with consecutive lanes of batched tensors. The outputs, in the
 	// order of the instance's outputs, are borrowed until Send; an output that
-	// the client did not ask for is left out by the host.
-	Answer(row int, outputs []Output, lane, lanes int)
-	// Reserve asks the server where the answer to a row is to go, before there is
+	// the client did not ask for is left out by the server.
+	Answer(req int, outputs []Output, lane, lanes int)
+	// Reserve asks the server where the answer to a request is to go, before there is
 	// one; Answer follows, with as many lanes and bytes, or Fail. It returns the
 	// address of each output that is to be in the memory of a GPU, and 0 for the
 	// others. The caller fills those, Send does the rest. The tensors of the
 	// outputs need not be there yet; the result is valid until the next call. Only
-	// instances on a GPU call it, at most once for each row.
-	Reserve(row int, outputs []Output, lane, lanes int) []uint64
-	// Hold keeps the server from handing over what comes after a row in its sequence:
+	// instances on a GPU call it, at most once for each request.
+	Reserve(req int, outputs []Output, lane, lanes int) []uint64
+	// Hold keeps the server from handing over what comes after a request in its sequence:
 	// neither Send nor Finish sends its answer and releases it, but release does. The
 	// caller calls it once, at any time after Finish and on any goroutine.
-	Hold(row int) (release func())
+	Hold(req int) (release func())
 	// Send sends what was answered since the last Send: one crossing.
 	Send()
 	// Finish sends what is left, answers what nobody answered with an INTERNAL
@@ -40,15 +80,15 @@ type Batch interface {
 	Finish(Timing)
 }
 
-// Timing is when a batch computed, on the clock of [Host]. Both are zero when
+// Timing is when a batch computed, on the clock of [Server]. Both are zero when
 // no model ran.
 type Timing struct {
 	ComputeStart time.Duration
 	ComputeEnd   time.Duration
 }
 
-// SequenceID is a correlation ID: a number, or a text for models with string
-// ids. The zero value is no sequence: such requests come from Triton's
+// SequenceID is a correlation ID: a number, or a string for models with string
+// IDs. The zero value is no sequence: such requests come from Triton's
 // model_warmup and, with the direct scheduler, from idle lanes.
 type SequenceID struct {
 	Number uint64
@@ -56,10 +96,10 @@ type SequenceID struct {
 	Text string
 }
 
-// IsZero tells whether the request belongs to no sequence.
+// IsZero reports whether the request belongs to no sequence.
 func (id SequenceID) IsZero() bool { return id.Number == 0 && id.Text == "" }
 
-// Request is one request of a batch as the host read it.
+// Request is one request of a batch as the server read it.
 type Request struct {
 	Sequence SequenceID
 	// Token is the same for all requests of a sequence, and no other sequence that the
@@ -72,7 +112,7 @@ type Request struct {
 	Cancelled bool
 	// Inputs are in the order of the instance's inputs.
 	Inputs []Input
-	// Err is why the host could not read the request; it is what the client
+	// Err is why the server could not read the request; it is what the client
 	// gets, and the other fields may be missing then.
 	Err error
 }
@@ -99,7 +139,7 @@ func (in *Input) bytes() int64 {
 	return int64(len(in.Data))
 }
 
-// Output is where the answers to some rows stand: a batched tensor in host
+// Output is where the answers to some requests stand: a batched tensor in host
 // memory.
 type Output struct {
 	Tensor []byte

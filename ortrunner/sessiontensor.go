@@ -13,9 +13,9 @@ import (
 	"tritonstateful/internal/tensor"
 )
 
-// port is one input or output of a session: what it may be given, and what was
-// built for what it was given.
-type port struct {
+// sessionTensor is one input or output of a session: its type, and the values that
+// were built for the tensors it was given.
+type sessionTensor struct {
 	info    onnx.TensorInfo
 	element elementType
 	name    *C.char          // owned
@@ -25,16 +25,16 @@ type port struct {
 	shape   tensor.Shape // of an output that ONNX Runtime allocated
 }
 
-func newPorts(infos []onnx.TensorInfo) []port {
-	ports := make([]port, len(infos))
+func newSessionTensors(infos []onnx.TensorInfo) []sessionTensor {
+	tensors := make([]sessionTensor, len(infos))
 	for i, info := range infos {
-		ports[i] = port{info: info, element: elementTypeOf(info.DType), name: C.CString(info.Name)}
+		tensors[i] = sessionTensor{info: info, element: elementTypeOf(info.DType), name: C.CString(info.Name)}
 	}
-	return ports
+	return tensors
 }
 
 // input is the value of a tensor given as this input.
-func (p *port) input(t *onnx.Tensor) (*C.OrtValue, error) {
+func (p *sessionTensor) input(t *onnx.Tensor) (*C.OrtValue, error) {
 	if p.info.DType == tensor.Bytes && t.DType == tensor.Bytes {
 		return p.strings.fill(t)
 	}
@@ -43,19 +43,19 @@ func (p *port) input(t *onnx.Tensor) (*C.OrtValue, error) {
 
 // output is the value of a tensor given as this output, or nil when ONNX Runtime
 // is to allocate it.
-func (p *port) output(t *onnx.Tensor) (*C.OrtValue, error) {
+func (p *sessionTensor) output(t *onnx.Tensor) (*C.OrtValue, error) {
 	if t.Data.Size == 0 {
 		return nil, nil
 	}
 	if p.info.DType == tensor.Bytes {
-		return nil, status.Errorf(status.InvalidArg, "strings are of any length: leave the block to the runner")
+		return nil, status.Errorf(status.InvalidArg, "strings have no fixed size: want no block, so that ONNX Runtime allocates it")
 	}
 	return p.value(t)
 }
 
-func (p *port) value(t *onnx.Tensor) (*C.OrtValue, error) {
+func (p *sessionTensor) value(t *onnx.Tensor) (*C.OrtValue, error) {
 	if t.DType != p.info.DType {
-		return nil, status.Errorf(status.InvalidArg, "it is %v, the model has %v", t.DType, p.info.DType)
+		return nil, status.Errorf(status.InvalidArg, "it is %v: the model has %v", t.DType, p.info.DType)
 	}
 	if v := p.values.find(t.Data, t.Shape); v != nil {
 		return v, nil
@@ -80,11 +80,11 @@ func checkSize(t *onnx.Tensor) error {
 	return nil
 }
 
-func (p *port) fail(word string, err error) error {
+func (p *sessionTensor) fail(word string, err error) error {
 	return fmt.Errorf("%s %q: %w", word, p.info.Name, err)
 }
 
-func (p *port) close() {
+func (p *sessionTensor) close() {
 	p.values.close()
 	p.strings.close()
 	C.free(unsafe.Pointer(p.name))

@@ -49,7 +49,7 @@ func (a ask) with(f func(*Request)) ask { a.mangle = f; return a }
 // wrongInput makes the first input one that the model does not take.
 func (a ask) wrongInput() ask { return a.with(func(r *Request) { r.Inputs[0].DType = tensor.Uint8 }) }
 
-// fakeBatch is a host that notes answers, and lends what it gives as the server
+// fakeBatch is a batch that notes answers, and lends what it gives as the server
 // does: after Finish the memory is something else.
 type fakeBatch struct {
 	t        testing.TB

@@ -1,4 +1,4 @@
-package backend
+package batchaxis
 
 import (
 	"fmt"
@@ -6,18 +6,19 @@ import (
 
 	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/tensor"
 )
 
 // byBatchNames goes by axes that have a name of batches. Several such names in one
 // tensor are told apart by how many tensors carry them.
 func (e *evidence) byBatchNames() {
 	axes := map[int]int{}
-	weight, exported := 0, false
+	weight, everywhere := 0, false
 	for _, i := range e.open {
 		info := &e.sig.Inputs[i]
 		most, tie := 0, false
 		for axis, symbol := range info.Symbols {
-			if onlyAxis(info, symbol) != axis || !isBatchName(symbol) {
+			if AxisNamed(info, symbol) != axis || !IsBatchName(symbol) {
 				continue
 			}
 			switch n := e.carriers(symbol); {
@@ -33,21 +34,21 @@ func (e *evidence) byBatchNames() {
 		}
 		weight = max(weight, most)
 		if axis, ok := axes[i]; ok {
-			exported = exported || e.everywhere(info.Symbols[axis])
+			everywhere = everywhere || e.everywhere(info.Symbols[axis])
 		}
 	}
 	if len(axes) == 0 {
 		return
 	}
-	r := byBatchName
+	r := ByBatchName
 	if slices.ContainsFunc(e.open, func(i int) bool { _, named := axes[i]; return !named && !e.fill(i) }) || e.contradicted() {
-		r, weight = byOtherName, weight+len(e.sig.Inputs)+len(e.sig.Outputs) // before all other names
+		r, weight = ByOtherName, weight+len(e.sig.Inputs)+len(e.sig.Outputs) // before all other names
 	}
-	e.completed(r, weight, axes, func(c *candidate) { c.exported, c.spelled = exported, e.spelled(axes) })
+	e.completed(r, weight, axes, func(c *Candidate) { c.Everywhere, c.LongName = everywhere, e.longNames(axes) })
 }
 
-// spelled reports whether the names at these axes are longer than a letter.
-func (e *evidence) spelled(axes map[int]int) bool {
+// longNames reports whether the names at these axes are longer than a letter.
+func (e *evidence) longNames(axes map[int]int) bool {
 	for i, axis := range axes {
 		if len(e.sig.Inputs[i].Symbols[axis]) < 2 {
 			return false
@@ -62,11 +63,11 @@ func (e *evidence) contradicted() bool {
 	others := map[string]bool{}
 	for i := range e.sig.Inputs {
 		for _, symbol := range e.sig.Inputs[i].Symbols {
-			others[symbol] = symbol != "" && !isBatchName(symbol) && !isLengthName(symbol)
+			others[symbol] = symbol != "" && !IsBatchName(symbol) && !isLengthName(symbol)
 		}
 	}
 	return slices.ContainsFunc(e.sig.Outputs, func(out onnx.TensorInfo) bool {
-		return e.config.CanRequest(out.Name) && !slices.ContainsFunc(out.Symbols, isBatchName) &&
+		return e.config.CanRequest(out.Name) && !slices.ContainsFunc(out.Symbols, IsBatchName) &&
 			slices.ContainsFunc(out.Symbols, func(symbol string) bool { return others[symbol] })
 	})
 }
@@ -83,19 +84,19 @@ func (e *evidence) byMarks() {
 			continue
 		}
 		info := &e.sig.Inputs[i]
-		if open := onlyDynamic(info.Dims); open != noAxis && isLengthName(info.Symbols[open]) && slices.Equal(dims, info.Dims.Without(open)) {
+		if open := OnlyOpenAxis(info.Dims); open != tensor.NoAxis && isLengthName(info.Symbols[open]) && slices.Equal(dims, info.Dims.Without(open)) {
 			axes[i] = open
 		}
 		if len(dims) != len(info.Dims) {
 			continue
 		}
-		if axis := onlyDynamic(dims); axis != noAxis && info.Dims[axis] < 0 && !isLengthName(info.Symbols[axis]) {
+		if axis := OnlyOpenAxis(dims); axis != tensor.NoAxis && info.Dims[axis] < 0 && !isLengthName(info.Symbols[axis]) {
 			axes[i] = axis
 		}
 	}
 	for i, axis := range axes {
 		for _, other := range e.open {
-			if at := onlyAxis(&e.sig.Inputs[other], e.sig.Inputs[i].Symbols[axis]); at != noAxis && e.sig.Inputs[i].Symbols[axis] != "" {
+			if at := AxisNamed(&e.sig.Inputs[other], e.sig.Inputs[i].Symbols[axis]); at != tensor.NoAxis && e.sig.Inputs[i].Symbols[axis] != "" {
 				if _, marked := axes[other]; !marked {
 					axes[other] = at
 				}
@@ -103,7 +104,7 @@ func (e *evidence) byMarks() {
 		}
 	}
 	if len(axes) > 0 {
-		e.completed(byBatchName, 0, axes, nil)
+		e.completed(ByBatchName, 0, axes, nil)
 	}
 }
 
@@ -113,7 +114,7 @@ func (e *evidence) byOtherNames() {
 	var symbols []string
 	for _, i := range e.open {
 		for _, symbol := range e.sig.Inputs[i].Symbols {
-			if symbol != "" && !isBatchName(symbol) && !isLengthName(symbol) && !slices.Contains(symbols, symbol) {
+			if symbol != "" && !IsBatchName(symbol) && !isLengthName(symbol) && !slices.Contains(symbols, symbol) {
 				symbols = append(symbols, symbol)
 			}
 		}
@@ -123,22 +124,22 @@ func (e *evidence) byOtherNames() {
 	for _, symbol := range symbols[:min(len(symbols), most)] {
 		axes := map[int]int{}
 		for _, i := range e.open {
-			if at := onlyAxis(&e.sig.Inputs[i], symbol); at != noAxis {
+			if at := AxisNamed(&e.sig.Inputs[i], symbol); at != tensor.NoAxis {
 				axes[i] = at
 			}
 		}
 		if len(axes) > 0 {
-			e.completed(byOtherName, e.carriers(symbol), axes, nil)
+			e.completed(ByOtherName, e.carriers(symbol), axes, nil)
 		}
 	}
 }
 
 // completed adds the candidates that have these batch axes; inputs that are not among
 // them have theirs where it is natural, or else at their first or last open axis.
-func (e *evidence) completed(r rank, weight int, axes map[int]int, note func(*candidate)) {
-	rests := []func(int) batchAxis{e.natural, e.front(0), e.back(0)}
+func (e *evidence) completed(r Rank, weight int, axes map[int]int, note func(*Candidate)) {
+	rests := []func(int) Axis{e.natural, e.front(0), e.back(0)}
 	for _, rest := range rests {
-		c := e.add(r, weight, func(i int) batchAxis {
+		c := e.add(r, weight, func(i int) Axis {
 			axis, ok := axes[i]
 			if !ok {
 				return rest(i)
@@ -146,13 +147,13 @@ func (e *evidence) completed(r rank, weight int, axes map[int]int, note func(*ca
 			info := &e.sig.Inputs[i]
 			switch symbol := info.Symbols[axis]; {
 			case symbol != "":
-				return batchAxis{axis, true, fmt.Sprintf("axis %q", symbol)}
-			case len(dynamicAxes(info)) == 1:
-				return batchAxis{axis, true, "its only dynamic axis"}
+				return Axis{axis, true, fmt.Sprintf("axis %q", symbol)}
+			case len(OpenAxes(info)) == 1:
+				return Axis{axis, true, "its only dynamic axis"}
 			case e.implicit(info):
-				return batchAxis{axis, true, "the first axis, as Triton has it"}
+				return Axis{axis, true, "the first axis, as Triton has it"}
 			default:
-				return batchAxis{axis, true, foundByRuns}
+				return Axis{axis, true, FoundByRuns}
 			}
 		})
 		if c != nil && note != nil {
@@ -163,18 +164,18 @@ func (e *evidence) completed(r rank, weight int, axes map[int]int, note func(*ca
 
 // natural is the batch axis of an input on which no name tells it: the only open
 // one, if it has no name, and the first one of Triton's implicit states.
-func (e *evidence) natural(input int) batchAxis {
+func (e *evidence) natural(input int) Axis {
 	info := &e.sig.Inputs[input]
-	open := dynamicAxes(info)
+	open := OpenAxes(info)
 	switch {
 	case len(open) == 1 && info.Symbols[open[0]] == "":
-		return batchAxis{open[0], true, "its only dynamic axis"}
+		return Axis{open[0], true, "its only dynamic axis"}
 	case open[0] == 0 && e.implicit(info):
-		return batchAxis{0, true, "the first axis, as Triton has it"}
+		return Axis{0, true, "the first axis, as Triton has it"}
 	case hasNamedAxis(info):
-		return batchAxis{noAxis, true, "none of its names is the batch's"}
+		return Axis{tensor.NoAxis, true, "none of its names is the batch's"}
 	default:
-		return batchAxis{noAxis, true, "no axis follows the batch"}
+		return Axis{tensor.NoAxis, true, "no axis follows the batch"}
 	}
 }
 
@@ -190,7 +191,7 @@ func (e *evidence) asTriton() {
 		}
 	}
 	if listed {
-		e.completed(byBatchName, 0, axes, nil)
+		e.completed(ByBatchName, 0, axes, nil)
 	}
 }
 
@@ -204,24 +205,24 @@ func (e *evidence) implicit(info *onnx.TensorInfo) bool {
 
 // front takes the k-th open axis of an input, or the last that it has; lengths by their
 // names do not count.
-func (e *evidence) front(k int) func(int) batchAxis {
+func (e *evidence) front(k int) func(int) Axis {
 	return e.place(func(open []int) int { return open[min(k, len(open)-1)] })
 }
 
 // back is front, counted from the innermost axis.
-func (e *evidence) back(k int) func(int) batchAxis {
+func (e *evidence) back(k int) func(int) Axis {
 	return e.place(func(open []int) int { return open[max(len(open)-1-k, 0)] })
 }
 
 // place takes one of the open axes of an input that are no lengths by their names.
-func (e *evidence) place(of func(open []int) int) func(int) batchAxis {
-	return func(input int) batchAxis {
+func (e *evidence) place(of func(open []int) int) func(int) Axis {
+	return func(input int) Axis {
 		info := &e.sig.Inputs[input]
-		open := slices.DeleteFunc(dynamicAxes(info), func(axis int) bool { return isLengthName(info.Symbols[axis]) })
+		open := slices.DeleteFunc(OpenAxes(info), func(axis int) bool { return isLengthName(info.Symbols[axis]) })
 		if len(open) == 0 {
-			return batchAxis{noAxis, true, "its names are those of lengths"}
+			return Axis{tensor.NoAxis, true, "its names are those of lengths"}
 		}
-		return batchAxis{of(open), true, foundByRuns}
+		return Axis{of(open), true, FoundByRuns}
 	}
 }
 
@@ -229,14 +230,14 @@ func (e *evidence) place(of func(open []int) int) func(int) batchAxis {
 func (e *evidence) byPositions() {
 	most := 0
 	for _, i := range e.open {
-		most = max(most, len(dynamicAxes(&e.sig.Inputs[i])))
+		most = max(most, len(OpenAxes(&e.sig.Inputs[i])))
 	}
 	if e.unnamed() {
-		e.add(byPosition, 0, e.natural)
+		e.add(ByPosition, 0, e.natural)
 	}
 	for k := range most {
-		e.add(byPosition, 0, e.front(k))
-		e.add(byPosition, 0, e.back(k))
+		e.add(ByPosition, 0, e.front(k))
+		e.add(ByPosition, 0, e.back(k))
 	}
 }
 
@@ -250,7 +251,7 @@ func (e *evidence) unnamed() bool {
 func (e *evidence) fixedAtOne() bool {
 	for _, i := range e.open {
 		info := &e.sig.Inputs[i]
-		if info.Dims[0] != 1 || slices.ContainsFunc(info.Symbols, isBatchName) {
+		if info.Dims[0] != 1 || slices.ContainsFunc(info.Symbols, IsBatchName) {
 			return false
 		}
 	}
@@ -259,8 +260,8 @@ func (e *evidence) fixedAtOne() bool {
 
 // none adds the candidate in which no open axis is the batch. It is the last one also
 // where it is among the first: by then runs may have shown what else no axis is.
-func (e *evidence) none(r rank) {
-	if c := e.add(withoutAny, 0, func(int) batchAxis { return batchAxis{noAxis, true, "no axis follows the batch"} }); c != nil {
-		c.rank = r
+func (e *evidence) none(r Rank) {
+	if c := e.add(WithoutBatch, 0, func(int) Axis { return Axis{tensor.NoAxis, true, "no axis follows the batch"} }); c != nil {
+		c.Rank = r
 	}
 }

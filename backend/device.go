@@ -63,26 +63,3 @@ func (in *Instance) deliver(block statebuffer.Block, o *Output, lane, lanes int,
 		}
 	}
 }
-
-// reserve asks where the answers of a run on a GPU are to go, so that the run itself
-// puts them there, or brings them to the host: then nobody waits twice.
-func (e *execution) reserve() error {
-	in, s := e.in, e.ioSet
-	for i := range in.wiring.outputs {
-		if p := &in.wiring.outputs[i]; p.stateOut || p.varies {
-			bytes, err := in.device.CopyOut(s.outputs[p.at].Data)
-			if err != nil {
-				return status.Errorf(status.Internal, "output %q: %w", p.Name, err)
-			}
-			s.answers[i].Tensor = bytes
-		}
-	}
-	for _, m := range e.members {
-		for i, to := range e.batch.Reserve(m.req, s.answers, m.firstLane, m.lanes) {
-			if to != 0 {
-				in.deliver(s.outputs[in.wiring.outputs[i].at].Data, &s.answers[i], m.firstLane, m.lanes, to)
-			}
-		}
-	}
-	return nil
-}

@@ -1,0 +1,45 @@
+package backend
+
+import (
+	"fmt"
+	"slices"
+
+	"tritonstateful/backend/config"
+	"tritonstateful/backend/plan/batchaxis"
+	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/tensor"
+)
+
+// givenAxis is what the parameter batch_axes says of a tensor; nonsense is a fault.
+func (w *wirer) givenAxis(info *onnx.TensorInfo) (axis int, given bool) {
+	axis, given, err := batchaxis.Given(w.params, info)
+	if err != nil {
+		w.faults = append(w.faults, err)
+	}
+	return axis, given
+}
+
+// fixedAxis is why an axis that batch_axes names cannot be the batch's.
+func fixedAxis(axis int, info *onnx.TensorInfo) error {
+	return fmt.Errorf("batch_axes names axis %d of %v, which is fixed: a batch needs a dynamic axis", axis, info.Dims)
+}
+
+// namesAxis reports whether batch_axes names a tensor itself: a pattern may be meant
+// for others.
+func (w *wirer) namesAxis(info *onnx.TensorInfo) bool {
+	return slices.ContainsFunc(w.params.BatchAxes, func(a config.Assignment) bool { return a.Name == info.Name })
+}
+
+// inputAxis is the batch axis of an input that the configuration does not describe,
+// and how it was found. tensor.NoAxis and no error is a tensor without one.
+func (w *wirer) inputAxis(at int) (axis int, how string, err error) {
+	info := &w.sig.Inputs[at]
+	if axis, given := w.givenAxis(info); given {
+		return axis, "batch_axes", nil
+	}
+	found := w.axes.In[at]
+	if !found.Known {
+		return tensor.NoAxis, "", fmt.Errorf("tensor %q: its shape %v has several dynamic axes, and which is the batch is not known: say it by the parameter batch_axes, for example '%s = %d'", info.Name, info.Dims, info.Name, batchaxis.OpenAxes(info)[0])
+	}
+	return found.Index, found.How, nil
+}
