@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"tritonstateful/backend/config"
+	"tritonstateful/backend/plan"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 )
@@ -37,7 +38,7 @@ type mismatch struct{ in, out int } // positions in the signature
 // namedAlike pairs inputs and outputs that nothing else claims by their names. An
 // input with two possible outputs is left alone and named, and so is an output with
 // two possible inputs, for nothing is guessed where the names do not tell.
-func (w *wirer) namedAlike() (specs []stateSpec) {
+func (w *wirer) namedAlike() (specs []plan.StateSpec) {
 	var unclear []string     // what is wrong, without what to write
 	writers := map[int]int{} // the pair of each output, counted in specs
 	for i := range w.sig.Inputs {
@@ -57,11 +58,11 @@ func (w *wirer) namedAlike() (specs []stateSpec) {
 		}
 		out := outputs[0]
 		if at, taken := writers[out]; taken {
-			unclear = append(unclear, fmt.Sprintf("output %q could be the next value of any of the inputs %s, %s: name the state in state_pairs", w.sig.Outputs[out].Name, specs[at].input, in.Name))
+			unclear = append(unclear, fmt.Sprintf("output %q could be the next value of any of the inputs %s, %s: name the state in state_pairs", w.sig.Outputs[out].Name, specs[at].Input, in.Name))
 			continue
 		}
 		writers[out] = len(specs)
-		specs = append(specs, stateSpec{input: in.Name, output: w.sig.Outputs[out].Name, source: byNames})
+		specs = append(specs, plan.StateSpec{Input: in.Name, Output: w.sig.Outputs[out].Name, Source: byNames})
 	}
 	for _, text := range unclear {
 		w.fault("%s, for example %s", text, pairsParameter(specs))
@@ -120,13 +121,13 @@ func (w *wirer) outputNames(at []int) string {
 
 // orNot is what to write if a pair that was guessed is no state; nothing is said of
 // others.
-func (s *stateSpec) orNot(all []stateSpec) string {
-	if s.source != byNames {
+func orNot(s *plan.StateSpec, all []plan.StateSpec) string {
+	if s.Source != byNames {
 		return ""
 	}
-	others := slices.DeleteFunc(slices.Clone(all), func(o stateSpec) bool { return o.input == s.input })
+	others := slices.DeleteFunc(slices.Clone(all), func(o plan.StateSpec) bool { return o.Input == s.Input })
 	if len(others) == 0 {
-		return fmt.Sprintf("; that it is a state was guessed from the names: if it is none, list %q in input", s.input)
+		return fmt.Sprintf("; that it is a state was guessed from the names: if it is none, list %q in input", s.Input)
 	}
 	return fmt.Sprintf("; that it is a state was guessed from the names: if it is none, write the others as %s", pairsParameter(others))
 }
@@ -151,17 +152,19 @@ func (w *wirer) unlike(m mismatch) string {
 }
 
 // pairsText is specs as state_pairs has them.
-func pairsText(specs []stateSpec) string {
+func pairsText(specs []plan.StateSpec) string {
 	texts := make([]string, len(specs))
 	for i := range specs {
-		texts[i] = fmt.Sprintf("<<<%s, %s>>>", specs[i].input, specs[i].output)
+		texts[i] = fmt.Sprintf("<<<%s, %s>>>", specs[i].Input, specs[i].Output)
 	}
 	return strings.Join(texts, " ")
 }
 
 // pairsParameter is the line of a configuration that says of specs what was guessed
 // of them.
-func pairsParameter(specs []stateSpec) string { return parameterText("state_pairs", pairsText(specs)) }
+func pairsParameter(specs []plan.StateSpec) string {
+	return parameterText("state_pairs", pairsText(specs))
+}
 
 // parameterText is a parameter as a configuration has it. The server's log escapes
 // double quotes; these can be pasted from there too.

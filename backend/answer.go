@@ -5,10 +5,16 @@ import (
 	"fmt"
 	"runtime/debug"
 
+	"tritonstateful/backend/plan"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
+
+// A batch that is split is answered at once, when its last run is done: each answer that
+// is sent wakes threads of the server, which take the processor from the next run. So the
+// runs write their outputs one after the other into the batched tensors, which have room
+// for a whole batch.
 
 // respond answers the requests of the run.
 func (e *execution) respond() {
@@ -20,8 +26,8 @@ func (e *execution) respond() {
 			}
 			succeeded++
 			e.batch.Answer(m.req, answers, m.firstLane, m.lanes)
-			if len(e.in.suspects.seen) > 0 {
-				e.trust(m.req)
+			if len(e.in.quarantine.held) > 0 {
+				e.noteSuccess(m.req)
 			}
 		}
 		e.succeeded += succeeded
@@ -31,48 +37,70 @@ func (e *execution) respond() {
 	e.timings.add(&e.timings.send, e.in.server().Clock())
 }
 
-// errPanicked is the answer where the backend or the runner panicked.
-var errPanicked = status.Errorf(status.Internal, "internal error of the stateful backend; see the server's log")
-
-// rescue answers the requests of a run that panicked.
-func (e *execution) rescue() {
-	if p := recover(); p != nil {
-		e.reportPanic(p)
-		e.failRun(errPanicked)
-		e.respond()
+// answers are the outputs of the run. Those of every run whose answers wait are in a
+// slice of their own: they are borrowed until they are sent.
+func (e *execution) answers() []Output {
+	if e.held == 0 {
+		return e.ioSet.answers
 	}
+	if len(e.in.waiting) == e.heldRuns {
+		e.in.waiting = append(e.in.waiting, make([]Output, len(e.ioSet.answers)))
+	}
+	answers := e.in.waiting[e.heldRuns]
+	copy(answers, e.ioSet.answers)
+	for i := range answers {
+		answers[i].Tensor = e.ioSet.outputs[e.in.wiring.Outputs[i].Index].Data.Bytes
+	}
+	e.heldRuns++
+	return answers
 }
 
-// finish leaves nothing open. After a panic between two runs, or one that not even
-// rescue came through, nothing more is run: the instance goes on with the next batch.
-func (e *execution) finish() {
-	defer e.survive()
-	defer e.in.overlaps.leave(e.in, e.now)
-	if p := recover(); p != nil {
-		e.reportPanic(p)
-		e.failRun(errPanicked)
-		for _, req := range e.queue.waiting() {
-			e.refuse(req, errPanicked)
+// send sends the answers, unless they can wait for those of the next run.
+func (e *execution) send() {
+	if e.phase == committed && e.queue.left > 0 && e.in.holds && e.in.splitter.splits() {
+		held, next := e.held+e.ioSet.lanes, max(2, e.queue.left) // a single lane may run as two
+		if held+next <= e.in.wiring.MaxLanes {
+			e.held = held
+			return
 		}
-		for req := range e.requests {
-			e.batch.Fail(req, errPanicked)
+	}
+	e.batch.Send()
+	e.held, e.heldRuns = 0, 0
+}
+
+// answerEmpty answers a request without a run. What is to be in the memory of a GPU is
+// copied there now, and waited for.
+func (e *execution) answerEmpty(req int) {
+	in := e.in
+	if in.device != nil {
+		for i, to := range e.batch.Reserve(req, in.empty, 0, 1) {
+			if to == 0 {
+				continue
+			}
+			if err := in.device.Write(to, in.empty[i].Tensor); err != nil {
+				e.batch.Fail(req, status.Errorf(status.Internal, "output %q: %w", in.wiring.Outputs[i].Name, err))
+				return
+			}
 		}
 	}
-	e.accuse()
-	e.batch.Finish(e.timing)
-	e.batch, e.requests = nil, nil
-	e.in.maintain(e)
+	e.batch.Answer(req, in.empty, 0, 1)
 }
 
-// survive is for what is done when the requests are gone, or cannot be answered.
-func (e *execution) survive() {
-	if p := recover(); p != nil {
-		e.reportPanic(p)
+// refuse answers a request that cannot run with its error. Its flags count all the same:
+// after an END the server has forgotten the ID, and after a START that failed no request
+// may continue with the states that were there before.
+func (e *execution) refuse(req int, err error) {
+	r, in := &e.requests[req], e.in
+	switch {
+	case !in.sequences || r.Sequence.IsZero():
+	case r.End:
+		e.setAside(req)
+		in.store.End(r.key())
+	case r.Start:
+		e.setAside(req)
+		in.store.Refuse(r.key(), e.now)
 	}
-}
-
-func (e *execution) reportPanic(p any) {
-	e.in.log.Error("panic while a batch ran", "panic", p, "stack", string(debug.Stack()))
+	e.batch.Fail(req, err)
 }
 
 // failRun answers every member of the run with an error and gives up its step.
@@ -96,23 +124,6 @@ func (e *execution) failRun(err error) {
 	}
 }
 
-// refuse answers a request that cannot run with its error. What it says of its
-// sequence counts all the same: after an END the server has forgotten the ID, and
-// after a START that failed nobody may go on with what was there before.
-func (e *execution) refuse(req int, err error) {
-	r, in := &e.requests[req], e.in
-	switch {
-	case !in.sequences || r.Sequence.IsZero():
-	case r.End:
-		e.setAside(req)
-		in.store.End(r.key())
-	case r.Start:
-		e.setAside(req)
-		in.store.Refuse(r.key(), e.now)
-	}
-	e.batch.Fail(req, err)
-}
-
 // failRefused answers the members of a run whose states would have exceeded the limit of
 // memory.
 func (e *execution) failRefused() {
@@ -129,7 +140,7 @@ func (e *execution) failRefused() {
 // inferring is the answer when the model did not run.
 func inferring(err error) error { return fmt.Errorf("error during inference: %w", err) }
 
-// storing is the answer when new states could not be kept.
+// storing is the answer when new states could not be committed.
 func storing(err error) error {
 	var grew *statebuffer.GrewError
 	if errors.As(err, &grew) {
@@ -155,81 +166,57 @@ func (id SequenceID) String() string {
 	return fmt.Sprint(id.Number)
 }
 
-// answerEmpty answers a request without a run. What is to be in the memory of a GPU is
-// brought there now, and waited for.
-func (e *execution) answerEmpty(req int) {
-	in := e.in
-	if in.device != nil {
-		for i, to := range e.batch.Reserve(req, in.empty, 0, 1) {
-			if to == 0 {
-				continue
-			}
-			if err := in.device.Write(to, in.empty[i].Tensor); err != nil {
-				e.batch.Fail(req, status.Errorf(status.Internal, "output %q: %w", in.wiring.outputs[i].Name, err))
-				return
-			}
-		}
+// errPanicked is the answer where the backend or the runner panicked.
+var errPanicked = status.Errorf(status.Internal, "internal error of the stateful backend; see the server's log")
+
+// rescue answers the requests of a run that panicked.
+func (e *execution) rescue() {
+	if p := recover(); p != nil {
+		e.reportPanic(p)
+		e.failRun(errPanicked)
+		e.respond()
 	}
-	e.batch.Answer(req, in.empty, 0, 1)
 }
 
-// A batch that is split into several runs is answered at once, when the last one is
-// done: each answer that is sent wakes threads of the server, which take the
-// processor from the next run. So the runs write their outputs one after the
-// other into the batched tensors, which have room for a whole batch.
+// finish leaves nothing open. After a panic between two runs, or one in rescue, nothing
+// more is run: the instance goes on with the next batch.
+func (e *execution) finish() {
+	defer e.survive()
+	defer e.in.overlaps.leave(e.in, e.now)
+	if p := recover(); p != nil {
+		e.reportPanic(p)
+		e.failRun(errPanicked)
+		for _, req := range e.queue.waiting() {
+			e.refuse(req, errPanicked)
+		}
+		for req := range e.requests {
+			e.batch.Fail(req, errPanicked)
+		}
+	}
+	e.quarantineFailures()
+	e.batch.Finish(e.timing)
+	e.batch, e.requests = nil, nil
+	e.in.maintain(e)
+}
+
+// survive is for what is done when the requests are gone, or cannot be answered.
+func (e *execution) survive() {
+	if p := recover(); p != nil {
+		e.reportPanic(p)
+	}
+}
+
+func (e *execution) reportPanic(p any) {
+	e.in.log.Error("panic while a batch ran", "panic", p, "stack", string(debug.Stack()))
+}
 
 // canHold reports whether the answers of a run can wait while another one runs: all
 // outputs are tensors of ours, with lanes.
-func canHold(w *wiring) bool {
-	for i := range w.outputs {
-		if p := &w.outputs[i]; p.stateOut || p.varies || p.axis == tensor.NoAxis || p.DType == tensor.Bytes {
+func canHold(w *plan.Plan) bool {
+	for i := range w.Outputs {
+		if p := &w.Outputs[i]; p.IsState || p.Varies || p.Axis == tensor.NoAxis || p.DType == tensor.Bytes {
 			return false
 		}
 	}
 	return true
-}
-
-// placeOutputs binds the outputs of the run behind those of the runs whose answers
-// wait.
-func (e *execution) placeOutputs() {
-	s, w := e.ioSet, e.in.wiring
-	if s.offset == e.held {
-		return
-	}
-	s.offset = e.held
-	for i := range w.outputs {
-		p := &w.outputs[i]
-		s.outputs[p.at].Data = e.in.io.outputs[i].At(int64(s.offset)*p.LaneBytes(), int64(s.lanes)*p.LaneBytes())
-	}
-}
-
-// answers are the outputs of the run. Those of every run whose answers wait are in a
-// slice of their own: they are borrowed until they are sent.
-func (e *execution) answers() []Output {
-	if e.held == 0 {
-		return e.ioSet.answers
-	}
-	if len(e.in.waiting) == e.parts {
-		e.in.waiting = append(e.in.waiting, make([]Output, len(e.ioSet.answers)))
-	}
-	answers := e.in.waiting[e.parts]
-	copy(answers, e.ioSet.answers)
-	for i := range answers {
-		answers[i].Tensor = e.ioSet.outputs[e.in.wiring.outputs[i].at].Data.Bytes
-	}
-	e.parts++
-	return answers
-}
-
-// send sends the answers, unless they can wait for those of the next run.
-func (e *execution) send() {
-	if e.phase == committed && e.queue.left > 0 && e.in.holds && e.in.splitter.splits() {
-		behind, next := e.held+e.ioSet.lanes, max(2, e.queue.left) // a lone lane may run as two
-		if behind+next <= e.in.wiring.maxLanes {
-			e.held = behind
-			return
-		}
-	}
-	e.batch.Send()
-	e.held, e.parts = 0, 0
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tritonstateful/backend/config"
+	"tritonstateful/backend/plan"
 	"tritonstateful/backend/plan/batchaxis"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
@@ -106,7 +107,7 @@ func (c *chooser) unproved(candidates []batchaxis.Candidate) (*wirer, error) {
 			continue
 		}
 		if !candidates[i].AllGiven && !c.whole {
-			c.warning = fmt.Sprintf("verify is never: nobody has checked that the lanes of a batch are apart, with the batch at %s", w.wiring.batchAxes())
+			c.warning = fmt.Sprintf("verify is never: nobody has checked that the lanes of a batch are apart, with the batch at %s", w.wiring.BatchAxes())
 		}
 		return w, nil
 	}
@@ -135,9 +136,9 @@ func (c *chooser) try(k *batchaxis.Candidate) {
 		}
 		t.begins = c.mayBegin(&a)
 		expected := slices.Clone(k.Out)
-		for _, states := range [][]stateWire{a.w.wiring.states, a.w.wiring.varying} {
+		for _, states := range [][]plan.State{a.w.wiring.States, a.w.wiring.Varying} {
 			for _, s := range states {
-				expected[s.out] = batchaxis.Axis{Index: s.axis, Known: true, How: s.how}
+				expected[s.Out] = batchaxis.Axis{Index: s.Axis, Known: true, How: s.AxisFrom}
 			}
 		}
 		a.judgement = t.judge(expected)
@@ -191,7 +192,7 @@ func (c *chooser) settle(tried []attempted) (*wirer, error) {
 	case len(held) > 1:
 		c.refused = true
 		return nil, status.Errorf(status.InvalidArg, "the batch could be at %s, or at %s, and the model runs with either: say which by the parameter batch_axes, for example %s",
-			held[0].w.wiring.batchAxes(), held[1].w.wiring.batchAxes(), held[0].w.line())
+			held[0].w.wiring.BatchAxes(), held[1].w.wiring.BatchAxes(), held[0].w.line())
 	}
 	if first := &tried[0]; first.c.Rank == batchaxis.ByBatchName && first.c.LongName && first.faults != nil && first.verdict != notApart {
 		return nil, first.faults // other axes than those that say they are the batch would only hide what is wrong
@@ -227,9 +228,9 @@ func (c *chooser) exported(a *attempted) string {
 	case !a.c.Everywhere || c.excludes(a) != "":
 		return ""
 	case a.verdict == notJudged:
-		return fmt.Sprintf("nobody has checked that the lanes of a batch are apart: %s; the names in the model say that the batch is at %s, and %s says that it is so", a.why, a.w.wiring.batchAxes(), a.w.line())
-	case a.verdict == notApart && a.w.wiring.maxLanes == 1:
-		return fmt.Sprintf("requests run one at a time, and they have to, because the model does not keep the lanes of a batch apart: %s, with the batch at %s", a.why, a.w.wiring.batchAxes())
+		return fmt.Sprintf("nobody has checked that the lanes of a batch are apart: %s; the names in the model say that the batch is at %s, and %s says that it is so", a.why, a.w.wiring.BatchAxes(), a.w.line())
+	case a.verdict == notApart && a.w.wiring.MaxLanes == 1:
+		return fmt.Sprintf("requests run one at a time, and they have to, because the model does not keep the lanes of a batch apart: %s, with the batch at %s", a.why, a.w.wiring.BatchAxes())
 	}
 	return ""
 }
@@ -275,7 +276,7 @@ func (c *chooser) told() *wirer {
 		return nil
 	}
 	if a.verdict == notApart {
-		c.warning = fmt.Sprintf("batch_axes has the batch at %s, and with it %s", a.w.wiring.batchAxes(), a.why)
+		c.warning = fmt.Sprintf("batch_axes has the batch at %s, and with it %s", a.w.wiring.BatchAxes(), a.why)
 	} else {
 		c.warning = fmt.Sprintf("nobody has checked that the lanes of a batch are apart: %s", a.why)
 	}
@@ -293,5 +294,5 @@ func (w *wirer) err() error {
 // openStates reports whether a state has an axis of which nobody has told whether it is
 // the batch.
 func (w *wirer) openStates() bool {
-	return slices.ContainsFunc(w.wiring.varying, func(s stateWire) bool { return s.axis == tensor.NoAxis && s.how != "batch_axes" })
+	return slices.ContainsFunc(w.wiring.Varying, func(s plan.State) bool { return s.Axis == tensor.NoAxis && s.AxisFrom != "batch_axes" })
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"tritonstateful/backend/config"
+	"tritonstateful/backend/plan"
 	"tritonstateful/backend/plan/batchaxis"
 	"tritonstateful/internal/onnx"
 )
@@ -77,7 +78,7 @@ type completion struct {
 	// w knows what the configuration uses each tensor of the model for, states
 	// are those of the model.
 	w      *wirer
-	states []stateSpec
+	states []plan.StateSpec
 }
 
 // begin starts from what was given, with the batch at the axes of a candidate.
@@ -169,7 +170,7 @@ func (c *completion) findStates(chosen bool) error {
 	said := c.params.PairsGiven || len(c.params.Derived) > 0 || len(c.params.InitialStates) > 0 || len(c.params.StateUpdates) > 0
 	free := slices.Contains(c.w.takenOut, "") && len(c.freeInputs()) > 0
 	if !said && (len(c.states) == 0 || !free) {
-		if len(c.states) > 0 && c.states[0].source == byNames {
+		if len(c.states) > 0 && c.states[0].Source == byNames {
 			c.filled = append(c.filled, fmt.Sprintf("served without states: the names would pair every input with an output; if some of %s are states, write those as %s", pairsText(c.states), parameterText("state_pairs", "<<<INPUT, OUTPUT>>>")))
 		}
 		c.config.Sequence = nil
@@ -182,13 +183,13 @@ func (c *completion) findStates(chosen bool) error {
 func (c *completion) look() {
 	c.w = newWirer(c.config, c.params, c.sig, nil, c.axes)
 	c.w.fills()
-	c.w.ports("input", c.config.Inputs, c.sig.Inputs, c.w.takenIn, &c.w.wiring.inputs)
+	c.w.ports("input", c.config.Inputs, c.sig.Inputs, c.w.takenIn, &c.w.wiring.Inputs)
 	c.states = nil
 	if c.config.Sequence == nil {
 		return
 	}
 	for _, s := range c.w.specs() {
-		in, out := exactName(s.input, c.sig.Inputs), exactName(s.output, c.sig.Outputs)
+		in, out := exactName(s.Input, c.sig.Inputs), exactName(s.Output, c.sig.Outputs)
 		if in < 0 || out < 0 {
 			continue // loading the model will say so
 		}

@@ -6,6 +6,7 @@ import (
 	"sort"
 
 	"tritonstateful/backend/config"
+	"tritonstateful/backend/plan"
 	"tritonstateful/backend/plan/batchaxis"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
@@ -57,10 +58,10 @@ func (c *completion) hasSlots(batch int) bool {
 func (c *completion) unbatched() string {
 	tensors := slices.Concat(c.freeInputs(), c.freeOutputs())
 	for _, s := range c.states {
-		tensors = append(tensors, c.input(exactName(s.input, c.sig.Inputs)))
+		tensors = append(tensors, c.input(exactName(s.Input, c.sig.Inputs)))
 	}
-	for _, f := range c.w.wiring.fills {
-		if t := c.input(f.at); f.kind == fillID || f.kind == fillMask || f.kind != fillConstant && !t.Dims.Fixed() {
+	for _, f := range c.w.wiring.Generated {
+		if t := c.input(f.Index); f.Kind == plan.KindID || f.Kind == plan.KindMask || f.Kind != plan.KindConstant && !t.Dims.Fixed() {
 			tensors = append(tensors, t)
 		}
 	}
@@ -167,10 +168,10 @@ func (c *completion) fillSequences() {
 	}{Oldest: map[string]int{"max_candidate_sequences": sequenceCandidates}}
 	words := []string{fmt.Sprintf("sequence_batching { oldest { max_candidate_sequences: %d } }, for the model has states", sequenceCandidates)}
 	for _, s := range c.states {
-		t, err := c.describe(c.input(exactName(s.input, c.sig.Inputs)))
-		words = append(words, fmt.Sprintf("state %q -> %q from the model, joined by %s", s.input, s.output, s.source))
+		t, err := c.describe(c.input(exactName(s.Input, c.sig.Inputs)))
+		words = append(words, fmt.Sprintf("state %q -> %q from the model, joined by %s", s.Input, s.Output, s.Source))
 		if err == nil && t.Dims.Fixed() {
-			sequences.States = append(sequences.States, state{s.input, s.output, t.DataType, t.LaneDims()})
+			sequences.States = append(sequences.States, state{s.Input, s.Output, t.DataType, t.LaneDims()})
 		}
 	}
 	if len(sequences.States) < len(c.states) {

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"tritonstateful/backend/plan"
 	"tritonstateful/internal/tensor"
 )
 
@@ -88,7 +89,7 @@ func (t *trial) newLane(s setting, scale float64, shared lane) (l lane, ok bool)
 
 // content is that many elements of an input.
 func (t *trial) content(in *trialInput, s setting, scale float64, n int) ([]byte, bool) {
-	if f := in.fill; f != nil && f.dtype != tensor.Bytes {
+	if f := in.fill; f != nil && f.DType != tensor.Bytes {
 		return t.filled(f, s, n)
 	}
 	var to []byte
@@ -104,7 +105,7 @@ func (t *trial) content(in *trialInput, s setting, scale float64, n int) ([]byte
 			case t.vary:
 				value = t.variedFraction(value)
 			}
-			to = append(to, floatElement(value, in.dtype)...)
+			to = append(to, tensor.FloatElement(value, in.dtype)...)
 		case tensor.Bytes:
 			text := strconv.FormatInt(t.integer(in, s), 10)
 			to = binary.NativeEndian.AppendUint32(to, uint32(len(text)))
@@ -167,20 +168,20 @@ func (t *trial) belowZero(in *trialInput) bool {
 
 // filled is what the backend would fill in: at the start of a sequence if the states
 // are those, else later.
-func (t *trial) filled(f *fillWire, s setting, n int) ([]byte, bool) {
+func (t *trial) filled(f *plan.Generated, s setting, n int) ([]byte, bool) {
 	begins := s.states == statesBegin
 	var value []byte
-	switch f.kind {
-	case fillStart:
-		value = f.value[index(begins)]
-	case fillReady, fillMask:
-		value = f.value[1]
-	case fillEnd, fillConstant:
-		value = f.value[0]
+	switch f.Kind {
+	case plan.KindStart:
+		value = f.Flag(begins)
+	case plan.KindReady, plan.KindMask:
+		value = f.Value[1]
+	case plan.KindEnd, plan.KindConstant:
+		value = f.Value[0]
 	default:
-		value = make([]byte, f.dtype.Size())
-		if f.kind != fillID && !begins {
-			putInt(value, f.dtype, f.plus+s.extent)
+		value = make([]byte, f.DType.Size())
+		if f.Kind != plan.KindID && !begins {
+			tensor.PutInt(value, f.DType, f.Plus+s.extent)
 		}
 	}
 	if t.vary {
@@ -188,7 +189,7 @@ func (t *trial) filled(f *fillWire, s setting, n int) ([]byte, bool) {
 			value = own
 		}
 	}
-	size := n * f.dtype.Size()
+	size := n * f.DType.Size()
 	if len(value) == 0 || size%len(value) != 0 {
 		return nil, false
 	}

@@ -1,27 +1,17 @@
 package backend
 
 import (
-	"encoding/binary"
 	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
+	"tritonstateful/backend/plan"
 	"tritonstateful/backend/plan/batchaxis"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 )
-
-// lengthSource is an input or an output whose extent at an axis is summed up per
-// sequence.
-type lengthSource struct {
-	name   string
-	axis   int  // of the model's tensor
-	at     int  // position in the signature
-	output bool // at counts in its outputs
-	input  int  // position in wiring.inputs, unless it is an output
-}
 
 // A summand before or after a function: 16 + steps, length_before(x) - 1.
 var (
@@ -53,7 +43,7 @@ func summand(text string) (function string, plus int64, err error) {
 // derived is steps, length_before(TENSOR), length_after(INPUT) or positions(INPUT), with
 // or without a summand, or mask(STATES, INPUT); a tensor may be followed by a colon and an
 // axis.
-func (w *wirer) derived(f *fillWire, info *onnx.TensorInfo, text string) error {
+func (w *wirer) derived(f *plan.Generated, info *onnx.TensorInfo, text string) error {
 	if w.config.Sequence == nil {
 		return fmt.Errorf("it is counted for each sequence: sequence_batching is missing")
 	}
@@ -77,13 +67,13 @@ func (w *wirer) derived(f *fillWire, info *onnx.TensorInfo, text string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := parseElement("0", f.dtype); err != nil || f.dtype == tensor.Bool {
-		return fmt.Errorf("it is of type %v: want a number", f.dtype)
+	if _, err := tensor.ParseElement("0", f.DType); err != nil || f.DType == tensor.Bool {
+		return fmt.Errorf("it is of type %v: want a number", f.DType)
 	}
-	if _, err := parseElement(strconv.FormatInt(plus, 10), f.dtype); err != nil {
+	if _, err := tensor.ParseElement(strconv.FormatInt(plus, 10), f.DType); err != nil {
 		return fmt.Errorf("%q: the summand: %w", text, err)
 	}
-	f.plus = plus
+	f.Plus = plus
 	if !each {
 		if err := w.counted(f, function, text); err != nil {
 			return err
@@ -94,16 +84,16 @@ func (w *wirer) derived(f *fillWire, info *onnx.TensorInfo, text string) error {
 }
 
 // counted is a function without its summand.
-func (w *wirer) counted(f *fillWire, function, text string) error {
+func (w *wirer) counted(f *plan.Generated, function, text string) error {
 	name, argument, call := strings.Cut(function, "(")
 	switch {
 	case function == "steps":
-		f.kind = fillSteps
+		f.Kind = plan.KindSteps
 		return nil
 	case name == "length_before" && call:
-		f.kind = fillBefore
+		f.Kind = plan.KindLengthBefore
 	case name == "length_after" && call:
-		f.kind = fillAfter
+		f.Kind = plan.KindLengthAfter
 	default:
 		return fmt.Errorf("%q: want steps, length_before(INPUT), length_before(OUTPUT), length_after(INPUT), positions(INPUT), each with an integer added or not, or mask(STATES, INPUT)", text)
 	}
@@ -112,19 +102,19 @@ func (w *wirer) counted(f *fillWire, function, text string) error {
 		return fmt.Errorf("%q has no closing parenthesis", text)
 	}
 	var err error
-	f.source, err = w.lengthOf(argument)
+	f.Length, err = w.lengthOf(argument)
 	return err
 }
 
 // forAll notes that an input without a batch axis is for all lanes of a run, which
 // takes only requests that get the same then. Correlation IDs never are the same.
-func (w *wirer) forAll(f *fillWire) {
+func (w *wirer) forAll(f *plan.Generated) {
 	switch {
-	case f.axis != tensor.NoAxis:
-	case f.kind == fillID:
-		w.unbatched(f.name)
+	case f.Axis != tensor.NoAxis:
+	case f.Kind == plan.KindID:
+		w.unbatched(f.Name)
 	default:
-		w.wiring.shares = true
+		w.wiring.Shares = true
 	}
 }
 
@@ -132,66 +122,66 @@ func (w *wirer) forAll(f *fillWire) {
 // which is added if it is new. Exporters put colons into names, x:0 or onnx::Slice_3:
 // what is a name as a whole has no axis, and else the last colon is the one before it.
 func (w *wirer) lengthOf(text string) (at int, err error) {
-	source := lengthSource{name: strings.TrimSpace(text), axis: tensor.NoAxis}
-	isName := onnx.TensorName(source.name, w.sig.Inputs) >= 0 || onnx.TensorName(source.name, w.sig.Outputs) >= 0
-	if colon := strings.LastIndexByte(source.name, ':'); colon >= 0 && !isName {
-		axis := strings.TrimSpace(source.name[colon+1:])
-		if source.axis, err = strconv.Atoi(axis); err != nil || source.axis < 0 {
-			return 0, fmt.Errorf("%q: want an axis counted from 0 after the colon", source.name)
+	source := plan.Length{Name: strings.TrimSpace(text), Axis: tensor.NoAxis}
+	isName := onnx.TensorName(source.Name, w.sig.Inputs) >= 0 || onnx.TensorName(source.Name, w.sig.Outputs) >= 0
+	if colon := strings.LastIndexByte(source.Name, ':'); colon >= 0 && !isName {
+		axis := strings.TrimSpace(source.Name[colon+1:])
+		if source.Axis, err = strconv.Atoi(axis); err != nil || source.Axis < 0 {
+			return 0, fmt.Errorf("%q: want an axis counted from 0 after the colon", source.Name)
 		}
-		source.name = strings.TrimSpace(source.name[:colon])
+		source.Name = strings.TrimSpace(source.Name[:colon])
 	}
-	if at = slices.Index(w.wiring.lengths, source); at < 0 {
-		at = len(w.wiring.lengths)
-		w.wiring.lengths = append(w.wiring.lengths, source)
+	if at = slices.Index(w.wiring.Lengths, source); at < 0 {
+		at = len(w.wiring.Lengths)
+		w.wiring.Lengths = append(w.wiring.Lengths, source)
 	}
 	return at, nil
 }
 
 // resolveLengths finds the tensors that lengths are taken from, once all are wired.
 func (w *wirer) resolveLengths() {
-	for i := range w.wiring.lengths {
-		l := &w.wiring.lengths[i]
+	for i := range w.wiring.Lengths {
+		l := &w.wiring.Lengths[i]
 		dims, batch, found := w.lengthTensor(l)
 		kind := "input"
 		switch {
 		case !found:
-			w.fault("parameter derived_inputs: %q is not an input of the configuration, nor an output of it or of a state", l.name)
+			w.fault("parameter derived_inputs: %q is not an input of the configuration, nor an output of it or of a state", l.Name)
 			continue
-		case l.output && w.ahead(i):
-			w.fault("parameter derived_inputs: %q is an output: how long it gets is known only after the step; length_before(%s) has its length in the steps before", l.name, l.name)
+		case l.IsOutput && w.ahead(i):
+			w.fault("parameter derived_inputs: %q is an output: how long it gets is known only after the step; length_before(%s) has its length in the steps before", l.Name, l.Name)
 			continue
-		case l.output:
+		case l.IsOutput:
 			kind = "output"
 		}
-		if l.axis == tensor.NoAxis {
-			l.axis = batchaxis.OnlyOpenAxis(dims)
+		if l.Axis == tensor.NoAxis {
+			l.Axis = batchaxis.OnlyOpenAxis(dims)
 		}
-		if l.axis == tensor.NoAxis || l.axis >= len(dims) || l.axis == batch {
-			w.fault("parameter derived_inputs: say which axis of %s %q %v is its length, for example length_before(%s:1)", kind, l.name, dims, l.name)
+		if l.Axis == tensor.NoAxis || l.Axis >= len(dims) || l.Axis == batch {
+			w.fault("parameter derived_inputs: say which axis of %s %q %v is its length, for example length_before(%s:1)", kind, l.Name, dims, l.Name)
 		}
 	}
 }
 
 // lengthTensor finds the tensor of a length, its extents and its batch axis.
-func (w *wirer) lengthTensor(l *lengthSource) (dims tensor.Shape, batch int, found bool) {
-	named := func(p port) bool { return p.Name == l.name }
-	if i := slices.IndexFunc(w.wiring.inputs, named); i >= 0 {
-		p := &w.wiring.inputs[i]
-		l.at, l.input = p.at, i
-		return p.dims, p.axis, true
+func (w *wirer) lengthTensor(l *plan.Length) (dims tensor.Shape, batch int, found bool) {
+	named := func(p plan.IO) bool { return p.Name == l.Name }
+	if i := slices.IndexFunc(w.wiring.Inputs, named); i >= 0 {
+		p := &w.wiring.Inputs[i]
+		l.Index, l.Input = p.Index, i
+		return p.Dims, p.Axis, true
 	}
-	l.output = true
-	if i := slices.IndexFunc(w.wiring.outputs, named); i >= 0 {
-		p := &w.wiring.outputs[i]
-		l.at = p.at
-		return p.dims, p.axis, true
+	l.IsOutput = true
+	if i := slices.IndexFunc(w.wiring.Outputs, named); i >= 0 {
+		p := &w.wiring.Outputs[i]
+		l.Index = p.Index
+		return p.Dims, p.Axis, true
 	}
-	for _, states := range [][]stateWire{w.wiring.states, w.wiring.varying} {
-		if i := slices.IndexFunc(states, func(s stateWire) bool { return s.output == l.name }); i >= 0 {
+	for _, states := range [][]plan.State{w.wiring.States, w.wiring.Varying} {
+		if i := slices.IndexFunc(states, func(s plan.State) bool { return s.Output == l.Name }); i >= 0 {
 			s := &states[i]
-			l.at = s.out
-			return w.sig.Outputs[s.out].Dims.With(s.axis, 1), s.axis, true
+			l.Index = s.Out
+			return w.sig.Outputs[s.Out].Dims.With(s.Axis, 1), s.Axis, true
 		}
 	}
 	return nil, tensor.NoAxis, false
@@ -199,19 +189,7 @@ func (w *wirer) lengthTensor(l *lengthSource) (dims tensor.Shape, batch int, fou
 
 // ahead tells whether some input needs a length before the step is over.
 func (w *wirer) ahead(length int) bool {
-	return slices.ContainsFunc(w.wiring.fills, func(f fillWire) bool {
-		return (f.kind == fillAfter || f.kind == fillPositions) && f.source == length || f.mask != nil && f.mask.length == length
+	return slices.ContainsFunc(w.wiring.Generated, func(f plan.Generated) bool {
+		return (f.Kind == plan.KindLengthAfter || f.Kind == plan.KindPositions) && f.Length == length || f.Mask != nil && f.Mask.Length == length
 	})
-}
-
-// putInt writes a number as an element of a type.
-func putInt(to []byte, dtype tensor.DType, n int64) {
-	switch dtype {
-	case tensor.FP16, tensor.FP32, tensor.FP64, tensor.BF16:
-		copy(to, floatElement(float64(n), dtype))
-	default:
-		var buffer [8]byte
-		binary.LittleEndian.PutUint64(buffer[:], uint64(n))
-		copy(to[:dtype.Size()], buffer[:])
-	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"tritonstateful/backend/plan"
 	"tritonstateful/backend/plan/batchaxis"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
@@ -14,44 +15,44 @@ import (
 // backend wants all axes of the model, -1 at the batch axis; requests have an axis
 // of 1 in front and answers have not. Triton's own way leaves the batch axis out,
 // wherever the model has it; requests and answers have the batch in front.
-func (w *wirer) matchDims(p *port, cfg tensor.Shape, info *onnx.TensorInfo, found batchaxis.Axis) error {
+func (w *wirer) matchDims(p *plan.IO, cfg tensor.Shape, info *onnx.TensorInfo, found batchaxis.Axis) error {
 	axis, given := w.givenAxis(info)
 	known := given
 	switch {
-	case p.stateOut: // the answer is cut where the state is, whatever tells of the input alone
-		axis, known = w.wiring.stateAt(p.state).axis, true
+	case p.IsState: // the answer is cut where the state is, whatever tells of the input alone
+		axis, known = w.wiring.StateAt(p.State).Axis, true
 		given = given || axis != tensor.NoAxis
 	case !given:
 		axis, known = found.Index, found.Known
 	}
 	fit := func(axis int, dims tensor.Shape) bool {
-		p.axis, p.dims = axis, slices.Clone(dims)
-		return narrow(p.dims, info.Dims, axis)
+		p.Axis, p.Dims = axis, slices.Clone(dims)
+		return narrow(p.Dims, info.Dims, axis)
 	}
 	front := func(shape tensor.Shape) tensor.Shape { return slices.Insert(slices.Clone(shape), 0, 1) }
 	switch {
 	case w.config.MaxBatchSize == 0:
 		if len(cfg) == len(info.Dims) && fit(tensor.NoAxis, cfg) {
-			p.request, p.answer = cfg, cfg
+			p.Request, p.Answer = cfg, cfg
 			return nil
 		}
 	case len(cfg) == len(info.Dims):
 		if marked := markedAxis(cfg, axis, known); marked != tensor.NoAxis && info.Dims[marked] < 0 && fit(marked, cfg) {
-			p.answer = p.dims.With(marked, 1)
-			p.request = front(p.answer)
+			p.Answer = p.Dims.With(marked, 1)
+			p.Request = front(p.Answer)
 			if w.config.Sequence == nil { // requests of several rows need the batch in the answer
-				p.answer, p.leading = p.request, true
+				p.Answer, p.BatchInFront = p.Request, true
 			}
 			return nil
 		}
 		if (axis == tensor.NoAxis || cfg[axis] == 1) && fit(axis, cfg) {
-			p.request, p.leading = front(cfg), true
-			p.answer = p.request
+			p.Request, p.BatchInFront = front(cfg), true
+			p.Answer = p.Request
 			return nil
 		}
 	case len(cfg) == len(info.Dims)-1:
-		p.request, p.leading = front(cfg), true
-		p.answer = p.request
+		p.Request, p.BatchInFront = front(cfg), true
+		p.Answer = p.Request
 		candidates := w.candidateAxes(info, axis, known)
 		for _, axis := range candidates {
 			if dims := slices.Insert(slices.Clone(cfg), axis, 1); opens(dims, info.Dims, axis) && fit(axis, dims) {
@@ -145,49 +146,49 @@ func narrow(dims, model tensor.Shape, axis int) bool {
 
 // settle fixes in the shapes of requests and answers what the model fixes, though the
 // configuration leaves it open: an answer says how large it is.
-func (p *port) settle() {
-	model := p.dims.With(p.axis, 1)
-	if p.leading && p.axis != tensor.NoAxis && len(p.request) == len(model) {
-		model = p.dims.Without(p.axis)
+func settle(p *plan.IO) {
+	model := p.Dims.With(p.Axis, 1)
+	if p.BatchInFront && p.Axis != tensor.NoAxis && len(p.Request) == len(model) {
+		model = p.Dims.Without(p.Axis)
 	}
-	same := len(p.answer) == len(p.request) // else it is made of the model's extents
-	p.request = p.request.Clone()
-	front := len(p.request) - len(model)
+	same := len(p.Answer) == len(p.Request) // else it is made of the model's extents
+	p.Request = p.Request.Clone()
+	front := len(p.Request) - len(model)
 	for i, d := range model {
-		if p.request[front+i] < 0 {
-			p.request[front+i] = d
+		if p.Request[front+i] < 0 {
+			p.Request[front+i] = d
 		}
 	}
 	if same {
-		p.answer = p.request
+		p.Answer = p.Request
 	}
 }
 
 // fixedPorts reports whether each input and output that has open axes has its batch at an
 // axis that the model fixes at 1, as dims say.
 func (w *wirer) fixedPorts() bool {
-	other := func(infos []onnx.TensorInfo) func(port) bool {
-		return func(p port) bool {
-			dims := infos[p.at].Dims
-			return !dims.Fixed() && (p.axis == tensor.NoAxis && dims[0] != 1 || p.axis != tensor.NoAxis && dims[p.axis] != 1)
+	other := func(infos []onnx.TensorInfo) func(plan.IO) bool {
+		return func(p plan.IO) bool {
+			dims := infos[p.Index].Dims
+			return !dims.Fixed() && (p.Axis == tensor.NoAxis && dims[0] != 1 || p.Axis != tensor.NoAxis && dims[p.Axis] != 1)
 		}
 	}
-	return !slices.ContainsFunc(w.wiring.inputs, other(w.sig.Inputs)) && !slices.ContainsFunc(w.wiring.outputs, other(w.sig.Outputs))
+	return !slices.ContainsFunc(w.wiring.Inputs, other(w.sig.Inputs)) && !slices.ContainsFunc(w.wiring.Outputs, other(w.sig.Outputs))
 }
 
 // lanesAxis is where what the model writes for an output must have one extent for each
 // lane, or tensor.NoAxis. Without max_batch_size answers have the model's own shape, but a
 // model with sequences runs with one lane all the same, if its states have lanes.
-func (w *wirer) lanesAxis(p *port, found batchaxis.Axis) int {
-	laned := func(s stateWire) bool { return s.axis != tensor.NoAxis }
+func (w *wirer) lanesAxis(p *plan.IO, found batchaxis.Axis) int {
+	laned := func(s plan.State) bool { return s.Axis != tensor.NoAxis }
 	switch {
-	case p.axis != tensor.NoAxis:
-		return p.axis
-	case p.leading && len(p.answer) == len(p.dims): // a batch that the model fixes at 1
+	case p.Axis != tensor.NoAxis:
+		return p.Axis
+	case p.BatchInFront && len(p.Answer) == len(p.Dims): // a batch that the model fixes at 1
 		return 0
-	case p.stateOut:
-		return w.wiring.stateAt(p.state).axis
-	case w.config.MaxBatchSize == 0 && (slices.ContainsFunc(w.wiring.states, laned) || slices.ContainsFunc(w.wiring.varying, laned)):
+	case p.IsState:
+		return w.wiring.StateAt(p.State).Axis
+	case w.config.MaxBatchSize == 0 && (slices.ContainsFunc(w.wiring.States, laned) || slices.ContainsFunc(w.wiring.Varying, laned)):
 		return found.Index
 	default:
 		return tensor.NoAxis

@@ -12,9 +12,23 @@ import (
 // its thread, starts no other one, and allocates nothing for batches whose sizes
 // it has seen before.
 //
-// A batch is usually one run of the model. It is more when two requests of one
-// sequence meet in it: Triton forgets a correlation ID when its END is queued, so
-// a new START of the same ID can come with the old sequence's last request.
+// A batch is usually one run of the model. It is a loop, because requests may have to
+// run in several runs, one after the other:
+//
+//   - Requests of one sequence do not share a run. Triton forgets a correlation ID when
+//     its END is queued, so a new START of the same ID can come with the last request of
+//     the old sequence (admit).
+//   - Requests do not share a run whose inputs, generated inputs or states differ where
+//     the model takes one shape, or one value, for all lanes; nor sequences of unequal
+//     length whose padding would cost too much (joins).
+//   - A run has at most as many lanes as the largest batch, and a single one for a model
+//     without a batch axis (joins, endsBefore).
+//   - A batch of large states is split where smaller runs measure faster (splitter).
+//   - Sequences that made runs fail run by themselves for a while (quarantine).
+//   - The members of a run that failed, maybe because of a value in one of them, run again
+//     in halves; so do those of a run in which a state became too long (retryHalves).
+//   - Sequences of unequal length that shared a run run again separately, if it showed that
+//     the model does not append to its states (retryUneven).
 func (in *Instance) Execute(batch Batch) {
 	e := &in.work
 	e.take(batch)
@@ -25,12 +39,13 @@ func (in *Instance) Execute(batch Batch) {
 	}
 }
 
-// attempt is one run. Whatever becomes of it, those that wait are still to run.
+// attempt makes one run. Whatever becomes of it, requests that wait are still to run; so are
+// its members if it is to be retried.
 func (e *execution) attempt() {
 	defer e.rescue()
 	e.gather()
 	e.run()
-	e.keep()
+	e.commit()
 	e.respond()
 }
 
@@ -38,11 +53,11 @@ func (e *execution) attempt() {
 type execution struct {
 	in       *Instance
 	batch    Batch
-	requests []Request
+	requests []Request // of the batch; req is an index into them everywhere
 	now      time.Duration
 	arrivals []arrival // of each request
 	queue    queue     // requests that still have to run
-	blamed   []int     // requests whose runs failed, see blame
+	failures []int     // requests whose runs failed, see noteFailure
 	timing   Timing
 
 	// The current run.
@@ -55,8 +70,8 @@ type execution struct {
 	retried bool // its members were in a run that was undone
 	phase   phase
 
-	held      int // lanes of runs whose answers wait, see answer.go
-	parts     int // how many of these runs have a slice of answers of their own
+	held      int // lanes of runs whose answers wait, see send
+	heldRuns  int // how many of these runs have a slice of answers of their own
 	succeeded int // requests whose run succeeded
 	timings   timings
 }
@@ -85,15 +100,14 @@ const (
 // take makes e the work on a batch.
 func (e *execution) take(batch Batch) {
 	*e = execution{in: e.in, batch: batch, now: e.in.server().Clock(),
-		arrivals: e.arrivals[:0], queue: e.queue, blamed: e.blamed[:0],
+		arrivals: e.arrivals[:0], queue: e.queue, failures: e.failures[:0],
 		members: e.members[:0], lanes: e.lanes[:0], spreads: e.spreads, lengths: e.lengths[:0]}
 }
 
-// begin notes who is in the batch, before anybody can lose a state for
-// somebody else's sake. With the direct scheduler a request's index is the place
-// that its sequence has in the batch until another one STARTs there. Requests
-// without START come first, because one that shares its key with a START belongs
-// to the sequence before.
+// begin notes which sequences are in the batch, before one can lose its state to another,
+// and queues the requests. With the direct scheduler a request's index is the batch slot
+// that its sequence has until another one STARTs there. Requests without START come first,
+// because one that shares its key with a START belongs to the sequence before.
 func (e *execution) begin() {
 	in := e.in
 	in.store.BeginBatch(e.now)
@@ -125,19 +139,19 @@ func (e *execution) begin() {
 			e.queue.add(req)
 		}
 	}
-	if !e.setApart() {
+	if !e.separate() {
 		e.queue.close()
 	}
 	e.split()
 }
 
-// keep stores the new states, which nothing could see until now.
-func (e *execution) keep() {
-	if e.phase != ran || e.partUneven() {
+// commit makes the new states the current ones. Until now nothing could see them.
+func (e *execution) commit() {
+	if e.phase != ran || e.retryUneven() {
 		return
 	}
 	if err := e.in.store.Commit(e.step, e.now); err != nil {
-		e.blame()
+		e.noteFailure()
 		e.failRun(storing(err))
 		return
 	}

@@ -6,50 +6,11 @@ import (
 	"math"
 
 	"tritonstateful/backend/config"
+	"tritonstateful/backend/plan"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
-
-// fillKind is what the backend fills an input of the model with.
-type fillKind uint8
-
-const (
-	fillStart     fillKind = iota // whether the sequence starts
-	fillEnd                       // whether it ends
-	fillReady                     // whether the lane is in use
-	fillID                        // the correlation ID
-	fillConstant                  // the same value always
-	fillSteps                     // steps of the sequence before this one
-	fillBefore                    // summed lengths of an input or an output before this step
-	fillAfter                     // the same with this step
-	fillMask                      // which parts of padded states count
-	fillPositions                 // where in the sequence each element of an input stands
-)
-
-var fillNames = map[fillKind]string{
-	fillStart: "start", fillEnd: "end", fillReady: "ready", fillID: "correlation ID",
-	fillConstant: "constant", fillSteps: "steps", fillBefore: "length before", fillAfter: "length after", fillMask: "mask",
-	fillPositions: "positions",
-}
-
-// fillWire is a model input that the backend fills by itself.
-type fillWire struct {
-	kind  fillKind
-	name  string
-	at    int
-	axis  int
-	dims  tensor.Shape // one element for each lane, except for a constant
-	dtype tensor.DType
-	// value holds the bytes of a lane for false and true; a constant has one.
-	value [2][]byte
-	// source counts in wiring.lengths; plus is added to what is counted.
-	source int
-	plus   int64
-	along  int       // of positions only: the axis along which they go on
-	mask   *maskWire // of a mask only
-	statebuffer.Layout
-}
 
 // fills wires the controls, the constants and the derived inputs. Controls that
 // the model has no input for are Triton's business only.
@@ -75,7 +36,7 @@ func (w *wirer) fills() {
 }
 
 // filled wires one assignment of a parameter.
-func (w *wirer) filled(parameter string, a config.Assignment, fill func(*fillWire, *onnx.TensorInfo, string) error) {
+func (w *wirer) filled(parameter string, a config.Assignment, fill func(*plan.Generated, *onnx.TensorInfo, string) error) {
 	at := exactName(a.Name, w.sig.Inputs)
 	if at < 0 {
 		w.fault("parameter %s: %q is not an input of the model: its inputs are %s", parameter, a.Name, onnx.Names(w.sig.Inputs))
@@ -85,41 +46,41 @@ func (w *wirer) filled(parameter string, a config.Assignment, fill func(*fillWir
 		return
 	}
 	info := &w.sig.Inputs[at]
-	f := fillWire{name: a.Name, at: at, dtype: info.DType}
+	f := plan.Generated{Name: a.Name, Index: at, DType: info.DType}
 	if err := fill(&f, info, a.Value); err != nil {
 		w.fault("parameter %s: input %q: %w", parameter, a.Name, err)
 		return
 	}
-	w.wiring.fills = append(w.wiring.fills, f)
+	w.wiring.Generated = append(w.wiring.Generated, f)
 }
 
 // constant is VALUE, repeated for every element. Dynamic axes that are not the
 // batch get the extent 1.
-func (w *wirer) constant(f *fillWire, info *onnx.TensorInfo, text string) (err error) {
-	f.kind = fillConstant
+func (w *wirer) constant(f *plan.Generated, info *onnx.TensorInfo, text string) (err error) {
+	f.Kind = plan.KindConstant
 	if err = w.fillAxis(f, info); err != nil {
 		return err
 	}
-	f.dims = info.Dims.Clone()
-	for i, d := range f.dims {
+	f.Dims = info.Dims.Clone()
+	for i, d := range f.Dims {
 		if d < 0 {
-			f.dims[i] = 1
+			f.Dims[i] = 1
 		}
 	}
-	element, err := parseElement(text, f.dtype)
+	element, err := tensor.ParseElement(text, f.DType)
 	if err != nil {
 		return err
 	}
-	if f.Layout, err = statebuffer.LayoutOf(f.dims, f.axis, f.dtype); err != nil {
+	if f.Layout, err = statebuffer.LayoutOf(f.Dims, f.Axis, f.DType); err != nil {
 		return err
 	}
-	f.value[0], err = repeated(element, f.dims.Without(f.axis), f.dtype)
+	f.Value[0], err = repeated(element, f.Dims.Without(f.Axis), f.DType)
 	return err
 }
 
 func (w *wirer) control(name string, c *config.Control, at int) {
 	info := &w.sig.Inputs[at]
-	f := fillWire{name: name, at: at, dtype: info.DType}
+	f := plan.Generated{Name: name, Index: at, DType: info.DType}
 	if err := w.perLane(&f, info); err != nil {
 		w.fault("control input %q: %w", name, err)
 		return
@@ -129,72 +90,72 @@ func (w *wirer) control(name string, c *config.Control, at int) {
 		return
 	}
 	w.forAll(&f)
-	w.wiring.fills = append(w.wiring.fills, f)
+	w.wiring.Generated = append(w.wiring.Generated, f)
 }
 
 // fillAxis finds the batch axis of an input that the backend fills. batch_axes may
 // name one that the model fixes, which takes no other number of lanes.
-func (w *wirer) fillAxis(f *fillWire, info *onnx.TensorInfo) (err error) {
-	if f.axis, _, err = w.inputAxis(f.at); err != nil || f.axis == tensor.NoAxis {
+func (w *wirer) fillAxis(f *plan.Generated, info *onnx.TensorInfo) (err error) {
+	if f.Axis, _, err = w.inputAxis(f.Index); err != nil || f.Axis == tensor.NoAxis {
 		return err
 	}
-	switch extent := info.Dims[f.axis]; {
+	switch extent := info.Dims[f.Axis]; {
 	case extent == 1:
-		w.fixedAtOne(f.name)
+		w.fixedAtOne(f.Name)
 	case extent >= 0:
-		return fixedAxis(f.axis, info)
+		return fixedAxis(f.Axis, info)
 	}
 	return nil
 }
 
 // perLane checks that a tensor has one element for each lane, or for all of them.
-func (w *wirer) perLane(f *fillWire, info *onnx.TensorInfo) error {
+func (w *wirer) perLane(f *plan.Generated, info *onnx.TensorInfo) error {
 	if err := w.fillAxis(f, info); err != nil {
 		return err
 	}
-	f.dims = info.Dims.Clone()
-	for i, d := range f.dims {
-		if i != f.axis && d > 1 {
+	f.Dims = info.Dims.Clone()
+	for i, d := range f.Dims {
+		if i != f.Axis && d > 1 {
 			return fmt.Errorf("its shape in the model is %v: want one element for each request, such as [-1] or [-1,1]", info.Dims)
 		}
-		f.dims[i] = 1
+		f.Dims[i] = 1
 	}
 	f.Layout = statebuffer.Layout{Pieces: 1, PieceBytes: int64(info.DType.Size())}
 	return nil
 }
 
-var controlKinds = map[string]fillKind{config.ControlStart: fillStart, config.ControlEnd: fillEnd, config.ControlReady: fillReady, config.ControlCorrID: fillID}
+var controlKinds = map[string]plan.Kind{config.ControlStart: plan.KindStart, config.ControlEnd: plan.KindEnd, config.ControlReady: plan.KindReady, config.ControlCorrID: plan.KindID}
 
 // controlValues are the bytes that stand for false and true. The model's type
 // rules: a model made for NVIDIA's backend has a BOOL input where its
 // configuration says int32_false_true.
-func controlValues(f *fillWire, c *config.Control) error {
+func controlValues(f *plan.Generated, c *config.Control) error {
 	kind, ok := controlKinds[c.Kind]
 	if !ok {
 		return fmt.Errorf("the kind is unknown")
 	}
-	f.kind = kind
-	if kind == fillID {
-		switch f.dtype {
+	f.Kind = kind
+	if kind == plan.KindID {
+		switch f.DType {
 		case tensor.Uint64, tensor.Int64, tensor.Uint32, tensor.Int32, tensor.Bytes:
 			return nil
 		}
-		return fmt.Errorf("the model's input is %v: want UINT64, INT64, UINT32, INT32 or STRING", f.dtype)
+		return fmt.Errorf("the model's input is %v: want UINT64, INT64, UINT32, INT32 or STRING", f.DType)
 	}
-	for i := range f.value {
+	for i := range f.Value {
 		switch {
-		case f.dtype == tensor.Bool && len(c.BoolFalseTrue) == 2 && !c.BoolFalseTrue[i]:
-			f.value[i] = []byte{0}
-		case f.dtype == tensor.Bool && len(c.BoolFalseTrue) == 2:
-			f.value[i] = []byte{1}
-		case f.dtype == tensor.Bool:
-			f.value[i] = []byte{byte(i)}
-		case f.dtype == tensor.Int32 && len(c.Int32FalseTrue) == 2:
-			f.value[i] = binary.NativeEndian.AppendUint32(nil, uint32(c.Int32FalseTrue[i]))
-		case f.dtype == tensor.FP32 && len(c.FP32FalseTrue) == 2:
-			f.value[i] = binary.NativeEndian.AppendUint32(nil, math.Float32bits(c.FP32FalseTrue[i]))
+		case f.DType == tensor.Bool && len(c.BoolFalseTrue) == 2 && !c.BoolFalseTrue[i]:
+			f.Value[i] = []byte{0}
+		case f.DType == tensor.Bool && len(c.BoolFalseTrue) == 2:
+			f.Value[i] = []byte{1}
+		case f.DType == tensor.Bool:
+			f.Value[i] = []byte{byte(i)}
+		case f.DType == tensor.Int32 && len(c.Int32FalseTrue) == 2:
+			f.Value[i] = binary.NativeEndian.AppendUint32(nil, uint32(c.Int32FalseTrue[i]))
+		case f.DType == tensor.FP32 && len(c.FP32FalseTrue) == 2:
+			f.Value[i] = binary.NativeEndian.AppendUint32(nil, math.Float32bits(c.FP32FalseTrue[i]))
 		default:
-			return fmt.Errorf("the model's input is %v: want BOOL, or INT32 with int32_false_true, or FP32 with fp32_false_true", f.dtype)
+			return fmt.Errorf("the model's input is %v: want BOOL, or INT32 with int32_false_true, or FP32 with fp32_false_true", f.DType)
 		}
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tritonstateful/backend/config"
+	"tritonstateful/backend/plan"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 )
@@ -47,15 +48,15 @@ func FuzzInitialValue(f *testing.F) {
 	f.Add("file:../../etc/passwd", uint8(tensor.Uint8), uint8(2))
 	f.Add("nan[]", uint8(tensor.BF16), uint8(3))
 	f.Fuzz(func(t *testing.T, text string, dtype, rank uint8) {
-		s := &stateWire{dtype: tensor.DType(dtype % 15), axis: 0, dims: tensor.Shape{1, -1, 3, -1}[:1+rank%4]}
-		s.shape = s.dims.Clone()
-		sig := &onnx.Signature{Inputs: []onnx.TensorInfo{{Name: "s", DType: s.dtype, Dims: s.dims.With(0, tensor.Dynamic)}}}
+		s := &plan.State{DType: tensor.DType(dtype % 15), Axis: 0, Dims: tensor.Shape{1, -1, 3, -1}[:1+rank%4]}
+		s.Shape = s.Dims.Clone()
+		sig := &onnx.Signature{Inputs: []onnx.TensorInfo{{Name: "s", DType: s.DType, Dims: s.Dims.With(0, tensor.Dynamic)}}}
 		w := &wirer{params: &config.Parameters{}, sig: sig, files: func(string) ([]byte, error) { return []byte(text), nil }}
 		if err := w.initialFromText(s, text); err != nil {
 			return
 		}
-		want, err := s.shape.Bytes(s.dtype)
+		want, err := s.Shape.Bytes(s.DType)
 		require.NoError(t, err)
-		require.EqualValues(t, want, len(s.value))
+		require.EqualValues(t, want, len(s.Value))
 	})
 }

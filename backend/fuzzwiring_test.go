@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tritonstateful/backend/config"
+	"tritonstateful/backend/plan"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
@@ -258,7 +259,7 @@ func (c *choices) batch(t *testing.T, in *Instance) *fakeBatch {
 			r.Sequence.Number = uint64(c.below(5))
 		}
 		for i := range in.Inputs() {
-			r.Inputs = append(r.Inputs, c.input(&in.wiring.inputs[i]))
+			r.Inputs = append(r.Inputs, c.input(&in.wiring.Inputs[i]))
 		}
 		b.requests = append(b.requests, r)
 	}
@@ -266,8 +267,8 @@ func (c *choices) batch(t *testing.T, in *Instance) *fakeBatch {
 	return b
 }
 
-func (c *choices) input(p *port) Input {
-	input := Input{Present: c.below(8) != 1, DType: p.DType, Shape: p.request.Clone()}
+func (c *choices) input(p *plan.IO) Input {
+	input := Input{Present: c.below(8) != 1, DType: p.DType, Shape: p.Request.Clone()}
 	for i, d := range input.Shape {
 		if d < 0 {
 			input.Shape[i] = choose[int64](c, 1, 2, 3, 0)

@@ -17,7 +17,7 @@ func (e *execution) gather() {
 	}
 	var err error
 	first := e.firstRequest()
-	e.ioSet, err = in.ioSetFor(in.lanesWithPadding(in.splitter.lanesFor(len(e.lanes), in.wiring.maxLanes)), first)
+	e.ioSet, err = in.ioSetFor(in.lanesWithPadding(in.splitter.lanesFor(len(e.lanes), in.wiring.MaxLanes)), first)
 	if err == nil {
 		e.measure(first)
 		e.placeOutputs()
@@ -38,7 +38,7 @@ func (e *execution) gather() {
 	}
 	e.step, e.phase = step, gathered
 	e.ioSet.bindStates(in.wiring, e.step)
-	if in.device != nil && !in.wiring.varies {
+	if in.device != nil && !in.wiring.Varies {
 		if err := e.reserve(); err != nil {
 			e.failRun(err)
 			return
@@ -47,24 +47,55 @@ func (e *execution) gather() {
 	e.timings.add(&e.timings.gather, in.server().Clock())
 }
 
+// firstRequest is the request of the first lane.
+func (e *execution) firstRequest() *Request { return &e.requests[e.members[0].req] }
+
+// measure notes the lengths that the inputs have in the run whose ioSet is made. One
+// that its requests leave out has none; first is nil while warming up.
+func (e *execution) measure(first *Request) {
+	w := e.in.wiring
+	e.lengths = e.lengths[:0]
+	for i := range w.Lengths {
+		l, length := &w.Lengths[i], uint64(0)
+		if !l.IsOutput && (first == nil || first.Inputs[l.Input].Present) {
+			length = uint64(e.ioSet.inputs[l.Index].Shape[l.Axis])
+		}
+		e.lengths = append(e.lengths, length)
+	}
+}
+
+// placeOutputs binds the outputs of the run after those of the runs whose answers
+// wait.
+func (e *execution) placeOutputs() {
+	s, w := e.ioSet, e.in.wiring
+	if s.offset == e.held {
+		return
+	}
+	s.offset = e.held
+	for i := range w.Outputs {
+		p := &w.Outputs[i]
+		s.outputs[p.Index].Data = e.in.io.outputs[i].At(int64(s.offset)*p.LaneBytes(), int64(s.lanes)*p.LaneBytes())
+	}
+}
+
 // putInputs copies the requests' inputs to their lanes; padding lanes are zero.
 func (e *execution) putInputs() error {
 	s, w := e.ioSet, e.in.wiring
-	for i := range w.inputs {
-		p := &w.inputs[i]
+	for i := range w.Inputs {
+		p := &w.Inputs[i]
 		first := &e.firstRequest().Inputs[i]
 		if !first.Present {
-			s.inputs[p.at].DType = tensor.Invalid
+			s.inputs[p.Index].DType = tensor.Invalid
 			continue
 		}
-		s.inputs[p.at].DType = p.DType
+		s.inputs[p.Index].DType = p.DType
 		switch {
 		case p.DType == tensor.Bytes:
 			if err := e.putStrings(i); err != nil {
 				return err
 			}
 			continue
-		case p.axis == tensor.NoAxis:
+		case p.Axis == tensor.NoAxis:
 			copy(s.in[i].Bytes, sharedContent(p, first))
 			continue
 		}
@@ -78,9 +109,6 @@ func (e *execution) putInputs() error {
 	}
 	return nil
 }
-
-// firstRequest is the request of the first lane.
-func (e *execution) firstRequest() *Request { return &e.requests[e.members[0].req] }
 
 // putInput copies one request's input to its lanes.
 func (e *execution) putInput(i, lane int, input *Input) {
@@ -100,9 +128,9 @@ func (e *execution) putInput(i, lane int, input *Input) {
 
 // putStrings joins the requests' strings; a padding lane gets the first one's.
 func (e *execution) putStrings(i int) error {
-	s, p := e.ioSet, &e.in.wiring.inputs[i]
+	s, p := e.ioSet, &e.in.wiring.Inputs[i]
 	members := e.members
-	if p.axis == tensor.NoAxis {
+	if p.Axis == tensor.NoAxis {
 		members = members[:1]
 	}
 	first := e.firstStrings(i)
@@ -110,7 +138,7 @@ func (e *execution) putStrings(i int) error {
 	for _, m := range members {
 		size += int64(len(e.requests[m.req].Inputs[i].Data))
 	}
-	if p.axis != tensor.NoAxis {
+	if p.Axis != tensor.NoAxis {
 		padding = s.lanes - len(e.lanes)
 	}
 	size += int64(padding * len(first))
@@ -125,7 +153,7 @@ func (e *execution) putStrings(i int) error {
 	for range padding {
 		to = to[copy(to, first):]
 	}
-	s.inputs[p.at].Data = block
+	s.inputs[p.Index].Data = block
 	return nil
 }
 
@@ -138,18 +166,4 @@ func (e *execution) firstStrings(i int) []byte {
 		return input.Data[:stringsEnd(input.Data, elements/int64(lanes))]
 	}
 	return input.Data
-}
-
-// measure notes the lengths that the inputs have in the run whose ioSet is made. One
-// that its requests leave out has none; first is nil while warming up.
-func (e *execution) measure(first *Request) {
-	w := e.in.wiring
-	e.lengths = e.lengths[:0]
-	for i := range w.lengths {
-		l, length := &w.lengths[i], uint64(0)
-		if !l.output && (first == nil || first.Inputs[l.input].Present) {
-			length = uint64(e.ioSet.inputs[l.at].Shape[l.axis])
-		}
-		e.lengths = append(e.lengths, length)
-	}
 }

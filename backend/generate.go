@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"hash/maphash"
 
+	"tritonstateful/backend/plan"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
@@ -12,15 +13,15 @@ import (
 
 // writeGenerated writes the inputs that the backend gives by itself.
 func (e *execution) writeGenerated() error {
-	for i := range e.in.wiring.fills {
-		f := &e.in.wiring.fills[i]
+	for i := range e.in.wiring.Generated {
+		f := &e.in.wiring.Generated[i]
 		var err error
 		switch {
-		case f.kind == fillMask:
+		case f.Kind == plan.KindMask:
 			err = e.writeMask(i)
-		case f.kind == fillPositions:
+		case f.Kind == plan.KindPositions:
 			err = e.writePositions(i)
-		case f.dtype == tensor.Bytes:
+		case f.DType == tensor.Bytes:
 			err = e.writeStringIDs(i)
 		default:
 			e.writeLanes(f, e.ioSet.fills[i].Bytes)
@@ -34,19 +35,19 @@ func (e *execution) writeGenerated() error {
 
 // writeLanes writes the values of all lanes. Padding lanes are starts. Where a value
 // depends on the request the model has sequences, and each request has one lane.
-func (e *execution) writeLanes(f *fillWire, to []byte) {
-	if f.kind == fillConstant {
-		if f.axis == tensor.NoAxis {
-			copy(to, f.value[0])
+func (e *execution) writeLanes(f *plan.Generated, to []byte) {
+	if f.Kind == plan.KindConstant {
+		if f.Axis == tensor.NoAxis {
+			copy(to, f.Value[0])
 			return
 		}
 		for lane := range e.ioSet.lanes {
-			f.Layout.PutLane(to, e.ioSet.lanes, lane, f.value[0])
+			f.Layout.PutLane(to, e.ioSet.lanes, lane, f.Value[0])
 		}
 		return
 	}
 	lanes := e.ioSet.lanes
-	if f.axis == tensor.NoAxis {
+	if f.Axis == tensor.NoAxis {
 		lanes = 1
 	}
 	for lane := range lanes {
@@ -60,27 +61,27 @@ func (e *execution) writeLanes(f *fillWire, to []byte) {
 }
 
 // writeLane writes the value of one lane; r is nil for padding, q for no sequence.
-func (e *execution) writeLane(f *fillWire, to []byte, r *Request, q *statebuffer.Sequence) {
+func (e *execution) writeLane(f *plan.Generated, to []byte, r *Request, q *statebuffer.Sequence) {
 	on := false
-	switch f.kind {
-	case fillStart:
+	switch f.Kind {
+	case plan.KindStart:
 		on = r == nil || q == nil || r.Start
-	case fillEnd:
+	case plan.KindEnd:
 		on = r != nil && r.End
-	case fillReady:
+	case plan.KindReady:
 		on = r != nil
-	case fillID:
+	case plan.KindID:
 		if r != nil {
-			putInt(to, f.dtype, int64(r.Sequence.Number))
+			tensor.PutInt(to, f.DType, int64(r.Sequence.Number))
 		} else {
-			putInt(to, f.dtype, 0)
+			tensor.PutInt(to, f.DType, 0)
 		}
 		return
 	default:
-		putInt(to, f.dtype, e.counted(f, q))
+		tensor.PutInt(to, f.DType, e.counted(f, q))
 		return
 	}
-	copy(to, f.value[index(on)])
+	copy(to, f.Flag(on))
 }
 
 // writeStringIDs writes a control of strings, which is the correlation ID. A padding
@@ -104,43 +105,43 @@ func (e *execution) writeStringIDs(i int) error {
 		binary.NativeEndian.PutUint32(to, uint32(len(text)))
 		to = to[prefix+copy(to[prefix:], text):]
 	}
-	e.ioSet.inputs[e.in.wiring.fills[i].at].Data = block
+	e.ioSet.inputs[e.in.wiring.Generated[i].Index].Data = block
 	return nil
 }
 
 // counted is the derived value of a lane.
-func (e *execution) counted(f *fillWire, q *statebuffer.Sequence) int64 {
-	n := f.plus + countedBefore(f, q)
-	if f.kind == fillAfter {
-		n += int64(e.lengths[f.source])
+func (e *execution) counted(f *plan.Generated, q *statebuffer.Sequence) int64 {
+	n := f.Plus + countedBefore(f, q)
+	if f.Kind == plan.KindLengthAfter {
+		n += int64(e.lengths[f.Length])
 	}
 	return n
 }
 
 // countedBefore is what the steps before have counted; nil is a sequence that starts.
-func countedBefore(f *fillWire, q *statebuffer.Sequence) int64 {
+func countedBefore(f *plan.Generated, q *statebuffer.Sequence) int64 {
 	switch {
 	case q == nil:
 		return 0
-	case f.kind == fillSteps:
+	case f.Kind == plan.KindSteps:
 		return int64(q.Steps())
 	default:
-		return int64(q.Total(f.source))
+		return int64(q.Total(f.Length))
 	}
 }
 
 // sameGenerated reports whether a request gets the same value as the first one of a run,
 // where the model has one for all lanes. q is nil for a sequence that starts.
-func sameGenerated(f *fillWire, r *Request, q *statebuffer.Sequence, first *Request, of *statebuffer.Sequence) bool {
-	if f.axis != tensor.NoAxis {
+func sameGenerated(f *plan.Generated, r *Request, q *statebuffer.Sequence, first *Request, of *statebuffer.Sequence) bool {
+	if f.Axis != tensor.NoAxis {
 		return true
 	}
-	switch f.kind {
-	case fillStart:
+	switch f.Kind {
+	case plan.KindStart:
 		return (q == nil) == (of == nil || first.Start)
-	case fillEnd:
+	case plan.KindEnd:
 		return r.End == first.End
-	case fillSteps, fillBefore, fillAfter, fillPositions: // inputs of equal shapes add the same
+	case plan.KindSteps, plan.KindLengthBefore, plan.KindLengthAfter, plan.KindPositions: // inputs of equal shapes add the same
 		return countedBefore(f, q) == countedBefore(f, of)
 	default:
 		return true
@@ -148,36 +149,36 @@ func sameGenerated(f *fillWire, r *Request, q *statebuffer.Sequence, first *Requ
 }
 
 // hashGenerated adds what sameGenerated compares.
-func hashGenerated(f *fillWire, h *maphash.Hash, r *Request, q *statebuffer.Sequence) {
-	if f.axis != tensor.NoAxis {
+func hashGenerated(f *plan.Generated, h *maphash.Hash, r *Request, q *statebuffer.Sequence) {
+	if f.Axis != tensor.NoAxis {
 		return
 	}
-	switch f.kind {
-	case fillStart:
+	switch f.Kind {
+	case plan.KindStart:
 		maphash.WriteComparable(h, q == nil)
-	case fillEnd:
+	case plan.KindEnd:
 		maphash.WriteComparable(h, r.End)
-	case fillSteps, fillBefore, fillAfter:
+	case plan.KindSteps, plan.KindLengthBefore, plan.KindLengthAfter:
 		maphash.WriteComparable(h, countedBefore(f, q))
 	}
 }
 
 // writePositions writes the positions of a step.
 func (e *execution) writePositions(i int) error {
-	f := &e.in.wiring.fills[i]
+	f := &e.in.wiring.Generated[i]
 	lanes := int64(1)
-	if f.axis != tensor.NoAxis {
+	if f.Axis != tensor.NoAxis {
 		lanes = int64(e.ioSet.lanes)
 	}
-	length := int64(e.lengths[f.source])
-	shape := f.dims.With(f.axis, lanes).With(f.along, length)
-	bytes, err := shape.Bytes(f.dtype)
+	length := int64(e.lengths[f.Length])
+	shape := f.Dims.With(f.Axis, lanes).With(f.LengthAxis, length)
+	bytes, err := shape.Bytes(f.DType)
 	if err != nil {
-		return status.Errorf(status.Internal, "input %q: the positions: %w", f.name, err)
+		return status.Errorf(status.Internal, "input %q: the positions: %w", f.Name, err)
 	}
 	block, err := e.in.io.forFill(i, bytes)
 	if err != nil {
-		return status.Errorf(status.Internal, "input %q: the positions: %w", f.name, err)
+		return status.Errorf(status.Internal, "input %q: the positions: %w", f.Name, err)
 	}
 	to := block.Bytes
 	for lane := range lanes {
@@ -186,50 +187,50 @@ func (e *execution) writePositions(i int) error {
 			q = e.lanes[lane].Sequence
 		}
 		for at := range length {
-			putInt(to, f.dtype, f.plus+countedBefore(f, q)+at)
-			to = to[f.dtype.Size():]
+			tensor.PutInt(to, f.DType, f.Plus+countedBefore(f, q)+at)
+			to = to[f.DType.Size():]
 		}
 	}
-	e.ioSet.inputs[f.at] = onnx.Tensor{Data: block, DType: f.dtype, Shape: shape}
+	e.ioSet.inputs[f.Index] = onnx.Tensor{Data: block, DType: f.DType, Shape: shape}
 	return nil
 }
 
 // writeMask writes a mask.
 func (e *execution) writeMask(i int) error {
 	in := e.in
-	f := &in.wiring.fills[i]
-	m := f.mask
+	f := &in.wiring.Generated[i]
+	m := f.Mask
 	var longest, step int64
 	for _, l := range e.lanes {
-		longest = max(longest, in.store.Length(m.covers[0], l.Sequence))
+		longest = max(longest, in.store.Length(m.Covers[0], l.Sequence))
 	}
-	if m.length >= 0 {
-		step = int64(e.lengths[m.length])
+	if m.Length >= 0 {
+		step = int64(e.lengths[m.Length])
 	}
-	element := int64(f.dtype.Size())
+	element := int64(f.DType.Size())
 	width := longest + step
-	shape := f.dims.With(f.axis, int64(e.ioSet.lanes))
-	shape[m.axis] = width
-	bytes, err := shape.Bytes(f.dtype)
+	shape := f.Dims.With(f.Axis, int64(e.ioSet.lanes))
+	shape[m.Axis] = width
+	bytes, err := shape.Bytes(f.DType)
 	if err != nil {
-		return status.Errorf(status.Internal, "input %q: the mask: %w", f.name, err)
+		return status.Errorf(status.Internal, "input %q: the mask: %w", f.Name, err)
 	}
 	block, err := in.io.forFill(i, bytes)
 	if err != nil {
-		return status.Errorf(status.Internal, "input %q: the mask: %w", f.name, err)
+		return status.Errorf(status.Internal, "input %q: the mask: %w", f.Name, err)
 	}
 	to := block.Bytes
 	for lane := range e.ioSet.lanes {
 		padding := int64(0) // a padding lane has a whole value
 		if lane < len(e.lanes) {
-			padding = longest - in.store.Length(m.covers[0], e.lanes[lane].Sequence)
+			padding = longest - in.store.Length(m.Covers[0], e.lanes[lane].Sequence)
 		}
 		for at := range width {
-			copy(to, f.value[index(at >= padding)])
+			copy(to, f.Flag(at >= padding))
 			to = to[element:]
 		}
 	}
-	e.ioSet.inputs[f.at] = onnx.Tensor{Data: block, DType: f.dtype, Shape: shape}
+	e.ioSet.inputs[f.Index] = onnx.Tensor{Data: block, DType: f.DType, Shape: shape}
 	return nil
 }
 
@@ -240,14 +241,14 @@ const generatedMost = 64 << 20
 
 // checkPositions tells why there can be no positions for a request.
 func (in *Instance) checkPositions(r *Request) error {
-	for i := range in.wiring.fills {
-		f := &in.wiring.fills[i]
-		if f.kind != fillPositions {
+	for i := range in.wiring.Generated {
+		f := &in.wiring.Generated[i]
+		if f.Kind != plan.KindPositions {
 			continue
 		}
-		length := in.extent(r, &in.wiring.lengths[f.source])
-		if most := generatedMost / int64(f.dtype.Size()); length > most {
-			return status.Errorf(status.InvalidArg, "input %q: positions of %d elements of input %q: want at most %d; send less in a request", f.name, length, in.wiring.lengths[f.source].name, most)
+		length := in.extent(r, &in.wiring.Lengths[f.Length])
+		if most := generatedMost / int64(f.DType.Size()); length > most {
+			return status.Errorf(status.InvalidArg, "input %q: positions of %d elements of input %q: want at most %d; send less in a request", f.Name, length, in.wiring.Lengths[f.Length].Name, most)
 		}
 	}
 	return nil
@@ -256,29 +257,29 @@ func (in *Instance) checkPositions(r *Request) error {
 // checkMasks tells why there can be no mask for a request of a sequence; nil is one
 // that starts.
 func (in *Instance) checkMasks(r *Request, q *statebuffer.Sequence) error {
-	for _, i := range in.wiring.masks {
-		f := &in.wiring.fills[i]
-		held, step := in.store.Length(f.mask.covers[0], q), int64(0)
-		for _, state := range f.mask.covers[1:] {
+	for _, i := range in.wiring.Masks {
+		f := &in.wiring.Generated[i]
+		held, step := in.store.Length(f.Mask.Covers[0], q), int64(0)
+		for _, state := range f.Mask.Covers[1:] {
 			if other := in.store.Length(state, q); other != held {
-				return status.Errorf(status.InvalidArg, "input %q: the states %q and %q are to have one mask, and have the lengths %d and %d: want them equal; give each a mask of its own, or none", f.name, in.wiring.varying[f.mask.covers[0]].input, in.wiring.varying[state].input, held, other)
+				return status.Errorf(status.InvalidArg, "input %q: the states %q and %q are to have one mask, and have the lengths %d and %d: want them equal; give each a mask of its own, or none", f.Name, in.wiring.Varying[f.Mask.Covers[0]].Input, in.wiring.Varying[state].Input, held, other)
 			}
 		}
-		if f.mask.length >= 0 {
-			step = in.extent(r, &in.wiring.lengths[f.mask.length])
+		if f.Mask.Length >= 0 {
+			step = in.extent(r, &in.wiring.Lengths[f.Mask.Length])
 		}
-		if most := generatedMost / int64(f.dtype.Size()); step > most-held {
-			return status.Errorf(status.InvalidArg, "input %q: a mask of length %d for the states and %d for the request: want at most %d in all; send less in a request, or end the sequence", f.name, held, step, most)
+		if most := generatedMost / int64(f.DType.Size()); step > most-held {
+			return status.Errorf(status.InvalidArg, "input %q: a mask of length %d for the states and %d for the request: want at most %d in all; send less in a request, or end the sequence", f.Name, held, step, most)
 		}
 	}
 	return nil
 }
 
 // extent is the length of an input in a request that was checked.
-func (in *Instance) extent(r *Request, l *lengthSource) int64 {
-	input := &r.Inputs[l.input]
+func (in *Instance) extent(r *Request, l *plan.Length) int64 {
+	input := &r.Inputs[l.Input]
 	if !input.Present {
 		return 0
 	}
-	return modelDims(&in.wiring.inputs[l.input], input.Shape)[l.axis]
+	return modelDims(&in.wiring.Inputs[l.Input], input.Shape)[l.Axis]
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tritonstateful/backend/config"
+	"tritonstateful/backend/plan"
 	"tritonstateful/backend/plan/batchaxis"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
@@ -79,14 +80,14 @@ func (t *trial) compareExtents(s setting, outputs []onnx.Tensor, seen map[axisOf
 // would begin with nothing along an axis that may be the batch, or that never grows.
 func (c *chooser) excludes(a *attempted) (why string) {
 	for s, axis := range a.w.emptyAxes(false) {
-		symbol := a.w.sig.Inputs[s.in].Symbols[axis]
-		switch seen := a.growth[axisOfInput{s.in, axis}]; {
+		symbol := a.w.sig.Inputs[s.In].Symbols[axis]
+		switch seen := a.growth[axisOfInput{s.In, axis}]; {
 		case batchaxis.IsBatchName(symbol):
-			return fmt.Sprintf("state %q would begin with nothing along axis %d, which is called %q", s.input, axis, symbol)
+			return fmt.Sprintf("state %q would begin with nothing along axis %d, which is called %q", s.Input, axis, symbol)
 		case seen == stays && (a.c.Rank != batchaxis.ByBatchName || a.w.requested(symbol)):
-			return fmt.Sprintf("state %q would begin with nothing along axis %d, and stay so", s.input, axis)
-		case seen == unseen && s.axis == tensor.NoAxis:
-			return fmt.Sprintf("state %q would begin with nothing along axis %d, which may be the batch", s.input, axis)
+			return fmt.Sprintf("state %q would begin with nothing along axis %d, and stay so", s.Input, axis)
+		case seen == unseen && s.Axis == tensor.NoAxis:
+			return fmt.Sprintf("state %q would begin with nothing along axis %d, which may be the batch", s.Input, axis)
 		}
 	}
 	return ""
@@ -94,15 +95,15 @@ func (c *chooser) excludes(a *attempted) (why string) {
 
 // requested reports whether a name stands on an input that requests bring.
 func (w *wirer) requested(symbol string) bool {
-	return symbol != "" && slices.ContainsFunc(w.wiring.inputs, func(p port) bool { return slices.Contains(w.sig.Inputs[p.at].Symbols, symbol) })
+	return symbol != "" && slices.ContainsFunc(w.wiring.Inputs, func(p plan.IO) bool { return slices.Contains(w.sig.Inputs[p.Index].Symbols, symbol) })
 }
 
 // mayBegin reports whether runs may be tried with states as they begin, for which it must
 // be sure that what has an extent of 0 then is not the batch.
 func (c *chooser) mayBegin(a *attempted) bool {
 	for s, axis := range a.w.emptyAxes(false) {
-		named := a.c.Rank == batchaxis.ByBatchName && s.axis != tensor.NoAxis && !batchaxis.IsBatchName(a.w.sig.Inputs[s.in].Symbols[axis])
-		if !named && !a.c.InputsGiven && a.growth[axisOfInput{s.in, axis}] != grows {
+		named := a.c.Rank == batchaxis.ByBatchName && s.Axis != tensor.NoAxis && !batchaxis.IsBatchName(a.w.sig.Inputs[s.In].Symbols[axis])
+		if !named && !a.c.InputsGiven && a.growth[axisOfInput{s.In, axis}] != grows {
 			return false
 		}
 	}
@@ -158,31 +159,31 @@ func (w *wirer) emptyFault(t *trial, seen map[axisOfInput]growth, outputs []onnx
 		return nil
 	}
 	for s, axis := range w.emptyAxes(true) {
-		if seen[axisOfInput{s.in, axis}] != stays {
+		if seen[axisOfInput{s.In, axis}] != stays {
 			continue
 		}
 		why := "and stay so"
 		if failed != nil {
 			why = fmt.Sprintf("and the model does not run with that: %v", failed)
-		} else if after := outputs[slices.Index(t.outputs, s.out)].Shape; axis < len(after) && after[axis] > 0 {
+		} else if after := outputs[slices.Index(t.outputs, s.Out)].Shape; axis < len(after) && after[axis] > 0 {
 			continue
 		}
-		return status.Errorf(status.InvalidArg, "state %q would begin with nothing along axis %d, %s: say how it begins by initial_states, for example '%s = 0[3]'", s.input, axis, why, s.input)
+		return status.Errorf(status.InvalidArg, "state %q would begin with nothing along axis %d, %s: say how it begins by initial_states, for example '%s = 0[3]'", s.Input, axis, why, s.Input)
 	}
 	return nil
 }
 
 // emptyAxes are the open axes along which states begin with nothing, unless they are not
 // simply replaced: those of states whose batch batch_axes tells, or those of the others.
-func (w *wirer) emptyAxes(told bool) iter.Seq2[*stateWire, int] {
-	return func(yield func(*stateWire, int) bool) {
-		for i := range w.wiring.varying {
-			s := &w.wiring.varying[i]
-			if s.begin != "empty" || (s.how == "batch_axes") != told || s.update != statebuffer.Replace {
+func (w *wirer) emptyAxes(told bool) iter.Seq2[*plan.State, int] {
+	return func(yield func(*plan.State, int) bool) {
+		for i := range w.wiring.Varying {
+			s := &w.wiring.Varying[i]
+			if s.Begins != "empty" || (s.AxisFrom == "batch_axes") != told || s.Update != statebuffer.Replace {
 				continue
 			}
-			for axis, extent := range s.shape {
-				if extent == 0 && axis != s.axis && !yield(s, axis) {
+			for axis, extent := range s.Shape {
+				if extent == 0 && axis != s.Axis && !yield(s, axis) {
 					return
 				}
 			}

@@ -82,11 +82,11 @@ func TestFloatsInRange(t *testing.T) {
 		tensor.FP64: {[]string{"1e300", "-inf", "nan"}, []string{"1e309"}},
 	} {
 		for _, word := range words.good {
-			_, err := parseElement(word, dtype)
+			_, err := tensor.ParseElement(word, dtype)
 			require.NoError(t, err)
 		}
 		for _, word := range words.bad {
-			_, err := parseElement(word, dtype)
+			_, err := tensor.ParseElement(word, dtype)
 			require.EqualError(t, err, fmt.Sprintf("%q is no value of type %v", word, dtype))
 		}
 	}
@@ -147,7 +147,7 @@ func TestParseElement(t *testing.T) {
 		{"9223372036854775807", tensor.Int64, binary.LittleEndian.AppendUint64(nil, math.MaxInt64)}, {"x", tensor.FP32, nil}, {"1", tensor.Bytes, nil}, {"empty", tensor.Int32, []byte{0, 0, 0, 0}},
 	}
 	for _, tt := range tests {
-		got, err := parseElement(tt.word, tt.dtype)
+		got, err := tensor.ParseElement(tt.word, tt.dtype)
 		require.Equal(t, tt.want == nil, err != nil, "%q of %v: %v", tt.word, tt.dtype, err)
 		require.Equal(t, tt.want, got, "%q of %v", tt.word, tt.dtype)
 	}
@@ -170,8 +170,8 @@ func TestLongDataFile(t *testing.T) {
 	c.Sequence.States = []config.StateConfig{{InputName: "Sum", OutputName: "NewSum", DataType: "TYPE_INT32", Dims: tensor.Shape{2}, Initial: []config.InitialState{initial}}}
 	in, err := sumModel().instance(t, c, directory)
 	require.NoError(t, err)
-	require.Len(t, in.wiring.warnings, 1)
-	require.Contains(t, in.wiring.warnings[0], `the first 8 bytes of file "long", which has 12`)
+	require.Len(t, in.wiring.Warnings, 1)
+	require.Contains(t, in.wiring.Warnings[0], `the first 8 bytes of file "long", which has 12`)
 	got := send(t, in, Request{Sequence: SequenceID{Number: 1}, Start: true, Inputs: intInput(tensor.Shape{1, 2}, 100, 1000)})
 	require.NoError(t, got[0].err)
 	require.Equal(t, []int32{105, 1006}, numbers(got[0].outputs[0]))

@@ -7,6 +7,7 @@ import (
 	"hash/maphash"
 	"slices"
 
+	"tritonstateful/backend/plan"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 )
@@ -46,7 +47,7 @@ func stringsEnd(data []byte, elements int64) (at int64) {
 
 // checkInput tells why a request's tensor is not what the model takes, for a request
 // of that many lanes.
-func checkInput(p *port, input *Input, lanes int64) error {
+func checkInput(p *plan.IO, input *Input, lanes int64) error {
 	switch {
 	case !input.Present && p.Optional:
 		return nil
@@ -55,16 +56,16 @@ func checkInput(p *port, input *Input, lanes int64) error {
 	case input.DType != p.DType:
 		return status.Errorf(status.InvalidArg, "input %q is of type %v: want %v", p.Name, input.DType, p.DType)
 	case !takesShape(p, input.Shape, lanes):
-		return status.Errorf(status.InvalidArg, "input %q has shape %v: want %v, with %d in front for the requests' rows (a sequence takes one row a request)", p.Name, input.Shape, p.request, lanes)
-	case p.recurrent && slices.Contains(input.Shape, 0):
+		return status.Errorf(status.InvalidArg, "input %q has shape %v: want %v, with %d in front for the requests' rows (a sequence takes one row a request)", p.Name, input.Shape, p.Request, lanes)
+	case p.Recurrent && slices.Contains(input.Shape, 0):
 		return status.Errorf(status.InvalidArg, "input %q has shape %v: want no extent of 0, with which recurrent layers of ONNX Runtime end the server", p.Name, input.Shape)
 	}
-	if input.Device != 0 && (p.axis == tensor.NoAxis || p.DType == tensor.Bytes) {
+	if input.Device != 0 && (p.Axis == tensor.NoAxis || p.DType == tensor.Bytes) {
 		return status.Errorf(status.Unsupported, "input %q is in GPU memory, and has no batch axis, so that requests are compared: want CPU memory", p.Name)
 	}
 	want := lanes * p.LaneBytes()
 	if p.DType == tensor.Bytes {
-		if p.axis == tensor.NoAxis && lanes > 1 {
+		if p.Axis == tensor.NoAxis && lanes > 1 {
 			return status.Errorf(status.InvalidArg, "input %q has %d rows: want 1, because it has no batch axis in the model", p.Name, lanes)
 		}
 		elements, err := input.Shape.Elements()
@@ -80,7 +81,7 @@ func checkInput(p *port, input *Input, lanes int64) error {
 		}
 		return nil
 	}
-	if p.varies {
+	if p.Varies {
 		var err error
 		if want, err = input.Shape.Bytes(p.DType); err != nil {
 			return status.Errorf(status.InvalidArg, "input %q: %w", p.Name, err)
@@ -89,7 +90,7 @@ func checkInput(p *port, input *Input, lanes int64) error {
 	if input.bytes() != want {
 		return status.Errorf(status.InvalidArg, "input %q has %d bytes: want %d for shape %v of %v", p.Name, input.bytes(), want, input.Shape, p.DType)
 	}
-	if row := len(sharedContent(p, input)); p.axis == tensor.NoAxis && !bytes.Equal(input.Data[row:], input.Data[:len(input.Data)-row]) {
+	if row := len(sharedContent(p, input)); p.Axis == tensor.NoAxis && !bytes.Equal(input.Data[row:], input.Data[:len(input.Data)-row]) {
 		return status.Errorf(status.InvalidArg, "input %q differs in the rows of the request: want them equal, because it has no batch axis in the model", p.Name)
 	}
 	return nil
@@ -97,19 +98,19 @@ func checkInput(p *port, input *Input, lanes int64) error {
 
 // sharedContent is the content of an input without a batch axis: what stands in the first
 // row of the request, and in all others.
-func sharedContent(p *port, input *Input) []byte {
-	if !p.leading || p.DType == tensor.Bytes || input.Shape[0] < 2 {
+func sharedContent(p *plan.IO, input *Input) []byte {
+	if !p.BatchInFront || p.DType == tensor.Bytes || input.Shape[0] < 2 {
 		return input.Data
 	}
 	return input.Data[:len(input.Data)/int(input.Shape[0])]
 }
 
 // takesShape reports whether a request of that many lanes may have this shape.
-func takesShape(p *port, shape tensor.Shape, lanes int64) bool {
-	if len(shape) != len(p.request) {
+func takesShape(p *plan.IO, shape tensor.Shape, lanes int64) bool {
+	if len(shape) != len(p.Request) {
 		return false
 	}
-	for i, want := range p.request {
+	for i, want := range p.Request {
 		if i == 0 && want == 1 && lanes != 1 {
 			want = lanes
 		}
@@ -123,14 +124,14 @@ func takesShape(p *port, shape tensor.Shape, lanes int64) bool {
 // sameInput reports whether two requests can share a run, as far as this input goes:
 // its shape must be the same where it is open, and so must its content where the
 // model takes it once for all lanes.
-func sameInput(p *port, a, b *Input) bool {
+func sameInput(p *plan.IO, a, b *Input) bool {
 	if a.Present != b.Present {
 		return false
 	}
-	if p.axis == tensor.NoAxis && a.Present && !bytes.Equal(sharedContent(p, a), sharedContent(p, b)) {
+	if p.Axis == tensor.NoAxis && a.Present && !bytes.Equal(sharedContent(p, a), sharedContent(p, b)) {
 		return false
 	}
-	if !p.varies {
+	if !p.Varies {
 		return true
 	}
 	skip := requestAxes(p)
@@ -138,21 +139,21 @@ func sameInput(p *port, a, b *Input) bool {
 }
 
 // requestAxes is how many axes of a request stand before those of the lane: its rows.
-func requestAxes(p *port) int { return index(p.leading || len(p.request) > len(p.dims)) }
+func requestAxes(p *plan.IO) int { return index(p.BatchInFront || len(p.Request) > len(p.Dims)) }
 
 // modelDims are the extents of the model's tensor for a request of that shape.
-func modelDims(p *port, request tensor.Shape) tensor.Shape {
-	dims := p.dims.Clone()
+func modelDims(p *plan.IO, request tensor.Shape) tensor.Shape {
+	dims := p.Dims.Clone()
 	lane := request
-	if len(request) == len(p.request) && len(p.request) > len(p.dims.Without(p.axis)) {
+	if len(request) == len(p.Request) && len(p.Request) > len(p.Dims.Without(p.Axis)) {
 		lane = request[1:] // the batch that Triton puts in front
 	}
 	at := 0
 	for i := range dims {
-		if i == p.axis && len(lane) == len(dims)-1 {
+		if i == p.Axis && len(lane) == len(dims)-1 {
 			continue
 		}
-		if i != p.axis {
+		if i != p.Axis {
 			dims[i] = lane[at]
 		}
 		at++
@@ -161,15 +162,15 @@ func modelDims(p *port, request tensor.Shape) tensor.Shape {
 }
 
 // hashInput adds what sameInput compares.
-func hashInput(p *port, h *maphash.Hash, input *Input) {
+func hashInput(p *plan.IO, h *maphash.Hash, input *Input) {
 	maphash.WriteComparable(h, input.Present)
 	if !input.Present || len(input.Shape) == 0 {
 		return
 	}
-	if p.axis == tensor.NoAxis {
+	if p.Axis == tensor.NoAxis {
 		h.Write(sharedContent(p, input))
 	}
-	if p.varies {
+	if p.Varies {
 		for _, extent := range input.Shape[requestAxes(p):] {
 			maphash.WriteComparable(h, extent)
 		}

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"tritonstateful/backend/config"
+	"tritonstateful/backend/plan"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
@@ -21,7 +22,7 @@ type Instance struct {
 	name   string
 	runner onnx.Runner
 	device onnx.DeviceRunner // the runner, if it is on a GPU
-	wiring *wiring
+	wiring *plan.Plan
 	store  *statebuffer.Store
 	ioSets []*ioSet // by the number of lanes, made when first needed
 	io     *ioBuffers
@@ -29,7 +30,7 @@ type Instance struct {
 	sequences, direct bool
 	work              execution
 	arranger          arranger
-	suspects          suspects
+	quarantine        quarantine
 	empty             []Output // the answer to an END that is not inferred
 	buckets           []int    // the batch sizes that runs are rounded up to, ascending; nil for none
 	splitter          splitter
@@ -41,11 +42,11 @@ type Instance struct {
 	meter             meter
 	saturated         bool   // it was told that states had to be clamped
 	runs              uint64 // number of the last run
-	// apart is why sequences of unequal length do not share a run, although the model
+	// separate is why sequences of unequal length do not share a run, although the model
 	// has a mask; grows is, of each of wiring.masks that names no input, what a step
 	// appends to the states that it covers.
-	apart string
-	grows []int64
+	separate string
+	grows    []int64
 }
 
 func newInstance(m *Model, info InstanceInfo) (*Instance, error) {
@@ -61,7 +62,7 @@ func newInstance(m *Model, info InstanceInfo) (*Instance, error) {
 		return nil, err
 	}
 	in.openMeter()
-	for _, w := range in.wiring.warnings {
+	for _, w := range in.wiring.Warnings {
 		in.log.Warn(w)
 	}
 	in.reportSharedScale()
@@ -103,15 +104,15 @@ func (in *Instance) allocate() (err error) {
 	if in.io, err = newIOBuffers(in.wiring, in.ioMemory()); err != nil {
 		return err
 	}
-	in.ioSets = make([]*ioSet, in.wiring.maxLanes+1)
+	in.ioSets = make([]*ioSet, in.wiring.MaxLanes+1)
 	in.sequences = m.config.Sequence != nil
 	in.direct = m.config.Direct()
 	in.buckets = m.buckets()
 	in.holds = canHold(in.wiring)
-	in.splitter = newSplitter(m.params.Padding == config.PadAuto && !in.wiring.varies && in.store.InPlace() && in.store.SlotBytes() >= splitFrom)
+	in.splitter = newSplitter(m.params.Padding == config.PadAuto && !in.wiring.Varies && in.store.InPlace() && in.store.SlotBytes() >= splitFrom)
 	in.empty = in.emptyAnswers()
-	in.work.in, in.work.queue, in.work.spreads = in, newQueue(), make([]spread, len(in.wiring.masks))
-	in.grows = make([]int64, len(in.wiring.masks))
+	in.work.in, in.work.queue, in.work.spreads = in, newQueue(), make([]spread, len(in.wiring.Masks))
+	in.grows = make([]int64, len(in.wiring.Masks))
 	in.overlaps.quiet.init(m.config.QueueDelay())
 	return nil
 }
@@ -119,7 +120,7 @@ func (in *Instance) allocate() (err error) {
 // emptyAnswers are what an END that is not inferred gets: every output with one
 // element, zero.
 func (in *Instance) emptyAnswers() []Output {
-	outputs := in.wiring.outputs
+	outputs := in.wiring.Outputs
 	answers := make([]Output, len(outputs))
 	for i := range outputs {
 		size := int64(outputs[i].DType.Size())
@@ -128,7 +129,7 @@ func (in *Instance) emptyAnswers() []Output {
 		}
 		answers[i] = Output{
 			Tensor: in.io.zero.Bytes[:size], Layout: statebuffer.Layout{Pieces: 1, PieceBytes: size}, Lanes: 1,
-			Shape: slices.Repeat(tensor.Shape{1}, len(outputs[i].answer)),
+			Shape: slices.Repeat(tensor.Shape{1}, len(outputs[i].Answer)),
 		}
 	}
 	return answers
@@ -136,21 +137,21 @@ func (in *Instance) emptyAnswers() []Output {
 
 func (in *Instance) newStore() (*statebuffer.Store, error) {
 	cfg, params, sizing := in.model.config, in.model.params, in.model.sizing
-	states := make([]statebuffer.State, len(in.wiring.states))
+	states := make([]statebuffer.State, len(in.wiring.States))
 	for i := range states {
-		w := &in.wiring.states[i]
-		states[i] = statebuffer.State{Name: w.input, Layout: w.Layout, Convert: params.Conversion(w.dtype), Initial: w.value}
+		w := &in.wiring.States[i]
+		states[i] = statebuffer.State{Name: w.Input, Layout: w.Layout, Convert: params.Conversion(w.DType), Initial: w.Value}
 	}
-	varying := make([]statebuffer.Varying, len(in.wiring.varying))
+	varying := make([]statebuffer.Varying, len(in.wiring.Varying))
 	for i := range varying {
-		w := &in.wiring.varying[i]
+		w := &in.wiring.Varying[i]
 		varying[i] = statebuffer.Varying{
-			Name: w.input, DType: w.dtype, Axis: w.axis, InitialShape: w.shape, Initial: w.value, MaxBytes: params.MaxStateBytes,
-			Update: w.update, AppendAxis: w.appendAxis, LeftPadded: w.padded, PadAxis: w.padAxis,
+			Name: w.Input, DType: w.DType, Axis: w.Axis, InitialShape: w.Shape, Initial: w.Value, MaxBytes: params.MaxStateBytes,
+			Update: w.Update, AppendAxis: w.AppendAxis, LeftPadded: w.TimePadded, PadAxis: w.TimeAxis,
 		}
 	}
 	options := statebuffer.Options{
-		Memory: in.runner.Memory(), States: states, Varying: varying, Sizing: sizing, MaxLanes: in.wiring.maxLanes,
+		Memory: in.runner.Memory(), States: states, Varying: varying, Sizing: sizing, MaxLanes: in.wiring.MaxLanes,
 		Limits: statebuffer.Limits{Idle: cfg.Idle(), Full: params.Full, Tombstones: max(1024, sizing.Total()), Bytes: params.MaxStateMemory, Field: cfg.CandidatesField()},
 	}
 	if err := in.checkRoom(&options); err != nil {
@@ -183,7 +184,7 @@ func (m *Model) buckets() []int {
 // lanesWithPadding is how many lanes a run of n has: n rounded up to a bucket.
 func (in *Instance) lanesWithPadding(n int) int {
 	for _, size := range in.buckets {
-		if size >= n && size <= in.wiring.maxLanes {
+		if size >= n && size <= in.wiring.MaxLanes {
 			return size
 		}
 	}
@@ -194,20 +195,20 @@ func (in *Instance) lanesWithPadding(n int) int {
 // so that no client waits for what ONNX Runtime does in a first run. A model whose
 // shapes vary is left alone: nobody knows which shapes it can take.
 func (in *Instance) warmUp() error {
-	if in.wiring.varies {
+	if in.wiring.Varies {
 		if in.device != nil && in.model.params.CUDAGraph {
 			in.log.Warn("enable_cuda_graph has no effect: more than the batch size varies in this model, and a CUDA graph has fixed shapes")
 		}
 		return nil
 	}
-	sizes := append([]int{in.wiring.maxLanes, 1}, in.model.config.PreferredBatchSizes()...)
+	sizes := append([]int{in.wiring.MaxLanes, 1}, in.model.config.PreferredBatchSizes()...)
 	for i, n := range sizes {
-		sizes[i] = in.lanesWithPadding(min(n, in.wiring.maxLanes))
+		sizes[i] = in.lanesWithPadding(min(n, in.wiring.MaxLanes))
 	}
 	slices.Sort(sizes)
 	for _, n := range slices.Compact(sizes) {
 		if err := in.warmUpWith(n); err != nil {
-			return status.Errorf(status.CodeOf(err), "warming up with a batch of %d: %w; the batch is taken to be at %s, and the parameter batch_axes can say otherwise", n, err, in.wiring.batchAxes())
+			return status.Errorf(status.CodeOf(err), "warming up with a batch of %d: %w; the batch is taken to be at %s, and the parameter batch_axes can say otherwise", n, err, in.wiring.BatchAxes())
 		}
 	}
 	return nil
@@ -246,8 +247,8 @@ func (in *Instance) warmUpWith(lanes int) error {
 // such as a length of nothing, and must load all the same. Each batch writes its own
 // values over them.
 func (in *Instance) putOnes(s *ioSet) {
-	for i := range in.wiring.inputs {
-		one, err := parseElement("1", in.wiring.inputs[i].DType)
+	for i := range in.wiring.Inputs {
+		one, err := tensor.ParseElement("1", in.wiring.Inputs[i].DType)
 		if err != nil {
 			continue
 		}
@@ -263,12 +264,12 @@ func (in *Instance) putOnes(s *ioSet) {
 func (in *Instance) TokenInput() string { return in.model.config.TokenInput() }
 
 // Inputs are the tensors that requests bring, in the order of Request.Inputs.
-func (in *Instance) Inputs() []onnx.IOTensor { return ports(in.wiring.inputs) }
+func (in *Instance) Inputs() []onnx.IOTensor { return ports(in.wiring.Inputs) }
 
 // Outputs are the tensors that answers carry, in the order of Batch.Answer.
-func (in *Instance) Outputs() []onnx.IOTensor { return ports(in.wiring.outputs) }
+func (in *Instance) Outputs() []onnx.IOTensor { return ports(in.wiring.Outputs) }
 
-func ports(wired []port) []onnx.IOTensor {
+func ports(wired []plan.IO) []onnx.IOTensor {
 	all := make([]onnx.IOTensor, len(wired))
 	for i := range wired {
 		all[i] = wired[i].IOTensor

@@ -3,6 +3,7 @@ package backend
 import (
 	"slices"
 
+	"tritonstateful/backend/plan"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
@@ -23,31 +24,31 @@ const zeroElement = 8
 
 // ioSizes are the bytes of an instance's batched tensors, each for the largest
 // batch. A state that is an output too has a tensor already.
-func ioSizes(w *wiring) (inputs, outputs, fills []int64) {
-	for i := range w.inputs {
-		inputs = append(inputs, w.inputs[i].BatchBytes(w.maxLanes))
+func ioSizes(w *plan.Plan) (inputs, outputs, fills []int64) {
+	for i := range w.Inputs {
+		inputs = append(inputs, w.Inputs[i].BatchBytes(w.MaxLanes))
 	}
-	for i := range w.outputs {
-		bytes := w.outputs[i].BatchBytes(w.maxLanes)
-		if w.outputs[i].stateOut {
+	for i := range w.Outputs {
+		bytes := w.Outputs[i].BatchBytes(w.MaxLanes)
+		if w.Outputs[i].IsState {
 			bytes = 0
 		}
 		outputs = append(outputs, bytes)
 	}
-	for i := range w.fills {
-		fills = append(fills, w.fills[i].BatchBytes(w.maxLanes))
+	for i := range w.Generated {
+		fills = append(fills, w.Generated[i].BatchBytes(w.MaxLanes))
 	}
 	return inputs, outputs, fills
 }
 
 // ioBytes is what newIOBuffers takes of the memory.
-func ioBytes(w *wiring) int64 {
+func ioBytes(w *plan.Plan) int64 {
 	inputs, outputs, fills := ioSizes(w)
 	return statebuffer.SatAdd(slices.Concat(inputs, outputs, fills, []int64{zeroElement})...)
 }
 
-func newIOBuffers(w *wiring, memory statebuffer.Memory) (*ioBuffers, error) {
-	b := &ioBuffers{memory: memory, varyingInputs: make([]statebuffer.Scratch, len(w.inputs)), varyingFills: make([]statebuffer.Scratch, len(w.fills))}
+func newIOBuffers(w *plan.Plan, memory statebuffer.Memory) (*ioBuffers, error) {
+	b := &ioBuffers{memory: memory, varyingInputs: make([]statebuffer.Scratch, len(w.Inputs)), varyingFills: make([]statebuffer.Scratch, len(w.Generated))}
 	var failed error
 	alloc := func(name string, bytes int64) (block statebuffer.Block) {
 		if bytes == 0 || failed != nil {
@@ -55,19 +56,19 @@ func newIOBuffers(w *wiring, memory statebuffer.Memory) (*ioBuffers, error) {
 		}
 		block, err := memory.Alloc(bytes)
 		if err != nil {
-			failed = status.Errorf(status.Internal, "allocating tensor %q for a batch of %d: %w", name, w.maxLanes, err)
+			failed = status.Errorf(status.Internal, "allocating tensor %q for a batch of %d: %w", name, w.MaxLanes, err)
 		}
 		return block
 	}
 	inputs, outputs, fills := ioSizes(w)
 	for i, bytes := range inputs {
-		b.inputs = append(b.inputs, alloc(w.inputs[i].Name, bytes))
+		b.inputs = append(b.inputs, alloc(w.Inputs[i].Name, bytes))
 	}
 	for i, bytes := range outputs {
-		b.outputs = append(b.outputs, alloc(w.outputs[i].Name, bytes))
+		b.outputs = append(b.outputs, alloc(w.Outputs[i].Name, bytes))
 	}
 	for i, bytes := range fills {
-		b.fills = append(b.fills, alloc(w.fills[i].name, bytes))
+		b.fills = append(b.fills, alloc(w.Generated[i].Name, bytes))
 	}
 	b.zero = alloc("zero", zeroElement)
 	if failed != nil {
@@ -143,36 +144,36 @@ func (in *Instance) ioSetFor(lanes int, first *Request) (*ioSet, error) {
 	sig := in.runner.Signature()
 	s := &ioSet{
 		lanes: lanes, inputs: make([]onnx.Tensor, len(sig.Inputs)), outputs: make([]onnx.Tensor, len(sig.Outputs)),
-		answers: make([]Output, len(w.outputs)), in: make([]statebuffer.Block, len(w.inputs)), layouts: make([]statebuffer.Layout, len(w.inputs)),
+		answers: make([]Output, len(w.Outputs)), in: make([]statebuffer.Block, len(w.Inputs)), layouts: make([]statebuffer.Layout, len(w.Inputs)),
 	}
-	for i := range w.inputs {
+	for i := range w.Inputs {
 		if err := in.bindInput(s, i, first); err != nil {
 			return nil, err
 		}
 	}
-	for i := range w.fills {
-		f := &w.fills[i]
-		block := in.io.fills[i].At(0, batchBytes(f.Layout, f.axis, n))
+	for i := range w.Generated {
+		f := &w.Generated[i]
+		block := in.io.fills[i].At(0, batchBytes(f.Layout, f.Axis, n))
 		s.fills = append(s.fills, block)
-		s.inputs[f.at] = onnx.Tensor{Data: block, DType: f.dtype, Shape: f.dims.With(f.axis, n)}
+		s.inputs[f.Index] = onnx.Tensor{Data: block, DType: f.DType, Shape: f.Dims.With(f.Axis, n)}
 	}
-	for i := range w.outputs {
-		p := &w.outputs[i]
-		if p.stateOut || p.varies {
-			s.outputs[p.at].DType = p.DType
+	for i := range w.Outputs {
+		p := &w.Outputs[i]
+		if p.IsState || p.Varies {
+			s.outputs[p.Index].DType = p.DType
 			continue
 		}
-		block := in.io.outputs[i].At(0, batchBytes(p.Layout, p.axis, n))
-		s.outputs[p.at] = onnx.Tensor{Data: block, DType: p.DType, Shape: p.dims.With(p.axis, n)}
-		s.answers[i] = Output{Tensor: block.Bytes, Layout: p.Layout, Lanes: lanes, Shape: p.answer, Batched: p.leading}
+		block := in.io.outputs[i].At(0, batchBytes(p.Layout, p.Axis, n))
+		s.outputs[p.Index] = onnx.Tensor{Data: block, DType: p.DType, Shape: p.Dims.With(p.Axis, n)}
+		s.answers[i] = Output{Tensor: block.Bytes, Layout: p.Layout, Lanes: lanes, Shape: p.Answer, Batched: p.BatchInFront}
 	}
-	for i := range w.states {
-		st := &w.states[i]
-		shape := st.dims.With(st.axis, n)
-		s.inputs[st.in] = onnx.Tensor{DType: st.dtype, Shape: shape}
-		s.outputs[st.out] = onnx.Tensor{DType: st.dtype, Shape: shape}
+	for i := range w.States {
+		st := &w.States[i]
+		shape := st.Dims.With(st.Axis, n)
+		s.inputs[st.In] = onnx.Tensor{DType: st.DType, Shape: shape}
+		s.outputs[st.Out] = onnx.Tensor{DType: st.DType, Shape: shape}
 	}
-	if !w.varies {
+	if !w.Varies {
 		in.ioSets[lanes] = s
 	}
 	return s, nil
@@ -190,50 +191,50 @@ func batchBytes(l statebuffer.Layout, axis int, n int64) int64 {
 // bindInput lays out one input. Its extents are the configuration's, or where
 // that leaves them open the request's.
 func (in *Instance) bindInput(s *ioSet, i int, first *Request) (err error) {
-	p, n := &in.wiring.inputs[i], int64(s.lanes)
-	if first != nil && p.varies && !first.Inputs[i].Present {
+	p, n := &in.wiring.Inputs[i], int64(s.lanes)
+	if first != nil && p.Varies && !first.Inputs[i].Present {
 		return nil // the run leaves it out, and no one knows a shape for it
 	}
-	dims, layout := p.dims, p.Layout
-	if p.varies && first != nil {
+	dims, layout := p.Dims, p.Layout
+	if p.Varies && first != nil {
 		dims = modelDims(p, first.Inputs[i].Shape)
 	}
-	if p.varies && p.DType != tensor.Bytes {
-		if layout, err = statebuffer.LayoutOf(dims, p.axis, p.DType); err != nil {
+	if p.Varies && p.DType != tensor.Bytes {
+		if layout, err = statebuffer.LayoutOf(dims, p.Axis, p.DType); err != nil {
 			return status.Errorf(status.InvalidArg, "input %q: %w", p.Name, err)
 		}
-		if s.in[i], err = in.io.forInput(i, batchBytes(layout, p.axis, n)); err != nil {
+		if s.in[i], err = in.io.forInput(i, batchBytes(layout, p.Axis, n)); err != nil {
 			return err
 		}
 	}
-	if !p.varies { // strings are laid out when they are copied
-		s.in[i] = in.io.inputs[i].At(0, batchBytes(layout, p.axis, n))
+	if !p.Varies { // strings are laid out when they are copied
+		s.in[i] = in.io.inputs[i].At(0, batchBytes(layout, p.Axis, n))
 	}
 	s.layouts[i] = layout
-	s.inputs[p.at] = onnx.Tensor{Data: s.in[i], DType: p.DType, Shape: dims.With(p.axis, n)}
+	s.inputs[p.Index] = onnx.Tensor{Data: s.in[i], DType: p.DType, Shape: dims.With(p.Axis, n)}
 	return nil
 }
 
 // bindStates binds the states where the store has put them.
-func (s *ioSet) bindStates(w *wiring, step *statebuffer.Step) {
-	for i := range w.states {
-		st := &w.states[i]
-		bytes := batchBytes(st.Layout, st.axis, int64(s.lanes))
-		s.inputs[st.in].Data = step.In[i].At(0, bytes)
-		s.outputs[st.out].Data = step.Out[i].At(0, bytes)
+func (s *ioSet) bindStates(w *plan.Plan, step *statebuffer.Step) {
+	for i := range w.States {
+		st := &w.States[i]
+		bytes := batchBytes(st.Layout, st.Axis, int64(s.lanes))
+		s.inputs[st.In].Data = step.In[i].At(0, bytes)
+		s.outputs[st.Out].Data = step.Out[i].At(0, bytes)
 	}
-	for i := range w.varying {
-		st, io := &w.varying[i], &step.Varying[i]
-		s.inputs[st.in] = onnx.Tensor{Data: io.In, DType: st.dtype, Shape: io.InShape}
-		s.outputs[st.out] = onnx.Tensor{DType: st.dtype}
+	for i := range w.Varying {
+		st, io := &w.Varying[i], &step.Varying[i]
+		s.inputs[st.In] = onnx.Tensor{Data: io.In, DType: st.DType, Shape: io.InShape}
+		s.outputs[st.Out] = onnx.Tensor{DType: st.DType}
 	}
-	for i := range w.outputs {
-		switch p := &w.outputs[i]; {
-		case p.stateOut && p.state < len(w.states):
-			st := &w.states[p.state]
-			s.answers[i] = Output{Tensor: s.outputs[st.out].Data.Bytes, Layout: st.Layout, Lanes: s.lanes, Shape: p.answer, Batched: p.leading}
-		case p.varies && !p.stateOut:
-			s.outputs[p.at] = onnx.Tensor{DType: p.DType}
+	for i := range w.Outputs {
+		switch p := &w.Outputs[i]; {
+		case p.IsState && p.State < len(w.States):
+			st := &w.States[p.State]
+			s.answers[i] = Output{Tensor: s.outputs[st.Out].Data.Bytes, Layout: st.Layout, Lanes: s.lanes, Shape: p.Answer, Batched: p.BatchInFront}
+		case p.Varies && !p.IsState:
+			s.outputs[p.Index] = onnx.Tensor{DType: p.DType}
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tritonstateful/backend/config"
+	"tritonstateful/backend/plan"
 	"tritonstateful/backend/plan/batchaxis"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
@@ -25,7 +26,7 @@ func modelFile(info ModelInfo, cfg *config.Config, params *config.Parameters) (s
 
 // wire joins configuration and model, once for all instances. Where the batch is, is
 // proved by runs as the parameter verify says.
-func (m *Model) wire(r onnx.Runner) (*wiring, error) {
+func (m *Model) wire(r onnx.Runner) (*plan.Plan, error) {
 	m.wireLock.Lock()
 	defer m.wireLock.Unlock()
 	if m.wired != nil {
@@ -138,15 +139,15 @@ func (m *Model) shapes() []onnx.InputShapes {
 	if err != nil {
 		return nil
 	}
-	if w.varies {
+	if w.Varies {
 		m.log.Warn(learns + ": more than the batch varies")
 		return nil
 	}
 	return m.inputShapes(w, onCPU.Signature())
 }
 
-func (m *Model) inputShapes(w *wiring, sig *onnx.Signature) []onnx.InputShapes {
-	usual := w.maxLanes
+func (m *Model) inputShapes(w *plan.Plan, sig *onnx.Signature) []onnx.InputShapes {
+	usual := w.MaxLanes
 	if preferred := m.config.PreferredBatchSizes(); len(preferred) > 0 {
 		usual = min(usual, slices.Max(preferred))
 	}
@@ -157,17 +158,17 @@ func (m *Model) inputShapes(w *wiring, sig *onnx.Signature) []onnx.InputShapes {
 		}
 		all = append(all, onnx.InputShapes{
 			Name:  sig.Inputs[at].Name,
-			Least: dims.With(axis, 1), Usual: dims.With(axis, int64(usual)), Most: dims.With(axis, int64(w.maxLanes)),
+			Least: dims.With(axis, 1), Usual: dims.With(axis, int64(usual)), Most: dims.With(axis, int64(w.MaxLanes)),
 		})
 	}
-	for i := range w.inputs {
-		add(w.inputs[i].at, w.inputs[i].axis, w.inputs[i].dims)
+	for i := range w.Inputs {
+		add(w.Inputs[i].Index, w.Inputs[i].Axis, w.Inputs[i].Dims)
 	}
-	for i := range w.fills {
-		add(w.fills[i].at, w.fills[i].axis, w.fills[i].dims)
+	for i := range w.Generated {
+		add(w.Generated[i].Index, w.Generated[i].Axis, w.Generated[i].Dims)
 	}
-	for i := range w.states {
-		add(w.states[i].in, w.states[i].axis, w.states[i].dims)
+	for i := range w.States {
+		add(w.States[i].In, w.States[i].Axis, w.States[i].Dims)
 	}
 	return all
 }

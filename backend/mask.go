@@ -5,95 +5,87 @@ import (
 	"strings"
 
 	"tritonstateful/backend/config"
+	"tritonstateful/backend/plan"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
 
-// maskWire is what a mask tells of: for each lane 0 where the states are padding,
-// and 1 for what is theirs and for this step's part of an input, if one is named.
-type maskWire struct {
-	states string // their name, which may be a pattern
-	axis   int    // of the mask's own length
-	covers []int  // positions of the states in wiring.varying
-	length int    // position in wiring.lengths, or -1
-}
-
 // mask is mask(STATES) or mask(STATES, INPUT), where INPUT may be followed by a colon
 // and an axis. Naming one is what allows sequences
 // of unequal length to share a run.
-func (w *wirer) mask(f *fillWire, info *onnx.TensorInfo, argument string) (err error) {
-	f.kind = fillMask
+func (w *wirer) mask(f *plan.Generated, info *onnx.TensorInfo, argument string) (err error) {
+	f.Kind = plan.KindMask
 	if err = w.fillAxis(f, info); err != nil {
 		return err
 	}
-	m := &maskWire{length: -1}
-	if m.axis, err = lengthAxis(f, info); err != nil {
+	m := &plan.Mask{Length: -1}
+	if m.Axis, err = lengthAxis(f, info); err != nil {
 		return err
 	}
-	if f.axis == tensor.NoAxis {
+	if f.Axis == tensor.NoAxis {
 		return errLengthAxis(info)
 	}
 	states, input, _ := strings.Cut(argument, ",")
-	m.states = strings.TrimSpace(states)
+	m.States = strings.TrimSpace(states)
 	for i, word := range []string{"0", "1"} {
-		if f.value[i], err = parseElement(word, f.dtype); err != nil {
+		if f.Value[i], err = tensor.ParseElement(word, f.DType); err != nil {
 			return err
 		}
 	}
 	if strings.TrimSpace(input) != "" {
-		if m.length, err = w.lengthOf(input); err != nil {
+		if m.Length, err = w.lengthOf(input); err != nil {
 			return err
 		}
 	}
-	f.mask = m
-	w.wiring.varies = true
+	f.Mask = m
+	w.wiring.Varies = true
 	return nil
 }
 
 // resolveMasks finds the states of masks, once all are wired, and makes them
 // padded.
 func (w *wirer) resolveMasks() {
-	for i := range w.wiring.fills {
-		m := w.wiring.fills[i].mask
+	for i := range w.wiring.Generated {
+		m := w.wiring.Generated[i].Mask
 		if m == nil {
 			continue
 		}
-		for j := range w.wiring.varying {
-			s := &w.wiring.varying[j]
-			if _, ok := config.MatchPattern(m.states, s.input); !ok {
+		for j := range w.wiring.Varying {
+			s := &w.wiring.Varying[j]
+			if _, ok := config.MatchPattern(m.States, s.Input); !ok {
 				continue
 			}
-			m.covers = append(m.covers, j)
+			m.Covers = append(m.Covers, j)
 			w.pad(s, j)
 		}
-		w.wiring.masks = append(w.wiring.masks, i)
-		if len(m.covers) == 0 {
-			w.fault("parameter derived_inputs: input %q: mask(%s) names no state that grows", w.wiring.fills[i].name, m.states)
+		w.wiring.Masks = append(w.wiring.Masks, i)
+		if len(m.Covers) == 0 {
+			w.fault("parameter derived_inputs: input %q: mask(%s) names no state that grows", w.wiring.Generated[i].Name, m.States)
 		}
 	}
 }
 
 // pad marks a state as one whose sequences may share a run at unequal length.
-func (w *wirer) pad(s *stateWire, at int) {
-	s.padAxis = tensor.NoAxis
-	for axis, d := range s.dims {
-		if d < 0 && axis != s.axis && s.padAxis != tensor.NoAxis {
-			w.fault("state %q: its shape %v has several dynamic axes: a mask needs one, its length", s.input, s.dims)
+func (w *wirer) pad(s *plan.State, at int) {
+	s.TimeAxis = tensor.NoAxis
+	for axis, d := range s.Dims {
+		if d < 0 && axis != s.Axis && s.TimeAxis != tensor.NoAxis {
+			w.fault("state %q: its shape %v has several dynamic axes: a mask needs one, its length", s.Input, s.Dims)
 			return
 		}
-		if d < 0 && axis != s.axis {
-			s.padAxis = axis
+		if d < 0 && axis != s.Axis {
+			s.TimeAxis = axis
 		}
 	}
-	s.padded = true
-	if slices.ContainsFunc(w.wiring.lengths, func(l lengthSource) bool { return l.output && l.at == s.out }) {
-		w.fault("parameter derived_inputs: output %q is that of a state that is padded for a mask: its length has padding in it; take that of an input", s.output)
+	s.TimePadded = true
+	if slices.ContainsFunc(w.wiring.Lengths, func(l plan.Length) bool { return l.IsOutput && l.Index == s.Out }) {
+		w.fault("parameter derived_inputs: output %q is that of a state that is padded for a mask: its length has padding in it; take that of an input", s.Output)
 	}
-	if s.update != statebuffer.Replace {
-		w.fault("state %q: a mask pads it, and state_updates says %s: a mask is for models that write the whole state; leave one out", s.input, s.rule())
+	if s.Update != statebuffer.Replace {
+		w.fault("state %q: a mask pads it, and state_updates says %s: a mask is for models that write the whole state; leave one out", s.Input, s.UpdateRule())
 	}
-	if slices.ContainsFunc(w.wiring.outputs, func(p port) bool { return p.stateOut && p.state == len(w.wiring.states)+at }) {
-		w.fault("state %q is listed in output and also padded for a mask: answers would hold padding; leave one out", s.input)
+	if slices.ContainsFunc(w.wiring.Outputs, func(p plan.IO) bool { return p.IsState && p.State == len(w.wiring.States)+at }) {
+		w.fault("state %q is listed in output and also padded for a mask: answers would hold padding; leave one out", s.Input)
 	}
 }

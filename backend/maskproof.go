@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"tritonstateful/backend/plan"
 	"tritonstateful/statebuffer"
 )
 
@@ -18,14 +19,14 @@ import (
 
 // maskVerdict is what is known of a model's masks.
 type maskVerdict struct {
-	apart string  // why unequal lengths run apart; empty if they need not
-	grows []int64 // see Instance.grows
+	separate string  // why unequal lengths run separately; empty if they need not
+	grows    []int64 // see Instance.grows
 }
 
-// proveMasks tries the masks of a model, and has unequal lengths run apart for good if
+// proveMasks tries the masks of a model, and has unequal lengths run separately for good if
 // it does not stand them, or if that cannot be seen.
 func (in *Instance) proveMasks() {
-	if len(in.wiring.masks) == 0 || in.wiring.maxLanes == 1 || in.device != nil {
+	if len(in.wiring.Masks) == 0 || in.wiring.MaxLanes == 1 || in.device != nil {
 		return // no values of unequal length meet
 	}
 	m := in.model
@@ -36,14 +37,14 @@ func (in *Instance) proveMasks() {
 		runs, err := in.tryMasks(began.Add(provingMost))
 		m.masks = &maskVerdict{grows: in.grows}
 		if err != nil {
-			m.masks.apart = err.Error()
-			m.log.Warn(runsApart + m.masks.apart)
+			m.masks.separate = err.Error()
+			m.log.Warn(runSeparately + m.masks.separate)
 		} else {
 			m.log.Info("sequences of unequal length can share runs: played together, each has the answers that it has by itself", "runs", runs, "took", time.Since(began).Round(time.Millisecond))
 		}
 	}
 	in.grows = m.masks.grows
-	if in.apart = m.masks.apart; in.apart != "" {
+	if in.separate = m.masks.separate; in.separate != "" {
 		in.store.DisableLeftPadding()
 	}
 }
@@ -59,12 +60,12 @@ var errUnjudged = errors.New("")
 // names no input.
 func (in *Instance) tryMasks(until time.Time) (runs int, err error) {
 	w := in.wiring
-	for _, i := range w.masks {
-		if f := &w.fills[i]; f.mask.length < 0 && slices.ContainsFunc(w.inputs, func(p port) bool { return !p.dims.Without(p.axis).Fixed() }) {
-			return 0, fmt.Errorf("the mask %q names no input, and the inputs vary in shape, so that nobody knows what a step appends; where the mask covers what a step brings as well, write mask(%s, INPUT)", f.name, f.mask.states)
+	for _, i := range w.Masks {
+		if f := &w.Generated[i]; f.Mask.Length < 0 && slices.ContainsFunc(w.Inputs, func(p plan.IO) bool { return !p.Dims.Without(p.Axis).Fixed() }) {
+			return 0, fmt.Errorf("the mask %q names no input, and the inputs vary in shape, so that nobody knows what a step appends; where the mask covers what a step brings as well, write mask(%s, INPUT)", f.Name, f.Mask.States)
 		}
 	}
-	fractions := slices.ContainsFunc(w.inputs, func(p port) bool { return closeness[p.DType] > 0 })
+	fractions := slices.ContainsFunc(w.Inputs, func(p plan.IO) bool { return closeness[p.DType] > 0 })
 	last := errors.New("the time was over")
 	for _, extent := range trialExtents {
 		for _, short := range []int64{1, extent} {
@@ -124,8 +125,8 @@ func (in *Instance) unjudged(why error) error {
 // masks are the masks' names, for messages.
 func (in *Instance) masks() string {
 	var names []string
-	for _, i := range in.wiring.masks {
-		names = append(names, fmt.Sprintf("%q", in.wiring.fills[i].name))
+	for _, i := range in.wiring.Masks {
+		names = append(names, fmt.Sprintf("%q", in.wiring.Generated[i].Name))
 	}
 	return "the mask " + strings.Join(names, " and ")
 }
@@ -233,8 +234,8 @@ func (t *maskTrial) together(pair [2]*played) error {
 	switch {
 	case err != nil:
 		return err
-	case t.in.apart != "":
-		return errors.New(t.in.apart)
+	case t.in.separate != "":
+		return errors.New(t.in.separate)
 	case t.runner.runs != before+1:
 		return fmt.Errorf("%wsequences of unequal length do not meet in a run of this model", errUnjudged)
 	}
@@ -268,8 +269,8 @@ func (t *maskTrial) noteGrowth(p *played) {
 		return
 	}
 	first := t.in.store.Touch(statebuffer.Key{Number: p.id}, t.in.server().Clock())
-	for at, i := range t.in.wiring.masks {
-		state := t.in.wiring.fills[i].mask.covers[0]
+	for at, i := range t.in.wiring.Masks {
+		state := t.in.wiring.Generated[i].Mask.Covers[0]
 		t.in.grows[at] = t.in.store.Length(state, first) - t.in.store.Length(state, nil)
 		t.appended = max(t.appended, t.in.grows[at])
 	}

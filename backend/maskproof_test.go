@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tritonstateful/backend/config"
+	"tritonstateful/backend/plan"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
@@ -39,7 +40,7 @@ func TestMaskProof(t *testing.T) {
 	in, log := model.logged(t, c)
 	require.Len(t, log.having("played together, each has the answers that it has by itself model=model runs=66"), 1, "%v", *log.lines)
 	require.Empty(t, log.having("WARN"))
-	require.Empty(t, in.apart)
+	require.Empty(t, in.separate)
 	second, err := in.model.NewInstance(InstanceInfo{Name: "model_1", Kind: "cpu"})
 	require.NoError(t, err)
 	second.Close()
@@ -81,7 +82,7 @@ func TestMaskTakenForALength(t *testing.T) {
 	}
 	in, log := model.logged(t, c)
 	require.Len(t, log.having("WARN"), 1, "%v", *log.lines)
-	require.Len(t, log.having(runsApart+`the mask "Mask" does not hide padding from the model: output "Output" is another one when sequences of unequal length share a run`), 1, "%v", *log.lines)
+	require.Len(t, log.having(runSeparately+`the mask "Mask" does not hide padding from the model: output "Output" is another one when sequences of unequal length share a run`), 1, "%v", *log.lines)
 	send(t, in, rowsOf(1, true, 1), rowsOf(2, true, 3))
 	got := send(t, in, rowsOf(1, false, 1), rowsOf(2, false, 1))
 	require.Equal(t, []int32{1, 1, 1, 1}, *seen, "the last run has the second one alone")
@@ -95,7 +96,7 @@ func TestWindowFoundAtLoad(t *testing.T) {
 	model, c, _ := maskedModel(4)
 	_, log := model.logged(t, c)
 	require.Len(t, log.having("WARN"), 1)
-	require.Len(t, log.having(runsApart+`the mask "Mask" is for models that append, and a step that brings `), 1, "%v", *log.lines)
+	require.Len(t, log.having(runSeparately+`the mask "Mask" is for models that append, and a step that brings `), 1, "%v", *log.lines)
 
 	model, c, _ = maskedModel(100)
 	in, log := model.logged(t, c)
@@ -130,7 +131,7 @@ func TestLongSequencesAreTried(t *testing.T) {
 			return nil
 		}
 		_, log := model.logged(t, c)
-		require.Len(t, log.having(runsApart+`the mask "Mask" does not hide padding from the model`), 1, "%v: %v", rows, *log.lines)
+		require.Len(t, log.having(runSeparately+`the mask "Mask" does not hide padding from the model`), 1, "%v: %v", rows, *log.lines)
 	}
 }
 
@@ -166,8 +167,8 @@ func TestMaskNotJudged(t *testing.T) {
 			inner := model.run
 			model.run = tt.run(inner)
 			in, log := model.logged(t, c)
-			require.Len(t, log.having(runsApart), 1, "%v", *log.lines)
-			require.Len(t, log.having(runsApart+`nothing shows that the mask "Mask" hides padding from the model: `+tt.want), 1, "%v", *log.lines)
+			require.Len(t, log.having(runSeparately), 1, "%v", *log.lines)
+			require.Len(t, log.having(runSeparately+`nothing shows that the mask "Mask" hides padding from the model: `+tt.want), 1, "%v", *log.lines)
 			model.run = inner
 			send(t, in, rowsOf(1, true, 1), rowsOf(2, true, 3))
 			got := send(t, in, rowsOf(1, false, 1), rowsOf(2, false, 1))
@@ -252,7 +253,7 @@ func TestMaskOfStatesAlone(t *testing.T) {
 		if window == 1000 {
 			require.Contains(t, *runs, unevenRun{2, 2 * (steps - 1)})
 		} else {
-			require.Len(t, log.having(runsApart+`the mask "Mask" is for models that append`), 1)
+			require.Len(t, log.having(runSeparately+`the mask "Mask" is for models that append`), 1)
 		}
 	}
 }
@@ -261,17 +262,17 @@ func TestMaskOfStatesAlone(t *testing.T) {
 func TestMaskOfStatesAloneWithOpenInputs(t *testing.T) {
 	model, c, _ := pastMasked(1000, -1)
 	_, log := model.logged(t, c)
-	require.Len(t, log.having(runsApart+`the mask "Mask" names no input, and the inputs vary in shape, so that nobody knows what a step appends; where the mask covers what a step brings as well, write mask(Cache, INPUT)`), 1, "%v", *log.lines)
+	require.Len(t, log.having(runSeparately+`the mask "Mask" names no input, and the inputs vary in shape, so that nobody knows what a step appends; where the mask covers what a step brings as well, write mask(Cache, INPUT)`), 1, "%v", *log.lines)
 }
 
 // TestAnswersApart: how far apart two answers may be.
 func TestAnswersApart(t *testing.T) {
 	for dtype, off := range map[tensor.DType]float64{tensor.FP64: 1e-8, tensor.FP32: 1e-3, tensor.FP16: 0.1, tensor.BF16: 0.5} {
-		trial := &maskTrial{in: &Instance{wiring: &wiring{outputs: []port{{IOTensor: onnx.IOTensor{Name: "y", DType: dtype}}}}}}
+		trial := &maskTrial{in: &Instance{wiring: &plan.Plan{Outputs: []plan.IO{{IOTensor: onnx.IOTensor{Name: "y", DType: dtype}}}}}}
 		answer := func(values ...float64) *reply {
 			r := &reply{shapes: []tensor.Shape{{1, int64(len(values))}}, data: [][]byte{nil}}
 			for _, v := range values {
-				r.data[0] = append(r.data[0], floatElement(v, dtype)...)
+				r.data[0] = append(r.data[0], tensor.FloatElement(v, dtype)...)
 			}
 			return r
 		}
@@ -280,8 +281,8 @@ func TestAnswersApart(t *testing.T) {
 		require.Contains(t, trial.differ(answer(1+off, -4), answer(1, -4)), `output "y" is off by `)
 		require.Contains(t, trial.differ(answer(1), answer(1, -4)), `output "y" has shape [1,1] and not [1,2]`)
 		nan, inf := answer(1), answer(1)
-		copy(nan.data[0], floatElement(math.NaN(), dtype))
-		copy(inf.data[0], floatElement(math.Inf(1), dtype))
+		copy(nan.data[0], tensor.FloatElement(math.NaN(), dtype))
+		copy(inf.data[0], tensor.FloatElement(math.Inf(1), dtype))
 		require.Empty(t, trial.differ(nan, nan))
 		require.Empty(t, trial.differ(inf, inf))
 		for _, odd := range []*reply{nan, inf} {

@@ -62,7 +62,7 @@ func (in *Instance) newMaskTrial(kind *trialKind) (*maskTrial, error) {
 	quiet := slog.New(slog.DiscardHandler)
 	m := in.model
 	wiring, cfg, params, sequence := *in.wiring, *m.config, *m.params, *m.config.Sequence
-	wiring.maxLanes = 2
+	wiring.MaxLanes = 2
 	sequence.Oldest, sequence.MaxIdleMicroseconds = &config.OldestConfig{MaxCandidateSequences: trialRows}, 0
 	cfg.Sequence = &sequence
 	params.MaxStateBytes, params.MaxStateMemory = 0, 0
@@ -83,18 +83,18 @@ func (in *Instance) newMaskTrial(kind *trialKind) (*maskTrial, error) {
 
 // step is the inputs of a request in which open axes have that extent.
 func (t *maskTrial) step(extent int64) []Input {
-	ports := t.in.wiring.inputs
+	ports := t.in.wiring.Inputs
 	inputs := make([]Input, len(ports))
 	for i := range ports {
 		p := &ports[i]
 		if p.Optional {
 			continue
 		}
-		if p.axis == tensor.NoAxis && t.shared != nil {
+		if p.Axis == tensor.NoAxis && t.shared != nil {
 			inputs[i] = t.shared[i]
 			continue
 		}
-		shape := p.request.Clone()
+		shape := p.Request.Clone()
 		for axis, d := range shape {
 			if d < 0 {
 				shape[axis] = extent
@@ -128,7 +128,7 @@ func (t *maskTrial) numbers(dtype tensor.DType, count int64) []byte {
 			if t.negative {
 				value = -1 - 8*t.rng.Float64()
 			}
-			copy(to, floatElement(value, dtype))
+			copy(to, tensor.FloatElement(value, dtype))
 		case tensor.Bool:
 			to[0] = byte(min(1, t.rng.Uint64N(min(t.below, 2))+t.plus))
 		default:
@@ -211,8 +211,8 @@ var closeness = map[tensor.DType]float64{tensor.FP64: 1e-9, tensor.FP32: 1e-4, t
 
 // differ tells which output differs from what was wanted, and by how much.
 func (t *maskTrial) differ(got, want *reply) string {
-	for i := range t.in.wiring.outputs {
-		p := &t.in.wiring.outputs[i]
+	for i := range t.in.wiring.Outputs {
+		p := &t.in.wiring.Outputs[i]
 		if !got.shapes[i].Equal(want.shapes[i]) {
 			return fmt.Sprintf("output %q has shape %v and not %v", p.Name, got.shapes[i], want.shapes[i])
 		}

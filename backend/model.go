@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"tritonstateful/backend/config"
+	"tritonstateful/backend/plan"
 	"tritonstateful/internal/status"
 	"tritonstateful/statebuffer"
 )
@@ -23,7 +24,7 @@ type Model struct {
 	sizing statebuffer.Sizing
 	path   string // of the ONNX file
 	// wired is what each tensor is for, which the first instance finds for all.
-	wired    *wiring
+	wired    *plan.Plan
 	wireLock sync.Mutex
 	// masks is what the first instance has seen of the masks, for all.
 	masks *maskVerdict

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tritonstateful/backend/config"
+	"tritonstateful/backend/plan"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 )
@@ -38,7 +39,7 @@ func TestInputsOnDevice(t *testing.T) {
 	s.batch(startOf(5).with(onDevice)).want("gathering the states: injected")
 	s.batch(startOf(6)).ok()
 
-	p := port{IOTensor: onnx.IOTensor{Name: "x", DType: tensor.FP32}, axis: tensor.NoAxis}
+	p := plan.IO{IOTensor: onnx.IOTensor{Name: "x", DType: tensor.FP32}, Axis: tensor.NoAxis}
 	err := checkInput(&p, &Input{Present: true, DType: tensor.FP32, Device: 1, Size: 4}, 1)
 	require.ErrorContains(t, err, `input "x" is in GPU memory`)
 }

@@ -43,10 +43,3 @@ func (w *wirer) inputAxis(at int) (axis int, how string, err error) {
 	}
 	return found.Index, found.How, nil
 }
-
-func axisText(name string, axis int) string {
-	if axis == tensor.NoAxis {
-		return fmt.Sprintf("no axis of %q", name)
-	}
-	return fmt.Sprintf("axis %d of %q", axis, name)
-}

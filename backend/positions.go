@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"tritonstateful/backend/plan"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 )
@@ -11,40 +12,40 @@ import (
 // positions is positions(INPUT): where in its sequence each element of a step's part of
 // an input stands. It has as many numbers as the input is long, which go on where those
 // of the step before have ended.
-func (w *wirer) positions(f *fillWire, info *onnx.TensorInfo, argument string) (err error) {
-	f.kind = fillPositions
-	if f.dtype != tensor.Int64 && f.dtype != tensor.Int32 {
-		return fmt.Errorf("it is of type %v: want INT64 or INT32 for positions", f.dtype)
+func (w *wirer) positions(f *plan.Generated, info *onnx.TensorInfo, argument string) (err error) {
+	f.Kind = plan.KindPositions
+	if f.DType != tensor.Int64 && f.DType != tensor.Int32 {
+		return fmt.Errorf("it is of type %v: want INT64 or INT32 for positions", f.DType)
 	}
 	if err := w.fillAxis(f, info); err != nil {
 		return err
 	}
-	if f.along, err = lengthAxis(f, info); err != nil {
+	if f.LengthAxis, err = lengthAxis(f, info); err != nil {
 		return err
 	}
 	argument, ok := strings.CutSuffix(strings.TrimSpace(argument), ")")
 	if !ok {
 		return fmt.Errorf("positions(%s has no closing parenthesis", argument)
 	}
-	f.source, err = w.lengthOf(argument)
-	w.wiring.varies = true
+	f.Length, err = w.lengthOf(argument)
+	w.wiring.Varies = true
 	return err
 }
 
 // lengthAxis is the one open axis of an input that the backend fills, after its batch if it
 // has one; all others have the extent 1.
-func lengthAxis(f *fillWire, info *onnx.TensorInfo) (axis int, err error) {
-	axis, f.dims = tensor.NoAxis, info.Dims.Clone()
-	for i, d := range f.dims {
+func lengthAxis(f *plan.Generated, info *onnx.TensorInfo) (axis int, err error) {
+	axis, f.Dims = tensor.NoAxis, info.Dims.Clone()
+	for i, d := range f.Dims {
 		switch {
-		case i == f.axis:
+		case i == f.Axis:
 		case d < 0 && axis == tensor.NoAxis:
 			axis = i
 		case d != 1:
 			return tensor.NoAxis, errLengthAxis(info)
 		}
 	}
-	if axis == tensor.NoAxis || axis < f.axis {
+	if axis == tensor.NoAxis || axis < f.Axis {
 		return tensor.NoAxis, errLengthAxis(info)
 	}
 	return axis, nil

@@ -50,7 +50,7 @@ func TestPositions(t *testing.T) {
 		model, c, seen := positionModel(dtype, "batch", "positions")
 		in, err := model.instance(t, c, "")
 		require.NoError(t, err)
-		require.Empty(t, in.apart)
+		require.Empty(t, in.separate)
 		send(t, in, rowsOf(1, true, 3))
 		require.Equal(t, []int64{0, 1, 2}, positionsOf(seen))
 		send(t, in, rowsOf(2, true, 5))

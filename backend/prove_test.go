@@ -143,11 +143,11 @@ func TestBatchIsProved(t *testing.T) {
 				w, chooser, err := proving(t, r, nil, cfg, config.VerifyInferred)
 				require.NoError(t, err)
 				require.Empty(t, chooser.warning)
-				require.Equal(t, 8, w.wiring.maxLanes)
-				require.Equal(t, 1-c.time, w.wiring.inputs[0].axis)
-				require.Equal(t, 1-c.time, w.wiring.outputs[0].axis)
+				require.Equal(t, 8, w.wiring.MaxLanes)
+				require.Equal(t, 1-c.time, w.wiring.Inputs[0].Axis)
+				require.Equal(t, 1-c.time, w.wiring.Outputs[0].Axis)
 				if c.s != "" {
-					require.Equal(t, 0, w.wiring.states[0].axis)
+					require.Equal(t, 0, w.wiring.States[0].Axis)
 				}
 				require.Zero(t, r.heap.Used(), "runs must free what they take")
 			})
@@ -165,7 +165,7 @@ func TestBatchNotJudged(t *testing.T) {
 	}
 	w, chooser, err := proving(t, model("time,batch", "time,batch"), nil, recurrenceConfig("FP32", false), config.VerifyInferred)
 	require.NoError(t, err)
-	require.Equal(t, 1, w.wiring.inputs[0].axis)
+	require.Equal(t, 1, w.wiring.Inputs[0].Axis)
 	require.Contains(t, chooser.warning, `nobody has checked that the lanes of a batch are apart: the model does not run on any contents that were tried`)
 	require.Contains(t, chooser.warning, "string_value: '* = 1'")
 	for _, axes := range [][2]string{{"time,batch", "a,b"}, {"s0,s1", "s0,s1"}, {"?,?", "?,?"}} {
@@ -185,7 +185,7 @@ func TestBatchOfChance(t *testing.T) {
 	}
 	w, _, err := proving(t, session(new(int64)), func() onnx.Runner { return session(new(int64)) }, recurrenceConfig("FP32", false), config.VerifyInferred)
 	require.NoError(t, err)
-	require.Equal(t, 1, w.wiring.inputs[0].axis)
+	require.Equal(t, 1, w.wiring.Inputs[0].Axis)
 	drawn := new(int64)
 	_, _, err = proving(t, session(drawn), func() onnx.Runner { return session(drawn) }, recurrenceConfig("FP32", false), config.VerifyInferred)
 	require.ErrorContains(t, err, "two runs on the same inputs differ")
@@ -198,7 +198,7 @@ func TestBatchThatIsTold(t *testing.T) {
 	cfg.Parameters["batch_axes"] = config.Value{String: "* = 0"}
 	w, chooser, err := proving(t, r, nil, cfg, config.VerifyInferred)
 	require.NoError(t, err)
-	require.Equal(t, 0, w.wiring.inputs[0].axis)
+	require.Equal(t, 0, w.wiring.Inputs[0].Axis)
 	require.Zero(t, chooser.runs)
 	require.Empty(t, chooser.warning)
 	_, chooser, err = proving(t, r, nil, cfg, config.VerifyAlways)
@@ -216,7 +216,7 @@ func TestBatchUnproved(t *testing.T) {
 	r := newRecurrence(t, "x:FP32[time,batch]", "y:FP32[time,batch]", 0)
 	w, chooser, err := proving(t, r, nil, recurrenceConfig("FP32", false), config.VerifyNever)
 	require.NoError(t, err)
-	require.Equal(t, 1, w.wiring.inputs[0].axis)
+	require.Equal(t, 1, w.wiring.Inputs[0].Axis)
 	require.Zero(t, chooser.runs)
 	require.Contains(t, chooser.warning, "verify is never: nobody has checked")
 }
@@ -396,8 +396,8 @@ func TestBatchCalledAsALength(t *testing.T) {
 		cfg.Inputs[0].Dims, cfg.Outputs[0].Dims = tensor.Shape{8}, tensor.Shape{8}
 		w, chooser, err := proving(t, r, nil, cfg, config.VerifyInferred)
 		require.NoError(t, err)
-		require.Equal(t, 0, w.wiring.inputs[0].axis)
-		require.Equal(t, 8, w.wiring.maxLanes)
+		require.Equal(t, 0, w.wiring.Inputs[0].Axis)
+		require.Equal(t, 8, w.wiring.MaxLanes)
 		require.Positive(t, chooser.runs)
 
 		cfg.MaxBatchSize, cfg.Inputs[0].Dims, cfg.Outputs[0].Dims = 0, tensor.Shape{-1, 8}, tensor.Shape{-1, 8}
@@ -421,5 +421,5 @@ func TestBatchOfSmallNumbers(t *testing.T) {
 	w, chooser, err := proving(t, r, nil, recurrenceConfig("FP32", false), config.VerifyInferred)
 	require.NoError(t, err)
 	require.Empty(t, chooser.warning)
-	require.Equal(t, 8, w.wiring.maxLanes)
+	require.Equal(t, 8, w.wiring.MaxLanes)
 }

@@ -6,83 +6,84 @@ import (
 	"time"
 )
 
-// suspects are the sequences whose values have lately made runs fail that others
-// shared. Each of their requests runs apart, so that a client who goes on sending such
-// values costs the others one small run, and not all the halves of theirs. Whoever is
-// new cannot be known: after a START that failed, all STARTs run apart from the rest.
+// quarantine holds the sequences whose values have lately made runs fail that they shared
+// with others. Each of their requests runs by itself, so that a client that goes on sending
+// such values costs the others one small run, and not all the halves of theirs. A new
+// sequence is not known by its ID: after a START that failed, all STARTs run separately
+// from the other requests.
 //
-// As long as there are none, nothing is looked up.
-type suspects struct {
-	seen    map[SequenceID]suspicion
-	sweepAt time.Duration // when to look for what is over
+// As long as it is empty, nothing is looked up.
+type quarantine struct {
+	held    map[SequenceID]quarantined
+	sweepAt time.Duration // when to look for sequences whose time is over
 }
 
-// suspicion is why a sequence runs apart.
-type suspicion struct {
+// quarantined is how long a sequence stays.
+type quarantined struct {
 	until time.Duration
-	left  int // runs that have to succeed before it is over
+	left  int // requests that have to succeed before it leaves
 }
 
-// newcomers is the key of all STARTs. No request of a sequence has this ID.
-var newcomers = SequenceID{}
+// allStarts is the key for all STARTs. No request of a sequence has this ID.
+var allStarts = SequenceID{}
 
-// How many suspects there are at most, for how long at most after their last failure,
-// and how many of their requests have to succeed until they are trusted again.
+// How many sequences are in quarantine at most, for how long at most after their last
+// failure, and how many of their requests have to succeed until they leave.
 const (
-	mostSuspects = 256
-	suspectFor   = 10 * time.Second
-	suspectRuns  = 8
+	quarantineMost = 256
+	quarantineFor  = 10 * time.Second
+	quarantineRuns = 8
 )
 
-// any tells whether there are suspects.
-func (s *suspects) any(now time.Duration) bool {
-	if len(s.seen) > 0 && now >= s.sweepAt {
-		s.sweep(now)
+// any reports whether a sequence is in quarantine.
+func (q *quarantine) any(now time.Duration) bool {
+	if len(q.held) > 0 && now >= q.sweepAt {
+		q.sweep(now)
 	}
-	return len(s.seen) > 0
+	return len(q.held) > 0
 }
 
-// sweep forgets those whose time is over.
-func (s *suspects) sweep(now time.Duration) {
-	maps.DeleteFunc(s.seen, func(_ SequenceID, why suspicion) bool { return now >= why.until })
-	s.sweepAt = now + suspectFor
+// sweep lets sequences go whose time is over.
+func (q *quarantine) sweep(now time.Duration) {
+	maps.DeleteFunc(q.held, func(_ SequenceID, of quarantined) bool { return now >= of.until })
+	q.sweepAt = now + quarantineFor
 }
 
-// has tells whether a sequence is one.
-func (s *suspects) has(id SequenceID) bool {
-	_, is := s.seen[id]
+// has reports whether a sequence is in quarantine.
+func (q *quarantine) has(id SequenceID) bool {
+	_, is := q.held[id]
 	return is
 }
 
-// blame makes a sequence a suspect, or keeps it one.
-func (s *suspects) blame(id SequenceID, now time.Duration) {
-	if !s.has(id) {
-		if s.seen == nil {
-			s.seen = map[SequenceID]suspicion{}
+// failed puts a sequence into quarantine, or starts its time again.
+func (q *quarantine) failed(id SequenceID, now time.Duration) {
+	if !q.has(id) {
+		if q.held == nil {
+			q.held = map[SequenceID]quarantined{}
 		}
-		if len(s.seen) == 0 {
-			s.sweepAt = now + suspectFor
+		if len(q.held) == 0 {
+			q.sweepAt = now + quarantineFor
 		}
-		for some := range s.seen {
-			if len(s.seen) < mostSuspects {
+		for some := range q.held {
+			if len(q.held) < quarantineMost {
 				break
 			}
-			delete(s.seen, some)
+			delete(q.held, some)
 		}
 		id.Text = strings.Clone(id.Text) // it is borrowed
 	}
-	s.seen[id] = suspicion{until: now + suspectFor, left: suspectRuns}
+	q.held[id] = quarantined{until: now + quarantineFor, left: quarantineRuns}
 }
 
-// trust notes that a request of a sequence has succeeded.
-func (s *suspects) trust(id SequenceID) {
-	why, is := s.seen[id]
+// succeeded notes that a request of a sequence has succeeded.
+func (q *quarantine) succeeded(id SequenceID) {
+	of, is := q.held[id]
 	if !is {
 		return
 	}
-	if why.left--; why.left > 0 {
-		s.seen[id] = why
+	if of.left--; of.left > 0 {
+		q.held[id] = of
 		return
 	}
-	delete(s.seen, id)
+	delete(q.held, id)
 }

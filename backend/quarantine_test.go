@@ -137,28 +137,28 @@ func TestFailedRunIsHalvedWithoutSequences(t *testing.T) {
 		require.Equal(t, []int{30, 15, 15, 6, 9, 3, 6}, p.lanes)
 		p.lanes = nil
 	}
-	require.False(t, p.in.suspects.any(p.clock))
+	require.False(t, p.in.quarantine.any(p.clock))
 }
 
-// TestSuspectRunsApart: whoever goes on sending what the model refuses costs the others
+// TestQuarantineRunsSeparately: a client that goes on sending what the model refuses costs the others
 // one small run, until enough requests have succeeded or enough time has gone by.
-func TestSuspectRunsApart(t *testing.T) {
+func TestQuarantineRunsSeparately(t *testing.T) {
 	p := newPicky(t, func(*config.Config) {})
 	p.batch(tokens(32, true, 5)...)
 	require.Greater(t, len(p.batch(tokens(32, false, wrongToken)...)), 2)
 	for range 20 {
 		require.Equal(t, []int{31, 1}, p.batch(tokens(32, false, wrongToken)...))
 	}
-	for range suspectRuns {
+	for range quarantineRuns {
 		require.Equal(t, []int{31, 1}, p.batch(tokens(32, false, 7)...))
 	}
 	require.Equal(t, []int{32}, p.batch(tokens(32, false, 7)...))
 
 	p.batch(tokens(32, false, wrongToken)...)
 	require.Equal(t, []int{31, 1}, p.batch(tokens(32, false, 7)...))
-	p.clock += 2 * suspectFor
+	p.clock += 2 * quarantineFor
 	require.Equal(t, []int{32}, p.batch(tokens(32, false, 7)...))
-	require.Empty(t, p.in.suspects.seen)
+	require.Empty(t, p.in.quarantine.held)
 }
 
 // TestNewcomersRunApart: a client who begins anew each time, with a wrong value, has
@@ -171,9 +171,9 @@ func TestNewcomersRunApart(t *testing.T) {
 	for id := uint64(101); id < 200; id++ {
 		require.Equal(t, []int{32, 1}, p.batch(with(token(id, true, wrongToken))...))
 	}
-	require.Len(t, p.in.suspects.seen, 2, "the first one, and whoever is new")
+	require.Len(t, p.in.quarantine.held, 2, "the first one, and all STARTs")
 	require.Equal(t, []int{32, 2, 1, 1}, p.batch(with(token(2000, true, wrongToken), token(2001, true, 1))...))
-	for id := uint64(3000); id < 3000+suspectRuns; id++ {
+	for id := uint64(3000); id < 3000+quarantineRuns; id++ {
 		require.Equal(t, []int{32, 1}, p.batch(with(token(id, true, 3))...))
 	}
 	require.Equal(t, []int{33}, p.batch(with(token(4000, true, 3))...))
@@ -204,35 +204,35 @@ func TestHalvesCountAsOneAttempt(t *testing.T) {
 	require.Equal(t, before.Restarted, after.Restarted)
 }
 
-// TestSuspectsAllocateNothing: neither looking for them nor running them apart.
-func TestSuspectsAllocateNothing(t *testing.T) {
+// TestQuarantineAllocatesNothing: neither looking for sequences nor running them separately.
+func TestQuarantineAllocatesNothing(t *testing.T) {
 	s, b := idleServer(t, 32, 8)
-	blame := func() {
+	fail := func() {
 		for _, r := range b.requests[:3] {
-			s.in.suspects.blame(r.Sequence, s.now)
+			s.in.quarantine.failed(r.Sequence, s.now)
 		}
 	}
-	blame()
+	fail()
 	s.in.Execute(b) // ioSets are made
-	blame()
-	require.Zero(t, testing.AllocsPerRun(suspectRuns-2, func() { s.in.Execute(b) }))
-	require.Len(t, s.in.suspects.seen, 3)
+	fail()
+	require.Zero(t, testing.AllocsPerRun(quarantineRuns-2, func() { s.in.Execute(b) }))
+	require.Len(t, s.in.quarantine.held, 3)
 }
 
-// TestSuspectsAreFew: and forgotten in time.
-func TestSuspectsAreFew(t *testing.T) {
-	s, now := &suspects{}, time.Hour
-	for id := range uint64(10 * mostSuspects) {
-		s.blame(SequenceID{Number: 1 + id}, now)
+// TestQuarantineIsSmall: and sequences leave it in time.
+func TestQuarantineIsSmall(t *testing.T) {
+	s, now := &quarantine{}, time.Hour
+	for id := range uint64(10 * quarantineMost) {
+		s.failed(SequenceID{Number: 1 + id}, now)
 	}
-	require.Len(t, s.seen, mostSuspects)
-	require.True(t, s.has(SequenceID{Number: 10 * mostSuspects}), "the last one is among them")
-	require.True(t, s.any(now+suspectFor-1))
-	require.False(t, s.any(now+suspectFor))
+	require.Len(t, s.held, quarantineMost)
+	require.True(t, s.has(SequenceID{Number: 10 * quarantineMost}), "the last one is among them")
+	require.True(t, s.any(now+quarantineFor-1))
+	require.False(t, s.any(now+quarantineFor))
 }
 
-// TestTextsOfSuspectsAreKept: their memory is something else after the batch.
-func TestTextsOfSuspectsAreKept(t *testing.T) {
+// TestQuarantineKeepsStrings: the memory of an ID is something else after the batch.
+func TestQuarantineKeepsStrings(t *testing.T) {
 	s := newServer(t, stringIDs, slots(8, 8))
 	s.batch(startOf("alpha"), startOf("beta"), startOf("gamma")).ok()
 	runs := 0
@@ -248,9 +248,9 @@ func TestTextsOfSuspectsAreKept(t *testing.T) {
 	require.Equal(t, []int{2, 1}, s.runner.runs)
 }
 
-// TestValuesAmongCutBatches: whatever is refused in batches that run in parts, and whoever
-// starts or ends, each request has the answer of its own sequence.
-func TestValuesAmongCutBatches(t *testing.T) {
+// TestValuesAmongSplitBatches: whatever is refused in batches that are split, and whatever
+// sequence starts or ends, each request has the answer of its own sequence.
+func TestValuesAmongSplitBatches(t *testing.T) {
 	for _, inferred := range []string{"0", "1"} {
 		for _, lanes := range []int{2, 4, 16} {
 			t.Run(fmt.Sprintf("inferred=%s/lanes=%d", inferred, lanes), func(t *testing.T) {

@@ -159,20 +159,20 @@ func (q *queue) sort(requests []int, sorted bool) {
 func (e *execution) kind(req int) uint64 {
 	r, in := &e.requests[req], e.in
 	w := in.wiring
-	if r.Err != nil || !w.varies && !w.shares {
+	if r.Err != nil || !w.Varies && !w.Shares {
 		return 0
 	}
 	var h maphash.Hash
 	h.SetSeed(e.queue.seed)
-	for i := range w.inputs {
-		hashInput(&w.inputs[i], &h, &r.Inputs[i])
+	for i := range w.Inputs {
+		hashInput(&w.Inputs[i], &h, &r.Inputs[i])
 	}
 	var q *statebuffer.Sequence // as joins has it
 	if !r.Start {
 		q = in.store.Live(r.key())
 	}
-	for i := range w.fills {
-		hashGenerated(&w.fills[i], &h, r, q)
+	for i := range w.Generated {
+		hashGenerated(&w.Generated[i], &h, r, q)
 	}
 	in.store.HashShapes(&h, q)
 	return h.Sum64()

@@ -23,12 +23,12 @@ func (c *chooser) refusal(a *attempted) error {
 			why += ", as the model quantizes while it runs (" + operator + "), with one scale for all of them"
 		}
 		return status.Errorf(status.InvalidArg, "requests of one batch would not be apart: %s, with the batch at %s: say where it is by the parameter batch_axes (\"NAME = AXIS\" or \"NAME = none\" for each tensor); if it is there all the same, write %s, and max_batch_size: 1 so that requests do not share runs",
-			why, a.w.wiring.batchAxes(), a.w.line())
+			why, a.w.wiring.BatchAxes(), a.w.line())
 	}
 	if !a.c.HasLanes() {
 		return status.Errorf(status.InvalidArg, "no axis of an input is known to be the batch: say where it is by the parameter batch_axes, for example %s", a.example())
 	}
-	return status.Errorf(status.InvalidArg, "the batch seems to be at %s, and nothing shows that requests of one batch would be apart: %s: if it is there, write %s", a.w.wiring.batchAxes(), a.why, a.w.line())
+	return status.Errorf(status.InvalidArg, "the batch seems to be at %s, and nothing shows that requests of one batch would be apart: %s: if it is there, write %s", a.w.wiring.BatchAxes(), a.why, a.w.line())
 }
 
 // example is a line that says where the batch is. Where no axis was taken for it, that is

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"tritonstateful/backend/config"
+	"tritonstateful/backend/plan"
 	"tritonstateful/backend/plan/batchaxis"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
@@ -24,10 +25,10 @@ func (w *wirer) noStates() string {
 // likeStates pairs inputs and outputs by nothing but type and shape, in the order of
 // the model: something to choose from. Inputs that the configuration names are no
 // states, unless it names all: then they may have been filled in.
-func (w *wirer) likeStates() (specs []stateSpec) {
+func (w *wirer) likeStates() (specs []plan.StateSpec) {
 	named := map[int]bool{}
-	for _, p := range w.wiring.inputs {
-		named[p.at] = true
+	for _, p := range w.wiring.Inputs {
+		named[p.Index] = true
 	}
 	all := true
 	for i := range w.sig.Inputs {
@@ -42,7 +43,7 @@ func (w *wirer) likeStates() (specs []stateSpec) {
 		for j := range w.sig.Outputs {
 			if out := &w.sig.Outputs[j]; !taken[j] && oneState(in, out) && in.Dims.Equal(out.Dims) {
 				taken[j] = true
-				specs = append(specs, stateSpec{input: in.Name, output: out.Name})
+				specs = append(specs, plan.StateSpec{Input: in.Name, Output: out.Name})
 				break
 			}
 		}
@@ -61,11 +62,11 @@ func dimsText(dims tensor.Shape) string {
 // writeDims is an end to a message about dims that do not fit: the line that would.
 // They are written as the wrong ones are, with every axis of the model and -1 for the
 // batch, or without the batch. It is empty where the batch is not known.
-func (w *wirer) writeDims(p *port, cfg tensor.Shape, info *onnx.TensorInfo, found batchaxis.Axis) string {
+func (w *wirer) writeDims(p *plan.IO, cfg tensor.Shape, info *onnx.TensorInfo, found batchaxis.Axis) string {
 	axis, told, err := batchaxis.Given(w.params, info)
 	switch {
-	case p.stateOut:
-		axis, told = w.wiring.stateAt(p.state).axis, true
+	case p.IsState:
+		axis, told = w.wiring.StateAt(p.State).Axis, true
 	case !told:
 		axis, told = found.Index, found.Known
 	}
@@ -101,7 +102,7 @@ func (c *completion) nothingFor(field string) error {
 		return fmt.Errorf("the model leaves no output for requests: it does not say how many axes %s have", onnx.Names(c.sig.Outputs))
 	}
 	guess := ""
-	if len(c.states) > 0 && c.states[0].source == byNames {
+	if len(c.states) > 0 && c.states[0].Source == byNames {
 		guess = fmt.Sprintf("; that they are states was guessed from the names: write those that are, without the inputs that requests bring, as %s; a model without states is served by leaving sequence_batching out", pairsParameter(c.states))
 	}
 	return fmt.Errorf("the model leaves no input for requests: each of its inputs %s is a state or filled by the backend%s", onnx.Names(c.sig.Inputs), guess)
@@ -109,7 +110,7 @@ func (c *completion) nothingFor(field string) error {
 
 // noteGuesses notes what was made of names, and what could not be described.
 func (c *completion) noteGuesses() {
-	if len(c.states) > 0 && c.states[0].source == byNames {
+	if len(c.states) > 0 && c.states[0].Source == byNames {
 		c.filled = append(c.filled, "guessed from the names: "+pairsParameter(c.states))
 	}
 	for _, m := range c.w.mismatches {

@@ -67,27 +67,27 @@ func (in *Instance) describeTensors(b *strings.Builder) {
 		fmt.Fprintln(t)
 	}
 	row("tensor", "role", "type", "shape", "batch axis", "bytes each")
-	for i := range w.inputs {
-		p := &w.inputs[i]
-		row(p.Name, "input", p.DType, sig.Inputs[p.at].Dims, axisName(p.axis), size(&p.Layout, p.varies))
+	for i := range w.Inputs {
+		p := &w.Inputs[i]
+		row(p.Name, "input", p.DType, sig.Inputs[p.Index].Dims, axisName(p.Axis), size(&p.Layout, p.Varies))
 	}
-	for i := range w.fills {
-		f := &w.fills[i]
-		row(f.name, fillNames[f.kind], f.dtype, sig.Inputs[f.at].Dims, axisName(f.axis), size(&f.Layout, false))
+	for i := range w.Generated {
+		f := &w.Generated[i]
+		row(f.Name, f.Kind.String(), f.DType, sig.Inputs[f.Index].Dims, axisName(f.Axis), size(&f.Layout, false))
 	}
-	for i := range w.states {
-		s := &w.states[i]
-		row(s.input+" -> "+s.output, "state from "+s.source+", begins with "+s.begin, s.dtype, sig.Inputs[s.in].Dims, axisName(s.axis)+", "+s.how, size(&s.Layout, false))
+	for i := range w.States {
+		s := &w.States[i]
+		row(s.Input+" -> "+s.Output, "state from "+s.Source+", begins with "+s.Begins, s.DType, sig.Inputs[s.In].Dims, axisName(s.Axis)+", "+s.AxisFrom, size(&s.Layout, false))
 	}
-	for i := range w.varying {
-		s := &w.varying[i]
-		row(s.input+" -> "+s.output, fmt.Sprintf("varying state from %s%s, begins with %s %v", s.source, s.told(), s.begin, s.shape), s.dtype, sig.Inputs[s.in].Dims, axisName(s.axis)+", "+s.how, size(&s.Layout, true))
+	for i := range w.Varying {
+		s := &w.Varying[i]
+		row(s.Input+" -> "+s.Output, fmt.Sprintf("varying state from %s%s, begins with %s %v", s.Source, s.UpdateRemark(), s.Begins, s.Shape), s.DType, sig.Inputs[s.In].Dims, axisName(s.Axis)+", "+s.AxisFrom, size(&s.Layout, true))
 	}
-	for i := range w.outputs {
-		p := &w.outputs[i]
-		row(p.Name, "output", p.DType, sig.Outputs[p.at].Dims, axisName(p.axis), size(&p.Layout, p.varies || p.stateOut))
+	for i := range w.Outputs {
+		p := &w.Outputs[i]
+		row(p.Name, "output", p.DType, sig.Outputs[p.Index].Dims, axisName(p.Axis), size(&p.Layout, p.Varies || p.IsState))
 	}
-	for _, at := range w.unused {
+	for _, at := range w.Unused {
 		row(sig.Outputs[at].Name, "not used", sig.Outputs[at].DType, sig.Outputs[at].Dims)
 	}
 	t.Flush()
@@ -113,12 +113,12 @@ func (in *Instance) describeDevice(b *strings.Builder) {
 
 // describeMemory writes what the states take.
 func (in *Instance) describeMemory(b *strings.Builder) {
-	if w := in.wiring; w.maxLanes == 1 && w.why != "" {
-		fmt.Fprintf(b, "requests run one at a time: %s\n", w.why)
+	if w := in.wiring; w.MaxLanes == 1 && w.WhyOneLane != "" {
+		fmt.Fprintf(b, "requests run one at a time: %s\n", w.WhyOneLane)
 	}
 	batches := in.store.BatchBytes() + in.io.bytes()
 	if !in.sequences {
-		fmt.Fprintf(b, "no states; %d bytes for a batch of %d\n", batches, in.wiring.maxLanes)
+		fmt.Fprintf(b, "no states; %d bytes for a batch of %d\n", batches, in.wiring.MaxLanes)
 		return
 	}
 	c, p, sizing := in.model.config, in.model.params, in.store.Sizing()
@@ -132,7 +132,7 @@ func (in *Instance) describeMemory(b *strings.Builder) {
 	}
 	bytes := in.store.SlotBytes()
 	fmt.Fprintf(b, "\nstates: %d bytes for each sequence, %d bytes now, at most %d; %d bytes for a batch of %d\n",
-		bytes, int64(sizing.Initial)*bytes, int64(sizing.Total())*bytes, batches, in.wiring.maxLanes)
+		bytes, int64(sizing.Initial)*bytes, int64(sizing.Total())*bytes, batches, in.wiring.MaxLanes)
 }
 
 func axisName(axis int) string {
@@ -164,8 +164,8 @@ func (in *Instance) reportIneffective(provider onnx.Provider) {
 		"trt_cache_dir":                    provider != onnx.TensorRT || !p.TRTCache,
 		"enable_cuda_graph":                provider == onnx.CPU,
 		"gpu_mem_limit":                    provider == onnx.CPU,
-		"store_states_as_fp16":             !w.hasFP32State(),
-		"max_state_bytes":                  len(w.varying) == 0,
+		"store_states_as_fp16":             !w.HasFP32State(),
+		"max_state_bytes":                  len(w.Varying) == 0,
 		"max_state_memory_bytes":           !in.sequences,
 		"detailed_metrics_logging_level":   p.MetricsPeriod == 0 || p.Log == config.LogNone,
 		"infer_end_requests":               !in.sequences,
@@ -194,7 +194,7 @@ var quantizers = []string{"DynamicQuantizeLinear", "DynamicQuantizeMatMul", "Dyn
 // reportSharedScale warns of a model in which the requests of a batch have a small
 // influence on each other's numbers.
 func (in *Instance) reportSharedScale() {
-	if in.wiring.maxLanes == 1 {
+	if in.wiring.MaxLanes == 1 {
 		return
 	}
 	for _, name := range quantizers {

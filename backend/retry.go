@@ -9,98 +9,105 @@ import (
 	"tritonstateful/statebuffer"
 )
 
-// ofAValue tells whether a run may have failed because of what one request brings: where
-// ONNX Runtime says INVALID_ARGUMENT, or INTERNAL, which is for whatever a kernel throws. It
-// may be a value that the model has no use for, such as a token beyond its vocabulary or
-// a length beyond its input, and whoever sent it must not fail the others. On a GPU
+// Why requests run again, or separately:
+//
+//   - a run failed, maybe because of a value that one of its requests brings (retryable):
+//     its members run again in halves, until the one that fails is by itself;
+//   - sequences of unequal length shared a run and should not have (retryUneven);
+//   - a sequence made runs fail that it shared, and is in quarantine (separate).
+
+// retryable reports whether a run may have failed because of a value in one request: where
+// ONNX Runtime says INVALID_ARGUMENT, or INTERNAL, which is for all that a kernel throws. The
+// value may be one that the model cannot use, such as a token beyond its vocabulary or a
+// length beyond its input, and the request that has it must not fail the others. On a GPU
 // answers have their places by now, and get them only once.
-func (e *execution) ofAValue(err error) bool {
-	var coded *status.Error // what has no code is not from ONNX Runtime
+func (e *execution) retryable(err error) bool {
+	var coded *status.Error // an error without a code is not from ONNX Runtime
 	if e.in.device != nil || !errors.As(err, &coded) {
 		return false
 	}
 	return coded.Code == status.InvalidArg || coded.Code == status.Internal
 }
 
-// halve has the members of a run run again, in two halves. One that makes every run fail is
-// alone soon: all its runs together have three times as many lanes as the first one.
-func (e *execution) halve() { e.undo(2) }
+// retryHalves has the members of a run run again, in two halves. One that makes every run
+// fail is by itself soon: all its runs together have three times as many lanes as the first.
+func (e *execution) retryHalves() { e.retry(2) }
 
-// undo gives the members of a run back to the queue, as if there had been none, as so many
-// groups.
-func (e *execution) undo(groups int) {
+// retry undoes a run and gives its members back to the queue, in a number of groups.
+func (e *execution) retry(groups int) {
 	e.in.store.Undo(e.step)
 	e.queue.back(e.members, groups)
 	e.clearRun()
 }
 
-// partUneven has the members of a run run again if sequences of unequal length should not
-// have shared it: apart by their lengths if the model does not append, and in halves if
-// a state of one has got too long. It is false when the run is good.
-func (e *execution) partUneven() bool {
+// retryUneven has the members of a run run again if sequences of unequal length should not
+// have shared it: separately by their lengths if the model does not append, and in halves if
+// a state of one has become too long. It reports whether they run again.
+func (e *execution) retryUneven() bool {
 	if !e.uneven() {
 		return false
 	}
 	if why := e.notAppended(); why != "" {
-		e.in.runApart(why)
-		e.undo(1)
+		e.in.separateLengths(why)
+		e.retry(1)
 		return true
 	}
 	if len(e.members) > 1 && e.in.store.TooLong(e.step) != nil {
-		e.halve()
+		e.retryHalves()
 		return true
 	}
 	return false
 }
 
-// uneven tells whether values of unequal length share the run.
+// uneven reports whether values of unequal length share the run.
 func (e *execution) uneven() bool {
 	return slices.ContainsFunc(e.step.Varying, func(io statebuffer.VaryingIO) bool { return io.Uneven })
 }
 
-// notAppended tells which state has become longer by something else than a step
-// appends: what the input has that its mask names, or what every step has appended.
+// notAppended says which state has become longer by another length than a step appends:
+// that of the input that its mask names, or what every step has appended.
 func (e *execution) notAppended() string {
 	w := e.in.wiring
-	for at, i := range w.masks {
-		m := w.fills[i].mask
+	for at, i := range w.Masks {
+		m := w.Generated[i].Mask
 		step := e.in.grows[at]
-		if m.length >= 0 {
-			step = int64(e.lengths[m.length])
+		if m.Length >= 0 {
+			step = int64(e.lengths[m.Length])
 		}
-		for _, at := range m.covers {
-			s, io := &w.varying[at], &e.step.Varying[at]
+		for _, at := range m.Covers {
+			s, io := &w.Varying[at], &e.step.Varying[at]
 			if !io.Uneven || len(io.OutShape) != len(io.InShape) { // what has another rank is an error of Commit
 				continue
 			}
-			if before, after := io.InShape[s.padAxis], io.OutShape[s.padAxis]; after-before != step {
-				return fmt.Sprintf("the mask %q is for models that append, and a step that brings %d has made the state %q of length %d one of %d: the model drops what is old, and what is not would have to make way for padding", w.fills[i].name, step, s.input, before, after)
+			if before, after := io.InShape[s.TimeAxis], io.OutShape[s.TimeAxis]; after-before != step {
+				return fmt.Sprintf("the mask %q is for models that append, and a step that brings %d has made the state %q of length %d one of %d: the model drops what is old, and what is not would have to make way for padding", w.Generated[i].Name, step, s.Input, before, after)
 			}
 		}
 	}
 	return ""
 }
 
-const runsApart = "sequences of unequal length run apart: "
+const runSeparately = "sequences of unequal length run separately: "
 
-// runApart ends that sequences of unequal length share runs.
-func (in *Instance) runApart(why string) {
+// separateLengths ends that sequences of unequal length share runs.
+func (in *Instance) separateLengths(why string) {
 	in.store.DisableLeftPadding()
-	in.apart = why
-	in.log.Warn(runsApart + why)
+	in.separate = why
+	in.log.Warn(runSeparately + why)
 }
 
-// setApart parts the requests of the batch: first those that can be trusted, then STARTs if
-// these cannot, then one by one those of suspects. It is false if all can be trusted.
-func (e *execution) setApart() bool {
-	s, q := &e.in.suspects, &e.queue
-	if !s.any(e.now) {
+// separate orders the requests of the batch into groups that run separately: first those of
+// sequences that are not in quarantine, then STARTs if these are, then one by one those of
+// sequences in quarantine. It reports whether any is.
+func (e *execution) separate() bool {
+	held, q := &e.in.quarantine, &e.queue
+	if !held.any(e.now) {
 		return false
 	}
-	starts, found := s.has(newcomers), uint32(0)
+	starts, found := held.has(allStarts), uint32(0)
 	for _, req := range q.requests {
 		switch r := &e.requests[req]; {
-		case !r.Sequence.IsZero() && s.has(r.Sequence):
+		case !r.Sequence.IsZero() && held.has(r.Sequence):
 			found++
 			q.turns[req] = turn{round: 2, kind: found}
 		default:
@@ -111,43 +118,43 @@ func (e *execution) setApart() bool {
 	return true
 }
 
-// blame notes that the request of a run that failed, which was the only one, may be at
-// fault: if it made runs of others fail just now, or runs apart already.
-func (e *execution) blame() {
-	s, req := &e.in.suspects, e.members[0].req
+// noteFailure notes that the request of a run that failed, which was the only one, may be at
+// fault: if it has just made runs fail that it shared, or is in quarantine already.
+func (e *execution) noteFailure() {
+	held, req := &e.in.quarantine, e.members[0].req
 	id := e.requests[req].Sequence
 	switch {
 	case len(e.members) > 1 || !e.in.sequences || id.IsZero():
-	case e.retried || s.has(id):
-		e.blamed = append(e.blamed, req)
-	case e.requests[req].Start && s.has(newcomers):
-		s.blame(newcomers, e.now)
+	case e.retried || held.has(id):
+		e.failures = append(e.failures, req)
+	case e.requests[req].Start && held.has(allStarts):
+		held.failed(allStarts, e.now)
 	}
 }
 
-// accuse makes suspects of the sequences that were blamed. Where not a single request of
+// quarantineFailures puts the sequences of the failures into quarantine. Where no request of
 // the batch succeeded, values are not what is wrong.
-func (e *execution) accuse() {
-	s := &e.in.suspects
-	for _, req := range e.blamed {
+func (e *execution) quarantineFailures() {
+	held := &e.in.quarantine
+	for _, req := range e.failures {
 		r := &e.requests[req]
-		known := s.has(r.Sequence)
+		known := held.has(r.Sequence)
 		if !known && e.succeeded == 0 {
 			continue
 		}
-		if s.blame(r.Sequence, e.now); r.Start && !known {
-			s.blame(newcomers, e.now)
+		if held.failed(r.Sequence, e.now); r.Start && !known {
+			held.failed(allStarts, e.now)
 		}
 	}
 }
 
-// trust notes that a request has succeeded.
-func (e *execution) trust(req int) {
-	s, r := &e.in.suspects, &e.requests[req]
+// noteSuccess notes that a request has succeeded, while some sequence is in quarantine.
+func (e *execution) noteSuccess(req int) {
+	held, r := &e.in.quarantine, &e.requests[req]
 	if r.Sequence.IsZero() {
 		return
 	}
-	if s.trust(r.Sequence); r.Start {
-		s.trust(newcomers)
+	if held.succeeded(r.Sequence); r.Start {
+		held.succeeded(allStarts)
 	}
 }

@@ -3,6 +3,7 @@ package backend
 import (
 	"slices"
 
+	"tritonstateful/backend/plan"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
@@ -22,13 +23,13 @@ func (e *execution) run() {
 	case err == nil:
 		e.phase = ran
 		e.in.splitter.ran(e.ioSet.lanes, e.timings.at-start)
-	case !e.ofAValue(err):
+	case !e.retryable(err):
 		e.failRun(inferring(err))
 	case len(e.members) > 1:
 		e.in.meter.failedRuns++
-		e.halve()
+		e.retryHalves()
 	default:
-		e.blame()
+		e.noteFailure()
 		e.failRun(inferring(err))
 	}
 	if e.timing.ComputeStart == 0 {
@@ -37,10 +38,10 @@ func (e *execution) run() {
 	e.timing.ComputeEnd = e.timings.at
 }
 
-// infer runs the model, and takes note of what it has allocated.
+// infer runs the model, and notes what it has allocated.
 func (e *execution) infer() error {
 	in, s := e.in, e.ioSet
-	if in.device != nil && in.wiring.varies {
+	if in.device != nil && in.wiring.Varies {
 		return e.inferVarying()
 	}
 	if err := in.runner.Run(s.inputs, s.outputs); err != nil {
@@ -50,7 +51,7 @@ func (e *execution) infer() error {
 }
 
 // inferVarying is infer on a GPU where shapes vary. Those of the answers are known
-// when the run is in the stream; only then it can be asked where they are to go.
+// once the run is in the stream; only then can the server be asked where they are to go.
 func (e *execution) inferVarying() (err error) {
 	in, s := e.in, e.ioSet
 	defer func() {
@@ -68,12 +69,12 @@ func (e *execution) inferVarying() (err error) {
 }
 
 // reserve asks where the answers of a run on a GPU are to go, so that the run itself
-// puts them there, or brings them to the host: then nobody waits twice.
+// puts them there, or copies them to the host: then nothing is waited for twice.
 func (e *execution) reserve() error {
 	in, s := e.in, e.ioSet
-	for i := range in.wiring.outputs {
-		if p := &in.wiring.outputs[i]; p.stateOut || p.varies {
-			bytes, err := in.device.CopyOut(s.outputs[p.at].Data)
+	for i := range in.wiring.Outputs {
+		if p := &in.wiring.Outputs[i]; p.IsState || p.Varies {
+			bytes, err := in.device.CopyOut(s.outputs[p.Index].Data)
 			if err != nil {
 				return status.Errorf(status.Internal, "output %q: %w", p.Name, err)
 			}
@@ -83,41 +84,32 @@ func (e *execution) reserve() error {
 	for _, m := range e.members {
 		for i, to := range e.batch.Reserve(m.req, s.answers, m.firstLane, m.lanes) {
 			if to != 0 {
-				in.deliver(s.outputs[in.wiring.outputs[i].at].Data, &s.answers[i], m.firstLane, m.lanes, to)
+				in.deliver(s.outputs[in.wiring.Outputs[i].Index].Data, &s.answers[i], m.firstLane, m.lanes, to)
 			}
 		}
 	}
 	return nil
 }
 
-// measureOutputs notes the lengths of what the run has written.
-func (e *execution) measureOutputs() {
-	for i := range e.in.wiring.lengths {
-		if l := &e.in.wiring.lengths[i]; l.output {
-			e.lengths[i] = uint64(e.ioSet.outputs[l.at].Shape[l.axis])
-		}
-	}
-}
-
 // takeOutputs notes what the run has allocated by itself: states and outputs of
 // varying shape.
-func (s *ioSet) takeOutputs(w *wiring, step *statebuffer.Step) error {
-	for _, i := range w.hollow {
-		st := &w.states[i]
-		if err := checkWrittenState(st, s.outputs[st.out].Shape, s.lanes); err != nil {
+func (s *ioSet) takeOutputs(w *plan.Plan, step *statebuffer.Step) error {
+	for _, i := range w.ZeroSized {
+		st := &w.States[i]
+		if err := checkWrittenState(st, s.outputs[st.Out].Shape, s.lanes); err != nil {
 			return err
 		}
 	}
-	for i := range w.varying {
-		out := &s.outputs[w.varying[i].out]
+	for i := range w.Varying {
+		out := &s.outputs[w.Varying[i].Out]
 		step.Varying[i].Out, step.Varying[i].OutShape = out.Data, out.Shape
 	}
-	for i := range w.outputs {
-		p := &w.outputs[i]
-		if !p.varies && (!p.stateOut || p.state < len(w.states)) {
+	for i := range w.Outputs {
+		p := &w.Outputs[i]
+		if !p.Varies && (!p.IsState || p.State < len(w.States)) {
 			continue
 		}
-		answer, err := s.varyingAnswer(p, &s.outputs[p.at])
+		answer, err := s.varyingAnswer(p, &s.outputs[p.Index])
 		if err != nil {
 			return err
 		}
@@ -126,18 +118,27 @@ func (s *ioSet) takeOutputs(w *wiring, step *statebuffer.Step) error {
 	return nil
 }
 
+// measureOutputs notes the lengths of what the run has written.
+func (e *execution) measureOutputs() {
+	for i := range e.in.wiring.Lengths {
+		if l := &e.in.wiring.Lengths[i]; l.IsOutput {
+			e.lengths[i] = uint64(e.ioSet.outputs[l.Index].Shape[l.Axis])
+		}
+	}
+}
+
 // varyingAnswer describes an output whose shape the run has decided.
-func (s *ioSet) varyingAnswer(p *port, out *onnx.Tensor) (Output, error) {
+func (s *ioSet) varyingAnswer(p *plan.IO, out *onnx.Tensor) (Output, error) {
 	if err := checkWritten(p, out.Shape, s.lanes); err != nil {
 		return Output{}, err
 	}
-	answer := Output{Tensor: out.Data.Bytes, Lanes: s.lanes, Batched: p.leading}
-	lane := out.Shape.Without(p.axis)
-	answer.Shape = out.Shape.With(p.axis, 1)
+	answer := Output{Tensor: out.Data.Bytes, Lanes: s.lanes, Batched: p.BatchInFront}
+	lane := out.Shape.Without(p.Axis)
+	answer.Shape = out.Shape.With(p.Axis, 1)
 	switch {
-	case len(p.answer) > len(p.dims): // the batch is in front of all axes that the model has
+	case len(p.Answer) > len(p.Dims): // the batch is in front of all axes that the model has
 		answer.Shape = slices.Insert(answer.Shape.Clone(), 0, 1)
-	case p.leading && p.axis != tensor.NoAxis:
+	case p.BatchInFront && p.Axis != tensor.NoAxis:
 		answer.Shape = slices.Insert(lane.Clone(), 0, 1)
 	}
 	var err error
@@ -145,29 +146,29 @@ func (s *ioSet) varyingAnswer(p *port, out *onnx.Tensor) (Output, error) {
 		answer.Offsets, err = stringOffsets(answer.Tensor, lane, s.lanes)
 		return answer, err
 	}
-	answer.Layout, err = statebuffer.LayoutOf(out.Shape, p.axis, p.DType)
+	answer.Layout, err = statebuffer.LayoutOf(out.Shape, p.Axis, p.DType)
 	return answer, err
 }
 
-// checkWritten tells why an output that the run has allocated is no answer to so many
-// lanes. It may be what one of them has sent that makes it so: then the run is halved,
-// as where the model itself refuses a value.
-func checkWritten(p *port, shape tensor.Shape, lanes int) error {
+// checkWritten says why an output that the run has allocated is no answer to its lanes. It
+// may be a value in one of them that makes it so: then the run is retried in
+// halves, as where the model itself refuses a value.
+func checkWritten(p *plan.IO, shape tensor.Shape, lanes int) error {
 	switch {
-	case len(shape) == len(p.dims) && (p.lanesAt == tensor.NoAxis || shape[p.lanesAt] == int64(lanes)):
+	case len(shape) == len(p.Dims) && (p.LanesAxis == tensor.NoAxis || shape[p.LanesAxis] == int64(lanes)):
 		return nil
-	case p.lanesAt == tensor.NoAxis:
-		return status.Errorf(status.Internal, "output %q: the model wrote shape %v for %d lanes: want rank %d", p.Name, shape, lanes, len(p.dims))
+	case p.LanesAxis == tensor.NoAxis:
+		return status.Errorf(status.Internal, "output %q: the model wrote shape %v for %d lanes: want rank %d", p.Name, shape, lanes, len(p.Dims))
 	default:
-		return status.Errorf(status.Internal, "output %q: the model wrote shape %v for %d lanes: want rank %d with the batch at axis %d", p.Name, shape, lanes, len(p.dims), p.lanesAt)
+		return status.Errorf(status.Internal, "output %q: the model wrote shape %v for %d lanes: want rank %d with the batch at axis %d", p.Name, shape, lanes, len(p.Dims), p.LanesAxis)
 	}
 }
 
-// checkWrittenState tells why what a run has written is not the next value of a state of no
-// elements, which nobody has bound.
-func checkWrittenState(s *stateWire, shape tensor.Shape, lanes int) error {
-	if want := s.dims.With(s.axis, int64(lanes)); !shape.Equal(want) {
-		return status.Errorf(status.Internal, "state %q: the model wrote shape %v for %d lanes: want %v, because that is what the next step can read", s.input, shape, lanes, want)
+// checkWrittenState says why what a run has written is not the next value of a state of no
+// elements, which is not bound.
+func checkWrittenState(s *plan.State, shape tensor.Shape, lanes int) error {
+	if want := s.Dims.With(s.Axis, int64(lanes)); !shape.Equal(want) {
+		return status.Errorf(status.Internal, "state %q: the model wrote shape %v for %d lanes: want %v, because that is what the next step can read", s.Input, shape, lanes, want)
 	}
 	return nil
 }

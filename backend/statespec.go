@@ -1,32 +1,16 @@
 package backend
 
 import (
-	"fmt"
-
 	"tritonstateful/backend/config"
+	"tritonstateful/backend/plan"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 )
 
-// stateSpec describes a state before the model's tensors are looked at: the one
-// form that every way of describing a state is brought to.
-type stateSpec struct {
-	input, output string
-	source        string // where the description comes from, for reports and errors
-	// dtype and dims are what the configuration says, Invalid and nil if it
-	// says nothing. dims are without the batch axis.
-	dtype tensor.DType
-	dims  tensor.Shape
-	// initial is how sequence_batching.state[].initial_state gives the initial value.
-	initial *config.InitialState
-	// implicit: sequence_batching.state alone names it, as for Triton's own states.
-	implicit bool
-}
-
 // specs collects the descriptions of all states. state_pairs and
 // sequence_batching.state may both name a state: the pair joins, the other
 // describes. Without any, the model's doc string is asked, and then the names.
-func (w *wirer) specs() []stateSpec {
+func (w *wirer) specs() []plan.StateSpec {
 	specs := w.pairSpecs(w.params.Pairs, "state_pairs")
 	specs = append(specs, w.configSpecs(specs)...)
 	if len(specs) > 0 || w.params.PairsGiven {
@@ -45,10 +29,10 @@ func (w *wirer) specs() []stateSpec {
 
 // pairSpecs makes specs of pairs; a pair with wildcards stands for every input
 // that it matches.
-func (w *wirer) pairSpecs(pairs []config.Pair, source string) (specs []stateSpec) {
+func (w *wirer) pairSpecs(pairs []config.Pair, source string) (specs []plan.StateSpec) {
 	for _, p := range pairs {
 		if !config.IsPattern(p.Input) {
-			specs = append(specs, stateSpec{input: p.Input, output: p.Output, source: source})
+			specs = append(specs, plan.StateSpec{Input: p.Input, Output: p.Output, Source: source})
 			continue
 		}
 		matches := 0
@@ -56,7 +40,7 @@ func (w *wirer) pairSpecs(pairs []config.Pair, source string) (specs []stateSpec
 			name := w.sig.Inputs[i].Name
 			if texts, ok := config.MatchPattern(p.Input, name); ok {
 				matches++
-				specs = append(specs, stateSpec{input: name, output: config.FillPattern(p.Output, texts), source: source})
+				specs = append(specs, plan.StateSpec{Input: name, Output: config.FillPattern(p.Output, texts), Source: source})
 			}
 		}
 		if matches == 0 {
@@ -68,7 +52,7 @@ func (w *wirer) pairSpecs(pairs []config.Pair, source string) (specs []stateSpec
 
 // configSpecs makes specs of sequence_batching.state, except for those that only
 // add to a pair, which it changes in place.
-func (w *wirer) configSpecs(pairs []stateSpec) (specs []stateSpec) {
+func (w *wirer) configSpecs(pairs []plan.StateSpec) (specs []plan.StateSpec) {
 	if w.config.Sequence == nil {
 		return nil
 	}
@@ -78,25 +62,25 @@ func (w *wirer) configSpecs(pairs []stateSpec) (specs []stateSpec) {
 		if c.InputName == config.TokenState {
 			continue
 		}
-		s := stateSpec{input: c.InputName, output: c.OutputName, source: source, dims: c.Dims}
+		s := plan.StateSpec{Input: c.InputName, Output: c.OutputName, Source: source, GivenDims: c.Dims}
 		var err error
-		if s.dtype, err = tensor.ParseDType(c.DataType); err != nil {
+		if s.GivenDType, err = tensor.ParseDType(c.DataType); err != nil {
 			w.fault("%s %q: %w", source, c.InputName, err)
 			continue
 		}
 		if len(c.Initial) > 0 {
-			s.initial = &c.Initial[0]
+			s.Initial = &c.Initial[0]
 			w.sameInitial(c)
 		}
-		if at := specOf(s.input, pairs); at >= 0 {
-			if pairs[at].output != s.output {
-				w.fault("state %q: %s joins it to %q and %s to %q: say it once", s.input, pairs[at].source, pairs[at].output, source, s.output)
+		if at := specOf(s.Input, pairs); at >= 0 {
+			if pairs[at].Output != s.Output {
+				w.fault("state %q: %s joins it to %q and %s to %q: say it once", s.Input, pairs[at].Source, pairs[at].Output, source, s.Output)
 				continue
 			}
 			pairs[at] = s
 			continue
 		}
-		s.implicit = true
+		s.Implicit = true
 		specs = append(specs, s)
 	}
 	return specs
@@ -113,13 +97,11 @@ func (w *wirer) sameInitial(c *config.StateConfig) {
 	}
 }
 
-func specOf(input string, specs []stateSpec) int {
+func specOf(input string, specs []plan.StateSpec) int {
 	for i := range specs {
-		if specs[i].input == input {
+		if specs[i].Input == input {
 			return i
 		}
 	}
 	return -1
 }
-
-func (s *stateSpec) String() string { return fmt.Sprintf("state <<<%s, %s>>>", s.input, s.output) }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"tritonstateful/backend/config"
+	"tritonstateful/backend/plan"
 	"tritonstateful/backend/plan/batchaxis"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
@@ -34,7 +35,7 @@ type trial struct {
 	// outputs are the positions of those that are wanted.
 	outputs  []int
 	optional map[int]bool // outputs that the model may leave empty
-	lengths  []lengthSource
+	lengths  []plan.Length
 	deadline time.Time
 	runs     int
 }
@@ -44,41 +45,41 @@ type trialInput struct {
 	at, axis int
 	dims     tensor.Shape // as far as model and configuration fix them
 	dtype    tensor.DType
-	begin    tensor.Shape // of a state: the shape that it begins with; else nil
-	state    int          // of a state: the position of its output
-	fill     *fillWire    // what the backend fills it with; nil for what it does not
-	mask     bool         // by its name, it says what counts
-	length   bool         // by its name, it is a length
+	begin    tensor.Shape    // of a state: the shape that it begins with; else nil
+	state    int             // of a state: the position of its output
+	fill     *plan.Generated // what the backend fills it with; nil for what it does not
+	mask     bool            // by its name, it says what counts
+	length   bool            // by its name, it is a length
 }
 
 // newTrial is a trial of what was wired of a model: its inputs and states.
 func (w *wirer) newTrial(r onnx.Runner, deadline time.Time) *trial {
-	t := &trial{runner: r, sig: w.sig, rng: rand.New(rand.NewPCG(1, 2)), optional: map[int]bool{}, lengths: w.wiring.lengths, deadline: deadline}
-	for i := range w.wiring.inputs {
-		p := &w.wiring.inputs[i]
-		if w.sig.Inputs[p.at].Optional {
+	t := &trial{runner: r, sig: w.sig, rng: rand.New(rand.NewPCG(1, 2)), optional: map[int]bool{}, lengths: w.wiring.Lengths, deadline: deadline}
+	for i := range w.wiring.Inputs {
+		p := &w.wiring.Inputs[i]
+		if w.sig.Inputs[p.Index].Optional {
 			continue
 		}
-		name := strings.ToLower(w.sig.Inputs[p.at].Name)
+		name := strings.ToLower(w.sig.Inputs[p.Index].Name)
 		t.inputs = append(t.inputs, trialInput{
-			at: p.at, axis: w.axes.In[p.at].Index, dims: p.dims, dtype: p.DType,
+			at: p.Index, axis: w.axes.In[p.Index].Index, dims: p.Dims, dtype: p.DType,
 			mask: strings.Contains(name, "mask"), length: strings.Contains(name, "len"),
 		})
 	}
-	for i := range w.wiring.fills {
-		f := &w.wiring.fills[i]
-		t.inputs = append(t.inputs, trialInput{at: f.at, axis: f.axis, dims: f.dims, dtype: f.dtype, fill: f})
+	for i := range w.wiring.Generated {
+		f := &w.wiring.Generated[i]
+		t.inputs = append(t.inputs, trialInput{at: f.Index, axis: f.Axis, dims: f.Dims, dtype: f.DType, fill: f})
 	}
-	for _, states := range [][]stateWire{w.wiring.states, w.wiring.varying} {
+	for _, states := range [][]plan.State{w.wiring.States, w.wiring.Varying} {
 		for i := range states {
 			s := &states[i]
-			begin := s.shape
+			begin := s.Shape
 			if begin == nil {
-				begin = s.dims.With(s.axis, 1)
+				begin = s.Dims.With(s.Axis, 1)
 			}
-			t.inputs = append(t.inputs, trialInput{at: s.in, axis: s.axis, dims: s.dims, dtype: s.dtype, begin: begin, state: s.out})
-			t.outputs = append(t.outputs, s.out)
-			t.optional[s.out] = s.update == statebuffer.KeepIfEmpty
+			t.inputs = append(t.inputs, trialInput{at: s.In, axis: s.Axis, dims: s.Dims, dtype: s.DType, begin: begin, state: s.Out})
+			t.outputs = append(t.outputs, s.Out)
+			t.optional[s.Out] = s.Update == statebuffer.KeepIfEmpty
 		}
 	}
 	for i := range w.sig.Outputs {
@@ -104,10 +105,10 @@ func (t *trial) shape(in *trialInput, s setting) tensor.Shape {
 		case d >= 0:
 		case in.begin != nil:
 			shape[axis] = s.ofState(in.begin[axis])
-		case in.fill != nil && in.fill.mask != nil:
-			shape[axis] = t.maskLength(in.fill.mask, s)
-		case in.fill != nil && in.fill.kind == fillPositions:
-			shape[axis] = t.sourceLength(in.fill.source, s)
+		case in.fill != nil && in.fill.Mask != nil:
+			shape[axis] = t.maskLength(in.fill.Mask, s)
+		case in.fill != nil && in.fill.Kind == plan.KindPositions:
+			shape[axis] = t.sourceLength(in.fill.Length, s)
 		default:
 			shape[axis] = t.extent(t.sig.Inputs[in.at].Symbols[axis], s)
 		}
@@ -161,18 +162,18 @@ func (t *trial) stateExtent(symbol string) (begin int64, found bool) {
 
 // maskLength is how long a mask is that hides nothing: as the states, and as the input
 // that it counts.
-func (t *trial) maskLength(m *maskWire, s setting) int64 {
+func (t *trial) maskLength(m *plan.Mask, s setting) int64 {
 	length := s.extent
 	for i := range t.inputs {
 		in := &t.inputs[i]
-		if _, covered := config.MatchPattern(m.states, t.sig.Inputs[in.at].Name); covered && in.begin != nil {
+		if _, covered := config.MatchPattern(m.States, t.sig.Inputs[in.at].Name); covered && in.begin != nil {
 			if axis := openExcept(in.dims, in.axis); axis != tensor.NoAxis {
 				length = s.ofState(in.begin[axis])
 			}
 		}
 	}
-	if m.length >= 0 {
-		length += t.sourceLength(m.length, s)
+	if m.Length >= 0 {
+		length += t.sourceLength(m.Length, s)
 	}
 	return length
 }
@@ -181,10 +182,10 @@ func (t *trial) maskLength(m *maskWire, s setting) int64 {
 func (t *trial) sourceLength(source int, s setting) int64 {
 	for i := range t.inputs {
 		in := &t.inputs[i]
-		if !strings.EqualFold(t.lengths[source].name, t.sig.Inputs[in.at].Name) {
+		if !strings.EqualFold(t.lengths[source].Name, t.sig.Inputs[in.at].Name) {
 			continue
 		}
-		axis := t.lengths[source].axis
+		axis := t.lengths[source].Axis
 		if axis == tensor.NoAxis {
 			axis = openExcept(in.dims, in.axis)
 		}

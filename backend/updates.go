@@ -6,18 +6,19 @@ import (
 	"strings"
 
 	"tritonstateful/backend/config"
+	"tritonstateful/backend/plan"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/statebuffer"
 )
 
 // updateOf reads what state_updates says of a state, whose batch axis is known.
-func (w *wirer) updateOf(s *stateWire, in *onnx.TensorInfo) error {
-	text, given := config.Lookup(w.params.StateUpdates, s.input)
+func (w *wirer) updateOf(s *plan.State, in *onnx.TensorInfo) error {
+	text, given := config.Lookup(w.params.StateUpdates, s.Input)
 	switch {
 	case !given || text == "replace":
 		return nil
 	case text == "keep":
-		s.update = statebuffer.KeepIfEmpty
+		s.Update = statebuffer.KeepIfEmpty
 		return nil
 	}
 	argument, begins := strings.CutPrefix(text, "append(")
@@ -28,51 +29,20 @@ func (w *wirer) updateOf(s *stateWire, in *onnx.TensorInfo) error {
 		return fmt.Errorf("state_updates says %q: want replace, append(AXIS) or keep", text)
 	case axis < 0 || axis >= len(in.Dims):
 		return fmt.Errorf("state_updates says %s: want an axis of its shape %v, counted from 0", text, in.Dims)
-	case axis == s.axis:
+	case axis == s.Axis:
 		return fmt.Errorf("state_updates says %s, but axis %d of %v is the batch: want the axis along which the state grows", text, axis, in.Dims)
 	}
-	s.update, s.appendAxis = statebuffer.Append, axis
+	s.Update, s.AppendAxis = statebuffer.Append, axis
 	return nil
-}
-
-// appends tells whether the model writes only what is new along an axis.
-func (s *stateWire) appends(axis int) bool {
-	return s.update == statebuffer.Append && axis == s.appendAxis
-}
-
-// varies tells whether sequences need memory of their own for the state. What is
-// not simply replaced does, for the model decides what it writes.
-func (s *stateWire) varies() bool {
-	return s.update != statebuffer.Replace || !s.dims.Without(s.axis).Fixed()
-}
-
-// rule is the update as state_updates has it.
-func (s *stateWire) rule() string {
-	switch s.update {
-	case statebuffer.Append:
-		return fmt.Sprintf("append(%d)", s.appendAxis)
-	case statebuffer.KeepIfEmpty:
-		return "keep"
-	default:
-		return "replace"
-	}
-}
-
-// told is the update in the load report, if there is anything to tell.
-func (s *stateWire) told() string {
-	if s.update == statebuffer.Replace {
-		return ""
-	}
-	return ", " + s.rule() + " from state_updates"
 }
 
 // checkUpdates finds states that cannot be answered with: an empty output may have
 // no lane for a request.
 func (w *wirer) checkUpdates() {
-	for i := range w.wiring.outputs {
-		p := &w.wiring.outputs[i]
-		if at := p.state - len(w.wiring.states); p.stateOut && at >= 0 && w.wiring.varying[at].update == statebuffer.KeepIfEmpty {
-			w.fault("output %q is that of state %q, for which state_updates says keep: the model may write nothing there, so it cannot be listed in output", p.Name, w.wiring.varying[at].input)
+	for i := range w.wiring.Outputs {
+		p := &w.wiring.Outputs[i]
+		if at := p.State - len(w.wiring.States); p.IsState && at >= 0 && w.wiring.Varying[at].Update == statebuffer.KeepIfEmpty {
+			w.fault("output %q is that of state %q, for which state_updates says keep: the model may write nothing there, so it cannot be listed in output", p.Name, w.wiring.Varying[at].Input)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"tritonstateful/backend/plan"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 )
@@ -116,15 +117,15 @@ func (t *trial) variedFraction(value float64) float64 {
 
 // variedFill is what the backend would fill in for one of several sequences that are not
 // at the same step; nil where it is the same for all of them.
-func (t *trial) variedFill(f *fillWire, s setting) []byte {
-	value := make([]byte, f.dtype.Size())
-	switch f.kind {
-	case fillStart, fillEnd, fillReady:
-		return f.value[index(t.odd)]
-	case fillID:
-		putInt(value, f.dtype, int64(1+t.rng.IntN(100)))
-	case fillSteps, fillBefore, fillAfter, fillPositions:
-		putInt(value, f.dtype, f.plus+t.rng.Int64N(s.extent+1))
+func (t *trial) variedFill(f *plan.Generated, s setting) []byte {
+	value := make([]byte, f.DType.Size())
+	switch f.Kind {
+	case plan.KindStart, plan.KindEnd, plan.KindReady:
+		return f.Flag(t.odd)
+	case plan.KindID:
+		tensor.PutInt(value, f.DType, int64(1+t.rng.IntN(100)))
+	case plan.KindSteps, plan.KindLengthBefore, plan.KindLengthAfter, plan.KindPositions:
+		tensor.PutInt(value, f.DType, f.Plus+t.rng.Int64N(s.extent+1))
 	default:
 		return nil
 	}

@@ -4,79 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"tritonstateful/backend/config"
+	"tritonstateful/backend/plan"
 	"tritonstateful/backend/plan/batchaxis"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
-
-// wiring says what each tensor of the model is for. It is made once at load and
-// never changes.
-type wiring struct {
-	inputs  []port
-	outputs []port
-	states  []stateWire // of fixed shape, kept in rows
-	varying []stateWire // whose shape changes
-	hollow  []int       // positions among states of those without elements
-	fills   []fillWire  // inputs that the backend fills by itself
-	unused  []int       // positions of model outputs that nobody wants
-	// maxLanes is 1 for a model that has no batch axis everywhere it needs one;
-	// why says what lacks it.
-	maxLanes int
-	why      string
-	// varies: some tensor's shape is known only when a run is put together.
-	varies bool
-	// shares: some input is there once for all lanes, or may be absent.
-	shares bool
-	// masks are the positions of masks in fills.
-	masks []int
-	// lengths are the tensors whose lengths are summed up for each sequence.
-	lengths []lengthSource
-	// warnings are what its instance is to say of it.
-	warnings []string
-}
-
-func (w *wiring) hasFP32State() bool {
-	return slices.ContainsFunc(w.states, func(s stateWire) bool { return s.dtype == tensor.FP32 })
-}
-
-// stateAt is the state that port.state counts.
-func (w *wiring) stateAt(i int) *stateWire {
-	if i < len(w.states) {
-		return &w.states[i]
-	}
-	return &w.varying[i-len(w.states)]
-}
-
-// port joins a tensor of the configuration and the model's tensor behind it.
-type port struct {
-	onnx.IOTensor
-	at   int // position in the signature
-	axis int // batch axis of the model's tensor, or tensor.NoAxis
-	// lanesAt is the axis of an output that is checked after each run, see lanesAxis.
-	lanesAt int
-	// dims are the model's, fixed by the configuration where it does; the extent
-	// at axis does not count.
-	dims tensor.Shape
-	// request and answer are the shapes at the server, for one lane; an extent
-	// may be dynamic.
-	request, answer tensor.Shape
-	// leading: request and answer have the batch in front, as Triton has it.
-	leading bool
-	// varies: an extent other than the batch's is known only at run time, or
-	// the elements have no fixed size.
-	varies bool
-	// state is, for an output that is also a state's, the position of that state.
-	state    int
-	stateOut bool
-	// recurrent: the model has layers that take no extent of 0.
-	recurrent bool
-	// Layout of a lane, if the port does not vary.
-	statebuffer.Layout
-}
 
 // recurrentOperators are those that end the process in ONNX Runtime 1.31, by std::terminate:
 // GRU where the batch or the time is 0, LSTM where the batch is.
@@ -87,39 +22,6 @@ func hasRecurrence(s *onnx.Signature) bool {
 	return slices.ContainsFunc(recurrentOperators, func(name string) bool { return s.Operators[name] > 0 })
 }
 
-// stateWire joins the input and the output of a state.
-type stateWire struct {
-	stateSpec
-	in, out int // positions in the signature
-	axis    int // batch axis of both
-	// dims are the model's; for a varying state some are dynamic.
-	dims  tensor.Shape
-	dtype tensor.DType
-	how   string // how the axis was found
-	// value and shape are the initial value of a lane; nil bytes mean zero.
-	value []byte
-	shape tensor.Shape
-	begin string // the initial value in words
-	// update is what becomes of the output of a varying state; appendAxis is that of
-	// the model's tensors.
-	update     statebuffer.Update
-	appendAxis int
-	// padded: sequences of unequal length along padAxis may share a run.
-	padded  bool
-	padAxis int
-	statebuffer.Layout
-}
-
-// agrees tells whether an output that has the state can have what is fixed of it.
-func (s *stateWire) agrees(p *port) bool {
-	for i, d := range s.dims {
-		if i != s.axis && i != p.axis && d >= 0 && p.dims[i] >= 0 && p.dims[i] != d {
-			return false
-		}
-	}
-	return true
-}
-
 // wirer collects everything that does not fit while a wiring is made.
 type wirer struct {
 	config *config.Config
@@ -127,7 +29,7 @@ type wirer struct {
 	sig    *onnx.Signature
 	files  fileReader
 	axes   *batchaxis.Candidate // where the batch is
-	wiring wiring
+	wiring plan.Plan
 	// takenIn and takenOut name what feeds or takes each tensor of the model.
 	takenIn, takenOut []string
 	// mismatches are named as states and cannot be any.
@@ -141,9 +43,9 @@ func newWirer(cfg *config.Config, params *config.Parameters, sig *onnx.Signature
 		takenIn:  make([]string, len(sig.Inputs)),
 		takenOut: make([]string, len(sig.Outputs)),
 	}
-	w.wiring.maxLanes = max(cfg.MaxBatchSize, 1)
+	w.wiring.MaxLanes = max(cfg.MaxBatchSize, 1)
 	if cfg.MaxBatchSize == 0 {
-		w.wiring.why = "max_batch_size is 0"
+		w.wiring.WhyOneLane = "max_batch_size is 0"
 	}
 	return w
 }
@@ -152,7 +54,7 @@ func newWirer(cfg *config.Config, params *config.Parameters, sig *onnx.Signature
 func wireInputs(cfg *config.Config, params *config.Parameters, sig *onnx.Signature, files fileReader, axes *batchaxis.Candidate) *wirer {
 	w := newWirer(cfg, params, sig, files, axes)
 	w.fills()
-	w.ports("input", cfg.Inputs, sig.Inputs, w.takenIn, &w.wiring.inputs)
+	w.ports("input", cfg.Inputs, sig.Inputs, w.takenIn, &w.wiring.Inputs)
 	w.states()
 	w.unfed()
 	return w
@@ -161,7 +63,7 @@ func wireInputs(cfg *config.Config, params *config.Parameters, sig *onnx.Signatu
 // finish wires the outputs, and what depends on inputs and outputs. The error joins
 // everything that is wrong.
 func (w *wirer) finish() error {
-	w.ports("output", w.config.Outputs, w.sig.Outputs, w.takenOut, &w.wiring.outputs)
+	w.ports("output", w.config.Outputs, w.sig.Outputs, w.takenOut, &w.wiring.Outputs)
 	w.resolveLengths()
 	w.resolveMasks()
 	w.checkUpdates()
@@ -180,7 +82,7 @@ func (w *wirer) fault(format string, args ...any) {
 
 // warn notes what is served otherwise than it may look.
 func (w *wirer) warn(format string, args ...any) {
-	w.wiring.warnings = append(w.wiring.warnings, fmt.Sprintf(format, args...))
+	w.wiring.Warnings = append(w.wiring.Warnings, fmt.Sprintf(format, args...))
 }
 
 // unbatched notes that a tensor has no batch axis, so that a run has one lane.
@@ -192,8 +94,8 @@ func (w *wirer) fixedAtOne(tensorName string) {
 }
 
 func (w *wirer) oneLane(tensorName, why string) {
-	if w.wiring.maxLanes > 1 {
-		w.wiring.maxLanes, w.wiring.why = 1, fmt.Sprintf("%q %s", tensorName, why)
+	if w.wiring.MaxLanes > 1 {
+		w.wiring.MaxLanes, w.wiring.WhyOneLane = 1, fmt.Sprintf("%q %s", tensorName, why)
 	}
 }
 
@@ -207,7 +109,7 @@ func (w *wirer) claim(taken []string, at int, tensorName, use string) bool {
 	return true
 }
 
-func (w *wirer) ports(kind string, configs []config.TensorConfig, infos []onnx.TensorInfo, taken []string, ports *[]port) {
+func (w *wirer) ports(kind string, configs []config.TensorConfig, infos []onnx.TensorInfo, taken []string, ports *[]plan.IO) {
 	for i := range configs {
 		c := &configs[i]
 		at := onnx.TensorName(c.Name, infos)
@@ -219,7 +121,7 @@ func (w *wirer) ports(kind string, configs []config.TensorConfig, infos []onnx.T
 		if !isState && !w.claim(taken, at, infos[at].Name, fmt.Sprintf("%s %q", kind, c.Name)) {
 			continue
 		}
-		p := port{recurrent: hasRecurrence(w.sig), IOTensor: onnx.IOTensor{Name: c.Name, Optional: c.Optional && infos[at].Optional}, at: at, axis: tensor.NoAxis, state: state, stateOut: isState}
+		p := plan.IO{Recurrent: hasRecurrence(w.sig), IOTensor: onnx.IOTensor{Name: c.Name, Optional: c.Optional && infos[at].Optional}, Index: at, Axis: tensor.NoAxis, State: state, IsState: isState}
 		found := w.axes.In
 		if kind == "output" {
 			found = w.axes.Out
@@ -229,19 +131,19 @@ func (w *wirer) ports(kind string, configs []config.TensorConfig, infos []onnx.T
 			continue
 		}
 		switch {
-		case p.axis != tensor.NoAxis && infos[at].Dims[p.axis] == 1:
+		case p.Axis != tensor.NoAxis && infos[at].Dims[p.Axis] == 1:
 			w.fixedAtOne(c.Name)
-		case p.axis == tensor.NoAxis && kind == "output":
+		case p.Axis == tensor.NoAxis && kind == "output":
 			w.unbatched(c.Name)
 		}
 		if kind == "output" {
-			p.lanesAt = w.lanesAxis(&p, found[at])
+			p.LanesAxis = w.lanesAxis(&p, found[at])
 			if p.LaneBytes() == 0 { // the file may say that there is nothing where the model writes something
-				p.varies, w.wiring.varies = true, true
+				p.Varies, w.wiring.Varies = true, true
 			}
 		}
-		if kind == "input" && (p.axis == tensor.NoAxis || p.Optional) {
-			w.wiring.shares = true
+		if kind == "input" && (p.Axis == tensor.NoAxis || p.Optional) {
+			w.wiring.Shares = true
 		}
 		*ports = append(*ports, p)
 	}
@@ -253,14 +155,14 @@ func (w *wirer) stateOutput(kind string, at int) (state int, is bool) {
 	if kind != "output" {
 		return 0, false
 	}
-	for i := range w.wiring.states {
-		if w.wiring.states[i].out == at {
+	for i := range w.wiring.States {
+		if w.wiring.States[i].Out == at {
 			return i, true
 		}
 	}
-	for i := range w.wiring.varying {
-		if w.wiring.varying[i].out == at {
-			return len(w.wiring.states) + i, true
+	for i := range w.wiring.Varying {
+		if w.wiring.Varying[i].Out == at {
+			return len(w.wiring.States) + i, true
 		}
 	}
 	return 0, false
@@ -269,7 +171,7 @@ func (w *wirer) stateOutput(kind string, at int) (state int, is bool) {
 // errScalar is about an input or output of the model without any axis.
 var errScalar = errors.New("it has no axes, and the server takes that only with a batch: write max_batch_size: 1, and dims: [ 1 ] reshape: { shape: [ ] } for it")
 
-func (w *wirer) port(p *port, c *config.TensorConfig, info *onnx.TensorInfo, found batchaxis.Axis) error {
+func (w *wirer) port(p *plan.IO, c *config.TensorConfig, info *onnx.TensorInfo, found batchaxis.Axis) error {
 	dtype, err := tensor.ParseDType(c.DataType)
 	if err != nil {
 		return err
@@ -291,35 +193,21 @@ func (w *wirer) port(p *port, c *config.TensorConfig, info *onnx.TensorInfo, fou
 			return fmt.Errorf("%w; for a tensor without axes write dims: [ 1 ] reshape: { shape: [ ] }", err)
 		}
 	}
-	p.settle()
-	if p.stateOut {
-		if s := w.wiring.stateAt(p.state); !s.agrees(p) {
-			return fmt.Errorf("dims are %v and the state %q has %v: want the extents of the state, or -1", c.LaneDims(), s.input, s.dims.Without(s.axis))
+	settle(p)
+	if p.IsState {
+		if s := w.wiring.StateAt(p.State); !s.Agrees(p) {
+			return fmt.Errorf("dims are %v and the state %q has %v: want the extents of the state, or -1", c.LaneDims(), s.Input, s.Dims.Without(s.Axis))
 		}
 	}
-	if dtype == tensor.Bytes || !p.dims.Without(p.axis).Fixed() {
-		p.varies, w.wiring.varies = true, true
-		if dtype == tensor.Bytes && p.axis > 0 {
-			return fmt.Errorf("its batch is axis %d of %v: strings need the batch at axis 0", p.axis, info.Dims)
+	if dtype == tensor.Bytes || !p.Dims.Without(p.Axis).Fixed() {
+		p.Varies, w.wiring.Varies = true, true
+		if dtype == tensor.Bytes && p.Axis > 0 {
+			return fmt.Errorf("its batch is axis %d of %v: strings need the batch at axis 0", p.Axis, info.Dims)
 		}
 		return nil
 	}
-	p.Layout, err = statebuffer.LayoutOf(p.dims, p.axis, dtype)
+	p.Layout, err = statebuffer.LayoutOf(p.Dims, p.Axis, dtype)
 	return err
-}
-
-// batchAxes lists the axes of the inputs that are taken for the batch.
-func (w *wiring) batchAxes() string {
-	var texts []string
-	for _, p := range w.inputs {
-		texts = append(texts, axisText(p.Name, p.axis))
-	}
-	for _, states := range [][]stateWire{w.states, w.varying} {
-		for _, s := range states {
-			texts = append(texts, axisText(s.input, s.axis))
-		}
-	}
-	return strings.Join(texts, ", ")
 }
 
 // handedOn finds outputs that are inputs of the model, under one name and with no node
@@ -367,7 +255,7 @@ func (w *wirer) unused() {
 	for i := range w.sig.Outputs {
 		if w.takenOut[i] == "" {
 			config.Lookup(w.params.BatchAxes, w.sig.Outputs[i].Name)
-			w.wiring.unused = append(w.wiring.unused, i)
+			w.wiring.Unused = append(w.wiring.Unused, i)
 		}
 	}
 }

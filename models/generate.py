@@ -1,13 +1,13 @@
 """Makes the files of the example models: python models/generate.py [FOLDER]
 
-Those of models/generate_streaming.py are made along. Every model here sums up what a sequence sends. A request brings 4
-rows of K features; for each of its tracks (an input, a running sum kept as a state, and an output) the model computes
+It also makes those of models/generate_streaming.py. Every model here adds up what a sequence sends. A request has 4 rows
+of K features. For each of its tracks (an input, a running sum that is a state, and an output) the model computes
 
     sum' = sum of the rows + (0 at the start of a sequence, else sum)
     output[row] = input[row] + sum'
 
-and returns sum' as the new state. The models differ in their types: mixed_io_bool_int8 computes, and keeps its sums,
-in float32, and casts at both ends. The files are the same bytes every time.
+and returns sum' as the new state. The models differ in their types: mixed_io_bool_int8 computes and stores its sums in
+float32, and casts inputs and outputs. The bytes of the files are the same every time.
 """
 
 import sys
@@ -21,22 +21,22 @@ import onnx
 from generate_streaming import ENSEMBLES, STREAMING, Streaming
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
-# Old enough for every ONNX Runtime that a user of these models may have. ReduceSum takes its axes as an attribute.
+# Old enough for any ONNX Runtime that users of these models may have. ReduceSum has its axes as an attribute.
 OPSET = 11
 IR_VERSION = 7
 
-RESET = "ResetSequence"  # the boolean input that Triton's START flag is mapped to
+RESET = "ResetSequence"  # the boolean input that is true at START
 INITIAL = "Accumulate_Initial_Vals"
 
 
 @dataclass(frozen=True)
 class Track:
-    """An input, its running sum and an output. The suffix keeps the names of several tracks apart."""
+    """An input, its running sum and an output. The suffix makes their names unique among several tracks."""
 
     suffix: str
     io: int  # ONNX type of the input and the output
-    state: int  # ONNX type of the running sum, which the arithmetic is done in
-    initial: str = INITIAL  # the initializer that holds the sum's first value
+    state: int  # ONNX type of the running sum and of the arithmetic
+    initial: str = INITIAL  # the initializer with the initial sum
 
     @property
     def casts(self) -> bool:
@@ -50,11 +50,11 @@ class Example:
     name: str
     features: int
     tracks: tuple[Track, ...]
-    shape_of: str  # the input whose shape tells the size of the batch
-    files: ClassVar[dict[str, bytes]] = {}  # besides the model there are none
+    shape_of: str  # the input whose shape gives the batch size
+    files: ClassVar[dict[str, bytes]] = {}  # none except the model
 
     def model(self) -> ModelProto:
-        """The whole model, checked."""
+        """Returns the whole model, checked."""
         model = helper.make_model(
             self.graph(), ir_version=IR_VERSION, opset_imports=[helper.make_opsetid("", OPSET)]
         )
@@ -82,7 +82,7 @@ class Example:
         return tensors
 
     def nodes(self) -> Iterator[NodeProto]:
-        """The shape [batch, 1] of a state's first value, then each track."""
+        """Yields the nodes: first those for the shape [batch, 1] of an initial state, then those of each track."""
         yield helper.make_node("Shape", [self.shape_of], ["Input_Shape"])
         yield helper.make_node("Slice", ["Input_Shape", "One_Const", "Two_Const", "Zero_Const"], ["Input_Shape_Slice"])
         yield helper.make_node("Concat", ["Input_Shape_Slice", "One_Const"], ["States_Shape"], axis=0)
@@ -98,7 +98,7 @@ def track_nodes(track: Track) -> Iterator[NodeProto]:
         yield helper.make_node("Cast", [f"Input{s}"], [addend], to=track.state)
     yield helper.make_node("ReduceSum", [addend], [f"Input_Reduce{s}"], axes=[0], keepdims=0)
     yield helper.make_node("Expand", [track.initial, "States_Shape"], [f"Accumulate_Init_Expanded{s}"])
-    # Where, not a product: whatever a fresh state holds, even NaN, must not reach the sum.
+    # Where instead of a product: nothing that a fresh state contains, even NaN, may reach the sum.
     yield helper.make_node(
         "Where", [RESET, f"Accumulate_Init_Expanded{s}", f"Accumulate_In{s}"], [f"Accumulate_Val{s}"]
     )

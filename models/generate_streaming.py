@@ -1,7 +1,7 @@
-"""The streaming example models: small ones of the kinds that people serve, with random weights.
+"""The streaming example models: small models of common kinds, with random weights.
 
-models/generate.py writes them beside the others. Weights come from a fixed seed, so the files are the same bytes every
-time. States have the batch where the model wants it, and begin as it wants; only implicit_state is told of a start.
+models/generate.py writes them with the others. Weights come from a fixed seed, so the bytes of the files are the same every
+time. The batch axes and the initial values of states differ from model to model. Only implicit_state has an input for START.
 """
 
 from collections.abc import Callable
@@ -19,21 +19,21 @@ FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 
 @dataclass(frozen=True)
 class Streaming:
-    """One example model, and the files that stand beside it by their path in the model's folder."""
+    """One example model, and its other files by their path in the model's folder."""
 
     name: str
     build: Callable[[], GraphProto]
     files: dict[str, bytes] = field(default_factory=dict)
 
     def model(self) -> ModelProto:
-        """The whole model, checked."""
+        """Returns the whole model, checked."""
         model = helper.make_model(self.build(), ir_version=IR_VERSION, opset_imports=[helper.make_opsetid("", OPSET)])
         onnx.checker.check_model(model, full_check=True)
         return model
 
 
 class Graph:
-    """A graph while it is put together. Names of values in between are made up here."""
+    """A graph under construction. It chooses the names of intermediate values."""
 
     def __init__(self, name: str):
         self.name = name
@@ -56,11 +56,11 @@ class Graph:
         return name
 
     def weight(self, *shape: int) -> str:
-        """Random numbers that keep what is multiplied by them at about its size."""
+        """Adds random weights, scaled so that a product with them keeps the magnitude of its input."""
         return self.constant(self.random.standard_normal(shape) / np.sqrt(shape[0]), np.float32)
 
     def op(self, kind: str, *values: str, outputs: int = 1, **attributes):
-        """A node; returns the name of its output, or a list of them."""
+        """Adds a node; returns the name of its output, or a list of names."""
         names = [f"{kind}_{len(self.nodes)}_{i}" for i in range(outputs)]
         self.nodes.append(helper.make_node(kind, values, names, **attributes))
         return names[0] if outputs == 1 else names
@@ -72,7 +72,7 @@ class Graph:
         return self.op("Reshape", value, self.constant(shape))
 
     def attend(self, query: str, key: str, value: str, visible: str, width: int) -> str:
-        """Attention: what each query sees of the values. The key is transposed already; visible is a mask."""
+        """Adds attention of the queries to the values. The key is already transposed; visible is a mask."""
         scores = self.op("Mul", self.op("MatMul", query, key), self.constant(width**-0.5, np.float32))
         scores = self.op("Where", visible, scores, self.constant(-1e9, np.float32))
         return self.op("MatMul", self.op("Softmax", scores, axis=-1), value)
@@ -82,7 +82,7 @@ class Graph:
 
 
 def streaming_lstm() -> GraphProto:
-    """Two LSTM layers over the frames of a chunk, and a linear layer. States have the batch in the middle."""
+    """Two LSTM layers over the frames of a chunk, and a linear layer. The batch is the middle axis of the states."""
     features, hidden, layers, classes = 8, 16, 2, 4
     g = Graph("streaming_lstm")
     x = g.op("Transpose", g.input("x", FLOAT, "batch", "frames", features), perm=[1, 0, 2])
@@ -105,7 +105,7 @@ def streaming_lstm() -> GraphProto:
 
 
 def kv_decoder() -> GraphProto:
-    """A decoder of two attention layers whose caches of keys and values begin empty and grow with every token."""
+    """A decoder of two attention layers whose caches of keys and values start empty and grow with every token."""
     vocabulary, positions, heads, width, layers = 32, 128, 2, 8, 2
     model = heads * width
     g = Graph("kv_decoder")
@@ -137,15 +137,16 @@ def kv_decoder() -> GraphProto:
 
 
 def conformer_like() -> GraphProto:
-    """Attention over a cache of frames, then a causal convolution over another, twice; cached tensors keep the batch on
-    axis 1 (keys), 2 (values) and 0 (convolution, and the number of frames seen so far, which masks the empty cache)."""
+    """Two layers, each with attention over a cache of frames and a causal convolution over another cache. The batch is
+    axis 1 of cached keys, 2 of values, and 0 of the convolution's cache and of the number of frames seen so far, which masks
+    the empty part of the cache."""
     frames, features, heads, left, kernel, layers = 4, 8, 2, 6, 3, 2
     width = features // heads
     g = Graph("conformer_like")
     x = g.input("x", FLOAT, "batch", frames, features)
     lengths = g.input("x_lens", INT64, "batch")
     seen_before = g.input("processed_lens", INT64, "batch")
-    # A place of the cache holds a frame if it is among the last ones seen; those of the chunk always do.
+    # A position of the cache is visible if it has one of the frames seen so far; of the chunk, x_lens frames are visible.
     filled = g.op("Less", g.constant(list(range(left - 1, -1, -1))), g.reshape(seen_before, -1, 1))
     chunk = g.op("Less", g.constant(list(range(frames))), g.reshape(lengths, -1, 1))
     visible = g.reshape(g.op("Concat", filled, chunk, axis=1), 0, 1, 1, left + frames)
@@ -185,7 +186,7 @@ IMPLICIT_MEAN = np.array([0.5, -0.5, 2, 0], np.float32)
 
 
 def implicit_state() -> GraphProto:
-    """A moving average, and a sum that the START flag sets back, as implicit state's users write models."""
+    """A moving average, and a sum that the START flag resets, as in models for Triton's implicit state."""
     g = Graph("implicit_state")
     x = g.input("INPUT", FLOAT, "batch", 4)
     start = g.input("START", FLOAT, "batch", 1)
@@ -202,7 +203,7 @@ def implicit_state() -> GraphProto:
 
 
 def ensemble_first() -> GraphProto:
-    """Takes the mean off every frame; keeps no state."""
+    """Subtracts the mean from every frame; has no states."""
     g = Graph("ensemble_first")
     frames = g.input("frames", FLOAT, "batch", "count", 8)
     centred = g.op("Sub", frames, g.op("ReduceMean", frames, axes=[2], keepdims=1))
@@ -211,7 +212,7 @@ def ensemble_first() -> GraphProto:
 
 
 def ensemble_last() -> GraphProto:
-    """Makes probabilities of what an LSTM says of every frame; keeps no state."""
+    """Turns the scores of every frame into probabilities; has no states."""
     g = Graph("ensemble_last")
     values = g.input("values", FLOAT, "batch", "count", 4)
     g.output(g.op("Softmax", values, axis=-1), "probabilities", FLOAT, "batch", "count", 4)
@@ -230,5 +231,5 @@ STREAMING = {
     ]
 }
 
-# Ensembles have a configuration and no model; Triton wants their version's folder all the same.
+# Ensembles have a configuration and no model, but Triton needs the folder of their version.
 ENSEMBLES = ["ensemble"]

@@ -183,9 +183,9 @@ def test_every_answer_is_that_of_the_sequence_alone(own_client, name):
 
 
 def test_what_the_mask_shows_is_found_at_load(own_server, own_client):
-    """With GroupQueryAttention unequal lengths run apart, and the log says so, once."""
+    """With GroupQueryAttention unequal lengths run separately, and the log says so, once."""
     log = own_server.log_text()
-    assert log.count("sequences of unequal length run apart: ") == 1
+    assert log.count("sequences of unequal length run separately: ") == 1
     assert (
         'the mask \\"attention_mask\\" does not hide padding from the model: output \\"logits\\" is off by ' in log
         or 'the mask "attention_mask" does not hide padding from the model: output "logits" is off by ' in log
