@@ -173,7 +173,7 @@ func (e *execution) sequence(req int, live *statebuffer.Sequence) (q *statebuffe
 // check tells how many lanes a request of a sequence takes, or why it does not fit the
 // model.
 func (in *Instance) check(r *Request, q *statebuffer.Sequence) (lanes int64, err error) {
-	ports := in.wiring.Inputs
+	ports := in.plan.Inputs
 	lanes = 1
 	if !in.sequences && in.model.config.MaxBatchSize > 0 {
 		if i := slices.IndexFunc(r.Inputs, func(input Input) bool { return input.Present && len(input.Shape) > 0 }); i >= 0 {
@@ -185,8 +185,8 @@ func (in *Instance) check(r *Request, q *statebuffer.Sequence) (lanes int64, err
 			return 0, err
 		}
 	}
-	if lanes > int64(in.wiring.MaxLanes) {
-		return 0, status.Errorf(status.InvalidArg, "the request has %d rows: at most %d can run at once", lanes, in.wiring.MaxLanes)
+	if lanes > int64(in.plan.MaxLanes) {
+		return 0, status.Errorf(status.InvalidArg, "the request has %d rows: at most %d can run at once", lanes, in.plan.MaxLanes)
 	}
 	if err := in.checkPositions(r); err != nil {
 		return 0, err
@@ -200,21 +200,21 @@ func (e *execution) joins(r *Request, q *statebuffer.Sequence, lanes int64) bool
 	if len(e.members) == 0 {
 		return true
 	}
-	if len(e.lanes)+int(lanes) > in.wiring.MaxLanes {
+	if len(e.lanes)+int(lanes) > in.plan.MaxLanes {
 		return false
 	}
-	if !in.wiring.Varies && !in.wiring.Shares {
+	if !in.plan.Varies && !in.plan.Shares {
 		return true
 	}
 	first := e.firstRequest()
-	for i := range in.wiring.Inputs {
-		if !sameInput(&in.wiring.Inputs[i], &r.Inputs[i], &first.Inputs[i]) {
+	for i := range in.plan.Inputs {
+		if !sameInput(&in.plan.Inputs[i], &r.Inputs[i], &first.Inputs[i]) {
 			return false
 		}
 	}
 	of := e.lanes[0].Sequence
-	for i := range in.wiring.Generated {
-		if !sameGenerated(&in.wiring.Generated[i], r, q, first, of) {
+	for i := range in.plan.Generated {
+		if !sameGenerated(&in.plan.Generated[i], r, q, first, of) {
 			return false
 		}
 	}
@@ -227,8 +227,8 @@ type spread struct{ longest, sum int64 }
 // spread notes the lengths of a lane that the run gets; q is nil for a sequence that
 // starts.
 func (e *execution) spread(q *statebuffer.Sequence) {
-	for at, i := range e.in.wiring.Masks {
-		held := e.in.store.Length(e.in.wiring.Generated[i].Mask.Covers[0], q)
+	for at, i := range e.in.plan.Masks {
+		held := e.in.store.Length(e.in.plan.Generated[i].Mask.Covers[0], q)
 		s := &e.spreads[at]
 		s.longest, s.sum = max(s.longest, held), s.sum+held
 	}
@@ -241,11 +241,11 @@ func (e *execution) spread(q *statebuffer.Sequence) {
 func (e *execution) spares(r *Request, q *statebuffer.Sequence) bool {
 	in, lanes := e.in, int64(len(e.lanes)+1)
 	padded := int64(0)
-	for at, i := range in.wiring.Masks {
-		f := &in.wiring.Generated[i]
+	for at, i := range in.plan.Masks {
+		f := &in.plan.Generated[i]
 		held, step := in.store.Length(f.Mask.Covers[0], q), in.grows[at]
 		if f.Mask.Length >= 0 {
-			step = in.extent(r, &in.wiring.Lengths[f.Mask.Length])
+			step = in.extent(r, &in.plan.Lengths[f.Mask.Length])
 		}
 		longest, sum := max(e.spreads[at].longest, held), e.spreads[at].sum+held
 		if lanes*longest == sum { // all are equal

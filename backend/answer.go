@@ -49,7 +49,7 @@ func (e *execution) answers() []Output {
 	answers := e.in.waiting[e.heldRuns]
 	copy(answers, e.ioSet.answers)
 	for i := range answers {
-		answers[i].Tensor = e.ioSet.outputs[e.in.wiring.Outputs[i].Index].Data.Bytes
+		answers[i].Tensor = e.ioSet.outputs[e.in.plan.Outputs[i].Index].Data.Bytes
 	}
 	e.heldRuns++
 	return answers
@@ -59,7 +59,7 @@ func (e *execution) answers() []Output {
 func (e *execution) send() {
 	if e.phase == committed && e.queue.left > 0 && e.in.holds && e.in.splitter.splits() {
 		held, next := e.held+e.ioSet.lanes, max(2, e.queue.left) // a single lane may run as two
-		if held+next <= e.in.wiring.MaxLanes {
+		if held+next <= e.in.plan.MaxLanes {
 			e.held = held
 			return
 		}
@@ -78,7 +78,7 @@ func (e *execution) answerEmpty(req int) {
 				continue
 			}
 			if err := in.device.Write(to, in.empty[i].Tensor); err != nil {
-				e.batch.Fail(req, status.Errorf(status.Internal, "output %q: %w", in.wiring.Outputs[i].Name, err))
+				e.batch.Fail(req, status.Errorf(status.Internal, "output %q: %w", in.plan.Outputs[i].Name, err))
 				return
 			}
 		}
@@ -212,9 +212,9 @@ func (e *execution) reportPanic(p any) {
 
 // canHold reports whether the answers of a run can wait while another one runs: all
 // outputs are tensors of ours, with lanes.
-func canHold(w *plan.Plan) bool {
-	for i := range w.Outputs {
-		if p := &w.Outputs[i]; p.IsState || p.Varies || p.Axis == tensor.NoAxis || p.DType == tensor.Bytes {
+func canHold(pl *plan.Plan) bool {
+	for i := range pl.Outputs {
+		if p := &pl.Outputs[i]; p.IsState || p.Varies || p.Axis == tensor.NoAxis || p.DType == tensor.Bytes {
 			return false
 		}
 	}

@@ -12,7 +12,7 @@ func (in *Instance) checkRoom(states *statebuffer.Options) error {
 	if in.device == nil {
 		return nil
 	}
-	err := statebuffer.CheckCapacity(states.Memory, statebuffer.SatAdd(states.Bytes(), ioBytes(in.wiring)))
+	err := statebuffer.CheckCapacity(states.Memory, statebuffer.SatAdd(states.Bytes(), ioBytes(in.plan)))
 	if err == nil {
 		return nil
 	}

@@ -55,7 +55,7 @@ func TestFixedBatchAndOpenTime(t *testing.T) {
 				c.Inputs[0].Dims, c.Outputs[0].Dims = tensor.Shape{-1, 2}, tensor.Shape{-1, 2}
 				in, err := m.instance(t, c, "")
 				require.NoError(t, err)
-				require.Equal(t, 1, in.wiring.MaxLanes)
+				require.Equal(t, 1, in.plan.MaxLanes)
 				got := send(t, in, Request{Inputs: intInput(tensor.Shape{1, 3, 2}, 1, 2, 3, 4, 5, 6)})
 				require.NoError(t, got[0].err)
 				require.Equal(t, []int32{1, 2, 3, 4, 5, 6}, numbers(got[0].outputs[0]))

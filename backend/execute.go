@@ -63,9 +63,9 @@ type execution struct {
 	// The current run.
 	members []member
 	lanes   []statebuffer.Lane // of the members, one after another; then comes padding
-	spreads []spread           // of each of wiring.masks
+	spreads []spread           // of each of plan.Masks
 	ioSet   *ioSet
-	lengths []uint64 // of each of wiring.lengths, see measure
+	lengths []uint64 // of each of plan.Lengths, see measure
 	step    *statebuffer.Step
 	retried bool // its members were in a run that was undone
 	phase   phase

@@ -259,7 +259,7 @@ func (c *choices) batch(t *testing.T, in *Instance) *fakeBatch {
 			r.Sequence.Number = uint64(c.below(5))
 		}
 		for i := range in.Inputs() {
-			r.Inputs = append(r.Inputs, c.input(&in.wiring.Inputs[i]))
+			r.Inputs = append(r.Inputs, c.input(&in.plan.Inputs[i]))
 		}
 		b.requests = append(b.requests, r)
 	}

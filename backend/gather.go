@@ -17,7 +17,7 @@ func (e *execution) gather() {
 	}
 	var err error
 	first := e.firstRequest()
-	e.ioSet, err = in.ioSetFor(in.lanesWithPadding(in.splitter.lanesFor(len(e.lanes), in.wiring.MaxLanes)), first)
+	e.ioSet, err = in.ioSetFor(in.lanesWithPadding(in.splitter.lanesFor(len(e.lanes), in.plan.MaxLanes)), first)
 	if err == nil {
 		e.measure(first)
 		e.placeOutputs()
@@ -37,8 +37,8 @@ func (e *execution) gather() {
 		return
 	}
 	e.step, e.phase = step, gathered
-	e.ioSet.bindStates(in.wiring, e.step)
-	if in.device != nil && !in.wiring.Varies {
+	e.ioSet.bindStates(in.plan, e.step)
+	if in.device != nil && !in.plan.Varies {
 		if err := e.reserve(); err != nil {
 			e.failRun(err)
 			return
@@ -53,10 +53,10 @@ func (e *execution) firstRequest() *Request { return &e.requests[e.members[0].re
 // measure notes the lengths that the inputs have in the run whose ioSet is made. One
 // that its requests leave out has none; first is nil while warming up.
 func (e *execution) measure(first *Request) {
-	w := e.in.wiring
+	pl := e.in.plan
 	e.lengths = e.lengths[:0]
-	for i := range w.Lengths {
-		l, length := &w.Lengths[i], uint64(0)
+	for i := range pl.Lengths {
+		l, length := &pl.Lengths[i], uint64(0)
 		if !l.IsOutput && (first == nil || first.Inputs[l.Input].Present) {
 			length = uint64(e.ioSet.inputs[l.Index].Shape[l.Axis])
 		}
@@ -67,22 +67,22 @@ func (e *execution) measure(first *Request) {
 // placeOutputs binds the outputs of the run after those of the runs whose answers
 // wait.
 func (e *execution) placeOutputs() {
-	s, w := e.ioSet, e.in.wiring
+	s, pl := e.ioSet, e.in.plan
 	if s.offset == e.held {
 		return
 	}
 	s.offset = e.held
-	for i := range w.Outputs {
-		p := &w.Outputs[i]
+	for i := range pl.Outputs {
+		p := &pl.Outputs[i]
 		s.outputs[p.Index].Data = e.in.io.outputs[i].At(int64(s.offset)*p.LaneBytes(), int64(s.lanes)*p.LaneBytes())
 	}
 }
 
 // putInputs copies the requests' inputs to their lanes; padding lanes are zero.
 func (e *execution) putInputs() error {
-	s, w := e.ioSet, e.in.wiring
-	for i := range w.Inputs {
-		p := &w.Inputs[i]
+	s, pl := e.ioSet, e.in.plan
+	for i := range pl.Inputs {
+		p := &pl.Inputs[i]
 		first := &e.firstRequest().Inputs[i]
 		if !first.Present {
 			s.inputs[p.Index].DType = tensor.Invalid
@@ -128,7 +128,7 @@ func (e *execution) putInput(i, lane int, input *Input) {
 
 // putStrings joins the requests' strings; a padding lane gets the first one's.
 func (e *execution) putStrings(i int) error {
-	s, p := e.ioSet, &e.in.wiring.Inputs[i]
+	s, p := e.ioSet, &e.in.plan.Inputs[i]
 	members := e.members
 	if p.Axis == tensor.NoAxis {
 		members = members[:1]

@@ -13,8 +13,8 @@ import (
 
 // writeGenerated writes the inputs that the backend gives by itself.
 func (e *execution) writeGenerated() error {
-	for i := range e.in.wiring.Generated {
-		f := &e.in.wiring.Generated[i]
+	for i := range e.in.plan.Generated {
+		f := &e.in.plan.Generated[i]
 		var err error
 		switch {
 		case f.Kind == plan.KindMask:
@@ -105,7 +105,7 @@ func (e *execution) writeStringIDs(i int) error {
 		binary.NativeEndian.PutUint32(to, uint32(len(text)))
 		to = to[prefix+copy(to[prefix:], text):]
 	}
-	e.ioSet.inputs[e.in.wiring.Generated[i].Index].Data = block
+	e.ioSet.inputs[e.in.plan.Generated[i].Index].Data = block
 	return nil
 }
 
@@ -165,7 +165,7 @@ func hashGenerated(f *plan.Generated, h *maphash.Hash, r *Request, q *statebuffe
 
 // writePositions writes the positions of a step.
 func (e *execution) writePositions(i int) error {
-	f := &e.in.wiring.Generated[i]
+	f := &e.in.plan.Generated[i]
 	lanes := int64(1)
 	if f.Axis != tensor.NoAxis {
 		lanes = int64(e.ioSet.lanes)
@@ -198,7 +198,7 @@ func (e *execution) writePositions(i int) error {
 // writeMask writes a mask.
 func (e *execution) writeMask(i int) error {
 	in := e.in
-	f := &in.wiring.Generated[i]
+	f := &in.plan.Generated[i]
 	m := f.Mask
 	var longest, step int64
 	for _, l := range e.lanes {
@@ -241,14 +241,14 @@ const generatedMost = 64 << 20
 
 // checkPositions tells why there can be no positions for a request.
 func (in *Instance) checkPositions(r *Request) error {
-	for i := range in.wiring.Generated {
-		f := &in.wiring.Generated[i]
+	for i := range in.plan.Generated {
+		f := &in.plan.Generated[i]
 		if f.Kind != plan.KindPositions {
 			continue
 		}
-		length := in.extent(r, &in.wiring.Lengths[f.Length])
+		length := in.extent(r, &in.plan.Lengths[f.Length])
 		if most := generatedMost / int64(f.DType.Size()); length > most {
-			return status.Errorf(status.InvalidArg, "input %q: positions of %d elements of input %q: want at most %d; send less in a request", f.Name, length, in.wiring.Lengths[f.Length].Name, most)
+			return status.Errorf(status.InvalidArg, "input %q: positions of %d elements of input %q: want at most %d; send less in a request", f.Name, length, in.plan.Lengths[f.Length].Name, most)
 		}
 	}
 	return nil
@@ -257,16 +257,16 @@ func (in *Instance) checkPositions(r *Request) error {
 // checkMasks tells why there can be no mask for a request of a sequence; nil is one
 // that starts.
 func (in *Instance) checkMasks(r *Request, q *statebuffer.Sequence) error {
-	for _, i := range in.wiring.Masks {
-		f := &in.wiring.Generated[i]
+	for _, i := range in.plan.Masks {
+		f := &in.plan.Generated[i]
 		held, step := in.store.Length(f.Mask.Covers[0], q), int64(0)
 		for _, state := range f.Mask.Covers[1:] {
 			if other := in.store.Length(state, q); other != held {
-				return status.Errorf(status.InvalidArg, "input %q: the states %q and %q are to have one mask, and have the lengths %d and %d: want them equal; give each a mask of its own, or none", f.Name, in.wiring.Varying[f.Mask.Covers[0]].Input, in.wiring.Varying[state].Input, held, other)
+				return status.Errorf(status.InvalidArg, "input %q: the states %q and %q are to have one mask, and have the lengths %d and %d: want them equal; give each a mask of its own, or none", f.Name, in.plan.Varying[f.Mask.Covers[0]].Input, in.plan.Varying[state].Input, held, other)
 			}
 		}
 		if f.Mask.Length >= 0 {
-			step = in.extent(r, &in.wiring.Lengths[f.Mask.Length])
+			step = in.extent(r, &in.plan.Lengths[f.Mask.Length])
 		}
 		if most := generatedMost / int64(f.DType.Size()); step > most-held {
 			return status.Errorf(status.InvalidArg, "input %q: a mask of length %d for the states and %d for the request: want at most %d in all; send less in a request, or end the sequence", f.Name, held, step, most)
@@ -281,5 +281,5 @@ func (in *Instance) extent(r *Request, l *plan.Length) int64 {
 	if !input.Present {
 		return 0
 	}
-	return modelDims(&in.wiring.Inputs[l.Input], input.Shape)[l.Axis]
+	return modelDims(&in.plan.Inputs[l.Input], input.Shape)[l.Axis]
 }

@@ -276,7 +276,7 @@ func gpuServer(t *testing.T, changes ...func(*setup)) (*server, *gpu) {
 func TestGPUWarmsUp(t *testing.T) {
 	in, l := loadOnGPU(t)
 	require.Contains(t, l.gpu.warmed, 1)
-	require.Contains(t, l.gpu.warmed, in.wiring.MaxLanes)
+	require.Contains(t, l.gpu.warmed, in.plan.MaxLanes)
 	require.True(t, in.TakesDevice())
 
 	preferred := func(s *setup) { s.config.Sequence.Oldest.PreferredBatchSizes = []int{2, 5} }

@@ -170,8 +170,8 @@ func TestLongDataFile(t *testing.T) {
 	c.Sequence.States = []config.StateConfig{{InputName: "Sum", OutputName: "NewSum", DataType: "TYPE_INT32", Dims: tensor.Shape{2}, Initial: []config.InitialState{initial}}}
 	in, err := sumModel().instance(t, c, directory)
 	require.NoError(t, err)
-	require.Len(t, in.wiring.Warnings, 1)
-	require.Contains(t, in.wiring.Warnings[0], `the first 8 bytes of file "long", which has 12`)
+	require.Len(t, in.plan.Warnings, 1)
+	require.Contains(t, in.plan.Warnings[0], `the first 8 bytes of file "long", which has 12`)
 	got := send(t, in, Request{Sequence: SequenceID{Number: 1}, Start: true, Inputs: intInput(tensor.Shape{1, 2}, 100, 1000)})
 	require.NoError(t, got[0].err)
 	require.Equal(t, []int32{105, 1006}, numbers(got[0].outputs[0]))

@@ -22,7 +22,7 @@ type Instance struct {
 	name   string
 	runner onnx.Runner
 	device onnx.DeviceRunner // the runner, if it is on a GPU
-	wiring *plan.Plan
+	plan   *plan.Plan
 	store  *statebuffer.Store
 	ioSets []*ioSet // by the number of lanes, made when first needed
 	io     *ioBuffers
@@ -43,7 +43,7 @@ type Instance struct {
 	saturated         bool   // it was told that states had to be clamped
 	runs              uint64 // number of the last run
 	// separate is why sequences of unequal length do not share a run, although the model
-	// has a mask; grows is, of each of wiring.masks that names no input, what a step
+	// has a mask; grows is, of each of plan.Masks that names no input, what a step
 	// appends to the states that it covers.
 	separate string
 	grows    []int64
@@ -62,8 +62,8 @@ func newInstance(m *Model, info InstanceInfo) (*Instance, error) {
 		return nil, err
 	}
 	in.openMeter()
-	for _, w := range in.wiring.Warnings {
-		in.log.Warn(w)
+	for _, warning := range in.plan.Warnings {
+		in.log.Warn(warning)
 	}
 	in.reportSharedScale()
 	in.reportLoad(provider)
@@ -82,7 +82,7 @@ func (in *Instance) load(provider onnx.Provider, info InstanceInfo, faults error
 		in.device, _ = in.runner.(onnx.DeviceRunner)
 	}
 	if in.runner != nil && m.params.Understood(config.TensorParameters...) {
-		in.wiring, err = m.wire(in.runner)
+		in.plan, err = m.planFor(in.runner)
 		err = advised(err, mergedAdvice(m.config, m.params, in.runner.Signature()))
 	}
 	if err := errors.Join(faults, err); err != nil {
@@ -95,24 +95,24 @@ func (in *Instance) load(provider onnx.Provider, info InstanceInfo, faults error
 	return in.warmUp()
 }
 
-// allocate makes everything but the session and the wiring, which are there.
+// allocate makes everything but the session and the plan, which are there.
 func (in *Instance) allocate() (err error) {
 	m := in.model
 	if in.store, err = in.newStore(); err != nil {
 		return err
 	}
-	if in.io, err = newIOBuffers(in.wiring, in.ioMemory()); err != nil {
+	if in.io, err = newIOBuffers(in.plan, in.ioMemory()); err != nil {
 		return err
 	}
-	in.ioSets = make([]*ioSet, in.wiring.MaxLanes+1)
+	in.ioSets = make([]*ioSet, in.plan.MaxLanes+1)
 	in.sequences = m.config.Sequence != nil
 	in.direct = m.config.Direct()
 	in.buckets = m.buckets()
-	in.holds = canHold(in.wiring)
-	in.splitter = newSplitter(m.params.Padding == config.PadAuto && !in.wiring.Varies && in.store.InPlace() && in.store.SlotBytes() >= splitFrom)
+	in.holds = canHold(in.plan)
+	in.splitter = newSplitter(m.params.Padding == config.PadAuto && !in.plan.Varies && in.store.InPlace() && in.store.SlotBytes() >= splitFrom)
 	in.empty = in.emptyAnswers()
-	in.work.in, in.work.queue, in.work.spreads = in, newQueue(), make([]spread, len(in.wiring.Masks))
-	in.grows = make([]int64, len(in.wiring.Masks))
+	in.work.in, in.work.queue, in.work.spreads = in, newQueue(), make([]spread, len(in.plan.Masks))
+	in.grows = make([]int64, len(in.plan.Masks))
 	in.overlaps.quiet.init(m.config.QueueDelay())
 	return nil
 }
@@ -120,7 +120,7 @@ func (in *Instance) allocate() (err error) {
 // emptyAnswers are what an END that is not inferred gets: every output with one
 // element, zero.
 func (in *Instance) emptyAnswers() []Output {
-	outputs := in.wiring.Outputs
+	outputs := in.plan.Outputs
 	answers := make([]Output, len(outputs))
 	for i := range outputs {
 		size := int64(outputs[i].DType.Size())
@@ -137,21 +137,21 @@ func (in *Instance) emptyAnswers() []Output {
 
 func (in *Instance) newStore() (*statebuffer.Store, error) {
 	cfg, params, sizing := in.model.config, in.model.params, in.model.sizing
-	states := make([]statebuffer.State, len(in.wiring.States))
+	states := make([]statebuffer.State, len(in.plan.States))
 	for i := range states {
-		w := &in.wiring.States[i]
-		states[i] = statebuffer.State{Name: w.Input, Layout: w.Layout, Convert: params.Conversion(w.DType), Initial: w.Value}
+		s := &in.plan.States[i]
+		states[i] = statebuffer.State{Name: s.Input, Layout: s.Layout, Convert: params.Conversion(s.DType), Initial: s.Value}
 	}
-	varying := make([]statebuffer.Varying, len(in.wiring.Varying))
+	varying := make([]statebuffer.Varying, len(in.plan.Varying))
 	for i := range varying {
-		w := &in.wiring.Varying[i]
+		s := &in.plan.Varying[i]
 		varying[i] = statebuffer.Varying{
-			Name: w.Input, DType: w.DType, Axis: w.Axis, InitialShape: w.Shape, Initial: w.Value, MaxBytes: params.MaxStateBytes,
-			Update: w.Update, AppendAxis: w.AppendAxis, LeftPadded: w.TimePadded, PadAxis: w.TimeAxis,
+			Name: s.Input, DType: s.DType, Axis: s.Axis, InitialShape: s.Shape, Initial: s.Value, MaxBytes: params.MaxStateBytes,
+			Update: s.Update, AppendAxis: s.AppendAxis, LeftPadded: s.TimePadded, PadAxis: s.TimeAxis,
 		}
 	}
 	options := statebuffer.Options{
-		Memory: in.runner.Memory(), States: states, Varying: varying, Sizing: sizing, MaxLanes: in.wiring.MaxLanes,
+		Memory: in.runner.Memory(), States: states, Varying: varying, Sizing: sizing, MaxLanes: in.plan.MaxLanes,
 		Limits: statebuffer.Limits{Idle: cfg.Idle(), Full: params.Full, Tombstones: max(1024, sizing.Total()), Bytes: params.MaxStateMemory, Field: cfg.CandidatesField()},
 	}
 	if err := in.checkRoom(&options); err != nil {
@@ -184,7 +184,7 @@ func (m *Model) buckets() []int {
 // lanesWithPadding is how many lanes a run of n has: n rounded up to a bucket.
 func (in *Instance) lanesWithPadding(n int) int {
 	for _, size := range in.buckets {
-		if size >= n && size <= in.wiring.MaxLanes {
+		if size >= n && size <= in.plan.MaxLanes {
 			return size
 		}
 	}
@@ -195,20 +195,20 @@ func (in *Instance) lanesWithPadding(n int) int {
 // so that no client waits for what ONNX Runtime does in a first run. A model whose
 // shapes vary is left alone: nobody knows which shapes it can take.
 func (in *Instance) warmUp() error {
-	if in.wiring.Varies {
+	if in.plan.Varies {
 		if in.device != nil && in.model.params.CUDAGraph {
 			in.log.Warn("enable_cuda_graph has no effect: more than the batch size varies in this model, and a CUDA graph has fixed shapes")
 		}
 		return nil
 	}
-	sizes := append([]int{in.wiring.MaxLanes, 1}, in.model.config.PreferredBatchSizes()...)
+	sizes := append([]int{in.plan.MaxLanes, 1}, in.model.config.PreferredBatchSizes()...)
 	for i, n := range sizes {
-		sizes[i] = in.lanesWithPadding(min(n, in.wiring.MaxLanes))
+		sizes[i] = in.lanesWithPadding(min(n, in.plan.MaxLanes))
 	}
 	slices.Sort(sizes)
 	for _, n := range slices.Compact(sizes) {
 		if err := in.warmUpWith(n); err != nil {
-			return status.Errorf(status.CodeOf(err), "warming up with a batch of %d: %w; the batch is taken to be at %s, and the parameter batch_axes can say otherwise", n, err, in.wiring.BatchAxes())
+			return status.Errorf(status.CodeOf(err), "warming up with a batch of %d: %w; the batch is taken to be at %s, and the parameter batch_axes can say otherwise", n, err, in.plan.BatchAxes())
 		}
 	}
 	return nil
@@ -224,7 +224,7 @@ func (in *Instance) warmUpWith(lanes int) error {
 		return err
 	}
 	defer in.store.Abort(step, 0)
-	s.bindStates(in.wiring, step)
+	s.bindStates(in.plan, step)
 	in.work.ioSet = s
 	in.work.measure(nil)
 	if err := in.work.writeGenerated(); err != nil {
@@ -247,8 +247,8 @@ func (in *Instance) warmUpWith(lanes int) error {
 // such as a length of nothing, and must load all the same. Each batch writes its own
 // values over them.
 func (in *Instance) putOnes(s *ioSet) {
-	for i := range in.wiring.Inputs {
-		one, err := tensor.ParseElement("1", in.wiring.Inputs[i].DType)
+	for i := range in.plan.Inputs {
+		one, err := tensor.ParseElement("1", in.plan.Inputs[i].DType)
 		if err != nil {
 			continue
 		}
@@ -264,15 +264,15 @@ func (in *Instance) putOnes(s *ioSet) {
 func (in *Instance) TokenInput() string { return in.model.config.TokenInput() }
 
 // Inputs are the tensors that requests bring, in the order of Request.Inputs.
-func (in *Instance) Inputs() []onnx.IOTensor { return ports(in.wiring.Inputs) }
+func (in *Instance) Inputs() []onnx.IOTensor { return ioTensors(in.plan.Inputs) }
 
 // Outputs are the tensors that answers carry, in the order of Batch.Answer.
-func (in *Instance) Outputs() []onnx.IOTensor { return ports(in.wiring.Outputs) }
+func (in *Instance) Outputs() []onnx.IOTensor { return ioTensors(in.plan.Outputs) }
 
-func ports(wired []plan.IO) []onnx.IOTensor {
-	all := make([]onnx.IOTensor, len(wired))
-	for i := range wired {
-		all[i] = wired[i].IOTensor
+func ioTensors(of []plan.IO) []onnx.IOTensor {
+	all := make([]onnx.IOTensor, len(of))
+	for i := range of {
+		all[i] = of[i].IOTensor
 	}
 	return all
 }

@@ -24,31 +24,31 @@ const zeroElement = 8
 
 // ioSizes are the bytes of an instance's batched tensors, each for the largest
 // batch. A state that is an output too has a tensor already.
-func ioSizes(w *plan.Plan) (inputs, outputs, fills []int64) {
-	for i := range w.Inputs {
-		inputs = append(inputs, w.Inputs[i].BatchBytes(w.MaxLanes))
+func ioSizes(pl *plan.Plan) (inputs, outputs, fills []int64) {
+	for i := range pl.Inputs {
+		inputs = append(inputs, pl.Inputs[i].BatchBytes(pl.MaxLanes))
 	}
-	for i := range w.Outputs {
-		bytes := w.Outputs[i].BatchBytes(w.MaxLanes)
-		if w.Outputs[i].IsState {
+	for i := range pl.Outputs {
+		bytes := pl.Outputs[i].BatchBytes(pl.MaxLanes)
+		if pl.Outputs[i].IsState {
 			bytes = 0
 		}
 		outputs = append(outputs, bytes)
 	}
-	for i := range w.Generated {
-		fills = append(fills, w.Generated[i].BatchBytes(w.MaxLanes))
+	for i := range pl.Generated {
+		fills = append(fills, pl.Generated[i].BatchBytes(pl.MaxLanes))
 	}
 	return inputs, outputs, fills
 }
 
 // ioBytes is what newIOBuffers takes of the memory.
-func ioBytes(w *plan.Plan) int64 {
-	inputs, outputs, fills := ioSizes(w)
+func ioBytes(pl *plan.Plan) int64 {
+	inputs, outputs, fills := ioSizes(pl)
 	return statebuffer.SatAdd(slices.Concat(inputs, outputs, fills, []int64{zeroElement})...)
 }
 
-func newIOBuffers(w *plan.Plan, memory statebuffer.Memory) (*ioBuffers, error) {
-	b := &ioBuffers{memory: memory, varyingInputs: make([]statebuffer.Scratch, len(w.Inputs)), varyingFills: make([]statebuffer.Scratch, len(w.Generated))}
+func newIOBuffers(pl *plan.Plan, memory statebuffer.Memory) (*ioBuffers, error) {
+	b := &ioBuffers{memory: memory, varyingInputs: make([]statebuffer.Scratch, len(pl.Inputs)), varyingFills: make([]statebuffer.Scratch, len(pl.Generated))}
 	var failed error
 	alloc := func(name string, bytes int64) (block statebuffer.Block) {
 		if bytes == 0 || failed != nil {
@@ -56,19 +56,19 @@ func newIOBuffers(w *plan.Plan, memory statebuffer.Memory) (*ioBuffers, error) {
 		}
 		block, err := memory.Alloc(bytes)
 		if err != nil {
-			failed = status.Errorf(status.Internal, "allocating tensor %q for a batch of %d: %w", name, w.MaxLanes, err)
+			failed = status.Errorf(status.Internal, "allocating tensor %q for a batch of %d: %w", name, pl.MaxLanes, err)
 		}
 		return block
 	}
-	inputs, outputs, fills := ioSizes(w)
+	inputs, outputs, fills := ioSizes(pl)
 	for i, bytes := range inputs {
-		b.inputs = append(b.inputs, alloc(w.Inputs[i].Name, bytes))
+		b.inputs = append(b.inputs, alloc(pl.Inputs[i].Name, bytes))
 	}
 	for i, bytes := range outputs {
-		b.outputs = append(b.outputs, alloc(w.Outputs[i].Name, bytes))
+		b.outputs = append(b.outputs, alloc(pl.Outputs[i].Name, bytes))
 	}
 	for i, bytes := range fills {
-		b.fills = append(b.fills, alloc(w.Generated[i].Name, bytes))
+		b.fills = append(b.fills, alloc(pl.Generated[i].Name, bytes))
 	}
 	b.zero = alloc("zero", zeroElement)
 	if failed != nil {
@@ -140,25 +140,25 @@ func (in *Instance) ioSetFor(lanes int, first *Request) (*ioSet, error) {
 	if s := in.ioSets[lanes]; s != nil {
 		return s, nil
 	}
-	w, n := in.wiring, int64(lanes)
+	pl, n := in.plan, int64(lanes)
 	sig := in.runner.Signature()
 	s := &ioSet{
 		lanes: lanes, inputs: make([]onnx.Tensor, len(sig.Inputs)), outputs: make([]onnx.Tensor, len(sig.Outputs)),
-		answers: make([]Output, len(w.Outputs)), in: make([]statebuffer.Block, len(w.Inputs)), layouts: make([]statebuffer.Layout, len(w.Inputs)),
+		answers: make([]Output, len(pl.Outputs)), in: make([]statebuffer.Block, len(pl.Inputs)), layouts: make([]statebuffer.Layout, len(pl.Inputs)),
 	}
-	for i := range w.Inputs {
+	for i := range pl.Inputs {
 		if err := in.bindInput(s, i, first); err != nil {
 			return nil, err
 		}
 	}
-	for i := range w.Generated {
-		f := &w.Generated[i]
+	for i := range pl.Generated {
+		f := &pl.Generated[i]
 		block := in.io.fills[i].At(0, batchBytes(f.Layout, f.Axis, n))
 		s.fills = append(s.fills, block)
 		s.inputs[f.Index] = onnx.Tensor{Data: block, DType: f.DType, Shape: f.Dims.With(f.Axis, n)}
 	}
-	for i := range w.Outputs {
-		p := &w.Outputs[i]
+	for i := range pl.Outputs {
+		p := &pl.Outputs[i]
 		if p.IsState || p.Varies {
 			s.outputs[p.Index].DType = p.DType
 			continue
@@ -167,13 +167,13 @@ func (in *Instance) ioSetFor(lanes int, first *Request) (*ioSet, error) {
 		s.outputs[p.Index] = onnx.Tensor{Data: block, DType: p.DType, Shape: p.Dims.With(p.Axis, n)}
 		s.answers[i] = Output{Tensor: block.Bytes, Layout: p.Layout, Lanes: lanes, Shape: p.Answer, Batched: p.BatchInFront}
 	}
-	for i := range w.States {
-		st := &w.States[i]
+	for i := range pl.States {
+		st := &pl.States[i]
 		shape := st.Dims.With(st.Axis, n)
 		s.inputs[st.In] = onnx.Tensor{DType: st.DType, Shape: shape}
 		s.outputs[st.Out] = onnx.Tensor{DType: st.DType, Shape: shape}
 	}
-	if !w.Varies {
+	if !pl.Varies {
 		in.ioSets[lanes] = s
 	}
 	return s, nil
@@ -191,7 +191,7 @@ func batchBytes(l statebuffer.Layout, axis int, n int64) int64 {
 // bindInput lays out one input. Its extents are the configuration's, or where
 // that leaves them open the request's.
 func (in *Instance) bindInput(s *ioSet, i int, first *Request) (err error) {
-	p, n := &in.wiring.Inputs[i], int64(s.lanes)
+	p, n := &in.plan.Inputs[i], int64(s.lanes)
 	if first != nil && p.Varies && !first.Inputs[i].Present {
 		return nil // the run leaves it out, and no one knows a shape for it
 	}
@@ -216,22 +216,22 @@ func (in *Instance) bindInput(s *ioSet, i int, first *Request) (err error) {
 }
 
 // bindStates binds the states where the store has put them.
-func (s *ioSet) bindStates(w *plan.Plan, step *statebuffer.Step) {
-	for i := range w.States {
-		st := &w.States[i]
+func (s *ioSet) bindStates(pl *plan.Plan, step *statebuffer.Step) {
+	for i := range pl.States {
+		st := &pl.States[i]
 		bytes := batchBytes(st.Layout, st.Axis, int64(s.lanes))
 		s.inputs[st.In].Data = step.In[i].At(0, bytes)
 		s.outputs[st.Out].Data = step.Out[i].At(0, bytes)
 	}
-	for i := range w.Varying {
-		st, io := &w.Varying[i], &step.Varying[i]
+	for i := range pl.Varying {
+		st, io := &pl.Varying[i], &step.Varying[i]
 		s.inputs[st.In] = onnx.Tensor{Data: io.In, DType: st.DType, Shape: io.InShape}
 		s.outputs[st.Out] = onnx.Tensor{DType: st.DType}
 	}
-	for i := range w.Outputs {
-		switch p := &w.Outputs[i]; {
-		case p.IsState && p.State < len(w.States):
-			st := &w.States[p.State]
+	for i := range pl.Outputs {
+		switch p := &pl.Outputs[i]; {
+		case p.IsState && p.State < len(pl.States):
+			st := &pl.States[p.State]
 			s.answers[i] = Output{Tensor: s.outputs[st.Out].Data.Bytes, Layout: st.Layout, Lanes: s.lanes, Shape: p.Answer, Batched: p.BatchInFront}
 		case p.Varies && !p.IsState:
 			s.outputs[p.Index] = onnx.Tensor{DType: p.DType}

@@ -24,13 +24,13 @@ func modelFile(info ModelInfo, cfg *config.Config, params *config.Parameters) (s
 	return filepath.Join(info.Directory, strconv.FormatUint(info.Version, 10), name), nil
 }
 
-// wire joins configuration and model, once for all instances. Where the batch is, is
+// planFor joins configuration and model, once for all instances. Where the batch is, is
 // proved by runs as the parameter verify says.
-func (m *Model) wire(r onnx.Runner) (*plan.Plan, error) {
-	m.wireLock.Lock()
-	defer m.wireLock.Unlock()
-	if m.wired != nil {
-		return m.wired, nil
+func (m *Model) planFor(r onnx.Runner) (*plan.Plan, error) {
+	m.planLock.Lock()
+	defer m.planLock.Unlock()
+	if m.plan != nil {
+		return m.plan, nil
 	}
 	files := initialFiles(m.info.Directory)
 	batches := m.config.MaxBatchSize > 0
@@ -67,8 +67,8 @@ func (m *Model) wire(r onnx.Runner) (*plan.Plan, error) {
 	if c.warning != "" {
 		m.log.Warn(c.warning)
 	}
-	m.wired = &w.wiring
-	return m.wired, nil
+	m.plan = &w.wiring
+	return m.plan, nil
 }
 
 // Complete fills in what a configuration leaves out and the model file tells:
@@ -135,19 +135,19 @@ func (m *Model) shapes() []onnx.InputShapes {
 		return nil
 	}
 	defer onCPU.Close()
-	w, err := m.wire(onCPU)
+	pl, err := m.planFor(onCPU)
 	if err != nil {
 		return nil
 	}
-	if w.Varies {
+	if pl.Varies {
 		m.log.Warn(learns + ": more than the batch varies")
 		return nil
 	}
-	return m.inputShapes(w, onCPU.Signature())
+	return m.inputShapes(pl, onCPU.Signature())
 }
 
-func (m *Model) inputShapes(w *plan.Plan, sig *onnx.Signature) []onnx.InputShapes {
-	usual := w.MaxLanes
+func (m *Model) inputShapes(pl *plan.Plan, sig *onnx.Signature) []onnx.InputShapes {
+	usual := pl.MaxLanes
 	if preferred := m.config.PreferredBatchSizes(); len(preferred) > 0 {
 		usual = min(usual, slices.Max(preferred))
 	}
@@ -158,17 +158,17 @@ func (m *Model) inputShapes(w *plan.Plan, sig *onnx.Signature) []onnx.InputShape
 		}
 		all = append(all, onnx.InputShapes{
 			Name:  sig.Inputs[at].Name,
-			Least: dims.With(axis, 1), Usual: dims.With(axis, int64(usual)), Most: dims.With(axis, int64(w.MaxLanes)),
+			Least: dims.With(axis, 1), Usual: dims.With(axis, int64(usual)), Most: dims.With(axis, int64(pl.MaxLanes)),
 		})
 	}
-	for i := range w.Inputs {
-		add(w.Inputs[i].Index, w.Inputs[i].Axis, w.Inputs[i].Dims)
+	for i := range pl.Inputs {
+		add(pl.Inputs[i].Index, pl.Inputs[i].Axis, pl.Inputs[i].Dims)
 	}
-	for i := range w.Generated {
-		add(w.Generated[i].Index, w.Generated[i].Axis, w.Generated[i].Dims)
+	for i := range pl.Generated {
+		add(pl.Generated[i].Index, pl.Generated[i].Axis, pl.Generated[i].Dims)
 	}
-	for i := range w.States {
-		add(w.States[i].In, w.States[i].Axis, w.States[i].Dims)
+	for i := range pl.States {
+		add(pl.States[i].In, pl.States[i].Axis, pl.States[i].Dims)
 	}
 	return all
 }

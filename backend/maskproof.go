@@ -26,12 +26,12 @@ type maskVerdict struct {
 // proveMasks tries the masks of a model, and has unequal lengths run separately for good if
 // it does not stand them, or if that cannot be seen.
 func (in *Instance) proveMasks() {
-	if len(in.wiring.Masks) == 0 || in.wiring.MaxLanes == 1 || in.device != nil {
+	if len(in.plan.Masks) == 0 || in.plan.MaxLanes == 1 || in.device != nil {
 		return // no values of unequal length meet
 	}
 	m := in.model
-	m.wireLock.Lock()
-	defer m.wireLock.Unlock()
+	m.planLock.Lock()
+	defer m.planLock.Unlock()
 	if m.masks == nil {
 		began := time.Now()
 		runs, err := in.tryMasks(began.Add(provingMost))
@@ -59,13 +59,13 @@ var errUnjudged = errors.New("")
 // something. It tells how often the model ran, and what a step appends where a mask
 // names no input.
 func (in *Instance) tryMasks(until time.Time) (runs int, err error) {
-	w := in.wiring
-	for _, i := range w.Masks {
-		if f := &w.Generated[i]; f.Mask.Length < 0 && slices.ContainsFunc(w.Inputs, func(p plan.IO) bool { return !p.Dims.Without(p.Axis).Fixed() }) {
+	pl := in.plan
+	for _, i := range pl.Masks {
+		if f := &pl.Generated[i]; f.Mask.Length < 0 && slices.ContainsFunc(pl.Inputs, func(p plan.IO) bool { return !p.Dims.Without(p.Axis).Fixed() }) {
 			return 0, fmt.Errorf("the mask %q names no input, and the inputs vary in shape, so that nobody knows what a step appends; where the mask covers what a step brings as well, write mask(%s, INPUT)", f.Name, f.Mask.States)
 		}
 	}
-	fractions := slices.ContainsFunc(w.Inputs, func(p plan.IO) bool { return closeness[p.DType] > 0 })
+	fractions := slices.ContainsFunc(pl.Inputs, func(p plan.IO) bool { return closeness[p.DType] > 0 })
 	last := errors.New("the time was over")
 	for _, extent := range trialExtents {
 		for _, short := range []int64{1, extent} {
@@ -125,8 +125,8 @@ func (in *Instance) unjudged(why error) error {
 // masks are the masks' names, for messages.
 func (in *Instance) masks() string {
 	var names []string
-	for _, i := range in.wiring.Masks {
-		names = append(names, fmt.Sprintf("%q", in.wiring.Generated[i].Name))
+	for _, i := range in.plan.Masks {
+		names = append(names, fmt.Sprintf("%q", in.plan.Generated[i].Name))
 	}
 	return "the mask " + strings.Join(names, " and ")
 }
@@ -269,8 +269,8 @@ func (t *maskTrial) noteGrowth(p *played) {
 		return
 	}
 	first := t.in.store.Touch(statebuffer.Key{Number: p.id}, t.in.server().Clock())
-	for at, i := range t.in.wiring.Masks {
-		state := t.in.wiring.Generated[i].Mask.Covers[0]
+	for at, i := range t.in.plan.Masks {
+		state := t.in.plan.Generated[i].Mask.Covers[0]
 		t.in.grows[at] = t.in.store.Length(state, first) - t.in.store.Length(state, nil)
 		t.appended = max(t.appended, t.in.grows[at])
 	}

@@ -268,7 +268,7 @@ func TestMaskOfStatesAloneWithOpenInputs(t *testing.T) {
 // TestAnswersApart: how far apart two answers may be.
 func TestAnswersApart(t *testing.T) {
 	for dtype, off := range map[tensor.DType]float64{tensor.FP64: 1e-8, tensor.FP32: 1e-3, tensor.FP16: 0.1, tensor.BF16: 0.5} {
-		trial := &maskTrial{in: &Instance{wiring: &plan.Plan{Outputs: []plan.IO{{IOTensor: onnx.IOTensor{Name: "y", DType: dtype}}}}}}
+		trial := &maskTrial{in: &Instance{plan: &plan.Plan{Outputs: []plan.IO{{IOTensor: onnx.IOTensor{Name: "y", DType: dtype}}}}}}
 		answer := func(values ...float64) *reply {
 			r := &reply{shapes: []tensor.Shape{{1, int64(len(values))}}, data: [][]byte{nil}}
 			for _, v := range values {

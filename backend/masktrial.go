@@ -61,14 +61,14 @@ const trialRows = 16
 func (in *Instance) newMaskTrial(kind *trialKind) (*maskTrial, error) {
 	quiet := slog.New(slog.DiscardHandler)
 	m := in.model
-	wiring, cfg, params, sequence := *in.wiring, *m.config, *m.params, *m.config.Sequence
-	wiring.MaxLanes = 2
+	tensors, cfg, params, sequence := *in.plan, *m.config, *m.params, *m.config.Sequence
+	tensors.MaxLanes = 2
 	sequence.Oldest, sequence.MaxIdleMicroseconds = &config.OldestConfig{MaxCandidateSequences: trialRows}, 0
 	cfg.Sequence = &sequence
 	params.MaxStateBytes, params.MaxStateMemory = 0, 0
 	model := &Model{info: m.info, server: m.server, log: quiet, config: &cfg, params: &params, sizing: statebuffer.Sizing{Initial: trialRows, MaxChunks: 1}}
 	runner := &countedRunner{Runner: in.runner}
-	own := &Instance{model: model, log: quiet, name: in.name, runner: runner, wiring: &wiring}
+	own := &Instance{model: model, log: quiet, name: in.name, runner: runner, plan: &tensors}
 	own.verbosity = newVerbosity(quiet, &params)
 	own.periodic = newPeriodicLog(&params, model.server.Clock)
 	if err := own.allocate(); err != nil {
@@ -83,7 +83,7 @@ func (in *Instance) newMaskTrial(kind *trialKind) (*maskTrial, error) {
 
 // step is the inputs of a request in which open axes have that extent.
 func (t *maskTrial) step(extent int64) []Input {
-	ports := t.in.wiring.Inputs
+	ports := t.in.plan.Inputs
 	inputs := make([]Input, len(ports))
 	for i := range ports {
 		p := &ports[i]
@@ -211,8 +211,8 @@ var closeness = map[tensor.DType]float64{tensor.FP64: 1e-9, tensor.FP32: 1e-4, t
 
 // differ tells which output differs from what was wanted, and by how much.
 func (t *maskTrial) differ(got, want *reply) string {
-	for i := range t.in.wiring.Outputs {
-		p := &t.in.wiring.Outputs[i]
+	for i := range t.in.plan.Outputs {
+		p := &t.in.plan.Outputs[i]
 		if !got.shapes[i].Equal(want.shapes[i]) {
 			return fmt.Sprintf("output %q has shape %v and not %v", p.Name, got.shapes[i], want.shapes[i])
 		}

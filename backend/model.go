@@ -23,9 +23,9 @@ type Model struct {
 	params *config.Parameters
 	sizing statebuffer.Sizing
 	path   string // of the ONNX file
-	// wired is what each tensor is for, which the first instance finds for all.
-	wired    *plan.Plan
-	wireLock sync.Mutex
+	// plan is what each tensor is for, which the first instance finds for all.
+	plan     *plan.Plan
+	planLock sync.Mutex
 	// masks is what the first instance has seen of the masks, for all.
 	masks *maskVerdict
 	// faults is what is wrong with the configuration by itself. NewInstance

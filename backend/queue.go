@@ -158,21 +158,21 @@ func (q *queue) sort(requests []int, sorted bool) {
 // ever: it tells which to compare. Nothing of the request needs to be right.
 func (e *execution) kind(req int) uint64 {
 	r, in := &e.requests[req], e.in
-	w := in.wiring
-	if r.Err != nil || !w.Varies && !w.Shares {
+	pl := in.plan
+	if r.Err != nil || !pl.Varies && !pl.Shares {
 		return 0
 	}
 	var h maphash.Hash
 	h.SetSeed(e.queue.seed)
-	for i := range w.Inputs {
-		hashInput(&w.Inputs[i], &h, &r.Inputs[i])
+	for i := range pl.Inputs {
+		hashInput(&pl.Inputs[i], &h, &r.Inputs[i])
 	}
 	var q *statebuffer.Sequence // as joins has it
 	if !r.Start {
 		q = in.store.Live(r.key())
 	}
-	for i := range w.Generated {
-		hashGenerated(&w.Generated[i], &h, r, q)
+	for i := range pl.Generated {
+		hashGenerated(&pl.Generated[i], &h, r, q)
 	}
 	in.store.HashShapes(&h, q)
 	return h.Sum64()

@@ -59,7 +59,7 @@ func (in *Instance) reportLoad(provider onnx.Provider) {
 // describeTensors writes a table of the model's tensors.
 func (in *Instance) describeTensors(b *strings.Builder) {
 	t := tabwriter.NewWriter(b, 0, 4, 2, ' ', 0)
-	w, sig := in.wiring, in.runner.Signature()
+	pl, sig := in.plan, in.runner.Signature()
 	row := func(cells ...any) {
 		for _, cell := range cells {
 			fmt.Fprintf(t, "%v\t", cell)
@@ -67,27 +67,27 @@ func (in *Instance) describeTensors(b *strings.Builder) {
 		fmt.Fprintln(t)
 	}
 	row("tensor", "role", "type", "shape", "batch axis", "bytes each")
-	for i := range w.Inputs {
-		p := &w.Inputs[i]
+	for i := range pl.Inputs {
+		p := &pl.Inputs[i]
 		row(p.Name, "input", p.DType, sig.Inputs[p.Index].Dims, axisName(p.Axis), size(&p.Layout, p.Varies))
 	}
-	for i := range w.Generated {
-		f := &w.Generated[i]
+	for i := range pl.Generated {
+		f := &pl.Generated[i]
 		row(f.Name, f.Kind.String(), f.DType, sig.Inputs[f.Index].Dims, axisName(f.Axis), size(&f.Layout, false))
 	}
-	for i := range w.States {
-		s := &w.States[i]
+	for i := range pl.States {
+		s := &pl.States[i]
 		row(s.Input+" -> "+s.Output, "state from "+s.Source+", begins with "+s.Begins, s.DType, sig.Inputs[s.In].Dims, axisName(s.Axis)+", "+s.AxisFrom, size(&s.Layout, false))
 	}
-	for i := range w.Varying {
-		s := &w.Varying[i]
+	for i := range pl.Varying {
+		s := &pl.Varying[i]
 		row(s.Input+" -> "+s.Output, fmt.Sprintf("varying state from %s%s, begins with %s %v", s.Source, s.UpdateRemark(), s.Begins, s.Shape), s.DType, sig.Inputs[s.In].Dims, axisName(s.Axis)+", "+s.AxisFrom, size(&s.Layout, true))
 	}
-	for i := range w.Outputs {
-		p := &w.Outputs[i]
+	for i := range pl.Outputs {
+		p := &pl.Outputs[i]
 		row(p.Name, "output", p.DType, sig.Outputs[p.Index].Dims, axisName(p.Axis), size(&p.Layout, p.Varies || p.IsState))
 	}
-	for _, at := range w.Unused {
+	for _, at := range pl.Unused {
 		row(sig.Outputs[at].Name, "not used", sig.Outputs[at].DType, sig.Outputs[at].Dims)
 	}
 	t.Flush()
@@ -113,12 +113,12 @@ func (in *Instance) describeDevice(b *strings.Builder) {
 
 // describeMemory writes what the states take.
 func (in *Instance) describeMemory(b *strings.Builder) {
-	if w := in.wiring; w.MaxLanes == 1 && w.WhyOneLane != "" {
-		fmt.Fprintf(b, "requests run one at a time: %s\n", w.WhyOneLane)
+	if pl := in.plan; pl.MaxLanes == 1 && pl.WhyOneLane != "" {
+		fmt.Fprintf(b, "requests run one at a time: %s\n", pl.WhyOneLane)
 	}
 	batches := in.store.BatchBytes() + in.io.bytes()
 	if !in.sequences {
-		fmt.Fprintf(b, "no states; %d bytes for a batch of %d\n", batches, in.wiring.MaxLanes)
+		fmt.Fprintf(b, "no states; %d bytes for a batch of %d\n", batches, in.plan.MaxLanes)
 		return
 	}
 	c, p, sizing := in.model.config, in.model.params, in.store.Sizing()
@@ -132,7 +132,7 @@ func (in *Instance) describeMemory(b *strings.Builder) {
 	}
 	bytes := in.store.SlotBytes()
 	fmt.Fprintf(b, "\nstates: %d bytes for each sequence, %d bytes now, at most %d; %d bytes for a batch of %d\n",
-		bytes, int64(sizing.Initial)*bytes, int64(sizing.Total())*bytes, batches, in.wiring.MaxLanes)
+		bytes, int64(sizing.Initial)*bytes, int64(sizing.Total())*bytes, batches, in.plan.MaxLanes)
 }
 
 func axisName(axis int) string {
@@ -152,7 +152,7 @@ func size(l *statebuffer.Layout, varies bool) string {
 
 // reportIneffective names once the settings that do nothing on this instance.
 func (in *Instance) reportIneffective(provider onnx.Provider) {
-	c, p, w := in.model.config, in.model.params, in.wiring
+	c, p, pl := in.model.config, in.model.params, in.plan
 	isGPU := p.NamesGPUProvider()
 	if provider == onnx.CPU && !isGPU && p.GPUProvider != "cpu" {
 		in.log.Warn(fmt.Sprintf("parameter ort_ep is %q and has no effect: this instance is on the CPU; one on a GPU knows trt and cuda", p.GPUProvider))
@@ -164,8 +164,8 @@ func (in *Instance) reportIneffective(provider onnx.Provider) {
 		"trt_cache_dir":                    provider != onnx.TensorRT || !p.TRTCache,
 		"enable_cuda_graph":                provider == onnx.CPU,
 		"gpu_mem_limit":                    provider == onnx.CPU,
-		"store_states_as_fp16":             !w.HasFP32State(),
-		"max_state_bytes":                  len(w.Varying) == 0,
+		"store_states_as_fp16":             !pl.HasFP32State(),
+		"max_state_bytes":                  len(pl.Varying) == 0,
 		"max_state_memory_bytes":           !in.sequences,
 		"detailed_metrics_logging_level":   p.MetricsPeriod == 0 || p.Log == config.LogNone,
 		"infer_end_requests":               !in.sequences,
@@ -194,7 +194,7 @@ var quantizers = []string{"DynamicQuantizeLinear", "DynamicQuantizeMatMul", "Dyn
 // reportSharedScale warns of a model in which the requests of a batch have a small
 // influence on each other's numbers.
 func (in *Instance) reportSharedScale() {
-	if in.wiring.MaxLanes == 1 {
+	if in.plan.MaxLanes == 1 {
 		return
 	}
 	for _, name := range quantizers {

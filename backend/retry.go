@@ -67,20 +67,20 @@ func (e *execution) uneven() bool {
 // notAppended says which state has become longer by another length than a step appends:
 // that of the input that its mask names, or what every step has appended.
 func (e *execution) notAppended() string {
-	w := e.in.wiring
-	for at, i := range w.Masks {
-		m := w.Generated[i].Mask
+	pl := e.in.plan
+	for at, i := range pl.Masks {
+		m := pl.Generated[i].Mask
 		step := e.in.grows[at]
 		if m.Length >= 0 {
 			step = int64(e.lengths[m.Length])
 		}
 		for _, at := range m.Covers {
-			s, io := &w.Varying[at], &e.step.Varying[at]
+			s, io := &pl.Varying[at], &e.step.Varying[at]
 			if !io.Uneven || len(io.OutShape) != len(io.InShape) { // what has another rank is an error of Commit
 				continue
 			}
 			if before, after := io.InShape[s.TimeAxis], io.OutShape[s.TimeAxis]; after-before != step {
-				return fmt.Sprintf("the mask %q is for models that append, and a step that brings %d has made the state %q of length %d one of %d: the model drops what is old, and what is not would have to make way for padding", w.Generated[i].Name, step, s.Input, before, after)
+				return fmt.Sprintf("the mask %q is for models that append, and a step that brings %d has made the state %q of length %d one of %d: the model drops what is old, and what is not would have to make way for padding", pl.Generated[i].Name, step, s.Input, before, after)
 			}
 		}
 	}

@@ -41,13 +41,13 @@ func (e *execution) run() {
 // infer runs the model, and notes what it has allocated.
 func (e *execution) infer() error {
 	in, s := e.in, e.ioSet
-	if in.device != nil && in.wiring.Varies {
+	if in.device != nil && in.plan.Varies {
 		return e.inferVarying()
 	}
 	if err := in.runner.Run(s.inputs, s.outputs); err != nil {
 		return err
 	}
-	return s.takeOutputs(in.wiring, e.step)
+	return s.takeOutputs(in.plan, e.step)
 }
 
 // inferVarying is infer on a GPU where shapes vary. Those of the answers are known
@@ -62,7 +62,7 @@ func (e *execution) inferVarying() (err error) {
 	if err := in.device.Submit(s.inputs, s.outputs); err != nil {
 		return err
 	}
-	if err := s.takeOutputs(in.wiring, e.step); err != nil {
+	if err := s.takeOutputs(in.plan, e.step); err != nil {
 		return err
 	}
 	return e.reserve()
@@ -72,8 +72,8 @@ func (e *execution) inferVarying() (err error) {
 // puts them there, or copies them to the host: then nothing is waited for twice.
 func (e *execution) reserve() error {
 	in, s := e.in, e.ioSet
-	for i := range in.wiring.Outputs {
-		if p := &in.wiring.Outputs[i]; p.IsState || p.Varies {
+	for i := range in.plan.Outputs {
+		if p := &in.plan.Outputs[i]; p.IsState || p.Varies {
 			bytes, err := in.device.CopyOut(s.outputs[p.Index].Data)
 			if err != nil {
 				return status.Errorf(status.Internal, "output %q: %w", p.Name, err)
@@ -84,7 +84,7 @@ func (e *execution) reserve() error {
 	for _, m := range e.members {
 		for i, to := range e.batch.Reserve(m.req, s.answers, m.firstLane, m.lanes) {
 			if to != 0 {
-				in.deliver(s.outputs[in.wiring.Outputs[i].Index].Data, &s.answers[i], m.firstLane, m.lanes, to)
+				in.deliver(s.outputs[in.plan.Outputs[i].Index].Data, &s.answers[i], m.firstLane, m.lanes, to)
 			}
 		}
 	}
@@ -93,20 +93,20 @@ func (e *execution) reserve() error {
 
 // takeOutputs notes what the run has allocated by itself: states and outputs of
 // varying shape.
-func (s *ioSet) takeOutputs(w *plan.Plan, step *statebuffer.Step) error {
-	for _, i := range w.ZeroSized {
-		st := &w.States[i]
+func (s *ioSet) takeOutputs(pl *plan.Plan, step *statebuffer.Step) error {
+	for _, i := range pl.ZeroSized {
+		st := &pl.States[i]
 		if err := checkWrittenState(st, s.outputs[st.Out].Shape, s.lanes); err != nil {
 			return err
 		}
 	}
-	for i := range w.Varying {
-		out := &s.outputs[w.Varying[i].Out]
+	for i := range pl.Varying {
+		out := &s.outputs[pl.Varying[i].Out]
 		step.Varying[i].Out, step.Varying[i].OutShape = out.Data, out.Shape
 	}
-	for i := range w.Outputs {
-		p := &w.Outputs[i]
-		if !p.Varies && (!p.IsState || p.State < len(w.States)) {
+	for i := range pl.Outputs {
+		p := &pl.Outputs[i]
+		if !p.Varies && (!p.IsState || p.State < len(pl.States)) {
 			continue
 		}
 		answer, err := s.varyingAnswer(p, &s.outputs[p.Index])
@@ -120,8 +120,8 @@ func (s *ioSet) takeOutputs(w *plan.Plan, step *statebuffer.Step) error {
 
 // measureOutputs notes the lengths of what the run has written.
 func (e *execution) measureOutputs() {
-	for i := range e.in.wiring.Lengths {
-		if l := &e.in.wiring.Lengths[i]; l.IsOutput {
+	for i := range e.in.plan.Lengths {
+		if l := &e.in.plan.Lengths[i]; l.IsOutput {
 			e.lengths[i] = uint64(e.ioSet.outputs[l.Index].Shape[l.Axis])
 		}
 	}

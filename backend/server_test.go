@@ -219,7 +219,7 @@ func (s *server) request(b *fakeBatch, a *ask) Request {
 			}
 		}
 		b.lent = append(b.lent, data)
-		shape := s.in.wiring.Inputs[i].Request.Clone()
+		shape := s.in.plan.Inputs[i].Request.Clone()
 		r.Inputs = append(r.Inputs, Input{Present: true, DType: t.dtype, Shape: shape, Data: data})
 	}
 	if a.mangle != nil {

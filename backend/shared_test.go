@@ -128,8 +128,8 @@ func TestInitialShapeOtherThanTheOutputs(t *testing.T) {
 	c.Parameters["initial_states"] = config.Value{String: "Cache = 0[1]"}
 	in, err := model.instance(t, c, "")
 	require.NoError(t, err)
-	require.Len(t, in.wiring.Varying, 1)
-	require.Equal(t, tensor.Shape{1, 1}, in.wiring.Varying[0].Shape)
+	require.Len(t, in.plan.Varying, 1)
+	require.Equal(t, tensor.Shape{1, 1}, in.plan.Varying[0].Shape)
 
 	model, c = cacheModel(), cacheConfig()
 	model.sig.Inputs[1].Dims = tensor.Shape{-1, 3}

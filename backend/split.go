@@ -177,7 +177,7 @@ func (s *splitter) ran(lanes int, took time.Duration) {
 func (e *execution) endsBefore(req, left, most int) bool {
 	n, adjacentFrom := len(e.lanes), e.in.splitter.adjacentFrom
 	switch {
-	case n >= e.in.wiring.MaxLanes:
+	case n >= e.in.plan.MaxLanes:
 		return true
 	case e.retried:
 		return false

@@ -39,7 +39,7 @@ func withoutSymbols(s *onnx.Signature) {
 
 func configEdit(edit func(*config.Config)) func(*setup) { return func(s *setup) { edit(s.config) } }
 
-// wire joins configuration and model by evidence alone. files reads the files of initial
+// planFor joins configuration and model by evidence alone. files reads the files of initial
 // states. The error joins everything that is wrong.
 func wire(cfg *config.Config, params *config.Parameters, sig *onnx.Signature, files fileReader) (*plan.Plan, error) {
 	c := chooser{verify: config.VerifyNever, finish: (*wirer).finish, attempt: func(k *batchaxis.Candidate) *wirer { return wireInputs(cfg, params, sig, files, k) }}
@@ -212,8 +212,8 @@ func TestControlsInOneTensor(t *testing.T) {
 		s := newServer(t, configEdit(func(c *config.Config) {
 			c.Sequence.ControlInputs = []config.ControlConfig{{Name: resetName, Controls: controls}}
 		}))
-		require.Len(t, s.in.wiring.Generated, 1)
-		require.Equal(t, controlKinds[want], s.in.wiring.Generated[0].Kind)
+		require.Len(t, s.in.plan.Generated, 1)
+		require.Equal(t, controlKinds[want], s.in.plan.Generated[0].Kind)
 		lines := s.log.having(`WARN control_input "ResetSequence" has`)
 		require.Len(t, lines, 1)
 		require.Contains(t, lines[0], "its value is that of "+want+" alone")
