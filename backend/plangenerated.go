@@ -12,53 +12,53 @@ import (
 	"tritonstateful/statebuffer"
 )
 
-// fills wires the controls, the constants and the derived inputs. Controls that
+// generated plans the controls, the constants and the derived inputs. Controls that
 // the model has no input for are Triton's business only.
-func (w *wirer) fills() {
-	if w.config.Sequence != nil {
-		for i := range w.config.Sequence.ControlInputs {
-			c := &w.config.Sequence.ControlInputs[i]
-			at, control := onnx.TensorName(c.Name, w.sig.Inputs), c.Effective()
-			if at >= 0 && control != nil && w.claim(w.takenIn, at, c.Name, "the control "+control.Kind) {
-				w.control(c.Name, control, at)
+func (pl *planner) generated() {
+	if pl.config.Sequence != nil {
+		for i := range pl.config.Sequence.ControlInputs {
+			c := &pl.config.Sequence.ControlInputs[i]
+			at, control := onnx.TensorName(c.Name, pl.sig.Inputs), c.Effective()
+			if at >= 0 && control != nil && pl.claim(pl.takenIn, at, c.Name, "the control "+control.Kind) {
+				pl.control(c.Name, control, at)
 				if len(c.Controls) > 1 {
-					w.warn("control_input %q has %d controls in one tensor: as in Triton, its value is that of %s alone, the last of START, END, READY and CORRID", c.Name, len(c.Controls), control.Kind)
+					pl.warn("control_input %q has %d controls in one tensor: as in Triton, its value is that of %s alone, the last of START, END, READY and CORRID", c.Name, len(c.Controls), control.Kind)
 				}
 			}
 		}
 	}
-	for _, a := range w.params.Constants {
-		w.filled("constant_inputs", a, w.constant)
+	for _, a := range pl.params.Constants {
+		pl.assigned("constant_inputs", a, pl.constant)
 	}
-	for _, a := range w.params.Derived {
-		w.filled("derived_inputs", a, w.derived)
+	for _, a := range pl.params.Derived {
+		pl.assigned("derived_inputs", a, pl.derived)
 	}
 }
 
-// filled wires one assignment of a parameter.
-func (w *wirer) filled(parameter string, a config.Assignment, fill func(*plan.Generated, *onnx.TensorInfo, string) error) {
-	at := exactName(a.Name, w.sig.Inputs)
+// assigned plans one assignment of a parameter.
+func (pl *planner) assigned(parameter string, a config.Assignment, fill func(*plan.Generated, *onnx.TensorInfo, string) error) {
+	at := exactName(a.Name, pl.sig.Inputs)
 	if at < 0 {
-		w.fault("parameter %s: %q is not an input of the model: its inputs are %s", parameter, a.Name, onnx.Names(w.sig.Inputs))
+		pl.fault("parameter %s: %q is not an input of the model: its inputs are %s", parameter, a.Name, onnx.Names(pl.sig.Inputs))
 		return
 	}
-	if !w.claim(w.takenIn, at, a.Name, "given by "+parameter) {
+	if !pl.claim(pl.takenIn, at, a.Name, "given by "+parameter) {
 		return
 	}
-	info := &w.sig.Inputs[at]
+	info := &pl.sig.Inputs[at]
 	f := plan.Generated{Name: a.Name, Index: at, DType: info.DType}
 	if err := fill(&f, info, a.Value); err != nil {
-		w.fault("parameter %s: input %q: %w", parameter, a.Name, err)
+		pl.fault("parameter %s: input %q: %w", parameter, a.Name, err)
 		return
 	}
-	w.wiring.Generated = append(w.wiring.Generated, f)
+	pl.plan.Generated = append(pl.plan.Generated, f)
 }
 
 // constant is VALUE, repeated for every element. Dynamic axes that are not the
 // batch get the extent 1.
-func (w *wirer) constant(f *plan.Generated, info *onnx.TensorInfo, text string) (err error) {
+func (pl *planner) constant(f *plan.Generated, info *onnx.TensorInfo, text string) (err error) {
 	f.Kind = plan.KindConstant
-	if err = w.fillAxis(f, info); err != nil {
+	if err = pl.generatedAxis(f, info); err != nil {
 		return err
 	}
 	f.Dims = info.Dims.Clone()
@@ -78,30 +78,30 @@ func (w *wirer) constant(f *plan.Generated, info *onnx.TensorInfo, text string) 
 	return err
 }
 
-func (w *wirer) control(name string, c *config.Control, at int) {
-	info := &w.sig.Inputs[at]
+func (pl *planner) control(name string, c *config.Control, at int) {
+	info := &pl.sig.Inputs[at]
 	f := plan.Generated{Name: name, Index: at, DType: info.DType}
-	if err := w.perLane(&f, info); err != nil {
-		w.fault("control input %q: %w", name, err)
+	if err := pl.perLane(&f, info); err != nil {
+		pl.fault("control input %q: %w", name, err)
 		return
 	}
 	if err := controlValues(&f, c); err != nil {
-		w.fault("control input %q (%s): %w", name, c.Kind, err)
+		pl.fault("control input %q (%s): %w", name, c.Kind, err)
 		return
 	}
-	w.forAll(&f)
-	w.wiring.Generated = append(w.wiring.Generated, f)
+	pl.noteShared(&f)
+	pl.plan.Generated = append(pl.plan.Generated, f)
 }
 
-// fillAxis finds the batch axis of an input that the backend fills. batch_axes may
+// generatedAxis finds the batch axis of an input that the backend fills. batch_axes may
 // name one that the model fixes, which takes no other number of lanes.
-func (w *wirer) fillAxis(f *plan.Generated, info *onnx.TensorInfo) (err error) {
-	if f.Axis, _, err = w.inputAxis(f.Index); err != nil || f.Axis == tensor.NoAxis {
+func (pl *planner) generatedAxis(f *plan.Generated, info *onnx.TensorInfo) (err error) {
+	if f.Axis, _, err = pl.inputAxis(f.Index); err != nil || f.Axis == tensor.NoAxis {
 		return err
 	}
 	switch extent := info.Dims[f.Axis]; {
 	case extent == 1:
-		w.fixedAtOne(f.Name)
+		pl.fixedAtOne(f.Name)
 	case extent >= 0:
 		return fixedAxis(f.Axis, info)
 	}
@@ -109,8 +109,8 @@ func (w *wirer) fillAxis(f *plan.Generated, info *onnx.TensorInfo) (err error) {
 }
 
 // perLane checks that a tensor has one element for each lane, or for all of them.
-func (w *wirer) perLane(f *plan.Generated, info *onnx.TensorInfo) error {
-	if err := w.fillAxis(f, info); err != nil {
+func (pl *planner) perLane(f *plan.Generated, info *onnx.TensorInfo) error {
+	if err := pl.generatedAxis(f, info); err != nil {
 		return err
 	}
 	f.Dims = info.Dims.Clone()

@@ -11,59 +11,59 @@ import (
 	"tritonstateful/statebuffer"
 )
 
-// states wires every state that the configuration or the model describes.
-func (w *wirer) states() {
-	if w.config.Sequence == nil {
-		if w.params.PairsGiven {
-			w.fault("sequence_batching is missing: states need it, for example sequence_batching { oldest { max_candidate_sequences: 1024 } }")
+// states plans every state that the configuration or the model describes.
+func (pl *planner) states() {
+	if pl.config.Sequence == nil {
+		if pl.params.PairsGiven {
+			pl.fault("sequence_batching is missing: states need it, for example sequence_batching { oldest { max_candidate_sequences: 1024 } }")
 		}
 		return
 	}
-	specs := w.specs()
-	if len(specs) == 0 && len(w.faults) == 0 {
-		w.fault("%s", w.noStates())
+	specs := pl.specs()
+	if len(specs) == 0 && len(pl.faults) == 0 {
+		pl.fault("%s", pl.noStates())
 		return
 	}
 	for i := range specs {
-		w.state(specs[i], specs)
+		pl.state(specs[i], specs)
 	}
 }
 
-// state wires one state of all.
-func (w *wirer) state(spec plan.StateSpec, all []plan.StateSpec) {
-	in, out := exactName(spec.Input, w.sig.Inputs), exactName(spec.Output, w.sig.Outputs)
+// state plans one state of all.
+func (pl *planner) state(spec plan.StateSpec, all []plan.StateSpec) {
+	in, out := exactName(spec.Input, pl.sig.Inputs), exactName(spec.Output, pl.sig.Outputs)
 	if in < 0 {
-		w.fault("%s: %q is not an input of the model: its inputs are %s", spec.Source, spec.Input, onnx.Names(w.sig.Inputs))
+		pl.fault("%s: %q is not an input of the model: its inputs are %s", spec.Source, spec.Input, onnx.Names(pl.sig.Inputs))
 	}
 	if out < 0 {
-		w.fault("%s: %q is not an output of the model: its outputs are %s", spec.Source, spec.Output, onnx.Names(w.sig.Outputs))
+		pl.fault("%s: %q is not an output of the model: its outputs are %s", spec.Source, spec.Output, onnx.Names(pl.sig.Outputs))
 	}
 	if in < 0 || out < 0 {
 		return
 	}
-	if !w.claim(w.takenIn, in, spec.Input, spec.String()) || !w.claim(w.takenOut, out, spec.Output, spec.String()) {
+	if !pl.claim(pl.takenIn, in, spec.Input, spec.String()) || !pl.claim(pl.takenOut, out, spec.Output, spec.String()) {
 		return
 	}
 	s := plan.State{StateSpec: spec, In: in, Out: out}
-	if err := w.matchState(&s); err != nil {
-		w.fault("%v: %w%s", &spec, err, orNot(&spec, all))
+	if err := pl.matchState(&s); err != nil {
+		pl.fault("%v: %w%s", &spec, err, orNot(&spec, all))
 		return
 	}
 	if !s.Varies() {
 		if s.LaneBytes() == 0 {
-			w.wiring.ZeroSized = append(w.wiring.ZeroSized, len(w.wiring.States))
+			pl.plan.ZeroSized = append(pl.plan.ZeroSized, len(pl.plan.States))
 		}
-		w.wiring.States = append(w.wiring.States, s)
+		pl.plan.States = append(pl.plan.States, s)
 		return
 	}
-	w.wiring.Varies = true
-	w.wiring.Varying = append(w.wiring.Varying, s)
+	pl.plan.Varies = true
+	pl.plan.Varying = append(pl.plan.Varying, s)
 }
 
 // matchState checks that what a step writes is what the next one can read. An output
 // of which not even the rank is known counts as open at every axis.
-func (w *wirer) matchState(s *plan.State) error {
-	in, out := &w.sig.Inputs[s.In], w.sig.Outputs[s.Out]
+func (pl *planner) matchState(s *plan.State) error {
+	in, out := &pl.sig.Inputs[s.In], pl.sig.Outputs[s.Out]
 	if out.Dims == nil {
 		out.Dims = slices.Repeat(tensor.Shape{tensor.Dynamic}, len(in.Dims))
 		out.Symbols = make([]string, len(in.Dims))
@@ -81,19 +81,19 @@ func (w *wirer) matchState(s *plan.State) error {
 	if len(in.Dims) != len(out.Dims) {
 		return fmt.Errorf("the input's shape %v and the output's %v differ in rank", in.Dims, out.Dims)
 	}
-	if err := w.stateAxis(s, in, &out); err != nil {
+	if err := pl.stateAxis(s, in, &out); err != nil {
 		return err
 	}
-	if err := w.updateOf(s, in); err != nil {
+	if err := pl.updateOf(s, in); err != nil {
 		return err
 	}
-	if err := w.stateDims(s, in, &out); err != nil {
+	if err := pl.stateDims(s, in, &out); err != nil {
 		return err
 	}
 	if s.Appends(s.AppendAxis) && s.Dims[s.AppendAxis] >= 0 {
 		return fmt.Errorf("state_updates says append(%d), but that axis of %v is fixed: a state grows along a dynamic axis", s.AppendAxis, s.Dims)
 	}
-	if err := w.initialValue(s); err != nil {
+	if err := pl.initialValue(s); err != nil {
 		return err
 	}
 	if s.Varies() {
@@ -106,22 +106,22 @@ func (w *wirer) matchState(s *plan.State) error {
 
 // stateAxis finds the batch axis of a state. Exporters often name the axes of an
 // input but not of an output; the input's axis holds for both.
-func (w *wirer) stateAxis(s *plan.State, in, out *onnx.TensorInfo) (err error) {
-	if s.Axis, s.AxisFrom, err = w.inputAxis(s.In); err != nil {
+func (pl *planner) stateAxis(s *plan.State, in, out *onnx.TensorInfo) (err error) {
+	if s.Axis, s.AxisFrom, err = pl.inputAxis(s.In); err != nil {
 		return err
 	}
-	faults := len(w.faults)
-	if axis, given := w.givenAxis(out); given && axis != s.Axis && w.namesAxis(out) && len(w.faults) == faults {
+	faults := len(pl.faults)
+	if axis, given := pl.givenAxis(out); given && axis != s.Axis && pl.namesAxis(out) && len(pl.faults) == faults {
 		return fmt.Errorf("the batch is at %s, and batch_axes says %s: they must be the same", batchaxis.Text(s.Input, s.Axis), batchaxis.Text(s.Output, axis))
 	}
 	if s.Axis == tensor.NoAxis {
-		w.unbatched(s.Input)
+		pl.unbatched(s.Input)
 		return nil
 	}
 	if in.Dims[s.Axis] >= 0 {
 		return fixedAxis(s.Axis, in)
 	}
-	if found := w.axes.Out[s.Out]; found.Known && found.How != "batch_axes" && found.Index != tensor.NoAxis && found.Index != s.Axis {
+	if found := pl.candidate.Out[s.Out]; found.Known && found.How != "batch_axes" && found.Index != tensor.NoAxis && found.Index != s.Axis {
 		return fmt.Errorf("the batch is axis %d of the input's shape %v and axis %d of the output's shape %v: they must be the same; say by the parameter batch_axes where it is", s.Axis, in.Dims, found.Index, out.Dims)
 	}
 	if out.Dims[s.Axis] >= 0 {
@@ -132,7 +132,7 @@ func (w *wirer) stateAxis(s *plan.State, in, out *onnx.TensorInfo) (err error) {
 
 // stateDims joins the extents of input, output and configuration. What none of
 // them fixes varies at run time.
-func (w *wirer) stateDims(s *plan.State, in, out *onnx.TensorInfo) error {
+func (pl *planner) stateDims(s *plan.State, in, out *onnx.TensorInfo) error {
 	s.Dims = in.Dims.Clone().With(s.Axis, 1)
 	for i := range s.Dims {
 		// An output that is dynamic where the input is fixed is an exporter that
@@ -151,13 +151,13 @@ func (w *wirer) stateDims(s *plan.State, in, out *onnx.TensorInfo) error {
 	}
 	cfg, model := slices.Clone(s.StateSpec.GivenDims), s.Dims.Clone()
 	misfit := func() error {
-		return fmt.Errorf("dims are %v in the configuration and %v in the model: %s", s.StateSpec.GivenDims, in.Dims, w.writeStateDims(model, s.Axis))
+		return fmt.Errorf("dims are %v in the configuration and %v in the model: %s", s.StateSpec.GivenDims, in.Dims, pl.writeStateDims(model, s.Axis))
 	}
 	if len(s.Dims.Without(s.Axis)) == 0 && (len(cfg) == 0 || cfg.Equal(tensor.Shape{1})) {
 		return nil
 	}
 	// Implicit state writes dims without the batch when max_batch_size is given.
-	if w.config.MaxBatchSize > 0 && (s.Axis != tensor.NoAxis || len(cfg) != len(s.Dims)) {
+	if pl.config.MaxBatchSize > 0 && (s.Axis != tensor.NoAxis || len(cfg) != len(s.Dims)) {
 		axis := max(s.Axis, 0)
 		if len(cfg) != len(s.Dims)-1 {
 			return misfit()

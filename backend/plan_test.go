@@ -41,17 +41,17 @@ func configEdit(edit func(*config.Config)) func(*setup) { return func(s *setup) 
 
 // planFor joins configuration and model by evidence alone. files reads the files of initial
 // states. The error joins everything that is wrong.
-func wire(cfg *config.Config, params *config.Parameters, sig *onnx.Signature, files fileReader) (*plan.Plan, error) {
-	c := chooser{verify: config.VerifyNever, finish: (*wirer).finish, attempt: func(k *batchaxis.Candidate) *wirer { return wireInputs(cfg, params, sig, files, k) }}
-	w, err := c.choose(batchaxis.Candidates(cfg, params, sig))
+func makePlan(cfg *config.Config, params *config.Parameters, sig *onnx.Signature, files fileReader) (*plan.Plan, error) {
+	c := chooser{verify: config.VerifyNever, finish: (*planner).finish, attempt: func(k *batchaxis.Candidate) *planner { return planInputs(cfg, params, sig, files, k) }}
+	pl, err := c.choose(batchaxis.Candidates(cfg, params, sig))
 	if err != nil {
 		return nil, err
 	}
-	return &w.wiring, nil
+	return &pl.plan, nil
 }
 
-// TestWiring: what loads, and runs.
-func TestWiring(t *testing.T) {
+// TestPlan: what loads, and runs.
+func TestPlan(t *testing.T) {
 	tests := []struct {
 		name  string
 		edits []func(*setup)
@@ -99,8 +99,8 @@ func TestWiring(t *testing.T) {
 	}
 }
 
-// TestWiringRejects: each error names the tensor and says what to do.
-func TestWiringRejects(t *testing.T) {
+// TestPlanRejects: each error names the tensor and says what to do.
+func TestPlanRejects(t *testing.T) {
 	none := func(*onnx.Signature) {}
 	tests := []struct {
 		name string
@@ -181,8 +181,8 @@ func TestBatchAxesOfAFixedAxis(t *testing.T) {
 	require.NotContains(t, err.Error(), "write dims")
 }
 
-// TestAllWiringFaultsAtOnce: one load shows everything that does not fit.
-func TestAllWiringFaultsAtOnce(t *testing.T) {
+// TestAllPlanFaultsAtOnce: one load shows everything that does not fit.
+func TestAllPlanFaultsAtOnce(t *testing.T) {
 	_, err := load(t, configEdit(func(c *config.Config) {
 		c.Inputs[0].DataType, c.Outputs[0].Name = "TYPE_INT8", "Out"
 		c.Sequence.ControlInputs = nil
