@@ -6,16 +6,16 @@ import (
 	"testing"
 )
 
-// BenchmarkRoam compares values that stay where runs wrote them with values that
+// BenchmarkInPlace compares values that stay where runs wrote them with values that
 // are copied from their slots and back, for batches of the same sequences, for two
 // groups of them in turns, and for any of four times as many.
-func BenchmarkRoam(b *testing.B) {
+func BenchmarkInPlace(b *testing.B) {
 	const lanes = 32
 	for _, layout := range []Layout{{1, 512}, {1, 2 << 10}, {2, 1 << 10}, {1, 8 << 10}, {2, 4 << 10}, {1, 512 << 10}, {16, 32 << 10}} {
 		for _, pattern := range []string{"together", "turns", "random"} {
-			for _, roams := range []bool{false, true} {
-				b.Run(fmt.Sprintf("pieces=%d/bytes=%d/%s/roams=%v", layout.Pieces, layout.LaneBytes(), pattern, roams), func(b *testing.B) {
-					s, batches := patternOf(b, layout, lanes, pattern, roams)
+			for _, inPlace := range []bool{false, true} {
+				b.Run(fmt.Sprintf("pieces=%d/bytes=%d/%s/inPlace=%v", layout.Pieces, layout.LaneBytes(), pattern, inPlace), func(b *testing.B) {
+					s, batches := patternOf(b, layout, lanes, pattern, inPlace)
 					sorted := make([]Lane, lanes)
 					b.ReportAllocs()
 					for i := 0; b.Loop(); i++ {
@@ -29,9 +29,9 @@ func BenchmarkRoam(b *testing.B) {
 }
 
 // patternOf is a store with sequences that have a state, and batches of them.
-func patternOf(t testing.TB, layout Layout, lanes int, pattern string, roams bool) (*Store, [][]Lane) {
+func patternOf(t testing.TB, layout Layout, lanes int, pattern string, inPlace bool) (*Store, [][]Lane) {
 	sequences := map[string]int{"together": lanes, "turns": 2 * lanes, "random": 4 * lanes}[pattern]
-	s, all := roamingIf(t, roams, layout, 4*sequences, sequences, lanes)
+	s, all := storeOf(t, inPlace, layout, 4*sequences, sequences, lanes)
 	rng := rand.New(rand.NewPCG(3, 4))
 	rng.Shuffle(len(all), func(i, k int) { all[i], all[k] = all[k], all[i] })
 	var batches [][]Lane
@@ -59,15 +59,15 @@ func inOrder(t testing.TB, s *Store, lanes, sorted []Lane) {
 	stepOnce(t, s, lanes)
 }
 
-// BenchmarkRoamBesideIdle is a step beside sequences that do nothing, some of
+// BenchmarkInPlaceAmongIdle is a step among sequences that do nothing, some of
 // which have ended, so that free cells lie between them. Copying is next to
 // nothing.
-func BenchmarkRoamBesideIdle(b *testing.B) {
+func BenchmarkInPlaceAmongIdle(b *testing.B) {
 	const lanes, active = 32, 128
 	for _, idle := range []int{1, 1000, 100_000} {
 		for _, ended := range []int{0, 3} {
 			b.Run(fmt.Sprintf("idle=%d/ended=1 of %d", idle, ended), func(b *testing.B) {
-				s, all := roamingIf(b, true, Layout{1, 64}, idle+2*active, idle+active, lanes)
+				s, all := storeOf(b, true, Layout{1, 64}, idle+2*active, idle+active, lanes)
 				for i := range idle {
 					if ended > 0 && i%ended == 0 {
 						s.End(number(uint64(i)))
@@ -90,14 +90,14 @@ func BenchmarkRoamBesideIdle(b *testing.B) {
 	}
 }
 
-// BenchmarkRoamFull is the same where every slot is taken, and batches are of any
-// size: a place for who is moved out of the way lies between others.
-func BenchmarkRoamFull(b *testing.B) {
+// BenchmarkInPlaceFull is the same where every slot is taken, and batches are of any
+// size: a cell for a sequence that has to move is a vacancy between others.
+func BenchmarkInPlaceFull(b *testing.B) {
 	const most, active = 32, 128
 	for _, layout := range []Layout{{1, 64}, {2, 32}} {
 		for _, idle := range []int{1, 1000, 100_000} {
 			b.Run(fmt.Sprintf("pieces=%d/idle=%d", layout.Pieces, idle), func(b *testing.B) {
-				s, all := roamingIf(b, true, layout, idle+active, idle+active, most)
+				s, all := storeOf(b, true, layout, idle+active, idle+active, most)
 				all = all[idle:]
 				rng := rand.New(rand.NewPCG(3, 4))
 				sorted, total := make([]Lane, most), 0

@@ -9,15 +9,15 @@ import (
 
 // Sequences whose values differ in length share a run if Varying.LeftPadded: the
 // shorter ones are preceded by zeros up to the longest, a mask that the caller
-// makes tells the model what counts, and what the model wrote after those zeros
-// is kept. So the padding never becomes part of a value.
+// makes says what counts, and what the model wrote after those zeros becomes the new
+// value. So the padding never becomes part of a value.
 //
 // It needs memory that the host can address, and a model that appends: from one that
 // drops what is old, the zeros of a shorter value would have pushed out its own. The
 // caller looks after that before Commit, see VaryingIO.Uneven. In a device's memory
-// sequences of unequal length run apart.
+// sequences of unequal length run separately.
 
-// padable is states of which none is padded where the memory does not allow it.
+// padable returns the states, none of them left-padded where the memory does not allow it.
 func padable(states []Varying, m Memory) []Varying {
 	if _, device := m.(Uploader); !device {
 		return states
@@ -40,16 +40,6 @@ func (s *Store) DisableLeftPadding() { disableLeftPadding(s.varying.states) }
 // lengthAxis is the axis along which a padded value has its length.
 func (v *Varying) lengthAxis() int { return v.PadAxis }
 
-// compatibleShapes reports whether values of two shapes can share a run.
-func (v *Varying) compatibleShapes(a, b tensor.Shape) bool {
-	for axis := range a {
-		if a[axis] != b[axis] && (!v.LeftPadded || axis != v.lengthAxis()) {
-			return false
-		}
-	}
-	return true
-}
-
 // Length is the extent that the value of a padded state has for the next step of
 // a sequence; nil is a sequence that starts. state counts in Options.Varying.
 func (s *Store) Length(state int, q *Sequence) int64 {
@@ -64,8 +54,8 @@ func (s *Store) LengthBytes(state int, q *Sequence) int64 {
 	return elements(shape[:axis]) * elements(shape[axis+1:]) * int64(v.DType.Size())
 }
 
-// FitsBudget reports whether the limit of memory leaves room for so many bytes of padded
-// tensors beside what sequences hold.
+// FitsBudget reports whether the limit of memory leaves room for that many bytes of padded
+// tensors next to what sequences hold.
 func (s *Store) FitsBudget(bytes int64) bool { return s.fits(bytes) }
 
 // longest is the shape of the longest value among the lanes; uneven reports whether
@@ -120,8 +110,8 @@ func (s *varyingStore) ownBytes(i int, q *Sequence, written int64) int64 {
 	return written / s.io[i].OutShape[v.lengthAxis()] * s.ownLength(i, q)
 }
 
-// preparePadded makes room for the value that keepPadded needs.
-func (s *varyingStore) preparePadded(i int) error {
+// reservePadded makes room for the value that commitPadded needs.
+func (s *varyingStore) reservePadded(i int) error {
 	v, io := &s.states[i], &s.io[i]
 	if !io.Uneven {
 		return nil
@@ -130,8 +120,8 @@ func (s *varyingStore) preparePadded(i int) error {
 	return err
 }
 
-// keepPadded takes from each lane what is not padding.
-func (s *varyingStore) keepPadded(i int, lanes []Lane, padded int) error {
+// commitPadded takes from each lane what is not padding.
+func (s *varyingStore) commitPadded(i int, lanes []Lane, width int) error {
 	v, io := &s.states[i], &s.io[i]
 	axis := v.lengthAxis()
 	out := io.OutShape.With(v.Axis, 1)
@@ -139,13 +129,13 @@ func (s *varyingStore) keepPadded(i int, lanes []Lane, padded int) error {
 	if err != nil {
 		return err
 	}
-	t := Transfer{Layout: layout, Tensor: io.Out, Lanes: padded}
+	t := Transfer{Layout: layout, Tensor: io.Out, Lanes: width}
 	slot, err := s.paddedValue(v, out)
 	if err != nil {
 		return err
 	}
 	for lane, l := range lanes {
-		if !l.keeps() {
+		if !l.commits() {
 			continue
 		}
 		t.scatterLane(lane, slot)
@@ -185,8 +175,8 @@ func (s *varyingStore) paddedValue(v *Varying, shape tensor.Shape) ([]byte, erro
 	if err != nil {
 		return nil, err
 	}
-	if err := s.slot.Reserve(s.memory, bytes); err != nil {
+	if err := s.value.Reserve(s.memory, bytes); err != nil {
 		return nil, fmt.Errorf("state %q: a padded value: %w", v.Name, err)
 	}
-	return s.slot.Bytes[:bytes], nil
+	return s.value.Bytes[:bytes], nil
 }
