@@ -38,50 +38,50 @@ type mismatch struct{ in, out int } // positions in the signature
 // namedAlike pairs inputs and outputs that nothing else claims by their names. An
 // input with two possible outputs is left alone and named, and so is an output with
 // two possible inputs, for nothing is guessed where the names do not tell.
-func (w *wirer) namedAlike() (specs []plan.StateSpec) {
+func (pl *planner) namedAlike() (specs []plan.StateSpec) {
 	var unclear []string     // what is wrong, without what to write
 	writers := map[int]int{} // the pair of each output, counted in specs
-	for i := range w.sig.Inputs {
-		in := &w.sig.Inputs[i]
-		if w.takenIn[i] != "" || in.Optional {
+	for i := range pl.sig.Inputs {
+		in := &pl.sig.Inputs[i]
+		if pl.takenIn[i] != "" || in.Optional {
 			continue
 		}
-		outputs, unfit := w.outputsAlike(in)
+		outputs, unfit := pl.outputsAlike(in)
 		switch {
 		case len(outputs) == 0:
 			for _, out := range unfit {
-				w.mismatches = append(w.mismatches, mismatch{i, out})
+				pl.mismatches = append(pl.mismatches, mismatch{i, out})
 			}
 			continue
 		case len(outputs) > 1:
-			unclear = append(unclear, fmt.Sprintf("input %q could be a state that is written to any of %s: name it in state_pairs", in.Name, w.outputNames(outputs)))
+			unclear = append(unclear, fmt.Sprintf("input %q could be a state that is written to any of %s: name it in state_pairs", in.Name, pl.outputNames(outputs)))
 		}
 		out := outputs[0]
 		if at, taken := writers[out]; taken {
-			unclear = append(unclear, fmt.Sprintf("output %q could be the next value of any of the inputs %s, %s: name the state in state_pairs", w.sig.Outputs[out].Name, specs[at].Input, in.Name))
+			unclear = append(unclear, fmt.Sprintf("output %q could be the next value of any of the inputs %s, %s: name the state in state_pairs", pl.sig.Outputs[out].Name, specs[at].Input, in.Name))
 			continue
 		}
 		writers[out] = len(specs)
-		specs = append(specs, plan.StateSpec{Input: in.Name, Output: w.sig.Outputs[out].Name, Source: byNames})
+		specs = append(specs, plan.StateSpec{Input: in.Name, Output: pl.sig.Outputs[out].Name, Source: byNames})
 	}
 	for _, text := range unclear {
-		w.fault("%s, for example %s", text, pairsParameter(specs))
+		pl.fault("%s, for example %s", text, pairsParameter(specs))
 	}
 	return specs
 }
 
 // outputsAlike are the outputs that an input's name goes with: those that can be
 // the next value of the same state, and those that cannot.
-func (w *wirer) outputsAlike(in *onnx.TensorInfo) (fit, unfit []int) {
+func (pl *planner) outputsAlike(in *onnx.TensorInfo) (fit, unfit []int) {
 	for _, f := range alike {
 		texts, ok := config.MatchPattern(f.input, in.Name)
 		if !ok {
 			continue
 		}
-		out := exactName(config.FillPattern(f.output, texts), w.sig.Outputs)
+		out := exactName(config.FillPattern(f.output, texts), pl.sig.Outputs)
 		switch {
 		case out < 0 || slices.Contains(fit, out) || slices.Contains(unfit, out):
-		case oneState(in, &w.sig.Outputs[out]):
+		case oneState(in, &pl.sig.Outputs[out]):
 			fit = append(fit, out)
 		default:
 			unfit = append(unfit, out)
@@ -111,10 +111,10 @@ func oneState(in, out *onnx.TensorInfo) bool {
 	return true
 }
 
-func (w *wirer) outputNames(at []int) string {
+func (pl *planner) outputNames(at []int) string {
 	texts := make([]string, len(at))
 	for i, out := range at {
-		texts[i] = w.sig.Outputs[out].Name
+		texts[i] = pl.sig.Outputs[out].Name
 	}
 	return strings.Join(texts, ", ")
 }
@@ -133,18 +133,18 @@ func orNot(s *plan.StateSpec, all []plan.StateSpec) string {
 }
 
 // nameHint is what the names would say of an input that nothing feeds.
-func (w *wirer) nameHint(input int) string {
-	for _, m := range w.mismatches {
+func (pl *planner) nameHint(input int) string {
+	for _, m := range pl.mismatches {
 		if m.in == input {
-			return "; " + w.unlike(m)
+			return "; " + pl.unlike(m)
 		}
 	}
 	return ""
 }
 
 // unlike says why names alone make no state.
-func (w *wirer) unlike(m mismatch) string {
-	in, out := &w.sig.Inputs[m.in], &w.sig.Outputs[m.out]
+func (pl *planner) unlike(m mismatch) string {
+	in, out := &pl.sig.Inputs[m.in], &pl.sig.Outputs[m.out]
 	if in.DType != out.DType || in.DType == tensor.Bytes {
 		return fmt.Sprintf("input %q and output %q are named as a state, but %v and %v cannot be one", in.Name, out.Name, in.DType, out.DType)
 	}

@@ -18,8 +18,8 @@ import (
 // state_pairs would have them, and what is wrong with the names.
 func pairedByName(t *testing.T, inputs, outputs string) (pairs string, faults []error) {
 	t.Helper()
-	w := newWirer(&config.Config{MaxBatchSize: 8, Sequence: &config.SequenceConfig{}}, &config.Parameters{}, &onnx.Signature{Inputs: tensors(t, inputs), Outputs: tensors(t, outputs)}, nil, nil)
-	return pairsText(w.namedAlike()), w.faults
+	pl := newPlanner(&config.Config{MaxBatchSize: 8, Sequence: &config.SequenceConfig{}}, &config.Parameters{}, &onnx.Signature{Inputs: tensors(t, inputs), Outputs: tensors(t, outputs)}, nil, nil)
+	return pairsText(pl.namedAlike()), pl.faults
 }
 
 // TestPairsByName has signatures of real exporters, and pairs that are none although
@@ -57,11 +57,11 @@ func TestPairsByName(t *testing.T) {
 func TestPairsOfUnknownRank(t *testing.T) {
 	sig := &onnx.Signature{Inputs: tensors(t, "x:FP32[B,8] h0:FP32[2,B,16]"), Outputs: tensors(t, "y:FP32[B,8] hn:FP32[]")}
 	sig.Outputs[1].Dims, sig.Outputs[1].Symbols = nil, nil
-	w := newWirer(&config.Config{MaxBatchSize: 8, Sequence: &config.SequenceConfig{}}, &config.Parameters{}, sig, nil, nil)
-	require.Equal(t, "<<<h0, hn>>>", pairsText(w.namedAlike()))
+	pl := newPlanner(&config.Config{MaxBatchSize: 8, Sequence: &config.SequenceConfig{}}, &config.Parameters{}, sig, nil, nil)
+	require.Equal(t, "<<<h0, hn>>>", pairsText(pl.namedAlike()))
 
 	sig.Outputs[1] = tensors(t, "hn:FP32[]")[0] // no axes, which is known
-	require.Empty(t, w.namedAlike())
+	require.Empty(t, pl.namedAlike())
 }
 
 // TestRunsOfUnknownRank: runs show where the batch of such an output is.
@@ -79,7 +79,7 @@ func TestRunsOfUnknownRank(t *testing.T) {
 	cfg, err := config.Parse(text)
 	require.NoError(t, err)
 	require.Equal(t, sequenceBatch, cfg.MaxBatchSize)
-	wires(t, text, sig)
+	plans(t, text, sig)
 }
 
 // TestNamesThatDoNotTell: all pairs that are sure and what else there is to choose

@@ -17,17 +17,17 @@ import (
 // proofMost bounds the time that the runs for all candidates take.
 const proofMost = 5 * time.Second
 
-// A chooser finds the candidate by which a model is wired.
+// A chooser finds the candidate by which a plan is made.
 type chooser struct {
 	verify  config.Verify
 	batches bool // the configuration has a max_batch_size
 	// whole: requests bring the model's whole tensors, and there are no states. Nothing
 	// hangs on the batch then.
 	whole bool
-	// attempt wires inputs and states by a candidate. Its wirer has what does not fit.
-	attempt func(*batchaxis.Candidate) *wirer
-	// finish wires the outputs, too.
-	finish func(*wirer) error
+	// attempt plans inputs and states by a candidate. Its planner has what does not fit.
+	attempt func(*batchaxis.Candidate) *planner
+	// finish plans the outputs, too.
+	finish func(*planner) error
 	// runner gives a loaded model whose memory the host can write, or says why there
 	// is none.
 	runner func() (onnx.Runner, error)
@@ -42,31 +42,31 @@ type chooser struct {
 
 // attempted is a candidate that was tried.
 type attempted struct {
-	c *batchaxis.Candidate
-	w *wirer
+	candidate *batchaxis.Candidate
+	planner   *planner
 	judgement
-	// growth is what is known of states that would begin with nothing.
-	growth map[axisOfInput]growth
-	// faults: it cannot be wired like this.
+	// changes is what is known of states that would begin with nothing.
+	changes map[axisOfInput]extentChange
+	// faults: no plan can be made by it.
 	faults error
 }
 
-// choose returns what is wired by the candidate that holds, if its states can begin.
-func (c *chooser) choose(candidates []batchaxis.Candidate) (*wirer, error) {
-	w, err := c.pick(candidates)
+// choose returns the plan by the candidate that holds, if its states can begin.
+func (c *chooser) choose(candidates []batchaxis.Candidate) (*planner, error) {
+	pl, err := c.pick(candidates)
 	if err == nil {
-		err = c.toldBegin(w)
+		err = c.checkBeginnings(pl)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return w, nil
+	return pl, nil
 }
 
 // pick decides between candidates. Those of one rank are tried together: if just one is
 // shown to hold, it is taken, and of several the one whose name the most tensors carry.
 // Where none is, the next rank has its turn.
-func (c *chooser) pick(candidates []batchaxis.Candidate) (*wirer, error) {
+func (c *chooser) pick(candidates []batchaxis.Candidate) (*planner, error) {
 	c.deadline = time.Now().Add(proofMost)
 	if c.whole || c.verify == config.VerifyNever || c.verify == config.VerifyInferred && candidates[0].AllGiven {
 		return c.unproved(candidates)
@@ -80,8 +80,8 @@ func (c *chooser) pick(candidates []batchaxis.Candidate) (*wirer, error) {
 		for i := range candidates[:n] {
 			c.try(&candidates[i])
 		}
-		if w, err := c.settle(c.tried[first:]); w != nil || err != nil {
-			return w, err
+		if pl, err := c.decide(c.tried[first:]); pl != nil || err != nil {
+			return pl, err
 		}
 		candidates = candidates[n:]
 	}
@@ -89,16 +89,16 @@ func (c *chooser) pick(candidates []batchaxis.Candidate) (*wirer, error) {
 }
 
 // unproved takes the first candidate that fits, without a run.
-func (c *chooser) unproved(candidates []batchaxis.Candidate) (*wirer, error) {
+func (c *chooser) unproved(candidates []batchaxis.Candidate) (*planner, error) {
 	var faults error
 	for i := range candidates {
-		w := c.attempt(&candidates[i])
-		err := w.err()
-		if all := c.finish(w); all != nil {
+		pl := c.attempt(&candidates[i])
+		err := pl.err()
+		if all := c.finish(pl); all != nil {
 			err = all
 		}
-		if why := c.excludes(&attempted{c: &candidates[i], w: w}); err == nil && why != "" {
-			err = c.refusal(&attempted{c: &candidates[i], w: w})
+		if why := c.excludes(&attempted{candidate: &candidates[i], planner: pl}); err == nil && why != "" {
+			err = c.refusal(&attempted{candidate: &candidates[i], planner: pl})
 		}
 		if err != nil {
 			if faults == nil {
@@ -107,42 +107,42 @@ func (c *chooser) unproved(candidates []batchaxis.Candidate) (*wirer, error) {
 			continue
 		}
 		if !candidates[i].AllGiven && !c.whole {
-			c.warning = fmt.Sprintf("verify is never: nobody has checked that the lanes of a batch are apart, with the batch at %s", w.wiring.BatchAxes())
+			c.warning = fmt.Sprintf("verify is never: nobody has checked that the lanes of a batch are apart, with the batch at %s", pl.plan.BatchAxes())
 		}
-		return w, nil
+		return pl, nil
 	}
 	return nil, faults
 }
 
-// try wires a candidate and has it judged.
+// try makes a plan by a candidate and has it judged.
 func (c *chooser) try(k *batchaxis.Candidate) {
-	a := attempted{c: k, w: c.attempt(k)}
+	a := attempted{candidate: k, planner: c.attempt(k)}
 	defer func() { c.tried = append(c.tried, a) }()
-	if a.faults = a.w.err(); a.faults != nil {
-		if all := c.finish(a.w); all != nil {
+	if a.faults = a.planner.err(); a.faults != nil {
+		if all := c.finish(a.planner); all != nil {
 			a.faults = all
 		}
 		return
 	}
-	if c.verify != config.VerifyAlways && !k.IsInferred() && !a.w.openStates() {
-		a.verdict = apart // nothing is inferred
+	if c.verify != config.VerifyAlways && !k.IsInferred() && !a.planner.hasOpenStates() {
+		a.verdict = isolated // nothing is inferred
 	} else if r, err := c.runner(); err != nil {
 		a.why = err.Error()
 	} else {
-		t := a.w.newTrial(r, c.deadline)
+		t := a.planner.newTrial(r, c.deadline)
 		t.open = c.open
-		if a.w.beginsEmpty(false) {
-			a.growth = t.growth()
+		if a.planner.beginsEmpty(false) {
+			a.changes = t.stateChanges()
 		}
 		t.begins = c.mayBegin(&a)
 		expected := slices.Clone(k.Out)
-		for _, states := range [][]plan.State{a.w.wiring.States, a.w.wiring.Varying} {
+		for _, states := range [][]plan.State{a.planner.plan.States, a.planner.plan.Varying} {
 			for _, s := range states {
 				expected[s.Out] = batchaxis.Axis{Index: s.Axis, Known: true, How: s.AxisFrom}
 			}
 		}
 		a.judgement = t.judge(expected)
-		if a.verdict == single {
+		if a.verdict == oneLane {
 			a.verdict, a.why = t.singly(k, a.why)
 		}
 		c.runs += t.runs
@@ -152,7 +152,7 @@ func (c *chooser) try(k *batchaxis.Candidate) {
 			k.Out[at] = batchaxis.Axis{Index: axis, Known: true, How: batchaxis.FoundByRuns}
 		}
 	}
-	a.faults = c.finish(a.w)
+	a.faults = c.finish(a.planner)
 }
 
 // singly judges a candidate with which no several lanes run: an axis that takes 1 and
@@ -162,62 +162,62 @@ func (t *trial) singly(k *batchaxis.Candidate, why string) (verdict, string) {
 		in := &t.inputs[i]
 		info := &t.sig.Inputs[in.at]
 		if t.laned(in) && len(batchaxis.OpenAxes(info)) > 1 && !batchaxis.IsBatchName(info.Symbols[in.axis]) {
-			return notJudged, why
+			return undecided, why
 		}
 	}
 	k.SingleLane = true
-	return apart, ""
+	return isolated, ""
 }
 
-// settle decides between candidates of one rank. nil and no error is that the next
+// decide decides between candidates of one rank. nil and no error is that the next
 // rank has its turn.
-func (c *chooser) settle(tried []attempted) (*wirer, error) {
+func (c *chooser) decide(tried []attempted) (*planner, error) {
 	var held []*attempted
 	for i := range tried {
-		if a := &tried[i]; a.faults == nil && a.verdict == apart && c.excludes(a) == "" {
+		if a := &tried[i]; a.faults == nil && a.verdict == isolated && c.excludes(a) == "" {
 			held = append(held, a)
 		}
 	}
-	if len(held) > 0 && held[0].c.Rank >= batchaxis.SomeWithoutBatch && c.batches && (c.undecided() || !held[0].w.fixedPorts()) {
+	if len(held) > 0 && held[0].candidate.Rank >= batchaxis.SomeWithoutBatch && c.batches && (c.mayHaveBatch() || !held[0].planner.fixedPorts()) {
 		return nil, nil // that no axis is the batch may be a wrong way to read dims
 	}
-	several := slices.DeleteFunc(slices.Clone(held), func(a *attempted) bool { return a.c.SingleLane })
+	several := slices.DeleteFunc(slices.Clone(held), func(a *attempted) bool { return a.candidate.SingleLane })
 	if len(several) > 0 {
 		held = several
 	}
-	slices.SortStableFunc(held, func(a, b *attempted) int { return b.c.Weight - a.c.Weight })
+	slices.SortStableFunc(held, func(a, b *attempted) int { return b.candidate.Weight - a.candidate.Weight })
 	switch {
-	case len(held) == 1, len(held) > 1 && held[0].c.Weight > held[1].c.Weight:
-		return held[0].w, nil
+	case len(held) == 1, len(held) > 1 && held[0].candidate.Weight > held[1].candidate.Weight:
+		return held[0].planner, nil
 	case len(held) > 1:
 		c.refused = true
 		return nil, status.Errorf(status.InvalidArg, "the batch could be at %s, or at %s, and the model runs with either: say which by the parameter batch_axes, for example %s",
-			held[0].w.wiring.BatchAxes(), held[1].w.wiring.BatchAxes(), held[0].w.line())
+			held[0].planner.plan.BatchAxes(), held[1].planner.plan.BatchAxes(), held[0].planner.line())
 	}
-	if first := &tried[0]; first.c.Rank == batchaxis.ByBatchName && first.c.LongName && first.faults != nil && first.verdict != notApart {
+	if first := &tried[0]; first.candidate.Rank == batchaxis.ByBatchName && first.candidate.LongName && first.faults != nil && first.verdict != notIsolated {
 		return nil, first.faults // other axes than those that say they are the batch would only hide what is wrong
 	}
 	for i := range tried {
 		a := &tried[i]
-		if a.faults != nil || a.c.Rank != batchaxis.ByBatchName || a.verdict == apart {
+		if a.faults != nil || a.candidate.Rank != batchaxis.ByBatchName || a.verdict == isolated {
 			continue
 		}
 		if doubt := c.exported(a); doubt != "" {
 			c.warning = doubt
-			return a.w, nil
+			return a.planner, nil
 		}
-		if a.verdict == notJudged && a.c.HasLanes() {
+		if a.verdict == undecided && a.candidate.HasLanes() {
 			return nil, c.refusal(a)
 		}
 	}
 	return nil, nil
 }
 
-// undecided reports whether some axes may be the batch for all that runs have shown, or are
+// mayHaveBatch reports whether some axes may be the batch for all that runs have shown, or are
 // by their name though the lanes are not apart there.
-func (c *chooser) undecided() bool {
+func (c *chooser) mayHaveBatch() bool {
 	return slices.ContainsFunc(c.tried, func(a attempted) bool {
-		return a.faults == nil && a.c.HasLanes() && a.c.Rank < batchaxis.SomeWithoutBatch && (a.verdict == notJudged || a.c.Rank == batchaxis.ByBatchName)
+		return a.faults == nil && a.candidate.HasLanes() && a.candidate.Rank < batchaxis.SomeWithoutBatch && (a.verdict == undecided || a.candidate.Rank == batchaxis.ByBatchName)
 	})
 }
 
@@ -225,24 +225,24 @@ func (c *chooser) undecided() bool {
 // is served all the same; empty if it is not.
 func (c *chooser) exported(a *attempted) string {
 	switch {
-	case !a.c.Everywhere || c.excludes(a) != "":
+	case !a.candidate.Everywhere || c.excludes(a) != "":
 		return ""
-	case a.verdict == notJudged:
-		return fmt.Sprintf("nobody has checked that the lanes of a batch are apart: %s; the names in the model say that the batch is at %s, and %s says that it is so", a.why, a.w.wiring.BatchAxes(), a.w.line())
-	case a.verdict == notApart && a.w.wiring.MaxLanes == 1:
-		return fmt.Sprintf("requests run one at a time, and they have to, because the model does not keep the lanes of a batch apart: %s, with the batch at %s", a.why, a.w.wiring.BatchAxes())
+	case a.verdict == undecided:
+		return fmt.Sprintf("nobody has checked that the lanes of a batch are apart: %s; the names in the model say that the batch is at %s, and %s says that it is so", a.why, a.planner.plan.BatchAxes(), a.planner.line())
+	case a.verdict == notIsolated && a.planner.plan.MaxLanes == 1:
+		return fmt.Sprintf("requests run one at a time, and they have to, because the model does not keep the lanes of a batch apart: %s, with the batch at %s", a.why, a.planner.plan.BatchAxes())
 	}
 	return ""
 }
 
 // last decides where no candidate was shown to hold.
-func (c *chooser) last() (*wirer, error) {
+func (c *chooser) last() (*planner, error) {
 	var faults error
 	var contradicted, open *attempted
 	for i := range c.tried {
 		a := &c.tried[i]
 		switch {
-		case a.verdict == notApart:
+		case a.verdict == notIsolated:
 			if contradicted == nil {
 				contradicted = a
 			}
@@ -250,17 +250,17 @@ func (c *chooser) last() (*wirer, error) {
 			if faults == nil {
 				faults = a.faults
 			}
-		case open == nil && a.c.HasLanes():
+		case open == nil && a.candidate.HasLanes():
 			open = a
 		}
 	}
-	if told := c.told(); told != nil {
+	if told := c.asGiven(); told != nil {
 		return told, nil
 	}
 	switch {
 	case faults != nil && contradicted == nil && (open == nil || c.tried[0].faults != nil):
 		return nil, faults
-	case open != nil && (contradicted == nil || open.c.Rank <= contradicted.c.Rank):
+	case open != nil && (contradicted == nil || open.candidate.Rank <= contradicted.candidate.Rank):
 		return nil, c.refusal(open)
 	case contradicted != nil:
 		return nil, c.refusal(contradicted)
@@ -268,31 +268,31 @@ func (c *chooser) last() (*wirer, error) {
 	return nil, c.refusal(&c.tried[len(c.tried)-1])
 }
 
-// told is what batch_axes says, if it says all: the operator may know better than runs
+// asGiven is what batch_axes says, if it says all: the operator may know better than runs
 // of contents that are made up.
-func (c *chooser) told() *wirer {
+func (c *chooser) asGiven() *planner {
 	a := &c.tried[0]
-	if !a.c.InputsGiven || a.faults != nil {
+	if !a.candidate.InputsGiven || a.faults != nil {
 		return nil
 	}
-	if a.verdict == notApart {
-		c.warning = fmt.Sprintf("batch_axes has the batch at %s, and with it %s", a.w.wiring.BatchAxes(), a.why)
+	if a.verdict == notIsolated {
+		c.warning = fmt.Sprintf("batch_axes has the batch at %s, and with it %s", a.planner.plan.BatchAxes(), a.why)
 	} else {
 		c.warning = fmt.Sprintf("nobody has checked that the lanes of a batch are apart: %s", a.why)
 	}
-	return a.w
+	return a.planner
 }
 
 // err joins what does not fit.
-func (w *wirer) err() error {
-	if len(w.faults) == 0 {
+func (pl *planner) err() error {
+	if len(pl.faults) == 0 {
 		return nil
 	}
-	return status.Errorf(status.InvalidArg, "%w", errors.Join(w.faults...))
+	return status.Errorf(status.InvalidArg, "%w", errors.Join(pl.faults...))
 }
 
-// openStates reports whether a state has an axis of which nobody has told whether it is
+// hasOpenStates reports whether a state has an axis of which nobody has told whether it is
 // the batch.
-func (w *wirer) openStates() bool {
-	return slices.ContainsFunc(w.wiring.Varying, func(s plan.State) bool { return s.Axis == tensor.NoAxis && s.AxisFrom != "batch_axes" })
+func (pl *planner) hasOpenStates() bool {
+	return slices.ContainsFunc(pl.plan.Varying, func(s plan.State) bool { return s.Axis == tensor.NoAxis && s.AxisFrom != "batch_axes" })
 }

@@ -31,14 +31,14 @@ func (c *completion) choose(given *config.Config, r onnx.Runner, open func() (on
 	candidates := batchaxis.Candidates(given, c.params, c.sig)
 	files := initialFiles(c.directory)
 	search := chooser{verify: c.params.Verify, batches: given.MaxBatchSize > 0, runner: func() (onnx.Runner, error) { return r, nil }, open: open}
-	search.attempt = func(k *batchaxis.Candidate) *wirer {
+	search.attempt = func(k *batchaxis.Candidate) *planner {
 		if err := c.begin(k); err != nil {
-			return &wirer{axes: k, faults: []error{err}}
+			return &planner{candidate: k, faults: []error{err}}
 		}
-		return wireInputs(c.trialConfig(), c.params, c.sig, files, k)
+		return planInputs(c.trialConfig(), c.params, c.sig, files, k)
 	}
-	search.finish = func(w *wirer) error {
-		text, err := c.complete(w.axes)
+	search.finish = func(pl *planner) error {
+		text, err := c.complete(pl.candidate)
 		if err != nil {
 			return err
 		}
@@ -46,13 +46,13 @@ func (c *completion) choose(given *config.Config, r onnx.Runner, open func() (on
 		if err != nil {
 			return err
 		}
-		return wireInputs(config, c.params, c.sig, files, w.axes).finish()
+		return planInputs(config, c.params, c.sig, files, pl.candidate).finish()
 	}
 	chosen := &candidates[0]
-	w, err := search.choose(candidates)
+	pl, err := search.choose(candidates)
 	switch stateless := c.config != nil && c.config.Sequence == nil; {
 	case err == nil:
-		chosen = w.axes
+		chosen = pl.candidate
 	case search.refused && !stateless:
 		return nil, err
 	case search.refused:
@@ -70,15 +70,15 @@ type completion struct {
 	log       *slog.Logger
 	batch     int // the server's default-max-batch-size
 
-	axes   *batchaxis.Candidate // where the batch is
-	config *config.Config
-	fields map[string]json.RawMessage // the whole configuration, by field
-	filled []string                   // in words, what was filled in
-	chosen bool                       // the configuration chooses a scheduler
-	// w knows what the configuration uses each tensor of the model for, states
+	candidate *batchaxis.Candidate // where the batch is
+	config    *config.Config
+	fields    map[string]json.RawMessage // the whole configuration, by field
+	filled    []string                   // in words, what was filled in
+	chosen    bool                       // the configuration chooses a scheduler
+	// planner knows what the configuration uses each tensor of the model for, states
 	// are those of the model.
-	w      *wirer
-	states []plan.StateSpec
+	planner *planner
+	states  []plan.StateSpec
 }
 
 // begin starts from what was given, with the batch at the axes of a candidate.
@@ -86,7 +86,7 @@ func (c *completion) begin(axes *batchaxis.Candidate) (err error) {
 	if c.config, err = config.Parse(c.given); err != nil {
 		return err
 	}
-	c.axes, c.filled, c.fields = axes, nil, nil
+	c.candidate, c.filled, c.fields = axes, nil, nil
 	if len(c.given) > 0 {
 		if err := json.Unmarshal(c.given, &c.fields); err != nil {
 			return err
@@ -164,11 +164,11 @@ func (c *completion) findStates(chosen bool) error {
 	}
 	c.config.Sequence = &config.SequenceConfig{Oldest: &config.OldestConfig{MaxCandidateSequences: sequenceCandidates}}
 	c.look()
-	if len(c.w.faults) > 0 {
-		return fmt.Errorf("%w; write sequence_batching { oldest { } } for a model with states, dynamic_batching { } for one without", errors.Join(c.w.faults...))
+	if len(c.planner.faults) > 0 {
+		return fmt.Errorf("%w; write sequence_batching { oldest { } } for a model with states, dynamic_batching { } for one without", errors.Join(c.planner.faults...))
 	}
 	said := c.params.PairsGiven || len(c.params.Derived) > 0 || len(c.params.InitialStates) > 0 || len(c.params.StateUpdates) > 0
-	free := slices.Contains(c.w.takenOut, "") && len(c.freeInputs()) > 0
+	free := slices.Contains(c.planner.takenOut, "") && len(c.freeInputs()) > 0
 	if !said && (len(c.states) == 0 || !free) {
 		if len(c.states) > 0 && c.states[0].Source == byNames {
 			c.filled = append(c.filled, fmt.Sprintf("served without states: the names would pair every input with an output; if some of %s are states, write those as %s", pairsText(c.states), parameterText("state_pairs", "<<<INPUT, OUTPUT>>>")))
@@ -181,19 +181,19 @@ func (c *completion) findStates(chosen bool) error {
 
 // look finds what each tensor of the model is for, as loading the model will.
 func (c *completion) look() {
-	c.w = newWirer(c.config, c.params, c.sig, nil, c.axes)
-	c.w.fills()
-	c.w.ports("input", c.config.Inputs, c.sig.Inputs, c.w.takenIn, &c.w.wiring.Inputs)
+	c.planner = newPlanner(c.config, c.params, c.sig, nil, c.candidate)
+	c.planner.generated()
+	c.planner.clientTensors("input", c.config.Inputs, c.sig.Inputs, c.planner.takenIn, &c.planner.plan.Inputs)
 	c.states = nil
 	if c.config.Sequence == nil {
 		return
 	}
-	for _, s := range c.w.specs() {
+	for _, s := range c.planner.specs() {
 		in, out := exactName(s.Input, c.sig.Inputs), exactName(s.Output, c.sig.Outputs)
 		if in < 0 || out < 0 {
 			continue // loading the model will say so
 		}
-		c.w.takenIn[in], c.w.takenOut[out] = s.String(), s.String()
+		c.planner.takenIn[in], c.planner.takenOut[out] = s.String(), s.String()
 		c.states = append(c.states, s)
 	}
 }
@@ -204,12 +204,14 @@ type modelTensor struct {
 	batchaxis.Axis
 }
 
-func (c *completion) input(at int) modelTensor { return modelTensor{&c.sig.Inputs[at], c.axes.In[at]} }
+func (c *completion) input(at int) modelTensor {
+	return modelTensor{&c.sig.Inputs[at], c.candidate.In[at]}
+}
 
 // freeInputs are the inputs of the model that requests must bring.
 func (c *completion) freeInputs() (inputs []modelTensor) {
 	for i := range c.sig.Inputs {
-		if c.w.takenIn[i] == "" && !c.sig.Inputs[i].Optional {
+		if c.planner.takenIn[i] == "" && !c.sig.Inputs[i].Optional {
 			inputs = append(inputs, c.input(i))
 		}
 	}
@@ -221,9 +223,9 @@ func (c *completion) freeInputs() (inputs []modelTensor) {
 func (c *completion) freeOutputs() (outputs []modelTensor) {
 	var ofStates []modelTensor
 	for i := range c.sig.Outputs {
-		switch t := (modelTensor{&c.sig.Outputs[i], c.axes.Out[i]}); {
+		switch t := (modelTensor{&c.sig.Outputs[i], c.candidate.Out[i]}); {
 		case t.Dims == nil:
-		case c.w.takenOut[i] == "":
+		case c.planner.takenOut[i] == "":
 			outputs = append(outputs, t)
 		default:
 			ofStates = append(ofStates, t)

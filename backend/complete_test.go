@@ -105,19 +105,19 @@ func completing(t testing.TB, cfg, inputs, outputs string) (text []byte, opened 
 	text, err = Complete(ModelInfo{Name: "m", Version: 3, Directory: "/models/m", Config: []byte(cfg)}, server)
 	require.Equal(t, opened != nil, file.closed)
 	if err == nil && text != nil {
-		wires(t, text, &file.sig)
+		plans(t, text, &file.sig)
 	}
 	return text, opened, log, err
 }
 
-// wires checks that a model loads with its completed configuration.
-func wires(t testing.TB, text []byte, sig *onnx.Signature) {
+// plans checks that a model loads with its completed configuration.
+func plans(t testing.TB, text []byte, sig *onnx.Signature) {
 	t.Helper()
 	cfg, err := config.Parse(text)
 	require.NoError(t, err)
 	params, _, err := config.ParseParameters(cfg.Parameters)
 	require.NoError(t, err)
-	_, err = wire(cfg, params, sig, nil)
+	_, err = makePlan(cfg, params, sig, nil)
 	require.NoError(t, err, string(text))
 }
 

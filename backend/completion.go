@@ -60,12 +60,12 @@ func (c *completion) unbatched() string {
 	for _, s := range c.states {
 		tensors = append(tensors, c.input(exactName(s.Input, c.sig.Inputs)))
 	}
-	for _, f := range c.w.wiring.Generated {
+	for _, f := range c.planner.plan.Generated {
 		if t := c.input(f.Index); f.Kind == plan.KindID || f.Kind == plan.KindMask || f.Kind != plan.KindConstant && !t.Dims.Fixed() {
 			tensors = append(tensors, t)
 		}
 	}
-	if c.axes.SingleLane && c.axes.HasLanes() {
+	if c.candidate.SingleLane && c.candidate.HasLanes() {
 		return "the model runs with one request at a time only"
 	}
 	inputs := len(c.freeInputs())

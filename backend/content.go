@@ -89,8 +89,8 @@ func (t *trial) newLane(s setting, scale float64, shared lane) (l lane, ok bool)
 
 // content is that many elements of an input.
 func (t *trial) content(in *trialInput, s setting, scale float64, n int) ([]byte, bool) {
-	if f := in.fill; f != nil && f.DType != tensor.Bytes {
-		return t.filled(f, s, n)
+	if f := in.generated; f != nil && f.DType != tensor.Bytes {
+		return t.generated(f, s, n)
 	}
 	var to []byte
 	for range n {
@@ -166,9 +166,9 @@ func (t *trial) belowZero(in *trialInput) bool {
 	})
 }
 
-// filled is what the backend would fill in: at the start of a sequence if the states
+// generated is what the backend would fill in: at the start of a sequence if the states
 // are those, else later.
-func (t *trial) filled(f *plan.Generated, s setting, n int) ([]byte, bool) {
+func (t *trial) generated(f *plan.Generated, s setting, n int) ([]byte, bool) {
 	begins := s.states == statesBegin
 	var value []byte
 	switch f.Kind {
@@ -185,7 +185,7 @@ func (t *trial) filled(f *plan.Generated, s setting, n int) ([]byte, bool) {
 		}
 	}
 	if t.vary {
-		if own := t.variedFill(f, s); own != nil {
+		if own := t.variedGenerated(f, s); own != nil {
 			value = own
 		}
 	}

@@ -32,7 +32,7 @@ func TestDefects(t *testing.T) {
 		{"B6_a_failed_batch_leaves_nothing_for_the_next", failedBatchLeavesNothing},
 		{"B7_two_requests_of_one_id", TestTwoRequestsOfOneSequence},
 		{"B8_shape_and_size_are_checked", TestBadRequest},
-		{"B9_config_and_model_must_agree", TestWiringRejects},
+		{"B9_config_and_model_must_agree", TestPlanRejects},
 		{"B14_pair_without_output", pairWithoutOutput},
 		{"B15_end_counts_as_success", endIsSuccess},
 		{"B16_controls_of_the_type_that_the_model_has", TestControlsOfEveryType},

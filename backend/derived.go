@@ -43,8 +43,8 @@ func summand(text string) (function string, plus int64, err error) {
 // derived is steps, length_before(TENSOR), length_after(INPUT) or positions(INPUT), with
 // or without a summand, or mask(STATES, INPUT); a tensor may be followed by a colon and an
 // axis.
-func (w *wirer) derived(f *plan.Generated, info *onnx.TensorInfo, text string) error {
-	if w.config.Sequence == nil {
+func (pl *planner) derived(f *plan.Generated, info *onnx.TensorInfo, text string) error {
+	if pl.config.Sequence == nil {
 		return fmt.Errorf("it is counted for each sequence: sequence_batching is missing")
 	}
 	if argument, ok := strings.CutPrefix(text, "mask("); ok {
@@ -52,7 +52,7 @@ func (w *wirer) derived(f *plan.Generated, info *onnx.TensorInfo, text string) e
 		if !ok {
 			return fmt.Errorf("%q: want mask(STATES) or mask(STATES, INPUT) and nothing after it", text)
 		}
-		return w.mask(f, info, argument)
+		return pl.mask(f, info, argument)
 	}
 	function, plus, err := summand(text)
 	if err != nil {
@@ -60,9 +60,9 @@ func (w *wirer) derived(f *plan.Generated, info *onnx.TensorInfo, text string) e
 	}
 	argument, each := strings.CutPrefix(function, "positions(")
 	if each {
-		err = w.positions(f, info, argument)
+		err = pl.positions(f, info, argument)
 	} else {
-		err = w.perLane(f, info)
+		err = pl.perLane(f, info)
 	}
 	if err != nil {
 		return err
@@ -75,16 +75,16 @@ func (w *wirer) derived(f *plan.Generated, info *onnx.TensorInfo, text string) e
 	}
 	f.Plus = plus
 	if !each {
-		if err := w.counted(f, function, text); err != nil {
+		if err := pl.counted(f, function, text); err != nil {
 			return err
 		}
 	}
-	w.forAll(f)
+	pl.noteShared(f)
 	return nil
 }
 
 // counted is a function without its summand.
-func (w *wirer) counted(f *plan.Generated, function, text string) error {
+func (pl *planner) counted(f *plan.Generated, function, text string) error {
 	name, argument, call := strings.Cut(function, "(")
 	switch {
 	case function == "steps":
@@ -102,28 +102,28 @@ func (w *wirer) counted(f *plan.Generated, function, text string) error {
 		return fmt.Errorf("%q has no closing parenthesis", text)
 	}
 	var err error
-	f.Length, err = w.lengthOf(argument)
+	f.Length, err = pl.lengthOf(argument)
 	return err
 }
 
-// forAll notes that an input without a batch axis is for all lanes of a run, which
+// noteShared notes that an input without a batch axis is for all lanes of a run, which
 // takes only requests that get the same then. Correlation IDs never are the same.
-func (w *wirer) forAll(f *plan.Generated) {
+func (pl *planner) noteShared(f *plan.Generated) {
 	switch {
 	case f.Axis != tensor.NoAxis:
 	case f.Kind == plan.KindID:
-		w.unbatched(f.Name)
+		pl.unbatched(f.Name)
 	default:
-		w.wiring.Shares = true
+		pl.plan.Shares = true
 	}
 }
 
 // lengthOf is the position of the length source that is written TENSOR or TENSOR:AXIS,
 // which is added if it is new. Exporters put colons into names, x:0 or onnx::Slice_3:
 // what is a name as a whole has no axis, and else the last colon is the one before it.
-func (w *wirer) lengthOf(text string) (at int, err error) {
+func (pl *planner) lengthOf(text string) (at int, err error) {
 	source := plan.Length{Name: strings.TrimSpace(text), Axis: tensor.NoAxis}
-	isName := onnx.TensorName(source.Name, w.sig.Inputs) >= 0 || onnx.TensorName(source.Name, w.sig.Outputs) >= 0
+	isName := onnx.TensorName(source.Name, pl.sig.Inputs) >= 0 || onnx.TensorName(source.Name, pl.sig.Outputs) >= 0
 	if colon := strings.LastIndexByte(source.Name, ':'); colon >= 0 && !isName {
 		axis := strings.TrimSpace(source.Name[colon+1:])
 		if source.Axis, err = strconv.Atoi(axis); err != nil || source.Axis < 0 {
@@ -131,25 +131,25 @@ func (w *wirer) lengthOf(text string) (at int, err error) {
 		}
 		source.Name = strings.TrimSpace(source.Name[:colon])
 	}
-	if at = slices.Index(w.wiring.Lengths, source); at < 0 {
-		at = len(w.wiring.Lengths)
-		w.wiring.Lengths = append(w.wiring.Lengths, source)
+	if at = slices.Index(pl.plan.Lengths, source); at < 0 {
+		at = len(pl.plan.Lengths)
+		pl.plan.Lengths = append(pl.plan.Lengths, source)
 	}
 	return at, nil
 }
 
-// resolveLengths finds the tensors that lengths are taken from, once all are wired.
-func (w *wirer) resolveLengths() {
-	for i := range w.wiring.Lengths {
-		l := &w.wiring.Lengths[i]
-		dims, batch, found := w.lengthTensor(l)
+// resolveLengths finds the tensors that lengths are taken from, once all are planned.
+func (pl *planner) resolveLengths() {
+	for i := range pl.plan.Lengths {
+		l := &pl.plan.Lengths[i]
+		dims, batch, found := pl.lengthTensor(l)
 		kind := "input"
 		switch {
 		case !found:
-			w.fault("parameter derived_inputs: %q is not an input of the configuration, nor an output of it or of a state", l.Name)
+			pl.fault("parameter derived_inputs: %q is not an input of the configuration, nor an output of it or of a state", l.Name)
 			continue
-		case l.IsOutput && w.ahead(i):
-			w.fault("parameter derived_inputs: %q is an output: how long it gets is known only after the step; length_before(%s) has its length in the steps before", l.Name, l.Name)
+		case l.IsOutput && pl.ahead(i):
+			pl.fault("parameter derived_inputs: %q is an output: how long it gets is known only after the step; length_before(%s) has its length in the steps before", l.Name, l.Name)
 			continue
 		case l.IsOutput:
 			kind = "output"
@@ -158,38 +158,38 @@ func (w *wirer) resolveLengths() {
 			l.Axis = batchaxis.OnlyOpenAxis(dims)
 		}
 		if l.Axis == tensor.NoAxis || l.Axis >= len(dims) || l.Axis == batch {
-			w.fault("parameter derived_inputs: say which axis of %s %q %v is its length, for example length_before(%s:1)", kind, l.Name, dims, l.Name)
+			pl.fault("parameter derived_inputs: say which axis of %s %q %v is its length, for example length_before(%s:1)", kind, l.Name, dims, l.Name)
 		}
 	}
 }
 
 // lengthTensor finds the tensor of a length, its extents and its batch axis.
-func (w *wirer) lengthTensor(l *plan.Length) (dims tensor.Shape, batch int, found bool) {
+func (pl *planner) lengthTensor(l *plan.Length) (dims tensor.Shape, batch int, found bool) {
 	named := func(p plan.IO) bool { return p.Name == l.Name }
-	if i := slices.IndexFunc(w.wiring.Inputs, named); i >= 0 {
-		p := &w.wiring.Inputs[i]
+	if i := slices.IndexFunc(pl.plan.Inputs, named); i >= 0 {
+		p := &pl.plan.Inputs[i]
 		l.Index, l.Input = p.Index, i
 		return p.Dims, p.Axis, true
 	}
 	l.IsOutput = true
-	if i := slices.IndexFunc(w.wiring.Outputs, named); i >= 0 {
-		p := &w.wiring.Outputs[i]
+	if i := slices.IndexFunc(pl.plan.Outputs, named); i >= 0 {
+		p := &pl.plan.Outputs[i]
 		l.Index = p.Index
 		return p.Dims, p.Axis, true
 	}
-	for _, states := range [][]plan.State{w.wiring.States, w.wiring.Varying} {
+	for _, states := range [][]plan.State{pl.plan.States, pl.plan.Varying} {
 		if i := slices.IndexFunc(states, func(s plan.State) bool { return s.Output == l.Name }); i >= 0 {
 			s := &states[i]
 			l.Index = s.Out
-			return w.sig.Outputs[s.Out].Dims.With(s.Axis, 1), s.Axis, true
+			return pl.sig.Outputs[s.Out].Dims.With(s.Axis, 1), s.Axis, true
 		}
 	}
 	return nil, tensor.NoAxis, false
 }
 
 // ahead tells whether some input needs a length before the step is over.
-func (w *wirer) ahead(length int) bool {
-	return slices.ContainsFunc(w.wiring.Generated, func(f plan.Generated) bool {
+func (pl *planner) ahead(length int) bool {
+	return slices.ContainsFunc(pl.plan.Generated, func(f plan.Generated) bool {
 		return (f.Kind == plan.KindLengthAfter || f.Kind == plan.KindPositions) && f.Length == length || f.Mask != nil && f.Mask.Length == length
 	})
 }

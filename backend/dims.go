@@ -15,12 +15,12 @@ import (
 // backend wants all axes of the model, -1 at the batch axis; requests have an axis
 // of 1 in front and answers have not. Triton's own way leaves the batch axis out,
 // wherever the model has it; requests and answers have the batch in front.
-func (w *wirer) matchDims(p *plan.IO, cfg tensor.Shape, info *onnx.TensorInfo, found batchaxis.Axis) error {
-	axis, given := w.givenAxis(info)
+func (pl *planner) matchDims(p *plan.IO, cfg tensor.Shape, info *onnx.TensorInfo, found batchaxis.Axis) error {
+	axis, given := pl.givenAxis(info)
 	known := given
 	switch {
 	case p.IsState: // the answer is cut where the state is, whatever tells of the input alone
-		axis, known = w.wiring.StateAt(p.State).Axis, true
+		axis, known = pl.plan.StateAt(p.State).Axis, true
 		given = given || axis != tensor.NoAxis
 	case !given:
 		axis, known = found.Index, found.Known
@@ -31,7 +31,7 @@ func (w *wirer) matchDims(p *plan.IO, cfg tensor.Shape, info *onnx.TensorInfo, f
 	}
 	front := func(shape tensor.Shape) tensor.Shape { return slices.Insert(slices.Clone(shape), 0, 1) }
 	switch {
-	case w.config.MaxBatchSize == 0:
+	case pl.config.MaxBatchSize == 0:
 		if len(cfg) == len(info.Dims) && fit(tensor.NoAxis, cfg) {
 			p.Request, p.Answer = cfg, cfg
 			return nil
@@ -40,7 +40,7 @@ func (w *wirer) matchDims(p *plan.IO, cfg tensor.Shape, info *onnx.TensorInfo, f
 		if marked := markedAxis(cfg, axis, known); marked != tensor.NoAxis && info.Dims[marked] < 0 && fit(marked, cfg) {
 			p.Answer = p.Dims.With(marked, 1)
 			p.Request = front(p.Answer)
-			if w.config.Sequence == nil { // requests of several rows need the batch in the answer
+			if pl.config.Sequence == nil { // requests of several rows need the batch in the answer
 				p.Answer, p.BatchInFront = p.Request, true
 			}
 			return nil
@@ -53,7 +53,7 @@ func (w *wirer) matchDims(p *plan.IO, cfg tensor.Shape, info *onnx.TensorInfo, f
 	case len(cfg) == len(info.Dims)-1:
 		p.Request, p.BatchInFront = front(cfg), true
 		p.Answer = p.Request
-		candidates := w.candidateAxes(info, axis, known)
+		candidates := pl.candidateAxes(info, axis, known)
 		for _, axis := range candidates {
 			if dims := slices.Insert(slices.Clone(cfg), axis, 1); opens(dims, info.Dims, axis) && fit(axis, dims) {
 				return nil
@@ -72,7 +72,7 @@ func (w *wirer) matchDims(p *plan.IO, cfg tensor.Shape, info *onnx.TensorInfo, f
 			return nil
 		}
 		// What dims leave open the model may fix, if it is sure where the batch is.
-		sure := given || w.axes.Rank == batchaxis.ByBatchName && w.axes.LongName || len(batchaxis.OpenAxes(info)) == 1 && !slices.Contains(info.Dims, 1)
+		sure := given || pl.candidate.Rank == batchaxis.ByBatchName && pl.candidate.LongName || len(batchaxis.OpenAxes(info)) == 1 && !slices.Contains(info.Dims, 1)
 		for _, at := range candidates {
 			if sure && fit(at, slices.Insert(slices.Clone(cfg), at, 1)) {
 				return nil
@@ -100,7 +100,7 @@ func markedAxis(cfg tensor.Shape, axis int, given bool) int {
 // candidateAxes are the axes that can be the batch's: the one that is known, or
 // any dynamic one. A first axis of 1 is a batch that the exporter has fixed; what
 // has a name behind it is something else.
-func (w *wirer) candidateAxes(info *onnx.TensorInfo, axis int, given bool) (axes []int) {
+func (pl *planner) candidateAxes(info *onnx.TensorInfo, axis int, given bool) (axes []int) {
 	if axis != tensor.NoAxis {
 		return []int{axis}
 	}
@@ -144,9 +144,9 @@ func narrow(dims, model tensor.Shape, axis int) bool {
 	return true
 }
 
-// settle fixes in the shapes of requests and answers what the model fixes, though the
+// settleShapes fixes in the shapes of requests and answers what the model fixes, though the
 // configuration leaves it open: an answer says how large it is.
-func settle(p *plan.IO) {
+func settleShapes(p *plan.IO) {
 	model := p.Dims.With(p.Axis, 1)
 	if p.BatchInFront && p.Axis != tensor.NoAxis && len(p.Request) == len(model) {
 		model = p.Dims.Without(p.Axis)
@@ -166,20 +166,20 @@ func settle(p *plan.IO) {
 
 // fixedPorts reports whether each input and output that has open axes has its batch at an
 // axis that the model fixes at 1, as dims say.
-func (w *wirer) fixedPorts() bool {
+func (pl *planner) fixedPorts() bool {
 	other := func(infos []onnx.TensorInfo) func(plan.IO) bool {
 		return func(p plan.IO) bool {
 			dims := infos[p.Index].Dims
 			return !dims.Fixed() && (p.Axis == tensor.NoAxis && dims[0] != 1 || p.Axis != tensor.NoAxis && dims[p.Axis] != 1)
 		}
 	}
-	return !slices.ContainsFunc(w.wiring.Inputs, other(w.sig.Inputs)) && !slices.ContainsFunc(w.wiring.Outputs, other(w.sig.Outputs))
+	return !slices.ContainsFunc(pl.plan.Inputs, other(pl.sig.Inputs)) && !slices.ContainsFunc(pl.plan.Outputs, other(pl.sig.Outputs))
 }
 
 // lanesAxis is where what the model writes for an output must have one extent for each
 // lane, or tensor.NoAxis. Without max_batch_size answers have the model's own shape, but a
 // model with sequences runs with one lane all the same, if its states have lanes.
-func (w *wirer) lanesAxis(p *plan.IO, found batchaxis.Axis) int {
+func (pl *planner) lanesAxis(p *plan.IO, found batchaxis.Axis) int {
 	laned := func(s plan.State) bool { return s.Axis != tensor.NoAxis }
 	switch {
 	case p.Axis != tensor.NoAxis:
@@ -187,8 +187,8 @@ func (w *wirer) lanesAxis(p *plan.IO, found batchaxis.Axis) int {
 	case p.BatchInFront && len(p.Answer) == len(p.Dims): // a batch that the model fixes at 1
 		return 0
 	case p.IsState:
-		return w.wiring.StateAt(p.State).Axis
-	case w.config.MaxBatchSize == 0 && (slices.ContainsFunc(w.wiring.States, laned) || slices.ContainsFunc(w.wiring.Varying, laned)):
+		return pl.plan.StateAt(p.State).Axis
+	case pl.config.MaxBatchSize == 0 && (slices.ContainsFunc(pl.plan.States, laned) || slices.ContainsFunc(pl.plan.Varying, laned)):
 		return found.Index
 	default:
 		return tensor.NoAxis

@@ -51,8 +51,8 @@ func FuzzInitialValue(f *testing.F) {
 		s := &plan.State{DType: tensor.DType(dtype % 15), Axis: 0, Dims: tensor.Shape{1, -1, 3, -1}[:1+rank%4]}
 		s.Shape = s.Dims.Clone()
 		sig := &onnx.Signature{Inputs: []onnx.TensorInfo{{Name: "s", DType: s.DType, Dims: s.Dims.With(0, tensor.Dynamic)}}}
-		w := &wirer{params: &config.Parameters{}, sig: sig, files: func(string) ([]byte, error) { return []byte(text), nil }}
-		if err := w.initialFromText(s, text); err != nil {
+		pl := &planner{params: &config.Parameters{}, sig: sig, files: func(string) ([]byte, error) { return []byte(text), nil }}
+		if err := pl.initialFromText(s, text); err != nil {
 			return
 		}
 		want, err := s.Shape.Bytes(s.DType)

@@ -16,25 +16,25 @@ import (
 	"tritonstateful/statebuffer"
 )
 
-// growth is what runs show of an open axis of a state.
-type growth uint8
+// extentChange is what runs show of an open axis of a state.
+type extentChange uint8
 
 const (
-	unseen growth = iota
-	stays         // its extent is as before a step
-	grows         // it is another: the axis is not the batch
+	changeUnseen  extentChange = iota
+	extentStays                // its extent is as before a step
+	extentChanges              // it is another: the axis is not the batch
 )
 
 // axisOfInput is an axis of an input, by its position in the signature.
 type axisOfInput struct{ at, axis int }
 
-// growth runs one lane with states that are not empty, and tells of their open axes
+// stateChanges runs one lane with states that are not empty, and tells of their open axes
 // whether a step changes their extents. States of nothing are not tried: along an axis
 // that is the batch after all, kernels of ONNX Runtime end the process. Two extents are,
 // for one may be that of a window. States of one element are only tried where others do
 // not run, because they are stretched to any length.
-func (t *trial) growth() map[axisOfInput]growth {
-	seen := map[axisOfInput]growth{}
+func (t *trial) stateChanges() map[axisOfInput]extentChange {
+	seen := map[axisOfInput]extentChange{}
 	for _, states := range []stateExtent{statesAlike, statesOne} {
 		ran := map[int64]bool{} // by their extents
 		for s := range settings() {
@@ -58,7 +58,7 @@ func (t *trial) growth() map[axisOfInput]growth {
 }
 
 // compareExtents notes what a step of one lane has made of the extents of states.
-func (t *trial) compareExtents(s setting, outputs []onnx.Tensor, seen map[axisOfInput]growth) {
+func (t *trial) compareExtents(s setting, outputs []onnx.Tensor, seen map[axisOfInput]extentChange) {
 	for i := range t.inputs {
 		in := &t.inputs[i]
 		if in.begin == nil {
@@ -68,9 +68,9 @@ func (t *trial) compareExtents(s setting, outputs []onnx.Tensor, seen map[axisOf
 		for axis := range min(len(before), len(after)) {
 			switch k := (axisOfInput{in.at, axis}); {
 			case before[axis] != after[axis]:
-				seen[k] = grows
-			case seen[k] == unseen:
-				seen[k] = stays
+				seen[k] = extentChanges
+			case seen[k] == changeUnseen:
+				seen[k] = extentStays
 			}
 		}
 	}
@@ -79,14 +79,14 @@ func (t *trial) compareExtents(s setting, outputs []onnx.Tensor, seen map[axisOf
 // excludes is why a candidate cannot be taken though no run speaks against it: a state
 // would begin with nothing along an axis that may be the batch, or that never grows.
 func (c *chooser) excludes(a *attempted) (why string) {
-	for s, axis := range a.w.emptyAxes(false) {
-		symbol := a.w.sig.Inputs[s.In].Symbols[axis]
-		switch seen := a.growth[axisOfInput{s.In, axis}]; {
+	for s, axis := range a.planner.emptyAxes(false) {
+		symbol := a.planner.sig.Inputs[s.In].Symbols[axis]
+		switch seen := a.changes[axisOfInput{s.In, axis}]; {
 		case batchaxis.IsBatchName(symbol):
 			return fmt.Sprintf("state %q would begin with nothing along axis %d, which is called %q", s.Input, axis, symbol)
-		case seen == stays && (a.c.Rank != batchaxis.ByBatchName || a.w.requested(symbol)):
+		case seen == extentStays && (a.candidate.Rank != batchaxis.ByBatchName || a.planner.requested(symbol)):
 			return fmt.Sprintf("state %q would begin with nothing along axis %d, and stay so", s.Input, axis)
-		case seen == unseen && s.Axis == tensor.NoAxis:
+		case seen == changeUnseen && s.Axis == tensor.NoAxis:
 			return fmt.Sprintf("state %q would begin with nothing along axis %d, which may be the batch", s.Input, axis)
 		}
 	}
@@ -94,38 +94,38 @@ func (c *chooser) excludes(a *attempted) (why string) {
 }
 
 // requested reports whether a name stands on an input that requests bring.
-func (w *wirer) requested(symbol string) bool {
-	return symbol != "" && slices.ContainsFunc(w.wiring.Inputs, func(p plan.IO) bool { return slices.Contains(w.sig.Inputs[p.Index].Symbols, symbol) })
+func (pl *planner) requested(symbol string) bool {
+	return symbol != "" && slices.ContainsFunc(pl.plan.Inputs, func(p plan.IO) bool { return slices.Contains(pl.sig.Inputs[p.Index].Symbols, symbol) })
 }
 
 // mayBegin reports whether runs may be tried with states as they begin, for which it must
 // be sure that what has an extent of 0 then is not the batch.
 func (c *chooser) mayBegin(a *attempted) bool {
-	for s, axis := range a.w.emptyAxes(false) {
-		named := a.c.Rank == batchaxis.ByBatchName && s.Axis != tensor.NoAxis && !batchaxis.IsBatchName(a.w.sig.Inputs[s.In].Symbols[axis])
-		if !named && !a.c.InputsGiven && a.growth[axisOfInput{s.In, axis}] != grows {
+	for s, axis := range a.planner.emptyAxes(false) {
+		named := a.candidate.Rank == batchaxis.ByBatchName && s.Axis != tensor.NoAxis && !batchaxis.IsBatchName(a.planner.sig.Inputs[s.In].Symbols[axis])
+		if !named && !a.candidate.InputsGiven && a.changes[axisOfInput{s.In, axis}] != extentChanges {
 			return false
 		}
 	}
 	return true
 }
 
-// toldBegin is the fault of states that would begin with nothing though batch_axes tells
+// checkBeginnings is the fault of states that would begin with nothing though batch_axes tells
 // where their batch is, if runs show that a step does not make them longer and that they
 // stay empty or the model does not run so. Which extents the model takes is seen with
 // states that are not empty first.
-func (c *chooser) toldBegin(w *wirer) error {
-	if !w.beginsEmpty(true) || c.verify == config.VerifyNever {
+func (c *chooser) checkBeginnings(pl *planner) error {
+	if !pl.beginsEmpty(true) || c.verify == config.VerifyNever {
 		return nil
 	}
 	r, err := c.runner()
 	if err != nil {
 		return nil // the first requests show it
 	}
-	t := w.newTrial(r, time.Now().Add(proofMost))
+	t := pl.newTrial(r, time.Now().Add(proofMost))
 	t.begins = true
 	defer func() { c.runs += t.runs }()
-	seen := t.growth()
+	seen := t.stateChanges()
 	for s := range settings() {
 		if s.states != statesAlike {
 			continue
@@ -135,7 +135,7 @@ func (c *chooser) toldBegin(w *wirer) error {
 		}
 		s.states = statesBegin
 		outputs, err := t.runOne(s)
-		return w.emptyFault(t, seen, outputs, err)
+		return pl.emptyFault(t, seen, outputs, err)
 	}
 	return nil
 }
@@ -154,12 +154,12 @@ var errNoContents = errors.New("no contents for such extents")
 
 // emptyFault is the fault of the first state that stays as long as it is and for which a
 // run that began with nothing gave nothing, or failed.
-func (w *wirer) emptyFault(t *trial, seen map[axisOfInput]growth, outputs []onnx.Tensor, failed error) error {
+func (pl *planner) emptyFault(t *trial, seen map[axisOfInput]extentChange, outputs []onnx.Tensor, failed error) error {
 	if errors.Is(failed, errTooLong) || errors.Is(failed, errNoContents) {
 		return nil
 	}
-	for s, axis := range w.emptyAxes(true) {
-		if seen[axisOfInput{s.In, axis}] != stays {
+	for s, axis := range pl.emptyAxes(true) {
+		if seen[axisOfInput{s.In, axis}] != extentStays {
 			continue
 		}
 		why := "and stay so"
@@ -175,10 +175,10 @@ func (w *wirer) emptyFault(t *trial, seen map[axisOfInput]growth, outputs []onnx
 
 // emptyAxes are the open axes along which states begin with nothing, unless they are not
 // simply replaced: those of states whose batch batch_axes tells, or those of the others.
-func (w *wirer) emptyAxes(told bool) iter.Seq2[*plan.State, int] {
+func (pl *planner) emptyAxes(told bool) iter.Seq2[*plan.State, int] {
 	return func(yield func(*plan.State, int) bool) {
-		for i := range w.wiring.Varying {
-			s := &w.wiring.Varying[i]
+		for i := range pl.plan.Varying {
+			s := &pl.plan.Varying[i]
 			if s.Begins != "empty" || (s.AxisFrom == "batch_axes") != told || s.Update != statebuffer.Replace {
 				continue
 			}
@@ -191,8 +191,8 @@ func (w *wirer) emptyAxes(told bool) iter.Seq2[*plan.State, int] {
 	}
 }
 
-func (w *wirer) beginsEmpty(told bool) bool {
-	for range w.emptyAxes(told) {
+func (pl *planner) beginsEmpty(told bool) bool {
+	for range pl.emptyAxes(told) {
 		return true
 	}
 	return false

@@ -46,14 +46,14 @@ func initialFiles(modelDirectory string) fileReader {
 // initial_states says, or initial_state of the configuration, or zeros. A dynamic
 // axis starts with length 0, or with 1 where Triton's implicit state is what the
 // configuration was written for: its models reckon with one element.
-func (w *wirer) initialValue(s *plan.State) (err error) {
+func (pl *planner) initialValue(s *plan.State) (err error) {
 	s.Shape, s.Begins = s.Dims.With(s.Axis, 1), "zeros"
-	text, given := config.Lookup(w.params.InitialStates, s.Input)
+	text, given := config.Lookup(pl.params.InitialStates, s.Input)
 	switch {
 	case given:
-		err = w.initialFromText(s, text)
+		err = pl.initialFromText(s, text)
 	case s.Initial != nil && (s.Initial.DataFile != "" || len(s.Initial.Dims) > 0):
-		err = w.initialFromConfig(s)
+		err = pl.initialFromConfig(s)
 	default:
 		for i, d := range s.Shape {
 			switch {
@@ -71,23 +71,23 @@ func (w *wirer) initialValue(s *plan.State) (err error) {
 	return nil
 }
 
-func (w *wirer) initialFromConfig(s *plan.State) error {
+func (pl *planner) initialFromConfig(s *plan.State) error {
 	if s.Initial.DataType != "" && s.Initial.DataType != s.DType.ConfigName() {
 		return fmt.Errorf("initial_state %q has data_type %s: want %s", s.Initial.Name, s.Initial.DataType, s.DType.ConfigName())
 	}
 	if s.Initial.DataFile != "" {
-		return w.initialFromFile(s, s.Initial.DataFile, s.Initial.Dims, true)
+		return pl.initialFromFile(s, s.Initial.DataFile, s.Initial.Dims, true)
 	}
-	if err := w.setShape(s, s.Initial.Dims); err != nil {
+	if err := pl.setShape(s, s.Initial.Dims); err != nil {
 		return fmt.Errorf("initial_state %q: %w", s.Initial.Name, err)
 	}
 	return nil
 }
 
 // initialFromText reads VALUE, VALUE[SHAPE] or file:NAME.
-func (w *wirer) initialFromText(s *plan.State, text string) error {
+func (pl *planner) initialFromText(s *plan.State, text string) error {
 	if name, ok := strings.CutPrefix(text, "file:"); ok {
-		return w.initialFromFile(s, strings.TrimSpace(name), nil, false)
+		return pl.initialFromFile(s, strings.TrimSpace(name), nil, false)
 	}
 	number, extents, shaped := strings.Cut(text, "[")
 	if shaped {
@@ -95,7 +95,7 @@ func (w *wirer) initialFromText(s *plan.State, text string) error {
 		if err != nil {
 			return err
 		}
-		if err := w.setShape(s, shape); err != nil {
+		if err := pl.setShape(s, shape); err != nil {
 			return err
 		}
 	}
@@ -129,8 +129,8 @@ func repeated(element []byte, shape tensor.Shape, dtype tensor.DType) ([]byte, e
 
 // initialFromFile reads a .npy file, or plain bytes, the first of which may be
 // enough: Triton takes so many as the state has.
-func (w *wirer) initialFromFile(s *plan.State, name string, dims tensor.Shape, first bool) error {
-	data, err := w.files(name)
+func (pl *planner) initialFromFile(s *plan.State, name string, dims tensor.Shape, first bool) error {
+	data, err := pl.files(name)
 	if err != nil {
 		return err
 	}
@@ -146,7 +146,7 @@ func (w *wirer) initialFromFile(s *plan.State, name string, dims tensor.Shape, f
 		data, dims = content, shape
 	}
 	if dims != nil {
-		if err := w.setShape(s, dims); err != nil {
+		if err := pl.setShape(s, dims); err != nil {
 			return fmt.Errorf("file %q: %w", name, err)
 		}
 	}
@@ -155,7 +155,7 @@ func (w *wirer) initialFromFile(s *plan.State, name string, dims tensor.Shape, f
 		return fmt.Errorf("file %q: %w: give the shape by a .npy file or by dims", name, err)
 	}
 	if first && int64(len(data)) > want {
-		w.warn("state %q begins with the first %d bytes of file %q, which has %d: as with Triton, the rest does not count", s.Input, want, name, len(data))
+		pl.warn("state %q begins with the first %d bytes of file %q, which has %d: as with Triton, the rest does not count", s.Input, want, name, len(data))
 		data = data[:want]
 	}
 	if int64(len(data)) != want {
@@ -168,7 +168,7 @@ func (w *wirer) initialFromFile(s *plan.State, name string, dims tensor.Shape, f
 // setShape takes the shape of an initial value: of one lane, with the batch axis
 // as 1 or left out. It may differ from what the output fixes where the input is
 // dynamic: models that find out their states' shapes begin with ones.
-func (w *wirer) setShape(s *plan.State, shape tensor.Shape) error {
+func (pl *planner) setShape(s *plan.State, shape tensor.Shape) error {
 	full := slices.Clone(shape)
 	switch {
 	case s.Axis != tensor.NoAxis && len(full) == len(s.Dims)-1:
@@ -181,7 +181,7 @@ func (w *wirer) setShape(s *plan.State, shape tensor.Shape) error {
 	}
 	dims := s.Dims.Clone()
 	for i, d := range full {
-		if i != s.Axis && d >= 0 && d != dims[i] && w.sig.Inputs[s.In].Dims[i] < 0 {
+		if i != s.Axis && d >= 0 && d != dims[i] && pl.sig.Inputs[s.In].Dims[i] < 0 {
 			dims[i] = tensor.Dynamic
 		}
 		if d < 0 || dims[i] >= 0 && d != dims[i] || i == s.Axis && d != 1 {

@@ -11,9 +11,9 @@ import (
 	"tritonstateful/statebuffer"
 )
 
-// together puts the lanes of an input into one tensor. Texts have their lanes on the
+// joinLanes puts the lanes of an input into one tensor. Texts have their lanes on the
 // outermost axis.
-func together(shape tensor.Shape, axis int, dtype tensor.DType, lanes []lane, input int) (data []byte, err error) {
+func joinLanes(shape tensor.Shape, axis int, dtype tensor.DType, lanes []lane, input int) (data []byte, err error) {
 	if dtype == tensor.Bytes {
 		for _, l := range lanes {
 			data = append(data, l[input]...)
@@ -72,7 +72,7 @@ func stringsOf(t *onnx.Tensor, axis, lane int) []byte {
 	return from[:len(from)-len(rest)]
 }
 
-func same(a, b []onnx.Tensor) bool {
+func sameTensors(a, b []onnx.Tensor) bool {
 	return slices.EqualFunc(a, b, func(x, y onnx.Tensor) bool { return x.Shape.Equal(y.Shape) && bytes.Equal(x.Data.Bytes, y.Data.Bytes) })
 }
 
@@ -85,13 +85,13 @@ func equalLanes(a, b []byte, dtype tensor.DType) bool {
 	if !fractions || len(a) != len(b) {
 		return bytes.Equal(a, b)
 	}
-	most, off := apartBy(b, a, dtype)
+	most, off := difference(b, a, dtype)
 	return off <= bound*most
 }
 
-// apartBy is the largest number of a tensor and the largest difference from another
+// difference is the largest number of a tensor and the largest difference from another
 // one, which is infinite where one of the two is no finite number and the other differs.
-func apartBy(got, want []byte, dtype tensor.DType) (most, off float64) {
+func difference(got, want []byte, dtype tensor.DType) (most, off float64) {
 	others := slices.Collect(values(want, dtype))
 	at := 0
 	for g := range values(got, dtype) {

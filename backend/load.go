@@ -34,8 +34,8 @@ func (m *Model) planFor(r onnx.Runner) (*plan.Plan, error) {
 	}
 	files := initialFiles(m.info.Directory)
 	batches := m.config.MaxBatchSize > 0
-	c := chooser{verify: m.params.Verify, batches: batches, whole: !batches && m.config.Sequence == nil, finish: (*wirer).finish}
-	c.attempt = func(k *batchaxis.Candidate) *wirer { return wireInputs(m.config, m.params, r.Signature(), files, k) }
+	c := chooser{verify: m.params.Verify, batches: batches, whole: !batches && m.config.Sequence == nil, finish: (*planner).finish}
+	c.attempt = func(k *batchaxis.Candidate) *planner { return planInputs(m.config, m.params, r.Signature(), files, k) }
 	c.open = func() (onnx.Runner, error) {
 		return m.server.Open(onnx.SessionOptions{Path: m.path, Name: "batch axes", IntraOpThreads: 1, Optimization: m.params.Optimization})
 	}
@@ -57,7 +57,7 @@ func (m *Model) planFor(r onnx.Runner) (*plan.Plan, error) {
 		}()
 	}
 	began := time.Now()
-	w, err := c.choose(batchaxis.Candidates(m.config, m.params, r.Signature()))
+	pl, err := c.choose(batchaxis.Candidates(m.config, m.params, r.Signature()))
 	if c.runs > 0 {
 		m.log.Info("batch axes", "runs", c.runs, "took", time.Since(began).Round(time.Millisecond), "apart", err == nil && c.warning == "")
 	}
@@ -67,7 +67,7 @@ func (m *Model) planFor(r onnx.Runner) (*plan.Plan, error) {
 	if c.warning != "" {
 		m.log.Warn(c.warning)
 	}
-	m.plan = &w.wiring
+	m.plan = &pl.plan
 	return m.plan, nil
 }
 

@@ -14,9 +14,9 @@ import (
 // mask is mask(STATES) or mask(STATES, INPUT), where INPUT may be followed by a colon
 // and an axis. Naming one is what allows sequences
 // of unequal length to share a run.
-func (w *wirer) mask(f *plan.Generated, info *onnx.TensorInfo, argument string) (err error) {
+func (pl *planner) mask(f *plan.Generated, info *onnx.TensorInfo, argument string) (err error) {
 	f.Kind = plan.KindMask
-	if err = w.fillAxis(f, info); err != nil {
+	if err = pl.generatedAxis(f, info); err != nil {
 		return err
 	}
 	m := &plan.Mask{Length: -1}
@@ -34,44 +34,44 @@ func (w *wirer) mask(f *plan.Generated, info *onnx.TensorInfo, argument string) 
 		}
 	}
 	if strings.TrimSpace(input) != "" {
-		if m.Length, err = w.lengthOf(input); err != nil {
+		if m.Length, err = pl.lengthOf(input); err != nil {
 			return err
 		}
 	}
 	f.Mask = m
-	w.wiring.Varies = true
+	pl.plan.Varies = true
 	return nil
 }
 
-// resolveMasks finds the states of masks, once all are wired, and makes them
+// resolveMasks finds the states of masks, once all are planned, and makes them
 // padded.
-func (w *wirer) resolveMasks() {
-	for i := range w.wiring.Generated {
-		m := w.wiring.Generated[i].Mask
+func (pl *planner) resolveMasks() {
+	for i := range pl.plan.Generated {
+		m := pl.plan.Generated[i].Mask
 		if m == nil {
 			continue
 		}
-		for j := range w.wiring.Varying {
-			s := &w.wiring.Varying[j]
+		for j := range pl.plan.Varying {
+			s := &pl.plan.Varying[j]
 			if _, ok := config.MatchPattern(m.States, s.Input); !ok {
 				continue
 			}
 			m.Covers = append(m.Covers, j)
-			w.pad(s, j)
+			pl.pad(s, j)
 		}
-		w.wiring.Masks = append(w.wiring.Masks, i)
+		pl.plan.Masks = append(pl.plan.Masks, i)
 		if len(m.Covers) == 0 {
-			w.fault("parameter derived_inputs: input %q: mask(%s) names no state that grows", w.wiring.Generated[i].Name, m.States)
+			pl.fault("parameter derived_inputs: input %q: mask(%s) names no state that grows", pl.plan.Generated[i].Name, m.States)
 		}
 	}
 }
 
 // pad marks a state as one whose sequences may share a run at unequal length.
-func (w *wirer) pad(s *plan.State, at int) {
+func (pl *planner) pad(s *plan.State, at int) {
 	s.TimeAxis = tensor.NoAxis
 	for axis, d := range s.Dims {
 		if d < 0 && axis != s.Axis && s.TimeAxis != tensor.NoAxis {
-			w.fault("state %q: its shape %v has several dynamic axes: a mask needs one, its length", s.Input, s.Dims)
+			pl.fault("state %q: its shape %v has several dynamic axes: a mask needs one, its length", s.Input, s.Dims)
 			return
 		}
 		if d < 0 && axis != s.Axis {
@@ -79,13 +79,13 @@ func (w *wirer) pad(s *plan.State, at int) {
 		}
 	}
 	s.TimePadded = true
-	if slices.ContainsFunc(w.wiring.Lengths, func(l plan.Length) bool { return l.IsOutput && l.Index == s.Out }) {
-		w.fault("parameter derived_inputs: output %q is that of a state that is padded for a mask: its length has padding in it; take that of an input", s.Output)
+	if slices.ContainsFunc(pl.plan.Lengths, func(l plan.Length) bool { return l.IsOutput && l.Index == s.Out }) {
+		pl.fault("parameter derived_inputs: output %q is that of a state that is padded for a mask: its length has padding in it; take that of an input", s.Output)
 	}
 	if s.Update != statebuffer.Replace {
-		w.fault("state %q: a mask pads it, and state_updates says %s: a mask is for models that write the whole state; leave one out", s.Input, s.UpdateRule())
+		pl.fault("state %q: a mask pads it, and state_updates says %s: a mask is for models that write the whole state; leave one out", s.Input, s.UpdateRule())
 	}
-	if slices.ContainsFunc(w.wiring.Outputs, func(p plan.IO) bool { return p.IsState && p.State == len(w.wiring.States)+at }) {
-		w.fault("state %q is listed in output and also padded for a mask: answers would hold padding; leave one out", s.Input)
+	if slices.ContainsFunc(pl.plan.Outputs, func(p plan.IO) bool { return p.IsState && p.State == len(pl.plan.States)+at }) {
+		pl.fault("state %q is listed in output and also padded for a mask: answers would hold padding; leave one out", s.Input)
 	}
 }

@@ -49,7 +49,7 @@ type countedRunner struct {
 
 func (r *countedRunner) Run(inputs, outputs []onnx.Tensor) error {
 	r.runs++
-	return try(r.Runner, inputs, outputs)
+	return probe(r.Runner, inputs, outputs)
 }
 
 func (r *countedRunner) Close() {}
@@ -223,7 +223,7 @@ func (t *maskTrial) differ(got, want *reply) string {
 			}
 			continue
 		}
-		if most, off := apartBy(got.data[i], want.data[i], p.DType); !(off <= share*most) {
+		if most, off := difference(got.data[i], want.data[i], p.DType); !(off <= share*most) {
 			return fmt.Sprintf("output %q is off by %.3g, where its largest number is %.3g,", p.Name, off, most)
 		}
 	}

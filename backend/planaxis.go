@@ -11,10 +11,10 @@ import (
 )
 
 // givenAxis is what the parameter batch_axes says of a tensor; nonsense is a fault.
-func (w *wirer) givenAxis(info *onnx.TensorInfo) (axis int, given bool) {
-	axis, given, err := batchaxis.Given(w.params, info)
+func (pl *planner) givenAxis(info *onnx.TensorInfo) (axis int, given bool) {
+	axis, given, err := batchaxis.Given(pl.params, info)
 	if err != nil {
-		w.faults = append(w.faults, err)
+		pl.faults = append(pl.faults, err)
 	}
 	return axis, given
 }
@@ -26,18 +26,18 @@ func fixedAxis(axis int, info *onnx.TensorInfo) error {
 
 // namesAxis reports whether batch_axes names a tensor itself: a pattern may be meant
 // for others.
-func (w *wirer) namesAxis(info *onnx.TensorInfo) bool {
-	return slices.ContainsFunc(w.params.BatchAxes, func(a config.Assignment) bool { return a.Name == info.Name })
+func (pl *planner) namesAxis(info *onnx.TensorInfo) bool {
+	return slices.ContainsFunc(pl.params.BatchAxes, func(a config.Assignment) bool { return a.Name == info.Name })
 }
 
 // inputAxis is the batch axis of an input that the configuration does not describe,
 // and how it was found. tensor.NoAxis and no error is a tensor without one.
-func (w *wirer) inputAxis(at int) (axis int, how string, err error) {
-	info := &w.sig.Inputs[at]
-	if axis, given := w.givenAxis(info); given {
+func (pl *planner) inputAxis(at int) (axis int, how string, err error) {
+	info := &pl.sig.Inputs[at]
+	if axis, given := pl.givenAxis(info); given {
 		return axis, "batch_axes", nil
 	}
-	found := w.axes.In[at]
+	found := pl.candidate.In[at]
 	if !found.Known {
 		return tensor.NoAxis, "", fmt.Errorf("tensor %q: its shape %v has several dynamic axes, and which is the batch is not known: say it by the parameter batch_axes, for example '%s = %d'", info.Name, info.Dims, info.Name, batchaxis.OpenAxes(info)[0])
 	}

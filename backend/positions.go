@@ -12,12 +12,12 @@ import (
 // positions is positions(INPUT): where in its sequence each element of a step's part of
 // an input stands. It has as many numbers as the input is long, which go on where those
 // of the step before have ended.
-func (w *wirer) positions(f *plan.Generated, info *onnx.TensorInfo, argument string) (err error) {
+func (pl *planner) positions(f *plan.Generated, info *onnx.TensorInfo, argument string) (err error) {
 	f.Kind = plan.KindPositions
 	if f.DType != tensor.Int64 && f.DType != tensor.Int32 {
 		return fmt.Errorf("it is of type %v: want INT64 or INT32 for positions", f.DType)
 	}
-	if err := w.fillAxis(f, info); err != nil {
+	if err := pl.generatedAxis(f, info); err != nil {
 		return err
 	}
 	if f.LengthAxis, err = lengthAxis(f, info); err != nil {
@@ -27,8 +27,8 @@ func (w *wirer) positions(f *plan.Generated, info *onnx.TensorInfo, argument str
 	if !ok {
 		return fmt.Errorf("positions(%s has no closing parenthesis", argument)
 	}
-	f.Length, err = w.lengthOf(argument)
-	w.wiring.Varies = true
+	f.Length, err = pl.lengthOf(argument)
+	pl.plan.Varies = true
 	return err
 }
 

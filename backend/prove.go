@@ -17,14 +17,14 @@ import (
 type verdict uint8
 
 const (
-	// notJudged: no run shows anything.
-	notJudged verdict = iota
-	// apart: each lane is as if it ran alone, whatever the others hold.
-	apart
-	// notApart: something of one lane depends on another.
-	notApart
-	// single: the model runs with one lane and never with more.
-	single
+	// undecided: no run shows anything.
+	undecided verdict = iota
+	// isolated: each lane is as if it ran alone, whatever the others hold.
+	isolated
+	// notIsolated: something of one lane depends on another.
+	notIsolated
+	// oneLane: the model runs with one lane and never with more.
+	oneLane
 )
 
 // judgement is a verdict with its reason.
@@ -47,7 +47,7 @@ func (t *trial) judge(expected []batchaxis.Axis) judgement {
 	failures, alone, several := 0, false, false
 	for s := range settings() {
 		if time.Now().After(t.deadline) {
-			return judgement{verdict: notJudged, why: errTooLong.Error()}
+			return judgement{verdict: undecided, why: errTooLong.Error()}
 		}
 		first, ok := t.newLane(s, 1, nil)
 		if !ok {
@@ -60,10 +60,10 @@ func (t *trial) judge(expected []batchaxis.Axis) judgement {
 		}
 		alone = true
 		if why := t.lengthens(one); why != "" {
-			return judgement{verdict: notApart, why: why}
+			return judgement{verdict: notIsolated, why: why}
 		}
 		if !slices.ContainsFunc(t.inputs, func(in trialInput) bool { return t.laned(&in) }) {
-			return judgement{verdict: single, why: "no input has lanes"}
+			return judgement{verdict: oneLane, why: "no input has lanes"}
 		}
 		j, ran, err := t.compare(s, first, one, expected)
 		if err == nil {
@@ -77,11 +77,11 @@ func (t *trial) judge(expected []batchaxis.Axis) judgement {
 	}
 	switch {
 	case alone && !several:
-		return judgement{verdict: single, why: fmt.Sprintf("the model runs with one of them, and not with two: %v", failure)}
+		return judgement{verdict: oneLane, why: fmt.Sprintf("the model runs with one of them, and not with two: %v", failure)}
 	case failure == nil:
 		failure = errors.New("its inputs are too large, or of types that have no contents")
 	}
-	return judgement{verdict: notJudged, why: fmt.Sprintf("the model does not run on any contents that were tried, nor at any length from 1 to 576 (dims that fix a length are tried as they are); the last failure: %v", failure)}
+	return judgement{verdict: undecided, why: fmt.Sprintf("the model does not run on any contents that were tried, nor at any length from 1 to 576 (dims that fix a length are tried as they are); the last failure: %v", failure)}
 }
 
 // lengthens tells which state is longer after a step of one lane along the axis that is to
@@ -117,7 +117,7 @@ func (t *trial) compare(s setting, first lane, one []onnx.Tensor, expected []bat
 		return j, true, errNoEvidence
 	}
 	axes, why := t.follow(one, many, len(lanes), expected)
-	j = judgement{verdict: notApart, why: why, out: map[int]int{}}
+	j = judgement{verdict: notIsolated, why: why, out: map[int]int{}}
 	for k, axis := range axes {
 		j.out[t.outputs[k]] = axis
 	}
@@ -125,30 +125,30 @@ func (t *trial) compare(s setting, first lane, one []onnx.Tensor, expected []bat
 		return j, true, nil
 	}
 	if !slices.ContainsFunc(axes, func(axis int) bool { return axis != tensor.NoAxis }) {
-		j.verdict, j.why = notJudged, "no output has lanes in which something could be seen"
+		j.verdict, j.why = undecided, "no output has lanes in which something could be seen"
 		return j, true, nil
 	}
 	defer func() { t.fresh = false }()
 	if many, j.why = t.repeated(s, lanes, many); j.why != "" {
-		j.verdict = notJudged
+		j.verdict = undecided
 		return j, true, nil
 	}
 	if j.why, err = t.independent(s, lanes, many, axes); err != nil || j.why != "" {
 		return j, true, err
 	}
 	if !t.fresh { // chance is drawn anew where shapes differ
-		if j.why, err = t.asAlone(s, lanes, one, many, axes); err != nil || j.why != "" {
+		if j.why, err = t.matchesAlone(s, lanes, one, many, axes); err != nil || j.why != "" {
 			return j, true, err
 		}
 	}
 	if j.why = t.varied(s, axes); j.why != "" {
 		return j, true, nil
 	}
-	if input := t.untold(s); input != "" {
-		j.verdict, j.why = notJudged, fmt.Sprintf("the model runs only where %q is the same for all", input)
+	if input := t.uniformInput(s); input != "" {
+		j.verdict, j.why = undecided, fmt.Sprintf("the model runs only where %q is the same for all", input)
 		return j, true, nil
 	}
-	j.verdict = apart
+	j.verdict = isolated
 	return j, true, nil
 }
 
@@ -157,7 +157,7 @@ func (t *trial) compare(s setting, first lane, one []onnx.Tensor, expected []bat
 // help.
 func (t *trial) repeated(s setting, lanes []lane, many []onnx.Tensor) (outputs []onnx.Tensor, why string) {
 	again, err := t.run(s, lanes...)
-	if err == nil && !same(many, again) && t.open != nil {
+	if err == nil && !sameTensors(many, again) && t.open != nil {
 		t.fresh = true
 		if many, err = t.run(s, lanes...); err == nil {
 			again, err = t.run(s, lanes...)
@@ -166,7 +166,7 @@ func (t *trial) repeated(s setting, lanes []lane, many []onnx.Tensor) (outputs [
 	switch {
 	case errors.Is(err, errTooLong):
 		return nil, err.Error()
-	case err != nil || !same(many, again):
+	case err != nil || !sameTensors(many, again):
 		return nil, "two runs on the same inputs differ"
 	}
 	return many, ""
@@ -275,9 +275,9 @@ func (t *trial) independent(s setting, lanes []lane, before []onnx.Tensor, axes 
 	return "", nil
 }
 
-// asAlone compares the first and the last lane with runs of their own, as far as
+// matchesAlone compares the first and the last lane with runs of their own, as far as
 // rounding allows: kernels differ between sizes of batches.
-func (t *trial) asAlone(s setting, lanes []lane, one, many []onnx.Tensor, axes []int) (why string, err error) {
+func (t *trial) matchesAlone(s setting, lanes []lane, one, many []onnx.Tensor, axes []int) (why string, err error) {
 	last := len(lanes) - 1
 	other, err := t.run(s, lanes[last])
 	if err != nil {
@@ -296,15 +296,15 @@ func (t *trial) asAlone(s setting, lanes []lane, one, many []onnx.Tensor, axes [
 	return "", nil
 }
 
-// untold is an input with lanes that could only be tried with the same contents in all
+// uniformInput is an input with lanes that could only be tried with the same contents in all
 // of them, so that nothing was seen of what crosses by it.
-func (t *trial) untold(s setting) string {
+func (t *trial) uniformInput(s setting) string {
 	if s.contents != ones && s.contents != zeros {
 		return ""
 	}
 	for i := range t.inputs {
 		in := &t.inputs[i]
-		if _, fractions := tolerance[in.dtype]; !fractions && t.laned(in) && in.fill == nil && !in.mask {
+		if _, fractions := tolerance[in.dtype]; !fractions && t.laned(in) && in.generated == nil && !in.mask {
 			return t.sig.Inputs[in.at].Name
 		}
 	}

@@ -80,16 +80,16 @@ func (r *recurrence) run(sig *onnx.Signature, inputs, outputs []onnx.Tensor) err
 }
 
 // proving chooses the batch axes of a model for a configuration.
-func proving(t *testing.T, r onnx.Runner, open func() onnx.Runner, cfg *config.Config, verify config.Verify) (*wirer, *chooser, error) {
+func proving(t *testing.T, r onnx.Runner, open func() onnx.Runner, cfg *config.Config, verify config.Verify) (*planner, *chooser, error) {
 	params, _, err := config.ParseParameters(cfg.Parameters)
 	require.NoError(t, err)
-	c := &chooser{verify: verify, finish: (*wirer).finish, runner: func() (onnx.Runner, error) { return r, nil }}
+	c := &chooser{verify: verify, finish: (*planner).finish, runner: func() (onnx.Runner, error) { return r, nil }}
 	if open != nil {
 		c.open = func() (onnx.Runner, error) { return open(), nil }
 	}
-	c.attempt = func(k *batchaxis.Candidate) *wirer { return wireInputs(cfg, params, r.Signature(), nil, k) }
-	w, err := c.choose(batchaxis.Candidates(cfg, params, r.Signature()))
-	return w, c, err
+	c.attempt = func(k *batchaxis.Candidate) *planner { return planInputs(cfg, params, r.Signature(), nil, k) }
+	pl, err := c.choose(batchaxis.Candidates(cfg, params, r.Signature()))
+	return pl, c, err
 }
 
 // recurrenceConfig is for x and y of any length, and for the state s if there is one.
@@ -140,14 +140,14 @@ func TestBatchIsProved(t *testing.T) {
 				}
 				r := newRecurrence(t, inputs, outputs, c.time)
 				r.divisor, r.least = c.divisor, c.least
-				w, chooser, err := proving(t, r, nil, cfg, config.VerifyInferred)
+				pl, chooser, err := proving(t, r, nil, cfg, config.VerifyInferred)
 				require.NoError(t, err)
 				require.Empty(t, chooser.warning)
-				require.Equal(t, 8, w.wiring.MaxLanes)
-				require.Equal(t, 1-c.time, w.wiring.Inputs[0].Axis)
-				require.Equal(t, 1-c.time, w.wiring.Outputs[0].Axis)
+				require.Equal(t, 8, pl.plan.MaxLanes)
+				require.Equal(t, 1-c.time, pl.plan.Inputs[0].Axis)
+				require.Equal(t, 1-c.time, pl.plan.Outputs[0].Axis)
 				if c.s != "" {
-					require.Equal(t, 0, w.wiring.States[0].Axis)
+					require.Equal(t, 0, pl.plan.States[0].Axis)
 				}
 				require.Zero(t, r.heap.Used(), "runs must free what they take")
 			})
@@ -163,9 +163,9 @@ func TestBatchNotJudged(t *testing.T) {
 		r.least = 1000
 		return r
 	}
-	w, chooser, err := proving(t, model("time,batch", "time,batch"), nil, recurrenceConfig("FP32", false), config.VerifyInferred)
+	pl, chooser, err := proving(t, model("time,batch", "time,batch"), nil, recurrenceConfig("FP32", false), config.VerifyInferred)
 	require.NoError(t, err)
-	require.Equal(t, 1, w.wiring.Inputs[0].Axis)
+	require.Equal(t, 1, pl.plan.Inputs[0].Axis)
 	require.Contains(t, chooser.warning, `nobody has checked that the lanes of a batch are apart: the model does not run on any contents that were tried`)
 	require.Contains(t, chooser.warning, "string_value: '* = 1'")
 	for _, axes := range [][2]string{{"time,batch", "a,b"}, {"s0,s1", "s0,s1"}, {"?,?", "?,?"}} {
@@ -183,9 +183,9 @@ func TestBatchOfChance(t *testing.T) {
 		r.chance = drawn
 		return r
 	}
-	w, _, err := proving(t, session(new(int64)), func() onnx.Runner { return session(new(int64)) }, recurrenceConfig("FP32", false), config.VerifyInferred)
+	pl, _, err := proving(t, session(new(int64)), func() onnx.Runner { return session(new(int64)) }, recurrenceConfig("FP32", false), config.VerifyInferred)
 	require.NoError(t, err)
-	require.Equal(t, 1, w.wiring.Inputs[0].Axis)
+	require.Equal(t, 1, pl.plan.Inputs[0].Axis)
 	drawn := new(int64)
 	_, _, err = proving(t, session(drawn), func() onnx.Runner { return session(drawn) }, recurrenceConfig("FP32", false), config.VerifyInferred)
 	require.ErrorContains(t, err, "two runs on the same inputs differ")
@@ -196,9 +196,9 @@ func TestBatchThatIsTold(t *testing.T) {
 	r := newRecurrence(t, "x:FP32[time,batch]", "y:FP32[time,batch]", 0)
 	cfg := recurrenceConfig("FP32", false)
 	cfg.Parameters["batch_axes"] = config.Value{String: "* = 0"}
-	w, chooser, err := proving(t, r, nil, cfg, config.VerifyInferred)
+	pl, chooser, err := proving(t, r, nil, cfg, config.VerifyInferred)
 	require.NoError(t, err)
-	require.Equal(t, 0, w.wiring.Inputs[0].Axis)
+	require.Equal(t, 0, pl.plan.Inputs[0].Axis)
 	require.Zero(t, chooser.runs)
 	require.Empty(t, chooser.warning)
 	_, chooser, err = proving(t, r, nil, cfg, config.VerifyAlways)
@@ -214,9 +214,9 @@ func TestBatchThatIsTold(t *testing.T) {
 // TestBatchUnproved: without runs the likeliest candidate is taken, with a warning.
 func TestBatchUnproved(t *testing.T) {
 	r := newRecurrence(t, "x:FP32[time,batch]", "y:FP32[time,batch]", 0)
-	w, chooser, err := proving(t, r, nil, recurrenceConfig("FP32", false), config.VerifyNever)
+	pl, chooser, err := proving(t, r, nil, recurrenceConfig("FP32", false), config.VerifyNever)
 	require.NoError(t, err)
-	require.Equal(t, 1, w.wiring.Inputs[0].Axis)
+	require.Equal(t, 1, pl.plan.Inputs[0].Axis)
 	require.Zero(t, chooser.runs)
 	require.Contains(t, chooser.warning, "verify is never: nobody has checked")
 }
@@ -394,10 +394,10 @@ func TestBatchCalledAsALength(t *testing.T) {
 		}
 		cfg := recurrenceConfig("FP32", true)
 		cfg.Inputs[0].Dims, cfg.Outputs[0].Dims = tensor.Shape{8}, tensor.Shape{8}
-		w, chooser, err := proving(t, r, nil, cfg, config.VerifyInferred)
+		pl, chooser, err := proving(t, r, nil, cfg, config.VerifyInferred)
 		require.NoError(t, err)
-		require.Equal(t, 0, w.wiring.Inputs[0].Axis)
-		require.Equal(t, 8, w.wiring.MaxLanes)
+		require.Equal(t, 0, pl.plan.Inputs[0].Axis)
+		require.Equal(t, 8, pl.plan.MaxLanes)
 		require.Positive(t, chooser.runs)
 
 		cfg.MaxBatchSize, cfg.Inputs[0].Dims, cfg.Outputs[0].Dims = 0, tensor.Shape{-1, 8}, tensor.Shape{-1, 8}
@@ -418,8 +418,8 @@ func TestBatchOfSmallNumbers(t *testing.T) {
 		}
 		return r.run(sig, inputs, outputs)
 	}
-	w, chooser, err := proving(t, r, nil, recurrenceConfig("FP32", false), config.VerifyInferred)
+	pl, chooser, err := proving(t, r, nil, recurrenceConfig("FP32", false), config.VerifyInferred)
 	require.NoError(t, err)
 	require.Empty(t, chooser.warning)
-	require.Equal(t, 8, w.wiring.MaxLanes)
+	require.Equal(t, 8, pl.plan.MaxLanes)
 }

@@ -14,9 +14,9 @@ import (
 )
 
 // noStates is what to do about a model with sequences in which no states were found.
-func (w *wirer) noStates() string {
-	text := fmt.Sprintf("could not find any state tensors: name them by the parameter state_pairs, <<<input, output>>> for each (the model's inputs are %s, its outputs %s)", onnx.Names(w.sig.Inputs), onnx.Names(w.sig.Outputs))
-	if like := w.likeStates(); len(like) > 0 {
+func (pl *planner) noStates() string {
+	text := fmt.Sprintf("could not find any state tensors: name them by the parameter state_pairs, <<<input, output>>> for each (the model's inputs are %s, its outputs %s)", onnx.Names(pl.sig.Inputs), onnx.Names(pl.sig.Outputs))
+	if like := pl.likeStates(); len(like) > 0 {
 		text += fmt.Sprintf("; of equal type and shape are, in the model's order, %s: keep the pairs that are states", pairsParameter(like))
 	}
 	return text + "; a model without states is served by leaving sequence_batching out"
@@ -25,23 +25,23 @@ func (w *wirer) noStates() string {
 // likeStates pairs inputs and outputs by nothing but type and shape, in the order of
 // the model: something to choose from. Inputs that the configuration names are no
 // states, unless it names all: then they may have been filled in.
-func (w *wirer) likeStates() (specs []plan.StateSpec) {
+func (pl *planner) likeStates() (specs []plan.StateSpec) {
 	named := map[int]bool{}
-	for _, p := range w.wiring.Inputs {
+	for _, p := range pl.plan.Inputs {
 		named[p.Index] = true
 	}
 	all := true
-	for i := range w.sig.Inputs {
-		all = all && (w.takenIn[i] != "" || w.sig.Inputs[i].Optional)
+	for i := range pl.sig.Inputs {
+		all = all && (pl.takenIn[i] != "" || pl.sig.Inputs[i].Optional)
 	}
-	taken := make([]bool, len(w.sig.Outputs))
-	for i := range w.sig.Inputs {
-		in := &w.sig.Inputs[i]
-		if in.Optional || w.takenIn[i] != "" && !(all && named[i]) {
+	taken := make([]bool, len(pl.sig.Outputs))
+	for i := range pl.sig.Inputs {
+		in := &pl.sig.Inputs[i]
+		if in.Optional || pl.takenIn[i] != "" && !(all && named[i]) {
 			continue
 		}
-		for j := range w.sig.Outputs {
-			if out := &w.sig.Outputs[j]; !taken[j] && oneState(in, out) && in.Dims.Equal(out.Dims) {
+		for j := range pl.sig.Outputs {
+			if out := &pl.sig.Outputs[j]; !taken[j] && oneState(in, out) && in.Dims.Equal(out.Dims) {
 				taken[j] = true
 				specs = append(specs, plan.StateSpec{Input: in.Name, Output: out.Name})
 				break
@@ -62,17 +62,17 @@ func dimsText(dims tensor.Shape) string {
 // writeDims is an end to a message about dims that do not fit: the line that would.
 // They are written as the wrong ones are, with every axis of the model and -1 for the
 // batch, or without the batch. It is empty where the batch is not known.
-func (w *wirer) writeDims(p *plan.IO, cfg tensor.Shape, info *onnx.TensorInfo, found batchaxis.Axis) string {
-	axis, told, err := batchaxis.Given(w.params, info)
+func (pl *planner) writeDims(p *plan.IO, cfg tensor.Shape, info *onnx.TensorInfo, found batchaxis.Axis) string {
+	axis, told, err := batchaxis.Given(pl.params, info)
 	switch {
 	case p.IsState:
-		axis, told = w.wiring.StateAt(p.State).Axis, true
+		axis, told = pl.plan.StateAt(p.State).Axis, true
 	case !told:
 		axis, told = found.Index, found.Known
 	}
 	want := info.Dims
 	switch {
-	case w.config.MaxBatchSize == 0:
+	case pl.config.MaxBatchSize == 0:
 	case err != nil || !told || axis == tensor.NoAxis && !info.Dims.Fixed():
 		return ""
 	case axis == tensor.NoAxis:
@@ -89,8 +89,8 @@ func (w *wirer) writeDims(p *plan.IO, cfg tensor.Shape, info *onnx.TensorInfo, f
 }
 
 // writeStateDims is the same for a state in sequence_batching, which has no reshape.
-func (w *wirer) writeStateDims(model tensor.Shape, axis int) string {
-	if w.config.MaxBatchSize > 0 {
+func (pl *planner) writeStateDims(model tensor.Shape, axis int) string {
+	if pl.config.MaxBatchSize > 0 {
 		model = model.Without(axis)
 	}
 	return "write " + dimsText(model)
@@ -113,11 +113,11 @@ func (c *completion) noteGuesses() {
 	if len(c.states) > 0 && c.states[0].Source == byNames {
 		c.filled = append(c.filled, "guessed from the names: "+pairsParameter(c.states))
 	}
-	for _, m := range c.w.mismatches {
-		c.filled = append(c.filled, c.w.unlike(m)+": they are taken for an input and an output of requests")
+	for _, m := range c.planner.mismatches {
+		c.filled = append(c.filled, c.planner.unlike(m)+": they are taken for an input and an output of requests")
 	}
 	for i := range c.sig.Outputs {
-		if t := &c.sig.Outputs[i]; t.Dims == nil && c.w.takenOut[i] == "" && len(c.config.Outputs) == 0 {
+		if t := &c.sig.Outputs[i]; t.Dims == nil && c.planner.takenOut[i] == "" && len(c.config.Outputs) == 0 {
 			c.filled = append(c.filled, fmt.Sprintf("output %q is left out: the model does not say how many axes it has", t.Name))
 		}
 	}

@@ -27,7 +27,7 @@ func TestNoStatesFound(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			sig := &onnx.Signature{Inputs: tensors(t, tt.inputs), Outputs: tensors(t, tt.outputs)}
-			err := wiresOrNot(t, tt.config, sig)
+			err := plansOrNot(t, tt.config, sig)
 			require.ErrorContains(t, err, "could not find any state tensors: name them by the parameter state_pairs")
 			require.ErrorContains(t, err, "; a model without states is served by leaving sequence_batching out")
 			if tt.pairs == "" {
@@ -37,13 +37,13 @@ func TestNoStatesFound(t *testing.T) {
 			parameter := fmt.Sprintf("parameters { key: 'state_pairs' value { string_value: '%s' } }", tt.pairs)
 			require.ErrorContains(t, err, "; of equal type and shape are, in the model's order, "+parameter+": keep the pairs that are states")
 			pasted := strings.Replace(tt.config, "{", fmt.Sprintf(`{"parameters":{"state_pairs":{"string_value":%q}},`, tt.pairs), 1)
-			require.NoError(t, wiresOrNot(t, pasted, sig), "what the message says is what works")
+			require.NoError(t, plansOrNot(t, pasted, sig), "what the message says is what works")
 		})
 	}
 }
 
-// wiresOrNot completes a configuration and wires the model.
-func wiresOrNot(t *testing.T, text string, sig *onnx.Signature) error {
+// plansOrNot completes a configuration and plans the model.
+func plansOrNot(t *testing.T, text string, sig *onnx.Signature) error {
 	t.Helper()
 	file := &fileOnly{sig: *sig}
 	completed, err := Complete(ModelInfo{Config: []byte(text)}, Server{Log: slog.New(slog.DiscardHandler), DefaultBatch: ServerBatch, Open: func(onnx.SessionOptions) (onnx.Runner, error) { return file, nil }})
@@ -57,19 +57,19 @@ func wiresOrNot(t *testing.T, text string, sig *onnx.Signature) error {
 	require.NoError(t, err)
 	params, _, err := config.ParseParameters(cfg.Parameters)
 	require.NoError(t, err)
-	_, err = wire(cfg, params, sig, nil)
+	_, err = makePlan(cfg, params, sig, nil)
 	return err
 }
 
 // TestNamesLeaveNoInput: the error has the pairs to choose from, and choosing works.
 func TestNamesLeaveNoInput(t *testing.T) {
 	sig := &onnx.Signature{Inputs: tensors(t, "audio_in:FP32[B,160] h_in:FP32[B,16]"), Outputs: tensors(t, "audio_out:FP32[B,160] h_out:FP32[B,16]")}
-	err := wiresOrNot(t, `{"sequence_batching":{}}`, sig)
+	err := plansOrNot(t, `{"sequence_batching":{}}`, sig)
 	require.ErrorContains(t, err, `the model leaves no input for requests: each of its inputs "audio_in", "h_in" is a state or filled by the backend; that they are states was guessed from the names: write those that are, without the inputs that requests bring, as parameters { key: 'state_pairs' value { string_value: '<<<audio_in, audio_out>>> <<<h_in, h_out>>>' } }; a model without states is served by leaving sequence_batching out`)
-	require.NoError(t, wiresOrNot(t, `{"sequence_batching":{},"parameters":{"state_pairs":{"string_value":"<<<h_in, h_out>>>"}}}`, sig))
-	require.NoError(t, wiresOrNot(t, `{"sequence_batching":{},"max_batch_size":4,"input":[{"name":"audio_in","data_type":"TYPE_FP32","dims":[160]}]}`, sig))
+	require.NoError(t, plansOrNot(t, `{"sequence_batching":{},"parameters":{"state_pairs":{"string_value":"<<<h_in, h_out>>>"}}}`, sig))
+	require.NoError(t, plansOrNot(t, `{"sequence_batching":{},"max_batch_size":4,"input":[{"name":"audio_in","data_type":"TYPE_FP32","dims":[160]}]}`, sig))
 
-	err = wiresOrNot(t, `{"sequence_batching":{},"parameters":{"state_pairs":{"string_value":"<<<h_in, h_out>>> <<<audio_in, audio_out>>>"}}}`, sig)
+	err = plansOrNot(t, `{"sequence_batching":{},"parameters":{"state_pairs":{"string_value":"<<<h_in, h_out>>> <<<audio_in, audio_out>>>"}}}`, sig)
 	require.ErrorContains(t, err, "the model leaves no input for requests")
 	require.NotContains(t, err.Error(), "guessed", "these pairs were said")
 }
@@ -77,18 +77,18 @@ func TestNamesLeaveNoInput(t *testing.T) {
 // TestGuessedPairThatDoesNotFit: what is refused of a pair says that it was guessed.
 func TestGuessedPairThatDoesNotFit(t *testing.T) {
 	sig := &onnx.Signature{Inputs: tensors(t, "x:FP32[B,8] s:FP32[B,T] h:FP32[B,16]"), Outputs: tensors(t, "y:FP32[B,8] s_out:FP32[T,B] h_out:FP32[B,16]")}
-	err := wiresOrNot(t, `{"sequence_batching":{}}`, sig)
+	err := plansOrNot(t, `{"sequence_batching":{}}`, sig)
 	require.ErrorContains(t, err, `they must be the same; say by the parameter batch_axes where it is; that it is a state was guessed from the names: if it is none, write the others as parameters { key: 'state_pairs' value { string_value: '<<<h, h_out>>>' } }`)
-	require.NotContains(t, wiresOrNot(t, `{"sequence_batching":{},"parameters":{"state_pairs":{"string_value":"<<<h, h_out>>> <<<s, s_out>>>"}}}`, sig).Error(), "guessed")
+	require.NotContains(t, plansOrNot(t, `{"sequence_batching":{},"parameters":{"state_pairs":{"string_value":"<<<h, h_out>>> <<<s, s_out>>>"}}}`, sig).Error(), "guessed")
 
 	sig.Inputs, sig.Outputs = sig.Inputs[:2], sig.Outputs[:2]
-	require.ErrorContains(t, wiresOrNot(t, `{"sequence_batching":{}}`, sig), `if it is none, list "s" in input`)
+	require.ErrorContains(t, plansOrNot(t, `{"sequence_batching":{}}`, sig), `if it is none, list "s" in input`)
 }
 
 // TestUnfedInputNamedAsAState: why it is no state is in the message.
 func TestUnfedInputNamedAsAState(t *testing.T) {
 	sig := &onnx.Signature{Inputs: tensors(t, "x:FP32[B,8] h:FP32[B,16] g:FP32[B,2]"), Outputs: tensors(t, "y:FP32[B,8] h_out:FP32[B,17] g_out:FP32[B,2]")}
-	err := wiresOrNot(t, `{"max_batch_size":8,"sequence_batching":{},"input":[{"name":"x","data_type":"TYPE_FP32","dims":[8]}],"output":[{"name":"y","data_type":"TYPE_FP32","dims":[8]}]}`, sig)
+	err := plansOrNot(t, `{"max_batch_size":8,"sequence_batching":{},"input":[{"name":"x","data_type":"TYPE_FP32","dims":[8]}],"output":[{"name":"y","data_type":"TYPE_FP32","dims":[8]}]}`, sig)
 	require.ErrorContains(t, err, `input "h" [-1,16] of the model is fed by nothing in the configuration: name it in input, state_pairs, control_input, constant_inputs or derived_inputs; input "h" and output "h_out" are named as a state, but [-1,16] and [-1,17] cannot be one`)
 }
 
@@ -123,7 +123,7 @@ func TestDimsToWrite(t *testing.T) {
 				if tt.batch == 0 {
 					c.Outputs[0].Dims = tensor.Shape{-1, 8}
 				}
-				_, err := wire(c, &config.Parameters{}, sig, nil)
+				_, err := makePlan(c, &config.Parameters{}, sig, nil)
 				return err
 			}
 			err := wireWith(config.TensorConfig{Name: "x", DataType: "TYPE_FP32", Dims: tt.given})
@@ -163,7 +163,7 @@ func TestStateDimsToWrite(t *testing.T) {
 			}
 			c := &config.Config{MaxBatchSize: tt.batch, Inputs: []config.TensorConfig{{Name: "x", DataType: "TYPE_FP32", Dims: io}}, Outputs: []config.TensorConfig{{Name: "y", DataType: "TYPE_FP32", Dims: io}}}
 			c.Sequence = &config.SequenceConfig{States: []config.StateConfig{{InputName: "h", OutputName: "g", DataType: "TYPE_FP32", Dims: dims}}}
-			_, err := wire(c, &config.Parameters{}, sig, nil)
+			_, err := makePlan(c, &config.Parameters{}, sig, nil)
 			return err
 		}
 		err := wireWith(tt.given)

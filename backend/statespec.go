@@ -10,41 +10,41 @@ import (
 // specs collects the descriptions of all states. state_pairs and
 // sequence_batching.state may both name a state: the pair joins, the other
 // describes. Without any, the model's doc string is asked, and then the names.
-func (w *wirer) specs() []plan.StateSpec {
-	specs := w.pairSpecs(w.params.Pairs, "state_pairs")
-	specs = append(specs, w.configSpecs(specs)...)
-	if len(specs) > 0 || w.params.PairsGiven {
+func (pl *planner) specs() []plan.StateSpec {
+	specs := pl.pairSpecs(pl.params.Pairs, "state_pairs")
+	specs = append(specs, pl.configSpecs(specs)...)
+	if len(specs) > 0 || pl.params.PairsGiven {
 		return specs
 	}
-	fromDoc, err := config.PairsFromDescription(w.sig.Description)
+	fromDoc, err := config.PairsFromDescription(pl.sig.Description)
 	if err != nil {
-		w.faults = append(w.faults, err)
+		pl.faults = append(pl.faults, err)
 		return nil
 	}
-	if specs = w.pairSpecs(fromDoc, "the model's doc string"); len(specs) > 0 {
+	if specs = pl.pairSpecs(fromDoc, "the model's doc string"); len(specs) > 0 {
 		return specs
 	}
-	return w.namedAlike()
+	return pl.namedAlike()
 }
 
 // pairSpecs makes specs of pairs; a pair with wildcards stands for every input
 // that it matches.
-func (w *wirer) pairSpecs(pairs []config.Pair, source string) (specs []plan.StateSpec) {
+func (pl *planner) pairSpecs(pairs []config.Pair, source string) (specs []plan.StateSpec) {
 	for _, p := range pairs {
 		if !config.IsPattern(p.Input) {
 			specs = append(specs, plan.StateSpec{Input: p.Input, Output: p.Output, Source: source})
 			continue
 		}
 		matches := 0
-		for i := range w.sig.Inputs {
-			name := w.sig.Inputs[i].Name
+		for i := range pl.sig.Inputs {
+			name := pl.sig.Inputs[i].Name
 			if texts, ok := config.MatchPattern(p.Input, name); ok {
 				matches++
 				specs = append(specs, plan.StateSpec{Input: name, Output: config.FillPattern(p.Output, texts), Source: source})
 			}
 		}
 		if matches == 0 {
-			w.fault("%s: the pattern %q matches no input of the model: its inputs are %s", source, p.Input, onnx.Names(w.sig.Inputs))
+			pl.fault("%s: the pattern %q matches no input of the model: its inputs are %s", source, p.Input, onnx.Names(pl.sig.Inputs))
 		}
 	}
 	return specs
@@ -52,29 +52,29 @@ func (w *wirer) pairSpecs(pairs []config.Pair, source string) (specs []plan.Stat
 
 // configSpecs makes specs of sequence_batching.state, except for those that only
 // add to a pair, which it changes in place.
-func (w *wirer) configSpecs(pairs []plan.StateSpec) (specs []plan.StateSpec) {
-	if w.config.Sequence == nil {
+func (pl *planner) configSpecs(pairs []plan.StateSpec) (specs []plan.StateSpec) {
+	if pl.config.Sequence == nil {
 		return nil
 	}
 	const source = "sequence_batching.state"
-	for i := range w.config.Sequence.States {
-		c := &w.config.Sequence.States[i]
+	for i := range pl.config.Sequence.States {
+		c := &pl.config.Sequence.States[i]
 		if c.InputName == config.TokenState {
 			continue
 		}
 		s := plan.StateSpec{Input: c.InputName, Output: c.OutputName, Source: source, GivenDims: c.Dims}
 		var err error
 		if s.GivenDType, err = tensor.ParseDType(c.DataType); err != nil {
-			w.fault("%s %q: %w", source, c.InputName, err)
+			pl.fault("%s %q: %w", source, c.InputName, err)
 			continue
 		}
 		if len(c.Initial) > 0 {
 			s.Initial = &c.Initial[0]
-			w.sameInitial(c)
+			pl.sameInitial(c)
 		}
 		if at := specOf(s.Input, pairs); at >= 0 {
 			if pairs[at].Output != s.Output {
-				w.fault("state %q: %s joins it to %q and %s to %q: say it once", s.Input, pairs[at].Source, pairs[at].Output, source, s.Output)
+				pl.fault("state %q: %s joins it to %q and %s to %q: say it once", s.Input, pairs[at].Source, pairs[at].Output, source, s.Output)
 				continue
 			}
 			pairs[at] = s
@@ -88,10 +88,10 @@ func (w *wirer) configSpecs(pairs []plan.StateSpec) (specs []plan.StateSpec) {
 
 // sameInitial refuses a state with several different initial values: nothing in
 // a request could choose one.
-func (w *wirer) sameInitial(c *config.StateConfig) {
+func (pl *planner) sameInitial(c *config.StateConfig) {
 	for _, other := range c.Initial[1:] {
 		if !other.Equal(&c.Initial[0]) {
-			w.fault("sequence_batching.state %q: initial_state %q and %q differ: a state has one initial value", c.InputName, c.Initial[0].Name, other.Name)
+			pl.fault("sequence_batching.state %q: initial_state %q and %q differ: a state has one initial value", c.InputName, c.Initial[0].Name, other.Name)
 			return
 		}
 	}

@@ -42,35 +42,35 @@ type trial struct {
 
 // trialInput is an input of the model in a trial.
 type trialInput struct {
-	at, axis int
-	dims     tensor.Shape // as far as model and configuration fix them
-	dtype    tensor.DType
-	begin    tensor.Shape    // of a state: the shape that it begins with; else nil
-	state    int             // of a state: the position of its output
-	fill     *plan.Generated // what the backend fills it with; nil for what it does not
-	mask     bool            // by its name, it says what counts
-	length   bool            // by its name, it is a length
+	at, axis  int
+	dims      tensor.Shape // as far as model and configuration fix them
+	dtype     tensor.DType
+	begin     tensor.Shape    // of a state: the shape that it begins with; else nil
+	state     int             // of a state: the position of its output
+	generated *plan.Generated // what the backend fills it with; nil for what it does not
+	mask      bool            // by its name, it says what counts
+	length    bool            // by its name, it is a length
 }
 
-// newTrial is a trial of what was wired of a model: its inputs and states.
-func (w *wirer) newTrial(r onnx.Runner, deadline time.Time) *trial {
-	t := &trial{runner: r, sig: w.sig, rng: rand.New(rand.NewPCG(1, 2)), optional: map[int]bool{}, lengths: w.wiring.Lengths, deadline: deadline}
-	for i := range w.wiring.Inputs {
-		p := &w.wiring.Inputs[i]
-		if w.sig.Inputs[p.Index].Optional {
+// newTrial is a trial of what was planned of a model: its inputs and states.
+func (pl *planner) newTrial(r onnx.Runner, deadline time.Time) *trial {
+	t := &trial{runner: r, sig: pl.sig, rng: rand.New(rand.NewPCG(1, 2)), optional: map[int]bool{}, lengths: pl.plan.Lengths, deadline: deadline}
+	for i := range pl.plan.Inputs {
+		p := &pl.plan.Inputs[i]
+		if pl.sig.Inputs[p.Index].Optional {
 			continue
 		}
-		name := strings.ToLower(w.sig.Inputs[p.Index].Name)
+		name := strings.ToLower(pl.sig.Inputs[p.Index].Name)
 		t.inputs = append(t.inputs, trialInput{
-			at: p.Index, axis: w.axes.In[p.Index].Index, dims: p.Dims, dtype: p.DType,
+			at: p.Index, axis: pl.candidate.In[p.Index].Index, dims: p.Dims, dtype: p.DType,
 			mask: strings.Contains(name, "mask"), length: strings.Contains(name, "len"),
 		})
 	}
-	for i := range w.wiring.Generated {
-		f := &w.wiring.Generated[i]
-		t.inputs = append(t.inputs, trialInput{at: f.Index, axis: f.Axis, dims: f.Dims, dtype: f.DType, fill: f})
+	for i := range pl.plan.Generated {
+		f := &pl.plan.Generated[i]
+		t.inputs = append(t.inputs, trialInput{at: f.Index, axis: f.Axis, dims: f.Dims, dtype: f.DType, generated: f})
 	}
-	for _, states := range [][]plan.State{w.wiring.States, w.wiring.Varying} {
+	for _, states := range [][]plan.State{pl.plan.States, pl.plan.Varying} {
 		for i := range states {
 			s := &states[i]
 			begin := s.Shape
@@ -82,8 +82,8 @@ func (w *wirer) newTrial(r onnx.Runner, deadline time.Time) *trial {
 			t.optional[s.Out] = s.Update == statebuffer.KeepIfEmpty
 		}
 	}
-	for i := range w.sig.Outputs {
-		if !slices.Contains(t.outputs, i) && w.config.CanRequest(w.sig.Outputs[i].Name) {
+	for i := range pl.sig.Outputs {
+		if !slices.Contains(t.outputs, i) && pl.config.CanRequest(pl.sig.Outputs[i].Name) {
 			t.outputs = append(t.outputs, i)
 		}
 	}
@@ -105,10 +105,10 @@ func (t *trial) shape(in *trialInput, s setting) tensor.Shape {
 		case d >= 0:
 		case in.begin != nil:
 			shape[axis] = s.ofState(in.begin[axis])
-		case in.fill != nil && in.fill.Mask != nil:
-			shape[axis] = t.maskLength(in.fill.Mask, s)
-		case in.fill != nil && in.fill.Kind == plan.KindPositions:
-			shape[axis] = t.sourceLength(in.fill.Length, s)
+		case in.generated != nil && in.generated.Mask != nil:
+			shape[axis] = t.maskLength(in.generated.Mask, s)
+		case in.generated != nil && in.generated.Kind == plan.KindPositions:
+			shape[axis] = t.sourceLength(in.generated.Length, s)
 		default:
 			shape[axis] = t.extent(t.sig.Inputs[in.at].Symbols[axis], s)
 		}
@@ -229,7 +229,7 @@ func (t *trial) run(s setting, lanes ...lane) (outputs []onnx.Tensor, err error)
 		in := &t.inputs[i]
 		shape, data := t.shape(in, s), lanes[0][i]
 		if t.laned(in) {
-			if data, err = together(shape, in.axis, in.dtype, lanes, i); err != nil {
+			if data, err = joinLanes(shape, in.axis, in.dtype, lanes, i); err != nil {
 				return nil, err
 			}
 			shape[in.axis] = int64(len(lanes))
@@ -245,7 +245,7 @@ func (t *trial) run(s setting, lanes ...lane) (outputs []onnx.Tensor, err error)
 	for _, at := range t.outputs {
 		all[at].DType = t.sig.Outputs[at].DType
 	}
-	if err := try(r, inputs, all); err != nil {
+	if err := probe(r, inputs, all); err != nil {
 		return nil, err
 	}
 	for _, at := range t.outputs {
@@ -255,8 +255,8 @@ func (t *trial) run(s setting, lanes ...lane) (outputs []onnx.Tensor, err error)
 	return outputs, nil
 }
 
-// try is a run that may fail, without an error in the server's log if it can be.
-func try(r onnx.Runner, inputs, outputs []onnx.Tensor) error {
+// probe is a run that may fail, without an error in the server's log if it can be.
+func probe(r onnx.Runner, inputs, outputs []onnx.Tensor) error {
 	if p, ok := r.(onnx.Prober); ok {
 		return p.Probe(inputs, outputs)
 	}

@@ -12,8 +12,8 @@ import (
 )
 
 // updateOf reads what state_updates says of a state, whose batch axis is known.
-func (w *wirer) updateOf(s *plan.State, in *onnx.TensorInfo) error {
-	text, given := config.Lookup(w.params.StateUpdates, s.Input)
+func (pl *planner) updateOf(s *plan.State, in *onnx.TensorInfo) error {
+	text, given := config.Lookup(pl.params.StateUpdates, s.Input)
 	switch {
 	case !given || text == "replace":
 		return nil
@@ -38,11 +38,11 @@ func (w *wirer) updateOf(s *plan.State, in *onnx.TensorInfo) error {
 
 // checkUpdates finds states that cannot be answered with: an empty output may have
 // no lane for a request.
-func (w *wirer) checkUpdates() {
-	for i := range w.wiring.Outputs {
-		p := &w.wiring.Outputs[i]
-		if at := p.State - len(w.wiring.States); p.IsState && at >= 0 && w.wiring.Varying[at].Update == statebuffer.KeepIfEmpty {
-			w.fault("output %q is that of state %q, for which state_updates says keep: the model may write nothing there, so it cannot be listed in output", p.Name, w.wiring.Varying[at].Input)
+func (pl *planner) checkUpdates() {
+	for i := range pl.plan.Outputs {
+		p := &pl.plan.Outputs[i]
+		if at := p.State - len(pl.plan.States); p.IsState && at >= 0 && pl.plan.Varying[at].Update == statebuffer.KeepIfEmpty {
+			pl.fault("output %q is that of state %q, for which state_updates says keep: the model may write nothing there, so it cannot be listed in output", p.Name, pl.plan.Varying[at].Input)
 		}
 	}
 }

@@ -65,7 +65,7 @@ func (t *trial) variedAt(s setting, axes []int) (why string, ran bool) {
 			return "", false
 		}
 		if why = t.crosses(before, after, axes, len(lanes), kept); why != "" {
-			if again, err := t.run(s, others...); err != nil || !same(after, again) {
+			if again, err := t.run(s, others...); err != nil || !sameTensors(after, again) {
 				return "", false // by chance
 			}
 			return why, true
@@ -79,7 +79,7 @@ func (t *trial) variedAt(s setting, axes []int) (why string, ran bool) {
 // model may sum more terms for all of them, which are 0, in another order.
 func (t *trial) crosses(before, after []onnx.Tensor, axes []int, lanes, kept int) (why string) {
 	equal := func(a, b []byte, _ tensor.DType) bool { return bytes.Equal(a, b) }
-	if slices.ContainsFunc(t.inputs, func(in trialInput) bool { return t.laned(&in) && (in.mask || in.fill != nil) }) {
+	if slices.ContainsFunc(t.inputs, func(in trialInput) bool { return t.laned(&in) && (in.mask || in.generated != nil) }) {
 		equal = equalLanes
 	}
 	for k, axis := range axes {
@@ -115,9 +115,9 @@ func (t *trial) variedFraction(value float64) float64 {
 	}
 }
 
-// variedFill is what the backend would fill in for one of several sequences that are not
+// variedGenerated is what the backend would fill in for one of several sequences that are not
 // at the same step; nil where it is the same for all of them.
-func (t *trial) variedFill(f *plan.Generated, s setting) []byte {
+func (t *trial) variedGenerated(f *plan.Generated, s setting) []byte {
 	value := make([]byte, f.DType.Size())
 	switch f.Kind {
 	case plan.KindStart, plan.KindEnd, plan.KindReady:

@@ -10,9 +10,9 @@ import (
 
 // inChunks is a store of many small chunks, all of whose slots but the last are
 // taken by sequences that have a state.
-func inChunks(b *testing.B, roams bool, chunks, slots int) (*Store, []*Sequence) {
+func inChunks(b *testing.B, inPlace bool, chunks, slots int) (*Store, []*Sequence) {
 	from := int64(-1)
-	if roams {
+	if inPlace {
 		from = 1
 	}
 	s := newTestStore(b, Options{
@@ -47,9 +47,9 @@ func BenchmarkStartInChunks(b *testing.B) {
 	}
 }
 
-// BenchmarkRoamInChunks is a step of any 16 of 160 sequences, where every slot is taken
+// BenchmarkInPlaceInChunks is a step of any 16 of 160 sequences, where every slot is taken
 // but one, or every third sequence has ended, so that free cells lie between others.
-func BenchmarkRoamInChunks(b *testing.B) {
+func BenchmarkInPlaceInChunks(b *testing.B) {
 	const lanes, active = 16, 160
 	for _, chunks := range []int{20, 100, 10_000} {
 		for _, ended := range []int{0, 3} {

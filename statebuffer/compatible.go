@@ -1,9 +1,37 @@
 package statebuffer
 
-import "hash/maphash"
+import (
+	"hash/maphash"
 
-// HashShapes adds to a hash what sequences that are Compatible have in common; others hardly
-// ever have the same hash. A nil sequence is one that starts.
+	"tritonstateful/internal/tensor"
+)
+
+// Compatible reports whether two sequences can share a run: their varying states have
+// equal shapes. A nil sequence is one that starts.
+func (s *Store) Compatible(a, b *Sequence) bool { return s.varying.compatible(a, b) }
+
+// compatible reports whether two sequences can share a run.
+func (s *varyingStore) compatible(a, b *Sequence) bool {
+	for i := range s.states {
+		if !s.states[i].compatibleShapes(s.shape(i, a), s.shape(i, b)) {
+			return false
+		}
+	}
+	return true
+}
+
+// compatibleShapes reports whether values of two shapes can share a run.
+func (v *Varying) compatibleShapes(a, b tensor.Shape) bool {
+	for axis := range a {
+		if a[axis] != b[axis] && (!v.LeftPadded || axis != v.lengthAxis()) {
+			return false
+		}
+	}
+	return true
+}
+
+// HashShapes adds to a hash what Compatible sequences have in common; others hardly ever
+// have the same hash. A nil sequence is one that starts.
 func (s *Store) HashShapes(h *maphash.Hash, q *Sequence) {
 	for i := range s.varying.states {
 		v := &s.varying.states[i]

@@ -6,7 +6,7 @@ package statebuffer
 // 2i+1.
 type firstFit struct{ most []int32 }
 
-// extend makes place for so many counts; the new ones are 0.
+// extend makes room for that many counts; the new ones are 0.
 func (f *firstFit) extend(counts int) {
 	have := len(f.most) / 2
 	if counts <= have {
@@ -37,7 +37,7 @@ func (f *firstFit) set(at int, count int32) {
 	}
 }
 
-// first is the first count from one on that is at least so large, or negative.
+// first is the first count from one on that is at least least, or negative.
 func (f *firstFit) first(from int, least int32) int {
 	counts := len(f.most) / 2
 	if from >= counts {

@@ -5,10 +5,10 @@ import "time"
 // A sequence that idles keeps its state until its slot or its memory is needed. A
 // request of it may be on its way: the server counts from the arrival of requests and
 // lets them through, however long they wait in its queue, while the store sees them
-// when they run. Where nobody needs anything, sequences whose clients are gone still
-// come to an end, by two clocks that a queue does not deceive: the time in which the
-// instance waited for requests, when no request of anybody was in the queue, and for
-// instances that hardly ever wait a very long time of any kind.
+// when they run. Where no slot or memory is needed, sequences whose clients are gone
+// still end, by two clocks that a queue does not deceive: the time in which the instance
+// waited for requests, when none was in the queue, and for instances that hardly ever
+// wait a very long time of any kind.
 const (
 	// restMargin is beyond twice the limit of idling, in time without a batch: a client
 	// may idle for the limit, and a scheduler may hold requests back for others.
@@ -18,26 +18,22 @@ const (
 )
 
 // BeginBatch notes that the instance has requests again.
-func (s *Store) BeginBatch(now time.Duration) { s.beginBatch(now) }
-
-// EndBatch notes that all requests have their answers, from which on the sequences
-// of the batch idle, and ends those whose clients must be gone. It tells how many.
-func (s *Store) EndBatch(now time.Duration) (expired int) { return s.endBatch(now) }
-
-func (t *table) beginBatch(now time.Duration) {
+func (t *table) BeginBatch(now time.Duration) {
 	t.rest += max(0, now-t.ended)
 	t.began = now
 }
 
-func (t *table) endBatch(now time.Duration) (expired int) {
+// EndBatch notes that all requests have their answers, from which on the sequences
+// of the batch idle, and ends those whose clients must be gone. It returns how many.
+func (t *table) EndBatch(now time.Duration) (expired int) {
 	now = max(now, t.began)
 	t.ended = now
 	for _, list := range []*sequenceList{&t.live, &t.older} {
 		for q := list.last; q != nil && q.lastUse >= t.began; q = q.prev {
 			q.lastUse = now
 		}
-		for q := list.first; q != nil && t.gone(q, now); q = list.first {
-			t.lose(q, Expired, 0, now)
+		for q := list.first; q != nil && t.abandoned(q, now); q = list.first {
+			t.evict(q, Expired, 0, now)
 			expired++
 		}
 	}
@@ -55,13 +51,13 @@ func (t *table) touch(q *Sequence, now time.Duration) {
 	list.push(q)
 }
 
-// idles reports whether a sequence has to give way if another one needs its place.
-func (t *table) idles(q *Sequence, now time.Duration) bool {
+// overIdleLimit reports whether a sequence loses its slot if another one needs it.
+func (t *table) overIdleLimit(q *Sequence, now time.Duration) bool {
 	return t.limits.Idle > 0 && now-q.lastUse > t.limits.Idle
 }
 
-// gone reports whether the client of a sequence cannot want it any more.
-func (t *table) gone(q *Sequence, now time.Duration) bool {
+// abandoned reports whether the client of a sequence cannot want it any more.
+func (t *table) abandoned(q *Sequence, now time.Duration) bool {
 	twice := 2 * t.limits.Idle
 	return twice > 0 && (t.rest-q.rest > twice+restMargin || now-q.lastUse > twice+busyMargin)
 }

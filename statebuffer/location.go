@@ -3,37 +3,40 @@ package statebuffer
 import "cmp"
 
 // InPlace reports whether states stay where runs wrote them.
-func (s *Store) InPlace() bool { return s.roamer != nil }
+func (s *Store) InPlace() bool {
+	_, inPlace := s.placement.(*inPlaceValues)
+	return inPlace
+}
 
 // CompareLocations orders sequences by where their states are in memory; nil, and
-// one that starts, come last. It is for stores that Roam.
+// one that starts, come last. It is for stores with states InPlace.
 func CompareLocations(a, b *Sequence) int {
 	switch {
-	case !a.placed() && !b.placed():
+	case !a.hasLocation() && !b.hasLocation():
 		return 0
-	case !a.placed():
+	case !a.hasLocation():
 		return 1
-	case !b.placed():
+	case !b.hasLocation():
 		return -1
-	case a.home != b.home:
-		return cmp.Compare(a.home.number, b.home.number)
+	case a.slab != b.slab:
+		return cmp.Compare(a.slab.number, b.slab.number)
 	default:
 		return cmp.Compare(a.cell, b.cell)
 	}
 }
 
-// Adjacent reports whether one run can read the states of both where they are: those
-// of b lie right behind those of a, or they lie in one block. It is also true of
-// two that have none.
+// Adjacent reports whether one run can read the states of both where they are: those of
+// b come right after those of a, or both are in one block. It is also true of two that
+// have none.
 func Adjacent(a, b *Sequence) bool {
-	if !a.placed() || !b.placed() {
-		return a.placed() == b.placed()
+	if !a.hasLocation() || !b.hasLocation() {
+		return a.hasLocation() == b.hasLocation()
 	}
-	if a.home.flat {
-		return a.home == b.home && a.cell+1 == b.cell
+	if a.slab.flat {
+		return a.slab == b.slab && a.cell+1 == b.cell
 	}
-	return a.home == b.home && a.home.start[a.cell] == b.home.start[b.cell]
+	return a.slab == b.slab && a.slab.start[a.cell] == b.slab.start[b.cell]
 }
 
-// placed reports whether the sequence has states that a step would read.
-func (q *Sequence) placed() bool { return q != nil && !q.fresh && q.home != nil }
+// hasLocation reports whether the sequence has states that a step would read.
+func (q *Sequence) hasLocation() bool { return q != nil && !q.fresh && q.slab != nil }

@@ -1,6 +1,6 @@
 package statebuffer
 
-// Memory is where states and batched tensors live: host memory, or a device's.
+// Memory is where states and batched tensors are: in host memory, or a device's.
 // Nothing above it knows which. One goroutine uses a Memory at a time.
 type Memory interface {
 	// Alloc gives a block of that many bytes, all zero, aligned for any element

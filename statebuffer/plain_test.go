@@ -12,14 +12,14 @@ import (
 // plainStore is what a Store is to do, written without any thought of speed:
 // every question is answered by looking at everything.
 type plainStore struct {
-	sizing   Sizing
-	limits   Limits
-	slots    plainSlots
-	live     map[Key]*plainSequence
-	lost     []plainLoss // oldest first
-	touches  int
-	counters Counters
-	batches  []plainBatch
+	sizing     Sizing
+	limits     Limits
+	slots      plainSlots
+	live       map[Key]*plainSequence
+	tombstones []plainTombstone // oldest first
+	touches    int
+	counters   Counters
+	batches    []plainBatch
 }
 
 // plainBatch is when a batch began and ended.
@@ -40,7 +40,7 @@ type plainVarying struct {
 	value []byte
 }
 
-type plainLoss struct {
+type plainTombstone struct {
 	key  Key
 	loss LossReason
 	at   time.Duration
@@ -71,14 +71,14 @@ func (p *plainStore) begin(k Key, now time.Duration) bool {
 		q.fresh, q.steps = true, 0
 		return true
 	}
-	p.forgetLoss(k)
+	p.dropTombstone(k)
 	if p.slots.allFree() == 0 {
-		p.makeRoom(now)
+		p.evictOne(now)
 	}
 	slot, ok := p.slots.take()
 	if !ok {
 		p.counters.RejectedFull++
-		p.remember(k, Refused, now)
+		p.addTombstone(k, Refused, now)
 		return false
 	}
 	p.live[k] = &plainSequence{slot: slot, fresh: true}
@@ -93,7 +93,7 @@ func (p *plainStore) proceed(k Key, now time.Duration) (LossReason, bool) {
 		return NotLost, true
 	}
 	p.counters.Unknown++
-	for _, l := range p.lost {
+	for _, l := range p.tombstones {
 		if l.key == k {
 			return l.loss, false
 		}
@@ -109,35 +109,35 @@ func (p *plainStore) end(k Key) {
 	}
 }
 
-func (p *plainStore) lose(k Key, why LossReason, now time.Duration) {
+func (p *plainStore) evict(k Key, why LossReason, now time.Duration) {
 	q := p.live[k]
 	p.slots[q.slot.Chunk][q.slot.Index] = false
 	delete(p.live, k)
-	p.remember(k, why, now)
+	p.addTombstone(k, why, now)
 }
 
-func (p *plainStore) remember(k Key, why LossReason, now time.Duration) {
-	p.forgetLoss(k)
-	p.lost = append(p.lost, plainLoss{k, why, now})
-	if extra := len(p.lost) - p.limits.Tombstones; extra > 0 {
-		p.lost = p.lost[extra:]
+func (p *plainStore) addTombstone(k Key, why LossReason, now time.Duration) {
+	p.dropTombstone(k)
+	p.tombstones = append(p.tombstones, plainTombstone{k, why, now})
+	if extra := len(p.tombstones) - p.limits.Tombstones; extra > 0 {
+		p.tombstones = p.tombstones[extra:]
 	}
 }
 
-func (p *plainStore) forgetLoss(k Key) {
-	p.lost = slices.DeleteFunc(p.lost, func(l plainLoss) bool { return l.key == k })
+func (p *plainStore) dropTombstone(k Key) {
+	p.tombstones = slices.DeleteFunc(p.tombstones, func(l plainTombstone) bool { return l.key == k })
 }
 
-// makeRoom ends one sequence if it may.
-func (p *plainStore) makeRoom(now time.Duration) {
+// evictOne ends one sequence if it may.
+func (p *plainStore) evictOne(now time.Duration) {
 	oldest := p.byUse()[0]
 	switch since := now - p.live[oldest].lastUse; {
 	case since <= 0:
 	case since > p.limits.Idle && p.limits.Idle > 0:
-		p.lose(oldest, Expired, now)
+		p.evict(oldest, Expired, now)
 		p.counters.Expired++
 	case p.limits.Full == EvictLRU:
-		p.lose(oldest, Evicted, now)
+		p.evict(oldest, Evicted, now)
 		p.counters.Evicted++
 	}
 }
@@ -154,7 +154,7 @@ func (p *plainStore) endBatch(batch plainBatch, keys []Key) (expired int) {
 		long := 2 * p.limits.Idle
 		since := batch.ended - p.live[k].lastUse
 		if long > 0 && (since > long+time.Hour || p.rest(p.live[k].lastUse) > long+10*time.Second) {
-			p.lose(k, Expired, batch.ended)
+			p.evict(k, Expired, batch.ended)
 			p.counters.Expired++
 			expired++
 		}
@@ -181,7 +181,7 @@ func (p *plainStore) byUse() []Key {
 func (p *plainStore) fail(k Key, end bool, now time.Duration) {
 	switch {
 	case p.live[k].fresh:
-		p.lose(k, StartFailed, now)
+		p.evict(k, StartFailed, now)
 		p.counters.StartFailures++
 	case end:
 		p.end(k)
@@ -191,10 +191,10 @@ func (p *plainStore) fail(k Key, end bool, now time.Duration) {
 func (p *plainStore) refuse(k Key, now time.Duration) {
 	p.counters.StartFailures++
 	if _, live := p.live[k]; live {
-		p.lose(k, StartFailed, now)
+		p.evict(k, StartFailed, now)
 		return
 	}
-	p.remember(k, StartFailed, now)
+	p.addTombstone(k, StartFailed, now)
 }
 
 // maintain tells what Maintain will do: +1 a chunk more, -1 a chunk fewer.

@@ -17,10 +17,10 @@ import (
 // plain model of it, and compares them after each.
 func TestStoreAgainstAPlainMap(t *testing.T) {
 	for seed := range uint64(40) {
-		for _, roams := range []bool{false, true} {
-			t.Run(fmt.Sprintf("seed %d, roams %v", seed, roams), func(t *testing.T) {
-				w := newWorld(t, seed, roams)
-				require.Equal(t, roams, w.store.roamer != nil)
+		for _, inPlace := range []bool{false, true} {
+			t.Run(fmt.Sprintf("seed %d, inPlace %v", seed, inPlace), func(t *testing.T) {
+				w := newWorld(t, seed, inPlace)
+				require.Equal(t, inPlace, w.store.InPlace())
 				for range 600 {
 					w.step()
 					w.check()
@@ -136,27 +136,27 @@ func (w *world) admit(k Key) *Sequence {
 		return nil
 	}
 	q, err := w.store.Continue(k, w.now)
-	fate, known := w.plain.proceed(k, w.now)
+	loss, known := w.plain.proceed(k, w.now)
 	if known {
 		require.NoError(w.t, err)
 		return q
 	}
 	lost := &LostError{}
 	require.ErrorAs(w.t, err, &lost)
-	require.Equal(w.t, fate, lost.Reason)
+	require.Equal(w.t, loss, lost.Reason)
 	return nil
 }
 
 func (w *world) run(lanes []Lane, names []Key) {
-	padded := len(lanes) + w.rng.IntN(w.lanes-len(lanes)+1)
+	width := len(lanes) + w.rng.IntN(w.lanes-len(lanes)+1)
 	dice := w.rng.IntN(20)
-	if w.roams && (dice == 0 || dice == 3) { // what roams does not use the memory's copies
+	if w.inPlace && (dice == 0 || dice == 3) { // what stays in place does not use the memory's copies
 		dice = 4
 	}
 	if dice == 0 {
 		w.memory.gather = errInjected
 	}
-	step, err := w.store.Gather(lanes, padded)
+	step, err := w.store.Gather(lanes, width)
 	w.memory.gather = nil
 	if dice == 0 {
 		require.ErrorIs(w.t, err, errInjected)
@@ -167,9 +167,9 @@ func (w *world) run(lanes []Lane, names []Key) {
 		return
 	}
 	require.NoError(w.t, err)
-	w.checkInputs(step, lanes, names, padded)
-	outputs := w.fillOutputs(step, len(lanes), padded)
-	shapes, varying := w.fillVarying(step, len(lanes), padded)
+	w.checkInputs(step, lanes, names, width)
+	outputs := w.fillOutputs(step, len(lanes), width)
+	shapes, varying := w.fillVarying(step, len(lanes), width)
 	switch dice {
 	case 1, 2:
 		w.store.Abort(step, w.now)
@@ -187,7 +187,7 @@ func (w *world) run(lanes []Lane, names []Key) {
 		w.memory.scatter = nil
 		for i, l := range lanes {
 			if l.Sequence != nil {
-				w.plain.lose(names[i], Damaged, w.now)
+				w.plain.evict(names[i], Damaged, w.now)
 			}
 		}
 		w.plain.counters.Saturated = w.store.counters.Saturated // half a scatter counts what it did
@@ -258,11 +258,11 @@ func laneOf(b Block, l Layout, lanes, lane int, move func(tensor, slot []byte)) 
 	}
 }
 
-func (w *world) checkInputs(step *Step, lanes []Lane, names []Key, padded int) {
-	w.checkVarying(step, lanes, names, padded)
+func (w *world) checkInputs(step *Step, lanes []Lane, names []Key, width int) {
+	w.checkVarying(step, lanes, names, width)
 	for k := range w.states {
 		s := &w.states[k]
-		for lane := range padded {
+		for lane := range width {
 			want, _ := w.kept(s, s.Initial)
 			if lane < len(lanes) && lanes[lane].Sequence != nil {
 				if q := w.plain.live[names[lane]]; !q.fresh {
@@ -270,23 +270,23 @@ func (w *world) checkInputs(step *Step, lanes []Lane, names []Key, padded int) {
 				}
 			}
 			var got []byte
-			laneOf(step.In[k], s.Layout, padded, lane, func(tensor, _ []byte) { got = append(got, tensor...) })
+			laneOf(step.In[k], s.Layout, width, lane, func(tensor, _ []byte) { got = append(got, tensor...) })
 			if !bytes.Equal(want, got) {
-				require.Equal(w.t, want, got, "%s, lane %d of %d", s.Name, lane, padded)
+				require.Equal(w.t, want, got, "%s, lane %d of %d", s.Name, lane, width)
 			}
 		}
 	}
 }
 
 // fillOutputs plays the model; [state][lane] is what it wrote.
-func (w *world) fillOutputs(step *Step, lanes, padded int) [][][]byte {
+func (w *world) fillOutputs(step *Step, lanes, width int) [][][]byte {
 	outputs := make([][][]byte, len(w.states))
 	for k := range w.states {
 		s := &w.states[k]
-		for lane := range padded {
+		for lane := range width {
 			value := w.values(s)
 			rest := value
-			laneOf(step.Out[k], s.Layout, padded, lane, func(tensor, _ []byte) { rest = rest[copy(tensor, rest):] })
+			laneOf(step.Out[k], s.Layout, width, lane, func(tensor, _ []byte) { rest = rest[copy(tensor, rest):] })
 			if lane < lanes {
 				outputs[k] = append(outputs[k], value)
 			}
@@ -297,7 +297,10 @@ func (w *world) fillOutputs(step *Step, lanes, padded int) [][][]byte {
 
 func (w *world) maintain() {
 	want := w.plain.maintain()
-	tenants := w.tenants()
+	values := 0 // in the last chunk
+	if w.inPlace {
+		values = valuesInLast(w.store)
+	}
 	fails := want > 0 && w.rng.IntN(3) == 0
 	if fails {
 		w.memory.alloc = errInjected
@@ -316,23 +319,11 @@ func (w *world) maintain() {
 	case want > 0:
 		w.plain.slots.grow(w.plain.sizing.Subsequent)
 		w.waits = 0
-	case want < 0 && w.roams && tenants > w.drains:
-		require.Equal(w.t, tenants-w.drains, w.tenants(), "of the chunk that is to be freed")
+	case want < 0 && w.inPlace && values > w.drains:
+		require.Equal(w.t, values-w.drains, valuesInLast(w.store), "of the chunk that is to be freed")
 		want = 0
 	case want < 0:
 		w.plain.slots = w.plain.slots[:len(w.plain.slots)-1]
 	}
 	require.Equal(w.t, Change{Grown: want > 0, Shrunk: want < 0}, change)
-}
-
-// tenants is how many values live in the chunk that came last.
-func (w *world) tenants() (n int) {
-	if w.roams {
-		for _, q := range w.store.roamer.pool.last().tenant {
-			if q != nil {
-				n++
-			}
-		}
-	}
-	return n
 }

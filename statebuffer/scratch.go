@@ -10,15 +10,15 @@ type Scratch struct {
 	runs int
 }
 
-// It shrinks after so many runs of which none needed a quarter of it, unless it is
-// small: to give memory back and take it again costs as much as filling it, and so
-// seldom that is nothing beside the runs.
+// Scratch shrinks after scratchRuns runs of which none needed a quarter of it, unless it
+// has no more than scratchKept bytes. To free memory and allocate it again costs as much as
+// filling it, which is little next to that many runs.
 const (
 	scratchRuns = 64
 	scratchKept = 1 << 20
 )
 
-// Begin is for the beginning of a run, when nothing in the memory counts any more.
+// Begin is called when a run begins, and nothing in the memory is needed any more.
 func (s *Scratch) Begin(m Memory) {
 	if s.runs++; s.runs < scratchRuns {
 		return

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// Key identifies a sequence: a number, or a text where numbers are not used.
+// Key identifies a sequence: a number, or a string where numbers are not used.
 type Key struct {
 	Number uint64
 	Text   string
-	// Token tells sequences of one number or text apart: no two that can have
-	// requests at the same time share one. 0 where nothing tells them apart.
+	// Token distinguishes sequences of one number or string: no two that can have
+	// requests at the same time share one. It is 0 where nothing does.
 	Token uint64
 }
 
@@ -25,8 +25,8 @@ const (
 	Refused                // its START found no free slot
 	StartFailed            // the run of its START failed
 	Damaged                // its new state could not be stored
-	Displaced              // the server gave its place to another one
-	Replaced               // its ID began anew before it ended, and its slot was needed
+	Displaced              // the server gave its batch slot to another one
+	Replaced               // its ID began again before it ended, and its slot was needed
 )
 
 // Sequence is one client's stream of requests. It is valid until the store
@@ -38,7 +38,7 @@ type Sequence struct {
 	slot Slot
 	// fresh: the next step reads the initial value, not the slot.
 	fresh bool
-	// generation tells apart the owners that a slot has had.
+	// generation differs for each owner that a slot has had.
 	generation uint64
 	steps      uint64
 	totals     []uint64 // see Add
@@ -50,17 +50,20 @@ type Sequence struct {
 	rest        time.Duration // of the table, then
 	lastRequest time.Duration // beginning of the last batch that the sequence was in
 	idleTime    time.Duration // see IdleTime
-	// older: its ID has begun anew, and it may still have requests on their way.
+	// older: its ID has begun again, and it may still have requests on their way.
 	older bool
 	// inRun is the number of the last run that took this sequence.
 	inRun uint64
 
-	// home and cell are where a roamer keeps the values.
-	home *area
+	// slab and cell are where inPlaceValues has the values.
+	slab *slab
 	cell int
 
 	prev, next *Sequence // neighbours in the list that it is in
 }
+
+// live reports whether the sequence has a state.
+func (q *Sequence) live() bool { return q.loss == NotLost }
 
 // Steps is how many steps have been committed since the last START.
 func (q *Sequence) Steps() uint64 { return q.steps }
@@ -159,7 +162,7 @@ func (x *index) find(k Key) *Sequence {
 	if q := x.byToken[k.Token]; q != nil && q.key == k {
 		return q
 	}
-	if q := x.latest(k); q != nil && q.loss != NotLost {
+	if q := x.latest(k); q != nil && !q.live() {
 		return q
 	}
 	return nil

@@ -23,7 +23,7 @@ func (s Sizing) Total() int { return s.Initial + (s.MaxChunks-1)*s.Subsequent }
 func (s Sizing) Lazy() bool { return s.MaxChunks > 1 }
 
 // SteadyFrom is the least DeallocAbove with which a chunk that was just allocated is
-// not released again while nobody starts or ends.
+// not released again while no sequence starts or ends.
 func (s Sizing) SteadyFrom() int { return s.AllocBelow - 1 + s.Subsequent }
 
 // LazyBuffers are the four parameters of lazy allocation, in slots.

@@ -132,7 +132,7 @@ func (p plainSlots) requireEqual(t *testing.T, r *slotSet) {
 		t.Fatalf("%d chunks with %d free: want %d with %d", len(r.chunks), r.free, len(p), p.allFree())
 	}
 	for chunk := range p {
-		if got := r.chunks[chunk].free; got != p.free(chunk) || (got > 0) != (r.some.next(chunk) == chunk) {
+		if got := r.chunks[chunk].free; got != p.free(chunk) || (got > 0) != (r.available.next(chunk) == chunk) {
 			t.Fatalf("chunk %d has %d free: want %d", chunk, got, p.free(chunk))
 		}
 	}

@@ -1,11 +1,14 @@
 package statebuffer
 
-import "time"
+import (
+	"errors"
+	"time"
+)
 
 // Lane is one lane of a step.
 type Lane struct {
 	// Sequence is nil for a lane that belongs to none: it reads the initial
-	// values and keeps nothing.
+	// values, and what it writes is discarded.
 	Sequence *Sequence
 	// End: the sequence ends with this step, and its new states are discarded.
 	End bool
@@ -14,8 +17,8 @@ type Lane struct {
 	Refused *BudgetError
 }
 
-// keeps reports whether the lane's new states are kept.
-func (l *Lane) keeps() bool { return l.Sequence != nil && !l.End && l.Refused == nil }
+// commits reports whether the lane's new states become those of a sequence.
+func (l *Lane) commits() bool { return l.Sequence != nil && !l.End && l.Refused == nil }
 
 // Step is one run's share of a store. It is valid until the next Gather.
 type Step struct {
@@ -24,72 +27,47 @@ type Step struct {
 	// Varying are the states of varying shape, in the order of Options.Varying.
 	Varying []VaryingIO
 
-	lanes  []Lane
-	padded int
-	slots  []Slot
-	open   bool
+	lanes []Lane
+	width int // lanes of the run, with padding lanes
+	open  bool
 }
 
-// Gather lays out the states of the lanes as the inputs of a run of padded
-// lanes, of which those from len(lanes) on get the initial values. No two lanes
-// name the same sequence, and all are Compatible. Commit or Abort must follow.
-func (s *Store) Gather(lanes []Lane, padded int) (*Step, error) {
+// Gather lays out the states of the lanes as the inputs of a run of width lanes, of
+// which those from len(lanes) on are padding lanes and get the initial values. No two
+// lanes name the same sequence, and all are Compatible. Commit, Abort or Undo must
+// follow. lanes is borrowed until then.
+func (s *Store) Gather(lanes []Lane, width int) (*Step, error) {
 	step := &s.step
 	if step.open {
 		return nil, errStepOpen
 	}
-	step.lanes, step.padded = lanes, padded
-	if err := s.varying.gather(lanes, padded); err != nil {
+	step.lanes, step.width = lanes, width
+	if err := s.varying.gather(lanes, width); err != nil {
 		return nil, err
 	}
 	step.Varying = s.varying.io
-	if err := s.gather(step); err != nil {
+	if err := s.placement.gather(step); err != nil {
 		return nil, err
 	}
 	step.open = true
 	return step, nil
 }
 
-// gather lays out the states of fixed shape.
-func (s *Store) gather(step *Step) error {
-	if s.roamer != nil {
-		s.roamer.gather(step.lanes, step.padded)
-		for i := range s.states {
-			step.In[i], step.Out[i] = s.roamer.in.tensor(i), s.roamer.out.tensor(i)
-		}
-		return nil
-	}
-	copy(step.In, s.in)
-	copy(step.Out, s.out)
-	step.slots = step.slots[:0]
-	for _, l := range step.lanes {
-		slot := InitialSlot
-		if q := l.Sequence; q != nil && !q.fresh {
-			slot = q.slot
-		}
-		step.slots = append(step.slots, slot)
-	}
-	return s.memory.Gather(s.plan(s.in))
-}
-
-// Arrange tells in which order the lanes of a step copy least: element i is the
-// lane to be the i-th. The order is valid until the next call; nil means that all
-// are equal. Gather must follow with these lanes, in whatever order, or Fail.
+// Arrange returns the order in which the lanes of a step copy least: element i is the
+// lane to be the i-th. It is valid until the next call; nil means that all orders are
+// equal. Gather must follow with these lanes, in any order, or Fail.
 func (s *Store) Arrange(lanes []Lane) (order []int) {
-	if s.roamer == nil {
-		return nil
-	}
-	return s.roamer.arrange(lanes)
+	return s.placement.arrange(lanes)
 }
 
-// Commit keeps the outputs of a run that succeeded: they become the states of
-// the lanes' sequences. Sequences that end are forgotten. A lane whose states grow
+// Commit ends a step whose run succeeded: its outputs become the states of the lanes'
+// sequences. Sequences that end are forgotten. A lane whose states grow
 // beyond the limit of memory is marked as refused, in the lanes that Gather got. If
 // a varying state has grown beyond its own bound or finds no memory, the step is
 // aborted; if storing fails otherwise, none of the lanes' sequences has a state any
 // more.
 func (s *Store) Commit(step *Step, now time.Duration) error {
-	if err := s.prepare(step, now); err != nil {
+	if err := s.reserve(step, now); err != nil {
 		s.Abort(step, now)
 		return err
 	}
@@ -112,8 +90,23 @@ func (s *Store) Commit(step *Step, now time.Duration) error {
 	return nil
 }
 
-// scatter stores the outputs. Unless it succeeds, also when it panics, nobody
-// knows what the slots hold, and their sequences are lost.
+// reserve checks the outputs of a run and allocates what those within the limit need, so
+// that storing them cannot fail. Nothing that the run's sequences have changes.
+func (s *Store) reserve(step *Step, now time.Duration) error {
+	more, err := s.varying.growth(step.lanes, step.width)
+	if err != nil {
+		return err
+	}
+	if !s.fits(more) {
+		if err := s.allocateBudget(step, now); err != nil {
+			return err
+		}
+	}
+	return s.varying.reserve(step.lanes, step.width)
+}
+
+// scatter stores the outputs. Unless it succeeds, also when it panics, the lanes' values
+// are undefined, and their sequences lose them.
 func (s *Store) scatter(step *Step, now time.Duration) error {
 	stored := false
 	defer func() {
@@ -122,31 +115,16 @@ func (s *Store) scatter(step *Step, now time.Duration) error {
 		}
 		for _, l := range step.lanes {
 			if l.Sequence != nil {
-				s.lose(l.Sequence, Damaged, 0, now)
+				s.evict(l.Sequence, Damaged, 0, now)
 			}
 		}
 	}()
-	err := s.keep(step)
+	err := s.placement.commit(step)
 	if err == nil {
-		err = s.varying.keep(step.lanes, step.padded)
+		err = s.varying.commit(step.lanes, step.width)
 	}
 	stored = err == nil
 	return err
-}
-
-// keep makes the outputs of a run the states of fixed shape.
-func (s *Store) keep(step *Step) error {
-	if s.roamer != nil {
-		s.roamer.commit(step.lanes)
-		return nil
-	}
-	for i := range step.lanes {
-		step.slots[i] = NoSlot
-		if l := &step.lanes[i]; l.keeps() {
-			step.slots[i] = l.Sequence.slot
-		}
-	}
-	return s.memory.Scatter(s.plan(s.out))
 }
 
 // Abort gives up a step whose run failed. Every stored state is as it was
@@ -157,9 +135,7 @@ func (s *Store) Abort(step *Step, now time.Duration) {
 		return
 	}
 	step.open = false
-	if s.roamer != nil {
-		s.roamer.abort()
-	}
+	s.placement.abort()
 	for _, l := range step.lanes {
 		s.Fail(l, now)
 	}
@@ -169,7 +145,7 @@ func (s *Store) Abort(step *Step, now time.Duration) {
 // wrote, and is the error of Commit then. Where sequences of unequal length share
 // a run, Undo can part them.
 func (s *Store) TooLong(step *Step) error {
-	_, err := s.varying.growth(step.lanes, step.padded)
+	_, err := s.varying.growth(step.lanes, step.width)
 	return err
 }
 
@@ -177,41 +153,22 @@ func (s *Store) TooLong(step *Step) error {
 // that starts or ends with it can be tried again.
 func (s *Store) Undo(step *Step) {
 	step.open = false
-	if s.roamer != nil {
-		s.roamer.abort()
-	}
+	s.placement.abort()
 }
 
 // Fail is Abort for one lane that never came to run.
 func (s *Store) Fail(l Lane, now time.Duration) {
-	if s.roamer != nil {
-		s.roamer.window = span{}
-	}
+	s.placement.disarrange()
 	switch q := l.Sequence; {
 	case q == nil:
 	case q.fresh && l.Refused != nil:
-		s.lose(q, StartFailed, l.Refused.Most, now)
+		s.evict(q, StartFailed, l.Refused.Most, now)
 	case q.fresh:
-		s.lose(q, StartFailed, 0, now)
+		s.evict(q, StartFailed, 0, now)
 	case l.End:
 		s.finish(q)
 	}
 }
 
-// plan makes the transfers of the step between its slots and the tensors.
-func (s *Store) plan(tensors []Block) []Transfer {
-	for i := range s.states {
-		st := &s.states[i]
-		s.transfers[i] = Transfer{
-			Layout:    st.Layout,
-			Convert:   st.Convert,
-			Chunks:    s.chunks[i],
-			Initial:   s.initial[i],
-			Slots:     s.step.slots,
-			Tensor:    tensors[i],
-			Lanes:     s.step.padded,
-			Saturated: &s.counters.Saturated,
-		}
-	}
-	return s.transfers
-}
+// errStepOpen is a mistake of the caller.
+var errStepOpen = errors.New("statebuffer: a step was begun before the last one was committed or aborted")

@@ -403,6 +403,6 @@ func TestOlderOnesAreNotRememberedInsteadOfOthers(t *testing.T) {
 	_, err = s.Continue(token(2, 100), 20)
 	require.ErrorContains(t, err, "its START failed", "forgotten, so that the latest one counts")
 	s.Forget(token(2, 204))
-	require.Equal(t, 1, s.past.len)
+	require.Equal(t, 1, s.olderTombstones.len)
 	require.Len(t, s.byToken, 1)
 }

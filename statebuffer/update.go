@@ -13,7 +13,7 @@ type Update uint8
 const (
 	// Replace means that it is the new value.
 	Replace Update = iota
-	// Append means that it is put behind the old value, along Varying.AppendAxis.
+	// Append means that it is put after the old value, along Varying.AppendAxis.
 	Append
 	// KeepIfEmpty means that it is the new value, unless it has no elements; then the
 	// old value stays. Models write such outputs where they have nothing new, even
@@ -53,25 +53,25 @@ func (v *Varying) next(io *VaryingIO) (tensor.Shape, error) {
 	return old.With(axis, old[axis]+wrote[axis]), nil
 }
 
-// keepOld stores what the lanes have read, for those whose sequences have no value
+// commitOld stores what the lanes have read, for those whose sequences have no value
 // of their own yet.
-func (s *varyingStore) keepOld(i int, lanes []Lane, padded int, shape tensor.Shape) error {
+func (s *varyingStore) commitOld(i int, lanes []Lane, width int, shape tensor.Shape) error {
 	layout, err := s.states[i].layout(shape)
 	if err != nil {
 		return err
 	}
 	s.destinations(i, lanes, func(q *Sequence) bool { return q.fresh })
 	setShapes(i, lanes, shape)
-	return s.memory.Scatter([]Transfer{{Layout: layout, Chunks: s.chunks, Slots: s.slots, Tensor: s.io[i].In, Lanes: padded}})
+	return s.memory.Scatter([]Transfer{{Layout: layout, Chunks: s.chunks, Slots: s.slots, Tensor: s.io[i].In, Lanes: width}})
 }
 
-// destinations names for each lane where its sequence keeps the state, if the lane
-// keeps anything and the sequence is wanted.
+// destinations names for each lane the block of its sequence, if the lane commits
+// and the sequence is wanted.
 func (s *varyingStore) destinations(i int, lanes []Lane, wanted func(*Sequence) bool) {
 	s.chunks, s.slots = s.chunks[:0], s.slots[:0]
 	for lane, l := range lanes {
 		slot, block := NoSlot, Block{}
-		if l.keeps() && wanted(l.Sequence) {
+		if l.commits() && wanted(l.Sequence) {
 			slot, block = Slot{Chunk: int32(lane)}, l.Sequence.values[i].block
 		}
 		s.slots, s.chunks = append(s.slots, slot), append(s.chunks, block)
@@ -80,22 +80,22 @@ func (s *varyingStore) destinations(i int, lanes []Lane, wanted func(*Sequence) 
 
 func setShapes(i int, lanes []Lane, shape tensor.Shape) {
 	for _, l := range lanes {
-		if l.keeps() {
+		if l.commits() {
 			l.Sequence.values[i].shape = shape
 		}
 	}
 }
 
-// keepAppended stores the lanes' values with what the run wrote behind them. The
+// commitAppended stores the lanes' values with what the run wrote after them. The
 // batched input still holds the old values, so nothing is moved onto itself.
-func (s *varyingStore) keepAppended(i int, lanes []Lane, padded int, joined tensor.Shape) error {
+func (s *varyingStore) commitAppended(i int, lanes []Lane, width int, joined tensor.Shape) error {
 	v, io := &s.states[i], &s.io[i]
 	old := io.InShape[v.AppendAxis]
 	before, err := v.strip(io.InShape, 0, joined)
 	if err != nil {
 		return err
 	}
-	behind, err := v.strip(io.OutShape, old, joined)
+	after, err := v.strip(io.OutShape, old, joined)
 	if err != nil {
 		return err
 	}
@@ -103,16 +103,16 @@ func (s *varyingStore) keepAppended(i int, lanes []Lane, padded int, joined tens
 	there := before.pieces*before.parts == 1
 	var transfers []Transfer
 	s.destinations(i, lanes, func(q *Sequence) bool { return q.fresh || !there })
-	transfers = before.transfers(transfers, io.In, padded, s.slots, s.chunks)
+	transfers = before.transfers(transfers, io.In, width, s.slots, s.chunks)
 	s.destinations(i, lanes, func(*Sequence) bool { return true })
-	transfers = behind.transfers(transfers, io.Out, padded, s.slots, s.chunks)
+	transfers = after.transfers(transfers, io.Out, width, s.slots, s.chunks)
 	setShapes(i, lanes, joined)
 	return s.memory.Scatter(transfers)
 }
 
 // strip is a batched tensor as a part of longer values: some extents of the axis
 // along which they grow. What lies outside of that axis cuts it into pieces, one
-// behind the other in a value. Where the batch is among it, the extents outside of
+// after the other in a value. Where the batch is among it, the extents outside of
 // the batch count as pieces, and those between the two as parts of each.
 type strip struct {
 	pieces, parts int64
@@ -120,7 +120,7 @@ type strip struct {
 	first, stride int64  // where they are in the longer value, in bytes
 }
 
-// strip tells where a tensor of that shape is in values of the joined shape, from
+// strip returns where a tensor of that shape is in values of the joined shape, from
 // an extent of the append axis on.
 func (v *Varying) strip(shape tensor.Shape, from int64, joined tensor.Shape) (strip, error) {
 	axis := v.AppendAxis
@@ -153,13 +153,13 @@ func elements(extents tensor.Shape) (n int64) {
 
 // transfers adds what brings a strip to the lanes' values, which are the slots of
 // that many chunks.
-func (st *strip) transfers(to []Transfer, from Block, padded int, slots []Slot, values []Block) []Transfer {
+func (st *strip) transfers(to []Transfer, from Block, width int, slots []Slot, values []Block) []Transfer {
 	piece := st.layout.LaneBytes()
-	group := int64(padded) * st.parts * piece
+	group := int64(width) * st.parts * piece
 	for p := range st.pieces {
 		given := len(slots) * int(st.parts)
 		t := Transfer{
-			Layout: st.layout, Tensor: from.At(p*group, group), Lanes: padded * int(st.parts),
+			Layout: st.layout, Tensor: from.At(p*group, group), Lanes: width * int(st.parts),
 			Slots: make([]Slot, 0, given), Chunks: make([]Block, 0, given),
 		}
 		for lane := range slots {

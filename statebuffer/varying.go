@@ -56,28 +56,29 @@ type VaryingIO struct {
 	// batched tensor that the model wrote.
 	Out      Block
 	OutShape tensor.Shape
-	// Uneven: the lanes differ in length, so that the shorter ones are padded. What
-	// they keep is right if OutShape is longer than InShape, at PadAxis, by what each
-	// of them would have got alone. Only the caller can know that.
+	// Uneven: the lanes differ in length, so that the shorter ones are padded. Their new
+	// values are right if OutShape is longer than InShape, at PadAxis, by what each of
+	// them would have got alone. Only the caller can know that.
 	Uneven bool
 }
 
-// varyingStore is the part of a Store that keeps varying states.
+// varyingStore is the part of a Store for varying states: each value has a block of its
+// own, which grows by powers of two.
 type varyingStore struct {
 	memory  Memory
 	states  []Varying
 	initial []Block
-	stage   []Scratch // batched inputs
+	inputs  []Scratch // batched inputs
 	io      []VaryingIO
 	slots   []Slot
 	chunks  []Block
-	slot    Scratch // one lane of a padded state
+	value   Scratch // one lane of a padded state
 	bytes   int64   // held by sequences
 }
 
 func (s *varyingStore) allocate() error {
 	s.io = make([]VaryingIO, len(s.states))
-	s.stage = make([]Scratch, len(s.states))
+	s.inputs = make([]Scratch, len(s.states))
 	for i := range s.states {
 		v := &s.states[i]
 		layout, err := v.layout(v.InitialShape)
@@ -103,11 +104,11 @@ func (s *varyingStore) close() {
 	for _, b := range s.initial {
 		s.free(b)
 	}
-	for i := range s.stage {
-		s.stage[i].Free(s.memory)
+	for i := range s.inputs {
+		s.inputs[i].Free(s.memory)
 	}
-	s.slot.Free(s.memory)
-	s.initial, s.stage = nil, nil
+	s.value.Free(s.memory)
+	s.initial, s.inputs = nil, nil
 }
 
 func (s *varyingStore) free(b Block) {
@@ -134,19 +135,9 @@ func (s *varyingStore) shape(i int, q *Sequence) tensor.Shape {
 	return q.values[i].shape
 }
 
-// alike reports whether two sequences can share a run.
-func (s *varyingStore) compatible(a, b *Sequence) bool {
-	for i := range s.states {
-		if !s.states[i].compatibleShapes(s.shape(i, a), s.shape(i, b)) {
-			return false
-		}
-	}
-	return true
-}
-
 // gather lays out the states of lanes that are alike.
-func (s *varyingStore) gather(lanes []Lane, padded int) error {
-	s.slot.Begin(s.memory)
+func (s *varyingStore) gather(lanes []Lane, width int) error {
+	s.value.Begin(s.memory)
 	for i := range s.states {
 		v, io := &s.states[i], &s.io[i]
 		shape, uneven := s.longest(i, lanes)
@@ -154,21 +145,21 @@ func (s *varyingStore) gather(lanes []Lane, padded int) error {
 		if err != nil {
 			return err
 		}
-		*io = VaryingIO{InShape: shape.With(v.Axis, int64(padded)), Uneven: uneven}
-		s.stage[i].Begin(s.memory)
-		if err := s.stage[i].Reserve(s.memory, int64(padded)*layout.LaneBytes()); err != nil {
+		*io = VaryingIO{InShape: shape.With(v.Axis, int64(width)), Uneven: uneven}
+		s.inputs[i].Begin(s.memory)
+		if err := s.inputs[i].Reserve(s.memory, int64(width)*layout.LaneBytes()); err != nil {
 			return fmt.Errorf("state %q: the batched input: %w", v.Name, err)
 		}
-		io.In = s.stage[i].At(0, int64(padded)*layout.LaneBytes())
+		io.In = s.inputs[i].At(0, int64(width)*layout.LaneBytes())
 		s.chunks, s.slots = s.chunks[:0], s.slots[:0]
 		for lane, l := range lanes {
 			s.slots, s.chunks = append(s.slots, Slot{Chunk: int32(lane)}), append(s.chunks, s.source(i, l.Sequence))
 		}
 		pad := s.initial[i]
-		if padded > len(lanes) && !shape.Equal(v.InitialShape) {
+		if width > len(lanes) && !shape.Equal(v.InitialShape) {
 			pad = s.chunks[0] // what a padding lane computes is discarded; only its shape matters
 		}
-		t := Transfer{Layout: layout, Chunks: s.chunks, Initial: pad, Slots: s.slots, Tensor: io.In, Lanes: padded}
+		t := Transfer{Layout: layout, Chunks: s.chunks, Initial: pad, Slots: s.slots, Tensor: io.In, Lanes: width}
 		if uneven {
 			err = s.gatherPadded(i, &t, lanes, shape)
 		} else {
@@ -210,17 +201,17 @@ func (e *GrewError) Error() string {
 	return fmt.Sprintf("state %q would grow to %d bytes with shape %v: at most %d bytes are allowed (max_state_bytes); end the sequence, or raise the limit", e.State, e.Bytes, e.Shape, e.Most)
 }
 
-// growth checks the outputs of a run and tells how much more memory the lanes'
+// growth checks the outputs of a run and returns how much more memory the lanes'
 // sequences need for them.
-func (s *varyingStore) growth(lanes []Lane, padded int) (more int64, err error) {
+func (s *varyingStore) growth(lanes []Lane, width int) (more int64, err error) {
 	for i := range s.states {
-		bytes, err := s.written(i, padded)
+		bytes, err := s.written(i, width)
 		if err != nil {
 			return 0, err
 		}
 		for _, l := range lanes {
 			own := s.ownBytes(i, l.Sequence, bytes)
-			if has := s.capacity(i, l.Sequence); l.keeps() && has < own {
+			if has := s.capacity(i, l.Sequence); l.commits() && has < own {
 				more += capacity(own) - has
 			}
 		}
@@ -229,10 +220,10 @@ func (s *varyingStore) growth(lanes []Lane, padded int) (more int64, err error) 
 }
 
 // written is the size of a lane's value after what the model wrote.
-func (s *varyingStore) written(i, padded int) (int64, error) {
+func (s *varyingStore) written(i, width int) (int64, error) {
 	v, io := &s.states[i], &s.io[i]
-	if !v.fits(io, padded) {
-		return 0, v.misfit(io, padded)
+	if !v.fits(io, width) {
+		return 0, v.misfit(io, width)
 	}
 	if err := v.checkPadded(io); err != nil {
 		return 0, err
@@ -269,30 +260,30 @@ func (s *varyingStore) heldBy(lanes []Lane) (bytes int64) {
 	return bytes
 }
 
-// prepare makes room for the outputs of a run, which growth has checked.
-func (s *varyingStore) prepare(lanes []Lane, padded int) error {
+// reserve allocates what the outputs of a run need, which growth has checked.
+func (s *varyingStore) reserve(lanes []Lane, width int) error {
 	for i := range s.states {
-		bytes, err := s.written(i, padded)
+		bytes, err := s.written(i, width)
 		if err != nil {
 			return err
 		}
 		for _, l := range lanes {
-			if err := s.room(l, i, s.ownBytes(i, l.Sequence, bytes)); err != nil {
+			if err := s.reserveValue(l, i, s.ownBytes(i, l.Sequence, bytes)); err != nil {
 				return fmt.Errorf("state %q: %w", s.states[i].Name, err)
 			}
 		}
-		if err := s.preparePadded(i); err != nil {
+		if err := s.reservePadded(i); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// room makes sure that the sequence of a lane can take a value of that size,
-// beside the old one, which stays until keep.
-func (s *varyingStore) room(l Lane, i int, bytes int64) error {
+// reserveValue makes sure that the block of a lane's sequence can take a value of that
+// size. The old value stays in it until commit.
+func (s *varyingStore) reserveValue(l Lane, i int, bytes int64) error {
 	q := l.Sequence
-	if !l.keeps() {
+	if !l.commits() {
 		return nil
 	}
 	if q.values == nil {
@@ -309,8 +300,8 @@ func (s *varyingStore) room(l Lane, i int, bytes int64) error {
 	if err != nil {
 		return err
 	}
-	kept := Transfer{Layout: Layout{Pieces: 1, PieceBytes: old.Size}, Chunks: []Block{*old}, Slots: []Slot{{}}, Tensor: grown, Lanes: 1}
-	if err := s.memory.Gather([]Transfer{kept}); err != nil {
+	move := Transfer{Layout: Layout{Pieces: 1, PieceBytes: old.Size}, Chunks: []Block{*old}, Slots: []Slot{{}}, Tensor: grown, Lanes: 1}
+	if err := s.memory.Gather([]Transfer{move}); err != nil {
 		s.memory.Free(grown)
 		return err
 	}
@@ -320,8 +311,8 @@ func (s *varyingStore) room(l Lane, i int, bytes int64) error {
 	return nil
 }
 
-// keep stores the outputs that prepare has made room for.
-func (s *varyingStore) keep(lanes []Lane, padded int) error {
+// commit stores the outputs that reserve has made room for.
+func (s *varyingStore) commit(lanes []Lane, width int) error {
 	for i := range s.states {
 		v, io := &s.states[i], &s.io[i]
 		shape, err := v.next(io)
@@ -330,13 +321,13 @@ func (s *varyingStore) keep(lanes []Lane, padded int) error {
 		}
 		switch {
 		case io.Uneven:
-			err = s.keepPadded(i, lanes, padded)
+			err = s.commitPadded(i, lanes, width)
 		case v.unchanged(io):
-			err = s.keepOld(i, lanes, padded, shape)
+			err = s.commitOld(i, lanes, width, shape)
 		case v.Update == Append && io.InShape[v.AppendAxis] > 0:
-			err = s.keepAppended(i, lanes, padded, shape)
+			err = s.commitAppended(i, lanes, width, shape)
 		default:
-			err = s.keepNew(i, lanes, padded, shape)
+			err = s.commitNew(i, lanes, width, shape)
 		}
 		if err != nil {
 			return err
@@ -345,13 +336,13 @@ func (s *varyingStore) keep(lanes []Lane, padded int) error {
 	return nil
 }
 
-// keepNew stores outputs of one shape as they are.
-func (s *varyingStore) keepNew(i int, lanes []Lane, padded int, shape tensor.Shape) error {
+// commitNew stores outputs of one shape as they are.
+func (s *varyingStore) commitNew(i int, lanes []Lane, width int, shape tensor.Shape) error {
 	layout, err := s.states[i].layout(shape)
 	if err != nil {
 		return err
 	}
 	s.destinations(i, lanes, func(*Sequence) bool { return true })
 	setShapes(i, lanes, shape)
-	return s.memory.Scatter([]Transfer{{Layout: layout, Chunks: s.chunks, Slots: s.slots, Tensor: s.io[i].Out, Lanes: padded}})
+	return s.memory.Scatter([]Transfer{{Layout: layout, Chunks: s.chunks, Slots: s.slots, Tensor: s.io[i].Out, Lanes: width}})
 }

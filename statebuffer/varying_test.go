@@ -133,7 +133,7 @@ func (w *world) varyingBytes() (n int64) {
 			n += v.block.Size
 		}
 	}
-	for q := w.store.lost.first; q != nil; q = q.next {
+	for q := w.store.tombstones.first; q != nil; q = q.next {
 		require.Empty(w.t, q.values, "a lost sequence holds memory")
 	}
 	return n

@@ -47,30 +47,30 @@ var errInjected = errors.New("injected")
 
 // world is a Store, its plain twin and the dice.
 type world struct {
-	t      *testing.T
-	rng    *rand.Rand
-	memory *flaky
-	store  *Store
-	plain  *plainStore
-	states []State
-	vary   []Varying
-	lanes  int // largest batch
-	now    time.Duration
-	retry  time.Duration // no chunk is allocated before
-	waits  time.Duration
-	keys   []Key
-	roams  bool // values stay where runs wrote them
-	drains int  // how many of these leave a chunk that is to be freed at a time
+	t       *testing.T
+	rng     *rand.Rand
+	memory  *flaky
+	store   *Store
+	plain   *plainStore
+	states  []State
+	vary    []Varying
+	lanes   int // largest batch
+	now     time.Duration
+	retry   time.Duration // no chunk is allocated before
+	waits   time.Duration
+	keys    []Key
+	inPlace bool // values stay where runs wrote them
+	drains  int  // how many of these leave a chunk that is to be freed at a time
 }
 
 const idle = time.Second
 
-func newWorld(t *testing.T, seed uint64, roams bool) *world {
-	w := &world{t: t, rng: rand.New(rand.NewPCG(seed, 7)), memory: &flaky{}, now: time.Hour, roams: roams}
+func newWorld(t *testing.T, seed uint64, inPlace bool) *world {
+	w := &world{t: t, rng: rand.New(rand.NewPCG(seed, 7)), memory: &flaky{}, now: time.Hour, inPlace: inPlace}
 	w.lanes = 1 + w.rng.IntN(6)
 	for i := range 1 + w.rng.IntN(3) {
 		w.states = append(w.states, w.randomState(i))
-		if roams {
+		if inPlace {
 			w.states[i].Convert = Same
 			w.states[i].Pieces = max(1, w.states[i].Pieces*int64(seed%2))
 			w.states[i].Initial = nil
@@ -92,14 +92,14 @@ func newWorld(t *testing.T, seed uint64, roams bool) *world {
 	limits := Limits{Idle: idle, Full: Policy(seed % 2), Tombstones: w.rng.IntN(30)}
 	w.plain = newPlainStore(sizing, limits)
 	inPlaceFrom := int64(-1)
-	if roams {
+	if inPlace {
 		inPlaceFrom = 1
 	}
 	w.store, err = NewStore(Options{Memory: w.memory, States: w.states, Varying: w.vary, Sizing: sizing, Limits: limits, MaxLanes: w.lanes, InPlaceFrom: inPlaceFrom})
 	require.NoError(t, err)
-	if roams {
+	if inPlace {
 		w.drains = 1 + int(seed%3)
-		w.store.roamer.most = int64(w.drains)*w.store.SlotBytes() - int64(seed%2)
+		inPlaceOf(w.store).drainBytes = int64(w.drains)*w.store.SlotBytes() - int64(seed%2)
 	}
 	for i := range uint64(2 * sizing.Total()) {
 		k := Key{Number: i}
@@ -161,8 +161,8 @@ func (w *world) check() {
 	require.Equal(w.t, len(p.slots), u.Chunks)
 	require.Equal(w.t, s.slots.free+s.live.len, u.Slots)
 	require.Equal(w.t, int64(u.Slots)*s.SlotBytes()+w.varyingBytes(), u.Bytes)
-	require.Equal(w.t, len(p.live)+len(p.lost), len(s.byNumber)+len(s.byText), "the index holds the live and the lost, no more")
-	require.Equal(w.t, len(p.lost), s.lost.len)
+	require.Equal(w.t, len(p.live)+len(p.tombstones), len(s.byNumber)+len(s.byText), "the index holds the live and the lost, no more")
+	require.Equal(w.t, len(p.tombstones), s.tombstones.len)
 	owners := map[Slot]Key{}
 	n := 0
 	for q := s.live.first; q != nil; q = q.next {
@@ -179,8 +179,8 @@ func (w *world) check() {
 		w.checkStored(q, want)
 	}
 	require.Equal(w.t, s.live.len, n)
-	if w.roams {
-		w.checkAreas()
+	if w.inPlace {
+		w.checkSlabs()
 		return
 	}
 	w.checkWiped(owners)
@@ -208,11 +208,11 @@ func (w *world) checkWiped(owners map[Slot]Key) {
 // stored is the value of state k as it lies in the store.
 func (w *world) stored(q *Sequence, k int) []byte {
 	s := &w.states[k]
-	if !w.roams {
+	if !w.inPlace {
 		return w.store.chunks[k][q.slot.Chunk].At(int64(q.slot.Index)*s.StoredBytes(), s.StoredBytes()).Bytes
 	}
 	value := make([]byte, s.LaneBytes())
-	tensor, lanes, lane := q.home.lane(k, q.cell)
+	tensor, lanes, lane := q.slab.lane(k, q.cell)
 	s.TakeLane(value, tensor, lanes, lane)
 	return value
 }

@@ -32,7 +32,7 @@ func TestParsePairs(t *testing.T) {
 		{"a blank in a name", "<<<the state, its output>>>", []Pair{{"the state", "its output"}}},
 		{"names beyond ASCII", "<<<größe/状態:0, Ω>>>", []Pair{{"größe/状態:0", "Ω"}}},
 		{"the same name on both sides", "<<<A, A>>>", []Pair{{"A", "A"}}},
-		{"wildcards are the wiring's business", "<<<past_*, present_*>>>", []Pair{{"past_*", "present_*"}}},
+		{"wildcards are the business of the plan", "<<<past_*, present_*>>>", []Pair{{"past_*", "present_*"}}},
 		{"nothing", "", nil},
 		{"no pair", "A, B", nil},
 	}

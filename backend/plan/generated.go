@@ -37,7 +37,7 @@ type Generated struct {
 	DType tensor.DType
 	// Value holds the bytes of a lane for false and true; a constant has one.
 	Value [2][]byte
-	// Length counts in wiring.lengths; plus is added to what is counted.
+	// Length counts in Plan.Lengths; plus is added to what is counted.
 	Length     int
 	Plus       int64
 	LengthAxis int   // of positions only: the axis along which they go on
@@ -52,7 +52,7 @@ type Length struct {
 	Axis     int  // of the model's tensor
 	Index    int  // position in the signature
 	IsOutput bool // at counts in its outputs
-	Input    int  // position in wiring.inputs, unless it is an output
+	Input    int  // position in Plan.Inputs, unless it is an output
 }
 
 // Mask is what a mask tells of: for each lane 0 where the states are padding,
@@ -60,8 +60,8 @@ type Length struct {
 type Mask struct {
 	States string // their name, which may be a pattern
 	Axis   int    // of the mask's own length
-	Covers []int  // positions of the states in wiring.varying
-	Length int    // position in wiring.lengths, or -1
+	Covers []int  // positions of the states in Plan.Varying
+	Length int    // position in Plan.Lengths, or -1
 }
 
 // String is the kind in the load report.

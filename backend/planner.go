@@ -1,0 +1,261 @@
+package backend
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"tritonstateful/backend/config"
+	"tritonstateful/backend/plan"
+	"tritonstateful/backend/plan/batchaxis"
+	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/tensor"
+	"tritonstateful/statebuffer"
+)
+
+// recurrentOperators are those that end the process in ONNX Runtime 1.31, by std::terminate:
+// GRU where the batch or the time is 0, LSTM where the batch is.
+var recurrentOperators = []string{"GRU", "LSTM"}
+
+// hasRecurrence reports whether the model has such operators.
+func hasRecurrence(s *onnx.Signature) bool {
+	return slices.ContainsFunc(recurrentOperators, func(name string) bool { return s.Operators[name] > 0 })
+}
+
+// planner collects everything that does not fit while a plan is made.
+type planner struct {
+	config    *config.Config
+	params    *config.Parameters
+	sig       *onnx.Signature
+	files     fileReader
+	candidate *batchaxis.Candidate // where the batch is
+	plan      plan.Plan
+	// takenIn and takenOut name what feeds or takes each tensor of the model.
+	takenIn, takenOut []string
+	// mismatches are named as states and cannot be any.
+	mismatches []mismatch
+	faults     []error
+}
+
+func newPlanner(cfg *config.Config, params *config.Parameters, sig *onnx.Signature, files fileReader, axes *batchaxis.Candidate) *planner {
+	pl := &planner{
+		config: cfg, params: params.Clone(), sig: sig, files: files, candidate: axes,
+		takenIn:  make([]string, len(sig.Inputs)),
+		takenOut: make([]string, len(sig.Outputs)),
+	}
+	pl.plan.MaxLanes = max(cfg.MaxBatchSize, 1)
+	if cfg.MaxBatchSize == 0 {
+		pl.plan.WhyOneLane = "max_batch_size is 0"
+	}
+	return pl
+}
+
+// planInputs plans all that feeds the model, by a candidate for its batch.
+func planInputs(cfg *config.Config, params *config.Parameters, sig *onnx.Signature, files fileReader, axes *batchaxis.Candidate) *planner {
+	pl := newPlanner(cfg, params, sig, files, axes)
+	pl.generated()
+	pl.clientTensors("input", cfg.Inputs, sig.Inputs, pl.takenIn, &pl.plan.Inputs)
+	pl.states()
+	pl.unfed()
+	return pl
+}
+
+// finish plans the outputs, and what depends on inputs and outputs. The error joins
+// everything that is wrong.
+func (pl *planner) finish() error {
+	pl.clientTensors("output", pl.config.Outputs, pl.sig.Outputs, pl.takenOut, &pl.plan.Outputs)
+	pl.resolveLengths()
+	pl.resolveMasks()
+	pl.checkUpdates()
+	pl.handedOn()
+	pl.unused()
+	pl.unusedAssignments()
+	if pl.candidate.SingleLane && pl.candidate.HasLanes() {
+		pl.oneLane("the model", "runs with no more")
+	}
+	return pl.err()
+}
+
+func (pl *planner) fault(format string, args ...any) {
+	pl.faults = append(pl.faults, fmt.Errorf(format, args...))
+}
+
+// warn notes what is served otherwise than it may look.
+func (pl *planner) warn(format string, args ...any) {
+	pl.plan.Warnings = append(pl.plan.Warnings, fmt.Sprintf(format, args...))
+}
+
+// unbatched notes that a tensor has no batch axis, so that a run has one lane.
+func (pl *planner) unbatched(tensorName string) { pl.oneLane(tensorName, "has no batch axis") }
+
+// fixedAtOne notes that the model fixes a tensor's batch at 1, so that a run has one lane.
+func (pl *planner) fixedAtOne(tensorName string) {
+	pl.oneLane(tensorName, "has a batch axis that is fixed at 1")
+}
+
+func (pl *planner) oneLane(tensorName, why string) {
+	if pl.plan.MaxLanes > 1 {
+		pl.plan.MaxLanes, pl.plan.WhyOneLane = 1, fmt.Sprintf("%q %s", tensorName, why)
+	}
+}
+
+// claim notes what a tensor of the model is for; two uses are a fault.
+func (pl *planner) claim(taken []string, at int, tensorName, use string) bool {
+	if taken[at] != "" {
+		pl.fault("tensor %q of the model is %s and also %s: name it once", tensorName, taken[at], use)
+		return false
+	}
+	taken[at] = use
+	return true
+}
+
+func (pl *planner) clientTensors(kind string, configs []config.TensorConfig, infos []onnx.TensorInfo, taken []string, ports *[]plan.IO) {
+	for i := range configs {
+		c := &configs[i]
+		at := onnx.TensorName(c.Name, infos)
+		if at < 0 {
+			pl.fault("%s %q of the configuration is not in the model: its %ss are %s", kind, c.Name, kind, onnx.Names(infos))
+			continue
+		}
+		state, isState := pl.stateOfOutput(kind, at)
+		if !isState && !pl.claim(taken, at, infos[at].Name, fmt.Sprintf("%s %q", kind, c.Name)) {
+			continue
+		}
+		p := plan.IO{Recurrent: hasRecurrence(pl.sig), IOTensor: onnx.IOTensor{Name: c.Name, Optional: c.Optional && infos[at].Optional}, Index: at, Axis: tensor.NoAxis, State: state, IsState: isState}
+		found := pl.candidate.In
+		if kind == "output" {
+			found = pl.candidate.Out
+		}
+		if err := pl.clientTensor(&p, c, &infos[at], found[at]); err != nil {
+			pl.fault("%s %q: %w", kind, c.Name, err)
+			continue
+		}
+		switch {
+		case p.Axis != tensor.NoAxis && infos[at].Dims[p.Axis] == 1:
+			pl.fixedAtOne(c.Name)
+		case p.Axis == tensor.NoAxis && kind == "output":
+			pl.unbatched(c.Name)
+		}
+		if kind == "output" {
+			p.LanesAxis = pl.lanesAxis(&p, found[at])
+			if p.LaneBytes() == 0 { // the file may say that there is nothing where the model writes something
+				p.Varies, pl.plan.Varies = true, true
+			}
+		}
+		if kind == "input" && (p.Axis == tensor.NoAxis || p.Optional) {
+			pl.plan.Shares = true
+		}
+		*ports = append(*ports, p)
+	}
+}
+
+// stateOfOutput tells whether an output is that of a state, which clients can then
+// ask for.
+func (pl *planner) stateOfOutput(kind string, at int) (state int, is bool) {
+	if kind != "output" {
+		return 0, false
+	}
+	for i := range pl.plan.States {
+		if pl.plan.States[i].Out == at {
+			return i, true
+		}
+	}
+	for i := range pl.plan.Varying {
+		if pl.plan.Varying[i].Out == at {
+			return len(pl.plan.States) + i, true
+		}
+	}
+	return 0, false
+}
+
+// errScalar is about an input or output of the model without any axis.
+var errScalar = errors.New("it has no axes, and the server takes that only with a batch: write max_batch_size: 1, and dims: [ 1 ] reshape: { shape: [ ] } for it")
+
+func (pl *planner) clientTensor(p *plan.IO, c *config.TensorConfig, info *onnx.TensorInfo, found batchaxis.Axis) error {
+	dtype, err := tensor.ParseDType(c.DataType)
+	if err != nil {
+		return err
+	}
+	if dtype != info.DType {
+		return fmt.Errorf("data_type is %s in the configuration, the model has %s: write data_type: %s", c.DataType, info.DType.ConfigName(), info.DType.ConfigName())
+	}
+	p.DType = dtype
+	if err := pl.matchDims(p, c.LaneDims(), info, found); err != nil {
+		axis, told, nonsense := batchaxis.Given(pl.params, info)
+		switch {
+		case told && nonsense == nil && axis != tensor.NoAxis && info.Dims[axis] > 1:
+			return fixedAxis(axis, info)
+		case len(info.Dims) > 0:
+			return fmt.Errorf("%w%s", err, pl.writeDims(p, c.LaneDims(), info, found))
+		case pl.config.MaxBatchSize == 0:
+			return errScalar
+		default:
+			return fmt.Errorf("%w; for a tensor without axes write dims: [ 1 ] reshape: { shape: [ ] }", err)
+		}
+	}
+	settleShapes(p)
+	if p.IsState {
+		if s := pl.plan.StateAt(p.State); !s.Agrees(p) {
+			return fmt.Errorf("dims are %v and the state %q has %v: want the extents of the state, or -1", c.LaneDims(), s.Input, s.Dims.Without(s.Axis))
+		}
+	}
+	if dtype == tensor.Bytes || !p.Dims.Without(p.Axis).Fixed() {
+		p.Varies, pl.plan.Varies = true, true
+		if dtype == tensor.Bytes && p.Axis > 0 {
+			return fmt.Errorf("its batch is axis %d of %v: strings need the batch at axis 0", p.Axis, info.Dims)
+		}
+		return nil
+	}
+	p.Layout, err = statebuffer.LayoutOf(p.Dims, p.Axis, dtype)
+	return err
+}
+
+// handedOn finds outputs that are inputs of the model, under one name and with no node
+// between them. ONNX Runtime writes nothing there: it gives back the memory of the
+// input, which is not ours to keep or to answer with.
+func (pl *planner) handedOn() {
+	for i := range pl.sig.Outputs {
+		name := pl.sig.Outputs[i].Name
+		if at := exactName(name, pl.sig.Inputs); at >= 0 && pl.takenIn[at] != "" && pl.takenOut[i] != "" {
+			pl.fault("tensor %q of the model is an input and an output in one, and ONNX Runtime does not write such an output: put an Identity node between them in the model, or leave it out of output if it is no state", name)
+		}
+	}
+}
+
+// unusedAssignments finds names in parameters that no tensor has.
+func (pl *planner) unusedAssignments() {
+	for _, a := range []struct {
+		parameter string
+		list      []config.Assignment
+	}{{"batch_axes", pl.params.BatchAxes}, {"initial_states", pl.params.InitialStates}, {"state_updates", pl.params.StateUpdates}} {
+		for _, name := range config.Unused(a.list) {
+			pl.fault("parameter %s: %q is the name of no tensor that it could hold for", a.parameter, name)
+		}
+	}
+}
+
+// unfed finds inputs of the model that nobody feeds.
+func (pl *planner) unfed() {
+	for i := range pl.sig.Inputs {
+		info := &pl.sig.Inputs[i]
+		if pl.takenIn[i] != "" || info.Optional {
+			config.Lookup(pl.params.BatchAxes, info.Name) // of what is left out it says nothing wrong
+			continue
+		}
+		hint := "name it in input, state_pairs, control_input, constant_inputs or derived_inputs"
+		if info.DType == tensor.Bool {
+			hint = fmt.Sprintf("if it tells the model that a sequence starts, map it by control_input { name: %q control [{ kind: %s }] }; else %s", info.Name, config.ControlStart, hint)
+		}
+		pl.fault("input %q %v of the model is fed by nothing in the configuration: %s", info.Name, info.Dims, hint+pl.nameHint(i))
+	}
+}
+
+// unused notes the outputs that nobody takes.
+func (pl *planner) unused() {
+	for i := range pl.sig.Outputs {
+		if pl.takenOut[i] == "" {
+			config.Lookup(pl.params.BatchAxes, pl.sig.Outputs[i].Name)
+			pl.plan.Unused = append(pl.plan.Unused, i)
+		}
+	}
+}

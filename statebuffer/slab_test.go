@@ -1,0 +1,124 @@
+package statebuffer
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// checkPool: what the pool knows of a slab lets it find free cells and vacancies in it,
+// if it may.
+func (w *world) checkPool(at int, b *slab) {
+	p := &inPlaceOf(w.store).pool
+	open := !p.closed || at < len(p.slabs)-1
+	length, longest, vacancies := 0, 0, 0
+	for cell := range b.cells() {
+		if length++; !b.free.has(cell) {
+			length = 0
+		}
+		longest = max(longest, length)
+		if !b.free.has(cell) && b.owners[cell] == nil {
+			vacancies++
+		}
+	}
+	require.Equal(w.t, vacancies, b.vacant)
+	require.Equal(w.t, open && vacancies > 0, p.vacancies.next(at) == at)
+	if most := int(p.longest.most[len(p.longest.most)/2+at]); open {
+		require.True(w.t, longest <= most && most <= b.freeCells, "%d of %d free cells are consecutive, and at most %d may be", longest, b.freeCells, most)
+	} else {
+		require.Zero(w.t, most)
+	}
+}
+
+// checkSlabs: between steps every value has one cell, every block has an
+// owner, and nothing is held.
+func (w *world) checkSlabs() {
+	v, values := inPlaceOf(w.store), 0
+	v.pool.refresh()
+	for i, b := range v.pool.slabs {
+		w.checkPool(i, b)
+	}
+	for _, b := range append(v.scratch[:], v.pool.slabs...) {
+		free := 0
+		for cell := 0; cell < b.cells(); cell++ {
+			if q := b.owners[cell]; q != nil {
+				values++
+				require.Same(w.t, b, q.slab)
+				require.Equal(w.t, cell, q.cell)
+				require.True(w.t, !b.free.has(cell))
+			}
+			require.Equal(w.t, !b.free.has(cell) && b.owners[cell] == nil, b.vacancies.next(cell) == cell)
+			if b.free.has(cell) {
+				free++
+				continue
+			}
+			at := int(b.start[cell])
+			require.True(w.t, at <= cell && cell < at+int(b.width[at]))
+			owners := 0
+			for _, q := range b.owners[at : at+int(b.width[at])] {
+				if q != nil {
+					owners++
+				}
+			}
+			require.NotZero(w.t, owners, "a block without owners")
+			require.Equal(w.t, owners, int(b.uses[at]))
+		}
+		require.Equal(w.t, free, b.freeCells)
+	}
+	for q := w.store.live.first; q != nil; q = q.next {
+		if !q.fresh {
+			values--
+			require.NotNil(w.t, q.slab)
+		}
+	}
+	require.GreaterOrEqual(w.t, values, 0, "only a sequence that starts again may have an old value too")
+	require.Equal(w.t, span{}, v.in)
+	require.Equal(w.t, span{}, v.out)
+}
+
+// TestConsecutiveCells finds free cells as a plain search does.
+func TestConsecutiveCells(t *testing.T) {
+	rng := rand.New(rand.NewPCG(8, 8))
+	for range 2000 {
+		cells := 1 + rng.IntN(300)
+		b := newSlab(0, nil, nil, cells, true)
+		share := rng.IntN(101)
+		for cell := range cells {
+			if rng.IntN(100) < share {
+				b.open(cell, 1)
+			}
+		}
+		n := 1 + rng.IntN(90)
+		want := -1
+		for at := 0; want < 0 && at+n <= cells; at++ {
+			if freeAt(b, at, n) {
+				want = at
+			}
+		}
+		require.Equal(t, want, b.findCells(n), "%d of %d cells", n, cells)
+	}
+}
+
+// TestCellsFarAway: a search that looks at so much only goes on where it ended,
+// and one free cell is found wherever it is.
+func TestCellsFarAway(t *testing.T) {
+	const cells = 3 * 64 * searchWords
+	b := newSlab(0, nil, nil, cells, true)
+	for cell := 0; cell < cells-10; cell += 2 {
+		b.open(cell, 1)
+	}
+	require.Negative(t, b.findCells(3))
+	require.Negative(t, b.findCells(3))
+	require.Equal(t, cells-11, b.findCells(3))
+	require.Equal(t, 1, b.findCells(1))
+}
+
+func freeAt(b *slab, at, n int) bool {
+	for cell := at; cell < at+n; cell++ {
+		if !b.free.has(cell) {
+			return false
+		}
+	}
+	return true
+}
