@@ -35,8 +35,9 @@ type model interface {
 
 // components are what a backend is assembled from.
 type components struct {
-	open onnx.OpenRunner
-	load func(backend.ModelInfo, backend.Server) (model, error)
+	onnxRuntime string // its version
+	open        onnx.OpenRunner
+	load        func(backend.ModelInfo, backend.Server) (model, error)
 }
 
 // assembler returns the components for the settings of the server's command line.
@@ -73,7 +74,8 @@ func initialize(of backendObject, assemble assembler) error {
 	if err != nil {
 		return err
 	}
-	metrics := &metrics{log: log}
+	log.Info("loaded the stateful backend", "version", version, "onnxruntime", made.onnxRuntime)
+	metrics := &metrics{log: log, onnxRuntime: made.onnxRuntime}
 	server := backend.Server{Log: log, Clock: newClock(), Open: made.open, DefaultBatch: config.defaultBatch}
 	if config.metrics {
 		server.Metrics = metrics.open

@@ -33,13 +33,16 @@ func TestLifeOfABackend(t *testing.T) {
 		require.Equal(t, settings{ortLogging: 0, defaultBatch: 4, metrics: true}, config)
 		require.NotNil(t, log)
 		return components{
-			open: func(onnx.SessionOptions) (onnx.Runner, error) { return nil, errors.New("opened") },
+			onnxRuntime: "1.31.1",
+			open:        func(onnx.SessionOptions) (onnx.Runner, error) { return nil, errors.New("opened") },
 			load: func(mi backend.ModelInfo, h backend.Server) (model, error) {
 				info, given = mi, h
 				return fakeModel{func(ii backend.InstanceInfo) (executor, error) { of = ii; return in, nil }}, nil
 			},
 		}, nil
 	}))
+	line, _ := faketriton.LastLog()
+	require.Contains(t, line, "version=unversioned onnxruntime=1.31.1")
 	require.NoError(t, m.Initialize())
 	require.Equal(t, backend.ModelInfo{
 		Name: "streaming", Version: 1, Directory: "/models/streaming", Config: []byte(`{"name":"streaming"}`),

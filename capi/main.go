@@ -52,7 +52,7 @@ func assembleOver(library string, s settings, log *slog.Logger) (components, err
 		return components{}, err
 	}
 	logGPUs(log)
-	return components{open: runtime.Open, load: loadModel}, nil
+	return components{onnxRuntime: runtime.Version(), open: runtime.Open, load: loadModel}, nil
 }
 
 // logGPUs logs which GPUs the machine has. On one without a driver only the verbose

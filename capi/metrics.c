@@ -161,3 +161,51 @@ void metric_set_record(metric_set *s, const metric_update *updates, uint32_t cou
     s->complained = true;
   }
 }
+
+// ---- the build ----
+
+struct metric_build {
+  TRITONSERVER_MetricFamily *family;
+  TRITONSERVER_Metric *metric; // NULL: not made yet
+};
+
+void metric_build_free(metric_build *b) {
+  if (b->metric != NULL)
+    error_log("deleting a metric", triton.TRITONSERVER_MetricDelete(b->metric));
+  error_log("deleting a family of metrics", triton.TRITONSERVER_MetricFamilyDelete(b->family));
+  free(b);
+}
+
+static TRITONSERVER_Error *build_metric_new(metric_build *b, const char *version,
+                                            const char *onnxruntime) {
+  TRITONSERVER_Parameter *labels[] = {
+      triton.TRITONSERVER_ParameterNew("version", TRITONSERVER_PARAMETER_STRING, version),
+      triton.TRITONSERVER_ParameterNew("onnxruntime", TRITONSERVER_PARAMETER_STRING, onnxruntime),
+  };
+  enum { COUNT = sizeof labels / sizeof labels[0] };
+  const TRITONSERVER_Parameter **lent = (const TRITONSERVER_Parameter **)labels;
+  TRITONSERVER_Error *failed =
+      triton.TRITONSERVER_MetricNew(&b->metric, b->family, lent, COUNT);
+  for (int i = 0; i < COUNT; i++) triton.TRITONSERVER_ParameterDelete(labels[i]);
+  return failed != NULL ? failed : triton.TRITONSERVER_MetricSet(b->metric, 1);
+}
+
+TRITONSERVER_Error *metric_build_new(const char *version, const char *onnxruntime,
+                                     metric_build **build) {
+  metric_build *b = calloc(1, sizeof *b);
+  if (b == NULL) return no_memory();
+  TRITONSERVER_Error *failed = triton.TRITONSERVER_MetricFamilyNew(
+      &b->family, TRITONSERVER_METRIC_KIND_GAUGE, "stateful_build_info",
+      "Always 1; the labels are the versions of the backend and of ONNX Runtime");
+  if (failed != NULL) {
+    free(b);
+    return failed;
+  }
+  failed = build_metric_new(b, version, onnxruntime);
+  if (failed != NULL) {
+    metric_build_free(b);
+    return failed;
+  }
+  *build = b;
+  return NULL;
+}

@@ -19,11 +19,13 @@ import (
 // families: while a model is reloaded, its old and its new instance have the same
 // labels, and only within a family does Triton count the owners of a metric.
 type metrics struct {
-	log *slog.Logger
+	log         *slog.Logger
+	onnxRuntime string // its version, for stateful_build_info
 
 	mu          sync.Mutex // of what follows, and of making and freeing metrics
 	tried       bool
 	families    *C.metric_families // nil: Triton takes none
+	build       *C.metric_build    // nil: there are no metrics, or this one failed
 	definitions []C.metric_definition
 }
 
@@ -35,6 +37,7 @@ func (m *metrics) open(labels backend.MetricLabels) backend.MetricSink {
 	if !m.tried {
 		m.tried = true
 		m.report(m.define(backend.Metrics()))
+		m.describeBuild()
 	}
 	if m.families == nil {
 		return nil
@@ -85,8 +88,25 @@ func (m *metrics) define(infos []backend.MetricInfo) error {
 	return takeError(C.metric_families_new(&m.definitions[0], C.uint32_t(len(infos)), &m.families))
 }
 
+// describeBuild creates stateful_build_info. Without it, the other metrics go on.
+func (m *metrics) describeBuild() {
+	if m.families == nil {
+		return
+	}
+	ours, theirs := C.CString(version), C.CString(m.onnxRuntime)
+	defer C.free(unsafe.Pointer(ours))
+	defer C.free(unsafe.Pointer(theirs))
+	if err := takeError(C.metric_build_new(ours, theirs, &m.build)); err != nil {
+		m.log.Warn("could not create the metric stateful_build_info", "cause", err)
+	}
+}
+
 // close frees the families. No instance may have metrics left.
 func (m *metrics) close() {
+	if m.build != nil {
+		C.metric_build_free(m.build)
+		m.build = nil
+	}
 	if m.families != nil {
 		C.metric_families_free(m.families)
 		m.families = nil

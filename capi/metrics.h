@@ -45,3 +45,11 @@ typedef struct {
 
 // metric_set_record tells Triton what changed. One thread at a time for each set.
 void metric_set_record(metric_set *set, const metric_update *updates, uint32_t count);
+
+// metric_build_new makes the metric stateful_build_info, which is always 1: its labels
+// are the versions of this library and of ONNX Runtime. Call it after
+// metric_families_new has succeeded.
+typedef struct metric_build metric_build;
+TRITONSERVER_Error *metric_build_new(const char *version, const char *onnxruntime,
+                                     metric_build **build);
+void metric_build_free(metric_build *build);

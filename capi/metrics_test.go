@@ -29,7 +29,7 @@ func series(m backend.Metric) string {
 func newMetrics(t *testing.T, log *strings.Builder) *metrics {
 	faketriton.Reset()
 	require.NoError(t, newServer(t, fakeModel{}).backend.Finalize()) // it has found Triton's functions
-	m := &metrics{log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
+	m := &metrics{log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})), onnxRuntime: "1.31.1"}
 	t.Cleanup(func() {
 		m.close()
 		count, last := faketriton.Violations()
@@ -67,12 +67,15 @@ func TestMetrics(t *testing.T) {
 	sink.Close()
 	_, _, exists := faketriton.Metric(series(backend.MetricActive))
 	require.False(t, exists)
+	build, updates, _ := faketriton.Metric(`stateful_build_info{version="unversioned",onnxruntime="1.31.1"}`)
+	require.Equal(t, 1.0, build, "the backend's own, whatever instances there are")
+	require.Equal(t, 1, updates)
 	require.Empty(t, log.String())
 }
 
-// TestMetricsOfAModelThatIsLoadedAnew: the old instance goes when the new one is
+// TestMetricsOfAReloadedModel: the old instance goes when the new one is
 // there, and takes nothing away from it.
-func TestMetricsOfAModelThatIsLoadedAnew(t *testing.T) {
+func TestMetricsOfAReloadedModel(t *testing.T) {
 	var log strings.Builder
 	m := newMetrics(t, &log)
 	before := m.open(labels)
@@ -157,12 +160,13 @@ func TestFailingUpdateIsSaidOnce(t *testing.T) {
 	sink := m.open(labels)
 	defer sink.Close()
 	update := []backend.MetricUpdate{{Metric: backend.MetricEnded, Value: 1}}
+	before := faketriton.CallsOf("TRITONSERVER_LogMessage")
 	for range 2 {
 		faketriton.FailAt(1)
 		sink.Record(update)
 		faketriton.FailAt(0)
 	}
-	require.Equal(t, 1, faketriton.CallsOf("TRITONSERVER_LogMessage"))
+	require.Equal(t, before+1, faketriton.CallsOf("TRITONSERVER_LogMessage"))
 	line, _ := faketriton.LastLog()
 	require.Contains(t, line, "updating a metric; this is said once: injected failure")
 	sink.Record(update)

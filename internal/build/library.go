@@ -55,7 +55,7 @@ func (t *tree) goLibrary(folder string, tags ...string) error {
 	cgo, library := t.with("CGO_ENABLED=1"), filepath.Join(folder, goFile)
 	flags := []string{"-buildmode=c-shared", "-trimpath", "-buildvcs=false", "-tags=" + strings.Join(tags, ",")}
 	// -z lazy: the library may contain go-nvml, which leaves symbols open; see capi/loader.
-	link := fmt.Sprintf(`-ldflags=-s -w -extldflags "'%s' -Wl,-z,lazy"`, t.exports())
+	link := fmt.Sprintf(`-ldflags=-s -w -X main.version=%s -extldflags "'%s' -Wl,-z,lazy"`, t.version(), t.exports())
 	id, err := cgo.output("go", slices.Concat([]string{"list", "-export", "-f", "{{.BuildID}}"}, flags, []string{"./capi"})...)
 	if err != nil {
 		return err
@@ -70,6 +70,23 @@ func (t *tree) goLibrary(folder string, tags ...string) error {
 		}
 		return os.Remove(strings.TrimSuffix(library, ".so") + ".h") // declares what is never called by name
 	})
+}
+
+// untagged is the version of a tree without tags of releases, such as an archive
+// of the source.
+const untagged = "v0.1.0-dev"
+
+// version is what the library calls itself: the last tag of a release, with the
+// commit if there are commits after it.
+func (t *tree) version() string {
+	if _, err := os.Stat(t.path(".git")); err != nil {
+		return untagged
+	}
+	described, err := t.output("git", "describe", "--tags", "--match", "v*")
+	if err != nil {
+		return untagged
+	}
+	return described
 }
 
 // loader compiles the library that Triton opens.

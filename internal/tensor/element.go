@@ -7,7 +7,8 @@ import (
 	"strconv"
 )
 
-// PutInt writes a number as an element of a type.
+// PutInt writes n to the beginning of to as one element of a type. Integers are
+// truncated to the size of the type; to must have room for an element.
 func PutInt(to []byte, dtype DType, n int64) {
 	switch dtype {
 	case FP16, FP32, FP64, BF16:
@@ -19,8 +20,9 @@ func PutInt(to []byte, dtype DType, n int64) {
 	}
 }
 
-// ParseElement is the bytes of one element from a word: a number, nan, inf, true,
-// false or zeros.
+// ParseElement returns the bytes of the element that a word of a configuration stands
+// for: a number, nan, inf, true or one, false, zero or nothing. It fails if the type
+// has no such value.
 func ParseElement(word string, dtype DType) ([]byte, error) {
 	switch word {
 	case "", "zero", "zeros", "empty", "false":
@@ -57,8 +59,9 @@ func ParseElement(word string, dtype DType) ([]byte, error) {
 	return nil, bad()
 }
 
-// inRange tells whether a number, unless it is infinite itself, is a finite one of a
-// type: -1e9 in FP16 would be -65504, and 1e39 in FP32 infinite.
+// inRange reports whether a type can represent f, up to rounding. A finite f must stay
+// finite and unclamped: in FP16, -1e9 would become -65504; in FP32, 1e39 would become
+// infinite.
 func inRange(f float64, dtype DType) bool {
 	if math.IsInf(f, 0) || dtype == FP64 {
 		return true
@@ -75,7 +78,8 @@ func inRange(f float64, dtype DType) bool {
 	}
 }
 
-// FloatElement is the bytes of a number; 16-bit types are rounded to nearest even.
+// FloatElement returns the bytes of f as an element of a floating-point type, rounded
+// to nearest, ties to even.
 func FloatElement(f float64, dtype DType) []byte {
 	switch dtype {
 	case FP64:

@@ -34,7 +34,7 @@ func TestWidensAsWiden(t *testing.T) {
 				got := binary.NativeEndian.Uint32(dst[shift+4*i:])
 				require.Equal(t, math.Float32bits(Widen(h)), got, "%#04x", h)
 			}
-			require.Equal(t, make([]byte, 4), dst[shift+4*length:], "what lies behind the row")
+			require.Equal(t, make([]byte, 4), dst[shift+4*length:], "bytes after the elements")
 		}
 	}
 }
@@ -81,7 +81,7 @@ func checkHalves(t *testing.T, bits []uint32, shift int) {
 		}
 	}
 	require.Equal(t, want, clamped)
-	require.Equal(t, make([]byte, 4), dst[shift+2*len(bits):], "what lies behind the row")
+	require.Equal(t, make([]byte, 4), dst[shift+2*len(bits):], "bytes after the elements")
 }
 
 // BenchmarkHalves measures the conversion in both directions, in bytes of FP32.

@@ -27,7 +27,7 @@ class Scrape:
             for labels, value in series.items():
                 given = dict(labels)
                 own = {key: given[key] for key in ("reason", "le") if key in given}
-                if given["model"] == model:
+                if given.get("model") == model:
                     found[name + "".join(f'{{{key}="{text}"}}' for key, text in own.items())] = value
         return found
 

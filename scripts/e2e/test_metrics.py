@@ -217,10 +217,21 @@ def test_labels(own_server):
     """Only the model, its version and the instance: nothing that grows with the number of sequences."""
     for name, series in scraped(own_server).samples.items():
         for labels in series:
+            if name == "stateful_build_info":
+                continue
             own = {"reason"} if "rejected" in name else {"le"} if name.endswith("_bucket") else set()
             assert set(dict(labels)) == {"model", "version", "instance"} | own
     instances = {dict(labels)["instance"] for labels in scraped(own_server).samples["stateful_chunks"]}
     assert len(instances) == len(MODELS)
+
+
+def test_build_info(own_server):
+    """One sample for the whole server, and the same versions in the log."""
+    ((labels, value),) = scraped(own_server).samples["stateful_build_info"].items()
+    assert value == 1 and dict(labels).keys() == {"version", "onnxruntime"}
+    version, onnxruntime = dict(labels)["version"], dict(labels)["onnxruntime"]
+    assert re.fullmatch(r"v\d+\.\d+\.\d+.*", version) and re.fullmatch(r"\d+\.\d+\.\d+", onnxruntime)
+    assert f"version={version} onnxruntime={onnxruntime}" in own_server.log_text()
 
 
 def test_reload_and_unload(serve):
@@ -303,7 +314,7 @@ def test_dashboard_is_one_that_grafana_imports():
             assert panel["datasource"]["uid"] == "${DS_PROMETHEUS}" and panel["targets"] and panel["description"]
     for expression in dashboard_expressions():
         assert expression.count("(") == expression.count(")")
-        assert re.search(r'model=~"\$model"', expression), expression
+        assert re.search(r'model=~"\$model"', expression) or "build_info" in expression, expression
 
 
 def test_prometheus_scrapes_where_the_metrics_are(own_server):

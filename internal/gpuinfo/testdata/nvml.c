@@ -1,5 +1,5 @@
-// An NVML with one GPU and few functions, for tests. -DLACKS_NAME leaves out one
-// that is needed; with -DHAS_MIG the GPU is split, and has a part.
+// A fake NVML with one GPU and few functions. -DLACKS_NAME leaves out a function that
+// is needed. With -DHAS_MIG the GPU is split and has a MIG device.
 #include <string.h>
 
 #define WHOLE "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"
