@@ -8,13 +8,10 @@ request.
 
   stateful  this backend
   nothing   a backend that answers with zeros: what the server itself costs
-  floor     the same, which also runs ONNX Runtime, with states in place: nothing and raw in one process, under one load
+  floor     the same, which also runs ONNX Runtime, with states in place: what no backend can get below
   python    a model of the Python backend that keeps states in a dict and runs ONNX Runtime
-  raw       no server: ONNX Runtime in a loop at the mean batch that stateful had in the same round, with the states of
-            as many sequences in place
 
-The last columns are the server's CPU time over the two floors: nothing and raw, which were measured one after the other,
-and floor, in which ONNX Runtime shares caches and processors with the server, as it does in any backend.
+The last column is the server's CPU time over that of floor.
 
 With --step, the step alone instead: whole batches through the library's entry points, with a fake Triton,
 against ONNX Runtime in a loop at the same batch; with --micro the parts of a step. With --wrong what one client who always
@@ -35,17 +32,20 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import onnx
 import onnxruntime
+import psutil
 from google.protobuf import text_format
-from tritonclient.grpc import model_config_pb2
+from tritonclient.grpc import InferenceServerClient, model_config_pb2
+from tritonclient.utils import InferenceServerException
 
 import benchwrong
+from benchlayout import Layout, Tensor
 from benchreport import Samples, cpu_per_request, plot, table
 from gobench import micro, step
-from rawort import Layout, RawModel, Tensor
 from tritonserver import BACKENDS, ServerError, TritonServer, exit_on_sigterm
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -66,7 +66,7 @@ class Workload:
 
     model: str
     output: str
-    verify: str = ""  # the load generator's -verify; empty: answers are not checked
+    verify: bool = False  # the load generator's -verify
 
     @property
     def file(self) -> Path:
@@ -140,7 +140,7 @@ def prepare_python(workload: Workload, config: ModelConfig, folder: Path) -> Non
 WORKLOADS = {
     workload.model: workload
     for workload in [
-        Workload("accumulate_fp32", output="Output", verify="accumulate"),
+        Workload("accumulate_fp32", output="Output", verify=True),
         Workload("lstm2x512", output="y"),
         Workload("kvring", output="y"),
     ]
@@ -155,7 +155,6 @@ CONTENDERS = {
         Contender("python", OTHERS, prepare_python),
     ]
 }
-RAW = "raw"
 
 
 def datatype(tensor) -> str:
@@ -225,6 +224,16 @@ def run(command: list[str]) -> None:
         sys.exit(f"bench: {command[0]} failed with exit code {failure.returncode}")
 
 
+class Reading(NamedTuple):
+    """What a server's counters say at a moment."""
+
+    at: float  # seconds
+    cpu: float  # seconds of all its processes
+    rss: int  # bytes
+    inferences: int
+    executions: int
+
+
 @dataclass(frozen=True)
 class Target:
     """A contender's running server with one model."""
@@ -237,26 +246,48 @@ class Target:
     def command(self, options: argparse.Namespace) -> list[str]:
         """The load generator for this server."""
         return [
-            str(LOADGEN), "-json", "-url", self.server.grpc_url, "-steps", str(options.steps),
+            str(LOADGEN), "-url", self.server.grpc_url, "-steps", str(options.steps),
             "-model", self.workload.model, "-inputs", self.inputs(), "-outputs", self.workload.output,
         ]  # fmt: skip
 
     def load(self, sequences: int, options: argparse.Namespace) -> dict:
-        """Loads the server once and returns the load generator's result."""
+        """Loads the server once; returns what the load generator says and what the server spent meanwhile."""
         command = self.command(options) + [
-            "-server-pid", str(self.server.pid), "-sequences", str(sequences), "-streams", str(options.streams),
+            "-sequences", str(sequences), "-streams", str(options.streams),
             "-duration", f"{options.seconds}s", "-warmup", f"{options.warmup}s",
         ]  # fmt: skip
         if has_string_ids(self.config):
             command.append("-string-ids")
         if self.contender.computes and self.workload.verify:
-            command += ["-verify", self.workload.verify, "-end-answer", self.end_answer()]
-        finished = subprocess.run(command, capture_output=True, text=True)
-        result = json.loads(finished.stdout) if finished.stdout else {}
-        if "process" not in result:
-            reason = finished.stderr or f"nothing was answered in {options.seconds:g} s"
+            command += ["-verify", *self.end_answer()]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as clients:
+            before = self.read() if clients.stdout.readline() else None  # it writes a line when it begins to measure,
+            after = self.read() if clients.stdout.readline() else None  # another one at the end, and then the result
+            text, reason = clients.communicate()
+        result = json.loads(text) if text else {}
+        if not result.get("requests"):
+            reason = reason or f"nothing was answered in {options.seconds:g} s"
             raise ServerError(f"{self.contender.name}: {reason}\n{self.server.log_tail()}")
-        return result
+        processors = (after.cpu - before.cpu) / (after.at - before.at)
+        return result | {
+            "sequences": sequences,
+            "cpu_us_per_request": processors * 1e6 / result["requests_per_second"],
+            "mean_batch": (after.inferences - before.inferences) / max(after.executions - before.executions, 1),
+            "rss_bytes": after.rss,
+        }
+
+    def read(self) -> Reading:
+        """The server's counters now, with those of the processes that it has started, as the Python backend does."""
+        try:
+            with InferenceServerClient(self.server.grpc_url) as client:
+                model = client.get_inference_statistics(self.workload.model).model_stats[0]
+            root = psutil.Process(self.server.pid)
+            processes = [root, *root.children(recursive=True)]
+            cpu = sum(sum(process.cpu_times()[:2]) for process in processes)
+            rss = sum(process.memory_info().rss for process in processes)
+        except (psutil.Error, InferenceServerException) as failure:
+            raise ServerError(f"{self.contender.name}: {failure}\n{self.server.log_tail()}") from None
+        return Reading(time.monotonic(), cpu, rss, model.inference_count, model.execution_count)
 
     def load_again(self, sequences: int, options: argparse.Namespace) -> dict:
         """load, in a new server if the old one crashes: under so many streamed requests tritonserver 2.51 does, if
@@ -279,9 +310,10 @@ class Target:
         ]
         return json.dumps(tensors)
 
-    def end_answer(self) -> str:
-        parameters = {name: value.string_value for name, value in self.config.parameters.items()}
-        return "empty" if parameters.get("infer_end_requests") == "0" else "computed"
+    def end_answer(self) -> list[str]:
+        """How END is answered, as the load generator is told."""
+        empty = self.config.parameters["infer_end_requests"].string_value == "0"
+        return ["-empty-end"] if empty else []
 
 
 @contextlib.contextmanager
@@ -298,10 +330,9 @@ def serve(contender: Contender, workload: Workload, max_batch: int) -> Iterator[
 
 
 def measure(workload: Workload, options: argparse.Namespace) -> Samples:
-    """Runs all rounds of one workload. The contenders alternate fastest, so that they meet the same machine; the one that
-    is first in a round follows the work of raw, so each is in turn."""
+    """Runs all rounds of one workload. The contenders alternate fastest, so that they meet the same machine, and each is
+    the first of a round in turn."""
     samples: Samples = {}
-    raw = RawModel(workload.file, workload.layout)
     with contextlib.ExitStack() as stack:
         targets = []
         for name in options.contenders:
@@ -315,24 +346,19 @@ def measure(workload: Workload, options: argparse.Namespace) -> Samples:
                     samples.setdefault((sequences, target.contender.name), []).append(result)
                     shown = progress(target.contender.name, result)
                     print(f"  round {round_number}/{options.rounds}  {shown}", flush=True)
-                batch = max(1, round(samples[sequences, options.contenders[0]][-1]["server"]["mean_batch"]))
-                cpu = raw.cpu_per_request(sequences, batch, options.seconds / 2)
-                floor = {"process": {"cpu_us_per_request": cpu}, "server": {"mean_batch": batch}}
-                samples.setdefault((sequences, RAW), []).append(floor)
     return samples
 
 
 def progress(name: str, result: dict) -> str:
     line = f"{name:<10}{result['sequences']:>5} sequences {result['requests_per_second']:>9,.0f} requests/s"
-    line += f" {cpu_per_request(result):>7.1f} µs/request {result['server']['mean_batch']:>5.1f} a batch"
+    line += f" {cpu_per_request(result):>7.1f} µs/request {result['mean_batch']:>5.1f} a batch"
     if result["errors"] or result["mismatches"]:
-        texts = result.get("error_texts", []) + result.get("mismatch_texts", [])
-        line += f"\n    FAILED: {result['errors']} errors, {result['mismatches']} wrong answers: {texts[0]}"
+        line += f"\n    FAILED: {result['errors']} errors, {result['mismatches']} wrong answers: {result['texts'][0]}"
     return line
 
 
 def failed(samples: Samples) -> bool:
-    return any(result.get("errors") or result.get("mismatches") for results in samples.values() for result in results)
+    return any(result["errors"] or result["mismatches"] for results in samples.values() for result in results)
 
 
 def parse_options() -> argparse.Namespace:
@@ -353,7 +379,7 @@ def parse_options() -> argparse.Namespace:
     add("--streams", type=positive, default=4, metavar="N", help="gRPC streams for the sequences (default: 4)")
     add("--max-batch", type=positive, default=64, metavar="N", help="max_batch_size of the models (default: 64)")
     add("--json", type=Path, metavar="FILE", help="also write every single result to a file")
-    add("--plot", type=Path, metavar="FILE", help="also draw the medians, as an SVG file")
+    add("--plot", type=Path, metavar="FILE", help="also draw the medians, as a PNG or SVG file (needs matplotlib)")
     add("--step", action="store_true", help="measure the step alone, without a server")
     add("--micro", action="store_true", help="measure the parts of a step")
     add("--wrong", action="store_true", help="measure what a client of wrong values costs the others")
@@ -398,7 +424,7 @@ def main() -> int:
                       for (_, backend), runs in samples.items() for result in runs]  # fmt: skip
         options.json.write_text(json.dumps(everything, indent=2) + "\n")
     if options.plot:
-        options.plot.write_text(plot(results))
+        plot(results, options.plot)
     if any(failed(samples) for samples in results.values()):
         print("\nFAILED: requests failed or answers were wrong, see above; the figures do not count")
         return 1

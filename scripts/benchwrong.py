@@ -45,7 +45,7 @@ def measure(target, options: argparse.Namespace) -> int:
             shown = f"{result['requests_per_second']:>9,.0f} requests/s, {cpu_per_request(result):>7.0f} µs/request of CPU time"
             print(f"  round {round_number}/{rounds}  {name:<27}{shown}", flush=True)
             if result["errors"]:
-                print(f"    FAILED: {result['errors']} errors: {result['error_texts'][0]}")
+                print(f"    FAILED: {result['errors']} errors: {result['texts'][0]}")
     print(f"\nmedians of {rounds} rounds: requests/s of the others, CPU µs/request, requests/s over those alone in the same round")
     worst = 1.0
     for name, values in rates.items():

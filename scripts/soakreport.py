@@ -1,11 +1,10 @@
 """The report of a soak: a line for each interval, and how it ended."""
 
-import os
 import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
+import psutil
 from account import ANSWERED, FORBIDDEN, FOREIGN
 from judge import Tally
 
@@ -29,11 +28,11 @@ class Process:
     @classmethod
     def read(cls, pid: int) -> "Process":
         """Of a process; nothing if it has ended."""
-        folder = Path(f"/proc/{pid}")
         try:
-            status = dict(line.split(":", 1) for line in (folder / "status").read_text().splitlines())
-            return cls(int(status["VmRSS"].split()[0]) / 1024, int(status["Threads"]), len(os.listdir(folder / "fd")))
-        except (OSError, KeyError):  # a process that nobody has waited for yet has no VmRSS
+            process = psutil.Process(pid)
+            with process.oneshot():
+                return cls(process.memory_info().rss / 2**20, process.num_threads(), process.num_fds())
+        except psutil.Error:
             return cls(0, 0, 0)
 
 

@@ -1,11 +1,13 @@
-// Package kserve speaks the few messages of the KServe v2 inference protocol (as Triton serves it over gRPC) that a
-// load generator needs: ModelInferRequest out, ModelStreamInferResponse in, and ModelStatistics.
+// Package kserve is the client that the benchmark and the soak share: streams of inference requests, as Triton takes them
+// over gRPC. Its messages are generated from grpc_service.proto:
 //
-// The messages are written by hand over protowire instead of generated, for two reasons. A request is encoded once per
-// sequence and only its last bytes change from step to step, so that sending costs no encoding and no copy; and no
-// foreign interface file has to be kept. The field numbers are those of the service's public description.
+//	pip install grpcio-tools
+//	go install google.golang.org/protobuf/cmd/protoc-gen-go@v1.36.12
+//	go generate ./kserve
 //
-//	request := kserve.NewRequest(kserve.Call{Model: "accumulate_fp32", ID: "0", Inputs: inputs})
-//	request.SetStep(kserve.SequenceID{Number: 7}, kserve.Start)
-//	err := stream.SendMsg(request) // a stream opened with kserve.StreamInfer
+// A step of a sequence:
+//
+//	request := kserve.NewRequest("accumulate_fp32", "0", inputs)
+//	request.SetStep(kserve.SequenceID{Number: 7}, true, false)
+//	err := stream.Send(request)
 package kserve

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -9,10 +8,11 @@ import (
 	"tritonstateful/internal/bench/kserve"
 )
 
-// encoder writes a small whole number as one element of a datatype.
-type encoder struct {
+// codec writes a small whole number as one element of a datatype, and reads it back where sums can be checked.
+type codec struct {
 	bytes int
 	put   func(element []byte, value uint8)
+	value func(element []byte) float64
 }
 
 // smallValues is how many different numbers the inputs are made of: 0 to 7 exist exactly in every datatype, and sums
@@ -22,19 +22,22 @@ const smallValues = 8
 // halves are the FP16 patterns of 0 to 7.
 var halves = [smallValues]uint16{0, 0x3C00, 0x4000, 0x4200, 0x4400, 0x4500, 0x4600, 0x4700}
 
-var encoders = map[string]encoder{
-	"BOOL":   {1, func(b []byte, v uint8) { b[0] = v & 1 }},
-	"INT8":   {1, putWhole},
-	"UINT8":  {1, putWhole},
-	"INT16":  {2, putWhole},
-	"UINT16": {2, putWhole},
-	"INT32":  {4, putWhole},
-	"UINT32": {4, putWhole},
-	"INT64":  {8, putWhole},
-	"UINT64": {8, putWhole},
-	"FP16":   {2, func(b []byte, v uint8) { binary.LittleEndian.PutUint16(b, halves[v]) }},
-	"FP32":   {4, func(b []byte, v uint8) { binary.LittleEndian.PutUint32(b, math.Float32bits(float32(v))) }},
-	"FP64":   {8, func(b []byte, v uint8) { binary.LittleEndian.PutUint64(b, math.Float64bits(float64(v))) }},
+var codecs = map[string]codec{
+	"BOOL":   {1, func(b []byte, v uint8) { b[0] = v & 1 }, nil},
+	"INT8":   {1, putWhole, nil},
+	"UINT8":  {1, putWhole, nil},
+	"INT16":  {2, putWhole, nil},
+	"UINT16": {2, putWhole, nil},
+	"INT32":  {4, putWhole, func(b []byte) float64 { return float64(int32(binary.LittleEndian.Uint32(b))) }},
+	"UINT32": {4, putWhole, nil},
+	"INT64":  {8, putWhole, nil},
+	"UINT64": {8, putWhole, nil},
+	"FP16":   {2, func(b []byte, v uint8) { binary.LittleEndian.PutUint16(b, halves[v%smallValues]) }, nil},
+	"FP32": {
+		4, func(b []byte, v uint8) { binary.LittleEndian.PutUint32(b, math.Float32bits(float32(v))) },
+		func(b []byte) float64 { return float64(math.Float32frombits(binary.LittleEndian.Uint32(b))) },
+	},
+	"FP64": {8, func(b []byte, v uint8) { binary.LittleEndian.PutUint64(b, math.Float64bits(float64(v))) }, nil},
 }
 
 // putWhole writes a whole number of any width: little-endian, so only the first byte is not zero.
@@ -44,15 +47,15 @@ func putWhole(element []byte, value uint8) {
 }
 
 // valueAt is element i of a sequence's input at a step: the same in every run, and different enough between
-// neighbours that swapped rows, steps and sequences change the sums.
+// neighbours that swapped requests, steps and sequences change the sums.
 func valueAt(sequence, step, i int) uint8 {
 	return uint8((3*sequence + 5*step + i + i/smallValues) % smallValues)
 }
 
-// fill overwrites data, elements of the encoder's datatype, with the values of one step.
-func (e encoder) fill(data []byte, sequence, step int) {
-	for i := range len(data) / e.bytes {
-		e.put(data[i*e.bytes:(i+1)*e.bytes], valueAt(sequence, step, i))
+// fill overwrites data with the values of all its elements.
+func (c codec) fill(data []byte, value func(i int) uint8) {
+	for i := range len(data) / c.bytes {
+		c.put(data[i*c.bytes:(i+1)*c.bytes], value(i))
 	}
 }
 
@@ -60,7 +63,7 @@ func (e encoder) fill(data []byte, sequence, step int) {
 func makeInputs(specs []inputSpec, sequence int) ([]kserve.Tensor, error) {
 	tensors := make([]kserve.Tensor, len(specs))
 	for i, spec := range specs {
-		e, known := encoders[spec.Datatype]
+		c, known := codecs[spec.Datatype]
 		if !known {
 			return nil, fmt.Errorf("input %q: datatype %q is not supported", spec.Name, spec.Datatype)
 		}
@@ -71,31 +74,9 @@ func makeInputs(specs []inputSpec, sequence int) ([]kserve.Tensor, error) {
 			}
 			elements *= int(dim)
 		}
-		data := make([]byte, elements*e.bytes)
-		e.fill(data, sequence, 0)
+		data := make([]byte, elements*c.bytes)
+		c.fill(data, func(i int) uint8 { return valueAt(sequence, 0, i) })
 		tensors[i] = kserve.Tensor{Name: spec.Name, Datatype: spec.Datatype, Shape: spec.Shape, Data: data}
 	}
 	return tensors, nil
-}
-
-// values are what a client sends in its first input who sends values that the model refuses.
-type values struct {
-	right, wrong []byte
-	from         int // the first step with a wrong one
-}
-
-func newValues(c config, right []byte) *values {
-	v := &values{right: bytes.Clone(right), wrong: make([]byte, len(right)), from: c.wrongFrom}
-	e := encoders[c.inputs[0].Datatype]
-	for at := 0; at < len(right); at += e.bytes {
-		e.put(v.wrong[at:at+e.bytes], uint8(c.wrong))
-	}
-	return v
-}
-
-func (v *values) at(step int) []byte {
-	if step >= v.from {
-		return v.wrong
-	}
-	return v.right
 }

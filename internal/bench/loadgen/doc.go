@@ -1,14 +1,15 @@
-// Command loadgen loads a Triton model with sequences over gRPC streams and reports what it saw and what the server
-// spent.
+// Command loadgen loads a Triton model with sequences over gRPC streams, checks the answers, and writes rate and
+// latencies as JSON.
 //
 // Every one of -sequences concurrent sequences has one request in flight: its next step is sent when the answer to the
 // last one has arrived. After -steps steps a sequence ends (END on its last step) and a new one with a fresh
 // correlation ID takes its place. The sequences are spread over -streams bidirectional streams, each on a connection
-// of its own. A run has three phases: a warm-up, the measurement, and a drain in which every sequence is ended.
+// of its own. A run has three phases: a warm-up, the measurement, and a drain in which every sequence is ended. At both
+// ends of the measurement it writes a line, so that the caller can read the server's counters there.
 //
-// A Python client can load a server with a few thousand requests a second on one core; this one keeps encoding, copying
-// and allocating out of the loop, so that on a small machine most of the processor is left to the server.
+// A Python client can load a server with a few thousand requests a second on one core; this one leaves most of a small
+// machine to the server.
 //
 //	loadgen -url 127.0.0.1:8001 -model accumulate_fp32 -sequences 64 -duration 5s \
-//	  -inputs '[{"name":"Input","datatype":"FP32","shape":[1,4,1,5]}]' -verify accumulate
+//	  -inputs '[{"name":"Input","datatype":"FP32","shape":[1,4,1,5]}]' -verify -outputs Output
 package main

@@ -15,12 +15,6 @@ type idSource struct {
 	text bool
 }
 
-func newIDSource(first uint64, text bool) *idSource {
-	ids := &idSource{text: text}
-	ids.last.Store(first - 1)
-	return ids
-}
-
 func (ids *idSource) next() kserve.SequenceID {
 	number := ids.last.Add(1)
 	if ids.text {
@@ -32,12 +26,13 @@ func (ids *idSource) next() kserve.SequenceID {
 // sequence is one place among the concurrent sequences: one sequence after the other, each with an ID of its own and
 // one request in flight.
 type sequence struct {
-	request  *kserve.Request
-	ids      *idSource
-	steps    int          // length of a sequence
-	checker  *accumulator // nil: answers are not checked
-	emptyEnd bool         // the answer to END is empty and not checked
-	values   *values      // nil: all that is sent is right
+	config  config
+	index   int // among all
+	request *kserve.ModelInferRequest
+	first   []byte // of the request's first input
+	codec   codec  // of that input
+	ids     *idSource
+	sums    []float64 // expected by -verify, for each column of the first input
 
 	id     kserve.SequenceID
 	step   int // of the request in flight; 0 is START
@@ -51,66 +46,74 @@ func newSequence(c config, ids *idSource, index, local int) (*sequence, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := &sequence{
-		request: kserve.NewRequest(kserve.Call{
-			Model: c.model, ID: strconv.Itoa(local), Inputs: inputs, Outputs: c.outputs,
-		}),
-		ids:      ids,
-		steps:    c.steps,
-		emptyEnd: c.endAnswer == endEmpty,
-		ending:   true, // so that the first step starts a sequence
+	q := &sequence{config: c, index: index, ids: ids, ending: true} // ending: the first step starts a sequence
+	q.request = kserve.NewRequest(c.model, strconv.Itoa(local), inputs, c.outputs...)
+	q.first, q.codec = inputs[0].Data, codecs[inputs[0].Datatype]
+	if shape := inputs[0].Shape; c.verify {
+		if q.codec.value == nil || len(shape) == 0 {
+			return nil, fmt.Errorf("input %q: -verify needs FP32 or INT32 with columns as the last axis, not %s %v",
+				inputs[0].Name, inputs[0].Datatype, shape)
+		}
+		q.sums = make([]float64, shape[len(shape)-1])
 	}
-	if c.wrong >= 0 {
-		q.values = newValues(c, inputs[0].Data)
-	}
-	if c.verify == verifyAccumulate {
-		q.checker, err = newAccumulator(c.inputs[0], c.outputs[0], index)
-	}
-	return q, err
+	return q, nil
 }
 
 // prepare makes the request of the next step. The last step, or any step when the load is to end, carries END; the
 // step after an END starts a new sequence.
-func (q *sequence) prepare(last bool) *kserve.Request {
-	var flags kserve.Flags
+func (q *sequence) prepare(last bool) *kserve.ModelInferRequest {
 	q.step++
-	if q.ending {
+	start := q.ending
+	if start {
 		q.id, q.step = q.ids.next(), 0
-		flags = kserve.Start
+		clear(q.sums)
 	}
-	q.ending = last || q.step == q.steps-1
-	if q.ending {
-		flags |= kserve.End
+	q.ending = last || q.step == q.config.steps-1
+	switch {
+	case q.config.wrong >= 0 && q.step >= q.config.wrongFrom:
+		q.codec.fill(q.first, func(int) uint8 { return uint8(q.config.wrong) })
+	case q.config.wrong >= 0 || q.sums != nil:
+		q.codec.fill(q.first, q.valueAt)
 	}
-	if q.checker != nil {
-		q.checker.next(q.request.Input(0), q.step)
+	if q.sums != nil {
+		for i := range len(q.first) / q.codec.bytes {
+			q.sums[i%len(q.sums)] += float64(q.valueAt(i))
+		}
 	}
-	if q.values != nil {
-		copy(q.request.Input(0), q.values.at(q.step))
-	}
-	q.request.SetStep(q.id, flags)
+	q.request.SetStep(q.id, start, q.ending)
 	return q.request
 }
 
-// check compares an answer with what it should be.
-func (q *sequence) check(response *kserve.Response) error {
-	if q.checker == nil || q.ending && q.emptyEnd {
+// valueAt is element i of the first input at this step.
+func (q *sequence) valueAt(i int) uint8 { return valueAt(q.index, q.step, i) }
+
+// check compares an answer with what an accumulate model must say. It sees an input of rows × columns and keeps one sum
+// for each column:
+//
+//	sum[c]       = (START ? 0 : sum[c]) + Σ input[r][c] over the rows r
+//	output[r][c] = input[r][c] + sum[c]
+func (q *sequence) check(response *kserve.ModelStreamInferResponse) error {
+	if q.sums == nil || q.ending && q.config.emptyEnd {
 		return nil
 	}
-	data, found := response.Output(q.checker.output)
-	if !found {
-		return fmt.Errorf("step %d: no output %q in the answer", q.step, q.checker.output)
+	name := q.config.outputs[0]
+	data, found := response.Output(name)
+	if !found || len(data) != len(q.first) {
+		return fmt.Errorf("step %d: output %q has %d bytes, want %d", q.step, name, len(data), len(q.first))
 	}
-	if err := q.checker.check(data); err != nil {
-		return fmt.Errorf("step %d: %w", q.step, err)
+	for i := range len(data) / q.codec.bytes {
+		got, want := q.codec.value(data[i*q.codec.bytes:]), float64(q.valueAt(i))+q.sums[i%len(q.sums)]
+		if got != want {
+			return fmt.Errorf("step %d: output %q element %d is %g, want %g", q.step, name, i, got, want)
+		}
 	}
 	return nil
 }
 
-// abandon gives the sequence up after an error, because nobody knows what state the server has kept: the next step
-// starts a new one. Where the error was wanted, the state is known to be as before, unless it was the START's.
+// abandon gives the sequence up after an error, because its state on the server is unknown: the next step starts a new
+// one. Where the error was wanted, the state is known to be as before, unless it was the START's.
 func (q *sequence) abandon() {
-	if q.values == nil || q.step == 0 {
+	if q.config.wrong < 0 || q.step == 0 {
 		q.ending = true
 	}
 }

@@ -5,9 +5,8 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"sync/atomic"
 	"time"
-
-	"google.golang.org/grpc"
 
 	"tritonstateful/internal/bench/kserve"
 )
@@ -16,14 +15,19 @@ import (
 // next step of the same sequence: no hand-over, no lock. It cannot block itself for good, because the server reads
 // requests whether or not we read answers, and at most one answer per sequence waits for us.
 type stream struct {
-	rpc       grpc.ClientStream
-	pacer     *pacer
+	rpc       *kserve.Stream
+	phase     *atomic.Int32
 	sequences []*sequence // a request's ID is the index of its sequence
-	response  kserve.Response
-	tally     tally
+	response  kserve.ModelStreamInferResponse
+
+	// What it saw; only the stream touches it until it has ended.
+	latencies  []time.Duration // of the measurement, errors included
+	errors     int
+	mismatches int
+	texts      []string
 }
 
-// run sends until the pacer says drain and every sequence has ended.
+// run sends until it is time to drain and every sequence has ended.
 func (s *stream) run() error {
 	for _, q := range s.sequences {
 		if err := s.send(q, phaseWarmup); err != nil {
@@ -31,14 +35,17 @@ func (s *stream) run() error {
 		}
 	}
 	for open := len(s.sequences); open > 0; {
-		if err := s.rpc.RecvMsg(&s.response); err != nil {
-			return fmt.Errorf("receive: %w", s.cause(err))
+		if err := s.rpc.Receive(&s.response); errors.Is(err, io.EOF) {
+			return io.ErrUnexpectedEOF
+		} else if err != nil {
+			return fmt.Errorf("receive: %w", err)
 		}
 		q, err := s.sequenceOf(&s.response)
 		if err != nil {
 			return err
 		}
-		now := s.judge(q)
+		now := phase(s.phase.Load()) // in which the answer counts
+		s.note(q, now)
 		if now == phaseDrain && q.ending {
 			open--
 			continue
@@ -47,52 +54,38 @@ func (s *stream) run() error {
 			return err
 		}
 	}
-	return s.rpc.CloseSend()
+	return s.rpc.Close()
 }
 
 func (s *stream) send(q *sequence, now phase) error {
 	request := q.prepare(now == phaseDrain)
 	q.sentAt = time.Now()
-	if err := s.rpc.SendMsg(request); err != nil {
-		return fmt.Errorf("send: %w", s.cause(err))
-	}
-	return nil
-}
-
-// cause finds out why a stream broke: sending on a broken stream only says io.EOF, and receiving tells the status. A
-// stream that the server ends while answers are missing is an error too.
-func (s *stream) cause(err error) error {
-	if errors.Is(err, io.EOF) {
-		for err = nil; err == nil; {
-			err = s.rpc.RecvMsg(&s.response)
-		}
-	}
-	if errors.Is(err, io.EOF) {
-		return io.ErrUnexpectedEOF
-	}
-	return err
+	return s.rpc.Send(request)
 }
 
 // sequenceOf finds the sequence that an answer belongs to.
-func (s *stream) sequenceOf(response *kserve.Response) (*sequence, error) {
-	index, err := strconv.Atoi(string(response.ID))
+func (s *stream) sequenceOf(response *kserve.ModelStreamInferResponse) (*sequence, error) {
+	id := response.GetInferResponse().GetId()
+	index, err := strconv.Atoi(id)
 	if err != nil || index < 0 || index >= len(s.sequences) {
-		return nil, fmt.Errorf("answer to no request of ours: ID %q, error %q", response.ID, response.Error)
+		return nil, fmt.Errorf("answer to no request of ours: ID %q, error %q", id, response.GetErrorMessage())
 	}
 	return s.sequences[index], nil
 }
 
-// judge records the answer to a sequence's request and returns the phase that it arrived in.
-func (s *stream) judge(q *sequence) phase {
-	now := s.pacer.count()
-	s.tally.answer(now, time.Since(q.sentAt))
-	if len(s.response.Error) > 0 {
-		s.tally.fail(now, string(s.response.Error))
+// note records the answer to a sequence's request.
+func (s *stream) note(q *sequence, now phase) {
+	if now == phaseMeasure {
+		s.latencies = append(s.latencies, time.Since(q.sentAt))
+	}
+	if text := s.response.GetErrorMessage(); text != "" {
+		s.errors++
+		s.texts = keepNew(s.texts, text)
 		q.abandon()
-		return now
+		return
 	}
 	if err := q.check(&s.response); err != nil {
-		s.tally.mismatch(err.Error())
+		s.mismatches++
+		s.texts = keepNew(s.texts, err.Error())
 	}
-	return now
 }

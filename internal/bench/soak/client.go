@@ -30,7 +30,7 @@ type exchange struct {
 type client struct {
 	model    int // its number
 	id       kserve.SequenceID
-	requests [2]*kserve.Request
+	requests [2]*kserve.ModelInferRequest
 	pending  []exchange // in the order in which they were sent; at most two
 	names    int64      // the last name that was used
 
@@ -42,10 +42,8 @@ type client struct {
 func newClient(model int, name string, id uint64, local int) *client {
 	c := &client{model: model, id: kserve.SequenceID{Number: id}, names: int64(id) << 32}
 	for i := range c.requests {
-		c.requests[i] = kserve.NewRequest(kserve.Call{
-			Model: name, ID: strconv.Itoa(2*local + i), Outputs: []string{"Y"},
-			Inputs: []kserve.Tensor{{Name: "X", Datatype: "INT64", Shape: []int64{1, 1}, Data: make([]byte, 8)}},
-		})
+		x := kserve.Tensor{Name: "X", Datatype: "INT64", Shape: []int64{1, 1}, Data: make([]byte, 8)}
+		c.requests[i] = kserve.NewRequest(name, strconv.Itoa(2*local+i), []kserve.Tensor{x}, "Y")
 	}
 	return c
 }
@@ -89,19 +87,11 @@ func (c *client) decide(rng *rand.Rand) {
 }
 
 // prepare is the request of pending exchange i.
-func (c *client) prepare(i int, now time.Time) *kserve.Request {
-	x := &c.pending[i]
+func (c *client) prepare(i int, now time.Time) *kserve.ModelInferRequest {
+	x, r := &c.pending[i], c.requests[i]
 	x.sent = now
-	var flags kserve.Flags
-	if x.start {
-		flags |= kserve.Start
-	}
-	if x.end {
-		flags |= kserve.End
-	}
-	r := c.requests[i]
-	binary.LittleEndian.PutUint64(r.Input(0), uint64(x.name))
-	r.SetStep(c.id, flags)
+	binary.LittleEndian.PutUint64(r.GetRawInputContents()[0], uint64(x.name))
+	r.SetStep(c.id, x.start, x.end)
 	return r
 }
 

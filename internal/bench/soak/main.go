@@ -18,8 +18,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
+	"tritonstateful/internal/bench/kserve"
 )
 
 // config is what the command line says.
@@ -104,9 +103,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 func (s *soak) open() ([]*stream, error) {
 	streams := make([]*stream, s.config.streams)
 	for i := range streams {
-		conn, err := grpc.NewClient(s.config.url, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy())
+		conn, err := kserve.Dial(s.config.url)
 		if err != nil {
-			return nil, fmt.Errorf("connect to %s: %w", s.config.url, err)
+			return nil, err
 		}
 		streams[i] = &stream{soak: s, conn: conn, rng: rand.New(rand.NewPCG(s.config.seed, uint64(i)))}
 	}

@@ -34,7 +34,7 @@ type stream struct {
 	conn     *grpc.ClientConn
 	clients  []*client
 	rng      *rand.Rand
-	rpc      grpc.ClientStream
+	rpc      *kserve.Stream
 	cancel   context.CancelFunc
 	answers  chan answer // room for every request that can be on the way
 	sleepers sleepers
@@ -81,7 +81,7 @@ func (s *stream) run(ctx context.Context) error {
 // finish half-closes the stream and waits until the server has ended it, too, which it does when every request of the
 // stream was released. tritonserver 2.51 can no longer unload the models of a stream that is cancelled instead.
 func (s *stream) finish(ctx context.Context) error {
-	if err := s.rpc.CloseSend(); err != nil {
+	if err := s.rpc.Close(); err != nil {
 		return fmt.Errorf("close the stream: %w", err)
 	}
 	for {
@@ -104,8 +104,8 @@ func (s *stream) finish(ctx context.Context) error {
 
 func (s *stream) connect(ctx context.Context) (err error) {
 	ctx, s.cancel = context.WithCancel(ctx)
-	if s.rpc, err = kserve.StreamInfer(ctx, s.conn); err != nil {
-		return fmt.Errorf("open a stream: %w", err)
+	if s.rpc, err = kserve.OpenStream(ctx, s.conn); err != nil {
+		return err
 	}
 	s.generation++
 	s.breakAt = time.Now().Add(never)
@@ -117,18 +117,19 @@ func (s *stream) connect(ctx context.Context) (err error) {
 }
 
 // receive hands answers over until the stream is over. The channel has room for all that can come.
-func receive(rpc grpc.ClientStream, generation int, answers chan<- answer) {
-	var r kserve.Response
+func receive(rpc *kserve.Stream, generation int, answers chan<- answer) {
+	var r kserve.ModelStreamInferResponse
 	for {
 		a := answer{generation: generation}
-		if err := rpc.RecvMsg(&r); err != nil {
+		if err := rpc.Receive(&r); err != nil {
 			a.broken = err
 			answers <- a
 			return
 		}
-		a.at, a.err, a.empty = time.Now(), string(r.Error), true
-		if a.request, a.broken = strconv.Atoi(string(r.ID)); a.broken != nil {
-			a.broken = fmt.Errorf("an answer to no request of ours: ID %q, error %q", r.ID, r.Error)
+		a.at, a.err, a.empty = time.Now(), r.GetErrorMessage(), true
+		id := r.GetInferResponse().GetId()
+		if a.request, a.broken = strconv.Atoi(id); a.broken != nil {
+			a.broken = fmt.Errorf("an answer to no request of ours: ID %q, error %q", id, a.err)
 		}
 		if data, found := r.Output("Y"); found && len(data) == 8*len(a.values) {
 			a.empty = false
@@ -147,8 +148,8 @@ func (s *stream) act(c *client) error {
 	}
 	c.decide(s.rng)
 	for i := range c.pending {
-		if err := s.rpc.SendMsg(c.prepare(i, time.Now())); err != nil {
-			return fmt.Errorf("send: %w", err)
+		if err := s.rpc.Send(c.prepare(i, time.Now())); err != nil {
+			return err
 		}
 	}
 	s.soak.steps.Add(int64(len(c.pending)))

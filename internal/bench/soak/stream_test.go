@@ -17,7 +17,7 @@ import (
 func TestStreamsEndInOrder(t *testing.T) {
 	ends := make(chan error, 1)
 	url := serve(t, func(_ any, stream grpc.ServerStream) error {
-		var r kserve.Response
+		var r kserve.ModelStreamInferResponse
 		ends <- stream.RecvMsg(&r)
 		return nil
 	})
@@ -39,7 +39,7 @@ func TestStreamsEndInOrder(t *testing.T) {
 func TestAStreamThatEndsBadlyIsToldOf(t *testing.T) {
 	bad := errors.New("no")
 	url := serve(t, func(_ any, stream grpc.ServerStream) error {
-		var r kserve.Response
+		var r kserve.ModelStreamInferResponse
 		_ = stream.RecvMsg(&r) // until it is half-closed
 		return bad
 	})
@@ -67,7 +67,7 @@ func serve(t *testing.T, handle grpc.StreamHandler) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := grpc.NewServer(grpc.UnknownServiceHandler(handle), grpc.ForceServerCodecV2(kserve.Codec{}))
+	server := grpc.NewServer(grpc.UnknownServiceHandler(handle))
 	go server.Serve(listener) //nolint:errcheck // it ends when the test does
 	t.Cleanup(server.Stop)
 	return listener.Addr().String()

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"tritonstateful/internal/bench/kserve"
+)
+
+// drainTime is how long the sequences may take to end after the measurement; a server that takes longer hangs.
+const drainTime = 20 * time.Second
+
+// phase is a part of a run.
+type phase int32
+
+const (
+	phaseWarmup phase = iota
+	phaseMeasure
+	phaseDrain // sequences end and are not replaced
+)
+
+// Result is what a run found. Rate and latencies are those of the measurement; errors and mismatches count over all
+// phases, because a wrong answer is one whenever it comes.
+type Result struct {
+	Requests   int      `json:"requests"` // of the measurement
+	Rate       float64  `json:"requests_per_second"`
+	P50        float64  `json:"p50_us"`
+	P99        float64  `json:"p99_us"`
+	Errors     int      `json:"errors"`
+	Mismatches int      `json:"mismatches"`
+	Texts      []string `json:"texts"` // the first few different ones of both
+}
+
+// load is a running load: streams in goroutines of their own.
+type load struct {
+	config  config
+	phase   atomic.Int32
+	conns   []*grpc.ClientConn
+	streams []*stream
+	running sync.WaitGroup
+	cancel  context.CancelCauseFunc // ends all streams because one of them failed
+}
+
+// measure runs the three phases and sums them up. A line to out begins the measurement, and another one ends it.
+func measure(ctx context.Context, c config, out io.Writer) (Result, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	l := &load{config: c, cancel: cancel}
+	defer l.close()
+	if err := l.open(ctx); err != nil {
+		return Result{}, err
+	}
+	for i, s := range l.streams {
+		l.running.Go(func() {
+			if err := s.run(); err != nil {
+				cancel(fmt.Errorf("stream %d: %w", i, err))
+			}
+		})
+	}
+	sleep(ctx, c.warmup)
+	fmt.Fprintln(out, "measuring")
+	began := time.Now()
+	l.phase.Store(int32(phaseMeasure))
+	sleep(ctx, c.duration)
+	l.phase.Store(int32(phaseDrain))
+	took := time.Since(began)
+	fmt.Fprintln(out, "measured")
+	late := time.AfterFunc(drainTime, func() { cancel(fmt.Errorf("the last answers did not come within %v", drainTime)) })
+	defer late.Stop()
+	l.running.Wait()
+	return l.result(took), context.Cause(ctx)
+}
+
+// open makes the connections and streams, and deals the sequences out to the streams, where they stay for good.
+func (l *load) open(ctx context.Context) error {
+	ids := &idSource{text: l.config.stringIDs}
+	ids.last.Store(l.config.firstID - 1)
+	for range min(l.config.streams, l.config.sequences) {
+		conn, err := kserve.Dial(l.config.url)
+		if err != nil {
+			return err
+		}
+		l.conns = append(l.conns, conn)
+		rpc, err := kserve.OpenStream(ctx, conn)
+		if err != nil {
+			return err
+		}
+		l.streams = append(l.streams, &stream{rpc: rpc, phase: &l.phase})
+	}
+	for index := range l.config.sequences {
+		s := l.streams[index%len(l.streams)]
+		q, err := newSequence(l.config, ids, index, len(s.sequences))
+		if err != nil {
+			return err
+		}
+		s.sequences = append(s.sequences, q)
+	}
+	return nil
+}
+
+// sleep waits for a time, or for the end of the context.
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
+
+func (l *load) close() {
+	for _, conn := range l.conns {
+		conn.Close()
+	}
+}
+
+// result sums up what the streams saw.
+func (l *load) result(took time.Duration) (r Result) {
+	var latencies []time.Duration
+	for _, s := range l.streams {
+		latencies = append(latencies, s.latencies...)
+		r.Errors += s.errors
+		r.Mismatches += s.mismatches
+		for _, text := range s.texts {
+			r.Texts = keepNew(r.Texts, text)
+		}
+	}
+	slices.Sort(latencies)
+	r.Requests, r.Rate = len(latencies), float64(len(latencies))/took.Seconds()
+	r.P50, r.P99 = percentile(latencies, 50), percentile(latencies, 99)
+	return r
+}
+
+// percentile is, in microseconds, the smallest latency that at least percent of all are not above (nearest rank).
+func percentile(sorted []time.Duration, percent int) float64 {
+	if len(sorted) == 0 {
+		return 0
+	}
+	rank := (len(sorted)*percent + 99) / 100
+	return float64(sorted[max(rank, 1)-1]) / float64(time.Microsecond)
+}
+
+// keepNew adds a text that is new, as long as there are few.
+func keepNew(texts []string, text string) []string {
+	if len(texts) >= 5 || slices.Contains(texts, text) {
+		return texts
+	}
+	return append(texts, text)
+}
