@@ -256,11 +256,3 @@ func (t *trial) run(s setting, lanes ...lane) (outputs []onnx.Tensor, err error)
 	}
 	return outputs, nil
 }
-
-// probe is a run that may fail, without an error in the server's log if it can be.
-func probe(r onnx.Runner, inputs, outputs []onnx.Tensor) error {
-	if p, ok := r.(onnx.Prober); ok {
-		return p.Probe(inputs, outputs)
-	}
-	return r.Run(inputs, outputs)
-}
