@@ -7,6 +7,7 @@ import (
 	"tritonstateful/statebuffer"
 )
 
+// key is what the store knows the sequence of a request by.
 func (r *Request) key() statebuffer.Key {
 	return statebuffer.Key{Number: r.Sequence.Number, Text: r.Sequence.Text, Token: r.Token}
 }
@@ -56,8 +57,7 @@ const (
 	later                     // it waits for a later run
 )
 
-// keyOf is whose a request is, where that matters, with the token by which two
-// sequences of one ID are not the same.
+// keyOf is the key of a request's sequence; it is zero for a request that belongs to none.
 func (e *execution) keyOf(req int) (k statebuffer.Key) {
 	if r := &e.requests[req]; e.in.sequences && !r.Sequence.IsZero() {
 		k = r.key()
@@ -78,7 +78,7 @@ func (e *execution) admit(req int) admission {
 	r, in := &e.requests[req], e.in
 	live := in.store.Live(r.key()) // nil without sequences
 	if live != nil && live.InRun(in.runs) {
-		return later // the run has this sequence: nothing may happen to it meanwhile
+		return later // the sequence is in this run: nothing may happen to it meanwhile
 	}
 	switch {
 	case r.Err != nil:
@@ -99,7 +99,7 @@ func (e *execution) admit(req int) admission {
 	}
 	continuing := live
 	if r.Start {
-		continuing = nil // what it had does not matter
+		continuing = nil // its old states do not matter
 	}
 	lanes, err := in.check(r, continuing)
 	if err != nil {
@@ -124,8 +124,8 @@ func (e *execution) admit(req int) admission {
 	return taken
 }
 
-// start notes that a request is a START, if it is one. With a token that is not 0, what
-// the store knows of its ID belongs to a sequence before it.
+// start notes that a request is a START, if it is one. If it returns a token that is not 0,
+// what the store knows of its ID belongs to an older sequence.
 func (e *execution) start(req int) (token uint64) {
 	r := &e.requests[req]
 	if !r.Start || e.arrivals[req].begun || r.Token != 0 || e.in.direct {
@@ -170,23 +170,22 @@ func (e *execution) sequence(req int, live *statebuffer.Sequence) (q *statebuffe
 	return q, nil
 }
 
-// check tells how many lanes a request of a sequence takes, or why it does not fit the
+// check returns how many lanes a request of a sequence takes, or why it does not fit the
 // model.
 func (in *Instance) check(r *Request, q *statebuffer.Sequence) (lanes int64, err error) {
-	ports := in.plan.Inputs
 	lanes = 1
 	if !in.sequences && in.model.config.MaxBatchSize > 0 {
 		if i := slices.IndexFunc(r.Inputs, func(input Input) bool { return input.Present && len(input.Shape) > 0 }); i >= 0 {
 			lanes = max(1, r.Inputs[i].Shape[0])
 		}
 	}
-	for i := range ports {
-		if err := checkInput(&ports[i], &r.Inputs[i], lanes); err != nil {
+	for i := range in.plan.Inputs {
+		if err := checkInput(&in.plan.Inputs[i], &r.Inputs[i], lanes); err != nil {
 			return 0, err
 		}
 	}
 	if lanes > int64(in.plan.MaxLanes) {
-		return 0, status.Errorf(status.InvalidArg, "the request has %d rows: at most %d can run at once", lanes, in.plan.MaxLanes)
+		return 0, status.Errorf(status.InvalidArg, "the request has a batch of %d: at most %d can run at once", lanes, in.plan.MaxLanes)
 	}
 	if err := in.checkPositions(r); err != nil {
 		return 0, err
@@ -194,7 +193,7 @@ func (in *Instance) check(r *Request, q *statebuffer.Sequence) (lanes int64, err
 	return lanes, in.checkMasks(r, q)
 }
 
-// joins tells whether a request can run with those that the run has already.
+// joins reports whether a request can run with those that the run has already.
 func (e *execution) joins(r *Request, q *statebuffer.Sequence, lanes int64) bool {
 	in := e.in
 	if len(e.members) == 0 {
@@ -212,42 +211,44 @@ func (e *execution) joins(r *Request, q *statebuffer.Sequence, lanes int64) bool
 			return false
 		}
 	}
-	of := e.lanes[0].Sequence
+	leader := e.lanes[0].Sequence
 	for i := range in.plan.Generated {
-		if !sameGenerated(&in.plan.Generated[i], r, q, first, of) {
+		if !sameGenerated(&in.plan.Generated[i], r, q, first, leader) {
 			return false
 		}
 	}
-	return in.store.Compatible(q, of) && e.spares(r, q)
+	return in.store.Compatible(q, leader) && e.affordable(r, q)
 }
 
-// spread is how long the values are that a mask tells of, in the lanes of a run.
+// Sequences of unequal length share a run where a mask tells the model what is padding.
+
+// spread is how long the values under a mask are, in the lanes of a run.
 type spread struct{ longest, sum int64 }
 
-// spread notes the lengths of a lane that the run gets; q is nil for a sequence that
+// spread notes the lengths of a lane that joins the run; q is nil for a sequence that
 // starts.
 func (e *execution) spread(q *statebuffer.Sequence) {
-	for at, i := range e.in.plan.Masks {
+	for mask, i := range e.in.plan.Masks {
 		held := e.in.store.Length(e.in.plan.Generated[i].Mask.Covers[0], q)
-		s := &e.spreads[at]
+		s := &e.spreads[mask]
 		s.longest, s.sum = max(s.longest, held), s.sum+held
 	}
 }
 
-// spares tells whether a run is worth its padding with one lane more. It is at most
-// twice as large as what its lanes hold and the step brings them, so that no run takes
-// more than twice the time and memory for the sake of one long sequence; and what it
-// pads is within the limit of memory, beside what all sequences hold.
-func (e *execution) spares(r *Request, q *statebuffer.Sequence) bool {
+// affordable reports whether the padding that a run has with one lane more costs little
+// enough. The run is at most twice as large as what its lanes hold and the step brings them,
+// so that no run takes more than twice the time and memory because of one long sequence; and
+// the padding is within the limit of memory, together with what all sequences hold.
+func (e *execution) affordable(r *Request, q *statebuffer.Sequence) bool {
 	in, lanes := e.in, int64(len(e.lanes)+1)
 	padded := int64(0)
-	for at, i := range in.plan.Masks {
+	for mask, i := range in.plan.Masks {
 		f := &in.plan.Generated[i]
-		held, step := in.store.Length(f.Mask.Covers[0], q), in.grows[at]
+		held, step := in.store.Length(f.Mask.Covers[0], q), in.grows[mask]
 		if f.Mask.Length >= 0 {
 			step = in.extent(r, &in.plan.Lengths[f.Mask.Length])
 		}
-		longest, sum := max(e.spreads[at].longest, held), e.spreads[at].sum+held
+		longest, sum := max(e.spreads[mask].longest, held), e.spreads[mask].sum+held
 		if lanes*longest == sum { // all are equal
 			continue
 		}

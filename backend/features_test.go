@@ -376,7 +376,7 @@ func TestWithoutSequences(t *testing.T) {
 	require.Equal(t, tensor.Shape{3, 2}, got[0].shapes[0])
 	require.Equal(t, []int32{7, 8}, numbers(got[1].outputs[0]))
 	require.Equal(t, []int32{9, 10, 11, 12}, numbers(got[2].outputs[0]))
-	require.ErrorContains(t, got[3].err, "the request has 5 rows: at most 4 can run at once")
+	require.ErrorContains(t, got[3].err, "the request has a batch of 5: at most 4 can run at once")
 }
 
 // TestNamedAlike: without any description states are found by their names.

@@ -11,20 +11,20 @@ import (
 	"tritonstateful/statebuffer"
 )
 
-// writeGenerated writes the inputs that the backend gives by itself.
+// writeGenerated writes the inputs of the run that requests do not bring.
 func (e *execution) writeGenerated() error {
 	for i := range e.in.plan.Generated {
-		f := &e.in.plan.Generated[i]
+		g := &e.in.plan.Generated[i]
 		var err error
 		switch {
-		case f.Kind == plan.KindMask:
+		case g.Kind == plan.KindMask:
 			err = e.writeMask(i)
-		case f.Kind == plan.KindPositions:
+		case g.Kind == plan.KindPositions:
 			err = e.writePositions(i)
-		case f.DType == tensor.Bytes:
+		case g.DType == tensor.Bytes:
 			err = e.writeStringIDs(i)
 		default:
-			e.writeLanes(f, e.ioSet.fills[i].Bytes)
+			e.writeLanes(g, e.ioSet.generated[i].Bytes)
 		}
 		if err != nil {
 			return err
@@ -35,19 +35,19 @@ func (e *execution) writeGenerated() error {
 
 // writeLanes writes the values of all lanes. Padding lanes are starts. Where a value
 // depends on the request the model has sequences, and each request has one lane.
-func (e *execution) writeLanes(f *plan.Generated, to []byte) {
-	if f.Kind == plan.KindConstant {
-		if f.Axis == tensor.NoAxis {
-			copy(to, f.Value[0])
+func (e *execution) writeLanes(g *plan.Generated, to []byte) {
+	if g.Kind == plan.KindConstant {
+		if g.Axis == tensor.NoAxis {
+			copy(to, g.Value[0])
 			return
 		}
 		for lane := range e.ioSet.lanes {
-			f.Layout.PutLane(to, e.ioSet.lanes, lane, f.Value[0])
+			g.Layout.PutLane(to, e.ioSet.lanes, lane, g.Value[0])
 		}
 		return
 	}
 	lanes := e.ioSet.lanes
-	if f.Axis == tensor.NoAxis {
+	if g.Axis == tensor.NoAxis {
 		lanes = 1
 	}
 	for lane := range lanes {
@@ -56,14 +56,14 @@ func (e *execution) writeLanes(f *plan.Generated, to []byte) {
 		if lane < len(e.lanes) {
 			r, q = &e.requests[e.members[lane].req], e.lanes[lane].Sequence
 		}
-		e.writeLane(f, to[lane*int(f.PieceBytes):], r, q)
+		e.writeLane(g, to[lane*int(g.PieceBytes):], r, q)
 	}
 }
 
 // writeLane writes the value of one lane; r is nil for padding, q for no sequence.
-func (e *execution) writeLane(f *plan.Generated, to []byte, r *Request, q *statebuffer.Sequence) {
+func (e *execution) writeLane(g *plan.Generated, to []byte, r *Request, q *statebuffer.Sequence) {
 	on := false
-	switch f.Kind {
+	switch g.Kind {
 	case plan.KindStart:
 		on = r == nil || q == nil || r.Start
 	case plan.KindEnd:
@@ -72,16 +72,16 @@ func (e *execution) writeLane(f *plan.Generated, to []byte, r *Request, q *state
 		on = r != nil
 	case plan.KindID:
 		if r != nil {
-			tensor.PutInt(to, f.DType, int64(r.Sequence.Number))
+			tensor.PutInt(to, g.DType, int64(r.Sequence.Number))
 		} else {
-			tensor.PutInt(to, f.DType, 0)
+			tensor.PutInt(to, g.DType, 0)
 		}
 		return
 	default:
-		tensor.PutInt(to, f.DType, e.counted(f, q))
+		tensor.PutInt(to, g.DType, e.counted(g, q))
 		return
 	}
-	copy(to, f.Flag(on))
+	copy(to, g.Flag(on))
 }
 
 // writeStringIDs writes a control of strings, which is the correlation ID. A padding
@@ -92,7 +92,7 @@ func (e *execution) writeStringIDs(i int) error {
 	for _, m := range e.members {
 		size += int64(len(e.requests[m.req].Sequence.Text))
 	}
-	block, err := e.in.io.forFill(i, size)
+	block, err := e.in.io.forGenerated(i, size)
 	if err != nil {
 		return err
 	}
@@ -109,76 +109,77 @@ func (e *execution) writeStringIDs(i int) error {
 	return nil
 }
 
-// counted is the derived value of a lane.
-func (e *execution) counted(f *plan.Generated, q *statebuffer.Sequence) int64 {
-	n := f.Plus + countedBefore(f, q)
-	if f.Kind == plan.KindLengthAfter {
-		n += int64(e.lengths[f.Length])
+// counted is the number that a lane gets: of steps, or a length.
+func (e *execution) counted(g *plan.Generated, q *statebuffer.Sequence) int64 {
+	n := g.Plus + countedBefore(g, q)
+	if g.Kind == plan.KindLengthAfter {
+		n += int64(e.lengths[g.Length])
 	}
 	return n
 }
 
 // countedBefore is what the steps before have counted; nil is a sequence that starts.
-func countedBefore(f *plan.Generated, q *statebuffer.Sequence) int64 {
+func countedBefore(g *plan.Generated, q *statebuffer.Sequence) int64 {
 	switch {
 	case q == nil:
 		return 0
-	case f.Kind == plan.KindSteps:
+	case g.Kind == plan.KindSteps:
 		return int64(q.Steps())
 	default:
-		return int64(q.Total(f.Length))
+		return int64(q.Total(g.Length))
 	}
 }
 
 // sameGenerated reports whether a request gets the same value as the first one of a run,
-// where the model has one for all lanes. q is nil for a sequence that starts.
-func sameGenerated(f *plan.Generated, r *Request, q *statebuffer.Sequence, first *Request, of *statebuffer.Sequence) bool {
-	if f.Axis != tensor.NoAxis {
+// whose sequence is leader, where the model has one value for all lanes. q is nil for a
+// sequence that starts.
+func sameGenerated(g *plan.Generated, r *Request, q *statebuffer.Sequence, first *Request, leader *statebuffer.Sequence) bool {
+	if g.Axis != tensor.NoAxis {
 		return true
 	}
-	switch f.Kind {
+	switch g.Kind {
 	case plan.KindStart:
-		return (q == nil) == (of == nil || first.Start)
+		return (q == nil) == (leader == nil || first.Start)
 	case plan.KindEnd:
 		return r.End == first.End
 	case plan.KindSteps, plan.KindLengthBefore, plan.KindLengthAfter, plan.KindPositions: // inputs of equal shapes add the same
-		return countedBefore(f, q) == countedBefore(f, of)
+		return countedBefore(g, q) == countedBefore(g, leader)
 	default:
 		return true
 	}
 }
 
-// hashGenerated adds what sameGenerated compares.
-func hashGenerated(f *plan.Generated, h *maphash.Hash, r *Request, q *statebuffer.Sequence) {
-	if f.Axis != tensor.NoAxis {
+// hashGenerated adds to a hash what sameGenerated compares.
+func hashGenerated(g *plan.Generated, h *maphash.Hash, r *Request, q *statebuffer.Sequence) {
+	if g.Axis != tensor.NoAxis {
 		return
 	}
-	switch f.Kind {
+	switch g.Kind {
 	case plan.KindStart:
 		maphash.WriteComparable(h, q == nil)
 	case plan.KindEnd:
 		maphash.WriteComparable(h, r.End)
 	case plan.KindSteps, plan.KindLengthBefore, plan.KindLengthAfter:
-		maphash.WriteComparable(h, countedBefore(f, q))
+		maphash.WriteComparable(h, countedBefore(g, q))
 	}
 }
 
 // writePositions writes the positions of a step.
 func (e *execution) writePositions(i int) error {
-	f := &e.in.plan.Generated[i]
+	g := &e.in.plan.Generated[i]
 	lanes := int64(1)
-	if f.Axis != tensor.NoAxis {
+	if g.Axis != tensor.NoAxis {
 		lanes = int64(e.ioSet.lanes)
 	}
-	length := int64(e.lengths[f.Length])
-	shape := f.Dims.With(f.Axis, lanes).With(f.LengthAxis, length)
-	bytes, err := shape.Bytes(f.DType)
+	length := int64(e.lengths[g.Length])
+	shape := g.Dims.With(g.Axis, lanes).With(g.LengthAxis, length)
+	bytes, err := shape.Bytes(g.DType)
 	if err != nil {
-		return status.Errorf(status.Internal, "input %q: the positions: %w", f.Name, err)
+		return status.Errorf(status.Internal, "input %q: the positions: %w", g.Name, err)
 	}
-	block, err := e.in.io.forFill(i, bytes)
+	block, err := e.in.io.forGenerated(i, bytes)
 	if err != nil {
-		return status.Errorf(status.Internal, "input %q: the positions: %w", f.Name, err)
+		return status.Errorf(status.Internal, "input %q: the positions: %w", g.Name, err)
 	}
 	to := block.Bytes
 	for lane := range lanes {
@@ -187,37 +188,37 @@ func (e *execution) writePositions(i int) error {
 			q = e.lanes[lane].Sequence
 		}
 		for at := range length {
-			tensor.PutInt(to, f.DType, f.Plus+countedBefore(f, q)+at)
-			to = to[f.DType.Size():]
+			tensor.PutInt(to, g.DType, g.Plus+countedBefore(g, q)+at)
+			to = to[g.DType.Size():]
 		}
 	}
-	e.ioSet.inputs[f.Index] = onnx.Tensor{Data: block, DType: f.DType, Shape: shape}
+	e.ioSet.inputs[g.Index] = onnx.Tensor{Data: block, DType: g.DType, Shape: shape}
 	return nil
 }
 
 // writeMask writes a mask.
 func (e *execution) writeMask(i int) error {
 	in := e.in
-	f := &in.plan.Generated[i]
-	m := f.Mask
+	g := &in.plan.Generated[i]
+	m := g.Mask
 	var longest, step int64
-	for _, l := range e.lanes {
-		longest = max(longest, in.store.Length(m.Covers[0], l.Sequence))
+	for i := range e.lanes {
+		longest = max(longest, in.store.Length(m.Covers[0], e.lanes[i].Sequence))
 	}
 	if m.Length >= 0 {
 		step = int64(e.lengths[m.Length])
 	}
-	element := int64(f.DType.Size())
+	element := int64(g.DType.Size())
 	width := longest + step
-	shape := f.Dims.With(f.Axis, int64(e.ioSet.lanes))
+	shape := g.Dims.With(g.Axis, int64(e.ioSet.lanes))
 	shape[m.Axis] = width
-	bytes, err := shape.Bytes(f.DType)
+	bytes, err := shape.Bytes(g.DType)
 	if err != nil {
-		return status.Errorf(status.Internal, "input %q: the mask: %w", f.Name, err)
+		return status.Errorf(status.Internal, "input %q: the mask: %w", g.Name, err)
 	}
-	block, err := in.io.forFill(i, bytes)
+	block, err := in.io.forGenerated(i, bytes)
 	if err != nil {
-		return status.Errorf(status.Internal, "input %q: the mask: %w", f.Name, err)
+		return status.Errorf(status.Internal, "input %q: the mask: %w", g.Name, err)
 	}
 	to := block.Bytes
 	for lane := range e.ioSet.lanes {
@@ -226,50 +227,49 @@ func (e *execution) writeMask(i int) error {
 			padding = longest - in.store.Length(m.Covers[0], e.lanes[lane].Sequence)
 		}
 		for at := range width {
-			copy(to, f.Flag(at >= padding))
+			copy(to, g.Flag(at >= padding))
 			to = to[element:]
 		}
 	}
-	e.ioSet.inputs[f.Index] = onnx.Tensor{Data: block, DType: f.DType, Shape: shape}
+	e.ioSet.inputs[g.Index] = onnx.Tensor{Data: block, DType: g.DType, Shape: shape}
 	return nil
 }
 
-// generatedMost bounds the bytes of a mask or of positions for one sequence. How long they are
-// follows from what a request says of its shape, which may be anything where it brings no
-// data.
+// generatedMost bounds the bytes of a mask or of positions for one sequence. Their length
+// follows from the shape in a request, which may be anything if the request brings no data.
 const generatedMost = 64 << 20
 
-// checkPositions tells why there can be no positions for a request.
+// checkPositions says why there can be no positions for a request.
 func (in *Instance) checkPositions(r *Request) error {
 	for i := range in.plan.Generated {
-		f := &in.plan.Generated[i]
-		if f.Kind != plan.KindPositions {
+		g := &in.plan.Generated[i]
+		if g.Kind != plan.KindPositions {
 			continue
 		}
-		length := in.extent(r, &in.plan.Lengths[f.Length])
-		if most := generatedMost / int64(f.DType.Size()); length > most {
-			return status.Errorf(status.InvalidArg, "input %q: positions of %d elements of input %q: want at most %d; send less in a request", f.Name, length, in.plan.Lengths[f.Length].Name, most)
+		length := in.extent(r, &in.plan.Lengths[g.Length])
+		if most := generatedMost / int64(g.DType.Size()); length > most {
+			return status.Errorf(status.InvalidArg, "input %q: positions of %d elements of input %q: want at most %d; send less in a request", g.Name, length, in.plan.Lengths[g.Length].Name, most)
 		}
 	}
 	return nil
 }
 
-// checkMasks tells why there can be no mask for a request of a sequence; nil is one
+// checkMasks says why there can be no mask for a request of a sequence; nil is one
 // that starts.
 func (in *Instance) checkMasks(r *Request, q *statebuffer.Sequence) error {
 	for _, i := range in.plan.Masks {
-		f := &in.plan.Generated[i]
-		held, step := in.store.Length(f.Mask.Covers[0], q), int64(0)
-		for _, state := range f.Mask.Covers[1:] {
+		g := &in.plan.Generated[i]
+		held, step := in.store.Length(g.Mask.Covers[0], q), int64(0)
+		for _, state := range g.Mask.Covers[1:] {
 			if other := in.store.Length(state, q); other != held {
-				return status.Errorf(status.InvalidArg, "input %q: the states %q and %q are to have one mask, and have the lengths %d and %d: want them equal; give each a mask of its own, or none", f.Name, in.plan.Varying[f.Mask.Covers[0]].Input, in.plan.Varying[state].Input, held, other)
+				return status.Errorf(status.InvalidArg, "input %q: the states %q and %q share a mask, and have the lengths %d and %d: want equal lengths; give each state a mask of its own, or none", g.Name, in.plan.Varying[g.Mask.Covers[0]].Input, in.plan.Varying[state].Input, held, other)
 			}
 		}
-		if f.Mask.Length >= 0 {
-			step = in.extent(r, &in.plan.Lengths[f.Mask.Length])
+		if g.Mask.Length >= 0 {
+			step = in.extent(r, &in.plan.Lengths[g.Mask.Length])
 		}
-		if most := generatedMost / int64(f.DType.Size()); step > most-held {
-			return status.Errorf(status.InvalidArg, "input %q: a mask of length %d for the states and %d for the request: want at most %d in all; send less in a request, or end the sequence", f.Name, held, step, most)
+		if most := generatedMost / int64(g.DType.Size()); step > most-held {
+			return status.Errorf(status.InvalidArg, "input %q: a mask of length %d for the states and %d for the request: want at most %d in all; send less in a request, or end the sequence", g.Name, held, step, most)
 		}
 	}
 	return nil

@@ -21,31 +21,31 @@ func stringOffsets(data []byte, lane tensor.Shape, lanes int) ([]int64, error) {
 		return nil, err
 	}
 	offsets := make([]int64, 1, lanes+1)
-	at := int64(0)
+	end := int64(0)
 	for range lanes {
 		for range elements {
-			if int64(len(data))-at < 4 {
+			if int64(len(data))-end < 4 {
 				return nil, fmt.Errorf("a tensor of strings ends within a length")
 			}
-			at += 4 + int64(binary.NativeEndian.Uint32(data[at:]))
-			if at > int64(len(data)) {
+			end += 4 + int64(binary.NativeEndian.Uint32(data[end:]))
+			if end > int64(len(data)) {
 				return nil, fmt.Errorf("a tensor of strings ends within a string")
 			}
 		}
-		offsets = append(offsets, at)
+		offsets = append(offsets, end)
 	}
 	return offsets, nil
 }
 
-// stringsEnd is where so many strings end that are known to be there.
-func stringsEnd(data []byte, elements int64) (at int64) {
+// stringsEnd is where a number of strings end that are known to be there.
+func stringsEnd(data []byte, elements int64) (end int64) {
 	for range elements {
-		at += 4 + int64(binary.NativeEndian.Uint32(data[at:]))
+		end += 4 + int64(binary.NativeEndian.Uint32(data[end:]))
 	}
-	return at
+	return end
 }
 
-// checkInput tells why a request's tensor is not what the model takes, for a request
+// checkInput says why a request's tensor is not what the model takes, for a request
 // of that many lanes.
 func checkInput(p *plan.IO, input *Input, lanes int64) error {
 	switch {
@@ -56,17 +56,17 @@ func checkInput(p *plan.IO, input *Input, lanes int64) error {
 	case input.DType != p.DType:
 		return status.Errorf(status.InvalidArg, "input %q is of type %v: want %v", p.Name, input.DType, p.DType)
 	case !takesShape(p, input.Shape, lanes):
-		return status.Errorf(status.InvalidArg, "input %q has shape %v: want %v, with %d in front for the requests' rows (a sequence takes one row a request)", p.Name, input.Shape, p.Request, lanes)
+		return status.Errorf(status.InvalidArg, "input %q has shape %v: want %v, with %d in front for the batch of the request (which is 1 for a sequence)", p.Name, input.Shape, p.Request, lanes)
 	case p.Recurrent && slices.Contains(input.Shape, 0):
 		return status.Errorf(status.InvalidArg, "input %q has shape %v: want no extent of 0, with which recurrent layers of ONNX Runtime end the server", p.Name, input.Shape)
 	}
 	if input.Device != 0 && (p.Axis == tensor.NoAxis || p.DType == tensor.Bytes) {
-		return status.Errorf(status.Unsupported, "input %q is in GPU memory, and has no batch axis, so that requests are compared: want CPU memory", p.Name)
+		return status.Errorf(status.Unsupported, "input %q is in GPU memory, and has no batch axis, so requests are compared on the host: send it in CPU memory", p.Name)
 	}
 	want := lanes * p.LaneBytes()
 	if p.DType == tensor.Bytes {
 		if p.Axis == tensor.NoAxis && lanes > 1 {
-			return status.Errorf(status.InvalidArg, "input %q has %d rows: want 1, because it has no batch axis in the model", p.Name, lanes)
+			return status.Errorf(status.InvalidArg, "input %q has a batch of %d: want 1, because it has no batch axis in the model", p.Name, lanes)
 		}
 		elements, err := input.Shape.Elements()
 		if err != nil {
@@ -90,14 +90,14 @@ func checkInput(p *plan.IO, input *Input, lanes int64) error {
 	if input.bytes() != want {
 		return status.Errorf(status.InvalidArg, "input %q has %d bytes: want %d for shape %v of %v", p.Name, input.bytes(), want, input.Shape, p.DType)
 	}
-	if row := len(sharedContent(p, input)); p.Axis == tensor.NoAxis && !bytes.Equal(input.Data[row:], input.Data[:len(input.Data)-row]) {
-		return status.Errorf(status.InvalidArg, "input %q differs in the rows of the request: want them equal, because it has no batch axis in the model", p.Name)
+	if size := len(sharedContent(p, input)); p.Axis == tensor.NoAxis && !bytes.Equal(input.Data[size:], input.Data[:len(input.Data)-size]) {
+		return status.Errorf(status.InvalidArg, "input %q differs within the batch of the request: want equal values, because it has no batch axis in the model", p.Name)
 	}
 	return nil
 }
 
-// sharedContent is the content of an input without a batch axis: what stands in the first
-// row of the request, and in all others.
+// sharedContent is the content of an input without a batch axis: that of the first element
+// of the request's batch, and of all others.
 func sharedContent(p *plan.IO, input *Input) []byte {
 	if !p.BatchInFront || p.DType == tensor.Bytes || input.Shape[0] < 2 {
 		return input.Data
@@ -134,12 +134,12 @@ func sameInput(p *plan.IO, a, b *Input) bool {
 	if !p.Varies {
 		return true
 	}
-	skip := requestAxes(p)
+	skip := batchAxes(p)
 	return len(a.Shape) == len(b.Shape) && len(a.Shape) >= skip && a.Shape[skip:].Equal(b.Shape[skip:])
 }
 
-// requestAxes is how many axes of a request stand before those of the lane: its rows.
-func requestAxes(p *plan.IO) int { return index(p.BatchInFront || len(p.Request) > len(p.Dims)) }
+// batchAxes is how many axes of a request come before those of a lane: 1 for its batch, or 0.
+func batchAxes(p *plan.IO) int { return index(p.BatchInFront || len(p.Request) > len(p.Dims)) }
 
 // modelDims are the extents of the model's tensor for a request of that shape.
 func modelDims(p *plan.IO, request tensor.Shape) tensor.Shape {
@@ -148,20 +148,20 @@ func modelDims(p *plan.IO, request tensor.Shape) tensor.Shape {
 	if len(request) == len(p.Request) && len(p.Request) > len(p.Dims.Without(p.Axis)) {
 		lane = request[1:] // the batch that Triton puts in front
 	}
-	at := 0
+	next := 0
 	for i := range dims {
 		if i == p.Axis && len(lane) == len(dims)-1 {
 			continue
 		}
 		if i != p.Axis {
-			dims[i] = lane[at]
+			dims[i] = lane[next]
 		}
-		at++
+		next++
 	}
 	return dims
 }
 
-// hashInput adds what sameInput compares.
+// hashInput adds to a hash what sameInput compares.
 func hashInput(p *plan.IO, h *maphash.Hash, input *Input) {
 	maphash.WriteComparable(h, input.Present)
 	if !input.Present || len(input.Shape) == 0 {
@@ -171,7 +171,7 @@ func hashInput(p *plan.IO, h *maphash.Hash, input *Input) {
 		h.Write(sharedContent(p, input))
 	}
 	if p.Varies {
-		for _, extent := range input.Shape[requestAxes(p):] {
+		for _, extent := range input.Shape[batchAxes(p):] {
 			maphash.WriteComparable(h, extent)
 		}
 	}

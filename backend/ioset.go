@@ -10,21 +10,21 @@ import (
 	"tritonstateful/statebuffer"
 )
 
-// ioBuffers are the batched tensors of an instance's inputs, outputs and fills,
-// each with room for the largest batch; those of varying size have what runs need.
+// ioBuffers are the batched tensors of an instance's inputs, outputs and generated inputs,
+// each with room for the largest batch; those of varying size have as much as runs need.
 type ioBuffers struct {
-	memory                      statebuffer.Memory
-	inputs, outputs, fills      []statebuffer.Block
-	varyingInputs, varyingFills []statebuffer.Scratch
-	zero                        statebuffer.Block // one element of any type, zero
+	memory                          statebuffer.Memory
+	inputs, outputs, generated      []statebuffer.Block
+	varyingInputs, varyingGenerated []statebuffer.Scratch
+	zero                            statebuffer.Block // one element of any type, zero
 }
 
 // zeroElement is the size of the largest element, in bytes.
 const zeroElement = 8
 
 // ioSizes are the bytes of an instance's batched tensors, each for the largest
-// batch. A state that is an output too has a tensor already.
-func ioSizes(pl *plan.Plan) (inputs, outputs, fills []int64) {
+// batch. A state that is also an output has a tensor already.
+func ioSizes(pl *plan.Plan) (inputs, outputs, generated []int64) {
 	for i := range pl.Inputs {
 		inputs = append(inputs, pl.Inputs[i].BatchBytes(pl.MaxLanes))
 	}
@@ -36,19 +36,19 @@ func ioSizes(pl *plan.Plan) (inputs, outputs, fills []int64) {
 		outputs = append(outputs, bytes)
 	}
 	for i := range pl.Generated {
-		fills = append(fills, pl.Generated[i].BatchBytes(pl.MaxLanes))
+		generated = append(generated, pl.Generated[i].BatchBytes(pl.MaxLanes))
 	}
-	return inputs, outputs, fills
+	return inputs, outputs, generated
 }
 
-// ioBytes is what newIOBuffers takes of the memory.
+// ioBytes is how much memory newIOBuffers allocates.
 func ioBytes(pl *plan.Plan) int64 {
-	inputs, outputs, fills := ioSizes(pl)
-	return statebuffer.SatAdd(slices.Concat(inputs, outputs, fills, []int64{zeroElement})...)
+	inputs, outputs, generated := ioSizes(pl)
+	return statebuffer.SatAdd(slices.Concat(inputs, outputs, generated, []int64{zeroElement})...)
 }
 
 func newIOBuffers(pl *plan.Plan, memory statebuffer.Memory) (*ioBuffers, error) {
-	b := &ioBuffers{memory: memory, varyingInputs: make([]statebuffer.Scratch, len(pl.Inputs)), varyingFills: make([]statebuffer.Scratch, len(pl.Generated))}
+	b := &ioBuffers{memory: memory, varyingInputs: make([]statebuffer.Scratch, len(pl.Inputs)), varyingGenerated: make([]statebuffer.Scratch, len(pl.Generated))}
 	var failed error
 	alloc := func(name string, bytes int64) (block statebuffer.Block) {
 		if bytes == 0 || failed != nil {
@@ -60,15 +60,15 @@ func newIOBuffers(pl *plan.Plan, memory statebuffer.Memory) (*ioBuffers, error) 
 		}
 		return block
 	}
-	inputs, outputs, fills := ioSizes(pl)
+	inputs, outputs, generated := ioSizes(pl)
 	for i, bytes := range inputs {
 		b.inputs = append(b.inputs, alloc(pl.Inputs[i].Name, bytes))
 	}
 	for i, bytes := range outputs {
 		b.outputs = append(b.outputs, alloc(pl.Outputs[i].Name, bytes))
 	}
-	for i, bytes := range fills {
-		b.fills = append(b.fills, alloc(pl.Generated[i].Name, bytes))
+	for i, bytes := range generated {
+		b.generated = append(b.generated, alloc(pl.Generated[i].Name, bytes))
 	}
 	b.zero = alloc("zero", zeroElement)
 	if failed != nil {
@@ -78,14 +78,14 @@ func newIOBuffers(pl *plan.Plan, memory statebuffer.Memory) (*ioBuffers, error) 
 }
 
 func (b *ioBuffers) free() {
-	for _, blocks := range [][]statebuffer.Block{b.inputs, b.outputs, b.fills, {b.zero}} {
+	for _, blocks := range [][]statebuffer.Block{b.inputs, b.outputs, b.generated, {b.zero}} {
 		for _, block := range blocks {
 			if block.Size > 0 {
 				b.memory.Free(block)
 			}
 		}
 	}
-	for _, all := range [][]statebuffer.Scratch{b.varyingInputs, b.varyingFills} {
+	for _, all := range [][]statebuffer.Scratch{b.varyingInputs, b.varyingGenerated} {
 		for i := range all {
 			all[i].Free(b.memory)
 		}
@@ -93,9 +93,9 @@ func (b *ioBuffers) free() {
 	*b = ioBuffers{memory: b.memory}
 }
 
-// bytes is what the buffers take before the first run.
+// bytes is the size of the buffers before the first run.
 func (b *ioBuffers) bytes() (n int64) {
-	for _, blocks := range [][]statebuffer.Block{b.inputs, b.outputs, b.fills, {b.zero}} {
+	for _, blocks := range [][]statebuffer.Block{b.inputs, b.outputs, b.generated, {b.zero}} {
 		for _, block := range blocks {
 			n += block.Size
 		}
@@ -108,9 +108,9 @@ func (b *ioBuffers) forInput(i int, bytes int64) (statebuffer.Block, error) {
 	return b.forRun(&b.varyingInputs[i], bytes)
 }
 
-// forFill is the same for a fill.
-func (b *ioBuffers) forFill(i int, bytes int64) (statebuffer.Block, error) {
-	return b.forRun(&b.varyingFills[i], bytes)
+// forGenerated is the same for a generated input.
+func (b *ioBuffers) forGenerated(i int, bytes int64) (statebuffer.Block, error) {
+	return b.forRun(&b.varyingGenerated[i], bytes)
 }
 
 func (b *ioBuffers) forRun(s *statebuffer.Scratch, bytes int64) (statebuffer.Block, error) {
@@ -122,7 +122,7 @@ func (b *ioBuffers) forRun(s *statebuffer.Scratch, bytes int64) (statebuffer.Blo
 }
 
 // ioSet is everything about a run that depends only on its number of lanes and
-// its shapes: the tensors to bind and where the answers stand. It is made once
+// its shapes: the tensors to bind and where the answers are. It is made once
 // for each number of lanes, or for each run of a model whose shapes vary.
 type ioSet struct {
 	lanes           int
@@ -130,7 +130,7 @@ type ioSet struct {
 	answers         []Output      // in the order of the instance's outputs
 	in              []statebuffer.Block
 	layouts         []statebuffer.Layout // of a lane of each input
-	fills           []statebuffer.Block
+	generated       []statebuffer.Block
 	offset          int // of the outputs, in lanes: see placeOutputs
 }
 
@@ -153,8 +153,8 @@ func (in *Instance) ioSetFor(lanes int, first *Request) (*ioSet, error) {
 	}
 	for i := range pl.Generated {
 		f := &pl.Generated[i]
-		block := in.io.fills[i].At(0, batchBytes(f.Layout, f.Axis, n))
-		s.fills = append(s.fills, block)
+		block := in.io.generated[i].At(0, batchBytes(f.Layout, f.Axis, n))
+		s.generated = append(s.generated, block)
 		s.inputs[f.Index] = onnx.Tensor{Data: block, DType: f.DType, Shape: f.Dims.With(f.Axis, n)}
 	}
 	for i := range pl.Outputs {
@@ -193,7 +193,7 @@ func batchBytes(l statebuffer.Layout, axis int, n int64) int64 {
 func (in *Instance) bindInput(s *ioSet, i int, first *Request) (err error) {
 	p, n := &in.plan.Inputs[i], int64(s.lanes)
 	if first != nil && p.Varies && !first.Inputs[i].Present {
-		return nil // the run leaves it out, and no one knows a shape for it
+		return nil // the run leaves it out, and its shape is not known
 	}
 	dims, layout := p.Dims, p.Layout
 	if p.Varies && first != nil {

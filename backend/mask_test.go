@@ -160,7 +160,7 @@ func TestMaskOfStatesOfOtherLengths(t *testing.T) {
 		require.NoError(t, a.err)
 	}
 	got := send(t, instance, step(1, false, 1), step(2, false, 1))
-	require.EqualError(t, got[0].err, `input "Mask": the states "Cache" and "Cache2" are to have one mask, and have the lengths 7 and 6: want them equal; give each a mask of its own, or none`)
+	require.EqualError(t, got[0].err, `input "Mask": the states "Cache" and "Cache2" share a mask, and have the lengths 7 and 6: want equal lengths; give each state a mask of its own, or none`)
 	require.Equal(t, []int32{3}, numbers(got[1].outputs[0]))
 	require.NoError(t, send(t, instance, step(1, true, 1))[0].err)
 }

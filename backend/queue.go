@@ -13,8 +13,8 @@ import (
 // the requests that cannot run with the first of them, those that can run together become
 // groups: so each is compared with the others once, and not again before every run.
 type queue struct {
-	requests []int   // of the batch; the last so many still have to run:
-	left     int     // as many as the groups have
+	requests []int   // of the batch; the last ones still have to run
+	left     int     // how many these are: as many as the groups have
 	groups   []group // the first one last
 
 	// Of the requests that were put off while a group was looked at:
@@ -33,7 +33,7 @@ type group struct {
 	retried bool
 }
 
-// turn tells which of the requests that were put off run together, and in what order.
+// turn says which of the requests that were put off run together, and in what order.
 type turn struct {
 	round uint32 // how many earlier ones are of the same sequence
 	kind  uint32
@@ -47,7 +47,7 @@ func newQueue() queue {
 	return queue{ids: map[statebuffer.Key]uint32{}, kinds: map[uint64]uint32{}, seed: maphash.MakeSeed()}
 }
 
-// reset makes the queue an empty one, with room for so many requests.
+// reset makes the queue an empty one, with room for a number of requests.
 func (q *queue) reset(requests int) {
 	q.requests, q.groups, q.left = q.requests[:0], q.groups[:0], 0
 	q.turns = slices.Grow(q.turns[:0], requests)[:requests]
@@ -78,7 +78,7 @@ func (q *queue) push(g group) {
 	}
 }
 
-// back puts the members of a run in front, which is where they were, as so many groups.
+// back puts the members of a run in front, which is where they were, in a number of groups.
 func (q *queue) back(members []member, groups int) {
 	left := len(members)
 	to := q.requests[len(q.requests)-q.left-left:]
@@ -92,10 +92,10 @@ func (q *queue) back(members []member, groups int) {
 	}
 }
 
-// looks tells whether requests have been put off while this group is looked at.
+// looks reports whether requests have been put off while this group is looked at.
 func (q *queue) looks() bool { return len(q.kinds) > 0 }
 
-// follows tells whether an earlier request of the same sequence was put off: then this one
+// follows reports whether an earlier request of the same sequence was put off: then this one
 // has to wait too, whatever it is.
 func (q *queue) follows(id statebuffer.Key) bool {
 	return len(q.ids) > 0 && q.ids[id] > 0
@@ -103,20 +103,20 @@ func (q *queue) follows(id statebuffer.Key) bool {
 
 // putOff notes that a request waits, of a sequence and a kind.
 func (q *queue) putOff(req int, id statebuffer.Key, kind uint64) {
-	known, ok := q.kinds[kind]
+	order, ok := q.kinds[kind]
 	if !ok {
-		known = uint32(len(q.kinds))
-		q.kinds[kind] = known
+		order = uint32(len(q.kinds))
+		q.kinds[kind] = order
 	}
-	q.turns[req] = turn{kind: known}
+	q.turns[req] = turn{kind: order}
 	if id.Number != 0 || id.Text != "" {
 		q.turns[req].round = q.ids[id]
 		q.ids[id]++
 	}
 }
 
-// giveBack takes the first group away, but for those requests that have to wait: the first
-// so many, which were put off, and those from rest on, at which nobody has looked.
+// giveBack takes the first group away, except the requests that have to wait: those that
+// were put off, which are the first ones, and those from rest on, which were not looked at.
 func (q *queue) giveBack(putOff, rest int) {
 	g, requests := q.first()
 	q.groups = q.groups[:len(q.groups)-1]
@@ -146,16 +146,16 @@ func (q *queue) forget() {
 func (q *queue) sort(requests []int, sorted bool) {
 	slices.SortStableFunc(requests, func(a, b int) int { return q.turns[a].compare(q.turns[b]) })
 	end := len(requests)
-	for at := end - 1; at >= 0; at-- {
-		if at == 0 || q.turns[requests[at-1]] != q.turns[requests[at]] {
-			q.push(group{size: end - at, sorted: sorted})
-			end = at
+	for i := end - 1; i >= 0; i-- {
+		if i == 0 || q.turns[requests[i-1]] != q.turns[requests[i]] {
+			q.push(group{size: end - i, sorted: sorted})
+			end = i
 		}
 	}
 }
 
-// kind is a number that requests have in common which can share a run, and others hardly
-// ever: it tells which to compare. Nothing of the request needs to be right.
+// kind is a number that requests have in common if they can share a run, and hardly ever
+// otherwise: it says which to compare. The request need not be valid.
 func (e *execution) kind(req int) uint64 {
 	r, in := &e.requests[req], e.in
 	pl := in.plan

@@ -51,7 +51,7 @@ func TestInputWithoutBatchAxis(t *testing.T) {
 	for _, a := range got[:4] {
 		require.NoError(t, a.err)
 	}
-	require.ErrorContains(t, got[4].err, `input "Gain" differs in the rows of the request: want them equal`)
+	require.ErrorContains(t, got[4].err, `input "Gain" differs within the batch of the request: want equal values`)
 	require.ErrorContains(t, got[5].err, `input "Gain" has shape [1,1]`)
 }
 

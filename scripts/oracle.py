@@ -39,7 +39,7 @@ TEXTS = (
     ("its state expired", EXPIRED),
     ("its state was evicted", EVICTED),
     ("no such sequence is known", UNKNOWN),
-    ("because its ID began anew", REPLACED),
+    ("because its ID began again", REPLACED),
     ("its START was refused", REFUSED),
     ("its START failed", FAILED),
     ("too many simultaneous sequences", FULL),

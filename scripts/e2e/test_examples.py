@@ -156,7 +156,7 @@ def test_failed_start(client, opened):
     """There is no telling what state a sequence has whose START failed, so it must be started again."""
     with pytest.raises(InferenceServerException, match='input "Input" has shape'):
         infer(client, NUMBERS, opened, ones(1, 4, 2, 5), start=True)
-    with pytest.raises(InferenceServerException, match=f"sequence {opened}: its START failed .* begin it anew"):
+    with pytest.raises(InferenceServerException, match=f"sequence {opened}: its START failed .* begin it again"):
         infer(client, NUMBERS, opened, ONES)
     assert step(client, opened, start=True) == 5
 
