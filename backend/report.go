@@ -187,10 +187,6 @@ func (in *Instance) reportIneffective(provider onnx.Provider) {
 	}
 }
 
-// quantizers are the operators that find the scale of a tensor as it comes, one for
-// all its lanes.
-var quantizers = []string{"DynamicQuantizeLinear", "DynamicQuantizeMatMul", "DynamicQuantizeLSTM"}
-
 // reportSharedScale warns of a model in which the requests of a batch have a small
 // influence on each other's numbers.
 func (in *Instance) reportSharedScale() {
