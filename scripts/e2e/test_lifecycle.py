@@ -7,12 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from configs import config, io, oldest
-from conftest import Folder
-from graphs import model, onnx_type, op, running_sum, tensor
 from onnx import ModelProto, helper
 from tritonclient.grpc import InferenceServerClient
 from tritonclient.utils import InferenceServerException
+
+from configs import config, io, oldest
+from conftest import Folder
+from graphs import model, onnx_type, op, running_sum, tensor
 from unary import infer
 from unary import tensor as tensor_of
 

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from tritonclient.utils import InferenceServerException
+
 from nvidia import FP32, PLAIN, Change, ModelConfig, fours, outcome, slots, statistics, together, variant
 from streaming import Model, Stream
-from tritonclient.utils import InferenceServerException
 
 IDLE = 2  # seconds that a sequence of the model "idle" may idle
 BATCH = 8
