@@ -129,7 +129,7 @@ func (c *chooser) try(k *batchaxis.Candidate) {
 	} else if r, err := c.runner(); err != nil {
 		a.why = err.Error()
 	} else {
-		t := a.planner.newTrial(r, c.deadline)
+		t := newTrial(r, &a.planner.plan, k, a.planner.config.CanRequest, c.deadline)
 		t.open = c.open
 		if a.planner.beginsEmpty(false) {
 			a.changes = t.stateChanges()
@@ -143,7 +143,10 @@ func (c *chooser) try(k *batchaxis.Candidate) {
 		}
 		a.judgement = t.judge(expected)
 		if a.verdict == oneLane {
-			a.verdict, a.why = t.singly(k, a.why)
+			a.verdict = undecided
+			if t.onlyBatchIsOne() {
+				k.SingleLane, a.verdict, a.why = true, isolated, ""
+			}
 		}
 		c.runs += t.runs
 	}
@@ -153,20 +156,6 @@ func (c *chooser) try(k *batchaxis.Candidate) {
 		}
 	}
 	a.faults = c.finish(a.planner)
-}
-
-// singly judges a candidate with which no several lanes run: an axis that takes 1 and
-// nothing else is a batch that the exporter has fixed, if it is the only one it can be.
-func (t *trial) singly(k *batchaxis.Candidate, why string) (verdict, string) {
-	for i := range t.inputs {
-		in := &t.inputs[i]
-		info := &t.sig.Inputs[in.at]
-		if t.laned(in) && len(batchaxis.OpenAxes(info)) > 1 && !batchaxis.IsBatchName(info.Symbols[in.axis]) {
-			return undecided, why
-		}
-	}
-	k.SingleLane = true
-	return isolated, ""
 }
 
 // decide decides between candidates of one rank. nil and no error is that the next

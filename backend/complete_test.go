@@ -117,7 +117,7 @@ func plans(t testing.TB, text []byte, sig *onnx.Signature) {
 	require.NoError(t, err)
 	params, _, err := config.ParseParameters(cfg.Parameters)
 	require.NoError(t, err)
-	_, err = makePlan(cfg, params, sig, nil)
+	_, err = planByEvidence(cfg, params, sig, nil)
 	require.NoError(t, err, string(text))
 }
 

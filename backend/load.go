@@ -9,7 +9,6 @@ import (
 
 	"tritonstateful/backend/config"
 	"tritonstateful/backend/plan"
-	"tritonstateful/backend/plan/batchaxis"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
@@ -32,19 +31,16 @@ func (m *Model) planFor(r onnx.Runner) (*plan.Plan, error) {
 	if m.plan != nil {
 		return m.plan, nil
 	}
-	files := initialFiles(m.info.Directory)
-	batches := m.config.MaxBatchSize > 0
-	c := chooser{verify: m.params.Verify, batches: batches, whole: !batches && m.config.Sequence == nil, finish: (*planner).finish}
-	c.attempt = func(k *batchaxis.Candidate) *planner { return planInputs(m.config, m.params, r.Signature(), files, k) }
-	c.open = func() (onnx.Runner, error) {
+	from := Source{Config: m.config, Parameters: m.params, Signature: r.Signature(), Directory: m.info.Directory}
+	from.Open = func() (onnx.Runner, error) {
 		return m.server.Open(onnx.SessionOptions{Path: m.path, Name: "batch axes", IntraOpThreads: 1, Optimization: m.params.Optimization})
 	}
-	c.runner = func() (onnx.Runner, error) { return r, nil }
+	from.Runner = func() (onnx.Runner, error) { return r, nil }
 	if _, device := r.(onnx.DeviceRunner); device { // the host cannot write the memory of a GPU
 		var onCPU onnx.Runner
-		c.runner = func() (_ onnx.Runner, err error) {
+		from.Runner = func() (_ onnx.Runner, err error) {
 			if onCPU == nil {
-				if onCPU, err = c.open(); err != nil {
+				if onCPU, err = from.Open(); err != nil {
 					return nil, fmt.Errorf("the CPU cannot open the model: %w", err)
 				}
 			}
@@ -57,17 +53,17 @@ func (m *Model) planFor(r onnx.Runner) (*plan.Plan, error) {
 		}()
 	}
 	began := time.Now()
-	pl, err := c.choose(batchaxis.Candidates(m.config, m.params, r.Signature()))
-	if c.runs > 0 {
-		m.log.Info("batch axes", "runs", c.runs, "took", time.Since(began).Round(time.Millisecond), "isolated", err == nil && c.warning == "")
+	made, proof, err := makePlan(&from)
+	if proof.Runs > 0 {
+		m.log.Info("batch axes", "runs", proof.Runs, "took", time.Since(began).Round(time.Millisecond), "isolated", err == nil && proof.Warning == "")
 	}
 	if err != nil {
 		return nil, err
 	}
-	if c.warning != "" {
-		m.log.Warn(c.warning)
+	if proof.Warning != "" {
+		m.log.Warn(proof.Warning)
 	}
-	m.plan = &pl.plan
+	m.plan = made
 	return m.plan, nil
 }
 
@@ -89,7 +85,6 @@ func Complete(info ModelInfo, server Server) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &completion{given: info.Config, directory: info.Directory, params: params, log: server.Log.With("model", info.Name), batch: server.DefaultBatch}
 	path, err := modelFile(info, cfg, params)
 	if err != nil {
 		return nil, err
@@ -100,13 +95,18 @@ func Complete(info ModelInfo, server Server) ([]byte, error) {
 		return nil, fmt.Errorf("opening the model to read its inputs and outputs: %w", err)
 	}
 	defer runner.Close()
-	c.sig = runner.Signature()
-	text, err := c.choose(cfg, runner, func() (onnx.Runner, error) { return server.Open(options) })
-	if err != nil {
-		return nil, advised(status.Errorf(status.InvalidArg, "filling in the configuration from the model: %w", err), mergedAdvice(cfg, params, c.sig))
+	from := Source{
+		Config: cfg, Parameters: params, Signature: runner.Signature(), Directory: info.Directory,
+		Runner: func() (onnx.Runner, error) { return runner, nil },
+		Open:   func() (onnx.Runner, error) { return server.Open(options) },
 	}
-	for _, line := range c.filled {
-		c.log.Info(line)
+	text, filled, err := complete(&from, info.Config, server.DefaultBatch)
+	if err != nil {
+		return nil, advised(status.Errorf(status.InvalidArg, "filling in the configuration from the model: %w", err), mergedAdvice(cfg, params, from.Signature))
+	}
+	log := server.Log.With("model", info.Name)
+	for _, line := range filled {
+		log.Info(line)
 	}
 	return text, nil
 }

@@ -310,3 +310,13 @@ func (t *trial) uniformInput(s setting) string {
 	}
 	return ""
 }
+
+// onlyBatchIsOne reports, of a model with which no several lanes run, whether the axes that
+// take 1 and nothing else are a batch that the exporter has fixed: it is, if they are the
+// only ones that it can be.
+func (t *trial) onlyBatchIsOne() bool {
+	return !slices.ContainsFunc(t.inputs, func(in trialInput) bool {
+		info := &t.sig.Inputs[in.at]
+		return t.laned(&in) && len(batchaxis.OpenAxes(info)) > 1 && !batchaxis.IsBatchName(info.Symbols[in.axis])
+	})
+}

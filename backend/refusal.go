@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"tritonstateful/backend/plan/batchaxis"
-	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 )
@@ -45,15 +44,6 @@ func (a *attempted) example() string {
 		}
 	}
 	return pl.line()
-}
-
-// quantizer is an operator of the model that scales all lanes alike; empty if it has none.
-func quantizer(sig *onnx.Signature) string {
-	at := slices.IndexFunc(quantizers, func(name string) bool { return sig.Operators[name] > 0 })
-	if at < 0 {
-		return ""
-	}
-	return quantizers[at]
 }
 
 // line is the parameter batch_axes that says what the plan goes by, to be pasted. Its

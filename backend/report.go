@@ -187,10 +187,6 @@ func (in *Instance) reportIneffective(provider onnx.Provider) {
 	}
 }
 
-// quantizers are the operators that compute the scale of a tensor at run time, one for all
-// its lanes.
-var quantizers = []string{"DynamicQuantizeLinear", "DynamicQuantizeMatMul", "DynamicQuantizeLSTM"}
-
 // reportSharedScale warns of a model in which the requests of a batch influence each other's
 // answers a little.
 func (in *Instance) reportSharedScale() {

@@ -52,25 +52,27 @@ type trialInput struct {
 	length    bool            // by its name, it is a length
 }
 
-// newTrial is a trial of what was planned of a model: its inputs and states.
-func (pl *planner) newTrial(r onnx.Runner, deadline time.Time) *trial {
-	t := &trial{runner: r, sig: pl.sig, rng: rand.New(rand.NewPCG(1, 2)), optional: map[int]bool{}, lengths: pl.plan.Lengths, deadline: deadline}
-	for i := range pl.plan.Inputs {
-		p := &pl.plan.Inputs[i]
-		if pl.sig.Inputs[p.Index].Optional {
+// newTrial makes a trial of what is planned of a model: its inputs and states. wanted
+// reports whether requests can ask for an output. No run begins after the deadline.
+func newTrial(r onnx.Runner, p *plan.Plan, k *batchaxis.Candidate, wanted func(output string) bool, deadline time.Time) *trial {
+	sig := r.Signature()
+	t := &trial{runner: r, sig: sig, rng: rand.New(rand.NewPCG(1, 2)), optional: map[int]bool{}, lengths: p.Lengths, deadline: deadline}
+	for i := range p.Inputs {
+		in := &p.Inputs[i]
+		if sig.Inputs[in.Index].Optional {
 			continue
 		}
-		name := strings.ToLower(pl.sig.Inputs[p.Index].Name)
+		name := strings.ToLower(sig.Inputs[in.Index].Name)
 		t.inputs = append(t.inputs, trialInput{
-			at: p.Index, axis: pl.candidate.In[p.Index].Index, dims: p.Dims, dtype: p.DType,
+			at: in.Index, axis: k.In[in.Index].Index, dims: in.Dims, dtype: in.DType,
 			mask: strings.Contains(name, "mask"), length: strings.Contains(name, "len"),
 		})
 	}
-	for i := range pl.plan.Generated {
-		f := &pl.plan.Generated[i]
+	for i := range p.Generated {
+		f := &p.Generated[i]
 		t.inputs = append(t.inputs, trialInput{at: f.Index, axis: f.Axis, dims: f.Dims, dtype: f.DType, generated: f})
 	}
-	for _, states := range [][]plan.State{pl.plan.States, pl.plan.Varying} {
+	for _, states := range [][]plan.State{p.States, p.Varying} {
 		for i := range states {
 			s := &states[i]
 			begin := s.Shape
@@ -82,8 +84,8 @@ func (pl *planner) newTrial(r onnx.Runner, deadline time.Time) *trial {
 			t.optional[s.Out] = s.Update == statebuffer.KeepIfEmpty
 		}
 	}
-	for i := range pl.sig.Outputs {
-		if !slices.Contains(t.outputs, i) && pl.config.CanRequest(pl.sig.Outputs[i].Name) {
+	for i := range sig.Outputs {
+		if !slices.Contains(t.outputs, i) && wanted(sig.Outputs[i].Name) {
 			t.outputs = append(t.outputs, i)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"tritonstateful/backend"
 	"tritonstateful/internal/faketriton"
@@ -17,13 +18,15 @@ import (
 	"tritonstateful/statebuffer"
 )
 
+// TestMain checks that no goroutine and no object of Triton is left.
 func TestMain(m *testing.M) {
-	code := m.Run()
-	if alive := faketriton.CountAlive(); alive != (faketriton.Alive{}) {
-		fmt.Fprintf(os.Stderr, "objects of Triton that nobody deleted: %+v\n", alive)
-		code = 1
-	}
-	os.Exit(code)
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		if alive := faketriton.CountAlive(); alive != (faketriton.Alive{}) {
+			fmt.Fprintf(os.Stderr, "objects of Triton that were not deleted: %+v\n", alive)
+			code = 1
+		}
+		os.Exit(code)
+	}))
 }
 
 // fakeModel is a model of the tests; its instances are made by instance.

@@ -7,12 +7,16 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/ortrunner/onnxtest"
 	"tritonstateful/statebuffer"
 )
+
+// TestMain checks that no goroutine is left: a session on a GPU has one.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // library is the path of a real ONNX Runtime; the test is skipped without one.
 func library(t testing.TB) string {

@@ -9,9 +9,7 @@ import numpy as np
 Color = tuple[int, int, int]
 
 # Digits of 3 by 5 dots, a row of each in an octal digit.
-DIGITS = dict(
-    zip("0123456789", ("75557", "26227", "71747", "71717", "55711", "74717", "74757", "71111", "75757", "75717"))
-)
+DIGITS = dict(zip("0123456789", ("75557", "26227", "71747", "71717", "55711", "74717", "74757", "71111", "75757", "75717")))
 
 
 class Picture:

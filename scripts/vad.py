@@ -24,11 +24,12 @@ if importlib.util.find_spec("tritonclient") is None:  # another Python than that
         sys.exit("vad.py: there is no build/venv with the packages that it needs: run go run build.go")
     os.execv(PYTHON, [str(PYTHON), *sys.argv])
 
-import audio  # noqa: E402
 import numpy as np  # noqa: E402
 import tritonclient.grpc as grpc  # noqa: E402
-from picture import Picture  # noqa: E402
 from tritonclient.utils import InferenceServerException  # noqa: E402
+
+import audio  # noqa: E402
+from picture import Picture  # noqa: E402
 from tritonserver import ServerError, TritonServer, exit_on_sigterm  # noqa: E402
 
 WINDOW = 512  # samples: 32 ms, what the model wants at 16 kHz
@@ -65,9 +66,7 @@ def model_file() -> Path:
         raise VADError("the package silero-vad is not installed: run go run build.go")
     path = Path(found.origin).parent / "data" / "silero_vad.onnx"
     if not path.exists():
-        raise VADError(
-            f"the package silero-vad has no file {path}: want the version of scripts/requirements-nodeps.txt"
-        )
+        raise VADError(f"the package silero-vad has no file {path}: want the version of scripts/requirements-nodeps.txt")
     return path
 
 
@@ -89,9 +88,7 @@ def windows(samples: np.ndarray) -> np.ndarray:
     return np.stack([padded[np.newaxis, at * WINDOW :][:, : CONTEXT + WINDOW] for at in range(count)])
 
 
-def probabilities(
-    client: grpc.InferenceServerClient, samples: np.ndarray, sequence: int = 1
-) -> tuple[np.ndarray, float]:
+def probabilities(client: grpc.InferenceServerClient, samples: np.ndarray, sequence: int = 1) -> tuple[np.ndarray, float]:
     """The probability of speech in each window, and how long a request took, in seconds."""
     requests = windows(samples)
     answers = []
@@ -156,9 +153,7 @@ def sound(recording: Path | None) -> np.ndarray:
         print(f"{len(samples) / audio.RATE:.1f} s of espeak-ng: {audio.TEXT}")
         return samples
     samples = audio.made_up()
-    print(
-        f"{len(samples) / audio.RATE:.1f} s of made-up sound like speech: espeak-ng is not installed, no WAV file given"
-    )
+    print(f"{len(samples) / audio.RATE:.1f} s of made-up sound like speech: espeak-ng is not installed, no WAV file given")
     return samples
 
 

@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import audio
 import numpy as np
 import onnxruntime
 import pytest
-import vad
 from tritonclient.grpc import InferenceServerClient
+
+import audio
+import vad
 from tritonserver import ROOT, TritonServer
 
 
