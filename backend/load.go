@@ -23,8 +23,8 @@ func modelFile(info ModelInfo, cfg *config.Config, params *config.Parameters) (s
 	return filepath.Join(info.Directory, strconv.FormatUint(info.Version, 10), name), nil
 }
 
-// planFor joins configuration and model, once for all instances. Where the batch is, is
-// proved by runs as the parameter verify says.
+// planFor makes the plan, once for all instances. Runs of the model prove the batch axes, as
+// the parameter verify says.
 func (m *Model) planFor(r onnx.Runner) (*plan.Plan, error) {
 	m.planLock.Lock()
 	defer m.planLock.Unlock()
@@ -111,7 +111,7 @@ func Complete(info ModelInfo, server Server) ([]byte, error) {
 	return text, nil
 }
 
-// gpuOptions are the settings that only a GPU knows.
+// gpuOptions are the settings for a GPU.
 func (m *Model) gpuOptions(provider onnx.Provider) onnx.GPUOptions {
 	p := m.params
 	gpu := onnx.GPUOptions{MemoryLimit: p.GPUMemory, CUDAGraph: p.CUDAGraph, FP16: p.FP16Compute}
@@ -125,10 +125,10 @@ func (m *Model) gpuOptions(provider onnx.Provider) onnx.GPUOptions {
 }
 
 // shapes are those of the inputs that have dynamic axes, for batches from one to
-// the largest. There are none if the model cannot tell them beforehand; what is
-// wrong with it, opening it for good will say.
+// the largest. There are none if they are not known before a run, or if the model
+// cannot be opened or planned for: opening it for good reports that.
 func (m *Model) shapes() []onnx.InputShapes {
-	const learns = "TensorRT learns the shapes of this model run by run, and builds anew each time"
+	const learns = "TensorRT learns the shapes of this model run by run, and builds an engine again each time"
 	onCPU, err := m.server.Open(onnx.SessionOptions{Path: m.path, Name: "shapes", IntraOpThreads: 1})
 	if err != nil {
 		m.log.Warn(learns+": the CPU cannot open it to read them", "error", err)
