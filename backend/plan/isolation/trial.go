@@ -29,13 +29,13 @@ type Trial struct {
 	// Runs counts the runs of the model.
 	Runs int
 
-	runner   onnx.Runner
-	fresh    bool // each run has a session of its own
-	vary     bool // contents are those of varied
-	odd      bool // and those of an odd lane
-	sig      *onnx.Signature
-	rng      *rand.Rand
-	inputs   []trialInput
+	runner onnx.Runner
+	fresh  bool // each run has a session of its own
+	vary   bool // contents are those of varied
+	odd    bool // and those of an odd lane
+	sig    *onnx.Signature
+	rng    *rand.Rand
+	inputs []trialInput
 	// outputs are the positions of those that are wanted.
 	outputs  []int
 	optional map[int]bool // outputs that the model may leave empty
