@@ -26,7 +26,7 @@ func ExampleStore() {
 	}
 	defer store.Close()
 
-	now := time.Duration(0) // since any moment
+	now := time.Duration(0) // since a fixed moment
 	a, _ := store.Begin(statebuffer.Key{Number: 1}, now)
 	b, _ := store.Begin(statebuffer.Key{Number: 2}, now)
 	lanes := []statebuffer.Lane{{Sequence: a}, {Sequence: b}}

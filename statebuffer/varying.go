@@ -135,7 +135,7 @@ func (s *varyingStore) shape(i int, q *Sequence) tensor.Shape {
 	return q.values[i].shape
 }
 
-// gather lays out the states of lanes that are alike.
+// gather lays out the states of lanes that are Compatible.
 func (s *varyingStore) gather(lanes []Lane, width int) error {
 	s.value.Begin(s.memory)
 	for i := range s.states {

@@ -234,7 +234,9 @@ def test_failed_run(own_client):
         with pytest.raises(InferenceServerException, match="error during inference: .*Gather") as failure:
             m.slow_step(sequence, fails=7, **flags)
         assert failure.value.status() == "StatusCode.INVALID_ARGUMENT"
-    with pytest.raises(InferenceServerException, match=r"START failed \d+\S*s ago, so it has no state; begin it again") as failure:
+    with pytest.raises(
+        InferenceServerException, match=r"START failed \d+\S*s ago, so it has no state; begin it again"
+    ) as failure:
         m.slow_step(5)
     assert failure.value.status() == "StatusCode.INVALID_ARGUMENT"
     assert m.slow_step(4) == 2

@@ -71,7 +71,7 @@ def typed(dtype: np.dtype | type) -> Folder:
 
 def texts() -> Folder:
     """A string passes through, beside a state."""
-    graph = lambda: model(  # noqa: E731
+    graph = lambda: model(
         op("Identity", "text -> same"),
         op("Add", "s x -> s_out"),
         inputs=[tensor("text", object, "batch", 2), tensor("x", np.float32, "batch", 1), tensor("s", np.float32, "batch", 1)],
