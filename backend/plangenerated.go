@@ -160,10 +160,3 @@ func controlValues(f *plan.Generated, c *config.Control) error {
 	}
 	return nil
 }
-
-func index(on bool) int {
-	if on {
-		return 1
-	}
-	return 0
-}

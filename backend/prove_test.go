@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tritonstateful/backend/config"
-	"tritonstateful/backend/plan/batchaxis"
+	"tritonstateful/backend/plan"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
@@ -79,17 +79,16 @@ func (r *recurrence) run(sig *onnx.Signature, inputs, outputs []onnx.Tensor) err
 	return nil
 }
 
-// proving chooses the batch axes of a model for a configuration.
-func proving(t *testing.T, r onnx.Runner, open func() onnx.Runner, cfg *config.Config, verify config.Verify) (*planner, *chooser, error) {
+// proving makes a plan of a model for a configuration, and proves it.
+func proving(t *testing.T, r onnx.Runner, open func() onnx.Runner, cfg *config.Config, verify config.Verify) (*plan.Plan, Proof, error) {
 	params, _, err := config.ParseParameters(cfg.Parameters)
 	require.NoError(t, err)
-	c := &chooser{verify: verify, finish: (*planner).finish, runner: func() (onnx.Runner, error) { return r, nil }}
+	params.Verify = verify
+	s := &Source{Config: cfg, Parameters: params, Signature: r.Signature(), Runner: func() (onnx.Runner, error) { return r, nil }}
 	if open != nil {
-		c.open = func() (onnx.Runner, error) { return open(), nil }
+		s.Open = func() (onnx.Runner, error) { return open(), nil }
 	}
-	c.attempt = func(k *batchaxis.Candidate) *planner { return planInputs(cfg, params, r.Signature(), nil, k) }
-	pl, err := c.choose(batchaxis.Candidates(cfg, params, r.Signature()))
-	return pl, c, err
+	return makePlan(s)
 }
 
 // recurrenceConfig is for x and y of any length, and for the state s if there is one.
@@ -140,14 +139,14 @@ func TestBatchIsProved(t *testing.T) {
 				}
 				r := newRecurrence(t, inputs, outputs, c.time)
 				r.divisor, r.least = c.divisor, c.least
-				pl, chooser, err := proving(t, r, nil, cfg, config.VerifyInferred)
+				p, proof, err := proving(t, r, nil, cfg, config.VerifyInferred)
 				require.NoError(t, err)
-				require.Empty(t, chooser.warning)
-				require.Equal(t, 8, pl.plan.MaxLanes)
-				require.Equal(t, 1-c.time, pl.plan.Inputs[0].Axis)
-				require.Equal(t, 1-c.time, pl.plan.Outputs[0].Axis)
+				require.Empty(t, proof.Warning)
+				require.Equal(t, 8, p.MaxLanes)
+				require.Equal(t, 1-c.time, p.Inputs[0].Axis)
+				require.Equal(t, 1-c.time, p.Outputs[0].Axis)
 				if c.s != "" {
-					require.Equal(t, 0, pl.plan.States[0].Axis)
+					require.Equal(t, 0, p.States[0].Axis)
 				}
 				require.Zero(t, r.heap.Used(), "runs must free what they take")
 			})
@@ -163,11 +162,11 @@ func TestBatchNotJudged(t *testing.T) {
 		r.least = 1000
 		return r
 	}
-	pl, chooser, err := proving(t, model("time,batch", "time,batch"), nil, recurrenceConfig("FP32", false), config.VerifyInferred)
+	p, proof, err := proving(t, model("time,batch", "time,batch"), nil, recurrenceConfig("FP32", false), config.VerifyInferred)
 	require.NoError(t, err)
-	require.Equal(t, 1, pl.plan.Inputs[0].Axis)
-	require.Contains(t, chooser.warning, `nobody has checked that the lanes of a batch are apart: the model does not run on any contents that were tried`)
-	require.Contains(t, chooser.warning, "string_value: '* = 1'")
+	require.Equal(t, 1, p.Inputs[0].Axis)
+	require.Contains(t, proof.Warning, `nobody has checked that the lanes of a batch are apart: the model does not run on any contents that were tried`)
+	require.Contains(t, proof.Warning, "string_value: '* = 1'")
 	for _, axes := range [][2]string{{"time,batch", "a,b"}, {"s0,s1", "s0,s1"}, {"?,?", "?,?"}} {
 		_, _, err = proving(t, model(axes[0], axes[1]), nil, recurrenceConfig("FP32", false), config.VerifyInferred)
 		require.ErrorContains(t, err, "nothing shows that requests of one batch would be apart", axes)
@@ -183,9 +182,9 @@ func TestBatchOfChance(t *testing.T) {
 		r.chance = drawn
 		return r
 	}
-	pl, _, err := proving(t, session(new(int64)), func() onnx.Runner { return session(new(int64)) }, recurrenceConfig("FP32", false), config.VerifyInferred)
+	p, _, err := proving(t, session(new(int64)), func() onnx.Runner { return session(new(int64)) }, recurrenceConfig("FP32", false), config.VerifyInferred)
 	require.NoError(t, err)
-	require.Equal(t, 1, pl.plan.Inputs[0].Axis)
+	require.Equal(t, 1, p.Inputs[0].Axis)
 	drawn := new(int64)
 	_, _, err = proving(t, session(drawn), func() onnx.Runner { return session(drawn) }, recurrenceConfig("FP32", false), config.VerifyInferred)
 	require.ErrorContains(t, err, "two runs on the same inputs differ")
@@ -196,29 +195,29 @@ func TestBatchThatIsTold(t *testing.T) {
 	r := newRecurrence(t, "x:FP32[time,batch]", "y:FP32[time,batch]", 0)
 	cfg := recurrenceConfig("FP32", false)
 	cfg.Parameters["batch_axes"] = config.Value{String: "* = 0"}
-	pl, chooser, err := proving(t, r, nil, cfg, config.VerifyInferred)
+	p, proof, err := proving(t, r, nil, cfg, config.VerifyInferred)
 	require.NoError(t, err)
-	require.Equal(t, 0, pl.plan.Inputs[0].Axis)
-	require.Zero(t, chooser.runs)
-	require.Empty(t, chooser.warning)
-	_, chooser, err = proving(t, r, nil, cfg, config.VerifyAlways)
+	require.Equal(t, 0, p.Inputs[0].Axis)
+	require.Zero(t, proof.Runs)
+	require.Empty(t, proof.Warning)
+	_, proof, err = proving(t, r, nil, cfg, config.VerifyAlways)
 	require.NoError(t, err)
-	require.Contains(t, chooser.warning, `batch_axes has the batch at axis 0 of "x", and with it output "y" of one changes with the inputs of another`)
+	require.Contains(t, proof.Warning, `batch_axes has the batch at axis 0 of "x", and with it output "y" of one changes with the inputs of another`)
 	cfg.Parameters["batch_axes"] = config.Value{String: "* = 1"}
-	_, chooser, err = proving(t, r, nil, cfg, config.VerifyAlways)
+	_, proof, err = proving(t, r, nil, cfg, config.VerifyAlways)
 	require.NoError(t, err)
-	require.Empty(t, chooser.warning)
-	require.Positive(t, chooser.runs)
+	require.Empty(t, proof.Warning)
+	require.Positive(t, proof.Runs)
 }
 
 // TestBatchUnproved: without runs the likeliest candidate is taken, with a warning.
 func TestBatchUnproved(t *testing.T) {
 	r := newRecurrence(t, "x:FP32[time,batch]", "y:FP32[time,batch]", 0)
-	pl, chooser, err := proving(t, r, nil, recurrenceConfig("FP32", false), config.VerifyNever)
+	p, proof, err := proving(t, r, nil, recurrenceConfig("FP32", false), config.VerifyNever)
 	require.NoError(t, err)
-	require.Equal(t, 1, pl.plan.Inputs[0].Axis)
-	require.Zero(t, chooser.runs)
-	require.Contains(t, chooser.warning, "verify is never: nobody has checked")
+	require.Equal(t, 1, p.Inputs[0].Axis)
+	require.Zero(t, proof.Runs)
+	require.Contains(t, proof.Warning, "verify is never: nobody has checked")
 }
 
 // TestBatchNeverEmpty: a state does not begin with nothing along an axis that no run shows
@@ -394,11 +393,11 @@ func TestBatchCalledAsALength(t *testing.T) {
 		}
 		cfg := recurrenceConfig("FP32", true)
 		cfg.Inputs[0].Dims, cfg.Outputs[0].Dims = tensor.Shape{8}, tensor.Shape{8}
-		pl, chooser, err := proving(t, r, nil, cfg, config.VerifyInferred)
+		p, proof, err := proving(t, r, nil, cfg, config.VerifyInferred)
 		require.NoError(t, err)
-		require.Equal(t, 0, pl.plan.Inputs[0].Axis)
-		require.Equal(t, 8, pl.plan.MaxLanes)
-		require.Positive(t, chooser.runs)
+		require.Equal(t, 0, p.Inputs[0].Axis)
+		require.Equal(t, 8, p.MaxLanes)
+		require.Positive(t, proof.Runs)
 
 		cfg.MaxBatchSize, cfg.Inputs[0].Dims, cfg.Outputs[0].Dims = 0, tensor.Shape{-1, 8}, tensor.Shape{-1, 8}
 		_, _, err = proving(t, r, nil, cfg, config.VerifyInferred)
@@ -418,8 +417,8 @@ func TestBatchOfSmallNumbers(t *testing.T) {
 		}
 		return r.run(sig, inputs, outputs)
 	}
-	pl, chooser, err := proving(t, r, nil, recurrenceConfig("FP32", false), config.VerifyInferred)
+	p, proof, err := proving(t, r, nil, recurrenceConfig("FP32", false), config.VerifyInferred)
 	require.NoError(t, err)
-	require.Empty(t, chooser.warning)
-	require.Equal(t, 8, pl.plan.MaxLanes)
+	require.Empty(t, proof.Warning)
+	require.Equal(t, 8, p.MaxLanes)
 }
