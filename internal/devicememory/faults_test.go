@@ -22,7 +22,7 @@ func TestNoMemory(t *testing.T) {
 	require.NoError(t, err)
 	_, err = m.Alloc(1 << 20)
 	require.EqualError(t, err, "allocating 1048576 bytes on GPU 0 (Fake GPU A): out of memory; 524288 of 1048576 bytes are free")
-	full, ok := errors.AsType[*MemoryError](err)
+	full, ok := errors.AsType[*memoryError](err)
 	require.True(t, ok)
 	require.Equal(t, int64(1<<19), full.Free)
 	m.Free(first)

@@ -55,31 +55,31 @@ func (m *Memory) loadKernels() (err error) {
 // Degraded is why single copies do the work of the kernels, or nil.
 func (m *Memory) Degraded() error { return m.degraded }
 
-// MemoryError says that the device has too little memory for a block.
-type MemoryError struct {
+// memoryError says that the device has too little memory for a block.
+type memoryError struct {
 	Bytes, Free, Total int64
 	Device             *cuda.Device
 	Err                error
 }
 
-func (e *MemoryError) Error() string {
+func (e *memoryError) Error() string {
 	return fmt.Sprintf("allocating %d bytes on %v: %v; %d of %d bytes are free", e.Bytes, e.Device, e.Err, e.Free, e.Total)
 }
 
-func (e *MemoryError) Unwrap() error { return e.Err }
+func (e *memoryError) Unwrap() error { return e.Err }
 
-// RoomError says that the device has too little memory for what is about to be
+// roomError says that the device has too little memory for what is about to be
 // allocated.
-type RoomError struct {
+type roomError struct {
 	Bytes, Free, Total int64
 	Device             *cuda.Device
 }
 
-func (e *RoomError) Error() string {
+func (e *roomError) Error() string {
 	return fmt.Sprintf("%d bytes are needed on %v, of whose %d bytes the CUDA driver says %d are free", e.Bytes, e.Device, e.Total, e.Free)
 }
 
-// Alloc implements statebuffer.Memory. The error is a *MemoryError.
+// Alloc implements statebuffer.Memory. The error is a *memoryError.
 func (m *Memory) Alloc(bytes int64) (statebuffer.Block, error) {
 	if bytes < 0 {
 		return statebuffer.Block{}, fmt.Errorf("allocating %d bytes on %v: impossible size", bytes, m.context.Device)
@@ -96,7 +96,7 @@ func (m *Memory) Alloc(bytes int64) (statebuffer.Block, error) {
 }
 
 func (m *Memory) outOf(bytes int64, err error) error {
-	failed := &MemoryError{Bytes: bytes, Device: m.context.Device, Err: err}
+	failed := &memoryError{Bytes: bytes, Device: m.context.Device, Err: err}
 	if e, ok := errors.AsType[*cuda.Error](err); ok {
 		failed.Err = errors.New(e.Text)
 	}
@@ -105,13 +105,13 @@ func (m *Memory) outOf(bytes int64, err error) error {
 }
 
 // CheckCapacity implements statebuffer.CapacityChecker by what the driver says, which also on a
-// part of a GPU is the truth for this process. The error is a *RoomError.
+// part of a GPU is the truth for this process. The error is a *roomError.
 func (m *Memory) CheckCapacity(bytes int64) error {
 	free, total, err := m.context.MemInfo()
 	if err != nil || bytes <= free {
 		return err
 	}
-	return &RoomError{Bytes: bytes, Free: free, Total: total, Device: m.context.Device}
+	return &roomError{Bytes: bytes, Free: free, Total: total, Device: m.context.Device}
 }
 
 // Free implements statebuffer.Memory. It waits until nothing uses the block. It
