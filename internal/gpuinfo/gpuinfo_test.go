@@ -18,7 +18,7 @@ func TestOnGPU(t *testing.T) {
 	if os.Getenv("STATEFUL_GPU") == "" {
 		t.Skip("needs a GPU: scripts/gpu_check.sh runs it")
 	}
-	driver, err := cuda.Open()
+	driver, err := cuda.OpenLibrary(cuda.Library)
 	require.NoError(t, err)
 	device, err := driver.Device(0)
 	require.NoError(t, err)
