@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 
 	"tritonstateful/backend/config"
@@ -27,10 +26,10 @@ const (
 // choose completes the configuration by the candidate for the batch that is shown to
 // hold. Where none is, loading the model will say so; a model without states is then
 // served as it is, without a batch.
-func (c *completion) choose(given *config.Config, r onnx.Runner, open func() (onnx.Runner, error)) (text []byte, err error) {
-	candidates := batchaxis.Candidates(given, c.params, c.sig)
+func (c *completion) choose(s *Source) (text []byte, err error) {
+	candidates := batchaxis.Candidates(s.Config, c.params, c.sig)
 	files := initialFiles(c.directory)
-	search := chooser{verify: c.params.Verify, batches: given.MaxBatchSize > 0, runner: func() (onnx.Runner, error) { return r, nil }, open: open}
+	search := chooser{verify: c.params.Verify, batches: s.Config.MaxBatchSize > 0, runner: s.Runner, open: s.Open}
 	search.attempt = func(k *batchaxis.Candidate) *planner {
 		if err := c.begin(k); err != nil {
 			return &planner{candidate: k, faults: []error{err}}
@@ -67,7 +66,6 @@ type completion struct {
 	directory string // the model's folder
 	params    *config.Parameters
 	sig       *onnx.Signature
-	log       *slog.Logger
 	batch     int // the server's default-max-batch-size
 
 	candidate *batchaxis.Candidate // where the batch is

@@ -5,10 +5,10 @@ import (
 	"tritonstateful/statebuffer"
 )
 
-// checkRoom refuses what the device has no room for, before anything is taken: the
-// states of the first chunk of sequences, and the tensors of a batch. A host gives
-// out memory that it has not got, so there is nothing to ask.
-func (in *Instance) checkRoom(states *statebuffer.Options) error {
+// checkCapacity fails if the device has no room for the states of the first chunk of
+// sequences and the tensors of a batch, before anything is allocated. A host overcommits
+// memory, so there is nothing to check.
+func (in *Instance) checkCapacity(states *statebuffer.Options) error {
 	if in.device == nil {
 		return nil
 	}
@@ -21,11 +21,11 @@ func (in *Instance) checkRoom(states *statebuffer.Options) error {
 		managed = "; NVML says " + device.Managed
 	}
 	return status.Errorf(status.Unavailable, "no room on %v for the states of %d sequences and the tensors of batches of %d: %w%s; use fewer slots (%s, max_candidate_sequence_use_ratio), %s",
-		device, states.Sizing.Initial, states.MaxLanes, err, managed, in.model.config.CandidatesField(), roomRemedy)
+		device, states.Sizing.Initial, states.MaxLanes, err, managed, in.model.config.CandidatesField(), capacityRemedy)
 }
 
-// roomRemedy is what else to do where a GPU is too small.
-const roomRemedy = "allocate them as they are needed (initial_buffer_size), set store_states_as_fp16, bound ONNX Runtime (gpu_mem_limit), or take another GPU (gpus of instance_group)"
+// capacityRemedy is what else to do where a GPU is too small.
+const capacityRemedy = "allocate them as they are needed (initial_buffer_size), set store_states_as_fp16, bound ONNX Runtime (gpu_mem_limit), or take another GPU (gpus of instance_group)"
 
 // ioMemory is where the host fills inputs and reads outputs.
 func (in *Instance) ioMemory() statebuffer.Memory {
@@ -35,19 +35,19 @@ func (in *Instance) ioMemory() statebuffer.Memory {
 	return in.runner.Memory()
 }
 
-// TakesDevice tells whether the inputs of requests may be in the memory of a GPU.
+// TakesDevice reports whether the inputs of requests may be in the memory of a GPU.
 func (in *Instance) TakesDevice() bool { return in.device != nil }
 
-// place makes the next run take a lane of an input from where it is on the device.
-func (in *Instance) place(block statebuffer.Block, l statebuffer.Layout, lanes, lane int, from uint64) {
-	for x := range l.Pieces {
-		in.device.CopyInFrom(block.At(l.Offset(x, lanes, lane), l.PieceBytes), from+uint64(x*l.PieceBytes))
+// copyInFrom makes the next run read a lane of an input from where it is on the device.
+func (in *Instance) copyInFrom(block statebuffer.Block, l statebuffer.Layout, lanes, lane int, from uint64) {
+	for piece := range l.Pieces {
+		in.device.CopyInFrom(block.At(l.Offset(piece, lanes, lane), l.PieceBytes), from+uint64(piece*l.PieceBytes))
 	}
 }
 
-// deliver makes the next run copy lanes of an output to where the client wants them
-// on the device: one lane behind the other.
-func (in *Instance) deliver(block statebuffer.Block, o *Output, lane, lanes int, to uint64) {
+// copyOutTo makes the next run copy lanes of an output to where the client wants them
+// on the device: one lane after the other.
+func (in *Instance) copyOutTo(block statebuffer.Block, o *Output, lane, lanes int, to uint64) {
 	size := o.Layout.PieceBytes
 	if size == 0 {
 		return
@@ -56,9 +56,9 @@ func (in *Instance) deliver(block statebuffer.Block, o *Output, lane, lanes int,
 		in.device.CopyOutTo(block.At(int64(lane)*size, int64(lanes)*size), to)
 		return
 	}
-	for j := lane; j < lane+lanes; j++ {
-		for x := range o.Layout.Pieces {
-			in.device.CopyOutTo(block.At(o.Layout.Offset(x, o.Lanes, j), size), to)
+	for next := lane; next < lane+lanes; next++ {
+		for piece := range o.Layout.Pieces {
+			in.device.CopyOutTo(block.At(o.Layout.Offset(piece, o.Lanes, next), size), to)
 			to += uint64(size)
 		}
 	}

@@ -148,7 +148,7 @@ func TestDirectNamesItsOwnLimit(t *testing.T) {
 	require.EqualError(t, o.answers[2].err, "sequence 3: too many simultaneous sequences: 2 of 2 slots are taken; try again later, end sequences that are done, or raise max_batch_size")
 	require.Len(t, s.log.having("max_batch_size 2 times max_candidate_sequence_use_ratio 1 is 2"), 1)
 	for _, parameter := range []struct{ name, value, want string }{
-		{"max_candidate_sequence_use_ratio", "0.9", "max_candidate_sequence_use_ratio is 0.9: the direct scheduler needs a slot for each of the 2 places in the batch: want 1 or more, or leave it out"},
+		{"max_candidate_sequence_use_ratio", "0.9", "max_candidate_sequence_use_ratio is 0.9: the direct scheduler needs a slot for each of the 2 batch slots: want 1 or more, or leave it out"},
 		{"max_state_memory_bytes", "1", "lower initial_buffer_size or max_batch_size"},
 	} {
 		_, err := load(t, direct(2), param(parameter.name, parameter.value))

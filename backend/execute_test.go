@@ -126,7 +126,7 @@ func TestUnknownSequence(t *testing.T) {
 	s := newServer(t)
 	s.batch(startOf(7)).ok()
 	o := s.batch(nextOf(8), nextOf(7), endOf(9))
-	o.want(`sequence 8: no such sequence is known; begin it anew with a START request`, "", "sequence 9: no such sequence is known")
+	o.want(`sequence 8: no such sequence is known; begin it again with a START request`, "", "sequence 9: no such sequence is known")
 	require.Equal(t, status.InvalidArg, status.CodeOf(o.answers[0].err))
 	require.Equal(t, []int{1, 1}, s.runner.runs, "the others run without it")
 	s.batch(nextOf(8)).code(status.InvalidArg)

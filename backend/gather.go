@@ -6,8 +6,7 @@ import (
 	"tritonstateful/internal/tensor"
 )
 
-// gather fills the tensors of the run: the requests' inputs, the controls and
-// the states.
+// gather fills the tensors of the run: the inputs of requests, generated inputs and states.
 func (e *execution) gather() {
 	in := e.in
 	in.verbosity.batch(len(e.members))
@@ -50,8 +49,8 @@ func (e *execution) gather() {
 // firstRequest is the request of the first lane.
 func (e *execution) firstRequest() *Request { return &e.requests[e.members[0].req] }
 
-// measure notes the lengths that the inputs have in the run whose ioSet is made. One
-// that its requests leave out has none; first is nil while warming up.
+// measure notes the lengths that the inputs have in the run, whose ioSet is there. An input
+// that its requests leave out has length 0; first is nil while warming up.
 func (e *execution) measure(first *Request) {
 	pl := e.in.plan
 	e.lengths = e.lengths[:0]
@@ -115,7 +114,7 @@ func (e *execution) putInput(i, lane int, input *Input) {
 	s, l := e.ioSet, e.ioSet.layouts[i]
 	if input.Device != 0 {
 		for done := int64(0); done < input.Size; done += l.LaneBytes() {
-			e.in.place(s.in[i], l, s.lanes, lane, input.Device+uint64(done))
+			e.in.copyInFrom(s.in[i], l, s.lanes, lane, input.Device+uint64(done))
 			lane++
 		}
 		return
@@ -157,8 +156,8 @@ func (e *execution) putStrings(i int) error {
 	return nil
 }
 
-// firstStrings are those of the run's first lane, which may be one of several that the
-// first request has.
+// firstStrings are the strings of the run's first lane, which may be one of several of the
+// first request.
 func (e *execution) firstStrings(i int) []byte {
 	input := &e.firstRequest().Inputs[i]
 	if lanes := e.members[0].lanes; lanes > 1 {

@@ -40,7 +40,7 @@ type Instance struct {
 	overlaps          overlaps
 	verbosity         verbosity
 	meter             meter
-	saturated         bool   // it was told that states had to be clamped
+	saturated         bool   // reportSaturation has warned
 	runs              uint64 // number of the last run
 	// separate is why sequences of unequal length do not share a run, although the model
 	// has a mask; grows is, of each of plan.Masks that names no input, what a step
@@ -95,7 +95,7 @@ func (in *Instance) load(provider onnx.Provider, info InstanceInfo, faults error
 	return in.warmUp()
 }
 
-// allocate makes everything but the session and the plan, which are there.
+// allocate makes everything else than the session and the plan.
 func (in *Instance) allocate() (err error) {
 	m := in.model
 	if in.store, err = in.newStore(); err != nil {
@@ -154,7 +154,7 @@ func (in *Instance) newStore() (*statebuffer.Store, error) {
 		Memory: in.runner.Memory(), States: states, Varying: varying, Sizing: sizing, MaxLanes: in.plan.MaxLanes,
 		Limits: statebuffer.Limits{Idle: cfg.Idle(), Full: params.Full, Tombstones: max(1024, sizing.Total()), Bytes: params.MaxStateMemory, Field: cfg.CandidatesField()},
 	}
-	if err := in.checkRoom(&options); err != nil {
+	if err := in.checkCapacity(&options); err != nil {
 		return nil, err
 	}
 	store, err := statebuffer.NewStore(options)
@@ -192,8 +192,8 @@ func (in *Instance) lanesWithPadding(n int) int {
 }
 
 // warmUp runs the model once with each batch size that the configuration names,
-// so that no client waits for what ONNX Runtime does in a first run. A model whose
-// shapes vary is left alone: nobody knows which shapes it can take.
+// so that no client waits for what ONNX Runtime does in a first run. A model whose shapes
+// vary is not run, because the shapes that it can take are not known.
 func (in *Instance) warmUp() error {
 	if in.plan.Varies {
 		if in.device != nil && in.model.params.CUDAGraph {
@@ -230,7 +230,7 @@ func (in *Instance) warmUpWith(lanes int) error {
 	if err := in.work.writeGenerated(); err != nil {
 		return err
 	}
-	run := func(inputs, outputs []onnx.Tensor) error { return probe(in.runner, inputs, outputs) }
+	run := func(inputs, outputs []onnx.Tensor) error { return onnx.Probe(in.runner, inputs, outputs) }
 	if in.device != nil {
 		run = in.device.WarmUp
 	}
@@ -243,9 +243,8 @@ func (in *Instance) warmUpWith(lanes int) error {
 	return nil
 }
 
-// putOnes fills the inputs with ones. A model may fail on zeros that no client sends,
-// such as a length of nothing, and must load all the same. Each batch writes its own
-// values over them.
+// putOnes fills the inputs with ones. A model may fail on zeros that no client sends, such
+// as a length of 0, and must load all the same. Each batch overwrites them.
 func (in *Instance) putOnes(s *ioSet) {
 	for i := range in.plan.Inputs {
 		one, err := tensor.ParseElement("1", in.plan.Inputs[i].DType)
@@ -259,8 +258,8 @@ func (in *Instance) putOnes(s *ioSet) {
 }
 
 // TokenInput names one of the server's own states, by which requests of one ID can be
-// told apart; see Request.Token. It is empty where there is none, and where the place
-// in the batch tells them apart.
+// told apart; see Request.Token. It is empty where there is none, and where the batch slot
+// tells them apart.
 func (in *Instance) TokenInput() string { return in.model.config.TokenInput() }
 
 // Inputs are the tensors that requests bring, in the order of Request.Inputs.
@@ -279,7 +278,7 @@ func ioTensors(of []plan.IO) []onnx.IOTensor {
 
 func (in *Instance) server() *Server { return &in.model.server }
 
-// StringIDs tells whether the model's correlation IDs are strings.
+// StringIDs reports whether the model's correlation IDs are strings.
 func (in *Instance) StringIDs() bool { return in.model.StringIDs() }
 
 // Close frees the instance's memory and session. No batch may be running.
@@ -299,7 +298,8 @@ func (in *Instance) Close() {
 	}
 }
 
-// maintain is what is done between batches, when all answers are out.
+// maintain grows or shrinks the store and reports, between batches, when all answers are
+// out.
 func (in *Instance) maintain(e *execution) {
 	now := in.server().Clock
 	in.store.EndBatch(e.timings.at)

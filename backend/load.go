@@ -9,7 +9,6 @@ import (
 
 	"tritonstateful/backend/config"
 	"tritonstateful/backend/plan"
-	"tritonstateful/backend/plan/batchaxis"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
@@ -24,27 +23,24 @@ func modelFile(info ModelInfo, cfg *config.Config, params *config.Parameters) (s
 	return filepath.Join(info.Directory, strconv.FormatUint(info.Version, 10), name), nil
 }
 
-// planFor joins configuration and model, once for all instances. Where the batch is, is
-// proved by runs as the parameter verify says.
+// planFor makes the plan, once for all instances. Runs of the model prove the batch axes, as
+// the parameter verify says.
 func (m *Model) planFor(r onnx.Runner) (*plan.Plan, error) {
 	m.planLock.Lock()
 	defer m.planLock.Unlock()
 	if m.plan != nil {
 		return m.plan, nil
 	}
-	files := initialFiles(m.info.Directory)
-	batches := m.config.MaxBatchSize > 0
-	c := chooser{verify: m.params.Verify, batches: batches, whole: !batches && m.config.Sequence == nil, finish: (*planner).finish}
-	c.attempt = func(k *batchaxis.Candidate) *planner { return planInputs(m.config, m.params, r.Signature(), files, k) }
-	c.open = func() (onnx.Runner, error) {
+	from := Source{Config: m.config, Parameters: m.params, Signature: r.Signature(), Directory: m.info.Directory}
+	from.Open = func() (onnx.Runner, error) {
 		return m.server.Open(onnx.SessionOptions{Path: m.path, Name: "batch axes", IntraOpThreads: 1, Optimization: m.params.Optimization})
 	}
-	c.runner = func() (onnx.Runner, error) { return r, nil }
+	from.Runner = func() (onnx.Runner, error) { return r, nil }
 	if _, device := r.(onnx.DeviceRunner); device { // the host cannot write the memory of a GPU
 		var onCPU onnx.Runner
-		c.runner = func() (_ onnx.Runner, err error) {
+		from.Runner = func() (_ onnx.Runner, err error) {
 			if onCPU == nil {
-				if onCPU, err = c.open(); err != nil {
+				if onCPU, err = from.Open(); err != nil {
 					return nil, fmt.Errorf("the CPU cannot open the model: %w", err)
 				}
 			}
@@ -57,17 +53,17 @@ func (m *Model) planFor(r onnx.Runner) (*plan.Plan, error) {
 		}()
 	}
 	began := time.Now()
-	pl, err := c.choose(batchaxis.Candidates(m.config, m.params, r.Signature()))
-	if c.runs > 0 {
-		m.log.Info("batch axes", "runs", c.runs, "took", time.Since(began).Round(time.Millisecond), "apart", err == nil && c.warning == "")
+	made, proof, err := makePlan(&from)
+	if proof.Runs > 0 {
+		m.log.Info("batch axes", "runs", proof.Runs, "took", time.Since(began).Round(time.Millisecond), "isolated", err == nil && proof.Warning == "")
 	}
 	if err != nil {
 		return nil, err
 	}
-	if c.warning != "" {
-		m.log.Warn(c.warning)
+	if proof.Warning != "" {
+		m.log.Warn(proof.Warning)
 	}
-	m.plan = &pl.plan
+	m.plan = made
 	return m.plan, nil
 }
 
@@ -89,7 +85,6 @@ func Complete(info ModelInfo, server Server) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &completion{given: info.Config, directory: info.Directory, params: params, log: server.Log.With("model", info.Name), batch: server.DefaultBatch}
 	path, err := modelFile(info, cfg, params)
 	if err != nil {
 		return nil, err
@@ -100,18 +95,23 @@ func Complete(info ModelInfo, server Server) ([]byte, error) {
 		return nil, fmt.Errorf("opening the model to read its inputs and outputs: %w", err)
 	}
 	defer runner.Close()
-	c.sig = runner.Signature()
-	text, err := c.choose(cfg, runner, func() (onnx.Runner, error) { return server.Open(options) })
-	if err != nil {
-		return nil, advised(status.Errorf(status.InvalidArg, "filling in the configuration from the model: %w", err), mergedAdvice(cfg, params, c.sig))
+	from := Source{
+		Config: cfg, Parameters: params, Signature: runner.Signature(), Directory: info.Directory,
+		Runner: func() (onnx.Runner, error) { return runner, nil },
+		Open:   func() (onnx.Runner, error) { return server.Open(options) },
 	}
-	for _, line := range c.filled {
-		c.log.Info(line)
+	text, filled, err := complete(&from, info.Config, server.DefaultBatch)
+	if err != nil {
+		return nil, advised(status.Errorf(status.InvalidArg, "filling in the configuration from the model: %w", err), mergedAdvice(cfg, params, from.Signature))
+	}
+	log := server.Log.With("model", info.Name)
+	for _, line := range filled {
+		log.Info(line)
 	}
 	return text, nil
 }
 
-// gpuOptions are the settings that only a GPU knows.
+// gpuOptions are the settings for a GPU.
 func (m *Model) gpuOptions(provider onnx.Provider) onnx.GPUOptions {
 	p := m.params
 	gpu := onnx.GPUOptions{MemoryLimit: p.GPUMemory, CUDAGraph: p.CUDAGraph, FP16: p.FP16Compute}
@@ -125,10 +125,10 @@ func (m *Model) gpuOptions(provider onnx.Provider) onnx.GPUOptions {
 }
 
 // shapes are those of the inputs that have dynamic axes, for batches from one to
-// the largest. There are none if the model cannot tell them beforehand; what is
-// wrong with it, opening it for good will say.
+// the largest. There are none if they are not known before a run, or if the model
+// cannot be opened or planned for: opening it for good reports that.
 func (m *Model) shapes() []onnx.InputShapes {
-	const learns = "TensorRT learns the shapes of this model run by run, and builds anew each time"
+	const learns = "TensorRT learns the shapes of this model run by run, and builds an engine again each time"
 	onCPU, err := m.server.Open(onnx.SessionOptions{Path: m.path, Name: "shapes", IntraOpThreads: 1})
 	if err != nil {
 		m.log.Warn(learns+": the CPU cannot open it to read them", "error", err)

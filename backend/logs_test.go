@@ -49,7 +49,7 @@ func TestQuantizersAreWarnedOf(t *testing.T) {
 	warned := newServer(t, has(map[string]int{"MatMulInteger": 7, "DynamicQuantizeLinear": 3})).log.having(line)
 	require.Len(t, warned, 1)
 	require.Contains(t, warned[0], "WARN")
-	require.Contains(t, warned[0], "write max_batch_size: 1")
+	require.Contains(t, warned[0], "set max_batch_size: 1")
 	require.Contains(t, warned[0], "operator=DynamicQuantizeLinear times=3")
 	require.Len(t, newServer(t, has(map[string]int{"DynamicQuantizeMatMul": 1, "DynamicQuantizeLSTM": 1})).log.having(line), 2)
 	require.Empty(t, newServer(t, has(map[string]int{"DynamicQuantizeLinear": 3}), slots(4, 1)).log.having(line))

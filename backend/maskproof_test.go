@@ -38,13 +38,13 @@ func (s *scripted) logged(t *testing.T, c *config.Config) (*Instance, *recorder)
 func TestMaskProof(t *testing.T) {
 	model, c, _ := maskedModel(0)
 	in, log := model.logged(t, c)
-	require.Len(t, log.having("played together, each has the answers that it has by itself model=model runs=66"), 1, "%v", *log.lines)
+	require.Len(t, log.having("in trial runs, each has the same answers as by itself model=model runs=66"), 1, "%v", *log.lines)
 	require.Empty(t, log.having("WARN"))
 	require.Empty(t, in.separate)
 	second, err := in.model.NewInstance(InstanceInfo{Name: "model_1", Kind: "cpu"})
 	require.NoError(t, err)
 	second.Close()
-	require.Len(t, log.having("played together"), 1, "once for all instances")
+	require.Len(t, log.having("in trial runs"), 1, "once for all instances")
 	require.Zero(t, in.store.Counters())
 	require.Zero(t, in.store.Usage().Live)
 	for _, failing := range []int64{0, 1} { // whatever extents it does not take
@@ -82,7 +82,7 @@ func TestMaskTakenForALength(t *testing.T) {
 	}
 	in, log := model.logged(t, c)
 	require.Len(t, log.having("WARN"), 1, "%v", *log.lines)
-	require.Len(t, log.having(runSeparately+`the mask "Mask" does not hide padding from the model: output "Output" is another one when sequences of unequal length share a run`), 1, "%v", *log.lines)
+	require.Len(t, log.having(runSeparately+`the mask "Mask" does not hide padding from the model: output "Output" differs when sequences of unequal length share a run`), 1, "%v", *log.lines)
 	send(t, in, rowsOf(1, true, 1), rowsOf(2, true, 3))
 	got := send(t, in, rowsOf(1, false, 1), rowsOf(2, false, 1))
 	require.Equal(t, []int32{1, 1, 1, 1}, *seen, "the last run has the second one alone")
@@ -153,14 +153,14 @@ func TestMaskNotJudged(t *testing.T) {
 				outputs[0].Data.Bytes[0] += byte(runs)
 				return err
 			}
-		}, `the answers to the same requests differ: output "Output" is another one`},
-		"no answer tells of the state": {func(inner func(inputs, outputs []onnx.Tensor) error) func(inputs, outputs []onnx.Tensor) error {
+		}, `the answers to the same requests differ: output "Output" differs`},
+		"no answer depends on the state": {func(inner func(inputs, outputs []onnx.Tensor) error) func(inputs, outputs []onnx.Tensor) error {
 			return func(inputs, outputs []onnx.Tensor) error {
 				err := inner(inputs, outputs)
 				clear(outputs[0].Data.Bytes)
 				return err
 			}
-		}, "no answer tells of earlier requests"},
+		}, "no answer depends on earlier requests"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			model, c, seen := maskedModel(0)
@@ -262,15 +262,15 @@ func TestMaskOfStatesAlone(t *testing.T) {
 func TestMaskOfStatesAloneWithOpenInputs(t *testing.T) {
 	model, c, _ := pastMasked(1000, -1)
 	_, log := model.logged(t, c)
-	require.Len(t, log.having(runSeparately+`the mask "Mask" names no input, and the inputs vary in shape, so that nobody knows what a step appends; where the mask covers what a step brings as well, write mask(Cache, INPUT)`), 1, "%v", *log.lines)
+	require.Len(t, log.having(runSeparately+`the mask "Mask" names no input, and the inputs vary in shape, so what a step appends is not known; if the mask also covers what a step brings, write mask(Cache, INPUT)`), 1, "%v", *log.lines)
 }
 
 // TestAnswersApart: how far apart two answers may be.
 func TestAnswersApart(t *testing.T) {
 	for dtype, off := range map[tensor.DType]float64{tensor.FP64: 1e-8, tensor.FP32: 1e-3, tensor.FP16: 0.1, tensor.BF16: 0.5} {
 		trial := &maskTrial{in: &Instance{plan: &plan.Plan{Outputs: []plan.IO{{IOTensor: onnx.IOTensor{Name: "y", DType: dtype}}}}}}
-		answer := func(values ...float64) *reply {
-			r := &reply{shapes: []tensor.Shape{{1, int64(len(values))}}, data: [][]byte{nil}}
+		answer := func(values ...float64) *trialAnswer {
+			r := &trialAnswer{shapes: []tensor.Shape{{1, int64(len(values))}}, data: [][]byte{nil}}
 			for _, v := range values {
 				r.data[0] = append(r.data[0], tensor.FloatElement(v, dtype)...)
 			}
@@ -285,7 +285,7 @@ func TestAnswersApart(t *testing.T) {
 		copy(inf.data[0], tensor.FloatElement(math.Inf(1), dtype))
 		require.Empty(t, trial.differ(nan, nan))
 		require.Empty(t, trial.differ(inf, inf))
-		for _, odd := range []*reply{nan, inf} {
+		for _, odd := range []*trialAnswer{nan, inf} {
 			require.NotEmpty(t, trial.differ(odd, answer(1)))
 			require.NotEmpty(t, trial.differ(answer(1), odd))
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tritonstateful/backend/config"
+	"tritonstateful/backend/plan/isolation"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
@@ -30,7 +31,7 @@ type trialKind struct {
 	until         time.Time
 }
 
-// maskTrial is an instance of its own, on the same session, and what it is asked.
+// maskTrial is an instance of its own on the same session, and the requests that it gets.
 type maskTrial struct {
 	trialKind
 	in          *Instance
@@ -49,13 +50,13 @@ type countedRunner struct {
 
 func (r *countedRunner) Run(inputs, outputs []onnx.Tensor) error {
 	r.runs++
-	return probe(r.Runner, inputs, outputs)
+	return onnx.Probe(r.Runner, inputs, outputs)
 }
 
 func (r *countedRunner) Close() {}
 
-// trialRows is how many sequences a trial has, twins and all.
-const trialRows = 16
+// trialSlots is for all sequences of a trial, with their twins.
+const trialSlots = 16
 
 // newMaskTrial makes an instance like in for two sequences at a time.
 func (in *Instance) newMaskTrial(kind *trialKind) (*maskTrial, error) {
@@ -63,10 +64,10 @@ func (in *Instance) newMaskTrial(kind *trialKind) (*maskTrial, error) {
 	m := in.model
 	tensors, cfg, params, sequence := *in.plan, *m.config, *m.params, *m.config.Sequence
 	tensors.MaxLanes = 2
-	sequence.Oldest, sequence.MaxIdleMicroseconds = &config.OldestConfig{MaxCandidateSequences: trialRows}, 0
+	sequence.Oldest, sequence.MaxIdleMicroseconds = &config.OldestConfig{MaxCandidateSequences: trialSlots}, 0
 	cfg.Sequence = &sequence
 	params.MaxStateBytes, params.MaxStateMemory = 0, 0
-	model := &Model{info: m.info, server: m.server, log: quiet, config: &cfg, params: &params, sizing: statebuffer.Sizing{Initial: trialRows, MaxChunks: 1}}
+	model := &Model{info: m.info, server: m.server, log: quiet, config: &cfg, params: &params, sizing: statebuffer.Sizing{Initial: trialSlots, MaxChunks: 1}}
 	runner := &countedRunner{Runner: in.runner}
 	own := &Instance{model: model, log: quiet, name: in.name, runner: runner, plan: &tensors}
 	own.verbosity = newVerbosity(quiet, &params)
@@ -83,10 +84,9 @@ func (in *Instance) newMaskTrial(kind *trialKind) (*maskTrial, error) {
 
 // step is the inputs of a request in which open axes have that extent.
 func (t *maskTrial) step(extent int64) []Input {
-	ports := t.in.plan.Inputs
-	inputs := make([]Input, len(ports))
-	for i := range ports {
-		p := &ports[i]
+	inputs := make([]Input, len(t.in.plan.Inputs))
+	for i := range inputs {
+		p := &t.in.plan.Inputs[i]
 		if p.Optional {
 			continue
 		}
@@ -113,15 +113,15 @@ func elements(shape tensor.Shape) (n int64) {
 	return n
 }
 
-// numbers are that many elements; texts are empty.
+// numbers are that many elements; strings are empty.
 func (t *maskTrial) numbers(dtype tensor.DType, count int64) []byte {
 	if dtype == tensor.Bytes {
 		return make([]byte, 4*count)
 	}
 	size := int64(dtype.Size())
 	data := make([]byte, count*size)
-	for at := int64(0); at < count; at++ {
-		to := data[at*size : (at+1)*size]
+	for i := range count {
+		to := data[i*size : (i+1)*size]
 		switch dtype {
 		case tensor.FP64, tensor.FP32, tensor.FP16, tensor.BF16:
 			value := 2*t.rng.Float64() - 1
@@ -138,59 +138,59 @@ func (t *maskTrial) numbers(dtype tensor.DType, count int64) []byte {
 	return data
 }
 
-// trialAsk is a request of a sequence.
-type trialAsk struct {
+// trialRequest is a request of a sequence.
+type trialRequest struct {
 	id     uint64
 	start  bool
 	inputs []Input
 }
 
-// reply is the answer to one.
-type reply struct {
+// trialAnswer is the answer to one.
+type trialAnswer struct {
 	shapes []tensor.Shape
 	data   [][]byte
 	err    error
 }
 
 // run executes requests as one batch. A request that fails is no verdict.
-func (t *maskTrial) run(asks ...trialAsk) ([]reply, error) {
-	b := &trialBatch{replies: make([]reply, len(asks))}
+func (t *maskTrial) run(asks ...trialRequest) ([]trialAnswer, error) {
+	b := &trialBatch{answers: make([]trialAnswer, len(asks))}
 	for _, a := range asks {
 		b.requests = append(b.requests, Request{Sequence: SequenceID{Number: a.id}, Token: a.id, Start: a.start, Inputs: a.inputs})
 	}
 	t.in.Execute(b)
-	for i := range b.replies {
-		if err := b.replies[i].err; err != nil {
-			return nil, fmt.Errorf("%wthe model does not run with what was tried: %w", errUnjudged, err)
+	for i := range b.answers {
+		if err := b.answers[i].err; err != nil {
+			return nil, fmt.Errorf("%wthe model does not run with what was tried: %w", errUndecided, err)
 		}
 	}
-	return b.replies, nil
+	return b.answers, nil
 }
 
-// trialBatch is a batch that nobody sent.
+// trialBatch is a batch that no client sent.
 type trialBatch struct {
 	requests []Request
-	replies  []reply
+	answers  []trialAnswer
 }
 
 func (b *trialBatch) Requests() []Request { return b.requests }
 
-func (b *trialBatch) Fail(row int, err error) {
-	if b.replies[row].err == nil {
-		b.replies[row].err = err
+func (b *trialBatch) Fail(req int, err error) {
+	if b.answers[req].err == nil {
+		b.answers[req].err = err
 	}
 }
 
-func (b *trialBatch) Answer(row int, outputs []Output, lane, _ int) {
-	r := &b.replies[row]
+func (b *trialBatch) Answer(req int, outputs []Output, lane, _ int) {
+	r := &b.answers[req]
 	for i := range outputs {
 		o := &outputs[i]
 		var data []byte
 		if o.Offsets != nil {
 			data = append(data, o.Tensor[o.Offsets[lane]:o.Offsets[lane+1]]...)
 		} else {
-			for x := range o.Layout.Pieces {
-				data = append(data, o.Tensor[(x*int64(o.Lanes)+int64(lane))*o.Layout.PieceBytes:][:o.Layout.PieceBytes]...)
+			for piece := range o.Layout.Pieces {
+				data = append(data, o.Tensor[(piece*int64(o.Lanes)+int64(lane))*o.Layout.PieceBytes:][:o.Layout.PieceBytes]...)
 			}
 		}
 		r.shapes, r.data = append(r.shapes, o.Shape.Clone()), append(r.data, data)
@@ -203,14 +203,13 @@ func (b *trialBatch) Send()                                    {}
 func (b *trialBatch) Finish(Timing)                            {}
 
 // closeness is by how much two answers may differ, as a share of the largest number of
-// an output. Padding and company change the order in which a sum is made, by which its
-// last bits differ, a little more after each layer: in models that were looked at by
-// 1.2e-6 for FP32. What a mask fails to hide makes some hundredths or more. Types that
+// an output. Padding and other lanes change the order of a sum, and with it the last bits, a
+// little more after each layer: in the models that were measured by 1.2e-6 for FP32. What a mask fails to hide makes some hundredths or more. Types that
 // are not here differ by nothing.
 var closeness = map[tensor.DType]float64{tensor.FP64: 1e-9, tensor.FP32: 1e-4, tensor.FP16: 8e-3, tensor.BF16: 6e-2}
 
-// differ tells which output differs from what was wanted, and by how much.
-func (t *maskTrial) differ(got, want *reply) string {
+// differ says which output differs from what was wanted, and by how much.
+func (t *maskTrial) differ(got, want *trialAnswer) string {
 	for i := range t.in.plan.Outputs {
 		p := &t.in.plan.Outputs[i]
 		if !got.shapes[i].Equal(want.shapes[i]) {
@@ -219,11 +218,11 @@ func (t *maskTrial) differ(got, want *reply) string {
 		share, inexact := closeness[p.DType]
 		if !inexact {
 			if !slices.Equal(got.data[i], want.data[i]) {
-				return fmt.Sprintf("output %q is another one", p.Name)
+				return fmt.Sprintf("output %q differs", p.Name)
 			}
 			continue
 		}
-		if most, off := difference(got.data[i], want.data[i], p.DType); !(off <= share*most) {
+		if most, off := isolation.Difference(got.data[i], want.data[i], p.DType); !(off <= share*most) {
 			return fmt.Sprintf("output %q is off by %.3g, where its largest number is %.3g,", p.Name, off, most)
 		}
 	}

@@ -4,7 +4,7 @@ package backend
 // description in [Metrics].
 type Metric uint32
 
-// The metrics of an instance. Reasons of one name stand side by side.
+// The metrics of an instance. Those of one name with different reasons follow one another.
 const (
 	MetricActive Metric = iota
 	MetricCapacity
@@ -21,7 +21,7 @@ const (
 	MetricRejectedFull
 	MetricRejectedStartFailed
 	MetricUnknown
-	MetricPaddedRows
+	MetricPaddingLanes
 	MetricFailedRuns
 	MetricSaturated
 
@@ -82,18 +82,18 @@ var metrics = [metricCount]MetricInfo{
 	MetricEnded:               {Name: "stateful_sequences_ended_total", Help: "Sequences that their client ended"},
 	MetricExpired:             {Name: "stateful_sequences_expired_total", Help: "Sequences that lost their state because no request of theirs ran for too long"},
 	MetricEvicted:             {Name: "stateful_sequences_evicted_total", Help: "Sequences that lost their state to make room for others"},
-	MetricDisplaced:           {Name: "stateful_sequences_displaced_total", Help: "Sequences that lost their state because the server gave their place to another one"},
+	MetricDisplaced:           {Name: "stateful_sequences_displaced_total", Help: "Sequences that lost their state because the server gave their batch slot to another one"},
 	MetricRejectedFull:        {Name: "stateful_sequences_rejected_total", Help: rejectedHelp, Reason: "full"},
 	MetricRejectedStartFailed: {Name: "stateful_sequences_rejected_total", Help: rejectedHelp, Reason: "start_failed"},
 	MetricUnknown:             {Name: "stateful_requests_unknown_total", Help: "Requests without START of a sequence that has no state: expired, evicted, displaced, rejected or never seen"},
-	MetricPaddedRows:          {Name: "stateful_padded_rows_total", Help: "Rows that were added to runs to reach a batch size"},
-	MetricFailedRuns:          {Name: "stateful_failed_runs_total", Help: "Runs of the model that failed, or whose states could not be read or kept"},
+	MetricPaddingLanes:        {Name: "stateful_padded_rows_total", Help: "Lanes that were added to runs to reach a batch size"},
+	MetricFailedRuns:          {Name: "stateful_failed_runs_total", Help: "Runs of the model that failed, or whose states could not be gathered or committed"},
 	MetricSaturated:           {Name: "stateful_saturated_elements_total", Help: "Elements of states that were clamped by store_states_as_fp16"},
 
-	MetricBatchSize: {Name: "stateful_batch_size", Kind: Histogram, Help: "Rows of a run of the model, without padding", Buckets: sizeBuckets},
-	MetricGather:    {Name: "stateful_gather_seconds", Kind: Histogram, Help: "Time in which the states of a batch were put together", Buckets: workBuckets},
-	MetricRun:       {Name: "stateful_run_seconds", Kind: Histogram, Help: "Time in which the model ran for a batch", Buckets: workBuckets},
-	MetricScatter:   {Name: "stateful_scatter_seconds", Kind: Histogram, Help: "Time in which the new states of a batch were kept", Buckets: workBuckets},
+	MetricBatchSize: {Name: "stateful_batch_size", Kind: Histogram, Help: "Lanes of a run of the model, without padding", Buckets: sizeBuckets},
+	MetricGather:    {Name: "stateful_gather_seconds", Kind: Histogram, Help: "Time to gather the states of a batch", Buckets: workBuckets},
+	MetricRun:       {Name: "stateful_run_seconds", Kind: Histogram, Help: "Time that the model ran for a batch", Buckets: workBuckets},
+	MetricScatter:   {Name: "stateful_scatter_seconds", Kind: Histogram, Help: "Time to commit the new states of a batch", Buckets: workBuckets},
 	MetricStep:      {Name: "stateful_step_seconds", Kind: Histogram, Help: "Time from the beginning of a batch until all its answers were sent", Buckets: workBuckets},
 	MetricGap:       {Name: "stateful_sequence_gap_seconds", Kind: Histogram, Help: "Time since the last request of the same sequence", Buckets: gapBuckets},
 }
@@ -103,7 +103,7 @@ var metrics = [metricCount]MetricInfo{
 func Metrics() []MetricInfo { return metrics[:] }
 
 // MetricLabels tell the instances of a server apart. Those that begin with GPU
-// are empty, and then left out, for an instance on the CPU: so does Triton.
+// are empty, and then left out, for an instance on the CPU: as in Triton.
 type MetricLabels struct {
 	Model    string
 	Version  uint64
@@ -160,7 +160,7 @@ func (m *meter) observe(metric Metric, value float64) {
 	}
 }
 
-// ran notes a run of that many lanes, of which so many are of requests.
+// ran notes a run of that many lanes, of which requests use some.
 func (m *meter) ran(used, lanes int) {
 	m.paddingLanes += uint64(lanes - used)
 	m.observe(MetricBatchSize, float64(used))
@@ -192,8 +192,8 @@ func (in *Instance) measure(e *execution) {
 	m.updates = m.updates[:0]
 }
 
-// measureStore notes gauges also where they are as before: while a model is loaded
-// anew, its old instance sets the same ones.
+// measureStore notes gauges also if they have not changed: while a model is reloaded, its
+// old instance sets the same ones.
 func (in *Instance) measureStore() {
 	m, u, c := &in.meter, in.store.Usage(), in.store.Counters()
 	m.observe(MetricActive, float64(u.Live))
@@ -210,7 +210,7 @@ func (in *Instance) measureStore() {
 	m.count(MetricRejectedFull, c.RejectedFull)
 	m.count(MetricRejectedStartFailed, c.StartFailures)
 	m.count(MetricUnknown, c.Unknown)
-	m.count(MetricPaddedRows, m.paddingLanes)
+	m.count(MetricPaddingLanes, m.paddingLanes)
 	m.count(MetricFailedRuns, m.failedRuns)
 	m.count(MetricSaturated, c.Saturated)
 }

@@ -91,7 +91,7 @@ func TestMetricsStory(t *testing.T) {
 	f.want(t, idle)
 
 	s.batch(startOf(1)).ok() // padded to 2
-	f.want(t, with(idle, map[Metric]float64{MetricActive: 1, MetricFree: 2, MetricStarted: 1, MetricPaddedRows: 1}))
+	f.want(t, with(idle, map[Metric]float64{MetricActive: 1, MetricFree: 2, MetricStarted: 1, MetricPaddingLanes: 1}))
 	require.Equal(t, []float64{1}, f.observations[MetricBatchSize])
 	require.Empty(t, f.observations[MetricGap], "a START comes after nothing")
 
@@ -108,7 +108,7 @@ func TestMetricsStory(t *testing.T) {
 	s.batch(endOf(3)).ok()
 	story := with(idle, map[Metric]float64{
 		MetricActive: 2, MetricFree: 1, MetricStarted: 3, MetricRestarted: 1, MetricEnded: 1, MetricUnknown: 2,
-		MetricRejectedFull: 1, MetricRejectedStartFailed: 1, MetricPaddedRows: 2,
+		MetricRejectedFull: 1, MetricRejectedStartFailed: 1, MetricPaddingLanes: 2,
 	})
 	f.want(t, story)
 	require.Equal(t, []float64{1, 2, 2, 1}, f.observations[MetricBatchSize], "what is refused does not run")
@@ -119,7 +119,7 @@ func TestMetricsStory(t *testing.T) {
 	s.runner.before = func() error { return errors.New("no") }
 	s.batch(nextOf(1)).want("no")
 	s.runner.before = nil
-	story = with(story, map[Metric]float64{MetricFailedRuns: 1, MetricPaddedRows: 3})
+	story = with(story, map[Metric]float64{MetricFailedRuns: 1, MetricPaddingLanes: 3})
 	f.want(t, story)
 
 	s.now += 13 * time.Second // more than twice the limit of one and ten seconds

@@ -13,7 +13,7 @@ import (
 	"tritonstateful/statebuffer"
 )
 
-// Model is a model that the server has loaded: its configuration, understood.
+// Model is a model that the server has loaded: its configuration, parsed.
 // It is safe for concurrent use; its instances are not.
 type Model struct {
 	info   ModelInfo
@@ -23,18 +23,18 @@ type Model struct {
 	params *config.Parameters
 	sizing statebuffer.Sizing
 	path   string // of the ONNX file
-	// plan is what each tensor is for, which the first instance finds for all.
+	// plan is what each tensor is for; the first instance makes it for all.
 	plan     *plan.Plan
 	planLock sync.Mutex
-	// masks is what the first instance has seen of the masks, for all.
+	// masks is the verdict on the masks; the first instance finds it for all.
 	masks *maskVerdict
-	// faults is what is wrong with the configuration by itself. NewInstance
-	// reports it, together with what does not fit the model file.
+	// faults are those of the configuration by itself. NewInstance reports them, together
+	// with what does not fit the model file.
 	faults error
 }
 
-// NewModel reads the configuration. The error is that it cannot be read at all;
-// whatever else is wrong with it, NewInstance reports.
+// NewModel reads the configuration. It fails if the configuration cannot be read at all;
+// NewInstance reports whatever else is wrong with it.
 func NewModel(info ModelInfo, server Server) (*Model, error) {
 	cfg, err := config.Parse(info.Config)
 	if err != nil {
@@ -43,8 +43,8 @@ func NewModel(info ModelInfo, server Server) (*Model, error) {
 	m := &Model{info: info, server: server, log: server.Log.With("model", info.Name), config: cfg}
 	var warnings []string
 	m.params, warnings, m.faults = config.ParseParameters(cfg.Parameters)
-	for _, w := range append(warnings, cfg.Warnings()...) {
-		m.log.Warn(w)
+	for _, warning := range append(warnings, cfg.Warnings()...) {
+		m.log.Warn(warning)
 	}
 	m.faults = errors.Join(m.faults, cfg.Refusals())
 	if m.sizing, err = m.size(); err != nil {
@@ -69,7 +69,7 @@ func (m *Model) size() (statebuffer.Sizing, error) {
 		return statebuffer.Sizing{MaxChunks: 1}, nil
 	}
 	if ratio := p.SlotRatio(c); c.Direct() && ratio < 1 {
-		return statebuffer.Sizing{MaxChunks: 1}, status.Errorf(status.InvalidArg, "max_candidate_sequence_use_ratio is %v: the direct scheduler needs a slot for each of the %d places in the batch: want 1 or more, or leave it out", ratio, c.BatchSlots())
+		return statebuffer.Sizing{MaxChunks: 1}, status.Errorf(status.InvalidArg, "max_candidate_sequence_use_ratio is %v: the direct scheduler needs a slot for each of the %d batch slots: want 1 or more, or leave it out", ratio, c.BatchSlots())
 	}
 	sizing, err := statebuffer.NewSizing(c.Candidates(), max(c.MaxBatchSize, 1), p.SlotRatio(c), p.Lazy)
 	if err != nil {
@@ -78,7 +78,7 @@ func (m *Model) size() (statebuffer.Sizing, error) {
 	return sizing, nil
 }
 
-// StringIDs tells whether the model's correlation IDs are strings.
+// StringIDs reports whether the model's correlation IDs are strings.
 func (m *Model) StringIDs() bool { return m.config.StringIDs() }
 
 // NewInstance loads the model for one device. The caller must Close it.

@@ -41,7 +41,7 @@ func configEdit(edit func(*config.Config)) func(*setup) { return func(s *setup) 
 
 // planFor joins configuration and model by evidence alone. files reads the files of initial
 // states. The error joins everything that is wrong.
-func makePlan(cfg *config.Config, params *config.Parameters, sig *onnx.Signature, files fileReader) (*plan.Plan, error) {
+func planByEvidence(cfg *config.Config, params *config.Parameters, sig *onnx.Signature, files fileReader) (*plan.Plan, error) {
 	c := chooser{verify: config.VerifyNever, finish: (*planner).finish, attempt: func(k *batchaxis.Candidate) *planner { return planInputs(cfg, params, sig, files, k) }}
 	pl, err := c.choose(batchaxis.Candidates(cfg, params, sig))
 	if err != nil {

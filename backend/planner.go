@@ -3,7 +3,6 @@ package backend
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"tritonstateful/backend/config"
 	"tritonstateful/backend/plan"
@@ -12,15 +11,6 @@ import (
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
-
-// recurrentOperators are those that end the process in ONNX Runtime 1.31, by std::terminate:
-// GRU where the batch or the time is 0, LSTM where the batch is.
-var recurrentOperators = []string{"GRU", "LSTM"}
-
-// hasRecurrence reports whether the model has such operators.
-func hasRecurrence(s *onnx.Signature) bool {
-	return slices.ContainsFunc(recurrentOperators, func(name string) bool { return s.Operators[name] > 0 })
-}
 
 // planner collects everything that does not fit while a plan is made.
 type planner struct {
@@ -121,7 +111,7 @@ func (pl *planner) clientTensors(kind string, configs []config.TensorConfig, inf
 		if !isState && !pl.claim(taken, at, infos[at].Name, fmt.Sprintf("%s %q", kind, c.Name)) {
 			continue
 		}
-		p := plan.IO{Recurrent: hasRecurrence(pl.sig), IOTensor: onnx.IOTensor{Name: c.Name, Optional: c.Optional && infos[at].Optional}, Index: at, Axis: tensor.NoAxis, State: state, IsState: isState}
+		p := plan.IO{Recurrent: isRecurrent(pl.sig), IOTensor: onnx.IOTensor{Name: c.Name, Optional: c.Optional && infos[at].Optional}, Index: at, Axis: tensor.NoAxis, State: state, IsState: isState}
 		found := pl.candidate.In
 		if kind == "output" {
 			found = pl.candidate.Out

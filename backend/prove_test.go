@@ -321,7 +321,7 @@ func TestBatchAxesAreProvedOnce(t *testing.T) {
 	}
 	lines := log.having("batch axes")
 	require.Len(t, lines, 1)
-	require.True(t, strings.Contains(lines[0], "apart=true"), lines[0])
+	require.True(t, strings.Contains(lines[0], "isolated=true"), lines[0])
 }
 
 // TestNothingHangsOnTheBatch: without states and without a max_batch_size, requests bring the

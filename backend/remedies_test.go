@@ -57,7 +57,7 @@ func plansOrNot(t *testing.T, text string, sig *onnx.Signature) error {
 	require.NoError(t, err)
 	params, _, err := config.ParseParameters(cfg.Parameters)
 	require.NoError(t, err)
-	_, err = makePlan(cfg, params, sig, nil)
+	_, err = planByEvidence(cfg, params, sig, nil)
 	return err
 }
 
@@ -123,7 +123,7 @@ func TestDimsToWrite(t *testing.T) {
 				if tt.batch == 0 {
 					c.Outputs[0].Dims = tensor.Shape{-1, 8}
 				}
-				_, err := makePlan(c, &config.Parameters{}, sig, nil)
+				_, err := planByEvidence(c, &config.Parameters{}, sig, nil)
 				return err
 			}
 			err := wireWith(config.TensorConfig{Name: "x", DataType: "TYPE_FP32", Dims: tt.given})
@@ -163,7 +163,7 @@ func TestStateDimsToWrite(t *testing.T) {
 			}
 			c := &config.Config{MaxBatchSize: tt.batch, Inputs: []config.TensorConfig{{Name: "x", DataType: "TYPE_FP32", Dims: io}}, Outputs: []config.TensorConfig{{Name: "y", DataType: "TYPE_FP32", Dims: io}}}
 			c.Sequence = &config.SequenceConfig{States: []config.StateConfig{{InputName: "h", OutputName: "g", DataType: "TYPE_FP32", Dims: dims}}}
-			_, err := makePlan(c, &config.Parameters{}, sig, nil)
+			_, err := planByEvidence(c, &config.Parameters{}, sig, nil)
 			return err
 		}
 		err := wireWith(tt.given)

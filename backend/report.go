@@ -60,35 +60,35 @@ func (in *Instance) reportLoad(provider onnx.Provider) {
 func (in *Instance) describeTensors(b *strings.Builder) {
 	t := tabwriter.NewWriter(b, 0, 4, 2, ' ', 0)
 	pl, sig := in.plan, in.runner.Signature()
-	row := func(cells ...any) {
+	line := func(cells ...any) {
 		for _, cell := range cells {
 			fmt.Fprintf(t, "%v\t", cell)
 		}
 		fmt.Fprintln(t)
 	}
-	row("tensor", "role", "type", "shape", "batch axis", "bytes each")
+	line("tensor", "role", "type", "shape", "batch axis", "bytes each")
 	for i := range pl.Inputs {
 		p := &pl.Inputs[i]
-		row(p.Name, "input", p.DType, sig.Inputs[p.Index].Dims, axisName(p.Axis), size(&p.Layout, p.Varies))
+		line(p.Name, "input", p.DType, sig.Inputs[p.Index].Dims, axisName(p.Axis), size(&p.Layout, p.Varies))
 	}
 	for i := range pl.Generated {
-		f := &pl.Generated[i]
-		row(f.Name, f.Kind.String(), f.DType, sig.Inputs[f.Index].Dims, axisName(f.Axis), size(&f.Layout, false))
+		g := &pl.Generated[i]
+		line(g.Name, g.Kind.String(), g.DType, sig.Inputs[g.Index].Dims, axisName(g.Axis), size(&g.Layout, false))
 	}
 	for i := range pl.States {
 		s := &pl.States[i]
-		row(s.Input+" -> "+s.Output, "state from "+s.Source+", begins with "+s.Begins, s.DType, sig.Inputs[s.In].Dims, axisName(s.Axis)+", "+s.AxisFrom, size(&s.Layout, false))
+		line(s.Input+" -> "+s.Output, "state from "+s.Source+", begins with "+s.Begins, s.DType, sig.Inputs[s.In].Dims, axisName(s.Axis)+", "+s.AxisFrom, size(&s.Layout, false))
 	}
 	for i := range pl.Varying {
 		s := &pl.Varying[i]
-		row(s.Input+" -> "+s.Output, fmt.Sprintf("varying state from %s%s, begins with %s %v", s.Source, s.UpdateRemark(), s.Begins, s.Shape), s.DType, sig.Inputs[s.In].Dims, axisName(s.Axis)+", "+s.AxisFrom, size(&s.Layout, true))
+		line(s.Input+" -> "+s.Output, fmt.Sprintf("varying state from %s%s, begins with %s %v", s.Source, s.UpdateRemark(), s.Begins, s.Shape), s.DType, sig.Inputs[s.In].Dims, axisName(s.Axis)+", "+s.AxisFrom, size(&s.Layout, true))
 	}
 	for i := range pl.Outputs {
 		p := &pl.Outputs[i]
-		row(p.Name, "output", p.DType, sig.Outputs[p.Index].Dims, axisName(p.Axis), size(&p.Layout, p.Varies || p.IsState))
+		line(p.Name, "output", p.DType, sig.Outputs[p.Index].Dims, axisName(p.Axis), size(&p.Layout, p.Varies || p.IsState))
 	}
 	for _, at := range pl.Unused {
-		row(sig.Outputs[at].Name, "not used", sig.Outputs[at].DType, sig.Outputs[at].Dims)
+		line(sig.Outputs[at].Name, "not used", sig.Outputs[at].DType, sig.Outputs[at].Dims)
 	}
 	t.Flush()
 }
@@ -111,7 +111,7 @@ func (in *Instance) describeDevice(b *strings.Builder) {
 	fmt.Fprintln(b)
 }
 
-// describeMemory writes what the states take.
+// describeMemory writes how much memory the states take.
 func (in *Instance) describeMemory(b *strings.Builder) {
 	if pl := in.plan; pl.MaxLanes == 1 && pl.WhyOneLane != "" {
 		fmt.Fprintf(b, "requests run one at a time: %s\n", pl.WhyOneLane)
@@ -150,7 +150,7 @@ func size(l *statebuffer.Layout, varies bool) string {
 	return strconv.FormatInt(l.LaneBytes(), 10)
 }
 
-// reportIneffective names once the settings that do nothing on this instance.
+// reportIneffective logs the settings that do nothing on this instance.
 func (in *Instance) reportIneffective(provider onnx.Provider) {
 	c, p, pl := in.model.config, in.model.params, in.plan
 	isGPU := p.NamesGPUProvider()
@@ -187,19 +187,15 @@ func (in *Instance) reportIneffective(provider onnx.Provider) {
 	}
 }
 
-// quantizers are the operators that find the scale of a tensor as it comes, one for
-// all its lanes.
-var quantizers = []string{"DynamicQuantizeLinear", "DynamicQuantizeMatMul", "DynamicQuantizeLSTM"}
-
-// reportSharedScale warns of a model in which the requests of a batch have a small
-// influence on each other's numbers.
+// reportSharedScale warns of a model in which the requests of a batch influence each other's
+// answers a little.
 func (in *Instance) reportSharedScale() {
 	if in.plan.MaxLanes == 1 {
 		return
 	}
 	for _, name := range quantizers {
 		if n := in.runner.Signature().Operators[name]; n > 0 {
-			in.log.Warn("the model quantizes while it runs, with one scale for all requests of a batch, so that an answer depends a little on who shares the batch; where that matters write max_batch_size: 1",
+			in.log.Warn("the model quantizes while it runs, with one scale for all requests of a batch, so an answer depends a little on the other requests of the batch; if that matters, set max_batch_size: 1",
 				"operator", name, "times", n)
 		}
 	}
@@ -212,7 +208,7 @@ func (in *Instance) reportSaturation() {
 		return
 	}
 	in.saturated = true
-	in.log.Warn("states are too large for store_states_as_fp16 and were clamped to 65504; this is said once", "elements", n)
+	in.log.Warn("states are too large for store_states_as_fp16 and were clamped to 65504; this warning is not repeated", "elements", n)
 }
 
 // reportMerged warns of a merged decoder whose second request would fail.

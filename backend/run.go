@@ -84,7 +84,7 @@ func (e *execution) reserve() error {
 	for _, m := range e.members {
 		for i, to := range e.batch.Reserve(m.req, s.answers, m.firstLane, m.lanes) {
 			if to != 0 {
-				in.deliver(s.outputs[in.plan.Outputs[i].Index].Data, &s.answers[i], m.firstLane, m.lanes, to)
+				in.copyOutTo(s.outputs[in.plan.Outputs[i].Index].Data, &s.answers[i], m.firstLane, m.lanes, to)
 			}
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"tritonstateful/statebuffer"
 )
 
-// ModelInfo is what the server tells of a model when it loads it.
+// ModelInfo is what the server says of a model when it loads it.
 type ModelInfo struct {
 	Name    string
 	Version uint64
@@ -21,7 +21,7 @@ type ModelInfo struct {
 	Config []byte
 }
 
-// InstanceInfo is what the server tells of an instance of a model.
+// InstanceInfo is what the server says of an instance of a model.
 type InstanceInfo struct {
 	Name string
 	// Kind is TRITONSERVER_InstanceGroupKind as text: "cpu", "gpu", "model",
@@ -52,8 +52,8 @@ type Server struct {
 // that was borrowed from it is gone. One goroutine uses a Batch.
 type Batch interface {
 	// Requests are the requests of the batch, in the server's order; the other methods
-	// take an index into them. The slice and
-	// the memory it points to are borrowed until Finish.
+	// take an index into them. The slice and the memory it points to are borrowed until
+	// Finish.
 	Requests() []Request
 	// Fail answers a request with an error; status.CodeOf(err) is the code. Further
 	// answers to the same request are ignored.
@@ -75,8 +75,8 @@ type Batch interface {
 	Hold(req int) (release func())
 	// Send sends what was answered since the last Send: one crossing.
 	Send()
-	// Finish sends what is left, answers what nobody answered with an INTERNAL
-	// error, reports statistics and releases the requests that are not held.
+	// Finish sends what is left, answers what has no answer with an INTERNAL error,
+	// reports statistics and releases the requests that are not held.
 	Finish(Timing)
 }
 
@@ -139,8 +139,7 @@ func (in *Input) bytes() int64 {
 	return int64(len(in.Data))
 }
 
-// Output is where the answers to some requests stand: a batched tensor in host
-// memory.
+// Output is where the answers to some requests are: a batched tensor in host memory.
 type Output struct {
 	Tensor []byte
 	// Layout and Lanes say where a lane lies in Tensor.
@@ -148,8 +147,8 @@ type Output struct {
 	Lanes  int
 	// Shape is that of an answer of one lane.
 	Shape tensor.Shape
-	// Batched: in an answer of several lanes, which stand one behind the other,
-	// the first extent is their number.
+	// Batched: in an answer of several lanes, which follow one another, the first extent is
+	// their number.
 	Batched bool
 	// Offsets, for tensors of type Bytes only, are where each lane begins in
 	// Tensor and where the last one ends; Layout does not count then.

@@ -13,7 +13,7 @@ import (
 // do not pass here; they are always logged.
 type verbosity struct {
 	log *slog.Logger
-	// info and details tell whether lines of these kinds are wanted at all.
+	// info and details say whether lines of these kinds are wanted at all.
 	info, details bool
 	batchLevel    slog.Level
 }
@@ -23,9 +23,9 @@ func newVerbosity(log *slog.Logger, p *config.Parameters) verbosity {
 }
 
 // batchLevel is the level of the line about each batch. It is verbose unless the
-// configuration says something of logging; then the rule is that of NVIDIA's
+// configuration sets a level of logging; then the rule is that of NVIDIA's
 // backend, in which a batch_info_logging_level of NONE does not silence the line
-// but turns the choice around.
+// but reverses the choice.
 func batchLevel(p *config.Parameters) slog.Level {
 	up := p.Log >= p.BatchInfo
 	if p.BatchInfo == config.LogNone {
@@ -41,21 +41,21 @@ func (v *verbosity) on(wanted bool, level slog.Level) bool {
 	return wanted && v.log.Enabled(context.Background(), level)
 }
 
-// batch tells that n requests begin to run.
+// batch logs that n requests begin to run.
 func (v *verbosity) batch(n int) {
 	if v.on(true, v.batchLevel) {
 		v.log.Log(context.Background(), v.batchLevel, "running inference", "requests", n)
 	}
 }
 
-// reset tells that a sequence starts.
+// reset logs that a sequence starts.
 func (v *verbosity) reset(id SequenceID) {
 	if v.on(v.info, slog.LevelDebug) {
 		v.log.Debug("resetting the states of a sequence", "sequence", id.String())
 	}
 }
 
-// endNotInferred tells that an END was answered without a run.
+// endNotInferred logs that an END was answered without a run.
 func (v *verbosity) endNotInferred(id SequenceID) {
 	if v.on(v.info, slog.LevelDebug) {
 		v.log.Debug("ending a sequence without inference", "sequence", id.String())

@@ -18,8 +18,9 @@ from typing import ClassVar
 
 import numpy as np
 import onnx
-from generate_streaming import ENSEMBLES, STREAMING, Streaming
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
+
+from generate_streaming import ENSEMBLES, STREAMING, Streaming
 
 # Old enough for any ONNX Runtime that users of these models may have. ReduceSum has its axes as an attribute.
 OPSET = 11
@@ -55,9 +56,7 @@ class Example:
 
     def model(self) -> ModelProto:
         """Returns the whole model, checked."""
-        model = helper.make_model(
-            self.graph(), ir_version=IR_VERSION, opset_imports=[helper.make_opsetid("", OPSET)]
-        )
+        model = helper.make_model(self.graph(), ir_version=IR_VERSION, opset_imports=[helper.make_opsetid("", OPSET)])
         onnx.checker.check_model(model, full_check=True)
         return model
 
@@ -99,12 +98,8 @@ def track_nodes(track: Track) -> Iterator[NodeProto]:
     yield helper.make_node("ReduceSum", [addend], [f"Input_Reduce{s}"], axes=[0], keepdims=0)
     yield helper.make_node("Expand", [track.initial, "States_Shape"], [f"Accumulate_Init_Expanded{s}"])
     # Where instead of a product: nothing that a fresh state contains, even NaN, may reach the sum.
-    yield helper.make_node(
-        "Where", [RESET, f"Accumulate_Init_Expanded{s}", f"Accumulate_In{s}"], [f"Accumulate_Val{s}"]
-    )
-    yield helper.make_node(
-        "Add", [f"Input_Reduce{s}", f"Accumulate_Val{s}"], [f"Accumulate_Out{s}"], name=f"Add_States{s}"
-    )
+    yield helper.make_node("Where", [RESET, f"Accumulate_Init_Expanded{s}", f"Accumulate_In{s}"], [f"Accumulate_Val{s}"])
+    yield helper.make_node("Add", [f"Input_Reduce{s}", f"Accumulate_Val{s}"], [f"Accumulate_Out{s}"], name=f"Add_States{s}")
     yield helper.make_node("Add", [addend, f"Accumulate_Out{s}"], [total], name=f"Add_Out{s}")
     if track.casts:
         yield helper.make_node("Cast", [total], [f"Output{s}"], to=track.io)

@@ -93,9 +93,8 @@ func (s *staging) Scatter(t []statebuffer.Transfer) error { return statebuffer.S
 
 // pinnedPool is pinned host memory for outputs that lie on the device and that the
 // host wants: one piece for each such output of a run. A piece that is too small is
-// replaced by one half as large again as is needed, but freed only by close: freeing
-// it earlier would wait for the device, and all replaced pieces together are smaller
-// than two of the last.
+// replaced by one of the next Capacity, but freed only by close: freeing it earlier would
+// wait for the device, and all replaced pieces together are smaller than the last.
 type pinnedPool struct {
 	context  *cuda.Context
 	pieces   [][]byte
@@ -110,7 +109,7 @@ func (p *pinnedPool) take(bytes int64) ([]byte, error) {
 	}
 	piece := &p.pieces[p.used]
 	if int64(len(*piece)) < bytes {
-		larger, err := p.context.HostAlloc(bytes + bytes/2)
+		larger, err := p.context.HostAlloc(statebuffer.Capacity(bytes))
 		if err != nil {
 			return nil, err
 		}

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+
 from streaming import Model, Tensor
 
 LIMIT = 60  # of a running sum; 60 and the largest input and row sum beyond it fit into int8, and in float16 with 1/4

@@ -117,9 +117,7 @@ def lists(_random: np.random.Generator, specs: list[Spec]) -> Names:
 def each_its_own(random: np.random.Generator, specs: list[Spec]) -> Names:
     """x_batch, x_time, h_batch and so on."""
     names = by_role(specs, lengths(random) | {BATCH: "batch"})
-    return {
-        spec.name: [name and f"{spec.name}_{name}" for name in names[spec.name]] for spec in specs
-    }
+    return {spec.name: [name and f"{spec.name}_{name}" for name in names[spec.name]] for spec in specs}
 
 
 def batch_alone(random: np.random.Generator, specs: list[Spec]) -> Names:

@@ -23,7 +23,6 @@ import contextlib
 import json
 import os
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -304,10 +303,7 @@ class Target:
             return self.load(sequences, options)
 
     def inputs(self) -> str:
-        tensors = [
-            {"name": tensor.name, "datatype": datatype(tensor), "shape": shape(tensor)}
-            for tensor in self.config.input
-        ]
+        tensors = [{"name": tensor.name, "datatype": datatype(tensor), "shape": shape(tensor)} for tensor in self.config.input]
         return json.dumps(tensors)
 
     def end_answer(self) -> list[str]:

@@ -46,7 +46,9 @@ def measure(target, options: argparse.Namespace) -> int:
             print(f"  round {round_number}/{rounds}  {name:<27}{shown}", flush=True)
             if result["errors"]:
                 print(f"    FAILED: {result['errors']} errors: {result['texts'][0]}")
-    print(f"\nmedians of {rounds} rounds: requests/s of the others, CPU µs/request, requests/s over those alone in the same round")
+    print(
+        f"\nmedians of {rounds} rounds: requests/s of the others, CPU µs/request, requests/s over those alone in the same round"
+    )
     worst = 1.0
     for name, values in rates.items():
         ratio = statistics.median(value / alone for value, alone in zip(values, rates["alone"]))

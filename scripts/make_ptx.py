@@ -40,8 +40,18 @@ def install(requirement, folder, offline):
             print(f"{requirement} is not installed in build/{folder}: run scripts/make_ptx.py once")
             sys.exit(NOT_AT_HAND)
         subprocess.run(
-            [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--only-binary=:all:",
-             "--target", str(target), requirement],
+            [
+                sys.executable,
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--no-deps",
+                "--only-binary=:all:",
+                "--target",
+                str(target),
+                requirement,
+            ],
             check=True,
         )
     return target
@@ -78,8 +88,9 @@ class Compiler:
         names = (ctypes.c_char_p * len(headers))(*[h.name.encode() for h in headers])
         texts = (ctypes.c_char_p * len(headers))(*[h.read_bytes() for h in headers])
         program = ctypes.c_void_p()
-        self.call("nvrtcCreateProgram", ctypes.byref(program), source.read_bytes(), source.name.encode(),
-                  len(headers), texts, names)
+        self.call(
+            "nvrtcCreateProgram", ctypes.byref(program), source.read_bytes(), source.name.encode(), len(headers), texts, names
+        )
         options = [f"--gpu-architecture={ARCHITECTURE}".encode(), b"--std=c++17"]
         code = self.nvrtc.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options))
         if code != 0:
@@ -106,7 +117,9 @@ def assemble(path, offline):
         for gpu in ASSEMBLE_FOR:
             result = subprocess.run(
                 [str(assembler), "-v", f"-arch={gpu}", str(path), "-o", str(pathlib.Path(folder) / gpu)],
-                capture_output=True, text=True, check=False,
+                capture_output=True,
+                text=True,
+                check=False,
             )
             if result.returncode != 0:
                 sys.exit(f"{gpu}: {result.stderr}")

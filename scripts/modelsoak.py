@@ -15,10 +15,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tritonclient.grpc import InferenceServerClient
+
 from randomcase import random_case
 from servedcase import Case
 from soakreport import Process
-from tritonclient.grpc import InferenceServerClient
 from trial import Outcome, Verdict, try_case
 from tritonserver import NO_METRICS, ROOT, TritonServer
 
@@ -167,4 +168,3 @@ def soak(models: int, seed: int, only: int | None = None, told: bool = False) ->
     failed = len(numbers) - sum(verdict.good for verdict in tally.verdicts.values())
     print(f"FAILED: {failed} models" if failed else "PASSED")
     return 1 if failed else 0
-

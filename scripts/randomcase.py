@@ -3,8 +3,9 @@
 from dataclasses import dataclass, field
 
 import numpy as np
-from axisnames import BATCH, OUT_TIME, SCHEMES, TIME, Names, Spec, batch_alone, careful, letters
 from onnx import ModelProto
+
+from axisnames import BATCH, OUT_TIME, SCHEMES, TIME, Names, Spec, batch_alone, careful, letters
 from randomconfig import configure
 from randomgraph import CHANNEL, FLOAT, Graph
 from randomstates import KINDS, NEED_TIME, WITHOUT_BATCH, Body, State

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 import numpy as np
+
 from axisnames import BATCH, Spec
 from randomstates import State
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import onnx
-from axisnames import BATCH, OUT_TIME, PAST, PRESENT, TIME, Names, Spec
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
+
+from axisnames import BATCH, OUT_TIME, PAST, PRESENT, TIME, Names, Spec
 
 OPSET, IR_VERSION = 17, 8
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL

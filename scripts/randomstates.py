@@ -4,8 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from axisnames import BATCH, OUT_TIME, PAST, PRESENT, Spec
-from randomgraph import BOOL, CHANNEL, FLOAT, INT64, LAYER, Graph
+
+from axisnames import BATCH, PAST, PRESENT, Spec
+from randomgraph import CHANNEL, FLOAT, INT64, LAYER, Graph
 
 
 @dataclass(frozen=True)

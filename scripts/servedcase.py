@@ -71,8 +71,7 @@ class Case:
         """The config.pbtxt, with further parameters."""
         parameters = self.parameters | (extra or {})
         lines = [
-            f"parameters {{ key: {quoted(key)} value {{ string_value: {quoted(value)} }} }}"
-            for key, value in parameters.items()
+            f"parameters {{ key: {quoted(key)} value {{ string_value: {quoted(value)} }} }}" for key, value in parameters.items()
         ]
         return "\n".join([self.config.strip(), *lines]) + "\n"
 
@@ -83,8 +82,7 @@ class Case:
         """
         stateful = {*self.states, *self.states.values()}
         axes = {
-            name: "none" if axis is None or self.fixed and name in stateful else str(axis)
-            for name, axis in self.batch.items()
+            name: "none" if axis is None or self.fixed and name in stateful else str(axis) for name, axis in self.batch.items()
         }
         return {"batch_axes": "; ".join(f"{name} = {axis}" for name, axis in axes.items())}
 
@@ -108,8 +106,7 @@ class Case:
                 continue
             outputs = session.run(feeds)
             states = {
-                name: self.updates.get(name, next_state)(states[name], outputs[output])
-                for name, output in self.states.items()
+                name: self.updates.get(name, next_state)(states[name], outputs[output]) for name, output in self.states.items()
             }
             answers.append({name: outputs[name] for name in self.outputs})
         return answers
@@ -224,9 +221,7 @@ class Session:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.log_severity_level = 4
-        self.session = onnxruntime.InferenceSession(
-            model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-        )
+        self.session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
         self.outputs = [each.name for each in self.session.get_outputs()]
 
     def run(self, feeds: Tensors) -> Tensors:

@@ -3,7 +3,7 @@
 Every model keeps states that say whose they are, and has fewer slots than there are clients. Clients begin sequences,
 go on, end, begin anew without an end, come back too late, send two requests at once, and break their streams off; they
 are a program in Go (internal/bench/soak), which writes down every request and its answer. While it runs, each of them
-is held against a model of what the client's sequence must be (account.py). An answer from a state that is not the
+is held against a model of what the client's sequence must be (oracle.py). An answer from a state that is not the
 sequence's, an error that the model does not allow, or memory that grows fails the soak.
 
 With --models it serves random models instead (modelsoak.py).
@@ -19,10 +19,12 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from onnx import ModelProto, TensorProto, helper
+from onnx.checker import check_model
+
 import modelsoak
-from account import Rules
-from judge import Judge
-from onnx import ModelProto, TensorProto, checker, helper
+from checker import Checker
+from oracle import Rules
 from soakreport import Process, Report
 from tritonserver import TritonServer, exit_on_sigterm
 
@@ -67,9 +69,7 @@ class Model:
             "buffer_alloc_threshold": str(BATCH),
             "buffer_dealloc_threshold": str(3 * BATCH),
         } | self.parameters
-        text = CONFIG.format(
-            batch=BATCH, idle=round(IDLE_SECONDS * 1e6), candidates=CANDIDATES, instances=self.instances
-        )
+        text = CONFIG.format(batch=BATCH, idle=round(IDLE_SECONDS * 1e6), candidates=CANDIDATES, instances=self.instances)
         lines = [f'parameters {{ key: "{k}" value {{ string_value: "{v}" }} }}' for k, v in parameters.items()]
         return text + "\n".join(lines) + "\n"
 
@@ -98,8 +98,9 @@ MODELS = [
     Model("inside", slots=640, names=(2, 4096)),
     Model("evict", slots=640, parameters={"when_full": "evict_lru", "infer_end_requests": "0"}),
     Model("limited", slots=640, tape=True, parameters={"max_state_memory_bytes": str(384 * 1024)}),
-    Model("tape", slots=640, tape=True,
-          parameters={"when_full": "evict_lru", "max_state_memory_bytes": str(384 * 1024)}),  # fmt: skip
+    Model(
+        "tape", slots=640, tape=True, parameters={"when_full": "evict_lru", "max_state_memory_bytes": str(384 * 1024)}
+    ),  # fmt: skip
 ]
 
 
@@ -121,7 +122,11 @@ def ledger(before: int, behind: int, tape: bool) -> ModelProto:
         node("Transpose", ["new_who"], ["lanes"], perm=[1, 0, 2]),
         node("Reshape", ["lanes", "names"], ["flat"]),
     ]
-    inputs = [value("X", int64, ["batch", 1]), value("who", int64, [before, "batch", behind]), value("count", int64, ["batch", 1])]
+    inputs = [
+        value("X", int64, ["batch", 1]),
+        value("who", int64, [before, "batch", behind]),
+        value("count", int64, ["batch", 1]),
+    ]
     outputs = [value("Y", int64, ["batch", 3]), value("new_who", int64, [before, "batch", behind])]
     outputs += [value("new_count", int64, ["batch", 1])]
     found = "flat"
@@ -144,7 +149,7 @@ def ledger(before: int, behind: int, tape: bool) -> ModelProto:
     initializers = [helper.make_tensor(name, int64, [len(v)], v) for name, v in constants.items()]
     graph = helper.make_graph(nodes, "ledger", inputs, outputs, initializers)
     model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
-    checker.check_model(model, full_check=True)
+    check_model(model, full_check=True)
     return model
 
 
@@ -190,26 +195,26 @@ class Load:
         ]  # fmt: skip
 
 
-def soak(server: TritonServer, load: Load, judge: Judge, every: float = 5) -> list[str]:
+def soak(server: TritonServer, load: Load, checker: Checker, every: float = 5) -> list[str]:
     """Soaks a server of the models, with a line of report every so many seconds; returns what is wrong."""
     report = Report(breaks=load.breaks > 0)
     report.header()
     with subprocess.Popen(load.command(server.grpc_url), stdout=subprocess.PIPE) as clients:
         try:
-            watch(server, clients.stdout.fileno(), judge, report, every)
+            watch(server, clients.stdout.fileno(), checker, report, every)
         except BaseException:
             clients.kill()
             raise
-    faults = report.verdict(judge.seconds)
-    if judge.reader.rest:
+    faults = report.verdict(checker.seconds)
+    if checker.reader.rest:
         faults.append("the last record of the clients is not whole")
     if clients.returncode != 0:
         faults.append(f"the clients ended with code {clients.returncode}")
     return faults
 
 
-def watch(server: TritonServer, records: int, judge: Judge, report: Report, every: float) -> None:
-    """Judges and reports until the records end, which are read from that file descriptor."""
+def watch(server: TritonServer, records: int, checker: Checker, report: Report, every: float) -> None:
+    """Checks and reports until the records end, which are read from that file descriptor."""
     began = time.monotonic()
     due = began + every
     more = True
@@ -217,10 +222,10 @@ def watch(server: TritonServer, records: int, judge: Judge, report: Report, ever
         ready, _, _ = select.select([records], [], [], max(0, due - time.monotonic()))
         if ready:
             piece = os.read(records, 1 << 20)
-            judge.take(piece)
+            checker.take(piece)
             more = piece != b""
         if time.monotonic() >= due or not more:
-            report.add(time.monotonic() - began, judge.take_away(), Process.read(server.pid))
+            report.add(time.monotonic() - began, checker.take_away(), Process.read(server.pid))
             due += every
 
 
@@ -235,7 +240,7 @@ def main() -> int:
     add("--streams", type=int, default=Load.streams, metavar="N", help=f"gRPC streams for the clients {default}")
     add("--every", type=float, default=5, metavar="S", help=f"seconds between lines of the report {default}")
     add("--breaks", type=float, default=Load.breaks, metavar="S",
-        help="also break each stream off every S seconds or so; the memory is not judged then (default: never)")  # fmt: skip
+        help="also break each stream off every S seconds or so; the memory is not checked then (default: never)")  # fmt: skip
     add("--seed", type=int, default=Load.seed, metavar="N", help=f"seed of the clients' dice {default}")
     add("--models", type=int, default=0, metavar="N",
         help="instead: serve N random models, one after the other, and compare all answers with ONNX Runtime")  # fmt: skip
@@ -248,12 +253,12 @@ def main() -> int:
     if models > 0:
         return modelsoak.soak(models, load.seed, only, told)
     build()
-    judge = Judge([model.rules() for model in MODELS])
+    checker = Checker([model.rules() for model in MODELS])
     with tempfile.TemporaryDirectory(prefix="soak-") as repository:
         write(MODELS, Path(repository))
         with TritonServer(Path(repository), options=OPTIONS) as server:
             print(f"{len(MODELS)} models, {load.clients} clients each; the server's log is {server.log}", flush=True)
-            faults = soak(server, load, judge, every)
+            faults = soak(server, load, checker, every)
         if server.exit_code not in load.exit_codes:
             faults.append(f"the server ended with code {server.exit_code}\n{server.log_tail()}")
     print(f"FAILED: {'; '.join(faults)}" if faults else "PASSED")

@@ -5,15 +5,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import psutil
-from account import ANSWERED, FORBIDDEN, FOREIGN
-from judge import Tally
+
+from checker import Tally
+from oracle import ANSWERED, FORBIDDEN, FOREIGN
 
 # The growth between the second and the last quarter of a soak that still counts as flat.
 FLAT_MIB = 16  # or a 20th of it, if that is more
 FLAT_THREADS = 2
 FLAT_FILES = 8
 
-FLAT_AFTER = 120  # seconds that a soak must take before its memory is judged: until then the allocators' pools fill
+FLAT_AFTER = 120  # seconds that a soak must take before its memory is checked: until then the allocators' pools fill
 FEWEST_SAMPLES = 8  # of which each quarter has two
 
 
@@ -39,7 +40,7 @@ class Process:
 class Report:
     """Prints a line for each interval, and sums all up.
 
-    breaks  whether streams are broken off; then memory is not judged
+    breaks  whether streams are broken off; then memory is not checked
     """
 
     def __init__(self, breaks: bool = False):
@@ -66,14 +67,14 @@ class Report:
             print(f"    {fault}")
         print(end="", flush=True)
 
-    def verdict(self, judging: float) -> list[str]:
-        """Prints the sums; returns what is wrong. judging is the processor time in seconds that the judge took."""
+    def verdict(self, checking: float) -> list[str]:
+        """Prints the sums; returns what is wrong. checking is the processor time in seconds that the checker took."""
         print()
         for kind, count in self.sum.kinds.items():
             print(f"{count:>10} {kind}")
         print(f"{self.sum.total:>10} steps in all")
         if self.sum.total:
-            print(f"judged in {judging / self.sum.total * 1e6:.1f} µs each, {judging / self.seconds:.0%} of a processor")
+            print(f"checked in {checking / self.sum.total * 1e6:.1f} µs each, {checking / self.seconds:.0%} of a processor")
         faults = []
         if count := self.sum.kinds[FOREIGN]:
             faults.append(f"{count} answers had foreign or wrong values")
@@ -86,10 +87,10 @@ class Report:
     def _growth(self) -> list[str]:
         """What the server has more of at the end than after it had warmed up."""
         if self.breaks:
-            print("memory is not judged: tritonserver 2.51 keeps some of every cancelled request, whatever the backend")
+            print("memory is not checked: tritonserver 2.51 keeps some of every cancelled request, whatever the backend")
             return []
         if self.seconds < FLAT_AFTER or len(self.samples) < FEWEST_SAMPLES:
-            print(f"memory is not judged: that takes {clock(FLAT_AFTER)} and {FEWEST_SAMPLES} lines of report")
+            print(f"memory is not checked: that takes {clock(FLAT_AFTER)} and {FEWEST_SAMPLES} lines of report")
             return []
         faults = [
             self._grew("MiB of memory", lambda process: process.mib, lambda before: max(FLAT_MIB, before / 20)),

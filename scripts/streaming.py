@@ -70,9 +70,7 @@ def _tensor(config) -> Tensor:
 def _has_string_ids(batching) -> bool:
     kind = model_config_pb2.ModelSequenceBatching.Control.CONTROL_SEQUENCE_CORRID
     controls = (control for each in batching.control_input for control in each.control)
-    return any(
-        control.kind == kind and control.data_type == model_config_pb2.TYPE_STRING for control in controls
-    )
+    return any(control.kind == kind and control.data_type == model_config_pb2.TYPE_STRING for control in controls)
 
 
 @dataclass(frozen=True)

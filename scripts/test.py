@@ -1,4 +1,4 @@
-"""Checks the main job: sequences keep their states in our backend, inside a real tritonserver.
+"""Smoke test: sequences keep their states in our backend, inside a real tritonserver.
 
 Builds what has to be built, starts a server on free ports with the example models, streams interleaved sequences to
 each of them with the official client, and compares every answer with numbers computed in numpy. Needs Go, gcc and
@@ -27,7 +27,7 @@ def main() -> int:
     if options.build or Path(sys.executable).parent.resolve() != PYTHON.parent.resolve():
         run_in_environment()
     try:
-        from mainjob import run  # needs the packages of that environment
+        from smoke import run  # needs the packages of that environment
     except ModuleNotFoundError as missing:
         sys.exit(f"test.py: build/venv has no {missing.name}, its build was not finished: {REMEDY}")
 

@@ -13,9 +13,10 @@ import time
 from dataclasses import dataclass
 
 import numpy as np
-from servedcase import Case, Sequence, Shapes, Tensors, Unservable, nothing_given
 from tritonclient.grpc import InferenceServerClient, InferInput, InferResult
 from tritonclient.utils import InferenceServerException, np_to_triton_dtype
+
+from servedcase import Case, Sequence, Shapes, Tensors, Unservable, nothing_given
 from tritonserver import ServerError, TritonServer
 
 RTOL, ATOL = 1e-4, 1e-5

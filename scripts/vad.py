@@ -1,11 +1,10 @@
 """Finds the speech in a recording with Silero VAD, a model that no one here wrote, served by our backend.
 
-    python3 scripts/vad.py [recording.wav] [--picture speech.png]
+    python3 scripts/vad.py [recording.wav]
 
 Silero VAD comes from the PyPI package silero-vad, its ONNX file as it is. A tritonserver is started with it; the
 recording is sent as one sequence, in requests of 32 ms, and each is answered with the probability that somebody speaks.
-The picture shows the sound above and the probability below, with a number at every second. Without a recording,
-espeak-ng says a sentence; where it is not installed, a sound like speech is made up. Run go run build.go first.
+Without a recording, a sound like speech is made up. Run go run build.go first.
 """
 
 import argparse
@@ -24,11 +23,11 @@ if importlib.util.find_spec("tritonclient") is None:  # another Python than that
         sys.exit("vad.py: there is no build/venv with the packages that it needs: run go run build.go")
     os.execv(PYTHON, [str(PYTHON), *sys.argv])
 
-import audio  # noqa: E402
 import numpy as np  # noqa: E402
 import tritonclient.grpc as grpc  # noqa: E402
-from picture import Picture  # noqa: E402
 from tritonclient.utils import InferenceServerException  # noqa: E402
+
+import audio  # noqa: E402
 from tritonserver import ServerError, TritonServer, exit_on_sigterm  # noqa: E402
 
 WINDOW = 512  # samples: 32 ms, what the model wants at 16 kHz
@@ -65,9 +64,7 @@ def model_file() -> Path:
         raise VADError("the package silero-vad is not installed: run go run build.go")
     path = Path(found.origin).parent / "data" / "silero_vad.onnx"
     if not path.exists():
-        raise VADError(
-            f"the package silero-vad has no file {path}: want the version of scripts/requirements-nodeps.txt"
-        )
+        raise VADError(f"the package silero-vad has no file {path}: want the version of scripts/requirements-nodeps.txt")
     return path
 
 
@@ -89,9 +86,7 @@ def windows(samples: np.ndarray) -> np.ndarray:
     return np.stack([padded[np.newaxis, at * WINDOW :][:, : CONTEXT + WINDOW] for at in range(count)])
 
 
-def probabilities(
-    client: grpc.InferenceServerClient, samples: np.ndarray, sequence: int = 1
-) -> tuple[np.ndarray, float]:
+def probabilities(client: grpc.InferenceServerClient, samples: np.ndarray, sequence: int = 1) -> tuple[np.ndarray, float]:
     """The probability of speech in each window, and how long a request took, in seconds."""
     requests = windows(samples)
     answers = []
@@ -119,50 +114,18 @@ def segments(speech: np.ndarray) -> list[tuple[float, float]]:
     return list(zip(seconds[::2].tolist(), seconds[1::2].tolist(), strict=True))
 
 
-WAVE, LINE, FILL, GRID, TEXT = (40, 90, 160), (200, 60, 30), (250, 215, 200), (225, 225, 225), (110, 110, 110)
-
-
-def draw(samples: np.ndarray, speech: np.ndarray) -> Picture:
-    """The sound above, the probability below, and a line for each second and for one half."""
-    width, height, margin = min(max(4 * len(speech), 400), 4000), 150, 20
-    picture = Picture(width, 2 * height + 3 * margin)
-    length = len(speech) * WINDOW / audio.RATE
-    for second in range(int(length) + 1):
-        x = int(second / length * width)
-        picture.box(x, margin, x + 1, 2 * height + 2 * margin, GRID)
-        picture.number(x + 3, 2 * height + 2 * margin + 5, second, TEXT)
-    at = np.linspace(0, len(samples), width + 1).astype(int)
-    parts = [samples[start : max(stop, start + 1)] for start, stop in zip(at[:-1], at[1:], strict=True)]
-    loudest = max(float(abs(samples).max()), 1e-9)
-    low, high = (np.array([bound(part, initial=0) for part in parts]) / loudest for bound in (np.min, np.max))
-    middle = margin + height / 2
-    picture.columns(0, middle - low * height / 2, middle - high * height / 2, WAVE)
-    bottom = 2 * height + 2 * margin
-    shown = bottom - speech[np.linspace(0, len(speech) - 1e-6, width).astype(int)] * height
-    picture.columns(0, np.full(width, bottom), shown, FILL)
-    picture.columns(0, shown + 1, np.minimum(shown, np.roll(shown, 1)), LINE)
-    picture.box(0, bottom - height // 2, width, bottom - height // 2 + 1, GRID)
-    return picture
-
-
 def sound(recording: Path | None) -> np.ndarray:
     """The recording, or one that is made here."""
     if recording is not None:
         samples = audio.read_wav(recording)
         print(f"{recording}: {len(samples) / audio.RATE:.1f} s")
         return samples
-    samples = audio.spoken()
-    if samples is not None:
-        print(f"{len(samples) / audio.RATE:.1f} s of espeak-ng: {audio.TEXT}")
-        return samples
     samples = audio.made_up()
-    print(
-        f"{len(samples) / audio.RATE:.1f} s of made-up sound like speech: espeak-ng is not installed, no WAV file given"
-    )
+    print(f"{len(samples) / audio.RATE:.1f} s of made-up sound like speech, because no WAV file is given")
     return samples
 
 
-def run(recording: Path | None, picture: Path) -> None:
+def run(recording: Path | None) -> None:
     samples = sound(recording)
     with tempfile.TemporaryDirectory() as folder:
         repository = write_repository(Path(folder))
@@ -173,19 +136,15 @@ def run(recording: Path | None, picture: Path) -> None:
         print(f"speech from {start:6.2f} s to {end:6.2f} s")
     print(f"{len(speech)} requests, {1e3 * took:.2f} ms each for {1e3 * WINDOW / audio.RATE:g} ms of sound; "
           f"speech in {100 * np.mean(speech >= SPEECH):.0f} % of them")  # fmt: skip
-    draw(samples, speech).save(picture)
-    print(f"wrote {picture}")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("recording", nargs="?", type=Path, help="a WAV file of uncompressed PCM, of any rate")
-    parser.add_argument("--picture", type=Path, default=Path("speech.png"), metavar="FILE",
-        help="the PNG file to write (default: speech.png)")  # fmt: skip
     arguments = parser.parse_args()
     exit_on_sigterm()
     try:
-        run(arguments.recording, arguments.picture)
+        run(arguments.recording)
     except (VADError, audio.AudioError, ServerError, InferenceServerException, OSError) as failure:
         print(f"vad.py: {failure}", file=sys.stderr)
         return 1

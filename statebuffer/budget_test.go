@@ -11,7 +11,7 @@ import (
 	"tritonstateful/internal/tensor"
 )
 
-// cacheStore keeps a cache of bytes for each sequence beside a slot of 8 bytes.
+// cacheStore keeps a cache of bytes for each sequence, next to a slot of 8 bytes.
 func cacheStore(t testing.TB, limits Limits) *Store {
 	limits.Tombstones = 100
 	return newTestStore(t, Options{
@@ -67,7 +67,7 @@ func TestBudgetOfChunks(t *testing.T) {
 func lost(t testing.TB, s *Store, n uint64, want string) {
 	t.Helper()
 	_, err := s.Continue(number(n), 20)
-	require.EqualError(t, err, want+"; begin it anew with a START request")
+	require.EqualError(t, err, want+"; begin it again with a START request")
 }
 
 // TestBudgetOfTheFirstChunk: it is never freed, so it must fit.
@@ -154,7 +154,7 @@ func TestBudgetRefusesOnlyWhoDoesNotFit(t *testing.T) {
 }
 
 // TestBudgetEvicts: those used least recently go, and never one of the batch; if
-// even that is not enough, nobody goes for nothing.
+// even that is not enough, none is evicted.
 func TestBudgetEvicts(t *testing.T) {
 	s := cacheStore(t, Limits{Bytes: 64 + 1024, Full: EvictLRU})
 	for n := range uint64(4) {

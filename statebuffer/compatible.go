@@ -23,7 +23,7 @@ func (s *varyingStore) compatible(a, b *Sequence) bool {
 // compatibleShapes reports whether values of two shapes can share a run.
 func (v *Varying) compatibleShapes(a, b tensor.Shape) bool {
 	for axis := range a {
-		if a[axis] != b[axis] && (!v.LeftPadded || axis != v.lengthAxis()) {
+		if a[axis] != b[axis] && (!v.LeftPadded || axis != v.PadAxis) {
 			return false
 		}
 	}
@@ -36,7 +36,7 @@ func (s *Store) HashShapes(h *maphash.Hash, q *Sequence) {
 	for i := range s.varying.states {
 		v := &s.varying.states[i]
 		for axis, extent := range s.varying.shape(i, q) {
-			if !v.LeftPadded || axis != v.lengthAxis() {
+			if !v.LeftPadded || axis != v.PadAxis {
 				maphash.WriteComparable(h, extent)
 			}
 		}

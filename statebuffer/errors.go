@@ -21,7 +21,7 @@ type LostError struct {
 }
 
 func (e *LostError) Error() string {
-	const remedy = "; begin it anew with a START request"
+	const remedy = "; begin it again with a START request"
 	ago := e.Ago.Round(time.Millisecond)
 	switch e.Reason {
 	case Expired:
@@ -38,7 +38,7 @@ func (e *LostError) Error() string {
 	case Displaced:
 		return fmt.Sprintf("its place was given to another sequence %v ago, because the server had dropped it (idle or cancelled)%s", ago, remedy)
 	case Replaced:
-		return fmt.Sprintf("its state made room %v ago, because its ID began anew before it had ended: %s; wait for the answer to END before using an ID again", ago, e.limit())
+		return fmt.Sprintf("its state made room %v ago, because its ID began again before it had ended: %s; wait for the answer to END before using an ID again", ago, e.limit())
 	case Damaged:
 		return fmt.Sprintf("its state could not be stored %v ago because writing to memory failed%s", ago, remedy)
 	default:

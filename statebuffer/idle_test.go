@@ -57,13 +57,13 @@ func TestOnlyOneGivesWay(t *testing.T) {
 		begin(t, s, number(4), later)
 		require.Zero(t, s.EndBatch(later))
 		_, err := s.Continue(number(2), later)
-		require.EqualError(t, err, "its state expired 0s ago, after idling longer than 1s (max_sequence_idle_microseconds); begin it anew with a START request")
+		require.EqualError(t, err, "its state expired 0s ago, after idling longer than 1s (max_sequence_idle_microseconds); begin it again with a START request")
 		require.EqualValues(t, 1, s.Counters().Expired)
 		require.Equal(t, 3, s.Usage().Live)
 	}
 }
 
-// TestGone: a sequence that nobody needs anything of ends when the instance has waited
+// TestGone: a sequence whose slot no other needs ends when the instance has waited
 // for requests strictly longer than twice the limit and ten seconds since its last
 // answer, or after twice the limit and an hour of work.
 func TestGone(t *testing.T) {

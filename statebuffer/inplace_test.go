@@ -51,8 +51,8 @@ type twins struct {
 	lanes  int
 }
 
-// nobody stands for a lane that belongs to no sequence, as padding lanes do.
-const nobody = 1 << 40
+// noSequence is the ID of a lane without a sequence, as padding lanes do.
+const noSequence = 1 << 40
 
 // TestInPlaceEqualsCopying: whatever batches come, both stores give every lane the
 // same bytes to read.
@@ -60,6 +60,7 @@ func TestInPlaceEqualsCopying(t *testing.T) {
 	for _, layout := range []Layout{{1, 40}, {5, 8}} {
 		for _, slots := range []int{8, 24, 64} { // with 8, every cell is owned
 			t.Run(fmt.Sprintf("pieces=%d/slots=%d", layout.Pieces, slots), func(t *testing.T) {
+				t.Parallel()
 				w := &twins{t: t, rng: rand.New(rand.NewPCG(uint64(slots), 5)), layout: layout, both: map[uint64][2]*Sequence{}, lanes: 8}
 				for i, from := range []int64{-1, 1} {
 					w.stores[i] = newTestStore(t, Options{
@@ -87,7 +88,7 @@ func (w *twins) pick(slots int) (ids []uint64) {
 	}
 	for _, id := range w.rng.Perm(slots)[:1+w.rng.IntN(w.lanes)] {
 		if w.rng.IntN(8) == 0 {
-			id = nobody
+			id = noSequence
 		}
 		ids = append(ids, uint64(id))
 	}
@@ -99,7 +100,7 @@ func (w *twins) step(ids []uint64) {
 	fails, padding := w.rng.IntN(12) == 0, w.rng.IntN(4)/3
 	ends, starts := map[uint64]bool{}, map[uint64]bool{}
 	for _, id := range ids {
-		if id == nobody {
+		if id == noSequence {
 			continue
 		}
 		_, known := w.both[id]
@@ -122,7 +123,7 @@ func (w *twins) step(ids []uint64) {
 func (w *twins) run(i int, s *Store, ids []uint64, starts, ends map[uint64]bool, fails bool, width int, salt byte) map[uint64][]byte {
 	lanes := make([]Lane, len(ids))
 	for lane, id := range ids {
-		if id == nobody {
+		if id == noSequence {
 			continue
 		}
 		if starts[id] {
@@ -145,7 +146,7 @@ func (w *twins) run(i int, s *Store, ids []uint64, starts, ends map[uint64]bool,
 	read := map[uint64][]byte{}
 	for k := range s.states {
 		for lane := range width {
-			var name uint64 = nobody
+			var name uint64 = noSequence
 			if lane < len(ids) {
 				name = ids[lane]
 			}

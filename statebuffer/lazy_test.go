@@ -149,7 +149,7 @@ func TestNewStoreWithoutMemory(t *testing.T) {
 }
 
 // TestSteadyFrom: from there on, and not below, a chunk that was allocated stays while
-// nobody starts or ends, however many slots are taken.
+// no sequence starts or ends, however many slots are taken.
 func TestSteadyFrom(t *testing.T) {
 	sizing := Sizing{Initial: 16, Subsequent: 6, MaxChunks: 3, AllocBelow: 4}
 	least := sizing.SteadyFrom()

@@ -33,24 +33,21 @@ func disableLeftPadding(states []Varying) {
 	}
 }
 
-// DisableLeftPadding makes sequences Compatible from now on only if their values have equal lengths.
-// No step may be open.
+// DisableLeftPadding makes sequences Compatible only if their values have equal lengths,
+// from now on. No step may be open.
 func (s *Store) DisableLeftPadding() { disableLeftPadding(s.varying.states) }
-
-// lengthAxis is the axis along which a padded value has its length.
-func (v *Varying) lengthAxis() int { return v.PadAxis }
 
 // Length is the extent that the value of a padded state has for the next step of
 // a sequence; nil is a sequence that starts. state counts in Options.Varying.
 func (s *Store) Length(state int, q *Sequence) int64 {
-	return s.varying.shape(state, q)[s.varying.states[state].lengthAxis()]
+	return s.varying.shape(state, q)[s.varying.states[state].PadAxis]
 }
 
 // LengthBytes is what a padded state takes, in a lane of a sequence, for each unit of
 // its length.
 func (s *Store) LengthBytes(state int, q *Sequence) int64 {
 	v := &s.varying.states[state]
-	shape, axis := s.varying.shape(state, q), v.lengthAxis()
+	shape, axis := s.varying.shape(state, q), v.PadAxis
 	return elements(shape[:axis]) * elements(shape[axis+1:]) * int64(v.DType.Size())
 }
 
@@ -62,7 +59,7 @@ func (s *Store) FitsBudget(bytes int64) bool { return s.fits(bytes) }
 // others are shorter.
 func (s *varyingStore) longest(i int, lanes []Lane) (shape tensor.Shape, uneven bool) {
 	shape = s.shape(i, lanes[0].Sequence)
-	axis := s.states[i].lengthAxis()
+	axis := s.states[i].PadAxis
 	for _, l := range lanes[1:] {
 		other := s.shape(i, l.Sequence)
 		uneven = uneven || s.states[i].LeftPadded && other[axis] != shape[axis]
@@ -76,38 +73,38 @@ func (s *varyingStore) longest(i int, lanes []Lane) (shape tensor.Shape, uneven 
 // gatherPadded lays out values of unequal length, each at the end of its lane.
 func (s *varyingStore) gatherPadded(i int, t *Transfer, lanes []Lane, longest tensor.Shape) error {
 	v := &s.states[i]
-	slot, err := s.paddedValue(v, longest)
+	padded, err := s.paddedValue(v, longest)
 	if err != nil {
 		return err
 	}
 	for lane, l := range lanes {
 		shape := s.shape(i, l.Sequence)
-		clear(slot)
-		v.shift(slot, longest, s.source(i, l.Sequence).Bytes, shape, shape)
-		t.gatherLane(lane, slot)
+		clear(padded)
+		v.shift(padded, longest, s.source(i, l.Sequence).Bytes, shape, shape)
+		t.gatherLane(lane, padded)
 	}
-	clear(slot)
+	clear(padded)
 	for lane := len(lanes); lane < t.Lanes; lane++ {
-		t.gatherLane(lane, slot)
+		t.gatherLane(lane, padded)
 	}
 	return nil
 }
 
-// ownLength is how long the new value of a padded state is for a lane's sequence: as
-// much as its value was shorter than the longest, the new one is too.
+// ownLength is how long the new value of a padded state is for a lane's sequence: it is
+// shorter than the longest by as much as the old value was.
 func (s *varyingStore) ownLength(i int, q *Sequence) int64 {
-	axis, io := s.states[i].lengthAxis(), &s.io[i]
+	axis, io := s.states[i].PadAxis, &s.io[i]
 	return io.OutShape[axis] - io.InShape[axis] + s.shape(i, q)[axis]
 }
 
-// ownBytes is the size of the new value of a lane's sequence, of what the model wrote
-// for one lane, padding and all.
+// ownBytes is the size of the new value of a lane's sequence, without the padding that
+// written, the size of what the model wrote for one lane, has.
 func (s *varyingStore) ownBytes(i int, q *Sequence, written int64) int64 {
 	v := &s.states[i]
 	if !s.io[i].Uneven || written == 0 {
 		return written
 	}
-	return written / s.io[i].OutShape[v.lengthAxis()] * s.ownLength(i, q)
+	return written / s.io[i].OutShape[v.PadAxis] * s.ownLength(i, q)
 }
 
 // reservePadded makes room for the value that commitPadded needs.
@@ -123,14 +120,14 @@ func (s *varyingStore) reservePadded(i int) error {
 // commitPadded takes from each lane what is not padding.
 func (s *varyingStore) commitPadded(i int, lanes []Lane, width int) error {
 	v, io := &s.states[i], &s.io[i]
-	axis := v.lengthAxis()
+	axis := v.PadAxis
 	out := io.OutShape.With(v.Axis, 1)
 	layout, err := v.layout(out)
 	if err != nil {
 		return err
 	}
 	t := Transfer{Layout: layout, Tensor: io.Out, Lanes: width}
-	slot, err := s.paddedValue(v, out)
+	padded, err := s.paddedValue(v, out)
 	if err != nil {
 		return err
 	}
@@ -138,9 +135,9 @@ func (s *varyingStore) commitPadded(i int, lanes []Lane, width int) error {
 		if !l.commits() {
 			continue
 		}
-		t.scatterLane(lane, slot)
+		t.scatterLane(lane, padded)
 		shape := out.With(axis, s.ownLength(i, l.Sequence))
-		v.shift(l.Sequence.values[i].block.Bytes, shape, slot, out, shape)
+		v.shift(l.Sequence.values[i].block.Bytes, shape, padded, out, shape)
 		l.Sequence.values[i].shape = shape
 	}
 	return nil
@@ -149,7 +146,7 @@ func (s *varyingStore) commitPadded(i int, lanes []Lane, width int) error {
 // checkPadded makes sure that each value is at least as long as it was, so that no
 // length is below zero.
 func (v *Varying) checkPadded(io *VaryingIO) error {
-	axis := v.lengthAxis()
+	axis := v.PadAxis
 	if io.Uneven && io.OutShape[axis] < io.InShape[axis] {
 		return fmt.Errorf("state %q: the model wrote length %d for one of %d, of which some are padded: a state that is padded must not get shorter", v.Name, io.OutShape[axis], io.InShape[axis])
 	}
@@ -159,7 +156,7 @@ func (v *Varying) checkPadded(io *VaryingIO) error {
 // shift copies the last part of a value to the end of another: shapes to and from
 // differ only in their lengths, and part is the shape of what is copied.
 func (v *Varying) shift(to []byte, toShape tensor.Shape, from []byte, fromShape, part tensor.Shape) {
-	axis := v.lengthAxis()
+	axis := v.PadAxis
 	unit := elements(part[axis+1:]) * int64(v.DType.Size())
 	l := Layout{Pieces: elements(part[:axis]), PieceBytes: part[axis] * unit}
 	if l.LaneBytes() == 0 {

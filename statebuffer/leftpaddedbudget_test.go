@@ -83,7 +83,7 @@ func TestPaddedRation(t *testing.T) {
 }
 
 // TestPaddedRunWithoutMemory: whatever a run needs to keep padded values is there
-// before anything changes, so that failing for want of memory harms nobody.
+// before anything changes, so that a lack of memory harms no sequence.
 func TestPaddedRunWithoutMemory(t *testing.T) {
 	memory := &Heap{}
 	s := unequalStore(t, memory, 1000, Limits{})

@@ -4,8 +4,8 @@ package statebuffer
 // these get into the batched tensors of a run and back. copiedValues and inPlaceValues
 // are the two.
 //
-// A step is gather, then commit or abort. Every method but grow, shrink and drain is for
-// sequences that own a slot, wherever the values are.
+// A step is gather, then commit or abort; one is open at a time. The sequences of all
+// methods own a slot.
 type placement interface {
 	// arrange returns the order of the lanes in which a step copies least; element i is
 	// the lane to be the i-th. It is valid until the next call. nil means that all

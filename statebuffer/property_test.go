@@ -19,6 +19,7 @@ func TestStoreAgainstAPlainMap(t *testing.T) {
 	for seed := range uint64(40) {
 		for _, inPlace := range []bool{false, true} {
 			t.Run(fmt.Sprintf("seed %d, inPlace %v", seed, inPlace), func(t *testing.T) {
+				t.Parallel()
 				w := newWorld(t, seed, inPlace)
 				require.Equal(t, inPlace, w.store.InPlace())
 				for range 600 {

@@ -36,7 +36,7 @@ func (s *Scratch) Reserve(m Memory, bytes int64) error {
 	if s.Size >= bytes {
 		return nil
 	}
-	grown, err := m.Alloc(capacity(bytes))
+	grown, err := m.Alloc(Capacity(bytes))
 	if err != nil {
 		return err
 	}
@@ -51,4 +51,14 @@ func (s *Scratch) Free(m Memory) {
 		m.Free(s.Block)
 	}
 	s.Block = Block{}
+}
+
+// Capacity is how much to allocate for that many bytes, wherever memory grows: the next
+// power of two, so that what grows by a little each run is seldom moved.
+func Capacity(bytes int64) int64 {
+	c := int64(256)
+	for c < bytes && c < 1<<62 {
+		c *= 2
+	}
+	return c
 }

@@ -49,6 +49,7 @@ func TestSlotSetAgainstASet(t *testing.T) {
 	sizes := []int{1, 2, 63, 64, 65, 127, 128, 130}
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			t.Parallel()
 			rng := rand.New(rand.NewPCG(seed, 0))
 			var r slotSet
 			p := plainSlots{}

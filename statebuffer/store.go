@@ -6,7 +6,7 @@ import (
 )
 
 // Store keeps the states of an instance's sequences. One goroutine uses it. Times are
-// those of one clock that never goes back, since any moment.
+// durations since any fixed moment, by a clock that never goes back.
 type Store struct {
 	table
 	storage

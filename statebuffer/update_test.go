@@ -18,7 +18,7 @@ type grown struct {
 	values [][]byte
 }
 
-// joined puts the parts one behind the other along an axis.
+// joined puts the parts one after the other along an axis.
 func (g *grown) joined(axis int) (shape tensor.Shape, value []byte) {
 	shape = g.parts[0].Clone()
 	for _, p := range g.parts[1:] {
@@ -53,8 +53,8 @@ func getLane(t *testing.T, v *Varying, b Block, shape tensor.Shape, lanes, lane 
 	return value
 }
 
-// TestAppend: wherever the batch and the length are, what runs write is put behind
-// what there was, whoever shares a run, and whatever a padding lane writes.
+// TestAppend: wherever the batch and the length are, what runs write is put after
+// what there was, in any company, and whatever a padding lane writes.
 func TestAppend(t *testing.T) {
 	for axis := -1; axis < 4; axis++ {
 		for at := range 4 {
@@ -187,7 +187,7 @@ func TestAppendBounds(t *testing.T) {
 	require.Equal(t, []byte{10, 10, 10, 30, 11, 11, 11, 31}, readCache(t, s, q))
 }
 
-// TestAppendShapes: what does not fit behind the old value is refused.
+// TestAppendShapes: what does not fit after the old value is refused.
 func TestAppendShapes(t *testing.T) {
 	s := appendingStore(t, Options{})
 	q := begin(t, s, number(1), 1)

@@ -135,7 +135,7 @@ func (s *varyingStore) shape(i int, q *Sequence) tensor.Shape {
 	return q.values[i].shape
 }
 
-// gather lays out the states of lanes that are alike.
+// gather lays out the states of lanes that are Compatible.
 func (s *varyingStore) gather(lanes []Lane, width int) error {
 	s.value.Begin(s.memory)
 	for i := range s.states {
@@ -180,16 +180,6 @@ func (s *varyingStore) source(i int, q *Sequence) Block {
 	return q.values[i].block
 }
 
-// capacity is the next power of two, so that a value that grows by a little each
-// step is seldom moved.
-func capacity(bytes int64) int64 {
-	c := int64(256)
-	for c < bytes && c < 1<<62 {
-		c *= 2
-	}
-	return c
-}
-
 // GrewError says that a state of a sequence would exceed its bound.
 type GrewError struct {
 	State       string
@@ -212,7 +202,7 @@ func (s *varyingStore) growth(lanes []Lane, width int) (more int64, err error) {
 		for _, l := range lanes {
 			own := s.ownBytes(i, l.Sequence, bytes)
 			if has := s.capacity(i, l.Sequence); l.commits() && has < own {
-				more += capacity(own) - has
+				more += Capacity(own) - has
 			}
 		}
 	}
@@ -296,7 +286,7 @@ func (s *varyingStore) reserveValue(l Lane, i int, bytes int64) error {
 	if old.Size >= bytes {
 		return nil
 	}
-	grown, err := s.memory.Alloc(capacity(bytes))
+	grown, err := s.memory.Alloc(Capacity(bytes))
 	if err != nil {
 		return err
 	}

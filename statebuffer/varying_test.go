@@ -141,7 +141,7 @@ func (w *world) varyingBytes() (n int64) {
 
 func TestVaryingGrowsByPowersOfTwo(t *testing.T) {
 	for bytes, want := range map[int64]int64{0: 256, 1: 256, 256: 256, 257: 512, 1 << 40: 1 << 40, 1<<40 + 1: 1 << 41, math.MaxInt64: 1 << 62} {
-		require.Equal(t, want, capacity(bytes), "%d bytes", bytes)
+		require.Equal(t, want, Capacity(bytes), "%d bytes", bytes)
 	}
 }
 

@@ -219,7 +219,7 @@ func (w *world) stored(q *Sequence, k int) []byte {
 
 func (w *world) checkStored(q *Sequence, want *plainSequence) {
 	if q.fresh {
-		require.Empty(w.t, q.values, "what nobody reads any more")
+		require.Empty(w.t, q.values, "values that are not read any more")
 		return
 	}
 	for k := range w.states {

@@ -42,8 +42,11 @@ const testHooks = "testhooks"
 const linter = "github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0"
 
 // lint checks both modules by the rules of .golangci.yaml, with a linter that is
-// compiled once, to build/lint.
+// compiled once, to build/lint, and the Python code by those of ruff.toml.
 func (t *tree) lint() error {
+	if err := t.locked(t.environment); err != nil {
+		return err
+	}
 	program := t.path("build", "lint", "golangci-lint")
 	if err := t.refresh(program, linter, func() error {
 		return t.with("GOBIN="+filepath.Dir(program), "CGO_ENABLED=0").run("go", "install", linter)
@@ -53,6 +56,8 @@ func (t *tree) lint() error {
 	return errors.Join(
 		t.run(program, "run"),
 		t.in(benchModule).run(program, "run", "--config", t.path(".golangci.yaml")),
+		t.run(t.path("build", "venv", "bin", "ruff"), "check", "--quiet", "scripts", "models", benchModule),
+		t.run(t.path("build", "venv", "bin", "ruff"), "format", "--quiet", "--check", "scripts", "models", benchModule),
 		t.run("go", "vet", "build.go"),
 		t.run("go", "vet", "-tags", "faults,"+testHooks, "./capi/..."),
 	)

@@ -81,7 +81,7 @@ func (p *plan) reserve(bytes int64) error {
 	if err := errors.Join(p.stream.Sync(), p.free()); err != nil {
 		return err
 	}
-	bytes += bytes / 2
+	bytes = statebuffer.Capacity(bytes)
 	host, err := p.context.HostAlloc(bytes)
 	if err != nil {
 		return err

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-import tritonserver
 from onnx import ModelProto
 from tritonclient.grpc import InferenceServerClient
+
+import tritonserver
 from tritonserver import ServerError, TritonServer
 
 

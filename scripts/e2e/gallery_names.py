@@ -1,6 +1,7 @@
 """Small models whose axes are named as exporters name them badly: what was seen to mix or lose sequences."""
 
 import numpy as np
+
 from randomgraph import Graph
 from servedcase import Case
 from signatures import THREE_LINES, Tensor, family

@@ -1,6 +1,7 @@
 """The signatures of recurrent networks, convolutions and predictors as torch and toolkits for robots export them."""
 
 import numpy as np
+
 from gallery_names import full, io
 from randomgraph import Graph
 from servedcase import Case
@@ -19,9 +20,7 @@ def recurrent(name: str, text: str, *, cells: int = 2, gru: bool = False, config
     value = g.op("Identity", x.name)
     after: list[list[str]] = [[] for _ in states]
     for layer in range(cells):
-        parts = [
-            g.op("Slice", into.name, g.constant([layer]), g.constant([layer + 1]), g.constant([0])) for into, _ in states
-        ]
+        parts = [g.op("Slice", into.name, g.constant([layer]), g.constant([layer + 1]), g.constant([0])) for into, _ in states]
         weights = [g.numbers(1, gates * 8, 8, scale=0.4), g.numbers(1, gates * 8, 8, scale=0.4)]
         every = g.op(kind, value, *weights, "", "", *parts, hidden_size=8)
         for at in range(len(states)):

@@ -1,6 +1,7 @@
 """The signatures of streaming models for speech and pictures, as their toolkits export them."""
 
 import numpy as np
+
 from gallery_names import full, io, listed, nemo
 from signatures import family
 
@@ -69,9 +70,9 @@ WENET_GPU_STATES = ", ".join([
     listed("cnn_cache", "r_cnn_cache", 4, 16, 7, zeros=True), listed("cache_mask", "r_cache_mask", 1, 16, zeros=True),
 ])  # fmt: skip
 WENET_GPU_CONFIG = full(
-    f"{io('chunk_xs', -1, 80)}, {{ name: \"chunk_lens\" data_type: TYPE_INT32 dims: [ 1 ] reshape: {{ shape: [ ] }} }}",
+    f'{io("chunk_xs", -1, 80)}, {{ name: "chunk_lens" data_type: TYPE_INT32 dims: [ 1 ] reshape: {{ shape: [ ] }} }}',
     f"{io('log_probs', 16, 10)}, {io('log_probs_idx', 16, 10, kind='INT64')}, "
-    "{ name: \"chunk_out_lens\" data_type: TYPE_INT32 dims: [ 1 ] reshape: { shape: [ ] } }",
+    '{ name: "chunk_out_lens" data_type: TYPE_INT32 dims: [ 1 ] reshape: { shape: [ ] } }',
     f"state [ {WENET_GPU_STATES} ]",
 )
 WENET_CPU = """

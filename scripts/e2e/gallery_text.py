@@ -1,9 +1,10 @@
 """The signatures of text decoders as optimum and onnxruntime-genai export them."""
 
 import numpy as np
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
+
 from gallery_names import full, io
 from graphs import model, op, tensor
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 from randomgraph import Graph
 from servedcase import Case, Sequence, Tensors
 from signatures import THREE_LINES, family

@@ -3,9 +3,10 @@
 import re
 
 import numpy as np
+from onnx import NodeProto
+
 from gallery_names import full, io, listed
 from graphs import model, op, tensor
-from onnx import NodeProto
 from servedcase import Case
 from signatures import THREE_LINES, family
 
@@ -175,6 +176,7 @@ TIME_BESIDE_LISTS = TIME_BESIDE_SHARED.format(**{
 
 def mean_beside_shared(name: str, label: str, config: str = THREE_LINES, **more) -> Case:
     """With no lanes in its state it would run, and say nothing: 0 and 1 are broadcast to 0."""
+
     def dims(of: str) -> tuple[int, str | None]:
         return 3, label.format(of) or None
 

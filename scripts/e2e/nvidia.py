@@ -7,10 +7,11 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-from conftest import Folder
 from google.protobuf import text_format
 from tritonclient.grpc import InferenceServerClient, model_config_pb2
 from tritonclient.utils import InferenceServerException
+
+from conftest import Folder
 from tritonserver import MODELS, TritonServer
 from unary import infer
 

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tritonclient.grpc import InferenceServerClient, InferInput, InferRequestedOutput
+
 import test_streaming_models
 from prometheus import scrape
 from test_streaming_models import (  # noqa: F401 - pytest finds them here
@@ -26,7 +28,6 @@ from test_streaming_models import (  # noqa: F401 - pytest finds them here
     test_streaming_lstm,
     test_streaming_lstm_with_chunks_of_all_sizes,
 )
-from tritonclient.grpc import InferenceServerClient, InferInput, InferRequestedOutput
 from tritonserver import MODELS, TritonServer
 
 # Sums of products in another order than the CPU's; TF32 is off.
@@ -60,7 +61,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TritonServer]:
 
 
 def test_metrics_name_the_gpu(server):
-    (series,) = [s for s in scrape(server.metrics_url, "stateful_").samples["stateful_chunks"] if ("model", "streaming_lstm") in s]
+    (series,) = [
+        s for s in scrape(server.metrics_url, "stateful_").samples["stateful_chunks"] if ("model", "streaming_lstm") in s
+    ]
     labels = dict(series)
     assert (KIND == "KIND_GPU") == labels.get("gpu_uuid", "").startswith("GPU-")
 

@@ -4,8 +4,8 @@ import re
 import urllib.request
 from dataclasses import dataclass, field
 
-_SAMPLE = re.compile(r"^(?P<name>\w+)\{(?P<labels>.*)\} (?P<value>\S+)$")
-_LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+from prometheus_client.parser import text_string_to_metric_families
+
 _direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
@@ -34,19 +34,18 @@ class Scrape:
 
 def scrape(metrics_url: str, prefix: str, path: str = "/metrics") -> Scrape:
     with _direct.open(f"http://{metrics_url}{path}", timeout=10) as answer:
-        lines = answer.read().decode().splitlines()
+        families = text_string_to_metric_families(answer.read().decode())
     result = Scrape()
-    for line in lines:
-        if line.startswith(f"# TYPE {prefix}"):
-            _, _, family, kind = line.split()
-            assert family not in result.types, f"{family} is there twice"
-            result.types[family] = kind
-        elif line.startswith(prefix):
-            sample = _SAMPLE.match(line)
-            labels = frozenset(_LABEL.findall(sample["labels"]))
-            series = result.samples.setdefault(sample["name"], {})
-            assert labels not in series, f"{line} is there twice"
-            series[labels] = float(sample["value"])
+    for metric in families:
+        if not metric.name.startswith(prefix):
+            continue
+        name = metric.name + "_total" * (metric.type == "counter")
+        assert name not in result.types, f"{name} is there twice"
+        result.types[name] = metric.type
+        for sample in metric.samples:
+            series, labels = result.samples.setdefault(sample.name, {}), frozenset(sample.labels.items())
+            assert labels not in series, f"{sample} is there twice"
+            series[labels] = sample.value
     return result
 
 

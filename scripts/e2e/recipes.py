@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from graphs import model, onnx_type, tensor
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
+
+from graphs import model, onnx_type, tensor
 from sequences import Reference, Tensors
 
 FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16)
@@ -213,8 +214,7 @@ def recurrent(*outputs: str, layers: int = 2, batch: str | int = "batch", rank: 
     shape = [layers, batch, 16]
     return Recipe(
         [tensor("x", F32, batch, "time", 8), tensor("h0", F32, *shape), tensor("c0", F32, *shape)],
-        [tensor(outputs[0], F32, batch, "time", 16)]
-        + [tensor(name, F32, *(rank - 3) * [1], *shape) for name in outputs[1:]],
+        [tensor(outputs[0], F32, batch, "time", 16)] + [tensor(name, F32, *(rank - 3) * [1], *shape) for name in outputs[1:]],
         {"h0": outputs[1], "c0": outputs[2]},
     )
 

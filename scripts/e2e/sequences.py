@@ -12,6 +12,7 @@ import numpy as np
 import onnxruntime
 from onnx import ModelProto, TensorProto, helper
 from tritonclient.grpc import InferenceServerClient
+
 from unary import infer
 
 Tensors = dict[str, np.ndarray]
@@ -50,8 +51,7 @@ class Reference:
             feeds = {name: self.from_request(name, value) for name, value in step.items()}
             outputs = session.run(feeds | states | self.given(number, steps[:number]))
             states = {
-                name: self.updates.get(name, replace)(states[name], outputs[output])
-                for name, output in self.states.items()
+                name: self.updates.get(name, replace)(states[name], outputs[output]) for name, output in self.states.items()
             }
             answers.append({name: self.to_answer(name, value) for name, value in outputs.items()})
         return answers
@@ -85,20 +85,14 @@ class Session:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1
         options.log_severity_level = 3
-        self.session = onnxruntime.InferenceSession(
-            model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-        )
+        self.session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
         self.inputs = {each.name: each for each in model.graph.input}
 
     def zeros(self, name: str) -> np.ndarray:
         """One lane of zeros: the first dynamic axis is the batch, and others have length 0."""
         of = self.inputs[name].type.tensor_type
         dims = [dim.dim_value if dim.HasField("dim_value") else -1 for dim in of.shape.dim]
-        dims = (
-            [1 if at == dims.index(-1) else 0 if dim < 0 else dim for at, dim in enumerate(dims)]
-            if -1 in dims
-            else dims
-        )
+        dims = [1 if at == dims.index(-1) else 0 if dim < 0 else dim for at, dim in enumerate(dims)] if -1 in dims else dims
         return np.zeros(dims, helper.tensor_dtype_to_np_dtype(of.elem_type))
 
     def run(self, feeds: Tensors) -> Tensors:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from onnx import ModelProto, TensorProto, helper
+
 from randomgraph import Graph, onnx_type
 from servedcase import Case, Sequence, Tensors
 

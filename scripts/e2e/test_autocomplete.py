@@ -3,12 +3,13 @@
 import numpy as np
 import onnx
 import pytest
-from conftest import Folder
 from google.protobuf import text_format
-from graphs import model, op, running_sum, tensor
 from onnx import ModelProto
-from sequences import Reference, check
 from tritonclient.grpc import InferenceServerClient, model_config_pb2
+
+from conftest import Folder
+from graphs import model, op, running_sum, tensor
+from sequences import Reference, check
 from tritonserver import MODELS as EXAMPLES
 from tritonserver import ServerError, TritonServer
 from unary import infer
@@ -115,9 +116,7 @@ def tensors(config: dict, part: str) -> list[dict]:
 
 def check_recurrent(client: InferenceServerClient, name: str, *, batched: bool = False) -> None:
     random = np.random.default_rng(7)
-    steps = [
-        [{"x": random.standard_normal((1, 3)).astype(F32), "n": np.array([[step]])} for step in range(4)] for _ in range(3)
-    ]
+    steps = [[{"x": random.standard_normal((1, 3)).astype(F32), "n": np.array([[step]])} for step in range(4)] for _ in range(3)]
     reference = Reference(recurrent(), STATES)
     check(client, name, reference, steps, batched=batched, tolerance=1e-6)
 

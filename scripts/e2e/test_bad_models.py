@@ -5,12 +5,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import generate
 import numpy as np
 import pytest
-from conftest import Folder
 from google.protobuf import text_format
 from tritonclient.grpc import InferenceServerClient, model_config_pb2
+
+import generate
+from conftest import Folder
 from tritonserver import MODELS, ServerError, TritonServer
 from unary import infer
 
@@ -138,7 +139,11 @@ MISTAKES = [
     Mistake("no_file", ("1/model.onnx does not exist",), onnx=lambda: None),
     Mistake("empty_file", ("1/model.onnx is empty: copy it again",), onnx=lambda: b""),
     Mistake("git_lfs_pointer", ("1/model.onnx", "a Git LFS pointer", "git lfs pull"), onnx=lambda: LFS_POINTER),
-    Mistake("corrupt_file", ("1/model.onnx", "parsing failed", "it is truncated, or not an ONNX model"), onnx=lambda: b"this is no model\n" * 100),
+    Mistake(
+        "corrupt_file",
+        ("1/model.onnx", "parsing failed", "it is truncated, or not an ONNX model"),
+        onnx=lambda: b"this is no model\n" * 100,
+    ),
     Mistake("truncated_file", ("1/model.onnx", "parsing failed"), onnx=lambda: onnx()[:500]),
     Mistake("other_file", ("1/nothing.onnx does not exist",), parameter("onnx_file_name", "nothing.onnx")),
     Mistake("file_elsewhere", ("onnx_file_name", '"../model.onnx"'), parameter("onnx_file_name", "../model.onnx")),

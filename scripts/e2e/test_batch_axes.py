@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+from onnx import ModelProto
+
 from configs import config, io, oldest
 from conftest import Folder
 from graphs import delay, model, op, running_sum, tensor
-from onnx import ModelProto
 from report import load_report
 from sequences import Reference, check
 
@@ -234,9 +235,9 @@ def test_axis(own_client, name):
     [
         ("axis_2", 's -> s_out state from the names in the model, begins with zeros FP32 [2,3,-1] 2, axis "batch" 24'),
         ("only_dynamic_axis", "FP32 [2,-1,3] 1, its only dynamic axis 24"),
-        ("probed", 'FP32 [2,-1,3] 1, found by runs 24'),
+        ("probed", "FP32 [2,-1,3] 1, found by runs 24"),
         ("as_implicit_state", "FP32 [-1,-1,3] 0, the first axis, as Triton has it 24"),
-        ("time_has_a_name", 'FP32 [1,-1,3] 1, found by runs 12'),
+        ("time_has_a_name", "FP32 [1,-1,3] 1, found by runs 12"),
         ("fixed_and_told", 'requests run one at a time: "x" has a batch axis that is fixed at 1'),
         ("fixed_behind_time", 'requests run one at a time: "x" has a batch axis that is fixed at 1'),
         ("overridden", "FP32 [-1,-1,3] 1, batch_axes"),

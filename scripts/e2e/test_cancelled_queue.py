@@ -5,10 +5,11 @@ import time
 
 import grpc
 import numpy as np
+from tritonclient.grpc import InferenceServerClient, service_pb2, service_pb2_grpc
+
 from configs import config, io, oldest
 from conftest import Folder
 from graphs import running_sum
-from tritonclient.grpc import InferenceServerClient, service_pb2, service_pb2_grpc
 from unary import tensor
 
 SUM = Folder(
@@ -26,7 +27,7 @@ def step(stub: service_pb2_grpc.GRPCInferenceServiceStub) -> grpc.Future:
 
 
 def test_what_waits_behind_a_cancelled_request_is_cancelled_without_a_text(serve):
-    """So that a soak's account (account.py) may take an empty answer after a cancelled request for that.
+    """So that a soak's oracle (oracle.py) may take an empty answer after a cancelled request for that.
 
     Each step waits a second for others to share its run. While the first one does, three wait behind it in their sequence;
     the first of these is cancelled.

@@ -3,10 +3,11 @@ send tokens and nothing else, and sequences of unequal length share runs where t
 
 import numpy as np
 import pytest
+from onnx import ModelProto, NodeProto, ValueInfoProto, helper, numpy_helper
+
 from configs import config, io, oldest
 from conftest import Folder
 from graphs import IR_VERSION, OPSET, op, tensor
-from onnx import ModelProto, NodeProto, ValueInfoProto, helper, numpy_helper
 from sequences import Reference, Tensors, play
 
 F32 = np.float32
@@ -148,9 +149,7 @@ class Decoder(Reference):
         )
 
 
-STATES = {
-    f"past_key_values.{layer}.{part}": f"present.{layer}.{part}" for layer in range(LAYERS) for part in ("key", "value")
-}
+STATES = {f"past_key_values.{layer}.{part}": f"present.{layer}.{part}" for layer in range(LAYERS) for part in ("key", "value")}
 PORTS = [io("input_ids", "INT64", -1)], [io("logits", "FP32", -1, VOCABULARY), io("lanes", "INT64", more="")]
 DERIVED = "attention_mask = mask(past_key_values.*, input_ids); position_ids = positions(input_ids)"
 DECODERS = {"masked": decoder(masked), "grouped": decoder(grouped)}

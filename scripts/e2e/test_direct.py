@@ -8,10 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from tritonclient.utils import InferenceServerException
+
 from configs import config, direct, io
 from conftest import Folder
 from graphs import running_sum
-from tritonclient.utils import InferenceServerException
 from unary import infer, tensor
 
 F32 = np.float32
@@ -21,9 +22,7 @@ TWO_INSTANCES = "instance_group [{ count: 2 kind: KIND_CPU }]"
 
 
 def folder(scheduler: str, **more: str) -> Folder:
-    return Folder(
-        config([io("x", "FP32", 3)], [io("y", "FP32", 3)], scheduler, batch=PLACES, **more), running_sum("batch", 3)
-    )
+    return Folder(config([io("x", "FP32", 3)], [io("y", "FP32", 3)], scheduler, batch=PLACES, **more), running_sum("batch", 3))
 
 
 IDLES = {"idle": int(IDLE * 1e6)}

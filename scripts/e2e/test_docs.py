@@ -9,22 +9,23 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-import generate
 import numpy as np
 import onnx
 import pytest
+from onnx import ModelProto
+from tritonclient.grpc.model_config_pb2 import TYPE_FP16, ModelConfig
+
+import generate
 import recipes
 import vad
 from conftest import Folder
 from generate_streaming import STREAMING
 from graphs import model, op, running_sum, tensor
-from onnx import ModelProto
 from report import load_report
 from test_bad_models import config, field, pairs, parameter, reset_control
 from test_decoders import DECODERS
 from test_masks import attention
 from test_state_updates import delta, merged
-from tritonclient.grpc.model_config_pb2 import TYPE_FP16, ModelConfig
 from tritonserver import MODELS as EXAMPLES
 from tritonserver import ROOT
 
@@ -143,9 +144,7 @@ DOCUMENTED = {
     "decoder": plain(DECODERS["masked"]),
     "delta": plain(delta()),
     "merged": plain(merged()),
-    "double": plain(
-        model(op("Add", "x x -> y"), inputs=[tensor("x", F32, "batch", 3)], outputs=[tensor("y", F32, "batch", 3)])
-    ),
+    "double": plain(model(op("Add", "x x -> y"), inputs=[tensor("x", F32, "batch", 3)], outputs=[tensor("y", F32, "batch", 3)])),
     "recipe_three_lines": plain(recipes.recurrent("y", "hn", "cn").model()),
     "recipe_merged_decoder": plain(merged()),
     "recipe_silero": plain(onnx.load(vad.model_file())),
@@ -162,9 +161,7 @@ def blocks(page: str) -> list[tuple[str | None, str]]:
 FOUND = {f"{(ROOT / page).stem}_{number}": block for page in PAGES for number, block in enumerate(blocks(page))}
 
 MODELS = {
-    name: Folder(config, DOCUMENTED[of].onnx, DOCUMENTED[of].files)
-    for name, (of, config) in FOUND.items()
-    if of in DOCUMENTED
+    name: Folder(config, DOCUMENTED[of].onnx, DOCUMENTED[of].files) for name, (of, config) in FOUND.items() if of in DOCUMENTED
 }
 
 

@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+from onnx import ModelProto
+
 from configs import config, io
 from conftest import Folder
 from graphs import BF16, delay, model, op, tensor
-from onnx import ModelProto
 from sequences import Reference, Tensors, check
 
 TYPES = {
@@ -64,9 +65,7 @@ CASES = {f"{datatype}_{rank}": (datatype, dims, 0) for datatype in TYPES for ran
 
 MODELS = {name: delayed(*case) for name, case in CASES.items()} | {
     "strings": Folder(
-        config(
-            [io("text", "STRING", 2)], [io("echo", "STRING", 2), io("n", "INT64")], state_pairs="<<<count, count_out>>>"
-        ),
+        config([io("text", "STRING", 2)], [io("echo", "STRING", 2), io("n", "INT64")], state_pairs="<<<count, count_out>>>"),
         strings(),
     ),
     "rank_0": Folder(config([io("x", "INT64")], [io("y", "INT64")]), unbatched_scalar()),

@@ -1,17 +1,18 @@
-"""The main job: the example models in a real server, with the official client."""
+"""The example models in a real server, with the official client."""
 
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-import accumulate
-import generate
-import mainjob
 import numpy as np
 import pytest
-from streaming import Model, Stream
 from tritonclient.grpc import InferenceServerClient
 from tritonclient.utils import InferenceServerException
+
+import accumulate
+import generate
+import smoke
+from streaming import Model, Stream
 from tritonserver import TritonServer
 from unary import infer
 
@@ -45,14 +46,14 @@ def step(client, sequence, **flags) -> float:
 
 @pytest.mark.parametrize("name", generate.EXAMPLES)
 def test_streams_of_many_sequences(server, name):
-    for result in mainjob.test_model(server, name, sequences=48, steps=6):
+    for result in smoke.test_model(server, name, sequences=48, steps=6):
         assert not result.mistakes
         assert result.requests == result.sequences * (result.steps + (name != "accumulate_int32"))
 
 
 def test_requests_are_batched(server):
     """48 sequences with one request in flight each: on average more than one request runs at a time."""
-    _, result = mainjob.test_model(server, NUMBERS, sequences=48, steps=6)
+    _, result = smoke.test_model(server, NUMBERS, sequences=48, steps=6)
     assert result.mean_batch > 1.5
 
 
@@ -66,7 +67,7 @@ def test_sequence_of_several_streams(server, client):
             stream.send(model, sequence.id, request.inputs, start=request.start, end=request.end)
             answer = stream.receive()
             for tensor in model.outputs:
-                assert not mainjob.difference(tensor, answer, request.expected)
+                assert not smoke.difference(tensor, answer, request.expected)
 
 
 def test_same_id_on_two_models(client, opened):
@@ -155,7 +156,7 @@ def test_failed_start(client, opened):
     """There is no telling what state a sequence has whose START failed, so it must be started again."""
     with pytest.raises(InferenceServerException, match='input "Input" has shape'):
         infer(client, NUMBERS, opened, ones(1, 4, 2, 5), start=True)
-    with pytest.raises(InferenceServerException, match=f"sequence {opened}: its START failed .* begin it anew"):
+    with pytest.raises(InferenceServerException, match=f"sequence {opened}: its START failed .* begin it again"):
         infer(client, NUMBERS, opened, ONES)
     assert step(client, opened, start=True) == 5
 
@@ -177,7 +178,7 @@ def test_bad_requests_fail_alone(server, client):
     with ThreadPoolExecutor(max_workers=1) as pool:
         refused = pool.submit(spoil)
         try:
-            results = mainjob.test_model(server, NUMBERS, sequences=24, steps=12)
+            results = smoke.test_model(server, NUMBERS, sequences=24, steps=12)
         finally:
             done.set()
         assert refused.result() > 1

@@ -9,9 +9,10 @@ import signal
 
 import numpy as np
 import pytest
-from conftest import Folder
 from tritonclient.grpc import InferenceServerClient
 from tritonclient.utils import InferenceServerException
+
+from conftest import Folder
 from tritonserver import BACKENDS, MODELS, TritonServer
 from unary import infer
 

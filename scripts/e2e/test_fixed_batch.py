@@ -4,12 +4,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from onnx import ModelProto
+from tritonclient.grpc import InferenceServerClient
+
 from configs import config, io
 from conftest import Folder
 from graphs import model, op, tensor
-from onnx import ModelProto
 from sequences import Reference, Tensors, check
-from tritonclient.grpc import InferenceServerClient
 from tritonserver import TritonServer
 
 F32 = np.float32
@@ -30,8 +31,7 @@ def decoder(batch: int | None, past: str | None, total: str | None) -> ModelProt
         op("ReduceSum", f"{STATES['past_key_values.0.key']} lengths -> sum", keepdims=0),
         op("ReduceSum", f"{STATES['past_key_values.1.key']} lengths -> more", keepdims=0),
         op("Add", "sum more -> y"),
-        inputs=[tensor("x", F32, batch, "rows" if past else None, 4)]
-        + [tensor(name, F32, batch, 2, past, 4) for name in STATES],
+        inputs=[tensor("x", F32, batch, "rows" if past else None, 4)] + [tensor(name, F32, batch, 2, past, 4) for name in STATES],
         outputs=[tensor("y", F32, batch, 4)] + [tensor(name, F32, batch, 2, total, 4) for name in STATES.values()],
         constants={"one": np.array([1]), "lengths": np.array([1, 2])},
     )

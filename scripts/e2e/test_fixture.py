@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 import tritonserver
 from tritonserver import NO_METRICS, ServerError, TritonServer
 

@@ -6,12 +6,13 @@ parameter that makes it right; scripts/trial.py is the judge.
 
 from dataclasses import replace
 
+import pytest
+
 import gallery_names
 import gallery_recurrent
 import gallery_speech
 import gallery_text
 import gallery_ties
-import pytest
 from modelsoak import Tally, serve
 from servedcase import Case
 
@@ -21,9 +22,7 @@ GALLERY = {
     for case in module.LISTED
 }
 # These are right as soon as it is told where the batch is, for nothing else about them has to be found out.
-BATCH_ALONE = [
-    name for name, case in GALLERY.items() if case.decides == ("batch_axes",) and not name.endswith("_3_lines")
-]
+BATCH_ALONE = [name for name, case in GALLERY.items() if case.decides == ("batch_axes",) and not name.endswith("_3_lines")]
 
 
 def told(case: Case) -> Case:

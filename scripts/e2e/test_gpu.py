@@ -11,8 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import Folder
 from tritonclient.grpc import InferenceServerClient
+
+from conftest import Folder
 from tritonserver import BACKENDS, MODELS, ROOT, ServerError, TritonServer
 from unary import infer
 
@@ -81,7 +82,7 @@ def test_model_for_a_gpu(tmp_path: Path) -> None:
     config = (MODELS / MODEL / "config.pbtxt").read_text()
     head, _, _ = config.partition("instance_group")
     gpu = Folder(
-        f'{head}\ninstance_group [{{ kind: KIND_GPU gpus: [0] }}]\n'
+        f"{head}\ninstance_group [{{ kind: KIND_GPU gpus: [0] }}]\n"
         'parameters { key: "state_pairs" value { string_value: "<<<Accumulate_In, Accumulate_Out>>>" } }\n',
         (MODELS / MODEL / "1" / "model.onnx").read_bytes(),
     )
@@ -98,7 +99,10 @@ def test_model_for_a_gpu(tmp_path: Path) -> None:
 def gpu_check(*arguments: str, **env: str) -> subprocess.CompletedProcess:
     return subprocess.run(
         ["bash", ROOT / "scripts" / "gpu_check.sh", *arguments],
-        env=os.environ | env, capture_output=True, text=True, check=False,
+        env=os.environ | env,
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 
@@ -120,6 +124,9 @@ def test_checks_of_the_server_on_a_gpu() -> None:
     env = {"STATEFUL_KIND": "KIND_CPU", "STATEFUL_BACKENDS": str(BACKENDS)}
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", ROOT / "scripts" / "e2e" / "on_gpu.py"],
-        env=os.environ | env, capture_output=True, text=True, check=False,
+        env=os.environ | env,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (done.returncode, "6 passed, 1 skipped" in done.stdout) == (0, True), done.stdout

@@ -8,11 +8,12 @@ import urllib.request
 import grpc
 import numpy as np
 import pytest
+from tritonclient.grpc import InferenceServerClient, service_pb2, service_pb2_grpc
+from tritonclient.utils import InferenceServerException
+
 from configs import config, io
 from conftest import Folder
 from graphs import model, op, running_sum, tensor
-from tritonclient.grpc import InferenceServerClient, service_pb2, service_pb2_grpc
-from tritonclient.utils import InferenceServerException
 from unary import infer
 
 F32 = np.float32

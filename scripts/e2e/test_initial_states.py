@@ -4,10 +4,11 @@ import io as files
 
 import numpy as np
 import pytest
+from onnx import ModelProto, helper
+
 from configs import config, io, oldest
 from conftest import Folder
 from graphs import BF16, delay, model, op, tensor
-from onnx import ModelProto, helper
 from report import load_report
 from sequences import Reference, check, play
 
@@ -116,9 +117,7 @@ CASES = {
 }
 
 MODELS = {name: folder for name, (folder, _) in CASES.items()} | {
-    "told": Folder(
-        config([io("x", "FP32", 3)], [io("y", "FP32", 3)], oldest(3, START), initial_states="s = 7"), told_of_start()
-    )
+    "told": Folder(config([io("x", "FP32", 3)], [io("y", "FP32", 3)], oldest(3, START), initial_states="s = 7"), told_of_start())
 }
 
 

@@ -4,6 +4,7 @@ import subprocess
 
 import numpy as np
 import pytest
+
 from configs import config, io
 from conftest import Folder
 from graphs import running_sum

@@ -5,10 +5,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from onnx import ModelProto
+
 from configs import config, io, oldest
 from conftest import Folder
 from graphs import model, op, tensor
-from onnx import ModelProto
 from sequences import Reference, play
 from unary import infer
 
@@ -184,9 +185,7 @@ def pooled() -> ModelProto:
 
 MODELS = {
     "own_start": Folder(config([X_ROWS], [Y_ROWS], START), apart_by_control),
-    "pooled": Folder(
-        config([io("x", "FP32", -1, 3)], [Y_ROWS], oldest(4), derived_inputs="mask = mask(past, x:1)"), pooled
-    ),
+    "pooled": Folder(config([io("x", "FP32", -1, 3)], [Y_ROWS], oldest(4), derived_inputs="mask = mask(past, x:1)"), pooled),
 }
 
 

@@ -7,12 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from configs import config, io, oldest
-from conftest import Folder
-from graphs import model, onnx_type, op, running_sum, tensor
 from onnx import ModelProto, helper
 from tritonclient.grpc import InferenceServerClient
 from tritonclient.utils import InferenceServerException
+
+from configs import config, io, oldest
+from conftest import Folder
+from graphs import model, onnx_type, op, running_sum, tensor
 from unary import infer
 from unary import tensor as tensor_of
 
@@ -138,7 +139,7 @@ def test_reject(own_client):
     m.refuses(full, "INTERNAL", 3, start=True)
     refused = (
         r"sequence 3: its START was refused \d+\S*s ago because there was no free slot: there are at most 2 slots "
-        r"\(max_candidate_sequences\); begin it anew with a START"
+        r"\(max_candidate_sequences\); begin it again with a START"
     )
     m.refuses(refused, "INVALID_ARGUMENT", 3)
     assert m.step(1) == 2 and m.step(2, end=True) == 2
@@ -153,7 +154,7 @@ def test_evict(own_client):
     assert m.step(3, start=True) == 1
     evicted = (
         r"sequence 2: its state was evicted \d+\S*s ago to make room for another sequence: there are at most 2 slots "
-        r"\(max_candidate_sequences\); begin it anew with a START"
+        r"\(max_candidate_sequences\); begin it again with a START"
     )
     m.refuses(evicted, "INVALID_ARGUMENT", 2)
     m.refuses(evicted, "INVALID_ARGUMENT", 2)
@@ -193,7 +194,7 @@ def test_expired(own_client):
         assert [step.result() for step in queued] == [2, 1]
     assert re.fullmatch(
         r".*sequence 1: its state expired \d+\S*s ago, after idling longer than 1s \(max_sequence_idle_microseconds\); "
-        "begin it anew with a START request",
+        "begin it again with a START request",
         lost.value.message(),
     )
     assert lost.value.status() == "StatusCode.INVALID_ARGUMENT"
@@ -221,7 +222,7 @@ def test_unknown(own_client):
     m.step(1, start=True), m.step(2, start=True)
     for sequence in range(3, 3 + 1025):
         m.refuses("too many simultaneous sequences: 2 of 2 slots", "INTERNAL", sequence, start=True)
-    m.refuses("sequence 3: no such sequence is known; begin it anew with a START request", "INVALID_ARGUMENT", 3)
+    m.refuses("sequence 3: no such sequence is known; begin it again with a START request", "INVALID_ARGUMENT", 3)
     m.refuses("sequence 4: its START was refused", "INVALID_ARGUMENT", 4)
 
 
@@ -233,7 +234,9 @@ def test_failed_run(own_client):
         with pytest.raises(InferenceServerException, match="error during inference: .*Gather") as failure:
             m.slow_step(sequence, fails=7, **flags)
         assert failure.value.status() == "StatusCode.INVALID_ARGUMENT"
-    with pytest.raises(InferenceServerException, match=r"START failed \d+\S*s ago, so it has no state; begin it anew") as failure:
+    with pytest.raises(
+        InferenceServerException, match=r"START failed \d+\S*s ago, so it has no state; begin it again"
+    ) as failure:
         m.slow_step(5)
     assert failure.value.status() == "StatusCode.INVALID_ARGUMENT"
     assert m.slow_step(4) == 2
@@ -277,7 +280,7 @@ def test_budget(own_client):
     m.refuses(over, "UNAVAILABLE", 1, 1)
     m.refuses(over, "UNAVAILABLE", 1, 1)
     m.refuses(r"\(max_state_memory_bytes\)", "UNAVAILABLE", 3, 128, start=True)
-    limit = r": states may take at most 1024 bytes \(max_state_memory_bytes\); begin it anew"
+    limit = r": states may take at most 1024 bytes \(max_state_memory_bytes\); begin it again"
     m.refuses(r"sequence 3: its START failed \d+\S*s ago, so it has no state" + limit, "INVALID_ARGUMENT", 3)
     m.step(2, 1, end=True)
     m.step(1, 1)
@@ -289,6 +292,6 @@ def test_budget_evicts(own_client):
     m.step(2, 64, start=True)
     m.step(1, 1)
     evicted = r"sequence 2: its state was evicted \S+ ago to make room for another sequence: states may take at most 1024 bytes"
-    m.refuses(evicted + r" \(max_state_memory_bytes\); begin it anew", "INVALID_ARGUMENT", 2, 1)
+    m.refuses(evicted + r" \(max_state_memory_bytes\); begin it again", "INVALID_ARGUMENT", 2, 1)
     m.refuses(r"would grow by 2048: at most 1024 bytes", "UNAVAILABLE", 3, 512, start=True)
     m.step(1, 1)  # nobody gave way for what never fits

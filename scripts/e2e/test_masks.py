@@ -5,13 +5,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from onnx import ModelProto
+from tritonclient.grpc import InferInput
+from tritonclient.utils import InferenceServerException
+
 from configs import config, io, oldest
 from conftest import Folder
 from graphs import model, op, tensor
-from onnx import ModelProto
 from sequences import Reference, Tensors, play
-from tritonclient.grpc import InferInput
-from tritonclient.utils import InferenceServerException
 from unary import infer
 
 F32 = np.float32

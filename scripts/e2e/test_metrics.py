@@ -9,13 +9,14 @@ import time
 
 import numpy as np
 import pytest
+from onnx import ModelProto
+from tritonclient.grpc import InferenceServerClient
+from tritonclient.utils import InferenceServerException
+
 from configs import config, io, oldest
 from conftest import Folder
 from graphs import model, op, running_sum, tensor
-from onnx import ModelProto
 from prometheus import Scrape, family, scrape
-from tritonclient.grpc import InferenceServerClient
-from tritonclient.utils import InferenceServerException
 from tritonserver import NO_METRICS, ROOT, TritonServer
 from unary import infer
 

@@ -4,10 +4,11 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+from tritonclient.grpc import InferenceServerClient
+
 from configs import config, io
 from conftest import Folder
 from graphs import model, op, tensor
-from tritonclient.grpc import InferenceServerClient
 from unary import infer
 
 F32 = np.float32

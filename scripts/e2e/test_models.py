@@ -2,15 +2,16 @@
 
 from pathlib import Path
 
-import accumulate
-import generate
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from streaming import Model
-from tritonclient.grpc import model_config_pb2
 from google.protobuf import text_format
+from tritonclient.grpc import model_config_pb2
+
+import accumulate
+import generate
+from streaming import Model
 from tritonserver import MODELS
 
 SEQUENCES, STEPS = 5, 12

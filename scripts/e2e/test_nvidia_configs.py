@@ -1,16 +1,17 @@
 """The four configurations of NVIDIA's stateful backend, and what their clients rely upon."""
 
-import accumulate
-import mainjob
 import numpy as np
 import pytest
-from graphs import BF16, delay, model, op, tensor
-from configs import config, io
-from conftest import Folder
-from nvidia import BOOL_INT8, FP32, INT32, MIXED, PLAIN, configuration, fours, outcome, slots, variant
-from streaming import Model
 from tritonclient.grpc import model_config_pb2
 from tritonclient.utils import np_to_triton_dtype
+
+import accumulate
+import smoke
+from configs import config, io
+from conftest import Folder
+from graphs import BF16, delay, model, op, tensor
+from nvidia import BOOL_INT8, FP32, INT32, MIXED, PLAIN, configuration, fours, outcome, slots, variant
+from streaming import Model
 from unary import infer
 
 CPU = model_config_pb2.ModelInstanceGroup.KIND_CPU
@@ -70,7 +71,7 @@ def typed(dtype: np.dtype | type) -> Folder:
 
 def texts() -> Folder:
     """A string passes through, beside a state."""
-    graph = lambda: model(  # noqa: E731
+    graph = lambda: model(
         op("Identity", "text -> same"),
         op("Add", "s x -> s_out"),
         inputs=[tensor("text", object, "batch", 2), tensor("x", np.float32, "batch", 1), tensor("s", np.float32, "batch", 1)],
@@ -123,7 +124,7 @@ def test_configuration_is_the_original(name):
 def test_original_is_served(own_server, name):
     """All answers are right, the known ones of the two accumulate models too; no request counts as failed."""
     requests = 0
-    for result in mainjob.test_model(own_server, name, sequences=20, steps=4):
+    for result in smoke.test_model(own_server, name, sequences=20, steps=4):
         assert not result.mistakes
         requests += result.requests
     assert outcome(own_server, name, requests) == (requests, 0)
@@ -143,7 +144,7 @@ def test_infer_end_requests(own_server, own_client, name, value):
     served = infer_end(name, value)
     assert Model.on(own_client, served).infer_end == (value == "1")
     requests = 0
-    for result in mainjob.test_model(own_server, served, sequences=8, steps=3):
+    for result in smoke.test_model(own_server, served, sequences=8, steps=3):
         assert not result.mistakes
         assert result.requests == result.sequences * (result.steps + (value == "0"))
         requests += result.requests

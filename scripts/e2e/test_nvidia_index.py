@@ -7,6 +7,7 @@ A test here is FILE::NAME, in scripts/e2e or, if it is Go's, from the root; NAME
 import re
 
 import pytest
+
 from tritonserver import ROOT
 
 CAPI, DEFECTS, STORE = "capi/{}_test.go::", "backend/defects_test.go::", "statebuffer/{}_test.go::"

@@ -5,6 +5,9 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from onnx import ModelProto, helper
+from tritonclient.grpc import InferenceServerClient, model_config_pb2
+
 from configs import config, io
 from conftest import Folder
 from graphs import model, op, tensor
@@ -23,8 +26,6 @@ from nvidia import (
     together,
     variant,
 )
-from onnx import ModelProto, helper
-from tritonclient.grpc import InferenceServerClient, model_config_pb2
 from tritonserver import MODELS as MODEL_FOLDERS
 from tritonserver import ServerError
 from unary import infer
@@ -205,7 +206,9 @@ def test_all_problems_at_once(serve):
         "batch_padding": ("exact", "one of auto, none, preferred, max"),
         "when_full": ("wait", "one of reject, evict_lru"),
     }
-    server = serve({"wrong": variant(FP32, wrong, **{**PLAIN, **{name: value for name, (value, _) in bad.items()}})}, explicit=True)
+    server = serve(
+        {"wrong": variant(FP32, wrong, **{**PLAIN, **{name: value for name, (value, _) in bad.items()}})}, explicit=True
+    )
     with pytest.raises(ServerError) as refusal:
         server.load("wrong")
     text = str(refusal.value)
@@ -267,8 +270,12 @@ def test_load_and_unload_at_will(serve):
         assert fours(client, "other", 9, dtype=np.int32, start=True) == 4
         for turn in range(2, 8):
             server.load("one")
-            assert together(*(lambda i=i: fours(client, "one", i, i, start=True) for i in range(1, 9))) == [4 * i for i in range(1, 9)]
-            assert together(*(lambda i=i: fours(client, "one", i, i, end=True) for i in range(1, 9))) == [8 * i for i in range(1, 9)]
+            assert together(*(lambda i=i: fours(client, "one", i, i, start=True) for i in range(1, 9))) == [
+                4 * i for i in range(1, 9)
+            ]
+            assert together(*(lambda i=i: fours(client, "one", i, i, end=True) for i in range(1, 9))) == [
+                8 * i for i in range(1, 9)
+            ]
             server.unload("one")
             assert fours(client, "other", 9, dtype=np.int32) == 4 * turn
         assert fours(client, "other", 9, dtype=np.int32, end=True) == 32

@@ -4,6 +4,7 @@ import re
 import time
 
 import pytest
+
 from nvidia import FP32, PLAIN, await_lines, fours, lines, variant
 from tritonserver import ServerError, TritonServer
 

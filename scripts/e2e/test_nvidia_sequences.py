@@ -5,9 +5,10 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from tritonclient.utils import InferenceServerException
+
 from nvidia import FP32, PLAIN, Change, ModelConfig, fours, outcome, slots, statistics, together, variant
 from streaming import Model, Stream
-from tritonclient.utils import InferenceServerException
 
 IDLE = 2  # seconds that a sequence of the model "idle" may idle
 BATCH = 8
@@ -156,7 +157,7 @@ def test_too_many_sequences(own_client, model, room):
         with pytest.raises(InferenceServerException, match=rf"{room} of {room} slots are taken") as refusal:
             fours(own_client, model, late, start=True)
         assert refusal.value.status() == "StatusCode.INTERNAL"
-        with pytest.raises(InferenceServerException, match="its START was refused .* begin it anew"):
+        with pytest.raises(InferenceServerException, match="its START was refused .* begin it again"):
             fours(own_client, model, late)
     end(own_client, model, 1)
     assert fours(own_client, model, late, start=True) == 4
@@ -182,7 +183,7 @@ def test_eviction(own_client):
         fours(own_client, "evicting", i, i, start=True)
     assert fours(own_client, "evicting", 1) == 4 + 4  # now 2 is the oldest
     assert fours(own_client, "evicting", 10, start=True) == 4
-    with pytest.raises(InferenceServerException, match="its state was evicted .* begin it anew"):
+    with pytest.raises(InferenceServerException, match="its state was evicted .* begin it again"):
         fours(own_client, "evicting", 2, end=True)
     end(own_client, "evicting", 1, *range(3, 11))
 

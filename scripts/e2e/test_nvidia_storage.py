@@ -2,14 +2,15 @@
 
 import re
 
-import mainjob
 import numpy as np
 import pytest
+from onnx import ModelProto
+
+import smoke
 from configs import config, io, oldest
 from conftest import Folder
 from graphs import model, op, tensor
 from nvidia import BOOL_INT8, FP32, INT32, MIXED, PLAIN, ModelConfig, fours, lines, slots, together, variant
-from onnx import ModelProto
 from unary import infer
 
 RUN = {**PLAIN, "infer_end_requests": "1"}
@@ -192,14 +193,14 @@ def test_half_storage_leaves_other_types_alone(own_server, own_client, name):
 
 @pytest.mark.parametrize("name", ["half_mixed", "half_bool_int8"])
 def test_half_storage_of_small_numbers_is_exact(own_server, name):
-    for result in mainjob.test_model(own_server, name, sequences=6, steps=4):
+    for result in smoke.test_model(own_server, name, sequences=6, steps=4):
         assert not result.mistakes
 
 
 @pytest.mark.parametrize("name", PADDINGS)
 def test_padding_does_not_change_answers(own_server, name):
     """The accumulate model does not mix lanes, so they are the same ones exactly."""
-    for result in mainjob.test_model(own_server, name, sequences=11, steps=4):
+    for result in smoke.test_model(own_server, name, sequences=11, steps=4):
         assert not result.mistakes
 
 

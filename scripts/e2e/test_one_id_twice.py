@@ -1,16 +1,15 @@
 """Clients that use an ID again without waiting for the answer to its END: for a time two sequences have the same ID."""
 
 import queue
-import re
-import time
 
 import numpy as np
 import pytest
+from tritonclient.grpc import InferenceServerClient
+
 from configs import config, direct, io, oldest
 from conftest import Folder
 from graphs import running_sum
-from tritonclient.grpc import InferenceServerClient
-from unary import infer, tensor
+from unary import tensor
 
 F32 = np.float32
 LISTED = 'state [{ input_name: "s" output_name: "s_out" data_type: TYPE_FP32 dims: [3] }]'

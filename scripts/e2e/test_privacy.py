@@ -8,8 +8,9 @@ from pathlib import Path
 
 import certifi
 import numpy as np
-from conftest import Folder
 from tritonclient.grpc import InferenceServerClient
+
+from conftest import Folder
 from tritonserver import BACKENDS, MODELS, TritonServer
 from unary import infer
 

@@ -10,11 +10,12 @@ import time
 
 import numpy as np
 import pytest
+from tritonclient.grpc import InferenceServerClient
+from tritonclient.utils import InferenceServerException
+
 from configs import config, io, oldest
 from conftest import Folder
 from graphs import delay
-from tritonclient.grpc import InferenceServerClient
-from tritonclient.utils import InferenceServerException
 from tritonserver import BACKENDS, EXIT_TIMEOUT, MODELS, ROOT, ServerError, TritonServer
 from unary import infer
 

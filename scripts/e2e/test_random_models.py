@@ -6,14 +6,15 @@ go run build.go soak --models N serves more of them. That what is wrong is seen 
 import signal
 from dataclasses import replace
 
-import modelsoak
 import numpy as np
 import pytest
+from onnx import ModelProto
+
+import modelsoak
 import tritonserver
 from configs import config, io
 from graphs import model, op, tensor
 from modelsoak import Tally, serve, story
-from onnx import ModelProto
 from randomcase import random_case
 from servedcase import Case
 from trial import Verdict
@@ -55,9 +56,7 @@ def example(onnx: ModelProto, *lengths: int, taken: int = -1, **more) -> Case:
         config=config([io("x", "FP32", 2, taken)], [io("y", "FP32", 2)]),
         batch={"x": 0, "s": 0, "y": 0, "s_out": 0},
         outputs=("y",),
-        sequences=[
-            [{"x": random.standard_normal((1, 2, length)).astype(F32)} for length in lengths] for _ in range(3)
-        ],
+        sequences=[[{"x": random.standard_normal((1, 2, length)).astype(F32)} for length in lengths] for _ in range(3)],
         states={"s": "s_out"},
         initial={"s": np.zeros((1, 2), F32)},
         **more,

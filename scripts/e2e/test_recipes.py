@@ -6,6 +6,7 @@ import re
 import numpy as np
 import onnx
 import pytest
+
 import vad
 from conftest import Folder
 from recipes import NEED_MORE, THREE_LINES, Recipe
@@ -22,8 +23,6 @@ BLOCKS = dict(blocks(PAGE))
 ALONE = {"rsl_rl: recurrent policy", "FunASR: FSMN VAD", "TEN VAD", "GTCRN"}
 ALONE |= {"recipe_wenet_cpu", "recipe_deep_filter", "recipe_int8"}
 SERVED: dict[str, Recipe] = THREE_LINES | NEED_MORE
-
-
 
 
 def folder_name(recipe: str) -> str:

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 import tritonclient.grpc
 import tritonclient.http
+from onnx import ModelProto
+from tritonclient.utils import InferenceServerException, shared_memory
+
 from configs import config, direct, io, oldest
 from conftest import Folder
 from graphs import model, op, running_sum, tensor
-from onnx import ModelProto
 from prometheus import scrape
-from tritonclient.utils import InferenceServerException, shared_memory
 from tritonserver import TritonServer
 from unary import infer
 from unary import tensor as grpc_input
@@ -317,9 +318,7 @@ def test_optional_input_that_the_model_needs(own_client, sequence):
 
 def test_optional_input_of_a_stateless_model(own_client):
     for request, want in ((ones(3), 6), (ones(3) | {"gain": np.array([[10]], F32)}, 30)):
-        np.testing.assert_array_equal(
-            infer(own_client, "stateless_default", 0, request)["y"], np.full((1, 3), want, F32)
-        )
+        np.testing.assert_array_equal(infer(own_client, "stateless_default", 0, request)["y"], np.full((1, 3), want, F32))
 
 
 def test_input_without_a_batch_axis_in_a_request_of_several_rows(own_client):

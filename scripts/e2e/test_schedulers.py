@@ -4,13 +4,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from onnx import ModelProto
+from tritonclient.utils import InferenceServerException
+
 from configs import config, direct, io, oldest
 from conftest import Folder
 from graphs import model, op, running_sum, tensor
-from onnx import ModelProto
 from report import load_report
 from sequences import Reference, Tensors, check, largest_batches, play
-from tritonclient.utils import InferenceServerException
 from unary import infer
 
 F32 = np.float32
@@ -102,9 +103,7 @@ def flags(name: str) -> Folder:
 
 
 def correlation(datatype: str, scheduler=oldest) -> Folder:
-    control = (
-        f'control_input [{{ name: "ID" control [{{ kind: CONTROL_SEQUENCE_CORRID data_type: TYPE_{datatype} }}] }}]'
-    )
+    control = f'control_input [{{ name: "ID" control [{{ kind: CONTROL_SEQUENCE_CORRID data_type: TYPE_{datatype} }}] }}]'
     return Folder(
         config([X], [Y, io("ID_y", datatype, 1)], scheduler(more=control), batch=SLOTS),
         with_inputs({"ID": (IDS[datatype], [1])}),
@@ -172,9 +171,7 @@ def test_sequences_that_pause(own_client, name):
                 start, end = not sums[sequence].any(), turn == 39 or random.random() < 0.2
                 x[0, 0] = 1000 + turn  # so that no sum is zero
                 sums[sequence] = sums[sequence] + x[0]
-                sent.append(
-                    (sequence, end, pool.submit(infer, own_client, name, sequence, {"x": x}, start=start, end=end))
-                )
+                sent.append((sequence, end, pool.submit(infer, own_client, name, sequence, {"x": x}, start=start, end=end)))
             for sequence, end, answer in sent:
                 np.testing.assert_array_equal(answer.result()["y"], [sums[sequence]])
                 if end:
@@ -235,9 +232,7 @@ def test_dynamic_batching(own_client, name):
     before = largest_batches(own_client, name)
     requests = [rows(1 + at % 3, first=100 * at) for at in range(24)]
     with ThreadPoolExecutor(8) as pool:
-        for request, answer in zip(
-            requests, pool.map(lambda each: infer(own_client, name, 0, each), requests), strict=True
-        ):
+        for request, answer in zip(requests, pool.map(lambda each: infer(own_client, name, 0, each), requests), strict=True):
             equal(answer, answer_of(request))
     after = largest_batches(own_client, name)
     assert any(size > 3 and count > before.get(size, 0) for size, count in after.items()), after

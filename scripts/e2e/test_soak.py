@@ -1,17 +1,16 @@
 """A short soak: clients that do as they please never see another sequence's state (scripts/soak.py)."""
 
 import soak
-from account import ANSWERED, DROPPED, EVICTED, FORBIDDEN, FOREIGN, FULL, REFUSED, UNCERTAIN, Rules
+from checker import Checker
 from conftest import Folder
-from exchanges import END, RECORD
-from judge import Judge
-
+from history import END, RECORD
+from oracle import ANSWERED, DROPPED, EVICTED, FORBIDDEN, FOREIGN, FULL, REFUSED, UNCERTAIN, Rules
 
 FOLDERS = {model.name: Folder(model.config(), model.graph()) for model in soak.MODELS}
 
 
-class Listening(Judge):
-    """A judge who keeps what he is given."""
+class Listening(Checker):
+    """A checker who keeps what he is given."""
 
     def __init__(self, models: list[Rules]):
         super().__init__(models)
@@ -30,14 +29,14 @@ def test_soak(serve):
     server = serve(FOLDERS, options=soak.OPTIONS)
     soak.build()
     rules = [model.rules() for model in soak.MODELS]
-    judge = Listening(rules)
+    checker = Listening(rules)
     load = soak.Load(minutes=25 / 60, steps=250_000, breaks=2)
-    assert soak.soak(server, load, judge) == []
+    assert soak.soak(server, load, checker) == []
     assert server.stop() in load.exit_codes, server.log_tail()
 
-    records = judge.heard
+    records = checker.heard
     records[value_in_the_middle(records)] ^= 1
-    again = Judge(rules)
+    again = Checker(rules)
     again.take(bytes(records))
     seen = again.tally.kinds
     assert seen[FOREIGN] == 1
@@ -50,7 +49,7 @@ def test_a_soak_without_breaks_ends_in_order(serve):
     server = serve(FOLDERS, options=soak.OPTIONS)
     soak.build()
     load = soak.Load(minutes=5 / 60, steps=50_000)
-    assert soak.soak(server, load, Judge([model.rules() for model in soak.MODELS])) == []
+    assert soak.soak(server, load, Checker([model.rules() for model in soak.MODELS])) == []
     assert load.exit_codes == (0,)
     assert server.stop() == 0, server.log_tail()
 

@@ -4,8 +4,9 @@ import subprocess
 from dataclasses import replace
 
 import pytest
-from account import ANSWERED, EVICTED, FORBIDDEN, FOREIGN
-from judge import Tally
+
+from checker import Tally
+from oracle import ANSWERED, EVICTED, FORBIDDEN, FOREIGN
 from soakreport import Process, Report, clock, percentile
 
 GOOD = Process(mib=100, threads=50, files=70)
@@ -32,7 +33,7 @@ def grown(**held) -> list[Process]:
 
 
 def test_the_table(capsys):
-    reported([GOOD, Process(mib=101.4, threads=51, files=72)]).verdict(judging=1e-5)
+    reported([GOOD, Process(mib=101.4, threads=51, files=72)]).verdict(checking=1e-5)
     assert capsys.readouterr().out.splitlines() == [
         "    time      steps  steps/s   p50 ms   p99 ms   max ms  RSS MiB  threads   fds  answers",
         "      5s         10        2      1.0      3.0      3.0      100       50    70  answered 90.0%, evicted 10.0%",
@@ -53,8 +54,8 @@ def test_the_table(capsys):
         "         0 NOT ALLOWED",
         "         0 FOREIGN VALUES",
         "        20 steps in all",
-        "judged in 0.5 µs each, 0% of a processor",
-        "memory is not judged: that takes 2m00s and 8 lines of report",
+        "checked in 0.5 µs each, 0% of a processor",
+        "memory is not checked: that takes 2m00s and 8 lines of report",
     ]
 
 
@@ -66,13 +67,13 @@ def test_what_is_wrong_is_shown_at_once(capsys):
     report.add(5, one, GOOD)
     table = capsys.readouterr().out
     assert "answered 69.2%, FOREIGN VALUES: 2, evicted 7.7%, NOT ALLOWED: 1\n    plain, sequence 7: FOREIGN VALUES" in table
-    assert report.verdict(judging=0) == ["2 answers had foreign or wrong values", "1 errors should not be"]
+    assert report.verdict(checking=0) == ["2 answers had foreign or wrong values", "1 errors should not be"]
 
 
 def test_nothing_was_answered():
     report = Report()
     report.add(5, Tally(), GOOD)
-    assert report.verdict(judging=0) == ["nothing was answered"]
+    assert report.verdict(checking=0) == ["nothing was answered"]
 
 
 @pytest.mark.parametrize("processes, faults", [
@@ -90,15 +91,15 @@ def test_nothing_was_answered():
 ])  # fmt: skip
 def test_growth(processes, faults):
     """The median of the last quarter is held against that of the second."""
-    assert reported(processes).verdict(judging=0) == faults
+    assert reported(processes).verdict(checking=0) == faults
 
 
 def test_growth_is_not_judged(capsys):
-    assert reported(grown(mib=200), breaks=True).verdict(judging=0) == []
-    assert "memory is not judged: tritonserver" in capsys.readouterr().out
+    assert reported(grown(mib=200), breaks=True).verdict(checking=0) == []
+    assert "memory is not checked: tritonserver" in capsys.readouterr().out
     for few in (reported(grown(mib=200)[:23]), reported(grown(mib=200)[17:24], every=60)):
-        assert few.verdict(judging=0) == []
-        assert "memory is not judged: that takes 2m00s and 8 lines of report" in capsys.readouterr().out
+        assert few.verdict(checking=0) == []
+        assert "memory is not checked: that takes 2m00s and 8 lines of report" in capsys.readouterr().out
 
 
 def test_percentile():

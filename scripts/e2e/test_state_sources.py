@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+from onnx import ModelProto
+
 from configs import config, io, oldest
 from conftest import Folder
 from graphs import model, op, tensor
-from onnx import ModelProto
 from report import load_report
 from sequences import Reference, check
 

@@ -6,14 +6,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from onnx import ModelProto, helper
+from tritonclient.grpc import InferenceServerClient
+from tritonclient.utils import InferenceServerException
+
 from configs import config, io, oldest
 from conftest import Folder
 from graphs import model, op, tensor
-from onnx import ModelProto, helper
 from report import load_report
 from sequences import Reference, Tensors, check, play
-from tritonclient.grpc import InferenceServerClient
-from tritonclient.utils import InferenceServerException
 from tritonserver import ServerError
 from unary import infer
 
@@ -96,9 +97,7 @@ def merged() -> ModelProto:
         ],
     }
     graphs = {
-        name: helper.make_graph(
-            nodes, name, [], [tensor(f"{out}_{name}", F32, *4 * [None]) for out in ("cross", "encoder")]
-        )
+        name: helper.make_graph(nodes, name, [], [tensor(f"{out}_{name}", F32, *4 * [None]) for out in ("cross", "encoder")])
         for name, nodes in branch.items()
     }
     return model(
@@ -286,9 +285,7 @@ def test_starts_and_others_in_one_batch(own_client):
     with ThreadPoolExecutor(len(ids)) as pool:
         for moment in range(5):  # two sequences begin later than the others
             sent = {
-                at: pool.submit(
-                    infer, own_client, "merged", ids[at], sequences[at][step], start=step == 0, end=step == 2
-                )
+                at: pool.submit(infer, own_client, "merged", ids[at], sequences[at][step], start=step == 0, end=step == 2)
                 for at in range(len(ids))
                 if 0 <= (step := moment - at // 2) < 3
             }

@@ -5,11 +5,12 @@ from collections.abc import Iterator
 import numpy as np
 import onnx
 import pytest
-from generate_streaming import IMPLICIT_MEAN
 from onnx import ModelProto
-from sequences import Reference, Tensors, check, play
 from tritonclient.grpc import InferenceServerClient
 from tritonclient.utils import InferenceServerException
+
+from generate_streaming import IMPLICIT_MEAN
+from sequences import Reference, Tensors, check, play
 from tritonserver import MODELS, TritonServer
 from unary import infer
 
@@ -65,9 +66,7 @@ def decoder() -> Reference:
 def test_kv_decoder(client):
     """Prompts of different lengths and a token at a time: caches of all lengths at once."""
     random = np.random.default_rng(4)
-    sequences = [
-        [{"input_ids": random.integers(0, 32, (1, count))} for count in [1 + at % 3] + [1] * 8] for at in range(6)
-    ]
+    sequences = [[{"input_ids": random.integers(0, 32, (1, count))} for count in [1 + at % 3] + [1] * 8] for at in range(6)]
     check(client, "kv_decoder", decoder(), sequences, tolerance=TOLERANCE)
 
 
@@ -79,9 +78,7 @@ def test_kv_decoder_has_a_limit(client):
     ids = [77]
     (got,) = play(client, "kv_decoder", [tokens[:1]], end=False, ids=ids)
     np.testing.assert_allclose(got[0]["logits"], want[0]["logits"], rtol=TOLERANCE, atol=TOLERANCE)
-    message = (
-        r'state "past_key_values\..*" would grow to 4160 bytes with shape \[1,2,65,8\]: at most 4096 .*max_state_bytes'
-    )
+    message = r'state "past_key_values\..*" would grow to 4160 bytes with shape \[1,2,65,8\]: at most 4096 .*max_state_bytes'
     with pytest.raises(InferenceServerException, match=message):
         infer(client, "kv_decoder", ids[0], {"input_ids": np.zeros((1, 5), np.int64)})
     last = infer(client, "kv_decoder", ids[0], tokens[1], end=True)

@@ -1,20 +1,19 @@
 """scripts/vad.py: a model as its authors have exported it, served without a change."""
 
-import struct
 import subprocess
 import sys
 import wave
-import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import audio
 import numpy as np
 import onnxruntime
 import pytest
-import vad
 from tritonclient.grpc import InferenceServerClient
+
+import audio
+import vad
 from tritonserver import ROOT, TritonServer
 
 
@@ -62,38 +61,17 @@ def vad_script(*arguments: str | Path) -> subprocess.CompletedProcess:
 
 
 def test_script(tmp_path):
-    """A recording of another rate, with two channels, becomes a picture."""
-    recording, picture = tmp_path / "recording.wav", tmp_path / "speech.png"
+    """A recording of another rate, with two channels."""
+    recording = tmp_path / "recording.wav"
     samples = audio.made_up()[: audio.RATE * 3][::2]
     with wave.open(str(recording), "wb") as file:
         file.setnchannels(2)
         file.setsampwidth(2)
         file.setframerate(audio.RATE // 2)
         file.writeframes((samples * 30000).astype("<i2").repeat(2).tobytes())
-    done = vad_script(recording, "--picture", picture)
+    done = vad_script(recording)
     assert done.returncode == 0, done.stderr
-    assert "3.0 s" in done.stdout and "speech from" in done.stdout and f"wrote {picture}" in done.stdout
-    pixels = read_png(picture)
-    assert pixels.shape[1] >= 400
-    for color in (vad.WAVE, vad.LINE, vad.FILL):
-        assert (pixels == color).all(axis=2).any()
-
-
-def read_png(path: Path) -> np.ndarray:
-    """The pixels of a picture of 8 bits of each color, without filters. Checks every sum."""
-    data = path.read_bytes()
-    assert data.startswith(b"\x89PNG\r\n\x1a\n")
-    at, chunks = 8, {}
-    while at < len(data):
-        length, kind = struct.unpack(">I4s", data[at : at + 8])
-        body = data[at + 8 : at + 8 + length]
-        assert zlib.crc32(kind + body) == struct.unpack(">I", data[at + 8 + length :][:4])[0]
-        chunks[kind] = body
-        at += 12 + length
-    width, height = struct.unpack(">II", chunks[b"IHDR"][:8])
-    lines = np.frombuffer(zlib.decompress(chunks[b"IDAT"]), np.uint8).reshape(height, 1 + 3 * width)
-    assert not lines[:, 0].any()
-    return lines[:, 1:].reshape(height, width, 3)
+    assert "3.0 s" in done.stdout and "speech from" in done.stdout
 
 
 @pytest.mark.parametrize(

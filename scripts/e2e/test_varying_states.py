@@ -6,12 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from onnx import ModelProto
+from tritonclient.utils import InferenceServerException
+
 from configs import config, io, oldest
 from conftest import Folder
 from graphs import model, op, tensor
-from onnx import ModelProto
 from sequences import Reference, Tensors, check, play
-from tritonclient.utils import InferenceServerException
 from unary import infer
 
 F32 = np.float32
@@ -121,9 +122,7 @@ MODELS = {
     "grows_inside": Folder(config([ROWS], [SUM], state_pairs="<<<past, present>>>"), cache(1)),
     "grows_alone": Folder(config([ROWS], [SUM], state_pairs="<<<past, present>>>", batch_axes="* = none"), cache(None)),
     "shown": Folder(config([ROWS], [SUM, io("present", "FP32", -1, 2)], state_pairs="<<<past, present>>>"), cache()),
-    "begins_long": Folder(
-        config([ROWS], [SUM], state_pairs="<<<past, present>>>", initial_states="past = 0.5[3,2]"), cache()
-    ),
+    "begins_long": Folder(config([ROWS], [SUM], state_pairs="<<<past, present>>>", initial_states="past = 0.5[3,2]"), cache()),
     "begins_with_one": Folder(config([ROWS], [SUM, io("present", "FP32", -1, 2)], listed()), cache()),
     "begins_with_dims": Folder(
         config(
@@ -204,9 +203,7 @@ def test_shape_changes_after_the_first_step(own_client):
     """The state is [1, 1, 1] at first; then as large as the picture says, which may change on the way."""
     random = np.random.default_rng(0)
     sizes = [[(4, 6)] * 4, [(4, 6)] * 4, [(8, 2)] * 3, [(4, 6), (2, 2), (6, 6)]]
-    sequences = [
-        [{"src": random.integers(0, 256, (1, 1, *size)).astype(F32)} for size in sequence] for sequence in sizes
-    ]
+    sequences = [[{"src": random.integers(0, 256, (1, 1, *size)).astype(F32)} for size in sequence] for sequence in sizes]
     reference = Reference(MODELS["matting"].onnx, {"r1i": "r1o"}, {"r1i": np.zeros((1, 1, 1, 1), F32)})
     check(own_client, "matting", reference, sequences, tolerance=1e-5)
 

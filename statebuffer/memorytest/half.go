@@ -94,7 +94,7 @@ func testHalfGathersEveryValue(t *testing.T, b *bench) {
 }
 
 // testHalfScatters: rounding to nearest even, clamping and counting, on values
-// that are delicate and on many random ones, with several runs and lanes.
+// that are delicate and on many random ones, with several pieces and lanes.
 func testHalfScatters(t *testing.T, b *bench) {
 	named := []struct {
 		name    string
@@ -149,15 +149,15 @@ func testHalfScatters(t *testing.T, b *bench) {
 }
 
 // scatterHalves stores the values as one slot for each of the lanes.
-func (b *bench) scatterHalves(t *testing.T, values []float32, runs, lanes int) {
+func (b *bench) scatterHalves(t *testing.T, values []float32, pieces, lanes int) {
 	floats := make([]byte, 4*len(values))
 	for i, f := range values {
 		binary.NativeEndian.PutUint32(floats[4*i:], math.Float32bits(f))
 	}
-	perRun := len(values) / runs / lanes
+	perPiece := len(values) / pieces / lanes
 	saturated, wantSaturated := uint64(7), uint64(7)
 	move := b.halves(make([]byte, 2*len(values)), floats, &saturated)
-	move[0].Layout = statebuffer.Layout{Pieces: int64(runs), PieceBytes: int64(4 * perRun)}
+	move[0].Layout = statebuffer.Layout{Pieces: int64(pieces), PieceBytes: int64(4 * perPiece)}
 	move[0].Lanes = lanes
 	move[0].Slots = nil
 	for lane := range lanes {
@@ -166,8 +166,8 @@ func (b *bench) scatterHalves(t *testing.T, values []float32, runs, lanes int) {
 	require.NoError(t, b.memory.Scatter(move))
 	stored := b.read(move[0].Chunks[0])
 	for i, f := range values {
-		x, lane, k := i/perRun/lanes, i/perRun%lanes, i%perRun
-		got := binary.NativeEndian.Uint16(stored[2*((lane*runs+x)*perRun+k):])
+		x, lane, k := i/perPiece/lanes, i/perPiece%lanes, i%perPiece
+		got := binary.NativeEndian.Uint16(stored[2*((lane*pieces+x)*perPiece+k):])
 		want, clamped := narrow(f)
 		if got != want {
 			t.Fatalf("FP32 %v (%#08x) narrows to %#04x: want %#04x", f, math.Float32bits(f), got, want)

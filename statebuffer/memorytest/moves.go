@@ -41,7 +41,7 @@ func (b *bench) randomMove(rng *rand.Rand) move {
 	m := move{}
 	m.Layout = statebuffer.Layout{Pieces: 1 + rng.Int64N(4), PieceBytes: 1 + rng.Int64N(70)}
 	if rng.IntN(4) == 0 {
-		m.PieceBytes = 64 << rng.IntN(5) // what wide copies like
+		m.PieceBytes = 64 << rng.IntN(5) // sizes that wide copies can take
 	}
 	stored := m.StoredBytes()
 	for range 1 + rng.IntN(3) {
@@ -84,7 +84,7 @@ func scatterSlots(rng *rand.Rand, m *move) []statebuffer.Slot {
 	return slots
 }
 
-// checkMove does the moves in one call, and naively one by one.
+// checkMove compares the moves in one call with naive ones, one by one.
 func (b *bench) checkMove(name string, do func([]statebuffer.Transfer) error, moves []move, naive func(*move)) {
 	b.t.Helper()
 	transfers := make([]statebuffer.Transfer, len(moves))
@@ -136,10 +136,10 @@ func (m *move) slot(r statebuffer.Slot) []byte {
 	return m.chunks[r.Chunk][int64(r.Index)*m.StoredBytes():]
 }
 
-func (m *move) eachByte(lane int, visit func(inSlot, inTensor int64)) {
+func (m *move) eachByte(lane int, do func(inSlot, inTensor int64)) {
 	for x := range m.Pieces {
 		for k := range m.PieceBytes {
-			visit(x*m.PieceBytes+k, (x*int64(m.Lanes)+int64(lane))*m.PieceBytes+k)
+			do(x*m.PieceBytes+k, (x*int64(m.Lanes)+int64(lane))*m.PieceBytes+k)
 		}
 	}
 }

@@ -18,8 +18,8 @@ type Access interface {
 	Download(to []byte, from statebuffer.Block) error
 }
 
-// MemorySuite tests a Memory. newMemory makes a fresh one for each test; what it
-// needs to close it, the caller does.
+// MemorySuite tests a Memory. newMemory makes a fresh one for each test; the caller
+// closes it, if it must.
 func MemorySuite(t *testing.T, newMemory func() statebuffer.Memory) {
 	tests := []struct {
 		name string
@@ -47,7 +47,7 @@ func MemorySuite(t *testing.T, newMemory func() statebuffer.Memory) {
 	}
 }
 
-// bench is a Memory on the test bench.
+// bench is a Memory under test, and the blocks to free after it.
 type bench struct {
 	t      *testing.T
 	memory statebuffer.Memory
@@ -112,7 +112,7 @@ func testBlocks(t *testing.T, b *bench) {
 		if block.Bytes != nil {
 			require.Len(t, block.Bytes, int(size))
 		}
-		if _, isHeap := b.memory.(*statebuffer.Heap); !isHeap { // whose addresses are made up
+		if _, isHeap := b.memory.(*statebuffer.Heap); !isHeap { // its addresses are numbers only
 			require.Zero(t, block.Addr%64, "alignment of %d bytes at %#x", size, block.Addr)
 		}
 		for _, other := range b.blocks[:i] {
@@ -162,7 +162,7 @@ func testAt(t *testing.T, b *bench) {
 	require.Zero(t, whole.At(8, 0).Size)
 }
 
-// testClear: a part is overwritten, and nothing beside it.
+// testClear: a part is overwritten, and nothing next to it.
 func testClear(t *testing.T, b *bench) {
 	whole := b.filled([]byte("abcdefgh"))
 	wipe := func(blocks ...statebuffer.Block) { b.memory.Clear(blocks) }

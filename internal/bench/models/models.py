@@ -214,9 +214,7 @@ def as_triton(message) -> str:
             return [numbers(element) for element in value]
         return int(value) if isinstance(value, str) and value.lstrip("-").isdigit() else value
 
-    everything = json_format.MessageToDict(
-        message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
-    )
+    everything = json_format.MessageToDict(message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
     return json.dumps(numbers(everything), indent=1)
 
 

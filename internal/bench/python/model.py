@@ -30,10 +30,7 @@ class TritonPythonModel:
 
     def execute(self, requests):
         starts = [bool(request.flags() & START) for request in requests]
-        before = [
-            self.initial if start else self.sequences[request.correlation_id()]
-            for request, start in zip(requests, starts)
-        ]
+        before = [self.initial if start else self.sequences[request.correlation_id()] for request, start in zip(requests, starts)]
         feeds = {}
         for name, axis in self.inputs:
             arrays = [pb_utils.get_input_tensor_by_name(request, name).as_numpy() for request in requests]
@@ -55,7 +52,5 @@ class TritonPythonModel:
             self.sequences.pop(request.correlation_id(), None)
         else:
             news = results[len(self.outputs) :]
-            self.sequences[request.correlation_id()] = [
-                new.take([lane], axis) for (_, _, axis), new in zip(self.states, news)
-            ]
+            self.sequences[request.correlation_id()] = [new.take([lane], axis) for (_, _, axis), new in zip(self.states, news)]
         return pb_utils.InferenceResponse(answers)

@@ -26,7 +26,7 @@ type exchange struct {
 
 // client is a correlation ID and somebody who uses it as he pleases: one sequence after the other, with breaks, with
 // requests that come too late, and at times with two requests on the way at once. He knows of his sequence what he needs
-// for that; what is right is for the judge to say.
+// for that; what is right is for the checker to say.
 type client struct {
 	model    int // its number
 	id       kserve.SequenceID

@@ -1,6 +1,6 @@
 // Soak lets thousands of sequences do as their clients please on a running server, and writes what became of every
 // request to its standard output, a record each (see appendRecord). The models' states say whose they are, so that one
-// foreign value shows. It judges nothing: scripts/soak.py, which makes the models and starts the server, reads the
+// foreign value shows. It checks nothing: scripts/soak.py, which makes the models and starts the server, reads the
 // records and holds each against a model of what the sequence's state must be.
 package main
 

@@ -15,7 +15,7 @@ const (
 	flagEmpty     // the answer has no values
 )
 
-// appendRecord appends an exchange as the judge reads it (scripts/exchanges.py), little-endian:
+// appendRecord appends an exchange as the checker reads it (scripts/history.py), little-endian:
 //
 //	uint32 length of the error in bytes; uint16 number of the model; uint16 flags; uint64 correlation ID
 //	int64 name, successor, least, greatest, count, sent (ns since began), latency (ns)
@@ -44,11 +44,11 @@ func appendRecord(to []byte, model int, id uint64, x *exchange, began time.Time)
 }
 
 const (
-	writeEvery = 20 * time.Millisecond // seldom enough that the judge is not woken for a few records
-	mostBytes  = 4 << 20               // that wait for the judge; then the streams wait, too
+	writeEvery = 20 * time.Millisecond // seldom enough that the checker is not woken for a few records
+	mostBytes  = 4 << 20               // that wait for the checker; then the streams wait, too
 )
 
-// recorder hands exchanges to the judge from a goroutine of its own. Any number of streams may put at the same time; what
+// recorder hands exchanges to the checker from a goroutine of its own. Any number of streams may put at the same time; what
 // one of them puts stays in order. In the long run it allocates nothing.
 type recorder struct {
 	out   io.Writer

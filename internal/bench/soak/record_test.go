@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// TestRecordsAsTheJudgeReadsThem: scripts/e2e/test_judge.py reads the same file, and finds these exchanges in it.
-func TestRecordsAsTheJudgeReadsThem(t *testing.T) {
+// TestRecordsAsTheCheckerReadsThem: scripts/e2e/test_checker.py reads the same file, and finds these exchanges in it.
+func TestRecordsAsTheCheckerReadsThem(t *testing.T) {
 	began := time.Now()
 	at := began.Add
 	var records []byte
@@ -32,7 +32,7 @@ func TestRecordsAsTheJudgeReadsThem(t *testing.T) {
 	}
 }
 
-// TestRecorderKeepsTheOrderOfEachStream, although several put at the same time and the judge reads in between.
+// TestRecorderKeepsTheOrderOfEachStream, although several put at the same time and the checker reads in between.
 func TestRecorderKeepsTheOrderOfEachStream(t *testing.T) {
 	reading, writing := io.Pipe()
 	r := newRecorder(writing)
@@ -87,8 +87,8 @@ func TestRecorderAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestRecorderWaitsForTheJudge: what the judge does not take up does not fill the memory.
-func TestRecorderWaitsForTheJudge(t *testing.T) {
+// TestRecorderWaitsForTheChecker: what the checker does not take up does not fill the memory.
+func TestRecorderWaitsForTheChecker(t *testing.T) {
 	reading, writing := io.Pipe()
 	r := newRecorder(writing)
 	full := make(chan struct{})

@@ -2,13 +2,13 @@
 
 The models of a soak say whose their states are: START brings a name that no other sequence has, which goes to every
 element, and each answer shows the least and the greatest name that was found in the states, and how many steps they
-have seen (soak.py). So an account, which follows one correlation ID, knows every answer beforehand, and which errors
+have seen (soak.py). So an oracle, which follows one correlation ID, knows every answer beforehand, and which errors
 the server may give (docs/reliability.md).
 """
 
 from dataclasses import dataclass
 
-from exchanges import CANCELLED, EMPTY, END, START, Exchange
+from history import CANCELLED, EMPTY, END, START, Exchange
 
 # What came of a request.
 ANSWERED = "answered"
@@ -39,7 +39,7 @@ TEXTS = (
     ("its state expired", EXPIRED),
     ("its state was evicted", EVICTED),
     ("no such sequence is known", UNKNOWN),
-    ("because its ID began anew", REPLACED),
+    ("because its ID began again", REPLACED),
     ("its START was refused", REFUSED),
     ("its START failed", FAILED),
     ("too many simultaneous sequences", FULL),
@@ -58,7 +58,7 @@ class Rules:
     end_silent: bool = False  # infer_end_requests is 0: END is not run; its answer is empty, also if nobody has a state
 
 
-class Account:
+class Oracle:
     """The sequences of one correlation ID, one after the other, as their client must find them."""
 
     __slots__ = ("rules", "alive", "name", "steps", "slack", "ended", "doubtful", "last", "broken")

@@ -1,11 +1,11 @@
-"""The judge of a soak: it reads every record that the clients write, and one wrong byte is enough."""
+"""The checker of a soak: it reads every record that the clients write, and one wrong byte is enough."""
 
-from account import ANSWERED, EVICTED, FORBIDDEN, FOREIGN, KINDS, UNCERTAIN, Rules
-from exchanges import CANCELLED, EMPTY, END, RECORD, START, Exchange, Reader
-from judge import MOST_FAULTS, Judge
+from checker import MOST_FAULTS, Checker
+from history import CANCELLED, EMPTY, END, RECORD, START, Exchange, Reader
+from oracle import ANSWERED, EVICTED, FORBIDDEN, FOREIGN, KINDS, UNCERTAIN, Rules
 from tritonserver import ROOT
 
-# What TestRecordsAsTheJudgeReadsThem of internal/bench/soak writes.
+# What TestRecordsAsTheCheckerReadsThem of internal/bench/soak writes.
 GOLDEN = bytes.fromhex((ROOT / "internal" / "bench" / "soak" / "testdata" / "records.hex").read_text())
 FIRST = 2**32 + 1
 EXCHANGES = [
@@ -34,8 +34,8 @@ def changed(whole: bytes, byte: int) -> bytes:
     return bytes(value ^ (4 if at == byte else 0) for at, value in enumerate(whole))
 
 
-def judge() -> Judge:
-    return Judge([Rules("plain", idle=10**9), Rules("evicts", idle=10**9, evicts=True)])
+def checker() -> Checker:
+    return Checker([Rules("plain", idle=10**9), Rules("evicts", idle=10**9, evicts=True)])
 
 
 def test_it_reads_what_the_clients_write():
@@ -61,10 +61,10 @@ def test_a_record_that_is_cut_off_is_left_over():
 
 
 def test_it_counts_and_tells():
-    """Every model and every ID has an account of its own, with its model's rules."""
+    """Every model and every ID has an oracle of its own, with its model's rules."""
     evicted = Exchange(0, EMPTY, 7, 99, 0, 0, 0, 0, 4, 10**6, "its state was evicted")
     cancelled = Exchange(0, CANCELLED, 8, 99, 0, 0, 0, 0, 4, 0, "")
-    one = judge()
+    one = checker()
     for x in [*steps(3), *steps(3, model=1), *steps(2, id=8), evicted, evicted._replace(model=1), cancelled]:
         one.take(record(x))
     tally = one.take_away()
@@ -78,7 +78,7 @@ def test_it_counts_and_tells():
 
 
 def test_it_shows_only_some_of_many_faults():
-    one = judge()
+    one = checker()
     one.take(b"".join(record(x._replace(least=1)) for x in steps(1000)))
     tally = one.take_away()
     assert tally.kinds[FOREIGN] == 1000
@@ -89,7 +89,7 @@ def test_one_wrong_byte():
     """Whichever byte of the three values of an answer is wrong, in the midst of right ones: it is seen, once."""
     records = [record(x) for x in steps(20)]
     for byte in range(FIRST_VALUE, FIRST_VALUE + 24):
-        one = judge()
+        one = checker()
         one.take(b"".join(records[:10]) + changed(records[10], byte) + b"".join(records[11:]))
         assert one.tally.kinds == dict.fromkeys(KINDS, 0) | {ANSWERED: 19, FOREIGN: 1}, byte
 
@@ -99,7 +99,7 @@ def test_one_answer_less_or_twice():
     records = [record(x) for x in steps(20)]
     for step in range(1, 19):
         for wrong in (records[:step] + records[step + 1 :], records[: step + 1] + records[step:]):
-            one = judge()
+            one = checker()
             one.take(b"".join(wrong))
             assert one.tally.kinds[FOREIGN] > 0, step
 
@@ -108,7 +108,7 @@ def test_one_answer_to_the_wrong_client():
     """Two sequences in lockstep of which one gets the other's answer."""
     mine, other = steps(5), steps(5, id=8)
     mine[3] = mine[3]._replace(least=other[3].least, greatest=other[3].greatest)
-    one = judge()
+    one = checker()
     for x, y in zip(mine, other):
         one.take(record(x) + record(y))
     assert one.tally.kinds[FOREIGN] == 1

@@ -1,10 +1,10 @@
-"""Holds every exchange of a soak against the accounts of its clients, and counts what came of them."""
+"""Holds every exchange of a soak against the oracles of its clients, and counts what came of them."""
 
 import time
 from collections import defaultdict
 
-from account import KINDS, UNCERTAIN, Account, Rules
-from exchanges import Reader
+from history import Reader
+from oracle import KINDS, UNCERTAIN, Oracle, Rules
 
 MOST_FAULTS = 10  # that are shown of an interval: enough to see what is wrong, not enough to flood
 
@@ -27,22 +27,22 @@ class Tally:
         return sum(self.kinds.values())
 
 
-class Judge:
-    """The accounts of all clients. The models are in the order of their numbers in the records."""
+class Checker:
+    """The oracles of all clients. The models are in the order of their numbers in the records."""
 
     def __init__(self, models: list[Rules]):
         self.models = models
-        self.accounts = [defaultdict(lambda rules=rules: Account(rules)) for rules in models]  # by correlation ID
+        self.oracles = [defaultdict(lambda rules=rules: Oracle(rules)) for rules in models]  # by correlation ID
         self.reader = Reader()
         self.tally = Tally()
         self.seconds = 0.0  # of processor time that all this took
 
     def take(self, piece: bytes) -> None:
-        """Judges the exchanges that are whole with this piece of the load's records."""
+        """Checks the exchanges that are whole with this piece of the load's records."""
         began = time.thread_time()
-        accounts, kinds, latencies = self.accounts, self.tally.kinds, self.tally.latencies
+        oracles, kinds, latencies = self.oracles, self.tally.kinds, self.tally.latencies
         for x in self.reader.feed(piece):
-            kind, fault = accounts[x.model][x.id].settle(x)
+            kind, fault = oracles[x.model][x.id].settle(x)
             kinds[kind] += 1
             if kind is not UNCERTAIN:
                 latencies.append(x.latency)

@@ -1,7 +1,9 @@
-"""The model that a soak's answers are held against (scripts/account.py): stories of a client, each with what is due."""
+"""The model that a soak's answers are held against (scripts/oracle.py): stories of a client, each with what is due."""
 
 import pytest
-from account import (
+
+from history import CANCELLED, EMPTY, END, START, Exchange
+from oracle import (
     ANSWERED,
     BUDGET,
     DROPPED,
@@ -15,10 +17,9 @@ from account import (
     REFUSED,
     UNCERTAIN,
     UNKNOWN,
-    Account,
+    Oracle,
     Rules,
 )
-from exchanges import CANCELLED, EMPTY, END, START, Exchange
 
 IDLE = 2_000_000_000  # ns
 
@@ -186,13 +187,13 @@ STORIES = {
 
 
 @pytest.mark.parametrize("story", STORIES)
-def test_account(story):
+def test_oracle(story):
     """The exchanges of one client, each with its kind; what is wrong is said exactly where something is."""
     rules, exchanges = STORIES[story]
-    account = Account(Rules("m", idle=IDLE, **rules))
+    oracle = Oracle(Rules("m", idle=IDLE, **rules))
     sent = 0
     for number, (x, due) in enumerate(exchanges):
         sent += x.sent
-        kind, fault = account.settle(x._replace(sent=sent))
+        kind, fault = oracle.settle(x._replace(sent=sent))
         assert kind == due, f"exchange {number}: {fault}"
         assert (fault != "") == (due in (FORBIDDEN, FOREIGN)), f"exchange {number}"

@@ -5,11 +5,12 @@ import sys
 import time
 from dataclasses import dataclass, field
 
-import accumulate
 import numpy as np
-from streaming import Answer, Model, Stream, StreamError, Tensor
 from tritonclient.grpc import InferenceServerClient
 from tritonclient.utils import InferenceServerException
+
+import accumulate
+from streaming import Answer, Model, Stream, StreamError, Tensor
 from tritonserver import ServerError, TritonServer, exit_on_sigterm, show
 
 MISTAKES_SHOWN = 5
@@ -82,9 +83,7 @@ def test_model(server: TritonServer, name: str, sequences: int, steps: int) -> l
         return results
 
 
-def drive(
-    client: InferenceServerClient, model: Model, sequences: list[accumulate.Sequence], result: Result
-) -> Result:
+def drive(client: InferenceServerClient, model: Model, sequences: list[accumulate.Sequence], result: Result) -> Result:
     """Streams the sequences to the model and fills in the result."""
     try:
         inferences, batches = counts(client, model)
@@ -126,9 +125,7 @@ class Drive:
         request = sequence.requests[step]
         label = f"{number}_{step}"
         self.sent[label] = time.perf_counter()
-        self.stream.send(
-            self.model, sequence.id, request.inputs, request=label, start=request.start, end=request.end
-        )
+        self.stream.send(self.model, sequence.id, request.inputs, request=label, start=request.start, end=request.end)
 
     def check(self, answer: Answer) -> None:
         """Checks an answer and sends the sequence's next request."""
@@ -182,6 +179,5 @@ def table(rows: list[list[str]]) -> str:
     """Aligns rows of cells: the first column to the left, the others to the right."""
     widths = [max(map(len, column)) for column in zip(*rows)]
     return "\n".join(
-        "  ".join([row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:]))])
-        for row in rows
+        "  ".join([row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:]))]) for row in rows
     )

@@ -10,9 +10,10 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
-import generate
 import pytest
 from onnx import ModelProto
+
+import generate
 from tritonserver import MODELS, ROOT
 
 # The interpreter that build/venv was made with; by -S without the packages that somebody may have installed for it.

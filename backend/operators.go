@@ -1,0 +1,29 @@
+package backend
+
+import (
+	"slices"
+
+	"tritonstateful/internal/onnx"
+)
+
+// quantizers are the operators that find the scale of a tensor as it comes, one for
+// all its lanes.
+var quantizers = []string{"DynamicQuantizeLinear", "DynamicQuantizeMatMul", "DynamicQuantizeLSTM"}
+
+// quantizer returns an operator of the model that scales all lanes alike, or "".
+func quantizer(sig *onnx.Signature) string {
+	at := slices.IndexFunc(quantizers, func(name string) bool { return sig.Operators[name] > 0 })
+	if at < 0 {
+		return ""
+	}
+	return quantizers[at]
+}
+
+// recurrent are the operators that end the process in ONNX Runtime 1.31, by std::terminate:
+// GRU where the batch or the time is 0, LSTM where the batch is.
+var recurrent = []string{"GRU", "LSTM"}
+
+// isRecurrent reports whether the model has operators that take no extent of 0.
+func isRecurrent(sig *onnx.Signature) bool {
+	return slices.ContainsFunc(recurrent, func(name string) bool { return sig.Operators[name] > 0 })
+}

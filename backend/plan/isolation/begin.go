@@ -1,0 +1,108 @@
+package isolation
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/tensor"
+)
+
+// Change is what runs show of an open axis of a state.
+type Change uint8
+
+const (
+	Unseen  Change = iota
+	Stays          // its extent is as before a step
+	Changes        // it is another: the axis is not the batch
+)
+
+// InputAxis is an axis of an input, by its position in the signature.
+type InputAxis struct{ Input, Axis int }
+
+// StateChanges runs one lane with states that are not empty, and tells of their open axes
+// whether a step changes their extents. States of nothing are not tried: along an axis
+// that is the batch after all, kernels of ONNX Runtime end the process. Two extents are,
+// for one may be that of a window. States of one element are only tried where others do
+// not run, because they are stretched to any length.
+func (t *Trial) StateChanges() map[InputAxis]Change {
+	seen := map[InputAxis]Change{}
+	for _, states := range []stateExtent{statesAlike, statesOne} {
+		ran := map[int64]bool{} // by their extents
+		for s := range settings() {
+			if s.states != states || ran[s.extent] || time.Now().After(t.deadline) {
+				continue
+			}
+			outputs, err := t.runOne(s)
+			if err != nil {
+				continue
+			}
+			t.compareExtents(s, outputs, seen)
+			if ran[s.extent] = true; len(ran) == 2 {
+				break
+			}
+		}
+		if len(ran) > 0 {
+			break
+		}
+	}
+	return seen
+}
+
+// compareExtents notes what a step of one lane has made of the extents of states.
+func (t *Trial) compareExtents(s setting, outputs []onnx.Tensor, seen map[InputAxis]Change) {
+	for i := range t.inputs {
+		in := &t.inputs[i]
+		if in.begin == nil {
+			continue
+		}
+		before, after := t.shape(in, s), outputs[slices.Index(t.outputs, in.state)].Shape
+		for axis := range min(len(before), len(after)) {
+			switch k := (InputAxis{in.at, axis}); {
+			case before[axis] != after[axis]:
+				seen[k] = Changes
+			case seen[k] == Unseen:
+				seen[k] = Stays
+			}
+		}
+	}
+}
+
+// runOne runs one lane.
+func (t *Trial) runOne(s setting) ([]onnx.Tensor, error) {
+	l, ok := t.newLane(s, 1, nil)
+	if !ok {
+		return nil, errNoContents
+	}
+	return t.run(s, l)
+}
+
+// errNoContents says that a lane cannot be made.
+var errNoContents = errors.New("no contents for such extents")
+
+// RunBeginning runs one lane with states as a sequence begins with them, in the first setting in
+// which the model runs with states that are not empty: which extents it takes is seen with
+// those. It returns the shape of each wanted output, by its position in the signature.
+// tried is false where there is no such setting, or no time or contents for the run.
+func (t *Trial) RunBeginning() (shapes map[int]tensor.Shape, tried bool, err error) {
+	for s := range settings() {
+		if s.states != statesAlike {
+			continue
+		}
+		if _, err := t.runOne(s); err != nil {
+			continue
+		}
+		s.states = statesBegin
+		outputs, err := t.runOne(s)
+		if err != nil {
+			return nil, !errors.Is(err, errTooLong) && !errors.Is(err, errNoContents), err
+		}
+		shapes = map[int]tensor.Shape{}
+		for k, at := range t.outputs {
+			shapes[at] = outputs[k].Shape
+		}
+		return shapes, true, nil
+	}
+	return nil, false, nil
+}
