@@ -9,18 +9,19 @@ import (
 
 	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/onnx/onnxtest"
 )
 
 // TestRunsOfUnknownRank: runs show where the batch of such an output is.
 func TestRunsOfUnknownRank(t *testing.T) {
-	declared := &onnx.Signature{Inputs: tensors(t, "x:FP32[B,8] h0:FP32[B,16]"), Outputs: tensors(t, "y:FP32[B,8] hn:FP32[B,16]")}
+	declared := &onnx.Signature{Inputs: onnxtest.Tensors(t, "x:FP32[B,8] h0:FP32[B,16]"), Outputs: onnxtest.Tensors(t, "y:FP32[B,8] hn:FP32[B,16]")}
 	sig := &onnx.Signature{Inputs: declared.Inputs, Outputs: slices.Clone(declared.Outputs)}
 	sig.Outputs[1].Dims, sig.Outputs[1].Symbols = nil, nil
-	file := &fileOnly{sig: *sig, runs: func(_ *onnx.Signature, inputs, outputs []onnx.Tensor) error {
+	file := &onnxtest.File{Sig: *sig, Runs: func(_ *onnx.Signature, inputs, outputs []onnx.Tensor) error {
 		return outermost(declared, inputs, outputs)
 	}}
 	text, err := Complete(ModelInfo{Name: "m", Config: []byte(`{"sequence_batching":{}}`)}, Server{
-		Log: slog.New(slog.DiscardHandler), DefaultBatch: ServerBatch, Open: func(onnx.SessionOptions) (onnx.Runner, error) { return file, nil },
+		Log: slog.New(slog.DiscardHandler), DefaultBatch: config.ServerBatch, Open: func(onnx.SessionOptions) (onnx.Runner, error) { return file, nil },
 	})
 	require.NoError(t, err)
 	cfg, err := config.Parse(text)
@@ -54,10 +55,10 @@ func TestCompleteLeavesOutWhatHasNoShape(t *testing.T) {
 		{"y:FP32[B,8] hn:FP32[]", "y", "hn"},
 		{"y:FP32[B,8] other:FP32[]", "y", "other"},
 	} {
-		file := &fileOnly{sig: onnx.Signature{Inputs: tensors(t, "x:FP32[B,8] h0:FP32[2,B,16]"), Outputs: tensors(t, tt.outputs)}}
-		file.sig.Outputs[1].Dims, file.sig.Outputs[1].Symbols = nil, nil
+		file := &onnxtest.File{Sig: onnx.Signature{Inputs: onnxtest.Tensors(t, "x:FP32[B,8] h0:FP32[2,B,16]"), Outputs: onnxtest.Tensors(t, tt.outputs)}}
+		file.Sig.Outputs[1].Dims, file.Sig.Outputs[1].Symbols = nil, nil
 		log := newRecorder(slog.LevelInfo)
-		server := Server{Log: slog.New(log), DefaultBatch: ServerBatch, Open: func(onnx.SessionOptions) (onnx.Runner, error) { return file, nil }}
+		server := Server{Log: slog.New(log), DefaultBatch: config.ServerBatch, Open: func(onnx.SessionOptions) (onnx.Runner, error) { return file, nil }}
 		text, err := Complete(ModelInfo{Name: "m", Config: []byte(`{"sequence_batching":{}}`)}, server)
 		require.NoError(t, err)
 		cfg, err := config.Parse(text)

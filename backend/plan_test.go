@@ -8,6 +8,7 @@ import (
 
 	"tritonstateful/backend/config"
 	"tritonstateful/backend/plan"
+	"tritonstateful/backend/plan/planner"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
@@ -43,7 +44,7 @@ func configEdit(edit func(*config.Config)) func(*setup) { return func(s *setup) 
 func planByEvidence(cfg *config.Config, params *config.Parameters, sig *onnx.Signature) (*plan.Plan, error) {
 	params = params.Clone()
 	params.Verify = config.VerifyNever
-	made, _, err := makePlan(&Source{Config: cfg, Parameters: params, Signature: sig})
+	made, _, err := planner.Make(&planner.Source{Config: cfg, Parameters: params, Signature: sig})
 	return made, err
 }
 

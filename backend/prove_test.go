@@ -12,7 +12,9 @@ import (
 
 	"tritonstateful/backend/config"
 	"tritonstateful/backend/plan"
+	"tritonstateful/backend/plan/planner"
 	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/onnx/onnxtest"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -20,7 +22,7 @@ import (
 // recurrence is a model over [time, batch] or [batch, time]: y is the running sum of x
 // over time, and a state, if there is one, the sum so far.
 type recurrence struct {
-	fileOnly
+	onnxtest.File
 	time    int    // the axis of time in x and y
 	least   int64  // how long x must be
 	divisor bool   // a last input that nothing may be divided by if it is 0
@@ -29,8 +31,8 @@ type recurrence struct {
 
 func newRecurrence(t *testing.T, inputs, outputs string, time int) *recurrence {
 	r := &recurrence{time: time}
-	r.sig = onnx.Signature{Inputs: tensors(t, inputs), Outputs: tensors(t, outputs)}
-	r.runs = r.run
+	r.Sig = onnx.Signature{Inputs: onnxtest.Tensors(t, inputs), Outputs: onnxtest.Tensors(t, outputs)}
+	r.Runs = r.run
 	return r
 }
 
@@ -80,15 +82,15 @@ func (r *recurrence) run(sig *onnx.Signature, inputs, outputs []onnx.Tensor) err
 }
 
 // proving makes a plan of a model for a configuration, and proves it.
-func proving(t *testing.T, r onnx.Runner, open func() onnx.Runner, cfg *config.Config, verify config.Verify) (*plan.Plan, Proof, error) {
+func proving(t *testing.T, r onnx.Runner, open func() onnx.Runner, cfg *config.Config, verify config.Verify) (*plan.Plan, planner.Proof, error) {
 	params, _, err := config.ParseParameters(cfg.Parameters)
 	require.NoError(t, err)
 	params.Verify = verify
-	s := &Source{Config: cfg, Parameters: params, Signature: r.Signature(), Runner: func() (onnx.Runner, error) { return r, nil }}
+	s := &planner.Source{Config: cfg, Parameters: params, Signature: r.Signature(), Runner: func() (onnx.Runner, error) { return r, nil }}
 	if open != nil {
 		s.Open = func() (onnx.Runner, error) { return open(), nil }
 	}
-	return makePlan(s)
+	return planner.Make(s)
 }
 
 // recurrenceConfig is for x and y of any length, and for the state s if there is one.
@@ -148,7 +150,7 @@ func TestBatchIsProved(t *testing.T) {
 				if c.s != "" {
 					require.Equal(t, 0, p.States[0].Axis)
 				}
-				require.Zero(t, r.heap.Used(), "runs must free what they take")
+				require.Zero(t, r.Heap.Used(), "runs must free what they take")
 			})
 		}
 	}
@@ -223,8 +225,8 @@ func TestBatchUnproved(t *testing.T) {
 // TestBatchNeverEmpty: a state does not begin with nothing along an axis that no run shows
 // to grow, and no run has such a state.
 func TestBatchNeverEmpty(t *testing.T) {
-	r := &fileOnly{sig: onnx.Signature{Inputs: tensors(t, "x:FP32[time,8] s:FP32[rows,8]"), Outputs: tensors(t, "y:FP32[time,8] s_out:FP32[rows,8]")}}
-	r.runs = func(sig *onnx.Signature, inputs, outputs []onnx.Tensor) error {
+	r := &onnxtest.File{Sig: onnx.Signature{Inputs: onnxtest.Tensors(t, "x:FP32[time,8] s:FP32[rows,8]"), Outputs: onnxtest.Tensors(t, "y:FP32[time,8] s_out:FP32[rows,8]")}}
+	r.Runs = func(sig *onnx.Signature, inputs, outputs []onnx.Tensor) error {
 		require.NotContains(t, inputs[1].Shape, int64(0), "a run that could end the process")
 		for i := range outputs { // everything sees everything
 			shape := inputs[i].Shape.Clone()
@@ -273,8 +275,8 @@ func TestToldStatesBegin(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := &fileOnly{sig: onnx.Signature{Inputs: tensors(t, "x:FP32[a,b] s:FP32[a,c]"), Outputs: tensors(t, "y:FP32[a,b] s_out:FP32[a,c]")}}
-			r.runs = func(sig *onnx.Signature, inputs, outputs []onnx.Tensor) error {
+			r := &onnxtest.File{Sig: onnx.Signature{Inputs: onnxtest.Tensors(t, "x:FP32[a,b] s:FP32[a,c]"), Outputs: onnxtest.Tensors(t, "y:FP32[a,b] s_out:FP32[a,c]")}}
+			r.Runs = func(sig *onnx.Signature, inputs, outputs []onnx.Tensor) error {
 				length, err := tt.next(inputs[0].Shape[1], inputs[1].Shape[1])
 				if err != nil {
 					return err
@@ -334,7 +336,7 @@ func TestNothingHangsOnTheBatch(t *testing.T) {
 			Log: slog.New(log), Clock: newServer(t).in.model.server.Clock,
 			Open: func(onnx.SessionOptions) (onnx.Runner, error) {
 				r := newRecurrence(t, "x:FP32[?,?]", "y:FP32[?,?]", 0)
-				r.runs = func(_ *onnx.Signature, inputs, outputs []onnx.Tensor) error { // nothing mixes: both axes could be the batch
+				r.Runs = func(_ *onnx.Signature, inputs, outputs []onnx.Tensor) error { // nothing mixes: both axes could be the batch
 					outputs[0].Shape, outputs[0].Data = inputs[0].Shape.Clone(), inputs[0].Data
 					return nil
 				}
@@ -358,8 +360,8 @@ func TestLanesThatShareAScale(t *testing.T) {
 		"QuantizeLinear":        `: output "y" of one changes with the inputs of another, with the batch`,
 	} {
 		r := newRecurrence(t, "x:FP32[N]", "y:FP32[N]", 0)
-		r.sig.Operators = map[string]int{operator: 1}
-		r.runs = func(_ *onnx.Signature, inputs, outputs []onnx.Tensor) error {
+		r.Sig.Operators = map[string]int{operator: 1}
+		r.Runs = func(_ *onnx.Signature, inputs, outputs []onnx.Tensor) error {
 			bytes := inputs[0].Data.Size
 			outputs[0].Shape, outputs[0].Data = inputs[0].Shape.Clone(), statebuffer.Block{Bytes: make([]byte, bytes), Size: bytes}
 			most := 0.0
@@ -385,7 +387,7 @@ func TestBatchCalledAsALength(t *testing.T) {
 	for _, name := range []string{"num_samples", "step", "T"} {
 		axes := "[" + name + ",8]"
 		r := newRecurrence(t, "x:FP32"+axes+" s:FP32"+axes, "y:FP32"+axes+" s_out:FP32"+axes, 0)
-		r.runs = func(_ *onnx.Signature, inputs, outputs []onnx.Tensor) error {
+		r.Runs = func(_ *onnx.Signature, inputs, outputs []onnx.Tensor) error {
 			for i := range outputs {
 				outputs[i].Shape, outputs[i].Data = inputs[i].Shape.Clone(), statebuffer.Block{Bytes: slices.Clone(inputs[i].Data.Bytes), Size: inputs[i].Data.Size}
 			}
@@ -409,7 +411,7 @@ func TestBatchCalledAsALength(t *testing.T) {
 // takes, and keeps its lanes.
 func TestBatchOfSmallNumbers(t *testing.T) {
 	r := newRecurrence(t, "x:FP32[time,batch]", "y:FP32[time,batch]", 0)
-	r.runs = func(sig *onnx.Signature, inputs, outputs []onnx.Tensor) error {
+	r.Runs = func(sig *onnx.Signature, inputs, outputs []onnx.Tensor) error {
 		for at := range inputs[0].Data.Size / 4 {
 			if element(inputs[0].Data.Bytes, tensor.FP32, at) > 2 {
 				return errors.New("beyond the vocabulary")

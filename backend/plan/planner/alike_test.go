@@ -1,4 +1,4 @@
-package backend
+package planner
 
 import (
 	"os"
@@ -10,13 +10,14 @@ import (
 	"tritonstateful/backend/config"
 	"tritonstateful/internal/docstable"
 	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/onnx/onnxtest"
 )
 
 // pairedByName are the pairs that the names of a model's tensors give, as
 // state_pairs would have them, and what is wrong with the names.
 func pairedByName(t *testing.T, inputs, outputs string) (pairs string, faults []error) {
 	t.Helper()
-	pl := newPlanner(&config.Config{MaxBatchSize: 8, Sequence: &config.SequenceConfig{}}, &config.Parameters{}, &onnx.Signature{Inputs: tensors(t, inputs), Outputs: tensors(t, outputs)}, nil, nil)
+	pl := newPlanner(&config.Config{MaxBatchSize: 8, Sequence: &config.SequenceConfig{}}, &config.Parameters{}, &onnx.Signature{Inputs: onnxtest.Tensors(t, inputs), Outputs: onnxtest.Tensors(t, outputs)}, nil, nil)
 	return pairsText(pl.namedAlike()), pl.faults
 }
 
@@ -53,12 +54,12 @@ func TestPairsByName(t *testing.T) {
 // TestPairsOfUnknownRank: torch's dynamo exporter may declare a rank for an output that
 // contradicts the graph; ONNX Runtime then forgets it. Such an output can be a state's.
 func TestPairsOfUnknownRank(t *testing.T) {
-	sig := &onnx.Signature{Inputs: tensors(t, "x:FP32[B,8] h0:FP32[2,B,16]"), Outputs: tensors(t, "y:FP32[B,8] hn:FP32[]")}
+	sig := &onnx.Signature{Inputs: onnxtest.Tensors(t, "x:FP32[B,8] h0:FP32[2,B,16]"), Outputs: onnxtest.Tensors(t, "y:FP32[B,8] hn:FP32[]")}
 	sig.Outputs[1].Dims, sig.Outputs[1].Symbols = nil, nil
 	pl := newPlanner(&config.Config{MaxBatchSize: 8, Sequence: &config.SequenceConfig{}}, &config.Parameters{}, sig, nil, nil)
 	require.Equal(t, "<<<h0, hn>>>", pairsText(pl.namedAlike()))
 
-	sig.Outputs[1] = tensors(t, "hn:FP32[]")[0] // no axes, which is known
+	sig.Outputs[1] = onnxtest.Tensors(t, "hn:FP32[]")[0] // no axes, which is known
 	require.Empty(t, pl.namedAlike())
 }
 
@@ -94,7 +95,7 @@ func TestDocumentedForms(t *testing.T) {
 
 // TestDocumentedNamesThatDoNotTell: the error that the page shows is the one there is.
 func TestDocumentedNamesThatDoNotTell(t *testing.T) {
-	page, err := os.ReadFile("../docs/states.md")
+	page, err := os.ReadFile("../../../docs/states.md")
 	require.NoError(t, err)
 	_, faults := pairedByName(t, "x:FP32[B,8] s:FP32[B,2]", "y:FP32[B,8] s_out:FP32[B,2] new_s:FP32[B,2]")
 	require.Len(t, faults, 1)

@@ -1,4 +1,4 @@
-package backend
+package onnxtest
 
 import (
 	"errors"
@@ -13,9 +13,9 @@ import (
 	"tritonstateful/statebuffer"
 )
 
-// tensors reads "x:FP32[B,3] h:INT64[2,?]": a word is the name of a dynamic axis,
+// Tensors reads "x:FP32[B,3] h:INT64[2,?]": a word is the name of a dynamic axis,
 // ? one without a name.
-func tensors(t testing.TB, text string) (infos []onnx.TensorInfo) {
+func Tensors(t testing.TB, text string) (infos []onnx.TensorInfo) {
 	for _, field := range strings.Fields(text) {
 		name, rest, _ := strings.Cut(field, ":")
 		typeName, extents, _ := strings.Cut(rest, "[")
@@ -38,23 +38,23 @@ func tensors(t testing.TB, text string) (infos []onnx.TensorInfo) {
 	return infos
 }
 
-// fileOnly is a runner that tells of its model and cannot run it, unless runs does.
-type fileOnly struct {
-	sig    onnx.Signature
-	heap   statebuffer.Heap
-	runs   func(sig *onnx.Signature, inputs, outputs []onnx.Tensor) error
-	closed bool
+// File is a runner that tells of its model and cannot run it, unless runs does.
+type File struct {
+	Sig    onnx.Signature
+	Heap   statebuffer.Heap
+	Runs   func(sig *onnx.Signature, inputs, outputs []onnx.Tensor) error
+	Closed bool
 }
 
-func (f *fileOnly) Signature() *onnx.Signature { return &f.sig }
+func (f *File) Signature() *onnx.Signature { return &f.Sig }
 
-func (f *fileOnly) Memory() statebuffer.Memory { return &f.heap }
+func (f *File) Memory() statebuffer.Memory { return &f.Heap }
 
-func (f *fileOnly) Close() { f.closed = true }
+func (f *File) Close() { f.Closed = true }
 
-func (f *fileOnly) Run(inputs, outputs []onnx.Tensor) error {
-	if f.runs == nil {
+func (f *File) Run(inputs, outputs []onnx.Tensor) error {
+	if f.Runs == nil {
 		return errors.New("it cannot run")
 	}
-	return f.runs(&f.sig, inputs, outputs)
+	return f.Runs(&f.Sig, inputs, outputs)
 }
