@@ -9,6 +9,7 @@ import (
 	"tritonstateful/backend/config"
 	"tritonstateful/backend/plan"
 	"tritonstateful/backend/plan/batchaxis"
+	"tritonstateful/backend/plan/isolation"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
@@ -44,9 +45,9 @@ type chooser struct {
 type attempted struct {
 	candidate *batchaxis.Candidate
 	planner   *planner
-	judgement
+	isolation.Judgement
 	// changes is what is known of states that would begin with nothing.
-	changes map[axisOfInput]extentChange
+	changes map[isolation.InputAxis]isolation.Change
 	// faults: no plan can be made by it.
 	faults error
 }
@@ -125,32 +126,32 @@ func (c *chooser) try(k *batchaxis.Candidate) {
 		return
 	}
 	if c.verify != config.VerifyAlways && !k.IsInferred() && !a.planner.hasOpenStates() {
-		a.verdict = isolated // nothing is inferred
+		a.Verdict = isolation.Isolated // nothing is inferred
 	} else if r, err := c.runner(); err != nil {
-		a.why = err.Error()
+		a.Why = err.Error()
 	} else {
-		t := newTrial(r, &a.planner.plan, k, a.planner.config.CanRequest, c.deadline)
-		t.open = c.open
+		t := isolation.NewTrial(r, &a.planner.plan, k, a.planner.config.CanRequest, c.deadline)
+		t.Open = c.open
 		if a.planner.beginsEmpty(false) {
-			a.changes = t.stateChanges()
+			a.changes = t.StateChanges()
 		}
-		t.begins = c.mayBegin(&a)
+		t.MayBegin = c.mayBegin(&a)
 		expected := slices.Clone(k.Out)
 		for _, states := range [][]plan.State{a.planner.plan.States, a.planner.plan.Varying} {
 			for _, s := range states {
 				expected[s.Out] = batchaxis.Axis{Index: s.Axis, Known: true, How: s.AxisFrom}
 			}
 		}
-		a.judgement = t.judge(expected)
-		if a.verdict == oneLane {
-			a.verdict = undecided
-			if t.onlyBatchIsOne() {
-				k.SingleLane, a.verdict, a.why = true, isolated, ""
+		a.Judgement = t.Judge(expected)
+		if a.Verdict == isolation.OneLane {
+			a.Verdict = isolation.Undecided
+			if t.OnlyBatchIsOne() {
+				k.SingleLane, a.Verdict, a.Why = true, isolation.Isolated, ""
 			}
 		}
-		c.runs += t.runs
+		c.runs += t.Runs
 	}
-	for at, axis := range a.out {
+	for at, axis := range a.Out {
 		if !k.Out[at].Known {
 			k.Out[at] = batchaxis.Axis{Index: axis, Known: true, How: batchaxis.FoundByRuns}
 		}
@@ -163,7 +164,7 @@ func (c *chooser) try(k *batchaxis.Candidate) {
 func (c *chooser) decide(tried []attempted) (*planner, error) {
 	var held []*attempted
 	for i := range tried {
-		if a := &tried[i]; a.faults == nil && a.verdict == isolated && c.excludes(a) == "" {
+		if a := &tried[i]; a.faults == nil && a.Verdict == isolation.Isolated && c.excludes(a) == "" {
 			held = append(held, a)
 		}
 	}
@@ -183,19 +184,19 @@ func (c *chooser) decide(tried []attempted) (*planner, error) {
 		return nil, status.Errorf(status.InvalidArg, "the batch could be at %s, or at %s, and the model runs with either: say which by the parameter batch_axes, for example %s",
 			held[0].planner.plan.BatchAxes(), held[1].planner.plan.BatchAxes(), held[0].planner.line())
 	}
-	if first := &tried[0]; first.candidate.Rank == batchaxis.ByBatchName && first.candidate.LongName && first.faults != nil && first.verdict != notIsolated {
+	if first := &tried[0]; first.candidate.Rank == batchaxis.ByBatchName && first.candidate.LongName && first.faults != nil && first.Verdict != isolation.NotIsolated {
 		return nil, first.faults // other axes than those that say they are the batch would only hide what is wrong
 	}
 	for i := range tried {
 		a := &tried[i]
-		if a.faults != nil || a.candidate.Rank != batchaxis.ByBatchName || a.verdict == isolated {
+		if a.faults != nil || a.candidate.Rank != batchaxis.ByBatchName || a.Verdict == isolation.Isolated {
 			continue
 		}
 		if doubt := c.exported(a); doubt != "" {
 			c.warning = doubt
 			return a.planner, nil
 		}
-		if a.verdict == undecided && a.candidate.HasLanes() {
+		if a.Verdict == isolation.Undecided && a.candidate.HasLanes() {
 			return nil, c.refusal(a)
 		}
 	}
@@ -206,7 +207,7 @@ func (c *chooser) decide(tried []attempted) (*planner, error) {
 // by their name though the lanes are not apart there.
 func (c *chooser) mayHaveBatch() bool {
 	return slices.ContainsFunc(c.tried, func(a attempted) bool {
-		return a.faults == nil && a.candidate.HasLanes() && a.candidate.Rank < batchaxis.SomeWithoutBatch && (a.verdict == undecided || a.candidate.Rank == batchaxis.ByBatchName)
+		return a.faults == nil && a.candidate.HasLanes() && a.candidate.Rank < batchaxis.SomeWithoutBatch && (a.Verdict == isolation.Undecided || a.candidate.Rank == batchaxis.ByBatchName)
 	})
 }
 
@@ -216,10 +217,10 @@ func (c *chooser) exported(a *attempted) string {
 	switch {
 	case !a.candidate.Everywhere || c.excludes(a) != "":
 		return ""
-	case a.verdict == undecided:
-		return fmt.Sprintf("nobody has checked that the lanes of a batch are apart: %s; the names in the model say that the batch is at %s, and %s says that it is so", a.why, a.planner.plan.BatchAxes(), a.planner.line())
-	case a.verdict == notIsolated && a.planner.plan.MaxLanes == 1:
-		return fmt.Sprintf("requests run one at a time, and they have to, because the model does not keep the lanes of a batch apart: %s, with the batch at %s", a.why, a.planner.plan.BatchAxes())
+	case a.Verdict == isolation.Undecided:
+		return fmt.Sprintf("nobody has checked that the lanes of a batch are apart: %s; the names in the model say that the batch is at %s, and %s says that it is so", a.Why, a.planner.plan.BatchAxes(), a.planner.line())
+	case a.Verdict == isolation.NotIsolated && a.planner.plan.MaxLanes == 1:
+		return fmt.Sprintf("requests run one at a time, and they have to, because the model does not keep the lanes of a batch apart: %s, with the batch at %s", a.Why, a.planner.plan.BatchAxes())
 	}
 	return ""
 }
@@ -231,7 +232,7 @@ func (c *chooser) last() (*planner, error) {
 	for i := range c.tried {
 		a := &c.tried[i]
 		switch {
-		case a.verdict == notIsolated:
+		case a.Verdict == isolation.NotIsolated:
 			if contradicted == nil {
 				contradicted = a
 			}
@@ -264,10 +265,10 @@ func (c *chooser) asGiven() *planner {
 	if !a.candidate.InputsGiven || a.faults != nil {
 		return nil
 	}
-	if a.verdict == notIsolated {
-		c.warning = fmt.Sprintf("batch_axes has the batch at %s, and with it %s", a.planner.plan.BatchAxes(), a.why)
+	if a.Verdict == isolation.NotIsolated {
+		c.warning = fmt.Sprintf("batch_axes has the batch at %s, and with it %s", a.planner.plan.BatchAxes(), a.Why)
 	} else {
-		c.warning = fmt.Sprintf("nobody has checked that the lanes of a batch are apart: %s", a.why)
+		c.warning = fmt.Sprintf("nobody has checked that the lanes of a batch are apart: %s", a.Why)
 	}
 	return a.planner
 }

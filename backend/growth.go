@@ -9,6 +9,7 @@ import (
 	"tritonstateful/backend/config"
 	"tritonstateful/backend/plan"
 	"tritonstateful/backend/plan/batchaxis"
+	"tritonstateful/backend/plan/isolation"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
@@ -19,12 +20,12 @@ import (
 func (c *chooser) excludes(a *attempted) (why string) {
 	for s, axis := range a.planner.emptyAxes(false) {
 		symbol := a.planner.sig.Inputs[s.In].Symbols[axis]
-		switch seen := a.changes[axisOfInput{s.In, axis}]; {
+		switch seen := a.changes[isolation.InputAxis{Input: s.In, Axis: axis}]; {
 		case batchaxis.IsBatchName(symbol):
 			return fmt.Sprintf("state %q would begin with nothing along axis %d, which is called %q", s.Input, axis, symbol)
-		case seen == extentStays && (a.candidate.Rank != batchaxis.ByBatchName || a.planner.requested(symbol)):
+		case seen == isolation.Stays && (a.candidate.Rank != batchaxis.ByBatchName || a.planner.requested(symbol)):
 			return fmt.Sprintf("state %q would begin with nothing along axis %d, and stay so", s.Input, axis)
-		case seen == changeUnseen && s.Axis == tensor.NoAxis:
+		case seen == isolation.Unseen && s.Axis == tensor.NoAxis:
 			return fmt.Sprintf("state %q would begin with nothing along axis %d, which may be the batch", s.Input, axis)
 		}
 	}
@@ -41,7 +42,7 @@ func (pl *planner) requested(symbol string) bool {
 func (c *chooser) mayBegin(a *attempted) bool {
 	for s, axis := range a.planner.emptyAxes(false) {
 		named := a.candidate.Rank == batchaxis.ByBatchName && s.Axis != tensor.NoAxis && !batchaxis.IsBatchName(a.planner.sig.Inputs[s.In].Symbols[axis])
-		if !named && !a.candidate.InputsGiven && a.changes[axisOfInput{s.In, axis}] != extentChanges {
+		if !named && !a.candidate.InputsGiven && a.changes[isolation.InputAxis{Input: s.In, Axis: axis}] != isolation.Changes {
 			return false
 		}
 	}
@@ -84,11 +85,11 @@ func (c *chooser) checkBeginnings(pl *planner) error {
 	if err != nil {
 		return nil // the first requests show it
 	}
-	t := newTrial(r, &pl.plan, pl.candidate, pl.config.CanRequest, time.Now().Add(proofMost))
-	t.begins = true
-	defer func() { c.runs += t.runs }()
-	seen := t.stateChanges()
-	shapes, tried, err := t.begin()
+	t := isolation.NewTrial(r, &pl.plan, pl.candidate, pl.config.CanRequest, time.Now().Add(proofMost))
+	t.MayBegin = true
+	defer func() { c.runs += t.Runs }()
+	seen := t.StateChanges()
+	shapes, tried, err := t.RunBeginning()
 	if !tried {
 		return nil
 	}
@@ -98,9 +99,9 @@ func (c *chooser) checkBeginnings(pl *planner) error {
 // emptyFault is the fault of the first state that stays as long as it is and for which a
 // run that began with nothing gave nothing, or failed. shapes are those of the outputs of
 // that run, by their positions in the signature.
-func (pl *planner) emptyFault(seen map[axisOfInput]extentChange, shapes map[int]tensor.Shape, failed error) error {
+func (pl *planner) emptyFault(seen map[isolation.InputAxis]isolation.Change, shapes map[int]tensor.Shape, failed error) error {
 	for s, axis := range pl.emptyAxes(true) {
-		if seen[axisOfInput{s.In, axis}] != extentStays {
+		if seen[isolation.InputAxis{Input: s.In, Axis: axis}] != isolation.Stays {
 			continue
 		}
 		why := "and stay so"

@@ -230,7 +230,7 @@ func (in *Instance) warmUpWith(lanes int) error {
 	if err := in.work.writeGenerated(); err != nil {
 		return err
 	}
-	run := func(inputs, outputs []onnx.Tensor) error { return probe(in.runner, inputs, outputs) }
+	run := func(inputs, outputs []onnx.Tensor) error { return onnx.Probe(in.runner, inputs, outputs) }
 	if in.device != nil {
 		run = in.device.WarmUp
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tritonstateful/backend/config"
+	"tritonstateful/backend/plan/isolation"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
@@ -50,7 +51,7 @@ type countedRunner struct {
 
 func (r *countedRunner) Run(inputs, outputs []onnx.Tensor) error {
 	r.runs++
-	return probe(r.Runner, inputs, outputs)
+	return onnx.Probe(r.Runner, inputs, outputs)
 }
 
 func (r *countedRunner) Close() {}
@@ -222,7 +223,7 @@ func (t *maskTrial) differ(got, want *trialAnswer) string {
 			}
 			continue
 		}
-		if most, off := difference(got.data[i], want.data[i], p.DType); !(off <= share*most) {
+		if most, off := isolation.Difference(got.data[i], want.data[i], p.DType); !(off <= share*most) {
 			return fmt.Sprintf("output %q is off by %.3g, where its largest number is %.3g,", p.Name, off, most)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"tritonstateful/backend/plan/batchaxis"
+	"tritonstateful/backend/plan/isolation"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 )
@@ -13,11 +14,11 @@ import (
 // refusal is why a model is not served, with the line that decides.
 func (c *chooser) refusal(a *attempted) error {
 	c.refused = true
-	if why := c.excludes(a); why != "" && a.verdict != notIsolated {
+	if why := c.excludes(a); why != "" && a.Verdict != isolation.NotIsolated {
 		return status.Errorf(status.InvalidArg, "which axis is the batch is not known: %s: say how the state begins by initial_states, for example 'NAME = 0[3]', or if that axis is the batch, say so by batch_axes, for example %s", why, a.example())
 	}
-	if a.verdict == notIsolated {
-		why := a.why
+	if a.Verdict == isolation.NotIsolated {
+		why := a.Why
 		if operator := quantizer(a.planner.sig); operator != "" {
 			why += ", as the model quantizes while it runs (" + operator + "), with one scale for all of them"
 		}
@@ -27,7 +28,7 @@ func (c *chooser) refusal(a *attempted) error {
 	if !a.candidate.HasLanes() {
 		return status.Errorf(status.InvalidArg, "no axis of an input is known to be the batch: say where it is by the parameter batch_axes, for example %s", a.example())
 	}
-	return status.Errorf(status.InvalidArg, "the batch seems to be at %s, and nothing shows that requests of one batch would be apart: %s: if it is there, write %s", a.planner.plan.BatchAxes(), a.why, a.planner.line())
+	return status.Errorf(status.InvalidArg, "the batch seems to be at %s, and nothing shows that requests of one batch would be apart: %s: if it is there, write %s", a.planner.plan.BatchAxes(), a.Why, a.planner.line())
 }
 
 // example is a line that says where the batch is. Where no axis was taken for it, that is

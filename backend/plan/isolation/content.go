@@ -1,4 +1,4 @@
-package backend
+package isolation
 
 import (
 	"bytes"
@@ -56,7 +56,7 @@ func settings() iter.Seq[setting] {
 	}
 }
 
-// lane is what one lane has of each input, in the order of trial.inputs. Inputs
+// lane is what one lane has of each input, in the order of Trial.inputs. Inputs
 // without lanes have the same in all.
 type lane [][]byte
 
@@ -65,8 +65,8 @@ const elementsMost = 1 << 24
 
 // newLane makes contents; scale is what fractions are multiplied by. shared is a lane
 // that has what is the same for all; nil makes that, too.
-func (t *trial) newLane(s setting, scale float64, shared lane) (l lane, ok bool) {
-	if s.states == statesBegin && !t.begins {
+func (t *Trial) newLane(s setting, scale float64, shared lane) (l lane, ok bool) {
+	if s.states == statesBegin && !t.MayBegin {
 		return nil, false
 	}
 	l = make(lane, len(t.inputs))
@@ -88,7 +88,7 @@ func (t *trial) newLane(s setting, scale float64, shared lane) (l lane, ok bool)
 }
 
 // content is that many elements of an input.
-func (t *trial) content(in *trialInput, s setting, scale float64, n int) ([]byte, bool) {
+func (t *Trial) content(in *trialInput, s setting, scale float64, n int) ([]byte, bool) {
 	if f := in.generated; f != nil && f.DType != tensor.Bytes {
 		return t.generated(f, s, n)
 	}
@@ -133,7 +133,7 @@ func (t *trial) content(in *trialInput, s setting, scale float64, n int) ([]byte
 }
 
 // integer is one element of an input of integers or of texts.
-func (t *trial) integer(in *trialInput, s setting) int64 {
+func (t *Trial) integer(in *trialInput, s setting) int64 {
 	switch {
 	case in.mask:
 		return t.seen()
@@ -154,7 +154,7 @@ func (t *trial) integer(in *trialInput, s setting) int64 {
 
 // belowZero reports whether an input of integers may hold numbers below 0: not where its
 // name says that it counts or points at something, which kernels may use unchecked.
-func (t *trial) belowZero(in *trialInput) bool {
+func (t *Trial) belowZero(in *trialInput) bool {
 	switch in.dtype {
 	case tensor.Int8, tensor.Int16, tensor.Int32, tensor.Int64:
 	default:
@@ -168,7 +168,7 @@ func (t *trial) belowZero(in *trialInput) bool {
 
 // generated is what the backend would fill in: at the start of a sequence if the states
 // are those, else later.
-func (t *trial) generated(f *plan.Generated, s setting, n int) ([]byte, bool) {
+func (t *Trial) generated(f *plan.Generated, s setting, n int) ([]byte, bool) {
 	begins := s.states == statesBegin
 	var value []byte
 	switch f.Kind {

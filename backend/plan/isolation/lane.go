@@ -1,4 +1,4 @@
-package backend
+package isolation
 
 import (
 	"bytes"
@@ -85,13 +85,13 @@ func equalLanes(a, b []byte, dtype tensor.DType) bool {
 	if !fractions || len(a) != len(b) {
 		return bytes.Equal(a, b)
 	}
-	most, off := difference(b, a, dtype)
+	most, off := Difference(b, a, dtype)
 	return off <= bound*most
 }
 
-// difference is the largest number of a tensor and the largest difference from another
+// Difference is the largest number of a tensor and the largest difference from another
 // one, which is infinite where one of the two is no finite number and the other differs.
-func difference(got, want []byte, dtype tensor.DType) (most, off float64) {
+func Difference(got, want []byte, dtype tensor.DType) (most, off float64) {
 	others := slices.Collect(values(want, dtype))
 	at := 0
 	for g := range values(got, dtype) {

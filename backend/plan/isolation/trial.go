@@ -1,4 +1,4 @@
-package backend
+package isolation
 
 import (
 	"bytes"
@@ -17,16 +17,20 @@ import (
 	"tritonstateful/statebuffer"
 )
 
-// A trial runs a model on contents of its own, with any number of lanes, to see how
+// A Trial runs a model on contents of its own, with any number of lanes, to see how
 // it treats them. It knows what the configuration says of the inputs, and nothing of
-// the outputs but which are wanted.
-type trial struct {
-	runner onnx.Runner
-	// open loads the model once more: a model with chance in it draws the same
+// the outputs but which are wanted. One goroutine uses a Trial.
+type Trial struct {
+	// Open loads the model once more: a model with chance in it draws the same
 	// numbers in the first run of each session. nil where that is not possible.
-	open   func() (onnx.Runner, error)
+	Open func() (onnx.Runner, error)
+	// MayBegin: states may be tried as they begin, also with extents of 0.
+	MayBegin bool
+	// Runs counts the runs of the model.
+	Runs int
+
+	runner onnx.Runner
 	fresh  bool // each run has a session of its own
-	begins bool // states may be tried as they begin, also with extents of 0
 	vary   bool // contents are those of varied
 	odd    bool // and those of an odd lane
 	sig    *onnx.Signature
@@ -37,7 +41,6 @@ type trial struct {
 	optional map[int]bool // outputs that the model may leave empty
 	lengths  []plan.Length
 	deadline time.Time
-	runs     int
 }
 
 // trialInput is an input of the model in a trial.
@@ -52,11 +55,11 @@ type trialInput struct {
 	length    bool            // by its name, it is a length
 }
 
-// newTrial makes a trial of what is planned of a model: its inputs and states. wanted
+// NewTrial makes a trial of what is planned of a model: its inputs and states. wanted
 // reports whether requests can ask for an output. No run begins after the deadline.
-func newTrial(r onnx.Runner, p *plan.Plan, k *batchaxis.Candidate, wanted func(output string) bool, deadline time.Time) *trial {
+func NewTrial(r onnx.Runner, p *plan.Plan, k *batchaxis.Candidate, wanted func(output string) bool, deadline time.Time) *Trial {
 	sig := r.Signature()
-	t := &trial{runner: r, sig: sig, rng: rand.New(rand.NewPCG(1, 2)), optional: map[int]bool{}, lengths: p.Lengths, deadline: deadline}
+	t := &Trial{runner: r, sig: sig, rng: rand.New(rand.NewPCG(1, 2)), optional: map[int]bool{}, lengths: p.Lengths, deadline: deadline}
 	for i := range p.Inputs {
 		in := &p.Inputs[i]
 		if sig.Inputs[in.Index].Optional {
@@ -93,12 +96,12 @@ func newTrial(r onnx.Runner, p *plan.Plan, k *batchaxis.Candidate, wanted func(o
 }
 
 // laned reports whether an input has lanes at its batch axis: one that is open.
-func (t *trial) laned(in *trialInput) bool {
+func (t *Trial) laned(in *trialInput) bool {
 	return in.axis != tensor.NoAxis && t.sig.Inputs[in.at].Dims[in.axis] < 0
 }
 
 // shape is that of an input with one lane.
-func (t *trial) shape(in *trialInput, s setting) tensor.Shape {
+func (t *Trial) shape(in *trialInput, s setting) tensor.Shape {
 	shape := in.dims.Clone()
 	for axis, d := range shape {
 		switch {
@@ -132,7 +135,7 @@ func (s setting) ofState(begin int64) int64 {
 
 // extent is that of an open axis by its name, which may be a sum of others and of
 // numbers, as in "past_sequence_length + 1".
-func (t *trial) extent(symbol string, s setting) (sum int64) {
+func (t *Trial) extent(symbol string, s setting) (sum int64) {
 	for term := range strings.SplitSeq(symbol, "+") {
 		term = strings.TrimSpace(term)
 		n, err := strconv.ParseInt(term, 10, 32)
@@ -149,7 +152,7 @@ func (t *trial) extent(symbol string, s setting) (sum int64) {
 }
 
 // stateExtent finds a state that has an open axis of that name besides its batch.
-func (t *trial) stateExtent(symbol string) (begin int64, found bool) {
+func (t *Trial) stateExtent(symbol string) (begin int64, found bool) {
 	if symbol == "" {
 		return 0, false
 	}
@@ -164,7 +167,7 @@ func (t *trial) stateExtent(symbol string) (begin int64, found bool) {
 
 // maskLength is how long a mask is that hides nothing: as the states, and as the input
 // that it counts.
-func (t *trial) maskLength(m *plan.Mask, s setting) int64 {
+func (t *Trial) maskLength(m *plan.Mask, s setting) int64 {
 	length := s.extent
 	for i := range t.inputs {
 		in := &t.inputs[i]
@@ -181,7 +184,7 @@ func (t *trial) maskLength(m *plan.Mask, s setting) int64 {
 }
 
 // sourceLength is how long the input is that a derived one counts.
-func (t *trial) sourceLength(source int, s setting) int64 {
+func (t *Trial) sourceLength(source int, s setting) int64 {
 	for i := range t.inputs {
 		in := &t.inputs[i]
 		if !strings.EqualFold(t.lengths[source].Name, t.sig.Inputs[in.at].Name) {
@@ -207,15 +210,15 @@ func openExcept(dims tensor.Shape, batch int) int {
 var errTooLong = errors.New("the runs that show it took too long")
 
 // run runs the model with these lanes and tells the wanted outputs, in memory of
-// their own and in the order of trial.outputs.
-func (t *trial) run(s setting, lanes ...lane) (outputs []onnx.Tensor, err error) {
+// their own and in the order of Trial.outputs.
+func (t *Trial) run(s setting, lanes ...lane) (outputs []onnx.Tensor, err error) {
 	if time.Now().After(t.deadline) {
 		return nil, errTooLong
 	}
-	t.runs++
+	t.Runs++
 	r := t.runner
 	if t.fresh {
-		if r, err = t.open(); err != nil {
+		if r, err = t.Open(); err != nil {
 			return nil, err
 		}
 		defer r.Close()
@@ -247,7 +250,7 @@ func (t *trial) run(s setting, lanes ...lane) (outputs []onnx.Tensor, err error)
 	for _, at := range t.outputs {
 		all[at].DType = t.sig.Outputs[at].DType
 	}
-	if err := probe(r, inputs, all); err != nil {
+	if err := onnx.Probe(r, inputs, all); err != nil {
 		return nil, err
 	}
 	for _, at := range t.outputs {
@@ -255,12 +258,4 @@ func (t *trial) run(s setting, lanes ...lane) (outputs []onnx.Tensor, err error)
 		outputs = append(outputs, onnx.Tensor{DType: out.DType, Shape: out.Shape.Clone(), Data: statebuffer.Block{Bytes: bytes.Clone(out.Data.Bytes)}})
 	}
 	return outputs, nil
-}
-
-// probe is a run that may fail, without an error in the server's log if it can be.
-func probe(r onnx.Runner, inputs, outputs []onnx.Tensor) error {
-	if p, ok := r.(onnx.Prober); ok {
-		return p.Probe(inputs, outputs)
-	}
-	return r.Run(inputs, outputs)
 }

@@ -1,4 +1,4 @@
-package backend
+package isolation
 
 import (
 	"errors"
@@ -9,25 +9,25 @@ import (
 	"tritonstateful/internal/tensor"
 )
 
-// extentChange is what runs show of an open axis of a state.
-type extentChange uint8
+// Change is what runs show of an open axis of a state.
+type Change uint8
 
 const (
-	changeUnseen  extentChange = iota
-	extentStays                // its extent is as before a step
-	extentChanges              // it is another: the axis is not the batch
+	Unseen  Change = iota
+	Stays          // its extent is as before a step
+	Changes        // it is another: the axis is not the batch
 )
 
-// axisOfInput is an axis of an input, by its position in the signature.
-type axisOfInput struct{ at, axis int }
+// InputAxis is an axis of an input, by its position in the signature.
+type InputAxis struct{ Input, Axis int }
 
-// stateChanges runs one lane with states that are not empty, and tells of their open axes
+// StateChanges runs one lane with states that are not empty, and tells of their open axes
 // whether a step changes their extents. States of nothing are not tried: along an axis
 // that is the batch after all, kernels of ONNX Runtime end the process. Two extents are,
 // for one may be that of a window. States of one element are only tried where others do
 // not run, because they are stretched to any length.
-func (t *trial) stateChanges() map[axisOfInput]extentChange {
-	seen := map[axisOfInput]extentChange{}
+func (t *Trial) StateChanges() map[InputAxis]Change {
+	seen := map[InputAxis]Change{}
 	for _, states := range []stateExtent{statesAlike, statesOne} {
 		ran := map[int64]bool{} // by their extents
 		for s := range settings() {
@@ -51,7 +51,7 @@ func (t *trial) stateChanges() map[axisOfInput]extentChange {
 }
 
 // compareExtents notes what a step of one lane has made of the extents of states.
-func (t *trial) compareExtents(s setting, outputs []onnx.Tensor, seen map[axisOfInput]extentChange) {
+func (t *Trial) compareExtents(s setting, outputs []onnx.Tensor, seen map[InputAxis]Change) {
 	for i := range t.inputs {
 		in := &t.inputs[i]
 		if in.begin == nil {
@@ -59,18 +59,18 @@ func (t *trial) compareExtents(s setting, outputs []onnx.Tensor, seen map[axisOf
 		}
 		before, after := t.shape(in, s), outputs[slices.Index(t.outputs, in.state)].Shape
 		for axis := range min(len(before), len(after)) {
-			switch k := (axisOfInput{in.at, axis}); {
+			switch k := (InputAxis{in.at, axis}); {
 			case before[axis] != after[axis]:
-				seen[k] = extentChanges
-			case seen[k] == changeUnseen:
-				seen[k] = extentStays
+				seen[k] = Changes
+			case seen[k] == Unseen:
+				seen[k] = Stays
 			}
 		}
 	}
 }
 
 // runOne runs one lane.
-func (t *trial) runOne(s setting) ([]onnx.Tensor, error) {
+func (t *Trial) runOne(s setting) ([]onnx.Tensor, error) {
 	l, ok := t.newLane(s, 1, nil)
 	if !ok {
 		return nil, errNoContents
@@ -81,11 +81,11 @@ func (t *trial) runOne(s setting) ([]onnx.Tensor, error) {
 // errNoContents says that a lane cannot be made.
 var errNoContents = errors.New("no contents for such extents")
 
-// begin runs one lane with states as a sequence begins with them, in the first setting in
+// RunBeginning runs one lane with states as a sequence begins with them, in the first setting in
 // which the model runs with states that are not empty: which extents it takes is seen with
 // those. It returns the shape of each wanted output, by its position in the signature.
 // tried is false where there is no such setting, or no time or contents for the run.
-func (t *trial) begin() (shapes map[int]tensor.Shape, tried bool, err error) {
+func (t *Trial) RunBeginning() (shapes map[int]tensor.Shape, tried bool, err error) {
 	for s := range settings() {
 		if s.states != statesAlike {
 			continue

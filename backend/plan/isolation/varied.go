@@ -1,4 +1,4 @@
-package backend
+package isolation
 
 import (
 	"bytes"
@@ -17,7 +17,7 @@ const longExtent = 20
 // both signs and zeros, masks that hide something, controls and derived inputs that differ
 // between lanes, and longer axes if the model has any and runs with them. A model that
 // fails on them says nothing by that.
-func (t *trial) varied(s setting, axes []int) (why string) {
+func (t *Trial) varied(s setting, axes []int) (why string) {
 	t.vary = true
 	defer func() { t.vary, t.odd = false, false }()
 	long := s
@@ -34,7 +34,7 @@ func (t *trial) varied(s setting, axes []int) (why string) {
 //
 // First all lanes are even, then they get odd and even again in turns, so that each is
 // kept once while it is even and once while it is odd, and all others become what it is not.
-func (t *trial) variedAt(s setting, axes []int) (why string, ran bool) {
+func (t *Trial) variedAt(s setting, axes []int) (why string, ran bool) {
 	t.odd = false
 	first, ok := t.newLane(s, 1, nil)
 	if !ok {
@@ -77,7 +77,7 @@ func (t *trial) variedAt(s setting, axes []int) (why string, ran bool) {
 
 // crosses tells what of the kept lane has changed. Where lengths differ between lanes, a
 // model may sum more terms for all of them, which are 0, in another order.
-func (t *trial) crosses(before, after []onnx.Tensor, axes []int, lanes, kept int) (why string) {
+func (t *Trial) crosses(before, after []onnx.Tensor, axes []int, lanes, kept int) (why string) {
 	equal := func(a, b []byte, _ tensor.DType) bool { return bytes.Equal(a, b) }
 	if slices.ContainsFunc(t.inputs, func(in trialInput) bool { return t.laned(&in) && (in.mask || in.generated != nil) }) {
 		equal = equalLanes
@@ -104,7 +104,7 @@ func (t *trial) crosses(before, after []onnx.Tensor, axes []int, lanes, kept int
 
 // variedFraction makes a positive number one of any sign, or 0; those of odd lanes are
 // mostly negative, those of even ones mostly positive.
-func (t *trial) variedFraction(value float64) float64 {
+func (t *Trial) variedFraction(value float64) float64 {
 	switch n := t.rng.IntN(16); {
 	case n == 0:
 		return 0
@@ -117,7 +117,7 @@ func (t *trial) variedFraction(value float64) float64 {
 
 // variedGenerated is what the backend would fill in for one of several sequences that are not
 // at the same step; nil where it is the same for all of them.
-func (t *trial) variedGenerated(f *plan.Generated, s setting) []byte {
+func (t *Trial) variedGenerated(f *plan.Generated, s setting) []byte {
 	value := make([]byte, f.DType.Size())
 	switch f.Kind {
 	case plan.KindStart, plan.KindEnd, plan.KindReady:
@@ -134,7 +134,7 @@ func (t *trial) variedGenerated(f *plan.Generated, s setting) []byte {
 
 // seen is one element of a mask: 1, for what counts, unless contents vary. As a length it
 // has to agree with shapes: GroupQueryAttention reads beyond its cache else.
-func (t *trial) seen() int64 {
+func (t *Trial) seen() int64 {
 	if t.vary && t.sig.Operators["GroupQueryAttention"] == 0 {
 		return int64(t.rng.IntN(2))
 	}

@@ -1,4 +1,4 @@
-package backend
+package isolation
 
 import (
 	"bytes"
@@ -13,41 +13,41 @@ import (
 	"tritonstateful/internal/tensor"
 )
 
-// verdict is what runs show of a candidate.
-type verdict uint8
+// Verdict is what runs show of a candidate.
+type Verdict uint8
 
 const (
-	// undecided: no run shows anything.
-	undecided verdict = iota
-	// isolated: each lane is as if it ran alone, whatever the others hold.
-	isolated
-	// notIsolated: something of one lane depends on another.
-	notIsolated
-	// oneLane: the model runs with one lane and never with more.
-	oneLane
+	// Undecided: no run shows anything.
+	Undecided Verdict = iota
+	// Isolated: each lane is as if it ran alone, whatever the others hold.
+	Isolated
+	// NotIsolated: something of one lane depends on another.
+	NotIsolated
+	// OneLane: the model runs with one lane and never with more.
+	OneLane
 )
 
-// judgement is a verdict with its reason.
-type judgement struct {
-	verdict verdict
-	why     string
-	// out has the batch axis of each wanted output, by its position in the
+// Judgement is a verdict with its reason.
+type Judgement struct {
+	Verdict Verdict
+	Why     string
+	// Out has the batch axis of each wanted output, by its position in the
 	// signature, where runs have shown it.
-	out map[int]int
+	Out map[int]int
 }
 
 // failuresMost bounds how many settings are tried in which the model runs with one
 // lane but not with several.
 const failuresMost = 12
 
-// judge tries a candidate: it looks for a setting in which the model runs, then
+// Judge tries a candidate: it looks for a setting in which the model runs, then
 // compares. expected are the batch axes of outputs that are known beforehand.
-func (t *trial) judge(expected []batchaxis.Axis) judgement {
+func (t *Trial) Judge(expected []batchaxis.Axis) Judgement {
 	var failure error
 	failures, alone, several := 0, false, false
 	for s := range settings() {
 		if time.Now().After(t.deadline) {
-			return judgement{verdict: undecided, why: errTooLong.Error()}
+			return Judgement{Verdict: Undecided, Why: errTooLong.Error()}
 		}
 		first, ok := t.newLane(s, 1, nil)
 		if !ok {
@@ -60,10 +60,10 @@ func (t *trial) judge(expected []batchaxis.Axis) judgement {
 		}
 		alone = true
 		if why := t.lengthens(one); why != "" {
-			return judgement{verdict: notIsolated, why: why}
+			return Judgement{Verdict: NotIsolated, Why: why}
 		}
 		if !slices.ContainsFunc(t.inputs, func(in trialInput) bool { return t.laned(&in) }) {
-			return judgement{verdict: oneLane, why: "no input has lanes"}
+			return Judgement{Verdict: OneLane, Why: "no input has lanes"}
 		}
 		j, ran, err := t.compare(s, first, one, expected)
 		if err == nil {
@@ -77,16 +77,16 @@ func (t *trial) judge(expected []batchaxis.Axis) judgement {
 	}
 	switch {
 	case alone && !several:
-		return judgement{verdict: oneLane, why: fmt.Sprintf("the model runs with one of them, and not with two: %v", failure)}
+		return Judgement{Verdict: OneLane, Why: fmt.Sprintf("the model runs with one of them, and not with two: %v", failure)}
 	case failure == nil:
 		failure = errors.New("its inputs are too large, or of types that have no contents")
 	}
-	return judgement{verdict: undecided, why: fmt.Sprintf("the model does not run on any contents that were tried, nor at any length from 1 to 576 (dims that fix a length are tried as they are); the last failure: %v", failure)}
+	return Judgement{Verdict: Undecided, Why: fmt.Sprintf("the model does not run on any contents that were tried, nor at any length from 1 to 576 (dims that fix a length are tried as they are); the last failure: %v", failure)}
 }
 
 // lengthens tells which state is longer after a step of one lane along the axis that is to
 // be its batch.
-func (t *trial) lengthens(one []onnx.Tensor) (why string) {
+func (t *Trial) lengthens(one []onnx.Tensor) (why string) {
 	for i := range t.inputs {
 		in := &t.inputs[i]
 		if in.begin == nil || !t.laned(in) || t.optional[in.state] {
@@ -104,7 +104,7 @@ var errNoEvidence = errors.New("its outputs are not numbers")
 
 // compare runs several lanes and compares. An error is that they do not run in this
 // setting; several reports whether they did before something else went wrong.
-func (t *trial) compare(s setting, first lane, one []onnx.Tensor, expected []batchaxis.Axis) (j judgement, several bool, err error) {
+func (t *Trial) compare(s setting, first lane, one []onnx.Tensor, expected []batchaxis.Axis) (j Judgement, several bool, err error) {
 	lanes, err := t.lanes(s, first)
 	if err != nil {
 		return j, false, err
@@ -117,47 +117,47 @@ func (t *trial) compare(s setting, first lane, one []onnx.Tensor, expected []bat
 		return j, true, errNoEvidence
 	}
 	axes, why := t.follow(one, many, len(lanes), expected)
-	j = judgement{verdict: notIsolated, why: why, out: map[int]int{}}
+	j = Judgement{Verdict: NotIsolated, Why: why, Out: map[int]int{}}
 	for k, axis := range axes {
-		j.out[t.outputs[k]] = axis
+		j.Out[t.outputs[k]] = axis
 	}
-	if j.why != "" {
+	if j.Why != "" {
 		return j, true, nil
 	}
 	if !slices.ContainsFunc(axes, func(axis int) bool { return axis != tensor.NoAxis }) {
-		j.verdict, j.why = undecided, "no output has lanes in which something could be seen"
+		j.Verdict, j.Why = Undecided, "no output has lanes in which something could be seen"
 		return j, true, nil
 	}
 	defer func() { t.fresh = false }()
-	if many, j.why = t.repeated(s, lanes, many); j.why != "" {
-		j.verdict = undecided
+	if many, j.Why = t.repeated(s, lanes, many); j.Why != "" {
+		j.Verdict = Undecided
 		return j, true, nil
 	}
-	if j.why, err = t.independent(s, lanes, many, axes); err != nil || j.why != "" {
+	if j.Why, err = t.independent(s, lanes, many, axes); err != nil || j.Why != "" {
 		return j, true, err
 	}
 	if !t.fresh { // chance is drawn anew where shapes differ
-		if j.why, err = t.matchesAlone(s, lanes, one, many, axes); err != nil || j.why != "" {
+		if j.Why, err = t.matchesAlone(s, lanes, one, many, axes); err != nil || j.Why != "" {
 			return j, true, err
 		}
 	}
-	if j.why = t.varied(s, axes); j.why != "" {
+	if j.Why = t.varied(s, axes); j.Why != "" {
 		return j, true, nil
 	}
 	if input := t.uniformInput(s); input != "" {
-		j.verdict, j.why = undecided, fmt.Sprintf("the model runs only where %q is the same for all", input)
+		j.Verdict, j.Why = Undecided, fmt.Sprintf("the model runs only where %q is the same for all", input)
 		return j, true, nil
 	}
-	j.verdict = isolated
+	j.Verdict = Isolated
 	return j, true, nil
 }
 
 // repeated makes a run a second time. Where the model has chance in it, from then on each
 // run has a session of its own, in which all draw the same; why tells if that does not
 // help.
-func (t *trial) repeated(s setting, lanes []lane, many []onnx.Tensor) (outputs []onnx.Tensor, why string) {
+func (t *Trial) repeated(s setting, lanes []lane, many []onnx.Tensor) (outputs []onnx.Tensor, why string) {
 	again, err := t.run(s, lanes...)
-	if err == nil && !sameTensors(many, again) && t.open != nil {
+	if err == nil && !sameTensors(many, again) && t.Open != nil {
 		t.fresh = true
 		if many, err = t.run(s, lanes...); err == nil {
 			again, err = t.run(s, lanes...)
@@ -173,7 +173,7 @@ func (t *trial) repeated(s setting, lanes []lane, many []onnx.Tensor) (outputs [
 }
 
 // lanes are the first and others, of a number that no other axis has.
-func (t *trial) lanes(s setting, first lane) ([]lane, error) {
+func (t *Trial) lanes(s setting, first lane) ([]lane, error) {
 	n := 2
 	if s.extent == 2 {
 		n = 3
@@ -206,7 +206,7 @@ func meaningless(outputs []onnx.Tensor) bool {
 // follow finds the batch axis of each wanted output: the one whose extent is 1 with
 // one lane and the number of lanes with several, while all others stay. why tells what
 // contradicts.
-func (t *trial) follow(one, many []onnx.Tensor, lanes int, expected []batchaxis.Axis) (axes []int, why string) {
+func (t *Trial) follow(one, many []onnx.Tensor, lanes int, expected []batchaxis.Axis) (axes []int, why string) {
 	axes = make([]int, len(t.outputs))
 	for k, at := range t.outputs {
 		name := t.sig.Outputs[at].Name
@@ -240,7 +240,7 @@ func (t *trial) follow(one, many []onnx.Tensor, lanes int, expected []batchaxis.
 
 // independent gives the other lanes other contents, also much larger and smaller ones,
 // and tells what of a lane changes, be it by a bit.
-func (t *trial) independent(s setting, lanes []lane, before []onnx.Tensor, axes []int) (why string, err error) {
+func (t *Trial) independent(s setting, lanes []lane, before []onnx.Tensor, axes []int) (why string, err error) {
 	last := len(lanes) - 1
 	for _, round := range []struct {
 		kept  int
@@ -277,7 +277,7 @@ func (t *trial) independent(s setting, lanes []lane, before []onnx.Tensor, axes 
 
 // matchesAlone compares the first and the last lane with runs of their own, as far as
 // rounding allows: kernels differ between sizes of batches.
-func (t *trial) matchesAlone(s setting, lanes []lane, one, many []onnx.Tensor, axes []int) (why string, err error) {
+func (t *Trial) matchesAlone(s setting, lanes []lane, one, many []onnx.Tensor, axes []int) (why string, err error) {
 	last := len(lanes) - 1
 	other, err := t.run(s, lanes[last])
 	if err != nil {
@@ -298,7 +298,7 @@ func (t *trial) matchesAlone(s setting, lanes []lane, one, many []onnx.Tensor, a
 
 // uniformInput is an input with lanes that could only be tried with the same contents in all
 // of them, so that nothing was seen of what crosses by it.
-func (t *trial) uniformInput(s setting) string {
+func (t *Trial) uniformInput(s setting) string {
 	if s.contents != ones && s.contents != zeros {
 		return ""
 	}
@@ -311,10 +311,10 @@ func (t *trial) uniformInput(s setting) string {
 	return ""
 }
 
-// onlyBatchIsOne reports, of a model with which no several lanes run, whether the axes that
+// OnlyBatchIsOne reports, of a model with which no several lanes run, whether the axes that
 // take 1 and nothing else are a batch that the exporter has fixed: it is, if they are the
 // only ones that it can be.
-func (t *trial) onlyBatchIsOne() bool {
+func (t *Trial) OnlyBatchIsOne() bool {
 	return !slices.ContainsFunc(t.inputs, func(in trialInput) bool {
 		info := &t.sig.Inputs[in.at]
 		return t.laned(&in) && len(batchaxis.OpenAxes(info)) > 1 && !batchaxis.IsBatchName(info.Symbols[in.axis])
