@@ -109,7 +109,7 @@ func (in *Instance) tryFurther(kind trialKind, fractions bool, runs *int) error 
 	further = append(further, long)
 	for i := range further {
 		k := &further[i]
-		if err := in.tryMask(k, runs); verdict(err) {
+		if err := in.tryMask(k, runs); settles(err) {
 			return err
 		}
 	}
@@ -118,15 +118,15 @@ func (in *Instance) tryFurther(kind trialKind, fractions bool, runs *int) error 
 	}
 	long = kind // what a step appends does not hang on its extents, or such a step does not run
 	long.before, long.beforeExtent = long.stepsTo(longestTrial), kind.extent
-	if err := in.tryMask(&long, runs); verdict(err) {
+	if err := in.tryMask(&long, runs); settles(err) {
 		return err
 	}
 	return nil
 }
 
-// verdict reports whether a trial that looks closer decides: it shows a difference, or
+// settles reports whether a trial that looks closer decides: it shows a difference, or
 // there was no time for it.
-func verdict(err error) bool {
+func settles(err error) bool {
 	return err != nil && (errors.Is(err, errTimeOver) || !errors.Is(err, errUndecided))
 }
 
