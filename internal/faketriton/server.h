@@ -48,7 +48,7 @@ int fake_last_log_level(void);
 TRITONSERVER_Message *fake_message(const char *json);
 const char *fake_message_text(const TRITONSERVER_Message *message);
 
-// fake_set_api_version changes what TRITONBACKEND_ApiVersion tells.
+// fake_set_api_version changes what TRITONBACKEND_ApiVersion returns.
 void fake_set_api_version(uint32_t major, uint32_t minor);
 
 // ---- metrics (metric.c) ----
