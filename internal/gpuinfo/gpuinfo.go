@@ -27,7 +27,7 @@ type GPU struct {
 	// UUID is in the form of NVIDIA's tools, with the prefix "GPU-", or "MIG-" for a
 	// MIG device.
 	UUID string
-	// mig reports whether the GPU is split into mig devices. These are not listed.
+	// mig reports whether the GPU is split into MIG devices. These are not listed.
 	mig bool
 	// Whole is the UUID of the GPU that a MIG device is part of, and else empty.
 	Whole       string
