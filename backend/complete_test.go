@@ -187,6 +187,7 @@ func TestCompleteDefaultBatch(t *testing.T) {
 }
 
 func TestCompleteRefuses(t *testing.T) {
+	t.Parallel()
 	tests := []struct{ name, config, inputs, outputs, want string }{
 		{"no JSON", `{`, "", "", "reading the model configuration"},
 		{"parameters", `{"parameters":{"logging_level":{"string_value":"loud"}}}`, "", "", `parameter logging_level is "loud"`},

@@ -303,7 +303,7 @@ func (in *Instance) Close() {
 // out.
 func (in *Instance) maintain(e *execution) {
 	now := in.server().Clock
-	in.store.EndBatch(e.timings.at)
+	in.store.EndBatch(e.timings.last)
 	change, err := in.store.Maintain(now) // also if all were refused for want of slots
 	switch u := in.store.Usage(); {
 	case err != nil:
