@@ -16,8 +16,8 @@ import (
 
 // TestDefects has the defects of NVIDIA's stateful_backend that can be shown
 // without a server and without a GPU and that no other test shows;
-// scripts/e2e/test_nvidia_index.py names the tests of all. Those of the seam (B8 buffers in
-// several pieces, B12 and B13 ort-logging-level, B19, B20) are in package capi;
+// scripts/e2e/test_nvidia_index.py names the tests of all. Those of the seam (B8
+// buffers in several pieces, B12 and B13 ort-logging-level, B19, B20) are in capi;
 // those of CUDA (B10, B11, B17, B21, B22) need it; B24 and B28 are no part of a
 // backend.
 func TestDefects(t *testing.T) {

@@ -55,6 +55,9 @@ const provingMost = 10 * time.Second
 // errUndecided says that a trial has no verdict.
 var errUndecided = errors.New("")
 
+// errTimeOver is an errUndecided, too.
+var errTimeOver = fmt.Errorf("%wthe time ran out", errUndecided)
+
 // tryMasks makes trials with one kind of inputs after another, until one has a verdict. It
 // returns how often the model ran, and notes what a step appends where a mask names no
 // input.
@@ -75,14 +78,11 @@ func (in *Instance) tryMasks(until time.Time) (runs int, err error) {
 				}
 				kind := trialKind{extent: extent, short: short, numbers: numbers, until: until}
 				err := in.tryMask(&kind, &runs)
-				if err == nil && fractions {
-					low := kind
-					low.negative = true
-					err = decided(in.tryMask(&low, &runs))
-				}
 				if err == nil {
-					kind.before = kind.stepsTo(longestTrial)
-					err = decided(in.tryMask(&kind, &runs))
+					err = in.tryFurther(kind, fractions, &runs)
+				}
+				if errors.Is(err, errTimeOver) {
+					return runs, in.undecided(err)
 				}
 				if !errors.Is(err, errUndecided) {
 					return runs, err
@@ -94,12 +94,40 @@ func (in *Instance) tryMasks(until time.Time) (runs int, err error) {
 	return runs, in.undecided(last)
 }
 
-// decided is err, unless it is no verdict.
-func decided(err error) error {
-	if errors.Is(err, errUndecided) {
+// tryFurther makes the trials that look closer, of a kind that has shown no difference:
+// with large numbers below 0, and with a long sequence. Those that the model does not run
+// say nothing, but no time may be short of them.
+func (in *Instance) tryFurther(kind trialKind, fractions bool, runs *int) error {
+	var further []trialKind
+	if fractions {
+		low := kind
+		low.negative = true
+		further = append(further, low)
+	}
+	long := kind
+	long.before, long.beforeExtent = 1, longestTrial
+	further = append(further, long)
+	for i := range further {
+		k := &further[i]
+		if err := in.tryMask(k, runs); settles(err) {
+			return err
+		}
+	}
+	if further[len(further)-1].appended >= longestTrial {
 		return nil
 	}
-	return err
+	long = kind // what a step appends does not hang on its extents, or such a step does not run
+	long.before, long.beforeExtent = long.stepsTo(longestTrial), kind.extent
+	if err := in.tryMask(&long, runs); settles(err) {
+		return err
+	}
+	return nil
+}
+
+// settles reports whether a trial that looks closer decides: it shows a difference, or
+// there was no time for it.
+func settles(err error) bool {
+	return err != nil && (errors.Is(err, errTimeOver) || !errors.Is(err, errUndecided))
 }
 
 // tryMask makes one trial, adds its runs, and notes in kind what a first step appends.
@@ -171,12 +199,13 @@ func (k *trialKind) stepsTo(length int64) int {
 }
 
 // try runs three sequences, each by itself and then in pairs of unequal length, in one of
-// which a sequence has just started. nil says that the answers are the same, except for what
+// which a sequence has just started, and each by itself again. nil says that the answers are the same, except for what
 // the order of a sum changes. An errUndecided is no verdict.
 func (t *maskTrial) try() error {
-	long := t.sequence(10, append(slices.Repeat([]int64{t.extent}, t.before), t.extent, t.extent, t.short, t.extent)...)
-	middle := t.sequence(20, t.extent, t.short, t.short)
-	late := t.sequence(30, t.extent, t.short)
+	e, short := t.extent, t.short
+	long := t.sequence(10, append(slices.Repeat([]int64{t.beforeExtent}, t.before), e, e, short, e, e, short, short)...)
+	middle := t.sequence(20, e, short, short, e, short, short)
+	late := t.sequence(30, e, short, short, e, short)
 	sequences := []*trialSequence{long, middle, late}
 	for _, s := range sequences {
 		for range s.steps {
@@ -198,6 +227,13 @@ func (t *maskTrial) try() error {
 			return err
 		}
 	}
+	for _, s := range sequences {
+		for s.next < len(s.steps) {
+			if err := t.afterwards(s); err != nil {
+				return err
+			}
+		}
+	}
 	return t.dependsOnStates(middle)
 }
 
@@ -205,7 +241,7 @@ func (t *maskTrial) try() error {
 // that the run has two lanes and no padding.
 func (t *maskTrial) byItself(s *trialSequence) error {
 	if time.Now().After(t.until) {
-		return fmt.Errorf("%wthe time ran out", errUndecided)
+		return errTimeOver
 	}
 	ask, want := s.request()
 	twin := ask
@@ -243,6 +279,23 @@ func (t *maskTrial) together(pair [2]*trialSequence) error {
 		if why := t.differ(&answers[i], want); why != "" {
 			return fmt.Errorf("%s does not hide padding from the model: %s when sequences of unequal length share a run, the shorter ones padded on the left; a model that takes the mask for a length, as GroupQueryAttention does, cannot be padded in this way", t.names, why)
 		}
+	}
+	return nil
+}
+
+// afterwards runs the next step of a sequence that shared a run with a longer one: what
+// padding left in its states may show late. Its twin did not share that run, so it is alone.
+func (t *maskTrial) afterwards(s *trialSequence) error {
+	if time.Now().After(t.until) {
+		return errTimeOver
+	}
+	ask, want := s.request()
+	answers, err := t.run(ask)
+	if err != nil {
+		return err
+	}
+	if why := t.differ(&answers[0], want); why != "" {
+		return fmt.Errorf("%s does not hide padding from the model: %s some steps after sequences of unequal length shared a run", t.names, why)
 	}
 	return nil
 }

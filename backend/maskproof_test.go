@@ -38,7 +38,7 @@ func (s *scripted) logged(t *testing.T, c *config.Config) (*Instance, *recorder)
 func TestMaskProof(t *testing.T) {
 	model, c, _ := maskedModel(0)
 	in, log := model.logged(t, c)
-	require.Len(t, log.having("in trial runs, each has the same answers as by itself model=model runs=66"), 1, "%v", *log.lines)
+	require.Len(t, log.having("in trial runs, each has the same answers as by itself model=model runs=72"), 1, "%v", *log.lines)
 	require.Empty(t, log.having("WARN"))
 	require.Empty(t, in.separate)
 	second, err := in.model.NewInstance(InstanceInfo{Name: "model_1", Kind: "cpu"})
@@ -132,6 +132,62 @@ func TestLongSequencesAreTried(t *testing.T) {
 		}
 		_, log := model.logged(t, c)
 		require.Len(t, log.having(runSeparately+`the mask "Mask" does not hide padding from the model`), 1, "%v: %v", rows, *log.lines)
+	}
+}
+
+// TestMaskLeavesLateTraces: what padding does to a state that answers show only some
+// steps later is found, too.
+func TestMaskLeavesLateTraces(t *testing.T) {
+	model, c, _ := maskedModel(0)
+	inner := model.run
+	traces := map[int32]int{} // of a cache's last number, the runs since padding was seen
+	model.run = func(inputs, outputs []onnx.Tensor) error {
+		lanes, total, old := inputs[2].Shape[0], inputs[2].Shape[1], inputs[1].Shape[1]
+		mask, cache := numbers(inputs[2].Data.Bytes), numbers(inputs[1].Data.Bytes)
+		if err := inner(inputs, outputs); err != nil {
+			return err
+		}
+		after := numbers(outputs[1].Data.Bytes)
+		for lane := range lanes {
+			age, traced := 0, false
+			if old > 0 {
+				age, traced = traces[cache[(lane+1)*old-1]], traces[cache[(lane+1)*old-1]] > 0
+			}
+			if traced || total > 0 && mask[lane*total] == 0 {
+				last := after[(lane+1)*total-1]
+				if last < 1000 { // make it one of a kind
+					last = int32(1000 + len(traces))
+					copy(outputs[1].Data.Bytes[4*((lane+1)*total-1):], int32s(last))
+				}
+				if traces[last] = age + 1; age+1 == 3 {
+					outputs[0].Data.Bytes[4*lane]++
+				}
+			}
+		}
+		return nil
+	}
+	_, log := model.logged(t, c)
+	require.Len(t, log.having(runSeparately+`the mask "Mask" does not hide padding from the model`), 1, "%v", *log.lines)
+}
+
+// TestMaskOverTime: a model for which the time is too short is not padded, whichever
+// trial it is too short for.
+func TestMaskOverTime(t *testing.T) {
+	model, c, _ := maskedModel(0)
+	in, _ := model.logged(t, c)
+	inner := model.run
+	for _, last := range []int{1, 10, 30, 60, 70} {
+		until := time.Now().Add(20 * time.Millisecond)
+		runs := 0
+		model.run = func(inputs, outputs []onnx.Tensor) error {
+			if runs++; runs == last {
+				time.Sleep(time.Until(until) + time.Millisecond)
+			}
+			return inner(inputs, outputs)
+		}
+		ran, err := in.tryMasks(until)
+		require.ErrorContains(t, err, "the time ran out", "%d runs", ran)
+		require.ErrorContains(t, err, `nothing shows that the mask "Mask" hides padding`)
 	}
 }
 

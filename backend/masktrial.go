@@ -27,6 +27,7 @@ type trialKind struct {
 	numbers       int   // which of trialNumbers
 	negative      bool  // fractions are large and below 0, next to which the 0 of padding is most
 	before        int   // further steps at the beginning of the longest sequence
+	beforeExtent  int64 // in which open axes have this extent
 	appended      int64 // what a first step appends; known after a trial
 	until         time.Time
 }

@@ -7,29 +7,29 @@ import (
 	"tritonstateful/statebuffer"
 )
 
-// overlaps keeps sequences of one ID apart where the server gives nothing that tells
-// whose a request is: with the oldest scheduler and no state listed.
+// overlaps distinguishes sequences of one ID where the server does not say which of them a
+// request belongs to: with the oldest scheduler and no state listed.
 //
 // The server forgets an ID when its END is queued. So a START of an ID that is known here
-// may mean two things: the client begins anew, and what it had is over; or requests of
-// the sequence before are still queued, up to its END. Both look alike. But the server
-// hands over a request only after the one before it in its sequence was released. So the
-// START runs and is held, neither answered nor released: until it is, whatever else comes of
-// its ID belongs to the sequence before. It is released when that one has ended, or
-// when nothing of it can be queued any more:
+// may mean two things: the client starts again, and the old sequence is over; or requests of
+// the old sequence are still queued, up to its END. Both look the same. But the server hands
+// over a request only after the one before it in its sequence was released. So the START
+// runs and is held, neither answered nor released: until it is, all other requests of its ID
+// belong to the old sequence. It is released when the old sequence has ended, or when none
+// of its requests can be queued any more:
 //
-//   - a request that was queued later has come: the server's queue is one,
+//   - a request that was queued later has come, because the server has one queue,
 //   - or the server has had nothing to run for a while.
 type overlaps struct {
 	ids  map[statebuffer.Key]*overlap
-	last uint64 // token given
-	// proof is a time: what was queued when the batches up to then ended has come, in
-	// this batch at the latest. before is what it was before this batch.
-	proof, before time.Duration
-	quiet         quiet
+	last uint64 // token that was given
+	// drained is a time: requests that were queued when the batches up to then ended have
+	// come, in this batch at the latest. drainedBefore is the time before this batch.
+	drained, drainedBefore time.Duration
+	quiet                  quiet
 }
 
-// overlap is an ID of which a sequence began before the one before was over.
+// overlap is an ID that has a new sequence before the old one is known to be over.
 type overlap struct {
 	// older are the sequences before the latest one, in the order of their STARTs. Only
 	// the first can have a request in the server's queue.
@@ -42,19 +42,18 @@ type overlap struct {
 type olderSequence struct {
 	token   uint64
 	release func() // of the START that comes after it, or nil
-	// young: nothing but its START had come when the next one came. The server lets a
-	// START wait while the place that it was given is still in use, so that a later one
-	// of the same ID can overtake it: then this is no older sequence at all, and its
-	// client may still be sending.
+	// young: only its START had come when the next one came. The server lets a START wait
+	// while its batch slot is still in use, so a later START of the same ID can overtake
+	// it: then this is no older sequence at all, and its client may still be sending.
 	young bool
 }
 
-// youth is how long nothing must come of a young one before it is over.
+// youth is how long a young sequence must have no request before it is over.
 const youth = time.Second
 
 // enter begins a batch: requests of older sequences get their tokens.
 func (o *overlaps) enter(e *execution) {
-	if o.before = o.proof; len(o.ids) == 0 {
+	if o.drainedBefore = o.drained; len(o.ids) == 0 {
 		return
 	}
 	o.settle(e.in, e.now)
@@ -70,14 +69,14 @@ func (o *overlaps) enter(e *execution) {
 	}
 }
 
-// came is called for each request without START, which was queued after the one before it
-// in its sequence had been released.
+// came notes a request without START. It was queued after the one before it in its
+// sequence had been released.
 func (o *overlaps) came(q *statebuffer.Sequence, now time.Duration) {
-	o.proof = max(o.proof, now-q.IdleTime())
+	o.drained = max(o.drained, now-q.IdleTime())
 }
 
-// start is to be called once for each START, before anything is done for it. With a token
-// that is not 0, the sequence of its ID that the store knows becomes an older one.
+// start is called once for each START, before anything else is done for it. If it returns a
+// token that is not 0, the sequence of its ID that the store knows becomes an older one.
 func (o *overlaps) start(e *execution, req int) (token uint64) {
 	r := &e.requests[req]
 	id := r.key()
@@ -86,8 +85,8 @@ func (o *overlaps) start(e *execution, req int) (token uint64) {
 		return 0
 	}
 	q := e.in.store.Live(id)
-	if of == nil && q != nil && q.LastRequest() < o.before {
-		return 0 // nothing of it is queued: it begins anew
+	if of == nil && q != nil && q.LastRequest() < o.drainedBefore {
+		return 0 // none of its requests is queued: the client starts again
 	}
 	if of == nil {
 		of = &overlap{}
@@ -116,7 +115,7 @@ func (o *overlaps) leave(in *Instance, now time.Duration) {
 	}
 	for id, of := range o.ids {
 		switch {
-		case of.ending, !of.seen && o.proof > of.over():
+		case of.ending, !of.seen && o.drained > of.over():
 			release := of.older[0].release
 			if o.pop(in, id, of, now); release != nil {
 				release()
@@ -129,7 +128,7 @@ func (o *overlaps) leave(in *Instance, now time.Duration) {
 	o.quiet.begin(o.releases())
 }
 
-// over is the time from which on a proof says that the first is over.
+// over is the time after which the first is over once requests have drained up to then.
 func (of *overlap) over() time.Duration {
 	if of.older[0].young {
 		return of.since + youth
@@ -162,8 +161,8 @@ func (o *overlaps) settle(in *Instance, now time.Duration) {
 }
 
 // releases are those of the STARTs that are held, in the order in which to call them: all
-// of an element, then, when nothing of their sequences can be queued any more, all of the
-// next.
+// of one element, and when none of the requests of their sequences can be queued any more,
+// all of the next.
 func (o *overlaps) releases() (all [][]func()) {
 	for _, of := range o.ids {
 		for i, older := range of.older {
@@ -178,7 +177,7 @@ func (o *overlaps) releases() (all [][]func()) {
 	return all
 }
 
-// close releases what is held.
+// close releases the STARTs that are held.
 func (o *overlaps) close(in *Instance) {
 	o.settle(in, 0)
 	for _, releases := range o.releases() {

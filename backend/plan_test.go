@@ -8,7 +8,7 @@ import (
 
 	"tritonstateful/backend/config"
 	"tritonstateful/backend/plan"
-	"tritonstateful/backend/plan/batchaxis"
+	"tritonstateful/backend/plan/planner"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
@@ -39,15 +39,13 @@ func withoutSymbols(s *onnx.Signature) {
 
 func configEdit(edit func(*config.Config)) func(*setup) { return func(s *setup) { edit(s.config) } }
 
-// planFor joins configuration and model by evidence alone. files reads the files of initial
-// states. The error joins everything that is wrong.
-func planByEvidence(cfg *config.Config, params *config.Parameters, sig *onnx.Signature, files fileReader) (*plan.Plan, error) {
-	c := chooser{verify: config.VerifyNever, finish: (*planner).finish, attempt: func(k *batchaxis.Candidate) *planner { return planInputs(cfg, params, sig, files, k) }}
-	pl, err := c.choose(batchaxis.Candidates(cfg, params, sig))
-	if err != nil {
-		return nil, err
-	}
-	return &pl.plan, nil
+// planByEvidence joins configuration and model by evidence alone. The error joins
+// everything that is wrong.
+func planByEvidence(cfg *config.Config, params *config.Parameters, sig *onnx.Signature) (*plan.Plan, error) {
+	params = params.Clone()
+	params.Verify = config.VerifyNever
+	made, _, err := planner.Make(&planner.Source{Config: cfg, Parameters: params, Signature: sig})
+	return made, err
 }
 
 // TestPlan: what loads, and runs.
@@ -213,7 +211,7 @@ func TestControlsInOneTensor(t *testing.T) {
 			c.Sequence.ControlInputs = []config.ControlConfig{{Name: resetName, Controls: controls}}
 		}))
 		require.Len(t, s.in.plan.Generated, 1)
-		require.Equal(t, controlKinds[want], s.in.plan.Generated[0].Kind)
+		require.Equal(t, map[string]plan.Kind{config.ControlEnd: plan.KindEnd, config.ControlReady: plan.KindReady}[want], s.in.plan.Generated[0].Kind)
 		lines := s.log.having(`WARN control_input "ResetSequence" has`)
 		require.Len(t, lines, 1)
 		require.Contains(t, lines[0], "its value is that of "+want+" alone")

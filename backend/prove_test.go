@@ -11,8 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tritonstateful/backend/config"
-	"tritonstateful/backend/plan/batchaxis"
+	"tritonstateful/backend/plan"
+	"tritonstateful/backend/plan/planner"
 	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/onnx/onnxtest"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -20,7 +22,7 @@ import (
 // recurrence is a model over [time, batch] or [batch, time]: y is the running sum of x
 // over time, and a state, if there is one, the sum so far.
 type recurrence struct {
-	fileOnly
+	onnxtest.File
 	time    int    // the axis of time in x and y
 	least   int64  // how long x must be
 	divisor bool   // a last input that nothing may be divided by if it is 0
@@ -29,8 +31,8 @@ type recurrence struct {
 
 func newRecurrence(t *testing.T, inputs, outputs string, time int) *recurrence {
 	r := &recurrence{time: time}
-	r.sig = onnx.Signature{Inputs: tensors(t, inputs), Outputs: tensors(t, outputs)}
-	r.runs = r.run
+	r.Sig = onnx.Signature{Inputs: onnxtest.Tensors(t, inputs), Outputs: onnxtest.Tensors(t, outputs)}
+	r.Runs = r.run
 	return r
 }
 
@@ -79,17 +81,16 @@ func (r *recurrence) run(sig *onnx.Signature, inputs, outputs []onnx.Tensor) err
 	return nil
 }
 
-// proving chooses the batch axes of a model for a configuration.
-func proving(t *testing.T, r onnx.Runner, open func() onnx.Runner, cfg *config.Config, verify config.Verify) (*planner, *chooser, error) {
+// proving makes a plan of a model for a configuration, and proves it.
+func proving(t *testing.T, r onnx.Runner, open func() onnx.Runner, cfg *config.Config, verify config.Verify) (*plan.Plan, planner.Proof, error) {
 	params, _, err := config.ParseParameters(cfg.Parameters)
 	require.NoError(t, err)
-	c := &chooser{verify: verify, finish: (*planner).finish, runner: func() (onnx.Runner, error) { return r, nil }}
+	params.Verify = verify
+	s := &planner.Source{Config: cfg, Parameters: params, Signature: r.Signature(), Runner: func() (onnx.Runner, error) { return r, nil }}
 	if open != nil {
-		c.open = func() (onnx.Runner, error) { return open(), nil }
+		s.Open = func() (onnx.Runner, error) { return open(), nil }
 	}
-	c.attempt = func(k *batchaxis.Candidate) *planner { return planInputs(cfg, params, r.Signature(), nil, k) }
-	pl, err := c.choose(batchaxis.Candidates(cfg, params, r.Signature()))
-	return pl, c, err
+	return planner.Make(s)
 }
 
 // recurrenceConfig is for x and y of any length, and for the state s if there is one.
@@ -140,16 +141,16 @@ func TestBatchIsProved(t *testing.T) {
 				}
 				r := newRecurrence(t, inputs, outputs, c.time)
 				r.divisor, r.least = c.divisor, c.least
-				pl, chooser, err := proving(t, r, nil, cfg, config.VerifyInferred)
+				p, proof, err := proving(t, r, nil, cfg, config.VerifyInferred)
 				require.NoError(t, err)
-				require.Empty(t, chooser.warning)
-				require.Equal(t, 8, pl.plan.MaxLanes)
-				require.Equal(t, 1-c.time, pl.plan.Inputs[0].Axis)
-				require.Equal(t, 1-c.time, pl.plan.Outputs[0].Axis)
+				require.Empty(t, proof.Warning)
+				require.Equal(t, 8, p.MaxLanes)
+				require.Equal(t, 1-c.time, p.Inputs[0].Axis)
+				require.Equal(t, 1-c.time, p.Outputs[0].Axis)
 				if c.s != "" {
-					require.Equal(t, 0, pl.plan.States[0].Axis)
+					require.Equal(t, 0, p.States[0].Axis)
 				}
-				require.Zero(t, r.heap.Used(), "runs must free what they take")
+				require.Zero(t, r.Heap.Used(), "runs must free what they take")
 			})
 		}
 	}
@@ -163,11 +164,11 @@ func TestBatchNotJudged(t *testing.T) {
 		r.least = 1000
 		return r
 	}
-	pl, chooser, err := proving(t, model("time,batch", "time,batch"), nil, recurrenceConfig("FP32", false), config.VerifyInferred)
+	p, proof, err := proving(t, model("time,batch", "time,batch"), nil, recurrenceConfig("FP32", false), config.VerifyInferred)
 	require.NoError(t, err)
-	require.Equal(t, 1, pl.plan.Inputs[0].Axis)
-	require.Contains(t, chooser.warning, `nobody has checked that the lanes of a batch are apart: the model does not run on any contents that were tried`)
-	require.Contains(t, chooser.warning, "string_value: '* = 1'")
+	require.Equal(t, 1, p.Inputs[0].Axis)
+	require.Contains(t, proof.Warning, `nobody has checked that the lanes of a batch are apart: the model does not run on any contents that were tried`)
+	require.Contains(t, proof.Warning, "string_value: '* = 1'")
 	for _, axes := range [][2]string{{"time,batch", "a,b"}, {"s0,s1", "s0,s1"}, {"?,?", "?,?"}} {
 		_, _, err = proving(t, model(axes[0], axes[1]), nil, recurrenceConfig("FP32", false), config.VerifyInferred)
 		require.ErrorContains(t, err, "nothing shows that requests of one batch would be apart", axes)
@@ -183,9 +184,9 @@ func TestBatchOfChance(t *testing.T) {
 		r.chance = drawn
 		return r
 	}
-	pl, _, err := proving(t, session(new(int64)), func() onnx.Runner { return session(new(int64)) }, recurrenceConfig("FP32", false), config.VerifyInferred)
+	p, _, err := proving(t, session(new(int64)), func() onnx.Runner { return session(new(int64)) }, recurrenceConfig("FP32", false), config.VerifyInferred)
 	require.NoError(t, err)
-	require.Equal(t, 1, pl.plan.Inputs[0].Axis)
+	require.Equal(t, 1, p.Inputs[0].Axis)
 	drawn := new(int64)
 	_, _, err = proving(t, session(drawn), func() onnx.Runner { return session(drawn) }, recurrenceConfig("FP32", false), config.VerifyInferred)
 	require.ErrorContains(t, err, "two runs on the same inputs differ")
@@ -196,36 +197,36 @@ func TestBatchThatIsTold(t *testing.T) {
 	r := newRecurrence(t, "x:FP32[time,batch]", "y:FP32[time,batch]", 0)
 	cfg := recurrenceConfig("FP32", false)
 	cfg.Parameters["batch_axes"] = config.Value{String: "* = 0"}
-	pl, chooser, err := proving(t, r, nil, cfg, config.VerifyInferred)
+	p, proof, err := proving(t, r, nil, cfg, config.VerifyInferred)
 	require.NoError(t, err)
-	require.Equal(t, 0, pl.plan.Inputs[0].Axis)
-	require.Zero(t, chooser.runs)
-	require.Empty(t, chooser.warning)
-	_, chooser, err = proving(t, r, nil, cfg, config.VerifyAlways)
+	require.Equal(t, 0, p.Inputs[0].Axis)
+	require.Zero(t, proof.Runs)
+	require.Empty(t, proof.Warning)
+	_, proof, err = proving(t, r, nil, cfg, config.VerifyAlways)
 	require.NoError(t, err)
-	require.Contains(t, chooser.warning, `batch_axes has the batch at axis 0 of "x", and with it output "y" of one changes with the inputs of another`)
+	require.Contains(t, proof.Warning, `batch_axes has the batch at axis 0 of "x", and with it output "y" of one changes with the inputs of another`)
 	cfg.Parameters["batch_axes"] = config.Value{String: "* = 1"}
-	_, chooser, err = proving(t, r, nil, cfg, config.VerifyAlways)
+	_, proof, err = proving(t, r, nil, cfg, config.VerifyAlways)
 	require.NoError(t, err)
-	require.Empty(t, chooser.warning)
-	require.Positive(t, chooser.runs)
+	require.Empty(t, proof.Warning)
+	require.Positive(t, proof.Runs)
 }
 
 // TestBatchUnproved: without runs the likeliest candidate is taken, with a warning.
 func TestBatchUnproved(t *testing.T) {
 	r := newRecurrence(t, "x:FP32[time,batch]", "y:FP32[time,batch]", 0)
-	pl, chooser, err := proving(t, r, nil, recurrenceConfig("FP32", false), config.VerifyNever)
+	p, proof, err := proving(t, r, nil, recurrenceConfig("FP32", false), config.VerifyNever)
 	require.NoError(t, err)
-	require.Equal(t, 1, pl.plan.Inputs[0].Axis)
-	require.Zero(t, chooser.runs)
-	require.Contains(t, chooser.warning, "verify is never: nobody has checked")
+	require.Equal(t, 1, p.Inputs[0].Axis)
+	require.Zero(t, proof.Runs)
+	require.Contains(t, proof.Warning, "verify is never: nobody has checked")
 }
 
 // TestBatchNeverEmpty: a state does not begin with nothing along an axis that no run shows
 // to grow, and no run has such a state.
 func TestBatchNeverEmpty(t *testing.T) {
-	r := &fileOnly{sig: onnx.Signature{Inputs: tensors(t, "x:FP32[time,8] s:FP32[rows,8]"), Outputs: tensors(t, "y:FP32[time,8] s_out:FP32[rows,8]")}}
-	r.runs = func(sig *onnx.Signature, inputs, outputs []onnx.Tensor) error {
+	r := &onnxtest.File{Sig: onnx.Signature{Inputs: onnxtest.Tensors(t, "x:FP32[time,8] s:FP32[rows,8]"), Outputs: onnxtest.Tensors(t, "y:FP32[time,8] s_out:FP32[rows,8]")}}
+	r.Runs = func(sig *onnx.Signature, inputs, outputs []onnx.Tensor) error {
 		require.NotContains(t, inputs[1].Shape, int64(0), "a run that could end the process")
 		for i := range outputs { // everything sees everything
 			shape := inputs[i].Shape.Clone()
@@ -274,8 +275,8 @@ func TestToldStatesBegin(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := &fileOnly{sig: onnx.Signature{Inputs: tensors(t, "x:FP32[a,b] s:FP32[a,c]"), Outputs: tensors(t, "y:FP32[a,b] s_out:FP32[a,c]")}}
-			r.runs = func(sig *onnx.Signature, inputs, outputs []onnx.Tensor) error {
+			r := &onnxtest.File{Sig: onnx.Signature{Inputs: onnxtest.Tensors(t, "x:FP32[a,b] s:FP32[a,c]"), Outputs: onnxtest.Tensors(t, "y:FP32[a,b] s_out:FP32[a,c]")}}
+			r.Runs = func(sig *onnx.Signature, inputs, outputs []onnx.Tensor) error {
 				length, err := tt.next(inputs[0].Shape[1], inputs[1].Shape[1])
 				if err != nil {
 					return err
@@ -335,7 +336,7 @@ func TestNothingHangsOnTheBatch(t *testing.T) {
 			Log: slog.New(log), Clock: newServer(t).in.model.server.Clock,
 			Open: func(onnx.SessionOptions) (onnx.Runner, error) {
 				r := newRecurrence(t, "x:FP32[?,?]", "y:FP32[?,?]", 0)
-				r.runs = func(_ *onnx.Signature, inputs, outputs []onnx.Tensor) error { // nothing mixes: both axes could be the batch
+				r.Runs = func(_ *onnx.Signature, inputs, outputs []onnx.Tensor) error { // nothing mixes: both axes could be the batch
 					outputs[0].Shape, outputs[0].Data = inputs[0].Shape.Clone(), inputs[0].Data
 					return nil
 				}
@@ -359,8 +360,8 @@ func TestLanesThatShareAScale(t *testing.T) {
 		"QuantizeLinear":        `: output "y" of one changes with the inputs of another, with the batch`,
 	} {
 		r := newRecurrence(t, "x:FP32[N]", "y:FP32[N]", 0)
-		r.sig.Operators = map[string]int{operator: 1}
-		r.runs = func(_ *onnx.Signature, inputs, outputs []onnx.Tensor) error {
+		r.Sig.Operators = map[string]int{operator: 1}
+		r.Runs = func(_ *onnx.Signature, inputs, outputs []onnx.Tensor) error {
 			bytes := inputs[0].Data.Size
 			outputs[0].Shape, outputs[0].Data = inputs[0].Shape.Clone(), statebuffer.Block{Bytes: make([]byte, bytes), Size: bytes}
 			most := 0.0
@@ -386,7 +387,7 @@ func TestBatchCalledAsALength(t *testing.T) {
 	for _, name := range []string{"num_samples", "step", "T"} {
 		axes := "[" + name + ",8]"
 		r := newRecurrence(t, "x:FP32"+axes+" s:FP32"+axes, "y:FP32"+axes+" s_out:FP32"+axes, 0)
-		r.runs = func(_ *onnx.Signature, inputs, outputs []onnx.Tensor) error {
+		r.Runs = func(_ *onnx.Signature, inputs, outputs []onnx.Tensor) error {
 			for i := range outputs {
 				outputs[i].Shape, outputs[i].Data = inputs[i].Shape.Clone(), statebuffer.Block{Bytes: slices.Clone(inputs[i].Data.Bytes), Size: inputs[i].Data.Size}
 			}
@@ -394,11 +395,11 @@ func TestBatchCalledAsALength(t *testing.T) {
 		}
 		cfg := recurrenceConfig("FP32", true)
 		cfg.Inputs[0].Dims, cfg.Outputs[0].Dims = tensor.Shape{8}, tensor.Shape{8}
-		pl, chooser, err := proving(t, r, nil, cfg, config.VerifyInferred)
+		p, proof, err := proving(t, r, nil, cfg, config.VerifyInferred)
 		require.NoError(t, err)
-		require.Equal(t, 0, pl.plan.Inputs[0].Axis)
-		require.Equal(t, 8, pl.plan.MaxLanes)
-		require.Positive(t, chooser.runs)
+		require.Equal(t, 0, p.Inputs[0].Axis)
+		require.Equal(t, 8, p.MaxLanes)
+		require.Positive(t, proof.Runs)
 
 		cfg.MaxBatchSize, cfg.Inputs[0].Dims, cfg.Outputs[0].Dims = 0, tensor.Shape{-1, 8}, tensor.Shape{-1, 8}
 		_, _, err = proving(t, r, nil, cfg, config.VerifyInferred)
@@ -410,7 +411,7 @@ func TestBatchCalledAsALength(t *testing.T) {
 // takes, and keeps its lanes.
 func TestBatchOfSmallNumbers(t *testing.T) {
 	r := newRecurrence(t, "x:FP32[time,batch]", "y:FP32[time,batch]", 0)
-	r.runs = func(sig *onnx.Signature, inputs, outputs []onnx.Tensor) error {
+	r.Runs = func(sig *onnx.Signature, inputs, outputs []onnx.Tensor) error {
 		for at := range inputs[0].Data.Size / 4 {
 			if element(inputs[0].Data.Bytes, tensor.FP32, at) > 2 {
 				return errors.New("beyond the vocabulary")
@@ -418,8 +419,8 @@ func TestBatchOfSmallNumbers(t *testing.T) {
 		}
 		return r.run(sig, inputs, outputs)
 	}
-	pl, chooser, err := proving(t, r, nil, recurrenceConfig("FP32", false), config.VerifyInferred)
+	p, proof, err := proving(t, r, nil, recurrenceConfig("FP32", false), config.VerifyInferred)
 	require.NoError(t, err)
-	require.Empty(t, chooser.warning)
-	require.Equal(t, 8, pl.plan.MaxLanes)
+	require.Empty(t, proof.Warning)
+	require.Equal(t, 8, p.MaxLanes)
 }

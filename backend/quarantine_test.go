@@ -100,6 +100,7 @@ func total(lanes []int) (n int) {
 
 // TestFailedRunIsHalved: one that fails alone costs three times the lanes, in a few runs.
 func TestFailedRunIsHalved(t *testing.T) {
+	t.Parallel()
 	for _, n := range []uint64{2, 3, 32, 33, 64} {
 		for wrong := range n {
 			p := newPicky(t, func(*config.Config) {})
@@ -251,6 +252,7 @@ func TestQuarantineKeepsStrings(t *testing.T) {
 // TestValuesAmongSplitBatches: whatever is refused in batches that are split, and whatever
 // sequence starts or ends, each request has the answer of its own sequence.
 func TestValuesAmongSplitBatches(t *testing.T) {
+	t.Parallel()
 	for _, inferred := range []string{"0", "1"} {
 		for _, lanes := range []int{2, 4, 16} {
 			t.Run(fmt.Sprintf("inferred=%s/lanes=%d", inferred, lanes), func(t *testing.T) {

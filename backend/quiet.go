@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// How long the server must have had nothing to run before it has nothing queued either:
-// so many ticks, each of which takes a processor, so that a process that was stopped does
-// not count as one that had nothing to do. What it may wait for a batch comes on top. See
-// docs/RATIONALE.md for what was measured.
+// How long the server must have had nothing to run before it has nothing queued either: a
+// number of ticks, each of which needs a processor, so that time in which the process was
+// stopped does not count. The queue delay of a batch is added. See docs/RATIONALE.md for the
+// measurements.
 const (
 	quietTicks = 6
 	quietTick  = 25 * time.Millisecond
@@ -28,7 +28,7 @@ type quiet struct {
 	round    int // number of the present time between begin and end
 }
 
-// init is for a server that may have a request wait that long for others.
+// init prepares for a server that lets a request wait that long for others.
 func (q *quiet) init(delay time.Duration) {
 	q.tick = quietTick + delay/quietTicks
 	q.after = func(d time.Duration, f func()) { time.AfterFunc(d, f) }

@@ -123,6 +123,7 @@ func TestLoneLane(t *testing.T) {
 
 // TestSplitterIsForLargeStates: when it is on.
 func TestSplitterIsForLargeStates(t *testing.T) {
+	t.Parallel()
 	of := func(features int64) func(*setup) { return streamsOf(largeStream(features, "bk")) }
 	for _, tt := range []struct {
 		name  string
@@ -158,6 +159,7 @@ func cheapest(s *splitter, lanes int) {
 // TestSplitBatches: whatever runs a batch is split into, each request gets the answer
 // of its own sequence, and no lane is left over to run by itself.
 func TestSplitBatches(t *testing.T) {
+	t.Parallel()
 	for _, order := range []string{"bk", "kb"} {
 		for _, lanes := range []int{2, 4} {
 			t.Run(fmt.Sprintf("%s/%d", order, lanes), func(t *testing.T) {

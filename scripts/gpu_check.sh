@@ -151,7 +151,7 @@ line "single copies do the same" gpu_test internal/devicememory TestOnGPU/Copies
 line "states are appended to" gpu_test internal/devicememory TestOnGPU/Appended
 line "kernels under compute-sanitizer" memcheck
 line "time of gather and scatter" gpu_test internal/devicememory TestOnGPU/Speed
-line "new states in old or fresh slots" gpu_test internal/devicememory TestOnGPU/Rows
+line "new states in old or fresh slots" gpu_test internal/devicememory TestOnGPU/Slots
 line "memory runs out cleanly" gpu_test internal/devicememory TestOnGPU/Full
 line "sequences come and go" gpu_test internal/devicememory TestOnGPU/Cycles
 line "session with CUDA" session_test CUDA

@@ -115,7 +115,7 @@ func (s *Store) scatter(step *Step, now time.Duration) error {
 		}
 		for _, l := range step.lanes {
 			if l.Sequence != nil {
-				s.evict(l.Sequence, Damaged, 0, now)
+				s.revoke(l.Sequence, Damaged, 0, now)
 			}
 		}
 	}()
@@ -162,9 +162,9 @@ func (s *Store) Fail(l Lane, now time.Duration) {
 	switch q := l.Sequence; {
 	case q == nil:
 	case q.fresh && l.Refused != nil:
-		s.evict(q, StartFailed, l.Refused.Most, now)
+		s.revoke(q, StartFailed, l.Refused.Most, now)
 	case q.fresh:
-		s.evict(q, StartFailed, 0, now)
+		s.revoke(q, StartFailed, 0, now)
 	case l.End:
 		s.finish(q)
 	}

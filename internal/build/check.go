@@ -164,7 +164,8 @@ func (t *tree) testCMake() error {
 	return nil
 }
 
-// testEndToEnd runs the tests that start a real tritonserver.
+// testEndToEnd runs the tests that start a real tritonserver, several files at a
+// time: most of the time they wait for a server.
 func (t *tree) testEndToEnd() error {
-	return t.run(t.python(), "-m", "pytest", "-q", "scripts/e2e")
+	return t.run(t.python(), "-m", "pytest", "-q", "-n", "3", "--dist", "loadfile", "scripts/e2e")
 }

@@ -15,8 +15,8 @@ type Context struct {
 	c      *C.gpu_context // of C, so that calls lend no Go pointer
 }
 
-// Retain begins to use a device; Release ends it. The primary context is shared
-// with everybody in the process who uses CUDA.
+// Retain begins to use a device; Release ends it. All users of CUDA in the process
+// share the primary context.
 func (d *Device) Retain() (*Context, error) {
 	var context C.CUcontext
 	if err := d.driver.error("cuDevicePrimaryCtxRetain", C.gpu_retain(d.driver.c, d.c, &context)); err != nil {
@@ -27,7 +27,8 @@ func (d *Device) Retain() (*Context, error) {
 	return &Context{Device: d, c: c}, nil
 }
 
-// Release gives the context back. What it gave out must be gone by then.
+// Release ends the use of the device. Everything allocated from the context must be
+// freed before.
 func (c *Context) Release() error {
 	err := c.error("cuDevicePrimaryCtxRelease", C.gpu_release(c.c.driver, c.Device.c))
 	C.free(unsafe.Pointer(c.c))
@@ -42,16 +43,16 @@ func (c *Context) error(call string, result C.CUresult) error {
 	return fmt.Errorf("%v: %w", c.Device, c.Device.driver.error(call, result))
 }
 
-// MemInfo is the device's memory that is free and that there is, in bytes. It is
-// the truth for this process also on a split GPU.
+// MemInfo returns the free and the total memory of the device, in bytes. On a MIG
+// device these are its own.
 func (c *Context) MemInfo() (free, total int64, err error) {
 	var f, t C.size_t
 	err = c.error("cuMemGetInfo", C.gpu_mem_info(c.c, &f, &t))
 	return int64(f), int64(t), err
 }
 
-// Alloc takes memory of the device, aligned to 256 bytes; bytes must not be 0.
-// What it holds is undefined.
+// Alloc allocates device memory, aligned to 256 bytes; bytes must not be 0. Its
+// contents are undefined.
 func (c *Context) Alloc(bytes int64) (uint64, error) {
 	capturing.RLock()
 	defer capturing.RUnlock()
@@ -60,15 +61,15 @@ func (c *Context) Alloc(bytes int64) (uint64, error) {
 	return uint64(address), err
 }
 
-// Free gives it back. No work that uses it may be in a stream.
+// Free frees device memory. No work in a stream may use it.
 func (c *Context) Free(address uint64) error {
 	capturing.RLock()
 	defer capturing.RUnlock()
 	return c.error("cuMemFree", C.gpu_free(c.c, C.CUdeviceptr(address)))
 }
 
-// HostAlloc takes pinned host memory, which copies reach at full speed and without
-// holding up the caller.
+// HostAlloc allocates pinned host memory, which copies access at full speed and
+// asynchronously. Its contents are undefined.
 func (c *Context) HostAlloc(bytes int64) ([]byte, error) {
 	capturing.RLock()
 	defer capturing.RUnlock()
@@ -79,7 +80,7 @@ func (c *Context) HostAlloc(bytes int64) ([]byte, error) {
 	return unsafe.Slice((*byte)(at), bytes), nil
 }
 
-// HostFree gives it back.
+// HostFree frees memory of HostAlloc. No work in a stream may use it.
 func (c *Context) HostFree(memory []byte) error {
 	capturing.RLock()
 	defer capturing.RUnlock()
@@ -92,7 +93,7 @@ type Module struct {
 	c       C.CUmodule
 }
 
-// Load compiles PTX for the device and loads it. Unload it.
+// Load compiles PTX for the device and loads it. The caller unloads the module.
 func (c *Context) Load(ptx string) (*Module, error) {
 	capturing.RLock()
 	defer capturing.RUnlock()
@@ -105,7 +106,7 @@ func (c *Context) Load(ptx string) (*Module, error) {
 	return m, nil
 }
 
-// Unload forgets the code. None of it may be running.
+// Unload unloads the code. None of it may be running.
 func (m *Module) Unload() error {
 	capturing.RLock()
 	defer capturing.RUnlock()
@@ -115,7 +116,7 @@ func (m *Module) Unload() error {
 // Kernel is a function of a module that can be launched.
 type Kernel struct{ c C.CUfunction }
 
-// Kernel finds a function by its name.
+// Kernel returns a function by its name.
 func (m *Module) Kernel(name string) (Kernel, error) {
 	cName := C.CString(name)
 	defer C.free(unsafe.Pointer(cName))

@@ -11,11 +11,11 @@ import (
 	"unsafe"
 )
 
-// Library is the driver's name for the dynamic linker. NVIDIA's driver package
-// installs it; a CUDA toolkit does not.
+// Library is the file name of the driver. NVIDIA's driver package installs it; a
+// CUDA toolkit does not.
 const Library = "libcuda.so.1"
 
-// MissingError says that there is no CUDA driver to work with.
+// MissingError reports that there is no usable CUDA driver.
 type MissingError struct {
 	Library string
 	Reason  string
@@ -25,7 +25,7 @@ func (e *MissingError) Error() string {
 	return fmt.Sprintf("no CUDA driver: %s: %s; install NVIDIA's driver, and in a container start it with the GPUs (docker run --gpus all)", e.Library, e.Reason)
 }
 
-// Error is a call of the driver that failed.
+// Error is a failed call of the driver.
 type Error struct {
 	Call string // the function, such as cuMemAlloc
 	Code int    // CUresult
@@ -35,21 +35,13 @@ type Error struct {
 
 func (e *Error) Error() string { return fmt.Sprintf("%s: %s (%s)", e.Call, e.Text, e.Name) }
 
-// The codes of CUresult that callers tell apart.
-const (
-	codeNoDevice = 100
-)
-
 // Driver is the opened driver library. It is safe for concurrent use.
 type Driver struct {
-	c *C.gpu_driver // never freed: an opened library stays open, and is found again
+	c *C.gpu_driver // never freed: an opened library stays open for the next OpenLibrary
 	// Version is the newest CUDA that the driver supports, 1000*major + 10*minor.
 	Version int
 	devices int // that this process may use (CUDA_VISIBLE_DEVICES)
 }
-
-// Open opens the driver of this machine.
-func Open() (*Driver, error) { return OpenLibrary(Library) }
 
 // OpenLibrary opens a driver by the name or path of its library.
 func OpenLibrary(library string) (*Driver, error) {
@@ -80,19 +72,19 @@ func (d *Driver) error(call string, result C.CUresult) error {
 	}
 }
 
-// Device is one GPU, or one part of a GPU that was split (MIG).
+// Device is a GPU, or a MIG device of one.
 type Device struct {
 	driver  *Driver
 	c       C.CUdevice
 	Ordinal int
 	Name    string
-	// UUID is that of the part, if the GPU is split.
+	// UUID is that of the MIG device, if it is one.
 	UUID         [16]byte
 	Bytes        int64
 	Major, Minor int // compute capability
 }
 
-// Device describes a device by its ordinal, as Triton's instance groups name it.
+// Device returns a device by its ordinal, the number in Triton's instance groups.
 func (d *Driver) Device(ordinal int) (*Device, error) {
 	if ordinal < 0 || ordinal >= d.devices {
 		return nil, fmt.Errorf("GPU %d: this process sees %d GPUs: want one of instance_group's gpus below %d", ordinal, d.devices, d.devices)
@@ -120,7 +112,7 @@ func (d *Device) String() string {
 	return fmt.Sprintf("GPU %d (%s)", d.Ordinal, d.Name)
 }
 
-// UUIDText is the UUID without a prefix: 8-4-4-4-12 hexadecimal digits.
+// UUIDText returns the UUID without a prefix: 8-4-4-4-12 hexadecimal digits.
 func (d *Device) UUIDText() string {
 	u := d.UUID
 	return fmt.Sprintf("%x-%x-%x-%x-%x", u[0:4], u[4:6], u[6:8], u[8:10], u[10:16])

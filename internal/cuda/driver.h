@@ -70,10 +70,9 @@ typedef struct {
 #undef X
 } gpu_driver;
 
-// gpu_open opens the driver library and fills the table. The result is NULL and
-// *failure a text of the dynamic linker's, to be freed, when there is no such
-// library or it lacks a function. An opened driver stays open: it starts threads
-// of its own.
+// gpu_open opens the driver library and fills the table. If there is no such library
+// or it lacks a function, it returns NULL and sets *failure to a message that the
+// caller frees. An opened driver stays open: it starts threads of its own.
 gpu_driver *gpu_open(const char *library, char **failure);
 
 // The wrappers below make the context current to the calling thread first, so
@@ -100,7 +99,7 @@ CUresult gpu_module_load(const gpu_context *, CUmodule *, const void *image);
 CUresult gpu_module_free(const gpu_context *, CUmodule);
 CUresult gpu_function(const gpu_context *, CUfunction *, CUmodule, const char *name);
 
-// Addresses of the host are numbers here, so that Go has no pointer to lend.
+// Host addresses are numbers here, so that Go passes no pointer.
 CUresult gpu_copy_in(const gpu_context *, CUstream, CUdeviceptr to, uintptr_t from, size_t bytes);
 CUresult gpu_copy_out(const gpu_context *, CUstream, uintptr_t to, CUdeviceptr from, size_t bytes);
 CUresult gpu_copy(const gpu_context *, CUstream, CUdeviceptr to, CUdeviceptr from, size_t bytes);

@@ -10,18 +10,18 @@ import (
 	"tritonstateful/statebuffer"
 )
 
-// area is the struct of the same name in move.h.
-type area struct{ address, bytes uint64 }
+// span is the struct of the same name in move.h.
+type span struct{ address, bytes uint64 }
 
-const areaBytes = int64(unsafe.Sizeof(area{}))
+const spanBytes = int64(unsafe.Sizeof(span{}))
 
-// Clear implements statebuffer.Memory. A sequence that ends leaves a row of each
-// state; all rows that the sequences of a batch leave are cleared by one launch,
-// when the stream gets its next work.
+// Clear implements statebuffer.Memory. A sequence that ends leaves a slot of each
+// state; one launch clears all slots that the sequences of a batch leave, when the
+// stream gets its next work.
 func (m *Memory) Clear(blocks []statebuffer.Block) {
 	for i := range blocks {
 		if blocks[i].Size > 0 {
-			m.dirty = append(m.dirty, area{blocks[i].Addr, uint64(blocks[i].Size)})
+			m.dirty = append(m.dirty, span{blocks[i].Addr, uint64(blocks[i].Size)})
 		}
 	}
 }
@@ -39,37 +39,37 @@ func (m *Memory) flush() (err error) {
 	}
 	m.dirty = m.dirty[:0]
 	if err != nil {
-		return fmt.Errorf("overwriting states that have ended: %w", err)
+		return fmt.Errorf("clearing states of ended sequences: %w", err)
 	}
 	return nil
 }
 
-func largestOf(areas []area) (largest uint64) {
-	for i := range areas {
-		largest = max(largest, areas[i].bytes)
+func largestOf(spans []span) (largest uint64) {
+	for i := range spans {
+		largest = max(largest, spans[i].bytes)
 	}
 	return largest
 }
 
-// clearAll does it by one launch.
-func (m *Memory) clearAll(areas []area, largest uint64) error {
+// clearAll clears all spans by one launch.
+func (m *Memory) clearAll(spans []span, largest uint64) error {
 	p := m.nextPlan()
-	if err := p.reserve(int64(len(areas)) * areaBytes); err != nil {
+	if err := p.reserve(int64(len(spans)) * spanBytes); err != nil {
 		return err
 	}
-	p.used = int64(len(areas)) * areaBytes
+	p.used = int64(len(spans)) * spanBytes
 	p.counters = p.counters[:0]
-	copy(unsafe.Slice((*area)(unsafe.Pointer(unsafe.SliceData(p.host))), len(areas)), areas)
+	copy(unsafe.Slice((*span)(unsafe.Pointer(unsafe.SliceData(p.host))), len(spans)), spans)
 	const perBlock = threads * unitsPerThread * 16
-	grid := cuda.Grid{X: int(min((largest+perBlock-1)/perBlock, maxParts)), Y: len(areas), Z: 1}
+	grid := cuda.Grid{X: int(min((largest+perBlock-1)/perBlock, maxParts)), Y: len(spans), Z: 1}
 	return errors.Join(m.stream.CopyIn(p.device, p.host[:p.used]), m.stream.Launch(m.wipe, grid, threads, p.device), p.launched())
 }
 
-// clearEach is for a driver without the kernels, and for areas that are too large
-// for their numbers.
-func (m *Memory) clearEach(areas []area) error {
-	for i := range areas {
-		if err := m.stream.Set(areas[i].address, 0, int64(areas[i].bytes)); err != nil {
+// clearEach is for a driver without the kernels, and for spans that exceed their
+// integers.
+func (m *Memory) clearEach(spans []span) error {
+	for i := range spans {
+		if err := m.stream.Set(spans[i].address, 0, int64(spans[i].bytes)); err != nil {
 			return err
 		}
 	}

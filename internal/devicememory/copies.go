@@ -6,8 +6,8 @@ import (
 	"tritonstateful/statebuffer"
 )
 
-// copies does without kernels what move does with them: one copy for each run of
-// each lane. Right, and slow: some microseconds a copy.
+// copies does what move does, without kernels: one copy for each piece of each lane.
+// It is slow: some microseconds a copy.
 func (m *Memory) copies(transfers []statebuffer.Transfer, gather bool) error {
 	for i := range transfers {
 		t := &transfers[i]
@@ -22,12 +22,12 @@ func (m *Memory) copies(transfers []statebuffer.Transfer, gather bool) error {
 	return nil
 }
 
-// rowOf is the row that a lane reads or writes; none is a block without address.
-func rowOf(t *statebuffer.Transfer, lane int, gather bool) statebuffer.Block {
+// storedAt returns the slot that a lane reads or writes, or a block without address.
+func storedAt(t *statebuffer.Transfer, lane int, gather bool) statebuffer.Block {
 	stored := t.StoredBytes()
 	if lane < len(t.Slots) && t.Slots[lane].Chunk >= 0 {
-		row := t.Slots[lane]
-		return t.Chunks[row.Chunk].At(int64(row.Index)*stored, stored)
+		slot := t.Slots[lane]
+		return t.Chunks[slot.Chunk].At(int64(slot.Index)*stored, stored)
 	}
 	if gather {
 		return t.Initial
@@ -44,16 +44,16 @@ func lanesOf(t *statebuffer.Transfer, gather bool) int {
 
 func (m *Memory) copyLanes(t *statebuffer.Transfer, gather bool) error {
 	for lane := range lanesOf(t, gather) {
-		row := rowOf(t, lane, gather)
-		if row.Addr == 0 {
+		slot := storedAt(t, lane, gather)
+		if slot.Addr == 0 {
 			continue
 		}
 		for x := range t.Pieces {
-			inRow := row.Addr + uint64(x*t.PieceBytes)
+			inSlot := slot.Addr + uint64(x*t.PieceBytes)
 			inTensor := t.Tensor.Addr + uint64(t.Offset(x, t.Lanes, lane))
-			to, from := inTensor, inRow
+			to, from := inTensor, inSlot
 			if !gather {
-				to, from = inRow, inTensor
+				to, from = inSlot, inTensor
 			}
 			if err := m.stream.Copy(to, from, t.PieceBytes); err != nil {
 				return err
@@ -63,12 +63,12 @@ func (m *Memory) copyLanes(t *statebuffer.Transfer, gather bool) error {
 	return nil
 }
 
-// convertOnHost moves a state that is stored in another precision: the host has
-// the arithmetic, so the rows and the tensor visit it.
+// convertOnHost moves a state that is stored in another precision: it copies slots
+// and tensor to the host, where the conversion is.
 func (m *Memory) convertOnHost(t *statebuffer.Transfer, gather bool) error {
 	stored, lanes := t.StoredBytes(), lanesOf(t, gather)
 	heap := &statebuffer.Heap{}
-	rows, err := heap.Alloc(int64(lanes) * stored)
+	slots, err := heap.Alloc(int64(lanes) * stored)
 	if err != nil {
 		return err
 	}
@@ -77,15 +77,15 @@ func (m *Memory) convertOnHost(t *statebuffer.Transfer, gather bool) error {
 		return err
 	}
 	onHost := *t
-	onHost.Chunks, onHost.Initial, onHost.Tensor = []statebuffer.Block{rows}, rows, tensor
+	onHost.Chunks, onHost.Initial, onHost.Tensor = []statebuffer.Block{slots}, slots, tensor
 	onHost.Slots = make([]statebuffer.Slot, lanes)
 	for lane := range lanes {
 		onHost.Slots[lane] = statebuffer.Slot{Index: int32(lane)}
-		row := rowOf(t, lane, gather)
-		if row.Addr == 0 {
+		slot := storedAt(t, lane, gather)
+		if slot.Addr == 0 {
 			onHost.Slots[lane] = statebuffer.NoSlot
 		} else if gather {
-			err = errors.Join(err, m.Download(rows.At(int64(lane)*stored, stored).Bytes, row))
+			err = errors.Join(err, m.Download(slots.At(int64(lane)*stored, stored).Bytes, slot))
 		}
 	}
 	if err != nil {
@@ -104,8 +104,8 @@ func (m *Memory) convertOnHost(t *statebuffer.Transfer, gather bool) error {
 		return err
 	}
 	for lane := range lanes {
-		if row := rowOf(t, lane, gather); row.Addr != 0 {
-			err = errors.Join(err, m.Upload(row, rows.At(int64(lane)*stored, stored).Bytes))
+		if slot := storedAt(t, lane, gather); slot.Addr != 0 {
+			err = errors.Join(err, m.Upload(slot, slots.At(int64(lane)*stored, stored).Bytes))
 		}
 	}
 	return err

@@ -1,11 +1,11 @@
-// Package devicememory is a GPU's memory as a statebuffer.Memory: states that
+// Package devicememory implements statebuffer.Memory with a GPU's memory: states
 // never leave the device.
 //
-// Gather and Scatter are one launch of a kernel each, whatever the number of
-// states and lanes. What the kernel is to do, a plan, is written to pinned host
-// memory, copied to the device and read there, all in the stream of the instance:
-// nothing here waits for the device, except where it says so.
+// Gather and Scatter are one kernel launch each, whatever the number of states and
+// lanes. A plan of what the kernel is to do is written to pinned host memory, copied
+// to the device and read there, all in the stream of the instance. Nothing here waits
+// for the device, except where the comments say so.
 //
-// Where the driver does not take the kernels, the same is done with single
-// copies, which is right but slow; [Memory.Degraded] tells.
+// If the driver rejects the kernels, individual copies do the same, which is slow;
+// [Memory.Degraded] returns why.
 package devicememory

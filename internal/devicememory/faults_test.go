@@ -22,7 +22,7 @@ func TestNoMemory(t *testing.T) {
 	require.NoError(t, err)
 	_, err = m.Alloc(1 << 20)
 	require.EqualError(t, err, "allocating 1048576 bytes on GPU 0 (Fake GPU A): out of memory; 524288 of 1048576 bytes are free")
-	full, ok := errors.AsType[*MemoryError](err)
+	full, ok := errors.AsType[*memoryError](err)
 	require.True(t, ok)
 	require.Equal(t, int64(1<<19), full.Free)
 	m.Free(first)
@@ -31,14 +31,14 @@ func TestNoMemory(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestRoom tells beforehand what Alloc would refuse, and takes nothing.
+// TestRoom: CheckCapacity refuses what Alloc would refuse, and allocates nothing.
 func TestRoom(t *testing.T) {
 	m := newMemory(t, device(t, "MEMORY", "1048576"))
 	require.NoError(t, m.CheckCapacity(1<<20))
 	block, err := m.Alloc(1 << 19)
 	require.NoError(t, err)
 	require.NoError(t, m.CheckCapacity(1<<19))
-	require.EqualError(t, m.CheckCapacity(1<<19+1), "524289 bytes are needed on GPU 0 (Fake GPU A), of whose 1048576 bytes the CUDA driver says 524288 are free")
+	require.EqualError(t, m.CheckCapacity(1<<19+1), "524289 bytes are needed on GPU 0 (Fake GPU A): the CUDA driver reports 524288 of 1048576 bytes as free")
 	m.Free(block)
 	require.NoError(t, m.CheckCapacity(1<<20))
 }
@@ -83,13 +83,13 @@ func TestBadTransfers(t *testing.T) {
 	}
 	require.NoError(t, m.Scatter([]statebuffer.Transfer{good}))
 	for name, spoil := range map[string]func(*statebuffer.Transfer){
-		"lane 0: no chunk holds row {0 4} of 16 bytes":                         func(b *statebuffer.Transfer) { b.Slots = []statebuffer.Slot{{Index: 4}} },
-		"lane 0: no chunk holds row {0 -1} of 16 bytes":                        func(b *statebuffer.Transfer) { b.Slots = []statebuffer.Slot{{Index: -1}} },
-		"lane 1: no chunk holds row {1 0} of 16 bytes":                         func(b *statebuffer.Transfer) { b.Slots = []statebuffer.Slot{{}, {Chunk: 1}} },
-		"1 runs of 16 bytes for 1 of 5 lanes do not fit a tensor of 64 bytes":  func(b *statebuffer.Transfer) { b.Lanes = 5 },
-		"1 runs of 16 bytes for 2 of 1 lanes do not fit a tensor of 64 bytes":  func(b *statebuffer.Transfer) { b.Slots = make([]statebuffer.Slot, 2); b.Lanes = 1 },
-		"-1 runs of 16 bytes for 1 of 4 lanes do not fit a tensor of 64 bytes": func(b *statebuffer.Transfer) { b.Pieces = -1 },
-		"1 runs of 9223372036854775807 bytes for 0 of 0 lanes do not fit a tensor of -1 bytes": func(b *statebuffer.Transfer) {
+		"lane 0: no chunk holds slot {0 4} of 16 bytes":                          func(b *statebuffer.Transfer) { b.Slots = []statebuffer.Slot{{Index: 4}} },
+		"lane 0: no chunk holds slot {0 -1} of 16 bytes":                         func(b *statebuffer.Transfer) { b.Slots = []statebuffer.Slot{{Index: -1}} },
+		"lane 1: no chunk holds slot {1 0} of 16 bytes":                          func(b *statebuffer.Transfer) { b.Slots = []statebuffer.Slot{{}, {Chunk: 1}} },
+		"1 pieces of 16 bytes for 1 of 5 lanes do not fit a tensor of 64 bytes":  func(b *statebuffer.Transfer) { b.Lanes = 5 },
+		"1 pieces of 16 bytes for 2 of 1 lanes do not fit a tensor of 64 bytes":  func(b *statebuffer.Transfer) { b.Slots = make([]statebuffer.Slot, 2); b.Lanes = 1 },
+		"-1 pieces of 16 bytes for 1 of 4 lanes do not fit a tensor of 64 bytes": func(b *statebuffer.Transfer) { b.Pieces = -1 },
+		"1 pieces of 9223372036854775807 bytes for 0 of 0 lanes do not fit a tensor of -1 bytes": func(b *statebuffer.Transfer) {
 			b.PieceBytes, b.Lanes, b.Slots, b.Tensor.Size = 1<<63-1, 0, nil, -1
 		},
 	} {

@@ -23,7 +23,7 @@ func realDevice(t *testing.T) gpu {
 	if os.Getenv("STATEFUL_GPU") == "" {
 		t.Skip("needs a GPU: scripts/gpu_check.sh runs it")
 	}
-	driver, err := cuda.Open()
+	driver, err := cuda.OpenLibrary(cuda.Library)
 	require.NoError(t, err)
 	return retain(t, driver)
 }
@@ -51,7 +51,7 @@ func TestOnGPU(t *testing.T) {
 	t.Run("Full", func(t *testing.T) { onGPUFull(t, g) })
 	t.Run("Cycles", func(t *testing.T) { onGPUCycles(t, g) })
 	t.Run("Speed", func(t *testing.T) { onGPUSpeed(t, g) })
-	t.Run("Rows", func(t *testing.T) { onGPURows(t, g) })
+	t.Run("Slots", func(t *testing.T) { onGPUSlots(t, g) })
 }
 
 func onGPUDriver(t *testing.T, g gpu) {
@@ -88,7 +88,7 @@ func onGPUFull(t *testing.T, g gpu) {
 }
 
 // onGPUCycles begins and ends sequences in a store that grows and shrinks: nothing
-// is lost, and nothing is left in the rows.
+// is lost, and nothing is left in the slots.
 func onGPUCycles(t *testing.T, g gpu) {
 	cycles(t, newMemory(t, g), 10000)
 	before, _, err := g.context.MemInfo()
@@ -141,13 +141,13 @@ func cycles(t *testing.T, m *Memory, count uint64) {
 	require.Empty(t, m.held)
 }
 
-// TestCycles is the same on the fake driver, which looks at every border.
+// TestCycles is the same on the fake driver, which checks every border.
 func TestCycles(t *testing.T) {
 	cycles(t, newMemory(t, device(t, "DELAY_US", "0")), 300)
 }
 
-// onGPURows times steps whose new states go to the old ones' rows, or to fresh ones.
-func onGPURows(t *testing.T, g gpu) {
+// onGPUSlots times steps whose new states go to the old ones' slots, or to fresh ones.
+func onGPUSlots(t *testing.T, g gpu) {
 	var took [2]time.Duration
 	for i, fresh := range []bool{false, true} {
 		m := newMemory(t, g)
@@ -159,7 +159,7 @@ func onGPURows(t *testing.T, g gpu) {
 		}
 		took[i] = time.Duration(testing.Benchmark(func(b *testing.B) { benchmarkRows(b, m, 19072, fresh, step) }).NsPerOp())
 	}
-	t.Logf("result: 32 lanes of 97 states, in the rows they had %v a step, in fresh ones %v", took[0], took[1])
+	t.Logf("result: 32 lanes of 97 states, in the slots they had %v a step, in fresh ones %v", took[0], took[1])
 }
 
 // mover is a way to move states, to be timed.
@@ -174,7 +174,7 @@ var expected = map[int]int{1: 8, 8: 20, 32: 61, 128: 226, 256: 447}
 
 // onGPUSpeed times a gather and a scatter of 97 states of 1.85 MB together, half of
 // them with the batch behind four others, as a streaming transducer has them. Each
-// step takes other rows, so that they are not in the GPU's cache.
+// step takes other slots, so that they are not in the GPU's cache.
 func onGPUSpeed(t *testing.T, g gpu) {
 	var results []string
 	for _, lanes := range []int{1, 8, 32, 128, 256} {
@@ -197,7 +197,7 @@ func onGPUSpeed(t *testing.T, g gpu) {
 }
 
 func timeStep(t *testing.T, m *Memory, lanes int, offset int64) (took time.Duration, bytes int64) {
-	const states, rows = 97, 512
+	const states, slots = 97, 512
 	defer freeAll(m)
 	transfers := make([]statebuffer.Transfer, states)
 	for i := range transfers {
@@ -205,7 +205,7 @@ func timeStep(t *testing.T, m *Memory, lanes int, offset int64) (took time.Durat
 		if i%2 == 0 {
 			l = statebuffer.Layout{Pieces: 4, PieceBytes: 4768}
 		}
-		chunk, err := m.Alloc(rows * l.LaneBytes())
+		chunk, err := m.Alloc(slots * l.LaneBytes())
 		require.NoError(t, err)
 		tensor, err := m.Alloc(int64(lanes)*l.LaneBytes() + offset)
 		require.NoError(t, err)
@@ -220,7 +220,7 @@ func timeStep(t *testing.T, m *Memory, lanes int, offset int64) (took time.Durat
 			begin = time.Now() // the first ones warm up
 		}
 		for i := range list {
-			list[i].Index = int32((i*37 + steps*101) % rows)
+			list[i].Index = int32((i*37 + steps*101) % slots)
 		}
 		for i := range transfers {
 			transfers[i].Slots = list

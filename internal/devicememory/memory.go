@@ -22,11 +22,11 @@ type Memory struct {
 	held     map[uint64]int64 // sizes of the blocks, by address
 	plans    [plansInFlight]plan
 	next     int    // the plan to be used next
-	dirty    []area // to be cleared before anything else is done
+	dirty    []span // to be cleared before any other work
 }
 
-// New makes a Memory whose work goes into the stream, which stays the caller's.
-// Close it.
+// New returns a Memory whose work goes into the stream, which the caller still owns.
+// The caller closes the Memory before the stream.
 func New(context *cuda.Context, stream *cuda.Stream) (*Memory, error) {
 	m := &Memory{context: context, stream: stream, held: map[uint64]int64{}}
 	for i := range m.plans {
@@ -52,34 +52,34 @@ func (m *Memory) loadKernels() (err error) {
 	return err
 }
 
-// Degraded is why single copies do the work of the kernels, or nil.
+// Degraded returns why individual copies do the work of the kernels, or nil.
 func (m *Memory) Degraded() error { return m.degraded }
 
-// MemoryError says that the device has too little memory for a block.
-type MemoryError struct {
+// memoryError reports that the device has too little memory for a block.
+type memoryError struct {
 	Bytes, Free, Total int64
 	Device             *cuda.Device
 	Err                error
 }
 
-func (e *MemoryError) Error() string {
+func (e *memoryError) Error() string {
 	return fmt.Sprintf("allocating %d bytes on %v: %v; %d of %d bytes are free", e.Bytes, e.Device, e.Err, e.Free, e.Total)
 }
 
-func (e *MemoryError) Unwrap() error { return e.Err }
+func (e *memoryError) Unwrap() error { return e.Err }
 
-// RoomError says that the device has too little memory for what is about to be
+// roomError reports that the device has too little memory for what is about to be
 // allocated.
-type RoomError struct {
+type roomError struct {
 	Bytes, Free, Total int64
 	Device             *cuda.Device
 }
 
-func (e *RoomError) Error() string {
-	return fmt.Sprintf("%d bytes are needed on %v, of whose %d bytes the CUDA driver says %d are free", e.Bytes, e.Device, e.Total, e.Free)
+func (e *roomError) Error() string {
+	return fmt.Sprintf("%d bytes are needed on %v: the CUDA driver reports %d of %d bytes as free", e.Bytes, e.Device, e.Free, e.Total)
 }
 
-// Alloc implements statebuffer.Memory. The error is a *MemoryError.
+// Alloc implements statebuffer.Memory. The error is a *memoryError.
 func (m *Memory) Alloc(bytes int64) (statebuffer.Block, error) {
 	if bytes < 0 {
 		return statebuffer.Block{}, fmt.Errorf("allocating %d bytes on %v: impossible size", bytes, m.context.Device)
@@ -96,7 +96,7 @@ func (m *Memory) Alloc(bytes int64) (statebuffer.Block, error) {
 }
 
 func (m *Memory) outOf(bytes int64, err error) error {
-	failed := &MemoryError{Bytes: bytes, Device: m.context.Device, Err: err}
+	failed := &memoryError{Bytes: bytes, Device: m.context.Device, Err: err}
 	if e, ok := errors.AsType[*cuda.Error](err); ok {
 		failed.Err = errors.New(e.Text)
 	}
@@ -104,24 +104,24 @@ func (m *Memory) outOf(bytes int64, err error) error {
 	return failed
 }
 
-// CheckCapacity implements statebuffer.CapacityChecker by what the driver says, which also on a
-// part of a GPU is the truth for this process. The error is a *RoomError.
+// CheckCapacity implements statebuffer.CapacityChecker with the driver's figures,
+// which are right for this process on a MIG device too. The error is a *roomError.
 func (m *Memory) CheckCapacity(bytes int64) error {
 	free, total, err := m.context.MemInfo()
 	if err != nil || bytes <= free {
 		return err
 	}
-	return &RoomError{Bytes: bytes, Free: free, Total: total, Device: m.context.Device}
+	return &roomError{Bytes: bytes, Free: free, Total: total, Device: m.context.Device}
 }
 
 // Free implements statebuffer.Memory. It waits until nothing uses the block. It
-// panics for a block that Alloc did not give or that was freed before.
+// panics for a block that Alloc did not return or that was freed before.
 func (m *Memory) Free(b statebuffer.Block) {
 	if size, owned := m.held[b.Addr]; !owned || size != b.Size {
 		panic(fmt.Sprintf("devicememory: free of %d bytes at %#x, which is not a block of this memory", b.Size, b.Addr))
 	}
 	delete(m.held, b.Addr)
-	// A device that cannot free has failed before, in a call that told of it.
+	// A device that cannot free has failed before, in a call that returned the error.
 	_ = errors.Join(m.flush(), m.stream.Sync())
 	_ = m.context.Free(b.Addr)
 }
@@ -141,8 +141,8 @@ func (m *Memory) Download(to []byte, from statebuffer.Block) error {
 	}, to)
 }
 
-// throughPinned does a copy by way of pinned memory, which the device can reach
-// while Go moves on, and then copies the pinned memory to what is wanted.
+// throughPinned copies by way of pinned memory, which the device can access
+// asynchronously, and then from there to want.
 func (m *Memory) throughPinned(what string, b statebuffer.Block, bytes int64, do func(pinned []byte) error, want []byte) error {
 	if bytes > b.Size {
 		return fmt.Errorf("%s %d bytes: the block has %d", what, bytes, b.Size)
@@ -156,8 +156,7 @@ func (m *Memory) throughPinned(what string, b statebuffer.Block, bytes int64, do
 	return errors.Join(err, m.context.HostFree(pinned))
 }
 
-// Sync waits until all work is done, and brings the counters of clamped elements
-// up to date.
+// Sync waits until all work is done, and updates the counters of clamped elements.
 func (m *Memory) Sync() error {
 	err := errors.Join(m.flush(), m.stream.Sync())
 	for i := range m.plans {
@@ -166,11 +165,11 @@ func (m *Memory) Sync() error {
 	return err
 }
 
-// Waited is told when somebody has waited for all that is in the stream, so that
-// nobody waits for the same again.
+// Waited notes that the caller has waited for all work in the stream, so that this
+// Memory does not wait for the same work.
 func (m *Memory) Waited() {
 	for i := range m.plans {
-		m.plans[i].flying = false
+		m.plans[i].inFlight = false
 	}
 }
 

@@ -9,20 +9,20 @@ import (
 
 const (
 	threads = 256
-	// unitsPerThread is how much of a row a thread moves at least, if there is
-	// so much: fewer blocks are started that way.
+	// unitsPerThread is how much of a slot a thread moves at least, if there is
+	// that much, so that fewer blocks are started.
 	unitsPerThread = 4
 	// maxGrid is the limit of CUDA for the second and third extent of a grid.
 	maxGrid = 65535
-	// maxParts keeps the grid of a huge state sensible; a thread then moves more.
+	// maxParts limits the grid of a huge state; a thread then moves more.
 	maxParts = 4096
 )
 
 // Gather implements statebuffer.Memory.
 func (m *Memory) Gather(transfers []statebuffer.Transfer) error { return m.move(transfers, true) }
 
-// Scatter implements statebuffer.Memory. The counters of clamped elements are
-// brought up to date by Sync, or a few steps later.
+// Scatter implements statebuffer.Memory. Sync updates the counters of clamped
+// elements; otherwise they lag by a few steps.
 func (m *Memory) Scatter(transfers []statebuffer.Transfer) error { return m.move(transfers, false) }
 
 // move launches the work, or falls back to copies.
@@ -48,7 +48,7 @@ func (m *Memory) move(transfers []statebuffer.Transfer, gather bool) error {
 	return m.launch(p, gather)
 }
 
-// nextPlan is the one whose launch is longest ago.
+// nextPlan returns the plan with the oldest launch.
 func (m *Memory) nextPlan() *plan {
 	p := &m.plans[m.next]
 	m.next = (m.next + 1) % plansInFlight
@@ -89,7 +89,7 @@ func gridOf(moves []move, gather bool) cuda.Grid {
 		if gather {
 			lanes = int(mv.lanes)
 		}
-		units := int(mv.runBytes) * int(mv.runs) / int(mv.unit)
+		units := int(mv.pieceBytes) * int(mv.pieces) / int(mv.unit)
 		if units == 0 {
 			continue
 		}

@@ -10,36 +10,36 @@ import (
 	"tritonstateful/statebuffer"
 )
 
-// plansInFlight is how many launches may be under way: a step has two, and one that
-// clears; the host can be one step ahead.
+// plansInFlight is how many launches may be under way: a step has three, one of which
+// clears, and the host can be one step ahead.
 const plansInFlight = 6
 
 // move is the struct of the same name in move.h.
 type move struct {
-	tensor, initial, chunks, places uint64
-	runBytes, rowBytes              uint64
-	clamped                         uint64
-	runs, lanes, given, unit, half  uint32
-	_                               uint32
+	tensor, initial, chunks, slots   uint64
+	pieceBytes, slotBytes            uint64
+	clamped                          uint64
+	pieces, lanes, given, unit, half uint32
+	_                                uint32
 }
 
 const (
 	moveBytes  = int64(unsafe.Sizeof(move{}))
-	placeBytes = int64(unsafe.Sizeof(statebuffer.Slot{}))
+	entryBytes = int64(unsafe.Sizeof(statebuffer.Slot{}))
 )
 
-// plan is what one launch is to do, on both sides: an array of moves, followed by
-// the tables that they point to. It is used again when the launch is done.
+// plan is what one launch is to do, on host and device: an array of moves, followed by
+// the tables that they point to. It is reused once the launch is done.
 type plan struct {
-	context *cuda.Context
-	stream  *cuda.Stream
-	done    *cuda.Event
-	flying  bool   // it was launched, and nobody has waited for anything behind it
-	host    []byte // pinned
-	device  uint64
-	moves   []move
-	used    int64 // bytes of host that are in use
-	// counters belong to the moves; nil where nobody counts.
+	context  *cuda.Context
+	stream   *cuda.Stream
+	done     *cuda.Event
+	inFlight bool   // it was launched, and nothing has waited for it or later work
+	host     []byte // pinned
+	device   uint64
+	moves    []move
+	used     int64 // bytes of host that are in use
+	// counters are those of the moves; nil where nothing is counted.
 	counters []*uint64
 	counts   bool
 }
@@ -65,19 +65,19 @@ func (p *plan) free() (err error) {
 	return err
 }
 
-// reserve waits until the plan is free and makes room.
+// reserve waits until the plan is free, and makes room for bytes.
 func (p *plan) reserve(bytes int64) error {
-	if p.flying {
+	if p.inFlight {
 		if err := p.done.Sync(); err != nil {
 			return err
 		}
-		p.flying = false
+		p.inFlight = false
 	}
 	p.collect()
 	if int64(len(p.host)) >= bytes {
 		return nil
 	}
-	// The driver would wait for everybody before it takes memory back; this is seldom.
+	// The driver waits for all work before it frees memory; this is rare.
 	if err := errors.Join(p.stream.Sync(), p.free()); err != nil {
 		return err
 	}
@@ -96,11 +96,11 @@ func (p *plan) reserve(bytes int64) error {
 
 // launched notes that the launch is in the stream.
 func (p *plan) launched() error {
-	p.flying = true
+	p.inFlight = true
 	return p.done.Record(p.stream)
 }
 
-// collect adds what the last launch has counted, once.
+// collect adds the counts of the last launch, once.
 func (p *plan) collect() {
 	for i, counter := range p.counters {
 		if p.counts && counter != nil {
@@ -110,14 +110,14 @@ func (p *plan) collect() {
 	p.counts = false
 }
 
-// tooLarge says that a movement is more than the kernels' numbers can hold.
+// errTooLarge reports that a transfer exceeds the kernels' integers.
 var errTooLarge = errors.New("a state is too large for the kernels")
 
-// write makes the plan of the transfers. gather tells which way.
+// write makes the plan of the transfers, of a gather or a scatter.
 func (p *plan) write(transfers []statebuffer.Transfer, gather bool) error {
 	size := int64(len(transfers)) * moveBytes
 	for i := range transfers {
-		size += int64(len(transfers[i].Chunks))*8 + int64(len(transfers[i].Slots))*placeBytes
+		size += int64(len(transfers[i].Chunks))*8 + int64(len(transfers[i].Slots))*entryBytes
 	}
 	if err := p.reserve(size); err != nil {
 		return fmt.Errorf("a plan of %d bytes: %w", size, err)
@@ -131,10 +131,10 @@ func (p *plan) write(transfers []statebuffer.Transfer, gather bool) error {
 			return err
 		}
 		m.chunks = p.chunkTable(t.Chunks)
-		if i > 0 && sameRows(t.Slots, transfers[i-1].Slots) {
-			m.places = p.moves[i-1].places
+		if i > 0 && sameSlots(t.Slots, transfers[i-1].Slots) {
+			m.slots = p.moves[i-1].slots
 		} else {
-			m.places = p.placeTable(t.Slots)
+			m.slots = p.slotTable(t.Slots)
 		}
 		p.counters = append(p.counters, t.Saturated)
 		p.counts = p.counts || t.Saturated != nil && !gather && t.Convert == statebuffer.Half
@@ -142,58 +142,58 @@ func (p *plan) write(transfers []statebuffer.Transfer, gather bool) error {
 	return nil
 }
 
-// describe fills in a move, but for its tables. Nothing on the device checks
-// anything, so it is done here.
+// describe fills in a move except for its tables. The kernels check nothing, so it
+// is done here.
 func describe(m *move, t *statebuffer.Transfer, gather bool) error {
 	stored := t.StoredBytes()
 	if t.Pieces < 0 || t.PieceBytes < 0 || len(t.Slots) > t.Lanes || int64(t.Lanes)*t.LaneBytes() > t.Tensor.Size {
-		return fmt.Errorf("%d runs of %d bytes for %d of %d lanes do not fit a tensor of %d bytes", t.Pieces, t.PieceBytes, len(t.Slots), t.Lanes, t.Tensor.Size)
+		return fmt.Errorf("%d pieces of %d bytes for %d of %d lanes do not fit a tensor of %d bytes", t.Pieces, t.PieceBytes, len(t.Slots), t.Lanes, t.Tensor.Size)
 	}
 	if t.Pieces > math.MaxInt32 || t.LaneBytes() > math.MaxInt32 || t.Lanes > maxGrid {
 		return errTooLarge
 	}
-	for lane, row := range t.Slots {
-		if row.Chunk < 0 {
+	for lane, slot := range t.Slots {
+		if slot.Chunk < 0 {
 			continue
 		}
-		if int(row.Chunk) >= len(t.Chunks) || row.Index < 0 || (int64(row.Index)+1)*stored > t.Chunks[row.Chunk].Size {
-			return fmt.Errorf("lane %d: no chunk holds row %v of %d bytes", lane, row, stored)
+		if int(slot.Chunk) >= len(t.Chunks) || slot.Index < 0 || (int64(slot.Index)+1)*stored > t.Chunks[slot.Chunk].Size {
+			return fmt.Errorf("lane %d: no chunk holds slot %v of %d bytes", lane, slot, stored)
 		}
 	}
 	*m = move{
-		tensor: t.Tensor.Addr, runBytes: uint64(t.PieceBytes), rowBytes: uint64(stored),
-		runs: uint32(t.Pieces), lanes: uint32(t.Lanes), given: uint32(len(t.Slots)),
+		tensor: t.Tensor.Addr, pieceBytes: uint64(t.PieceBytes), slotBytes: uint64(stored),
+		pieces: uint32(t.Pieces), lanes: uint32(t.Lanes), given: uint32(len(t.Slots)),
 	}
 	if gather {
 		m.initial = t.Initial.Addr
 	}
-	rows := m.initial | m.rowBytes
+	store := m.initial | m.slotBytes
 	for i := range t.Chunks {
-		rows |= t.Chunks[i].Addr
+		store |= t.Chunks[i].Addr
 	}
-	m.unit, m.half = accessUnit(m.tensor|m.runBytes, rows, t.Convert)
+	m.unit, m.half = accessUnit(m.tensor|m.pieceBytes, store, t.Convert)
 	return nil
 }
 
-// accessUnit is the widest access, in bytes of the tensor, that divides
-// everything: whatever an address or a size is made of has its bits set in these.
-func accessUnit(tensor, rows uint64, c statebuffer.Conversion) (unit, half uint32) {
+// accessUnit returns the widest access, in bytes of the tensor, that divides all
+// addresses and sizes, which are or-ed together in tensor and store.
+func accessUnit(tensor, store uint64, c statebuffer.Conversion) (unit, half uint32) {
 	if c == statebuffer.Half {
-		if tensor%16 == 0 && rows%8 == 0 {
+		if tensor%16 == 0 && store%8 == 0 {
 			return 16, 1
 		}
 		return 4, 1
 	}
-	bits := tensor | rows | 16
+	bits := tensor | store | 16
 	return uint32(bits & -bits), 0
 }
 
-func sameRows(a, b []statebuffer.Slot) bool {
+func sameSlots(a, b []statebuffer.Slot) bool {
 	return len(a) == len(b) && unsafe.SliceData(a) == unsafe.SliceData(b)
 }
 
-// chunkTable puts the addresses of chunks behind what the plan has, and tells
-// where the device finds them.
+// chunkTable appends the addresses of chunks to the plan, and returns where they
+// are on the device.
 func (p *plan) chunkTable(chunks []statebuffer.Block) uint64 {
 	at := p.used
 	p.used += int64(len(chunks)) * 8
@@ -206,11 +206,12 @@ func (p *plan) chunkTable(chunks []statebuffer.Block) uint64 {
 	return p.device + uint64(at)
 }
 
-func (p *plan) placeTable(rows []statebuffer.Slot) uint64 {
+// slotTable does so with slots.
+func (p *plan) slotTable(slots []statebuffer.Slot) uint64 {
 	at := p.used
-	p.used += int64(len(rows)) * placeBytes
-	if len(rows) > 0 {
-		copy(unsafe.Slice((*statebuffer.Slot)(unsafe.Pointer(&p.host[at])), len(rows)), rows)
+	p.used += int64(len(slots)) * entryBytes
+	if len(slots) > 0 {
+		copy(unsafe.Slice((*statebuffer.Slot)(unsafe.Pointer(&p.host[at])), len(slots)), slots)
 	}
 	return p.device + uint64(at)
 }

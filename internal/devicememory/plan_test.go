@@ -8,7 +8,7 @@ import (
 	"tritonstateful/statebuffer"
 )
 
-// TestPlanBytes: what the host tells the device of a step, and what of it is owed to
+// TestPlanBytes: what the host sends to the device for a step, and what of it is owed to
 // each state's having chunks of its own. One piece of memory for all states of a
 // sequence would do with one table of chunks.
 func TestPlanBytes(t *testing.T) {
@@ -16,9 +16,9 @@ func TestPlanBytes(t *testing.T) {
 	m := newMemory(t, device(t))
 	chunks := make([]statebuffer.Block, states)
 	tensors := make([]statebuffer.Block, states)
-	rows := make([]statebuffer.Slot, lanes)
-	for i := range rows {
-		rows[i].Index = int32(i)
+	slots := make([]statebuffer.Slot, lanes)
+	for i := range slots {
+		slots[i].Index = int32(i)
 	}
 	var transfers []statebuffer.Transfer
 	for i := range chunks {
@@ -30,13 +30,13 @@ func TestPlanBytes(t *testing.T) {
 		defer m.Free(chunks[i])
 		defer m.Free(tensors[i])
 		transfers = append(transfers, statebuffer.Transfer{
-			Layout: statebuffer.Layout{Pieces: 1, PieceBytes: 64}, Chunks: chunks[i : i+1], Slots: rows, Tensor: tensors[i], Lanes: lanes,
+			Layout: statebuffer.Layout{Pieces: 1, PieceBytes: 64}, Chunks: chunks[i : i+1], Slots: slots, Tensor: tensors[i], Lanes: lanes,
 		})
 	}
 	p := m.nextPlan()
 	require.NoError(t, p.write(transfers, true))
 	tables := int64(states) * 8
-	require.EqualValues(t, states*moveBytes+tables+lanes*placeBytes, p.used)
+	require.EqualValues(t, states*moveBytes+tables+lanes*entryBytes, p.used)
 	require.EqualValues(t, 8792, p.used)
 	require.EqualValues(t, 768, tables-8, "more than with one piece of memory")
 }

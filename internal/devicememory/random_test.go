@@ -33,13 +33,13 @@ func both(t *testing.T, rng *rand.Rand, m *Memory, bytes, offset int64) (device,
 }
 
 // newTwin is a transfer of random extents, at addresses of every alignment.
-func newTwin(t *testing.T, rng *rand.Rand, m *Memory, rows []statebuffer.Slot, lanes int) twin {
+func newTwin(t *testing.T, rng *rand.Rand, m *Memory, slots []statebuffer.Slot, lanes int) twin {
 	var w twin
 	layout := statebuffer.Layout{Pieces: 1 + rng.Int64N(4), PieceBytes: 4 * (1 + rng.Int64N(40))}
 	if rng.IntN(2) == 0 {
 		layout.PieceBytes = 16 * (1 + rng.Int64N(600))
 	}
-	w.device = statebuffer.Transfer{Layout: layout, Slots: rows, Lanes: lanes, Convert: statebuffer.Conversion(rng.IntN(2))}
+	w.device = statebuffer.Transfer{Layout: layout, Slots: slots, Lanes: lanes, Convert: statebuffer.Conversion(rng.IntN(2))}
 	if w.device.Convert == statebuffer.Same && rng.IntN(3) == 0 {
 		w.device.PieceBytes += rng.Int64N(4)
 	}
@@ -63,17 +63,17 @@ func newTwin(t *testing.T, rng *rand.Rand, m *Memory, rows []statebuffer.Slot, l
 	return w
 }
 
-// randomRows names each row at most once, and some lanes have none.
-func randomRows(rng *rand.Rand, count int) []statebuffer.Slot {
+// randomSlots names each slot at most once, and some lanes have none.
+func randomSlots(rng *rand.Rand, count int) []statebuffer.Slot {
 	all := rng.Perm(24)[:count]
-	rows := make([]statebuffer.Slot, count)
+	slots := make([]statebuffer.Slot, count)
 	for i, at := range all {
-		rows[i] = statebuffer.Slot{Chunk: int32(at / 8), Index: int32(at % 8)}
+		slots[i] = statebuffer.Slot{Chunk: int32(at / 8), Index: int32(at % 8)}
 		if rng.IntN(5) == 0 {
-			rows[i] = statebuffer.NoSlot
+			slots[i] = statebuffer.NoSlot
 		}
 	}
-	return rows
+	return slots
 }
 
 // TestAgainstHost moves several states at once, as a step does, and compares
@@ -94,11 +94,11 @@ func TestAgainstHost(t *testing.T) {
 
 func compareWithHost(t *testing.T, m *Memory, rng *rand.Rand) {
 	lanes := 1 + rng.IntN(16)
-	rows := randomRows(rng, rng.IntN(lanes+1))
-	sources := make([]statebuffer.Slot, len(rows))
-	for i, row := range rows {
-		sources[i] = row
-		if row == statebuffer.NoSlot {
+	slots := randomSlots(rng, rng.IntN(lanes+1))
+	sources := make([]statebuffer.Slot, len(slots))
+	for i, slot := range slots {
+		sources[i] = slot
+		if slot == statebuffer.NoSlot {
 			sources[i] = statebuffer.InitialSlot
 		}
 	}
@@ -111,14 +111,14 @@ func compareWithHost(t *testing.T, m *Memory, rng *rand.Rand) {
 	require.NoError(t, m.Gather(device))
 	require.NoError(t, statebuffer.GatherHost(host))
 	for i := range device {
-		device[i].Slots, host[i].Slots = rows, rows
+		device[i].Slots, host[i].Slots = slots, slots
 		device[i].Tensor, host[i].Tensor = both(t, rng, m, device[i].Tensor.Size, 0)
 	}
 	require.NoError(t, m.Scatter(device))
 	require.NoError(t, statebuffer.ScatterHost(host))
 	for i := range twins {
 		w := &twins[i]
-		what := fmt.Sprintf("state %d: %v, convert %v, %d lanes, rows %v", i, w.device.Layout, w.device.Convert, lanes, rows)
+		what := fmt.Sprintf("state %d: %v, convert %v, %d lanes, slots %v", i, w.device.Layout, w.device.Convert, lanes, slots)
 		same(t, m, w.device.Tensor, w.host.Tensor, what+": gathered")
 		same(t, m, w.device.Initial, w.host.Initial, what+": initial value")
 		for k := range w.device.Chunks {

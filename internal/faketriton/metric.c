@@ -56,7 +56,7 @@ bool fake_metric(const char *labels, double *value, uint64_t *updates) {
 
 TRITONSERVER_Parameter *TRITONSERVER_ParameterNew(const char *name, TRITONSERVER_ParameterType type,
                                                   const void *value) {
-  if (type != TRITONSERVER_PARAMETER_STRING) fake_violation("a label that is no text");
+  if (type != TRITONSERVER_PARAMETER_STRING) fake_violation("a label that is not a string");
   TRITONSERVER_Parameter *p = malloc(sizeof *p);
   *p = (TRITONSERVER_Parameter){strdup(name), strdup(value)};
   fake_live(LIVE_PARAMETERS, 1);

@@ -9,7 +9,7 @@ import "unsafe"
 // MetricsOff makes the server one that was built without metrics.
 func MetricsOff(off bool) { C.fake_metrics_off(C.bool(off)) }
 
-// Metric is a metric that somebody has, by its name and labels as Prometheus
+// Metric returns a metric that exists, by its name and labels as Prometheus
 // writes them: the value of a gauge or a counter, or the sum that a histogram has
 // observed, and how often it was updated.
 func Metric(labels string) (value float64, updates int, exists bool) {

@@ -4,7 +4,7 @@
 
 #include "server.h"
 
-// The version that TRITONBACKEND_ApiVersion tells; the function has no backend
+// The version that TRITONBACKEND_ApiVersion returns; the function has no backend
 // to ask.
 static uint32_t api_major = 1, api_minor = 19;
 

@@ -9,7 +9,7 @@ import "unsafe"
 // Backend is a TRITONBACKEND_Backend.
 type Backend struct{ c *C.TRITONBACKEND_Backend }
 
-// NewBackend makes a backend with that configuration (JSON); Delete it.
+// NewBackend makes a backend with that configuration (JSON). The caller deletes it.
 func NewBackend(config string) Backend {
 	c := newObject[C.TRITONBACKEND_Backend]()
 	text := C.CString(config)
@@ -49,13 +49,13 @@ func (b Backend) Delete() {
 	C.free(unsafe.Pointer(b.c))
 }
 
-// SetAPIVersion is what TRITONBACKEND_ApiVersion tells from now on.
+// SetAPIVersion sets what TRITONBACKEND_ApiVersion returns from now on.
 func SetAPIVersion(major, minor int) { C.fake_set_api_version(C.uint32_t(major), C.uint32_t(minor)) }
 
 // Model is a TRITONBACKEND_Model.
 type Model struct{ c *C.TRITONBACKEND_Model }
 
-// NewModel makes a model with that configuration (JSON); Delete it.
+// NewModel makes a model with that configuration (JSON). The caller deletes it.
 func NewModel(of Backend, name, directory, config string) Model {
 	c := newObject[C.TRITONBACKEND_Model]()
 	c.backend = of.c
@@ -64,7 +64,7 @@ func NewModel(of Backend, name, directory, config string) Model {
 	return Model{c}
 }
 
-// AutoComplete is what TRITONBACKEND_ModelAutoCompleteConfig tells from now on.
+// AutoComplete sets what TRITONBACKEND_ModelAutoCompleteConfig returns from now on.
 func (m Model) AutoComplete(on bool) { m.c.auto_complete = C.bool(on) }
 
 // Config is the configuration, as last set.
@@ -78,7 +78,7 @@ func (m Model) Finalize() error { return take(C.fake_model_finalize(m.c)) }
 
 // Delete frees the model.
 func (m Model) Delete() {
-	freeText(m.c.name, m.c.directory, m.c.config)
+	freeStrings(m.c.name, m.c.directory, m.c.config)
 	C.free(unsafe.Pointer(m.c))
 }
 
@@ -88,7 +88,7 @@ type Instance struct {
 }
 
 // NewInstance makes an instance of kind TRITONSERVER_InstanceGroupKind, and its
-// thread; Delete it.
+// thread. The caller deletes it.
 func NewInstance(of Model, name string, kind, device int) Instance {
 	c := newObject[C.TRITONBACKEND_ModelInstance]()
 	c.model = of.c
@@ -108,7 +108,7 @@ func (i Instance) Finalize() error { return take(C.fake_instance_finalize(i.c)) 
 // Delete ends the instance's thread and frees the instance.
 func (i Instance) Delete() {
 	C.fake_end_thread(i.c.thread)
-	freeText(i.c.name)
+	freeStrings(i.c.name)
 	C.free(unsafe.Pointer(i.c))
 }
 
@@ -139,8 +139,8 @@ func (i Instance) Execute(requests ...*Request) error {
 	return err
 }
 
-// ExecuteTimes executes the same batch that many times and returns the nanoseconds that the library took; the requests keep the answers
-// of the last time.
+// ExecuteTimes executes the same batch the given number of times and returns the
+// nanoseconds that the library took. The requests have the answers of the last time.
 func (i Instance) ExecuteTimes(times int, requests ...*Request) (ns uint64, err error) {
 	array := requestArray(requests)
 	defer C.free(unsafe.Pointer(array))
@@ -168,14 +168,14 @@ func requestArray(requests []*Request) **C.TRITONBACKEND_Request {
 	return array
 }
 
-// newObject is zeroed C memory: what lies in it outlives the call that made it.
+// newObject is zeroed C memory, which outlives the call that made it.
 func newObject[T any]() *T {
 	var zero T
 	return (*T)(C.calloc(1, C.size_t(unsafe.Sizeof(zero))))
 }
 
-func freeText(texts ...*C.char) {
-	for _, text := range texts {
+func freeStrings(list ...*C.char) {
+	for _, text := range list {
 		C.free(unsafe.Pointer(text))
 	}
 }

@@ -31,14 +31,14 @@ type Input struct {
 	Type    int // TRITONSERVER_DataType
 	Shape   []int64
 	Buffers [][]byte
-	Memory  Memory // of all buffers, as the library is told; all of them are in CPU memory
+	Memory  Memory // of all buffers, as the library is told, but all of them are in CPU memory
 }
 
 // Call is what a client sends.
 type Call struct {
 	Flags     int
 	Number    uint64
-	Text      string // the id, if it is a text
+	Text      string // the sequence ID, if it is a string
 	HasText   bool
 	Cancelled bool
 	Inputs    []Input
@@ -51,7 +51,7 @@ type Call struct {
 // Request is a TRITONBACKEND_Request.
 type Request struct{ c *C.TRITONBACKEND_Request }
 
-// NewRequest copies a call to C; Delete it.
+// NewRequest copies a call to C. The caller deletes it.
 func NewRequest(call Call) *Request {
 	c := newObject[C.TRITONBACKEND_Request]()
 	c.flags = C.uint32_t(call.Flags)
@@ -97,14 +97,14 @@ func (r *Request) Delete() {
 	C.fake_forget_answer(r.c)
 	for _, input := range unsafe.Slice(r.c.inputs, r.c.input_count) {
 		for _, buffer := range unsafe.Slice(input.buffers, input.buffer_count) {
-			freeText(buffer.data)
+			freeStrings(buffer.data)
 		}
-		freeText(input.name)
+		freeStrings(input.name)
 		C.free(unsafe.Pointer(input.shape))
 		C.free(unsafe.Pointer(input.buffers))
 	}
-	freeText(unsafe.Slice(r.c.wanted, r.c.wanted_count)...)
-	freeText(r.c.text)
+	freeStrings(unsafe.Slice(r.c.wanted, r.c.wanted_count)...)
+	freeStrings(r.c.text)
 	C.free(unsafe.Pointer(r.c.inputs))
 	C.free(unsafe.Pointer(r.c.wanted))
 	C.free(unsafe.Pointer(r.c))

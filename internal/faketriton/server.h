@@ -48,7 +48,7 @@ int fake_last_log_level(void);
 TRITONSERVER_Message *fake_message(const char *json);
 const char *fake_message_text(const TRITONSERVER_Message *message);
 
-// fake_set_api_version changes what TRITONBACKEND_ApiVersion tells.
+// fake_set_api_version changes what TRITONBACKEND_ApiVersion returns.
 void fake_set_api_version(uint32_t major, uint32_t minor);
 
 // ---- metrics (metric.c) ----
@@ -176,8 +176,8 @@ TRITONSERVER_Error *fake_execute(TRITONBACKEND_ModelInstance *instance,
                                  TRITONBACKEND_Request **requests, uint32_t count, unsigned times,
                                  uint64_t *ns);
 
-// fake_execute_each executes several batches of that many requests, which stand
-// one after the other, as fake_execute does.
+// fake_execute_each executes several batches of that many requests each, which
+// follow one another, as fake_execute does.
 TRITONSERVER_Error *fake_execute_each(TRITONBACKEND_ModelInstance *instance,
                                       TRITONBACKEND_Request **requests, uint32_t count,
                                       unsigned batches, uint64_t *ns);

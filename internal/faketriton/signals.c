@@ -20,18 +20,18 @@ void fake_take_signals(void) {
   signal(SIGABRT, on_signal);
 }
 
-static struct sigaction behind;
+static struct sigaction next;
 static volatile unsigned forwarded;
 
 static void forward(int number, siginfo_t *info, void *context) {
   forwarded++;
-  behind.sa_sigaction(number, info, context);
+  next.sa_sigaction(number, info, context);
 }
 
 void fake_put_forwarder(void) {
   struct sigaction action = {.sa_sigaction = forward, .sa_flags = SA_SIGINFO | SA_ONSTACK};
   sigfillset(&action.sa_mask);
-  sigaction(SIGSEGV, &action, &behind);
+  sigaction(SIGSEGV, &action, &next);
 }
 
 bool fake_forwarder_is_first(void) {

@@ -12,14 +12,14 @@ const Handled = C.FAKE_HANDLED
 // its start-up models are loaded.
 func TakeSignals() { C.fake_take_signals() }
 
-// PutForwarder puts a handler of SIGSEGV in front of all that hands on what it
-// gets, as another library with a Go runtime would.
+// PutForwarder installs a handler of SIGSEGV in front of all others that forwards
+// every signal, as another library with a Go runtime would.
 func PutForwarder() { C.fake_put_forwarder() }
 
-// ForwarderIsFirst reports whether nobody was put in front of the forwarder.
+// ForwarderIsFirst reports whether no handler was installed in front of the forwarder.
 func ForwarderIsFirst() bool { return bool(C.fake_forwarder_is_first()) }
 
-// Forwarded is how many signals the forwarder handed on.
+// Forwarded is how many signals the forwarder has forwarded.
 func Forwarded() int { return int(C.fake_forwarded()) }
 
 // OnStack reports whether the handler of a signal asks for the alternate stack.

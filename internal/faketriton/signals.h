@@ -9,8 +9,8 @@
 void fake_take_signals(void);
 enum { FAKE_HANDLED = 42 };
 
-// fake_put_forwarder puts a handler of SIGSEGV in front that hands on all it
-// gets, as another library with a Go runtime would.
+// fake_put_forwarder installs a handler of SIGSEGV in front of all others that
+// forwards every signal, as another library with a Go runtime would.
 void fake_put_forwarder(void);
 bool fake_forwarder_is_first(void);
 unsigned fake_forwarded(void);

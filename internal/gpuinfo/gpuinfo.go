@@ -17,8 +17,8 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// Library is the file name of NVML, which comes with the driver.
-const Library = "libnvidia-ml.so.1"
+// nvmlLibrary is the file name of NVML, which comes with the driver.
+const nvmlLibrary = "libnvidia-ml.so.1"
 
 // GPU is a GPU of the machine, whether this process may use it or not, or a MIG
 // device: a part of a GPU.
@@ -27,8 +27,8 @@ type GPU struct {
 	// UUID is in the form of NVIDIA's tools, with the prefix "GPU-", or "MIG-" for a
 	// MIG device.
 	UUID string
-	// MIG reports whether the GPU is split into MIG devices. These are not listed.
-	MIG bool
+	// mig reports whether the GPU is split into MIG devices. These are not listed.
+	mig bool
 	// Whole is the UUID of the GPU that a MIG device is part of, and else empty.
 	Whole       string
 	Total, Free uint64 // bytes of memory; Total is 0 if NVML does not report it
@@ -37,7 +37,7 @@ type GPU struct {
 // String describes the GPU in one line of a log.
 func (g GPU) String() string {
 	split := ""
-	if g.MIG {
+	if g.mig {
 		split = ", split (MIG)"
 	}
 	return fmt.Sprintf("%s, %s, %s%s", g.Name, g.UUID, g.Memory(), split)
@@ -82,7 +82,7 @@ func List() (gpus []GPU, driver string, err error) {
 	}
 	count, r := nvml.DeviceGetCount()
 	if r != nvml.SUCCESS {
-		return nil, driver, fmt.Errorf("%s: nvmlDeviceGetCount: %w", Library, r)
+		return nil, driver, fmt.Errorf("%s: nvmlDeviceGetCount: %w", nvmlLibrary, r)
 	}
 	for i := range count {
 		device, r := nvml.DeviceGetHandleByIndex(i)
@@ -91,7 +91,7 @@ func List() (gpus []GPU, driver string, err error) {
 			gpu, r = describe(device, has)
 		}
 		if r != nvml.SUCCESS {
-			return gpus, driver, fmt.Errorf("%s: GPU %d: %w", Library, i, r)
+			return gpus, driver, fmt.Errorf("%s: GPU %d: %w", nvmlLibrary, i, r)
 		}
 		gpus = append(gpus, gpu)
 	}
@@ -114,25 +114,25 @@ func Find(uuid string) (gpu GPU, err error) {
 		gpu, r = describe(device, has)
 	}
 	if r != nvml.SUCCESS {
-		return gpu, fmt.Errorf("%s: GPU %s: %w", Library, uuid, r)
+		return gpu, fmt.Errorf("%s: GPU %s: %w", nvmlLibrary, uuid, r)
 	}
 	return gpu, nil
 }
 
 // open checks that NVML has all needed functions and initializes it.
 func open() (has found, err error) {
-	library := dl.New(Library, dl.RTLD_LAZY|dl.RTLD_LOCAL)
+	library := dl.New(nvmlLibrary, dl.RTLD_LAZY|dl.RTLD_LOCAL)
 	if err := library.Open(); err != nil {
 		return has, err
 	}
 	defer library.Close() //nolint:errcheck // if it fails, the library stays open
 	for _, name := range needed {
 		if err := library.Lookup(name); err != nil {
-			return has, fmt.Errorf("%s lacks %s: want the one of driver 450 or newer", Library, name)
+			return has, fmt.Errorf("%s lacks %s: want the one of driver 450 or newer", nvmlLibrary, name)
 		}
 	}
 	if r := nvml.Init(); r != nvml.SUCCESS {
-		return has, fmt.Errorf("%s: nvmlInit: %w", Library, r)
+		return has, fmt.Errorf("%s: nvmlInit: %w", nvmlLibrary, r)
 	}
 	return found{migMode: library.Lookup(migMode) == nil, wholeOf: library.Lookup(wholeOf) == nil}, nil
 }
@@ -155,7 +155,7 @@ func describe(device nvml.Device, has found) (gpu GPU, r nvml.Return) {
 	}
 	if has.migMode {
 		mode, _, r := device.GetMigMode() // most GPUs do not support it: not split
-		gpu.MIG = r == nvml.SUCCESS && mode == nvml.DEVICE_MIG_ENABLE
+		gpu.mig = r == nvml.SUCCESS && mode == nvml.DEVICE_MIG_ENABLE
 	}
 	return gpu, nvml.SUCCESS
 }

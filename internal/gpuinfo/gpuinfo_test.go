@@ -18,7 +18,7 @@ func TestOnGPU(t *testing.T) {
 	if os.Getenv("STATEFUL_GPU") == "" {
 		t.Skip("needs a GPU: scripts/gpu_check.sh runs it")
 	}
-	driver, err := cuda.Open()
+	driver, err := cuda.OpenLibrary(cuda.Library)
 	require.NoError(t, err)
 	device, err := driver.Device(0)
 	require.NoError(t, err)
@@ -44,7 +44,7 @@ func withNVML(t *testing.T, test, nvml string) string {
 	require.NoError(t, err)
 	folder := t.TempDir()
 	if flags := nvmls[nvml]; flags != nil {
-		args := slices.Concat(flags, []string{"-shared", "-fPIC", filepath.Join("testdata", "nvml.c"), "-o", filepath.Join(folder, Library)})
+		args := slices.Concat(flags, []string{"-shared", "-fPIC", filepath.Join("testdata", "nvml.c"), "-o", filepath.Join(folder, nvmlLibrary)})
 		out, err := exec.Command("gcc", args...).CombinedOutput()
 		require.NoError(t, err, "%s", out)
 	}

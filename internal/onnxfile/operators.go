@@ -9,9 +9,9 @@ import (
 	"os"
 )
 
-// ErrORTFormat is the error for a file in ONNX Runtime's own format (.ort), whose
+// errORTFormat is the error for a file in ONNX Runtime's own format (.ort), whose
 // operators this package cannot read.
-var ErrORTFormat = errors.New("the file is in ORT format")
+var errORTFormat = errors.New("the file is in ORT format")
 
 const (
 	maxDepth = 64   // levels of nested messages; protobuf's own parser allows 100
@@ -44,7 +44,7 @@ func scan(file io.ReadSeeker) (map[string]int, error) {
 	s := &scanner{file: file, read: bufio.NewReader(file), found: map[string]int{}}
 	// ORT format is a flatbuffer: an offset, then an identifier.
 	if head, err := s.read.Peek(8); err == nil && string(head[4:]) == "ORTM" {
-		return nil, ErrORTFormat
+		return nil, errORTFormat
 	}
 	err = s.message(model, size, 1)
 	if errors.Is(err, io.EOF) {

@@ -89,7 +89,7 @@ func TestInvalidFiles(t *testing.T) {
 			}
 		})
 	}
-	if _, err := scan(strings.NewReader("\x20\x00\x00\x00ORTM")); !errors.Is(err, ErrORTFormat) {
+	if _, err := scan(strings.NewReader("\x20\x00\x00\x00ORTM")); !errors.Is(err, errORTFormat) {
 		t.Error("ORT format is not recognized:", err)
 	}
 	if _, err := Operators(filepath.Join(t.TempDir(), "none")); !errors.Is(err, os.ErrNotExist) {

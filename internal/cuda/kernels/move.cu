@@ -1,11 +1,11 @@
 // Gather and scatter of the states of a whole batch: one launch moves all states
-// of all lanes. The grid is (parts of a row, lanes, moves). And wipe, which clears
-// all rows that were left; its grid is (parts of an area, areas).
+// of all lanes. The grid is (parts of a slot, lanes, moves). And wipe, which clears
+// all slots that sequences left; its grid is (parts of a span, spans).
 //
-// A row of a store is `runs` runs of `run_bytes`, one after the other; in the
-// batched tensor run x of lane j starts at (x * lanes + j) * run_bytes. Threads
-// walk along the row, so that neighbours touch neighbouring bytes on both sides.
-// A unit never crosses a run: the host chooses it so that it divides everything.
+// A slot of a store is `pieces` pieces of `piece_bytes`, one after the other; in the
+// batched tensor piece x of lane j starts at (x * lanes + j) * piece_bytes. Threads
+// walk along the slot, so that neighbours touch neighbouring bytes on both sides.
+// A unit never crosses a piece: the host chooses it so that it divides everything.
 //
 // The same source is compiled for the host (on_host.h), where tests run it.
 #include "move.h"
@@ -34,33 +34,33 @@ DEVICE u32 hardware_narrow(u32 bits) {
 }
 #endif
 
-// Where a lane meets its row. For the lane's side, `stride` units lie between the
-// beginnings of two runs.
-struct meeting {
-  u64 row, lane;
-  u32 units, run_units;
+// A copy between a lane and what is stored for it. On the lane's side, two pieces
+// begin `stride` units apart.
+struct lane_copy {
+  u64 stored, lane;
+  u32 units, piece_units;
   u64 stride;
 };
 
-DEVICE meeting meet(const move &m, u64 row, u32 lane) {
-  meeting k;
-  k.run_units = (u32)(m.run_bytes / m.unit);
-  k.units = k.run_units * m.runs;
-  k.stride = (u64)k.run_units * m.lanes;
-  k.row = row;
-  k.lane = m.tensor + lane * m.run_bytes;
+DEVICE lane_copy lane_copy_of(const move &m, u64 stored, u32 lane) {
+  lane_copy k;
+  k.piece_units = (u32)(m.piece_bytes / m.unit);
+  k.units = k.piece_units * m.pieces;
+  k.stride = (u64)k.piece_units * m.lanes;
+  k.stored = stored;
+  k.lane = m.tensor + lane * m.piece_bytes;
   return k;
 }
 
-DEVICE u64 row_at(const move &m, place p) {
-  return at<const u64>(m.chunks)[p.chunk] + (u64)(u32)p.index * m.row_bytes;
+DEVICE u64 stored_at(const move &m, slot p) {
+  return at<const u64>(m.chunks)[p.chunk] + (u64)(u32)p.index * m.slot_bytes;
 }
 
-// The place of the row's unit i in the lane.
-DEVICE u64 in_lane(const meeting &k, u32 i) {
-  if (k.units == k.run_units) return i;
-  u32 run = i / k.run_units; // of 32 bits: a division of 64 would cost more than the copy
-  return (u64)run * k.stride + (i - run * k.run_units);
+// Where in the lane unit i of the slot is.
+DEVICE u64 in_lane(const lane_copy &k, u32 i) {
+  if (k.units == k.piece_units) return i;
+  u32 piece = i / k.piece_units; // of 32 bits: a division of 64 would cost more than the copy
+  return (u64)piece * k.stride + (i - piece * k.piece_units);
 }
 
 #define EACH_UNIT(i, k)                                           \
@@ -70,17 +70,17 @@ DEVICE u64 in_lane(const meeting &k, u32 i) {
 // ---- bytes as they are ----
 
 template <class unit>
-DEVICE void to_lane(const meeting &k) {
-  const unit *row = at<const unit>(k.row);
+DEVICE void to_lane(const lane_copy &k) {
+  const unit *stored = at<const unit>(k.stored);
   unit *lane = at<unit>(k.lane);
-  EACH_UNIT(i, k) lane[in_lane(k, i)] = row[i];
+  EACH_UNIT(i, k) lane[in_lane(k, i)] = stored[i];
 }
 
 template <class unit>
-DEVICE void to_row(const meeting &k) {
-  unit *row = at<unit>(k.row);
+DEVICE void to_slot(const lane_copy &k) {
+  unit *stored = at<unit>(k.stored);
   const unit *lane = at<const unit>(k.lane);
-  EACH_UNIT(i, k) row[i] = lane[in_lane(k, i)];
+  EACH_UNIT(i, k) stored[i] = lane[in_lane(k, i)];
 }
 
 // ---- FP32 in the tensor, FP16 in the store ----
@@ -93,12 +93,12 @@ DEVICE u32 narrow(u32 bits, u32 &clamped) {
   return (h & 0x8000) | 0x7bff;
 }
 
-DEVICE void widen_to_lane(const move &m, const meeting &k) {
+DEVICE void widen_to_lane(const move &m, const lane_copy &k) {
   if (m.unit == 16) {
-    const uint2 *row = at<const uint2>(k.row);
+    const uint2 *stored = at<const uint2>(k.stored);
     uint4 *lane = at<uint4>(k.lane);
     EACH_UNIT(i, k) {
-      uint2 h = row[i];
+      uint2 h = stored[i];
       uint4 f;
       f.x = hardware_wide(h.x & 0xffff);
       f.y = hardware_wide(h.x >> 16);
@@ -108,15 +108,15 @@ DEVICE void widen_to_lane(const move &m, const meeting &k) {
     }
     return;
   }
-  const unsigned short *row = at<const unsigned short>(k.row);
+  const unsigned short *stored = at<const unsigned short>(k.stored);
   u32 *lane = at<u32>(k.lane);
-  EACH_UNIT(i, k) lane[in_lane(k, i)] = hardware_wide(row[i]);
+  EACH_UNIT(i, k) lane[in_lane(k, i)] = hardware_wide(stored[i]);
 }
 
-DEVICE u32 narrow_to_row(const move &m, const meeting &k) {
+DEVICE u32 narrow_to_slot(const move &m, const lane_copy &k) {
   u32 clamped = 0;
   if (m.unit == 16) {
-    uint2 *row = at<uint2>(k.row);
+    uint2 *stored = at<uint2>(k.stored);
     const uint4 *lane = at<const uint4>(k.lane);
     EACH_UNIT(i, k) {
       uint4 f = lane[in_lane(k, i)];
@@ -125,13 +125,13 @@ DEVICE u32 narrow_to_row(const move &m, const meeting &k) {
       h.x |= narrow(f.y, clamped) << 16;
       h.y = narrow(f.z, clamped);
       h.y |= narrow(f.w, clamped) << 16;
-      row[i] = h;
+      stored[i] = h;
     }
     return clamped;
   }
-  unsigned short *row = at<unsigned short>(k.row);
+  unsigned short *stored = at<unsigned short>(k.stored);
   const u32 *lane = at<const u32>(k.lane);
-  EACH_UNIT(i, k) row[i] = (unsigned short)narrow(lane[in_lane(k, i)], clamped);
+  EACH_UNIT(i, k) stored[i] = (unsigned short)narrow(lane[in_lane(k, i)], clamped);
   return clamped;
 }
 
@@ -141,12 +141,12 @@ KERNEL gather(u64 plan) {
   const move &m = at<const move>(plan)[blockIdx.z];
   u32 lane = blockIdx.y;
   if (lane >= m.lanes) return;
-  u64 row = m.initial;
+  u64 stored = m.initial;
   if (lane < m.given) {
-    place p = at<const place>(m.places)[lane];
-    if (p.chunk >= 0) row = row_at(m, p);
+    slot p = at<const slot>(m.slots)[lane];
+    if (p.chunk >= 0) stored = stored_at(m, p);
   }
-  meeting k = meet(m, row, lane);
+  lane_copy k = lane_copy_of(m, stored, lane);
   if (m.half) {
     widen_to_lane(m, k);
     return;
@@ -164,33 +164,33 @@ KERNEL scatter(u64 plan) {
   move &m = at<move>(plan)[blockIdx.z];
   u32 lane = blockIdx.y;
   if (lane >= m.given) return;
-  place p = at<const place>(m.places)[lane];
+  slot p = at<const slot>(m.slots)[lane];
   if (p.chunk < 0) return;
-  meeting k = meet(m, row_at(m, p), lane);
+  lane_copy k = lane_copy_of(m, stored_at(m, p), lane);
   if (m.half) {
-    u32 clamped = narrow_to_row(m, k);
+    u32 clamped = narrow_to_slot(m, k);
     if (clamped != 0) atomicAdd(&m.clamped, (u64)clamped);
     return;
   }
   switch (m.unit) {
-    case 16: to_row<uint4>(k); break;
-    case 8: to_row<uint2>(k); break;
-    case 4: to_row<u32>(k); break;
-    case 2: to_row<unsigned short>(k); break;
-    default: to_row<unsigned char>(k);
+    case 16: to_slot<uint4>(k); break;
+    case 8: to_slot<uint2>(k); break;
+    case 4: to_slot<u32>(k); break;
+    case 2: to_slot<unsigned short>(k); break;
+    default: to_slot<unsigned char>(k);
   }
 }
 
 template <class unit>
-DEVICE void zero(const area &a, unit nothing) {
+DEVICE void zero(const span &a, unit nothing) {
   unit *to = at<unit>(a.address);
   u32 units = (u32)(a.bytes / sizeof(unit));
   for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < units; i += gridDim.x * blockDim.x)
     to[i] = nothing;
 }
 
-KERNEL wipe(u64 areas) {
-  area a = at<const area>(areas)[blockIdx.y];
+KERNEL wipe(u64 spans) {
+  span a = at<const span>(spans)[blockIdx.y];
   if (a.bytes == 0) return;
   if ((a.address | a.bytes) % 16 == 0)
     zero(a, uint4{0, 0, 0, 0});

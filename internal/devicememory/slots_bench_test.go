@@ -10,7 +10,7 @@ import (
 )
 
 // BenchmarkRows is a step of 32 sequences with 97 states, whose new values go to the
-// rows that the old ones were in, or to fresh ones as was planned. Here it is what the
+// slots that the old ones were in, or to fresh ones as was planned. Here it is what the
 // host does for it, up to the launch; on a GPU, scripts/gpu_check.sh times whole steps.
 func BenchmarkRows(b *testing.B) {
 	for name, fresh := range map[string]bool{"kept": false, "fresh": true} {
@@ -25,29 +25,29 @@ func BenchmarkRows(b *testing.B) {
 func benchmarkRows(b *testing.B, m *Memory, bytes int64, fresh bool, do func(t []statebuffer.Transfer, gather bool) error) {
 	const states, lanes, sequences = 97, 32, 512
 	defer freeAll(m)
-	rows := sequences
+	slots := sequences
 	if fresh {
-		rows += lanes
+		slots += lanes
 	}
 	transfers := make([]statebuffer.Transfer, states)
 	for i := range transfers {
 		l := statebuffer.Layout{Pieces: 1, PieceBytes: bytes}
-		chunk, err := m.Alloc(int64(rows) * bytes)
+		chunk, err := m.Alloc(int64(slots) * bytes)
 		require.NoError(b, err)
 		tensor, err := m.Alloc(lanes * bytes)
 		require.NoError(b, err)
 		transfers[i] = statebuffer.Transfer{Layout: l, Chunks: []statebuffer.Block{chunk}, Initial: chunk.At(0, bytes), Tensor: tensor, Lanes: lanes}
 	}
-	taken := make([]int32, sequences) // the row of each sequence
+	taken := make([]int32, sequences) // the slot of each sequence
 	for q := range taken {
 		taken[q] = int32(q)
 	}
-	free := make([]int32, 0, lanes) // rows that nobody has
-	for row := sequences; row < rows; row++ {
-		free = append(free, int32(row))
+	free := make([]int32, 0, lanes) // slots that are free
+	for slot := sequences; slot < slots; slot++ {
+		free = append(free, int32(slot))
 	}
 	from, to := make([]statebuffer.Slot, lanes), make([]statebuffer.Slot, lanes)
-	told := int64(0)
+	sent := int64(0)
 	move := func(list []statebuffer.Slot, gather bool) {
 		for i := range transfers {
 			transfers[i].Slots = list
@@ -56,7 +56,7 @@ func benchmarkRows(b *testing.B, m *Memory, bytes int64, fresh bool, do func(t [
 			b.Fatal(err)
 		}
 		for i := range m.plans {
-			told = max(told, m.plans[i].used)
+			sent = max(sent, m.plans[i].used)
 		}
 	}
 	for step := 0; b.Loop(); step++ {
@@ -80,7 +80,7 @@ func benchmarkRows(b *testing.B, m *Memory, bytes int64, fresh bool, do func(t [
 	}
 	require.NoError(b, m.Sync())
 	slices.Sort(free)
-	require.Len(b, slices.Compact(append(free, taken...)), rows, "a row has two owners")
-	b.ReportMetric(float64(2*told), "bytes-told/step")
-	b.ReportMetric(float64(rows-sequences), "spare-rows")
+	require.Len(b, slices.Compact(append(free, taken...)), slots, "a slot has two owners")
+	b.ReportMetric(float64(2*sent), "bytes-sent/step")
+	b.ReportMetric(float64(slots-sequences), "spare-slots")
 }
