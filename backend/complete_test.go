@@ -13,7 +13,7 @@ import (
 
 	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
-	"tritonstateful/internal/onnx/onnxtest"
+	"tritonstateful/internal/onnx/runnertest"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
@@ -51,7 +51,7 @@ func outermost(sig *onnx.Signature, inputs, outputs []onnx.Tensor) error {
 // completing calls Complete for a model with these tensors. The model file must be
 // closed again.
 func completing(t testing.TB, cfg, inputs, outputs string) (text []byte, opened *onnx.SessionOptions, log *recorder, err error) {
-	file := &onnxtest.File{Sig: onnx.Signature{Inputs: onnxtest.Tensors(t, inputs), Outputs: onnxtest.Tensors(t, outputs)}}
+	file := &runnertest.File{Sig: onnx.Signature{Inputs: runnertest.Tensors(t, inputs), Outputs: runnertest.Tensors(t, outputs)}}
 	if strings.Contains(inputs, "STRING") {
 		file.Runs = outermost
 	}
@@ -165,7 +165,7 @@ func TestComplete(t *testing.T) {
 
 // TestCompleteOptionalInputs: an input with a default is nobody's to bring.
 func TestCompleteOptionalInputs(t *testing.T) {
-	file := &onnxtest.File{Sig: onnx.Signature{Inputs: onnxtest.Tensors(t, "x:FP32[B,8] w:FP32[8,8]"), Outputs: onnxtest.Tensors(t, "y:FP32[B,8]")}}
+	file := &runnertest.File{Sig: onnx.Signature{Inputs: runnertest.Tensors(t, "x:FP32[B,8] w:FP32[8,8]"), Outputs: runnertest.Tensors(t, "y:FP32[B,8]")}}
 	file.Sig.Inputs[1].Optional = true
 	server := Server{Log: slog.New(newRecorder(slog.LevelInfo)), DefaultBatch: 1, Open: func(onnx.SessionOptions) (onnx.Runner, error) { return file, nil }}
 	text, err := Complete(ModelInfo{Config: []byte(`{}`)}, server)
@@ -176,7 +176,7 @@ func TestCompleteOptionalInputs(t *testing.T) {
 // TestCompleteDefaultBatch: the operator's default-max-batch-size rules.
 func TestCompleteDefaultBatch(t *testing.T) {
 	for given, want := range map[int]int{0: 0, 1: 1, 4: 64, 16: 16, 230: 230, 231: 230, math.MaxInt32: 230} {
-		file := &onnxtest.File{Sig: onnx.Signature{Inputs: onnxtest.Tensors(t, lstmInputs), Outputs: onnxtest.Tensors(t, lstmOutputs)}}
+		file := &runnertest.File{Sig: onnx.Signature{Inputs: runnertest.Tensors(t, lstmInputs), Outputs: runnertest.Tensors(t, lstmOutputs)}}
 		server := Server{Log: slog.New(newRecorder(slog.LevelInfo)), DefaultBatch: given, Open: func(onnx.SessionOptions) (onnx.Runner, error) { return file, nil }}
 		text, err := Complete(ModelInfo{}, server)
 		require.NoError(t, err)
@@ -192,12 +192,12 @@ func TestCompleteRefuses(t *testing.T) {
 		{"no JSON", `{`, "", "", "reading the model configuration"},
 		{"parameters", `{"parameters":{"logging_level":{"string_value":"loud"}}}`, "", "", `parameter logging_level is "loud"`},
 		{"two ways to read the names", `{}`, "x:FP32[B,8] h:FP32[B,2]", "y:FP32[B,8] h_out:FP32[B,2] new_h:FP32[B,2]",
-			`input "h" could be a state that is written to any of h_out, new_h: name it in state_pairs, for example parameters { key: 'state_pairs' value { string_value: '<<<h, h_out>>>' } }; write sequence_batching { oldest { } } for a model with states, dynamic_batching { } for one without`},
+			`input "h" could be paired with any of the outputs h_out, new_h: name it in state_pairs, for example parameters { key: 'state_pairs' value { string_value: '<<<h, h_out>>>' } }; write sequence_batching { oldest { } } for a model with states, dynamic_batching { } for one without`},
 		{"only states go in", `{"sequence_batching":{}}`, "h:FP32[B,16]", "y:FP32[B,2] h_out:FP32[B,16]", `the model leaves no input for requests: each of its inputs "h" is a state or filled by the backend`},
 		{"no axes at all", `{"sequence_batching":{},"input":[{"name":"x","data_type":"TYPE_FP32","dims":[1,8]}]}`, "x:FP32[1,8] h:FP32[1,2]", "y:FP32[] h_out:FP32[1,2]",
-			`output "y": it has no axes, and the server takes that only with a batch: write max_batch_size: 1`},
+			`output "y": it has no axes, which the server accepts only with a batch: write max_batch_size: 1`},
 		{"several axes without names", `{"max_batch_size":8,"sequence_batching":{}}`, "x:FP32[?,?,8] h:FP32[?,2]", "y:FP32[?,8] h_out:FP32[?,2]",
-			`nothing shows that requests of one batch would be apart: the model does not run on any contents that were tried, nor at any length from 1 to 576 (dims that fix a length are tried as they are); the last failure: it cannot run: if it is there, write parameters { key: 'batch_axes' `},
+			`it could not be verified that requests in a batch are independent: the model did not run with any contents that were tried, at lengths from 1 to 576 (a length that dims fix is tried as it is); the last failure: it cannot run: if the batch is there, write parameters { key: 'batch_axes' `},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -227,7 +227,7 @@ func FuzzComplete(f *testing.F) {
 		if states {
 			inputs, outputs = inputs+" h:FP32[2,B,1] k:FP32[B,L,1]", outputs+" h_out:FP32[2,B,1] k_out:FP32[B,L,1]"
 		}
-		file := &onnxtest.File{Sig: onnx.Signature{Inputs: onnxtest.Tensors(t, inputs), Outputs: onnxtest.Tensors(t, outputs)}}
+		file := &runnertest.File{Sig: onnx.Signature{Inputs: runnertest.Tensors(t, inputs), Outputs: runnertest.Tensors(t, outputs)}}
 		server := Server{Log: slog.New(newRecorder(slog.LevelError)), DefaultBatch: 4, Open: func(onnx.SessionOptions) (onnx.Runner, error) { return file, nil }}
 		text, err := Complete(ModelInfo{Config: []byte(cfg)}, server)
 		if err != nil || text == nil {

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -14,57 +13,6 @@ import (
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
-
-// scripted is a Runner whose model is a function.
-type scripted struct {
-	sig    onnx.Signature
-	memory statebuffer.Heap
-	run    func(inputs, outputs []onnx.Tensor) error
-}
-
-func (s *scripted) Signature() *onnx.Signature { return &s.sig }
-func (s *scripted) Memory() statebuffer.Memory { return &s.memory }
-func (s *scripted) Close()                     {}
-
-// Run gives outputs that are left open the extents of the first input where the
-// model leaves theirs open; the function may give them others.
-func (s *scripted) Run(inputs, outputs []onnx.Tensor) error {
-	for k := range outputs {
-		out := &outputs[k]
-		if out.DType == tensor.Invalid || out.DType == tensor.Bytes || out.Data.Size > 0 {
-			continue
-		}
-		out.Shape = s.sig.Outputs[k].Dims.Clone()
-		for i, d := range out.Shape {
-			if d < 0 && i < len(inputs[0].Shape) {
-				out.Shape[i] = inputs[0].Shape[i]
-			}
-		}
-		if bytes, err := out.Shape.Bytes(out.DType); err == nil {
-			out.Data = statebuffer.Block{Bytes: make([]byte, bytes), Size: bytes}
-		}
-	}
-	return s.run(inputs, outputs)
-}
-
-// instance loads a scripted model for a configuration.
-func (s *scripted) instance(t testing.TB, c *config.Config, directory string) (*Instance, error) {
-	set := &setup{config: c}
-	now := time.Hour
-	model, err := NewModel(ModelInfo{Name: "model", Version: 1, Directory: directory, Config: set.json()}, Server{
-		Log: newServer(t).in.log, Clock: func() time.Duration { now++; return now },
-		Open: func(onnx.SessionOptions) (onnx.Runner, error) { return s, nil },
-	})
-	require.NoError(t, err)
-	in, err := model.NewInstance(InstanceInfo{Name: "model_0", Kind: "cpu"})
-	t.Cleanup(func() {
-		if in != nil {
-			in.Close()
-		}
-		require.Zero(t, s.memory.Used())
-	})
-	return in, err
-}
 
 // send executes requests as they are.
 func send(t *testing.T, in *Instance, requests ...Request) []answer {
@@ -266,9 +214,9 @@ func TestFilledInputs(t *testing.T) {
 func TestFilledInputsReject(t *testing.T) {
 	tests := []struct{ name, parameter, value, want string }{
 		{"unknown input", "constant_inputs", "nothing = 1", `parameter constant_inputs: "nothing" is not an input of the model`},
-		{"no number", "constant_inputs", "extra = many", `parameter constant_inputs: input "extra": "many" is no value of type INT32`},
-		{"out of range", "constant_inputs", "extra = 3000000000", `is no value of type INT32`},
-		{"unknown function", "derived_inputs", "extra = length(Input)", `want steps, length_before(INPUT), length_before(OUTPUT), length_after(INPUT), positions(INPUT), each with an integer added or not, or mask(STATES, INPUT)`},
+		{"no number", "constant_inputs", "extra = many", `parameter constant_inputs: input "extra": "many" is not a value of type INT32`},
+		{"out of range", "constant_inputs", "extra = 3000000000", `is not a value of type INT32`},
+		{"unknown function", "derived_inputs", "extra = length(Input)", `want steps, length_before(INPUT), length_before(OUTPUT), length_after(INPUT), positions(INPUT), each with an optional integer summand, or mask(STATES, INPUT)`},
 		{"not closed", "derived_inputs", "extra = length_before(Input", `has no closing parenthesis`},
 		{"length of nothing", "derived_inputs", "extra = length_before(Nothing)", `"Nothing" is not an input of the configuration`},
 		{"no axis", "derived_inputs", "extra = length_before(Input:x)", `want an axis counted from 0 after the colon`},
@@ -393,7 +341,7 @@ func TestNamedAlike(t *testing.T) {
 	model.sig.Outputs = []onnx.TensorInfo{model.sig.Outputs[0], info("new_h", tensor.Int32, -1, 2), info("h_out", tensor.Int32, -1, 2)}
 	delete(c.Parameters, "state_pairs")
 	_, err := model.instance(t, c, "")
-	require.ErrorContains(t, err, `input "h" could be a state that is written to any of h_out, new_h: name it in state_pairs`)
+	require.ErrorContains(t, err, `input "h" could be paired with any of the outputs h_out, new_h: name it in state_pairs`)
 }
 
 // TestPatternPairs: one pair stands for many states.

@@ -103,7 +103,7 @@ DEFECT_TESTS = {
     ],
     "B24 faults for tests cannot be built in": ["test_faults.py::test_a_fault_fails_its_batch_only"],
     "B25 only the last tensor is logged": [
-        "backend/logs_test.go::TestLoadReport",
+        "backend/report_test.go::TestLoadReport",
         "test_nvidia_logs.py::test_load_report",
     ],
     "B26 empty lists of tensors and dims are not expected": [DEFECTS + "B26_nothing_is_taken_for_granted"],
@@ -123,7 +123,7 @@ DEFECT_TESTS = {
         DEFECTS + "B30_slots_are_accounted_for",
         "test_nvidia_storage.py::test_slots",
     ],
-    "B31 batches that failed are in the averages": ["backend/logs_test.go::TestMetrics"],
+    "B31 batches that failed are in the averages": ["backend/report_test.go::TestMetrics"],
 }
 
 REGRESSION_TESTS = {
@@ -143,7 +143,7 @@ REGRESSION_TESTS = {
     "each output has its own type": ["test_nvidia_configs.py::test_original_is_served"],
     "strings as IDs": ["test_examples.py::test_texts_as_ids", "backend/execute_test.go::TestBorrowedIDs"],
     "one environment of ONNX Runtime for all models": ["test_nvidia_loading.py::test_load_and_unload_at_will"],
-    "models run at load with inputs that they can take, and before the first request": ["backend/padding_test.go::TestWarmUp"],
+    "models run at load with inputs that they can take, and before the first request": ["backend/instance_test.go::TestWarmUp"],
     "states of every type": ["backend/execute_test.go::TestEveryModel", "test_dtypes.py::test_type"],
     "levels of the log": ["test_nvidia_logs.py::test_line_of_every_batch"],
     "thresholds of chunks are strict": [
