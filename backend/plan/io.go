@@ -27,8 +27,9 @@ type IO struct {
 	// State is, for an output that is also a state's, the position of that state.
 	State   int
 	IsState bool
-	// Recurrent: the model has layers that take no extent of 0.
-	Recurrent bool
+	// EndsOnEmpty is an operator of the model that ends the process when it runs with an
+	// extent of 0, or "".
+	EndsOnEmpty string
 	// Layout of a lane, if the port does not vary.
 	statebuffer.Layout
 }

@@ -41,6 +41,18 @@ func (s *State) Agrees(p *IO) bool {
 	return true
 }
 
+// ExampleValue is a value for initial_states that gives the state a beginning which is not
+// empty: zeros, with an extent of 1 where the model leaves it open and where the batch is.
+func (s *State) ExampleValue() string {
+	shape := s.Dims.With(s.Axis, 1)
+	for axis, extent := range shape {
+		if extent < 0 {
+			shape[axis] = 1
+		}
+	}
+	return "0" + shape.String()
+}
+
 // StateSpec describes a state before the model's tensors are looked at: the one
 // form that every way of describing a state is brought to.
 type StateSpec struct {
