@@ -13,7 +13,7 @@ import (
 
 	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
-	"tritonstateful/internal/onnx/onnxtest"
+	"tritonstateful/internal/onnx/runnertest"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
@@ -51,7 +51,7 @@ func outermost(sig *onnx.Signature, inputs, outputs []onnx.Tensor) error {
 // completing calls Complete for a model with these tensors. The model file must be
 // closed again.
 func completing(t testing.TB, cfg, inputs, outputs string) (text []byte, opened *onnx.SessionOptions, log *recorder, err error) {
-	file := &onnxtest.File{Sig: onnx.Signature{Inputs: onnxtest.Tensors(t, inputs), Outputs: onnxtest.Tensors(t, outputs)}}
+	file := &runnertest.File{Sig: onnx.Signature{Inputs: runnertest.Tensors(t, inputs), Outputs: runnertest.Tensors(t, outputs)}}
 	if strings.Contains(inputs, "STRING") {
 		file.Runs = outermost
 	}
@@ -165,7 +165,7 @@ func TestComplete(t *testing.T) {
 
 // TestCompleteOptionalInputs: an input with a default is nobody's to bring.
 func TestCompleteOptionalInputs(t *testing.T) {
-	file := &onnxtest.File{Sig: onnx.Signature{Inputs: onnxtest.Tensors(t, "x:FP32[B,8] w:FP32[8,8]"), Outputs: onnxtest.Tensors(t, "y:FP32[B,8]")}}
+	file := &runnertest.File{Sig: onnx.Signature{Inputs: runnertest.Tensors(t, "x:FP32[B,8] w:FP32[8,8]"), Outputs: runnertest.Tensors(t, "y:FP32[B,8]")}}
 	file.Sig.Inputs[1].Optional = true
 	server := Server{Log: slog.New(newRecorder(slog.LevelInfo)), DefaultBatch: 1, Open: func(onnx.SessionOptions) (onnx.Runner, error) { return file, nil }}
 	text, err := Complete(ModelInfo{Config: []byte(`{}`)}, server)
@@ -176,7 +176,7 @@ func TestCompleteOptionalInputs(t *testing.T) {
 // TestCompleteDefaultBatch: the operator's default-max-batch-size rules.
 func TestCompleteDefaultBatch(t *testing.T) {
 	for given, want := range map[int]int{0: 0, 1: 1, 4: 64, 16: 16, 230: 230, 231: 230, math.MaxInt32: 230} {
-		file := &onnxtest.File{Sig: onnx.Signature{Inputs: onnxtest.Tensors(t, lstmInputs), Outputs: onnxtest.Tensors(t, lstmOutputs)}}
+		file := &runnertest.File{Sig: onnx.Signature{Inputs: runnertest.Tensors(t, lstmInputs), Outputs: runnertest.Tensors(t, lstmOutputs)}}
 		server := Server{Log: slog.New(newRecorder(slog.LevelInfo)), DefaultBatch: given, Open: func(onnx.SessionOptions) (onnx.Runner, error) { return file, nil }}
 		text, err := Complete(ModelInfo{}, server)
 		require.NoError(t, err)
@@ -227,7 +227,7 @@ func FuzzComplete(f *testing.F) {
 		if states {
 			inputs, outputs = inputs+" h:FP32[2,B,1] k:FP32[B,L,1]", outputs+" h_out:FP32[2,B,1] k_out:FP32[B,L,1]"
 		}
-		file := &onnxtest.File{Sig: onnx.Signature{Inputs: onnxtest.Tensors(t, inputs), Outputs: onnxtest.Tensors(t, outputs)}}
+		file := &runnertest.File{Sig: onnx.Signature{Inputs: runnertest.Tensors(t, inputs), Outputs: runnertest.Tensors(t, outputs)}}
 		server := Server{Log: slog.New(newRecorder(slog.LevelError)), DefaultBatch: 4, Open: func(onnx.SessionOptions) (onnx.Runner, error) { return file, nil }}
 		text, err := Complete(ModelInfo{Config: []byte(cfg)}, server)
 		if err != nil || text == nil {

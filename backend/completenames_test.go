@@ -9,15 +9,15 @@ import (
 
 	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
-	"tritonstateful/internal/onnx/onnxtest"
+	"tritonstateful/internal/onnx/runnertest"
 )
 
 // TestRunsOfUnknownRank: runs show where the batch of such an output is.
 func TestRunsOfUnknownRank(t *testing.T) {
-	declared := &onnx.Signature{Inputs: onnxtest.Tensors(t, "x:FP32[B,8] h0:FP32[B,16]"), Outputs: onnxtest.Tensors(t, "y:FP32[B,8] hn:FP32[B,16]")}
+	declared := &onnx.Signature{Inputs: runnertest.Tensors(t, "x:FP32[B,8] h0:FP32[B,16]"), Outputs: runnertest.Tensors(t, "y:FP32[B,8] hn:FP32[B,16]")}
 	sig := &onnx.Signature{Inputs: declared.Inputs, Outputs: slices.Clone(declared.Outputs)}
 	sig.Outputs[1].Dims, sig.Outputs[1].Symbols = nil, nil
-	file := &onnxtest.File{Sig: *sig, Runs: func(_ *onnx.Signature, inputs, outputs []onnx.Tensor) error {
+	file := &runnertest.File{Sig: *sig, Runs: func(_ *onnx.Signature, inputs, outputs []onnx.Tensor) error {
 		return outermost(declared, inputs, outputs)
 	}}
 	text, err := Complete(ModelInfo{Name: "m", Config: []byte(`{"sequence_batching":{}}`)}, Server{
@@ -55,7 +55,7 @@ func TestCompleteLeavesOutWhatHasNoShape(t *testing.T) {
 		{"y:FP32[B,8] hn:FP32[]", "y", "hn"},
 		{"y:FP32[B,8] other:FP32[]", "y", "other"},
 	} {
-		file := &onnxtest.File{Sig: onnx.Signature{Inputs: onnxtest.Tensors(t, "x:FP32[B,8] h0:FP32[2,B,16]"), Outputs: onnxtest.Tensors(t, tt.outputs)}}
+		file := &runnertest.File{Sig: onnx.Signature{Inputs: runnertest.Tensors(t, "x:FP32[B,8] h0:FP32[2,B,16]"), Outputs: runnertest.Tensors(t, tt.outputs)}}
 		file.Sig.Outputs[1].Dims, file.Sig.Outputs[1].Symbols = nil, nil
 		log := newRecorder(slog.LevelInfo)
 		server := Server{Log: slog.New(log), DefaultBatch: config.ServerBatch, Open: func(onnx.SessionOptions) (onnx.Runner, error) { return file, nil }}

@@ -1,7 +1,7 @@
 package backend
 
 import (
-	"strings"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -247,29 +247,17 @@ func TestControlsOfEveryType(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.control.Kind = config.ControlStart
 			s := newServer(t, configEdit(func(c *config.Config) { c.Sequence.ControlInputs[0].Controls[0] = tt.control }), sig(func(s *onnx.Signature) { s.Inputs[2].DType = tt.dtype }))
-			capture := &capturing{Runner: s.runner}
-			s.in.runner = capture
+			var runs [][]byte // the control in each
+			s.in.runner = &wrapped{s.runner, func(inputs, _ []onnx.Tensor) error {
+				runs = append(runs, slices.Clone(inputs[2].Data.Bytes))
+				return nil
+			}}
 			s.in.Execute(&fakeBatch{t: t, answers: make([]answer, 1), requests: []Request{s.request(&fakeBatch{}, &ask{id: "1", start: true})}})
 			s.in.Execute(&fakeBatch{t: t, answers: make([]answer, 2), requests: []Request{
 				s.request(&fakeBatch{}, &ask{id: "1"}), s.request(&fakeBatch{}, &ask{id: "2", start: true}),
 			}})
-			require.Equal(t, tt.want[1], element(capture.runs[0][2], tt.dtype, 0))
-			require.Equal(t, tt.want, []float64{element(capture.runs[1][2], tt.dtype, 0), element(capture.runs[1][2], tt.dtype, 1)})
+			require.Equal(t, tt.want[1], element(runs[0], tt.dtype, 0))
+			require.Equal(t, tt.want, []float64{element(runs[1], tt.dtype, 0), element(runs[1], tt.dtype, 1)})
 		})
 	}
-}
-
-// capturing keeps a copy of the inputs of each run, and computes nothing.
-type capturing struct {
-	onnx.Runner
-	runs [][][]byte
-}
-
-func (c *capturing) Run(inputs, _ []onnx.Tensor) error {
-	var copies [][]byte
-	for _, in := range inputs {
-		copies = append(copies, []byte(strings.Clone(string(in.Data.Bytes))))
-	}
-	c.runs = append(c.runs, copies)
-	return nil
 }

@@ -14,7 +14,7 @@ import (
 	"tritonstateful/backend/plan"
 	"tritonstateful/backend/plan/planner"
 	"tritonstateful/internal/onnx"
-	"tritonstateful/internal/onnx/onnxtest"
+	"tritonstateful/internal/onnx/runnertest"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -22,7 +22,7 @@ import (
 // recurrence is a model over [time, batch] or [batch, time]: y is the running sum of x
 // over time, and a state, if there is one, the sum so far.
 type recurrence struct {
-	onnxtest.File
+	runnertest.File
 	time    int    // the axis of time in x and y
 	least   int64  // how long x must be
 	divisor bool   // a last input that nothing may be divided by if it is 0
@@ -31,7 +31,7 @@ type recurrence struct {
 
 func newRecurrence(t *testing.T, inputs, outputs string, time int) *recurrence {
 	r := &recurrence{time: time}
-	r.Sig = onnx.Signature{Inputs: onnxtest.Tensors(t, inputs), Outputs: onnxtest.Tensors(t, outputs)}
+	r.Sig = onnx.Signature{Inputs: runnertest.Tensors(t, inputs), Outputs: runnertest.Tensors(t, outputs)}
 	r.Runs = r.run
 	return r
 }
@@ -225,7 +225,7 @@ func TestBatchUnproved(t *testing.T) {
 // TestBatchNeverEmpty: a state does not begin with nothing along an axis that no run shows
 // to grow, and no run has such a state.
 func TestBatchNeverEmpty(t *testing.T) {
-	r := &onnxtest.File{Sig: onnx.Signature{Inputs: onnxtest.Tensors(t, "x:FP32[time,8] s:FP32[rows,8]"), Outputs: onnxtest.Tensors(t, "y:FP32[time,8] s_out:FP32[rows,8]")}}
+	r := &runnertest.File{Sig: onnx.Signature{Inputs: runnertest.Tensors(t, "x:FP32[time,8] s:FP32[rows,8]"), Outputs: runnertest.Tensors(t, "y:FP32[time,8] s_out:FP32[rows,8]")}}
 	r.Runs = func(sig *onnx.Signature, inputs, outputs []onnx.Tensor) error {
 		require.NotContains(t, inputs[1].Shape, int64(0), "a run that could end the process")
 		for i := range outputs { // everything sees everything
@@ -275,7 +275,7 @@ func TestToldStatesBegin(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := &onnxtest.File{Sig: onnx.Signature{Inputs: onnxtest.Tensors(t, "x:FP32[a,b] s:FP32[a,c]"), Outputs: onnxtest.Tensors(t, "y:FP32[a,b] s_out:FP32[a,c]")}}
+			r := &runnertest.File{Sig: onnx.Signature{Inputs: runnertest.Tensors(t, "x:FP32[a,b] s:FP32[a,c]"), Outputs: runnertest.Tensors(t, "y:FP32[a,b] s_out:FP32[a,c]")}}
 			r.Runs = func(sig *onnx.Signature, inputs, outputs []onnx.Tensor) error {
 				length, err := tt.next(inputs[0].Shape[1], inputs[1].Shape[1])
 				if err != nil {

@@ -197,7 +197,7 @@ func (p *plainStore) refuse(k Key, now time.Duration) {
 	p.addTombstone(k, StartFailed, now)
 }
 
-// maintain tells what Maintain will do: +1 a chunk more, -1 a chunk fewer.
+// maintain returns what Maintain will do: +1 for a chunk more, -1 for a chunk fewer.
 func (p *plainStore) maintain() int {
 	free, last := p.slots.allFree(), len(p.slots)-1
 	switch {

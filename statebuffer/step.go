@@ -141,9 +141,9 @@ func (s *Store) Abort(step *Step, now time.Duration) {
 	}
 }
 
-// TooLong reports whether a varying state would exceed its bound by what the run
-// wrote, and is the error of Commit then. Where sequences of unequal length share
-// a run, Undo can part them.
+// TooLong returns the error that Commit would return because what the run wrote makes a
+// varying state exceed its bound or does not fit it, or nil. Where sequences of unequal
+// length share a run, they can run separately after Undo.
 func (s *Store) TooLong(step *Step) error {
 	_, err := s.varying.growth(step.lanes, step.width)
 	return err

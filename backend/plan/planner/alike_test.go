@@ -10,14 +10,14 @@ import (
 	"tritonstateful/backend/config"
 	"tritonstateful/internal/docstable"
 	"tritonstateful/internal/onnx"
-	"tritonstateful/internal/onnx/onnxtest"
+	"tritonstateful/internal/onnx/runnertest"
 )
 
 // pairedByName are the pairs that the names of a model's tensors give, as
 // state_pairs would have them, and what is wrong with the names.
 func pairedByName(t *testing.T, inputs, outputs string) (pairs string, faults []error) {
 	t.Helper()
-	pl := newPlanner(&config.Config{MaxBatchSize: 8, Sequence: &config.SequenceConfig{}}, &config.Parameters{}, &onnx.Signature{Inputs: onnxtest.Tensors(t, inputs), Outputs: onnxtest.Tensors(t, outputs)}, nil, nil)
+	pl := newPlanner(&config.Config{MaxBatchSize: 8, Sequence: &config.SequenceConfig{}}, &config.Parameters{}, &onnx.Signature{Inputs: runnertest.Tensors(t, inputs), Outputs: runnertest.Tensors(t, outputs)}, nil, nil)
 	return pairsText(pl.namedAlike()), pl.faults
 }
 
@@ -54,12 +54,12 @@ func TestPairsByName(t *testing.T) {
 // TestPairsOfUnknownRank: torch's dynamo exporter may declare a rank for an output that
 // contradicts the graph; ONNX Runtime then forgets it. Such an output can be a state's.
 func TestPairsOfUnknownRank(t *testing.T) {
-	sig := &onnx.Signature{Inputs: onnxtest.Tensors(t, "x:FP32[B,8] h0:FP32[2,B,16]"), Outputs: onnxtest.Tensors(t, "y:FP32[B,8] hn:FP32[]")}
+	sig := &onnx.Signature{Inputs: runnertest.Tensors(t, "x:FP32[B,8] h0:FP32[2,B,16]"), Outputs: runnertest.Tensors(t, "y:FP32[B,8] hn:FP32[]")}
 	sig.Outputs[1].Dims, sig.Outputs[1].Symbols = nil, nil
 	pl := newPlanner(&config.Config{MaxBatchSize: 8, Sequence: &config.SequenceConfig{}}, &config.Parameters{}, sig, nil, nil)
 	require.Equal(t, "<<<h0, hn>>>", pairsText(pl.namedAlike()))
 
-	sig.Outputs[1] = onnxtest.Tensors(t, "hn:FP32[]")[0] // no axes, which is known
+	sig.Outputs[1] = runnertest.Tensors(t, "hn:FP32[]")[0] // no axes, which is known
 	require.Empty(t, pl.namedAlike())
 }
 

@@ -1,4 +1,6 @@
-package onnxtest
+// Package runnertest has what tests of a runner share: signatures that are written as text,
+// and a runner whose model is a Go function.
+package runnertest
 
 import (
 	"errors"
@@ -38,7 +40,8 @@ func Tensors(t testing.TB, text string) (infos []onnx.TensorInfo) {
 	return infos
 }
 
-// File is a runner that tells of its model and cannot run it, unless runs does.
+// File is a runner that tells of its model and cannot run it, unless Runs does. One
+// goroutine uses a File.
 type File struct {
 	Sig    onnx.Signature
 	Heap   statebuffer.Heap
@@ -46,12 +49,16 @@ type File struct {
 	Closed bool
 }
 
+// Signature implements onnx.Runner.
 func (f *File) Signature() *onnx.Signature { return &f.Sig }
 
+// Memory implements onnx.Runner.
 func (f *File) Memory() statebuffer.Memory { return &f.Heap }
 
+// Close implements onnx.Runner.
 func (f *File) Close() { f.Closed = true }
 
+// Run implements onnx.Runner.
 func (f *File) Run(inputs, outputs []onnx.Tensor) error {
 	if f.Runs == nil {
 		return errors.New("it cannot run")
