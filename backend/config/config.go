@@ -24,7 +24,7 @@ type Config struct {
 	// DefaultModelFilename names the model file where onnx_file_name does not.
 	DefaultModelFilename string           `json:"default_model_filename"`
 	Parameters           map[string]Value `json:"parameters"`
-	Unserved
+	unserved
 }
 
 // Value is a parameter's value.
