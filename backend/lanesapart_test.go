@@ -84,7 +84,7 @@ func TestLanesApart(t *testing.T) {
 		"forward":            {forward, "", `output "Output" of one changes with the inputs of another, with the batch at axis 0 of "Input", axis 0 of "Sum": say where it is by the parameter batch_axes`},
 		"backward":           {backward, "", `output "NewSum" of one changes with the inputs of another`},
 		"the operator knows": {forward, "* = 0", ""},
-		"chance":             {noisy, "", `nothing shows that requests of one batch would be apart: two runs on the same inputs differ: if it is there, write parameters { key: 'batch_axes' value { string_value: '* = 0' } }`},
+		"chance":             {noisy, "", `nothing shows that requests of one batch are isolated: two runs on the same inputs differ: if it is there, write parameters { key: 'batch_axes' value { string_value: '* = 0' } }`},
 		"told of chance":     {noisy, "* = 0", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -128,7 +128,7 @@ func TestLanesApartOnDevice(t *testing.T) {
 		return log, err
 	}
 	_, err := load(nil)
-	require.ErrorContains(t, err, `requests of one batch would not be apart: output "NewSum"`)
+	require.ErrorContains(t, err, `requests of one batch would influence each other: output "NewSum"`)
 	_, err = load(errors.New("injected"))
 	require.ErrorContains(t, err, "the CPU cannot open the model: injected")
 	for _, infos := range [][]onnx.TensorInfo{model.sig.Inputs, model.sig.Outputs} {
@@ -138,7 +138,7 @@ func TestLanesApartOnDevice(t *testing.T) {
 	}
 	log, err := load(errors.New("injected"))
 	require.NoError(t, err)
-	require.Len(t, log.having("nobody has checked that the lanes of a batch are apart"), 1)
+	require.Len(t, log.having("could not verify that the lanes of a batch are isolated"), 1)
 }
 
 // TestLanesApartOfLowerRank: what the model writes in the trial may have fewer axes

@@ -167,11 +167,11 @@ func TestBatchNotJudged(t *testing.T) {
 	p, proof, err := proving(t, model("time,batch", "time,batch"), nil, recurrenceConfig("FP32", false), config.VerifyInferred)
 	require.NoError(t, err)
 	require.Equal(t, 1, p.Inputs[0].Axis)
-	require.Contains(t, proof.Warning, `nobody has checked that the lanes of a batch are apart: the model does not run on any contents that were tried`)
+	require.Contains(t, proof.Warning, `could not verify that the lanes of a batch are isolated: the model does not run on any contents that were tried`)
 	require.Contains(t, proof.Warning, "string_value: '* = 1'")
 	for _, axes := range [][2]string{{"time,batch", "a,b"}, {"s0,s1", "s0,s1"}, {"?,?", "?,?"}} {
 		_, _, err = proving(t, model(axes[0], axes[1]), nil, recurrenceConfig("FP32", false), config.VerifyInferred)
-		require.ErrorContains(t, err, "nothing shows that requests of one batch would be apart", axes)
+		require.ErrorContains(t, err, "nothing shows that requests of one batch are isolated", axes)
 		require.ErrorContains(t, err, "write parameters { key: 'batch_axes'", axes)
 	}
 }
@@ -219,7 +219,7 @@ func TestBatchUnproved(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, p.Inputs[0].Axis)
 	require.Zero(t, proof.Runs)
-	require.Contains(t, proof.Warning, "verify is never: nobody has checked")
+	require.Contains(t, proof.Warning, "verify is never: it is not verified")
 }
 
 // TestBatchNeverEmpty: a state does not begin with nothing along an axis that no run shows

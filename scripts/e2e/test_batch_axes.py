@@ -264,7 +264,7 @@ REFUSED = {
     ),
     "lanes_are_not_apart": (
         Folder(config([ROW], [ROW_OUT]), mixing()),
-        ("requests of one batch would not be apart", 'output "s_out" of one changes with', 'axis 0 of "x"', "batch_axes"),
+        ("requests of one batch would influence each other", 'output "s_out" of one changes with', 'axis 0 of "x"', "batch_axes"),
     ),
     "no_such_axis": (
         Folder(config([X], [Y], batch_axes="s = 3"), delay(F32, 2, 3)),

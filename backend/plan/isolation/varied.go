@@ -75,7 +75,7 @@ func (t *Trial) variedAt(s setting, axes []int) (why string, ran bool) {
 	return "", true
 }
 
-// crosses tells what of the kept lane has changed. Where lengths differ between lanes, a
+// crosses returns what of the kept lane has changed. Where lengths differ between lanes, a
 // model may sum more terms for all of them, which are 0, in another order.
 func (t *Trial) crosses(before, after []onnx.Tensor, axes []int, lanes, kept int) (why string) {
 	equal := func(a, b []byte, _ tensor.DType) bool { return bytes.Equal(a, b) }
@@ -115,7 +115,7 @@ func (t *Trial) variedFraction(value float64) float64 {
 	}
 }
 
-// variedGenerated is what the backend would fill in for one of several sequences that are not
+// variedGenerated is what the backend would write for one of several sequences that are not
 // at the same step; nil where it is the same for all of them.
 func (t *Trial) variedGenerated(f *plan.Generated, s setting) []byte {
 	value := make([]byte, f.DType.Size())

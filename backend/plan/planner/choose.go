@@ -108,7 +108,7 @@ func (c *chooser) unproved(candidates []batchaxis.Candidate) (*planner, error) {
 			continue
 		}
 		if !candidates[i].AllGiven && !c.whole {
-			c.warning = fmt.Sprintf("verify is never: nobody has checked that the lanes of a batch are apart, with the batch at %s", pl.plan.BatchAxes())
+			c.warning = fmt.Sprintf("verify is never: it is not verified that the lanes of a batch are isolated, with the batch at %s", pl.plan.BatchAxes())
 		}
 		return pl, nil
 	}
@@ -204,23 +204,23 @@ func (c *chooser) decide(tried []attempted) (*planner, error) {
 }
 
 // mayHaveBatch reports whether some axes may be the batch for all that runs have shown, or are
-// by their name though the lanes are not apart there.
+// by their name though the lanes are not isolated there.
 func (c *chooser) mayHaveBatch() bool {
 	return slices.ContainsFunc(c.tried, func(a attempted) bool {
 		return a.faults == nil && a.candidate.HasLanes() && a.candidate.Rank < batchaxis.SomeWithoutBatch && (a.Verdict == isolation.Undecided || a.candidate.Rank == batchaxis.ByBatchName)
 	})
 }
 
-// exported is what is doubtful of a candidate that the exporter has told of, and that
+// exported is what is doubtful of a candidate that the exporter has named, and that
 // is served all the same; empty if it is not.
 func (c *chooser) exported(a *attempted) string {
 	switch {
 	case !a.candidate.Everywhere || c.excludes(a) != "":
 		return ""
 	case a.Verdict == isolation.Undecided:
-		return fmt.Sprintf("nobody has checked that the lanes of a batch are apart: %s; the names in the model say that the batch is at %s, and %s says that it is so", a.Why, a.planner.plan.BatchAxes(), a.planner.line())
+		return fmt.Sprintf("could not verify that the lanes of a batch are isolated: %s; the names in the model say that the batch is at %s, and %s says that it is so", a.Why, a.planner.plan.BatchAxes(), a.planner.line())
 	case a.Verdict == isolation.NotIsolated && a.planner.plan.MaxLanes == 1:
-		return fmt.Sprintf("requests run one at a time, and they have to, because the model does not keep the lanes of a batch apart: %s, with the batch at %s", a.Why, a.planner.plan.BatchAxes())
+		return fmt.Sprintf("requests run one at a time, and they have to, because in this model the lanes of a batch influence each other: %s, with the batch at %s", a.Why, a.planner.plan.BatchAxes())
 	}
 	return ""
 }
@@ -244,8 +244,8 @@ func (c *chooser) last() (*planner, error) {
 			open = a
 		}
 	}
-	if told := c.asGiven(); told != nil {
-		return told, nil
+	if pl := c.asGiven(); pl != nil {
+		return pl, nil
 	}
 	switch {
 	case faults != nil && contradicted == nil && (open == nil || c.tried[0].faults != nil):
@@ -268,7 +268,7 @@ func (c *chooser) asGiven() *planner {
 	if a.Verdict == isolation.NotIsolated {
 		c.warning = fmt.Sprintf("batch_axes has the batch at %s, and with it %s", a.planner.plan.BatchAxes(), a.Why)
 	} else {
-		c.warning = fmt.Sprintf("nobody has checked that the lanes of a batch are apart: %s", a.Why)
+		c.warning = fmt.Sprintf("could not verify that the lanes of a batch are isolated: %s", a.Why)
 	}
 	return a.planner
 }
@@ -281,7 +281,7 @@ func (pl *planner) err() error {
 	return status.Errorf(status.InvalidArg, "%w", errors.Join(pl.faults...))
 }
 
-// hasOpenStates reports whether a state has an axis of which nobody has told whether it is
+// hasOpenStates reports whether a state has an axis of which nothing says whether it is
 // the batch.
 func (pl *planner) hasOpenStates() bool {
 	return slices.ContainsFunc(pl.plan.Varying, func(s plan.State) bool { return s.Axis == tensor.NoAxis && s.AxisFrom != "batch_axes" })

@@ -22,13 +22,13 @@ func (c *chooser) refusal(a *attempted) error {
 		if operator := quantizer(a.planner.sig); operator != "" {
 			why += ", as the model quantizes while it runs (" + operator + "), with one scale for all of them"
 		}
-		return status.Errorf(status.InvalidArg, "requests of one batch would not be apart: %s, with the batch at %s: say where it is by the parameter batch_axes (\"NAME = AXIS\" or \"NAME = none\" for each tensor); if it is there all the same, write %s, and max_batch_size: 1 so that requests do not share runs",
+		return status.Errorf(status.InvalidArg, "requests of one batch would influence each other: %s, with the batch at %s: say where it is by the parameter batch_axes (\"NAME = AXIS\" or \"NAME = none\" for each tensor); if it is there all the same, write %s, and max_batch_size: 1 so that requests do not share runs",
 			why, a.planner.plan.BatchAxes(), a.planner.line())
 	}
 	if !a.candidate.HasLanes() {
 		return status.Errorf(status.InvalidArg, "no axis of an input is known to be the batch: say where it is by the parameter batch_axes, for example %s", a.example())
 	}
-	return status.Errorf(status.InvalidArg, "the batch seems to be at %s, and nothing shows that requests of one batch would be apart: %s: if it is there, write %s", a.planner.plan.BatchAxes(), a.Why, a.planner.line())
+	return status.Errorf(status.InvalidArg, "the batch seems to be at %s, and nothing shows that requests of one batch are isolated: %s: if it is there, write %s", a.planner.plan.BatchAxes(), a.Why, a.planner.line())
 }
 
 // example is a line that says where the batch is. Where no axis was taken for it, that is
