@@ -11,11 +11,6 @@ import (
 	"tritonstateful/internal/tensor"
 )
 
-// idleRunner computes nothing.
-type idleRunner struct{ onnx.Runner }
-
-func (idleRunner) Run(_, _ []onnx.Tensor) error { return nil }
-
 // idleBatch is a server that does nothing.
 type idleBatch struct{ requests []Request }
 
@@ -31,7 +26,7 @@ func (b *idleBatch) Finish(Timing)                            {}
 // sequences of which the batch has some.
 func idleServer(t testing.TB, live, batch int, edits ...func(*setup)) (*server, *idleBatch) {
 	s := newServer(t, append([]func(*setup){slots(max(live, batch), batch)}, edits...)...)
-	s.in.runner = idleRunner{s.in.runner}
+	s.in.runner = &wrapped{s.in.runner, func(_, _ []onnx.Tensor) error { return nil }}
 	s.in.model.server.Clock = func() time.Duration { s.now++; return s.now }
 	b := &idleBatch{}
 	one := &idleBatch{}

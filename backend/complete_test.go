@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -14,53 +13,11 @@ import (
 
 	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/onnx/runnertest"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
-
-// tensors reads "x:FP32[B,3] h:INT64[2,?]": a word is the name of a dynamic axis,
-// ? one without a name.
-func tensors(t testing.TB, text string) (infos []onnx.TensorInfo) {
-	for _, field := range strings.Fields(text) {
-		name, rest, _ := strings.Cut(field, ":")
-		typeName, extents, _ := strings.Cut(rest, "[")
-		dtype, err := tensor.ParseDType("TYPE_" + typeName)
-		require.NoError(t, err)
-		one := onnx.TensorInfo{Name: name, DType: dtype, Dims: tensor.Shape{}, Symbols: []string{}}
-		for extent := range strings.SplitSeq(strings.TrimSuffix(extents, "]"), ",") {
-			if extent == "" {
-				continue
-			}
-			n, err := strconv.ParseInt(extent, 10, 64)
-			if err != nil {
-				n = tensor.Dynamic
-			}
-			one.Dims = append(one.Dims, n)
-			one.Symbols = append(one.Symbols, map[bool]string{true: strings.Trim(extent, "?"), false: ""}[err != nil])
-		}
-		infos = append(infos, one)
-	}
-	return infos
-}
-
-// fileOnly is a runner that tells of its model and cannot run it, unless runs does.
-type fileOnly struct {
-	sig    onnx.Signature
-	heap   statebuffer.Heap
-	runs   func(sig *onnx.Signature, inputs, outputs []onnx.Tensor) error
-	closed bool
-}
-
-func (f *fileOnly) Signature() *onnx.Signature { return &f.sig }
-func (f *fileOnly) Memory() statebuffer.Memory { return &f.heap }
-func (f *fileOnly) Close()                     { f.closed = true }
-func (f *fileOnly) Run(inputs, outputs []onnx.Tensor) error {
-	if f.runs == nil {
-		return errors.New("it cannot run")
-	}
-	return f.runs(&f.sig, inputs, outputs)
-}
 
 // outermost runs a model whose batch is the outermost axis of each tensor: every lane of
 // an output holds the sum of the bytes that the lane has of the first input.
@@ -94,19 +51,19 @@ func outermost(sig *onnx.Signature, inputs, outputs []onnx.Tensor) error {
 // completing calls Complete for a model with these tensors. The model file must be
 // closed again.
 func completing(t testing.TB, cfg, inputs, outputs string) (text []byte, opened *onnx.SessionOptions, log *recorder, err error) {
-	file := &fileOnly{sig: onnx.Signature{Inputs: tensors(t, inputs), Outputs: tensors(t, outputs)}}
+	file := &runnertest.File{Sig: onnx.Signature{Inputs: runnertest.Tensors(t, inputs), Outputs: runnertest.Tensors(t, outputs)}}
 	if strings.Contains(inputs, "STRING") {
-		file.runs = outermost
+		file.Runs = outermost
 	}
 	log = newRecorder(slog.LevelInfo)
-	server := Server{Log: slog.New(log), DefaultBatch: ServerBatch, Open: func(o onnx.SessionOptions) (onnx.Runner, error) {
+	server := Server{Log: slog.New(log), DefaultBatch: config.ServerBatch, Open: func(o onnx.SessionOptions) (onnx.Runner, error) {
 		opened = &o
 		return file, nil
 	}}
 	text, err = Complete(ModelInfo{Name: "m", Version: 3, Directory: "/models/m", Config: []byte(cfg)}, server)
-	require.Equal(t, opened != nil, file.closed)
+	require.Equal(t, opened != nil, file.Closed)
 	if err == nil && text != nil {
-		plans(t, text, &file.sig)
+		plans(t, text, &file.Sig)
 	}
 	return text, opened, log, err
 }
@@ -118,7 +75,7 @@ func plans(t testing.TB, text []byte, sig *onnx.Signature) {
 	require.NoError(t, err)
 	params, _, err := config.ParseParameters(cfg.Parameters)
 	require.NoError(t, err)
-	_, err = planByEvidence(cfg, params, sig, nil)
+	_, err = planByEvidence(cfg, params, sig)
 	require.NoError(t, err, string(text))
 }
 
@@ -208,8 +165,8 @@ func TestComplete(t *testing.T) {
 
 // TestCompleteOptionalInputs: an input with a default is nobody's to bring.
 func TestCompleteOptionalInputs(t *testing.T) {
-	file := &fileOnly{sig: onnx.Signature{Inputs: tensors(t, "x:FP32[B,8] w:FP32[8,8]"), Outputs: tensors(t, "y:FP32[B,8]")}}
-	file.sig.Inputs[1].Optional = true
+	file := &runnertest.File{Sig: onnx.Signature{Inputs: runnertest.Tensors(t, "x:FP32[B,8] w:FP32[8,8]"), Outputs: runnertest.Tensors(t, "y:FP32[B,8]")}}
+	file.Sig.Inputs[1].Optional = true
 	server := Server{Log: slog.New(newRecorder(slog.LevelInfo)), DefaultBatch: 1, Open: func(onnx.SessionOptions) (onnx.Runner, error) { return file, nil }}
 	text, err := Complete(ModelInfo{Config: []byte(`{}`)}, server)
 	require.NoError(t, err)
@@ -219,7 +176,7 @@ func TestCompleteOptionalInputs(t *testing.T) {
 // TestCompleteDefaultBatch: the operator's default-max-batch-size rules.
 func TestCompleteDefaultBatch(t *testing.T) {
 	for given, want := range map[int]int{0: 0, 1: 1, 4: 64, 16: 16, 230: 230, 231: 230, math.MaxInt32: 230} {
-		file := &fileOnly{sig: onnx.Signature{Inputs: tensors(t, lstmInputs), Outputs: tensors(t, lstmOutputs)}}
+		file := &runnertest.File{Sig: onnx.Signature{Inputs: runnertest.Tensors(t, lstmInputs), Outputs: runnertest.Tensors(t, lstmOutputs)}}
 		server := Server{Log: slog.New(newRecorder(slog.LevelInfo)), DefaultBatch: given, Open: func(onnx.SessionOptions) (onnx.Runner, error) { return file, nil }}
 		text, err := Complete(ModelInfo{}, server)
 		require.NoError(t, err)
@@ -230,6 +187,7 @@ func TestCompleteDefaultBatch(t *testing.T) {
 }
 
 func TestCompleteRefuses(t *testing.T) {
+	t.Parallel()
 	tests := []struct{ name, config, inputs, outputs, want string }{
 		{"no JSON", `{`, "", "", "reading the model configuration"},
 		{"parameters", `{"parameters":{"logging_level":{"string_value":"loud"}}}`, "", "", `parameter logging_level is "loud"`},
@@ -269,7 +227,7 @@ func FuzzComplete(f *testing.F) {
 		if states {
 			inputs, outputs = inputs+" h:FP32[2,B,1] k:FP32[B,L,1]", outputs+" h_out:FP32[2,B,1] k_out:FP32[B,L,1]"
 		}
-		file := &fileOnly{sig: onnx.Signature{Inputs: tensors(t, inputs), Outputs: tensors(t, outputs)}}
+		file := &runnertest.File{Sig: onnx.Signature{Inputs: runnertest.Tensors(t, inputs), Outputs: runnertest.Tensors(t, outputs)}}
 		server := Server{Log: slog.New(newRecorder(slog.LevelError)), DefaultBatch: 4, Open: func(onnx.SessionOptions) (onnx.Runner, error) { return file, nil }}
 		text, err := Complete(ModelInfo{Config: []byte(cfg)}, server)
 		if err != nil || text == nil {

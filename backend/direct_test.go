@@ -59,6 +59,7 @@ func TestDirectPlaceIsGivenAway(t *testing.T) {
 // word and gives their places, and later also their IDs, to others. Everybody whom
 // it serves must be served.
 func TestDirectStory(t *testing.T) {
+	t.Parallel()
 	const places, ids, batches = 5, 12, 5000
 	rng := rand.New(rand.NewPCG(1, 2))
 	s := newServer(t, direct(places))

@@ -300,6 +300,7 @@ func (s *sweep) call(string) error {
 // of a story. After each: all was answered once, no sequence has a state that is
 // not its own, all slots are accounted for, and the server works.
 func TestFaultSweep(t *testing.T) {
+	t.Parallel()
 	for _, panics := range []bool{false, true} {
 		for _, inferred := range []string{"0", "1"} {
 			t.Run(fmt.Sprintf("panics=%v/inferred=%s", panics, inferred), func(t *testing.T) {

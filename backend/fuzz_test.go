@@ -34,7 +34,7 @@ func FuzzParseConfig(f *testing.F) {
 		}
 		sig := newAccumulator(nil, accumulate()).sig
 		if params, _, err := config.ParseParameters(c.Parameters); err == nil {
-			_, _ = planByEvidence(c, params, &sig, func(string) ([]byte, error) { return nil, errInjected }) // must not panic
+			_, _ = planByEvidence(c, params, &sig) // must not panic
 		}
 	})
 }

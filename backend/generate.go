@@ -283,3 +283,11 @@ func (in *Instance) extent(r *Request, l *plan.Length) int64 {
 	}
 	return modelDims(&in.plan.Inputs[l.Input], input.Shape)[l.Axis]
 }
+
+// index is 1 for true.
+func index(on bool) int {
+	if on {
+		return 1
+	}
+	return 0
+}

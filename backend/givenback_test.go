@@ -13,6 +13,7 @@ import (
 // TestLargeInputsAreGivenBack: one large request does not hold its memory for ever, be
 // it numbers, texts or a correlation ID; and what all requests need stays where it is.
 func TestLargeInputsAreGivenBack(t *testing.T) {
+	t.Parallel()
 	const large = 16 << 20
 	idModel := func() (*scripted, *config.Config) {
 		m, c := sumModel(), sumConfig()

@@ -8,6 +8,7 @@ import (
 
 	"tritonstateful/backend/config"
 	"tritonstateful/backend/plan"
+	"tritonstateful/backend/plan/planner"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
@@ -83,7 +84,7 @@ func (in *Instance) load(provider onnx.Provider, info InstanceInfo, faults error
 	}
 	if in.runner != nil && m.params.Understood(config.TensorParameters...) {
 		in.plan, err = m.planFor(in.runner)
-		err = advised(err, mergedAdvice(m.config, m.params, in.runner.Signature()))
+		err = planner.WithAdvice(err, planner.MergedDecoderAdvice(m.config, m.params, in.runner.Signature()))
 	}
 	if err := errors.Join(faults, err); err != nil {
 		return err
@@ -302,7 +303,7 @@ func (in *Instance) Close() {
 // out.
 func (in *Instance) maintain(e *execution) {
 	now := in.server().Clock
-	in.store.EndBatch(e.timings.at)
+	in.store.EndBatch(e.timings.last)
 	change, err := in.store.Maintain(now) // also if all were refused for want of slots
 	switch u := in.store.Usage(); {
 	case err != nil:

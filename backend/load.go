@@ -9,6 +9,7 @@ import (
 
 	"tritonstateful/backend/config"
 	"tritonstateful/backend/plan"
+	"tritonstateful/backend/plan/planner"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
@@ -31,7 +32,7 @@ func (m *Model) planFor(r onnx.Runner) (*plan.Plan, error) {
 	if m.plan != nil {
 		return m.plan, nil
 	}
-	from := Source{Config: m.config, Parameters: m.params, Signature: r.Signature(), Directory: m.info.Directory}
+	from := planner.Source{Config: m.config, Parameters: m.params, Signature: r.Signature(), Directory: m.info.Directory}
 	from.Open = func() (onnx.Runner, error) {
 		return m.server.Open(onnx.SessionOptions{Path: m.path, Name: "batch axes", IntraOpThreads: 1, Optimization: m.params.Optimization})
 	}
@@ -53,7 +54,7 @@ func (m *Model) planFor(r onnx.Runner) (*plan.Plan, error) {
 		}()
 	}
 	began := time.Now()
-	made, proof, err := makePlan(&from)
+	made, proof, err := planner.Make(&from)
 	if proof.Runs > 0 {
 		m.log.Info("batch axes", "runs", proof.Runs, "took", time.Since(began).Round(time.Millisecond), "isolated", err == nil && proof.Warning == "")
 	}
@@ -95,14 +96,14 @@ func Complete(info ModelInfo, server Server) ([]byte, error) {
 		return nil, fmt.Errorf("opening the model to read its inputs and outputs: %w", err)
 	}
 	defer runner.Close()
-	from := Source{
+	from := planner.Source{
 		Config: cfg, Parameters: params, Signature: runner.Signature(), Directory: info.Directory,
 		Runner: func() (onnx.Runner, error) { return runner, nil },
 		Open:   func() (onnx.Runner, error) { return server.Open(options) },
 	}
-	text, filled, err := complete(&from, info.Config, server.DefaultBatch)
+	text, filled, err := planner.Complete(&from, info.Config, server.DefaultBatch)
 	if err != nil {
-		return nil, advised(status.Errorf(status.InvalidArg, "filling in the configuration from the model: %w", err), mergedAdvice(cfg, params, from.Signature))
+		return nil, planner.WithAdvice(status.Errorf(status.InvalidArg, "filling in the configuration from the model: %w", err), planner.MergedDecoderAdvice(cfg, params, from.Signature))
 	}
 	log := server.Log.With("model", info.Name)
 	for _, line := range filled {

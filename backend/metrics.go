@@ -185,7 +185,7 @@ func (in *Instance) measure(e *execution) {
 		m.observe(MetricGather, e.timings.gather.Seconds())
 		m.observe(MetricRun, e.timings.run.Seconds())
 		m.observe(MetricScatter, e.timings.scatter.Seconds())
-		m.observe(MetricStep, (e.timings.at - e.timings.began).Seconds())
+		m.observe(MetricStep, (e.timings.last - e.timings.began).Seconds())
 	}
 	in.measureStore()
 	m.sink.Record(m.updates)

@@ -10,17 +10,17 @@ import (
 
 // timings is how long the parts of a batch took.
 type timings struct {
-	at                                       time.Duration // end of the last part
+	last                                     time.Duration // end of the last part
 	input, gather, run, scatter, send, total time.Duration
 	began                                    time.Duration
 }
 
-func (s *timings) begin(now time.Duration) { s.began, s.at = now, now }
+func (s *timings) begin(now time.Duration) { s.began, s.last = now, now }
 
 // add adds the time since the last call to a part.
 func (s *timings) add(part *time.Duration, now time.Duration) {
-	*part += now - s.at
-	s.at = now
+	*part += now - s.last
+	s.last = now
 }
 
 // periodicLog sums up batches and reports them every metric_logging_frequency_seconds.

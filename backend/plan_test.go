@@ -1,14 +1,14 @@
 package backend
 
 import (
-	"strings"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"tritonstateful/backend/config"
 	"tritonstateful/backend/plan"
-	"tritonstateful/backend/plan/batchaxis"
+	"tritonstateful/backend/plan/planner"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
@@ -39,15 +39,13 @@ func withoutSymbols(s *onnx.Signature) {
 
 func configEdit(edit func(*config.Config)) func(*setup) { return func(s *setup) { edit(s.config) } }
 
-// planFor joins configuration and model by evidence alone. files reads the files of initial
-// states. The error joins everything that is wrong.
-func planByEvidence(cfg *config.Config, params *config.Parameters, sig *onnx.Signature, files fileReader) (*plan.Plan, error) {
-	c := chooser{verify: config.VerifyNever, finish: (*planner).finish, attempt: func(k *batchaxis.Candidate) *planner { return planInputs(cfg, params, sig, files, k) }}
-	pl, err := c.choose(batchaxis.Candidates(cfg, params, sig))
-	if err != nil {
-		return nil, err
-	}
-	return &pl.plan, nil
+// planByEvidence joins configuration and model by evidence alone. The error joins
+// everything that is wrong.
+func planByEvidence(cfg *config.Config, params *config.Parameters, sig *onnx.Signature) (*plan.Plan, error) {
+	params = params.Clone()
+	params.Verify = config.VerifyNever
+	made, _, err := planner.Make(&planner.Source{Config: cfg, Parameters: params, Signature: sig})
+	return made, err
 }
 
 // TestPlan: what loads, and runs.
@@ -213,7 +211,7 @@ func TestControlsInOneTensor(t *testing.T) {
 			c.Sequence.ControlInputs = []config.ControlConfig{{Name: resetName, Controls: controls}}
 		}))
 		require.Len(t, s.in.plan.Generated, 1)
-		require.Equal(t, controlKinds[want], s.in.plan.Generated[0].Kind)
+		require.Equal(t, map[string]plan.Kind{config.ControlEnd: plan.KindEnd, config.ControlReady: plan.KindReady}[want], s.in.plan.Generated[0].Kind)
 		lines := s.log.having(`WARN control_input "ResetSequence" has`)
 		require.Len(t, lines, 1)
 		require.Contains(t, lines[0], "its value is that of "+want+" alone")
@@ -249,29 +247,17 @@ func TestControlsOfEveryType(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.control.Kind = config.ControlStart
 			s := newServer(t, configEdit(func(c *config.Config) { c.Sequence.ControlInputs[0].Controls[0] = tt.control }), sig(func(s *onnx.Signature) { s.Inputs[2].DType = tt.dtype }))
-			capture := &capturing{Runner: s.runner}
-			s.in.runner = capture
+			var runs [][]byte // the control in each
+			s.in.runner = &wrapped{s.runner, func(inputs, _ []onnx.Tensor) error {
+				runs = append(runs, slices.Clone(inputs[2].Data.Bytes))
+				return nil
+			}}
 			s.in.Execute(&fakeBatch{t: t, answers: make([]answer, 1), requests: []Request{s.request(&fakeBatch{}, &ask{id: "1", start: true})}})
 			s.in.Execute(&fakeBatch{t: t, answers: make([]answer, 2), requests: []Request{
 				s.request(&fakeBatch{}, &ask{id: "1"}), s.request(&fakeBatch{}, &ask{id: "2", start: true}),
 			}})
-			require.Equal(t, tt.want[1], element(capture.runs[0][2], tt.dtype, 0))
-			require.Equal(t, tt.want, []float64{element(capture.runs[1][2], tt.dtype, 0), element(capture.runs[1][2], tt.dtype, 1)})
+			require.Equal(t, tt.want[1], element(runs[0], tt.dtype, 0))
+			require.Equal(t, tt.want, []float64{element(runs[1], tt.dtype, 0), element(runs[1], tt.dtype, 1)})
 		})
 	}
-}
-
-// capturing keeps a copy of the inputs of each run, and computes nothing.
-type capturing struct {
-	onnx.Runner
-	runs [][][]byte
-}
-
-func (c *capturing) Run(inputs, _ []onnx.Tensor) error {
-	var copies [][]byte
-	for _, in := range inputs {
-		copies = append(copies, []byte(strings.Clone(string(in.Data.Bytes))))
-	}
-	c.runs = append(c.runs, copies)
-	return nil
 }

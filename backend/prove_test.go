@@ -12,9 +12,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tritonstateful/backend/config"
+	"tritonstateful/backend/plan"
 	"tritonstateful/backend/plan/batchaxis"
 	"tritonstateful/backend/plan/isolation"
+	"tritonstateful/backend/plan/planner"
 	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/onnx/runnertest"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -22,7 +25,7 @@ import (
 // recurrence is a model over [time, batch] or [batch, time]: y is the running sum of x
 // over time, and a state, if there is one, the sum so far.
 type recurrence struct {
-	fileOnly
+	runnertest.File
 	time    int    // the axis of time in x and y
 	least   int64  // how long x must be
 	divisor bool   // a last input that nothing may be divided by if it is 0
@@ -31,8 +34,8 @@ type recurrence struct {
 
 func newRecurrence(t *testing.T, inputs, outputs string, time int) *recurrence {
 	r := &recurrence{time: time}
-	r.sig = onnx.Signature{Inputs: tensors(t, inputs), Outputs: tensors(t, outputs)}
-	r.runs = r.run
+	r.Sig = onnx.Signature{Inputs: runnertest.Tensors(t, inputs), Outputs: runnertest.Tensors(t, outputs)}
+	r.Runs = r.run
 	return r
 }
 
@@ -81,17 +84,16 @@ func (r *recurrence) run(sig *onnx.Signature, inputs, outputs []onnx.Tensor) err
 	return nil
 }
 
-// proving chooses the batch axes of a model for a configuration.
-func proving(t *testing.T, r onnx.Runner, open func() onnx.Runner, cfg *config.Config, verify config.Verify) (*planner, *chooser, error) {
+// proving makes a plan of a model for a configuration, and proves it.
+func proving(t *testing.T, r onnx.Runner, open func() onnx.Runner, cfg *config.Config, verify config.Verify) (*plan.Plan, planner.Proof, error) {
 	params, _, err := config.ParseParameters(cfg.Parameters)
 	require.NoError(t, err)
-	c := &chooser{verify: verify, finish: (*planner).finish, runner: func() (onnx.Runner, error) { return r, nil }}
+	params.Verify = verify
+	s := &planner.Source{Config: cfg, Parameters: params, Signature: r.Signature(), Runner: func() (onnx.Runner, error) { return r, nil }}
 	if open != nil {
-		c.open = func() (onnx.Runner, error) { return open(), nil }
+		s.Open = func() (onnx.Runner, error) { return open(), nil }
 	}
-	c.attempt = func(k *batchaxis.Candidate) *planner { return planInputs(cfg, params, r.Signature(), nil, k) }
-	pl, err := c.choose(batchaxis.Candidates(cfg, params, r.Signature()))
-	return pl, c, err
+	return planner.Make(s)
 }
 
 // recurrenceConfig is for x and y of any length, and for the state s if there is one.
@@ -142,16 +144,16 @@ func TestBatchIsProved(t *testing.T) {
 				}
 				r := newRecurrence(t, inputs, outputs, c.time)
 				r.divisor, r.least = c.divisor, c.least
-				pl, chooser, err := proving(t, r, nil, cfg, config.VerifyInferred)
+				p, proof, err := proving(t, r, nil, cfg, config.VerifyInferred)
 				require.NoError(t, err)
-				require.Empty(t, chooser.warning)
-				require.Equal(t, 8, pl.plan.MaxLanes)
-				require.Equal(t, 1-c.time, pl.plan.Inputs[0].Axis)
-				require.Equal(t, 1-c.time, pl.plan.Outputs[0].Axis)
+				require.Empty(t, proof.Warning)
+				require.Equal(t, 8, p.MaxLanes)
+				require.Equal(t, 1-c.time, p.Inputs[0].Axis)
+				require.Equal(t, 1-c.time, p.Outputs[0].Axis)
 				if c.s != "" {
-					require.Equal(t, 0, pl.plan.States[0].Axis)
+					require.Equal(t, 0, p.States[0].Axis)
 				}
-				require.Zero(t, r.heap.Used(), "runs must free what they take")
+				require.Zero(t, r.Heap.Used(), "runs must free what they take")
 			})
 		}
 	}
@@ -165,11 +167,11 @@ func TestBatchNotJudged(t *testing.T) {
 		r.least = 1000
 		return r
 	}
-	pl, chooser, err := proving(t, model("time,batch", "time,batch"), nil, recurrenceConfig("FP32", false), config.VerifyInferred)
+	p, proof, err := proving(t, model("time,batch", "time,batch"), nil, recurrenceConfig("FP32", false), config.VerifyInferred)
 	require.NoError(t, err)
-	require.Equal(t, 1, pl.plan.Inputs[0].Axis)
-	require.Contains(t, chooser.warning, `nobody has checked that the lanes of a batch are apart: the model does not run on any contents that were tried`)
-	require.Contains(t, chooser.warning, "string_value: '* = 1'")
+	require.Equal(t, 1, p.Inputs[0].Axis)
+	require.Contains(t, proof.Warning, `nobody has checked that the lanes of a batch are apart: the model does not run on any contents that were tried`)
+	require.Contains(t, proof.Warning, "string_value: '* = 1'")
 	for _, axes := range [][2]string{{"time,batch", "a,b"}, {"s0,s1", "s0,s1"}, {"?,?", "?,?"}} {
 		_, _, err = proving(t, model(axes[0], axes[1]), nil, recurrenceConfig("FP32", false), config.VerifyInferred)
 		require.ErrorContains(t, err, "nothing shows that requests of one batch would be apart", axes)
@@ -185,9 +187,9 @@ func TestBatchOfChance(t *testing.T) {
 		r.chance = drawn
 		return r
 	}
-	pl, _, err := proving(t, session(new(int64)), func() onnx.Runner { return session(new(int64)) }, recurrenceConfig("FP32", false), config.VerifyInferred)
+	p, _, err := proving(t, session(new(int64)), func() onnx.Runner { return session(new(int64)) }, recurrenceConfig("FP32", false), config.VerifyInferred)
 	require.NoError(t, err)
-	require.Equal(t, 1, pl.plan.Inputs[0].Axis)
+	require.Equal(t, 1, p.Inputs[0].Axis)
 	drawn := new(int64)
 	_, _, err = proving(t, session(drawn), func() onnx.Runner { return session(drawn) }, recurrenceConfig("FP32", false), config.VerifyInferred)
 	require.ErrorContains(t, err, "two runs on the same inputs differ")
@@ -198,36 +200,36 @@ func TestBatchThatIsTold(t *testing.T) {
 	r := newRecurrence(t, "x:FP32[time,batch]", "y:FP32[time,batch]", 0)
 	cfg := recurrenceConfig("FP32", false)
 	cfg.Parameters["batch_axes"] = config.Value{String: "* = 0"}
-	pl, chooser, err := proving(t, r, nil, cfg, config.VerifyInferred)
+	p, proof, err := proving(t, r, nil, cfg, config.VerifyInferred)
 	require.NoError(t, err)
-	require.Equal(t, 0, pl.plan.Inputs[0].Axis)
-	require.Zero(t, chooser.runs)
-	require.Empty(t, chooser.warning)
-	_, chooser, err = proving(t, r, nil, cfg, config.VerifyAlways)
+	require.Equal(t, 0, p.Inputs[0].Axis)
+	require.Zero(t, proof.Runs)
+	require.Empty(t, proof.Warning)
+	_, proof, err = proving(t, r, nil, cfg, config.VerifyAlways)
 	require.NoError(t, err)
-	require.Contains(t, chooser.warning, `batch_axes has the batch at axis 0 of "x", and with it output "y" of one changes with the inputs of another`)
+	require.Contains(t, proof.Warning, `batch_axes has the batch at axis 0 of "x", and with it output "y" of one changes with the inputs of another`)
 	cfg.Parameters["batch_axes"] = config.Value{String: "* = 1"}
-	_, chooser, err = proving(t, r, nil, cfg, config.VerifyAlways)
+	_, proof, err = proving(t, r, nil, cfg, config.VerifyAlways)
 	require.NoError(t, err)
-	require.Empty(t, chooser.warning)
-	require.Positive(t, chooser.runs)
+	require.Empty(t, proof.Warning)
+	require.Positive(t, proof.Runs)
 }
 
 // TestBatchUnproved: without runs the likeliest candidate is taken, with a warning.
 func TestBatchUnproved(t *testing.T) {
 	r := newRecurrence(t, "x:FP32[time,batch]", "y:FP32[time,batch]", 0)
-	pl, chooser, err := proving(t, r, nil, recurrenceConfig("FP32", false), config.VerifyNever)
+	p, proof, err := proving(t, r, nil, recurrenceConfig("FP32", false), config.VerifyNever)
 	require.NoError(t, err)
-	require.Equal(t, 1, pl.plan.Inputs[0].Axis)
-	require.Zero(t, chooser.runs)
-	require.Contains(t, chooser.warning, "verify is never: nobody has checked")
+	require.Equal(t, 1, p.Inputs[0].Axis)
+	require.Zero(t, proof.Runs)
+	require.Contains(t, proof.Warning, "verify is never: nobody has checked")
 }
 
 // TestBatchNeverEmpty: a state does not begin with nothing along an axis that no run shows
 // to grow, and no run has such a state.
 func TestBatchNeverEmpty(t *testing.T) {
-	r := &fileOnly{sig: onnx.Signature{Inputs: tensors(t, "x:FP32[time,8] s:FP32[rows,8]"), Outputs: tensors(t, "y:FP32[time,8] s_out:FP32[rows,8]")}}
-	r.runs = func(sig *onnx.Signature, inputs, outputs []onnx.Tensor) error {
+	r := &runnertest.File{Sig: onnx.Signature{Inputs: runnertest.Tensors(t, "x:FP32[time,8] s:FP32[rows,8]"), Outputs: runnertest.Tensors(t, "y:FP32[time,8] s_out:FP32[rows,8]")}}
+	r.Runs = func(sig *onnx.Signature, inputs, outputs []onnx.Tensor) error {
 		require.NotContains(t, inputs[1].Shape, int64(0), "a run that could end the process")
 		for i := range outputs { // everything sees everything
 			shape := inputs[i].Shape.Clone()
@@ -253,9 +255,9 @@ func TestBatchNeverEmpty(t *testing.T) {
 
 // sums is a model over [batch, time] that writes the sum of each lane, and of all of them
 // where leaks says so.
-func sums(t *testing.T, inputs string, leaks func(inputs []onnx.Tensor) bool) *fileOnly {
-	r := &fileOnly{sig: onnx.Signature{Inputs: tensors(t, inputs), Outputs: tensors(t, "y:FP32[batch,1]")}}
-	r.runs = func(sig *onnx.Signature, inputs, outputs []onnx.Tensor) error {
+func sums(t *testing.T, inputs string, leaks func(inputs []onnx.Tensor) bool) *runnertest.File {
+	r := &runnertest.File{Sig: onnx.Signature{Inputs: runnertest.Tensors(t, inputs), Outputs: runnertest.Tensors(t, "y:FP32[batch,1]")}}
+	r.Runs = func(sig *onnx.Signature, inputs, outputs []onnx.Tensor) error {
 		lanes, frames := inputs[0].Shape[0], inputs[0].Shape[1]
 		outputs[0].Shape, outputs[0].Data = tensor.Shape{lanes, 1}, statebuffer.Block{Bytes: make([]byte, 4*lanes), Size: 4 * lanes}
 		all, own := 0.0, make([]float64, lanes)
@@ -298,7 +300,7 @@ func TestLanesMeetAtOneFrame(t *testing.T) {
 // others.
 func TestLanesMeetByWhatMayBeLeftOut(t *testing.T) {
 	r := sums(t, "x:FP32[batch,time] gain:FP32[batch,1]", func(inputs []onnx.Tensor) bool { return inputs[1].Shape != nil })
-	r.sig.Inputs[1].Optional = true
+	r.Sig.Inputs[1].Optional = true
 	cfg := recurrenceConfig("FP32", false)
 	cfg.Outputs[0].Dims = tensor.Shape{1}
 	cfg.Inputs = append(cfg.Inputs, config.TensorConfig{Name: "gain", DataType: "TYPE_FP32", Dims: tensor.Shape{1}, Optional: true})
@@ -316,10 +318,12 @@ func TestProofOverTime(t *testing.T) {
 			}
 			return false
 		})
-		pl, _, err := proving(t, r, nil, recurrenceConfig("FP32", false), config.VerifyNever)
+		cfg := recurrenceConfig("FP32", false)
+		pl, _, err := proving(t, r, nil, cfg, config.VerifyNever)
 		require.NoError(t, err)
-		judge := isolation.NewTrial(r, &pl.plan, pl.candidate, pl.config.CanRequest, until)
-		got := judge.Judge(make([]batchaxis.Axis, len(r.sig.Outputs)))
+		candidate := &batchaxis.Candidates(cfg, &config.Parameters{}, r.Signature())[0]
+		trial := isolation.NewTrial(r, pl, candidate, cfg.CanRequest, until)
+		got := trial.Judge(make([]batchaxis.Axis, len(r.Sig.Outputs)))
 		require.Equal(t, isolation.Undecided, got.Verdict, "after %d of its runs: %s", last, got.Why)
 	}
 }
@@ -349,8 +353,8 @@ func TestToldStatesBegin(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := &fileOnly{sig: onnx.Signature{Inputs: tensors(t, "x:FP32[a,b] s:FP32[a,c]"), Outputs: tensors(t, "y:FP32[a,b] s_out:FP32[a,c]")}}
-			r.runs = func(sig *onnx.Signature, inputs, outputs []onnx.Tensor) error {
+			r := &runnertest.File{Sig: onnx.Signature{Inputs: runnertest.Tensors(t, "x:FP32[a,b] s:FP32[a,c]"), Outputs: runnertest.Tensors(t, "y:FP32[a,b] s_out:FP32[a,c]")}}
+			r.Runs = func(sig *onnx.Signature, inputs, outputs []onnx.Tensor) error {
 				length, err := tt.next(inputs[0].Shape[1], inputs[1].Shape[1])
 				if err != nil {
 					return err
@@ -410,7 +414,7 @@ func TestNothingHangsOnTheBatch(t *testing.T) {
 			Log: slog.New(log), Clock: newServer(t).in.model.server.Clock,
 			Open: func(onnx.SessionOptions) (onnx.Runner, error) {
 				r := newRecurrence(t, "x:FP32[?,?]", "y:FP32[?,?]", 0)
-				r.runs = func(_ *onnx.Signature, inputs, outputs []onnx.Tensor) error { // nothing mixes: both axes could be the batch
+				r.Runs = func(_ *onnx.Signature, inputs, outputs []onnx.Tensor) error { // nothing mixes: both axes could be the batch
 					outputs[0].Shape, outputs[0].Data = inputs[0].Shape.Clone(), inputs[0].Data
 					return nil
 				}
@@ -434,8 +438,8 @@ func TestLanesThatShareAScale(t *testing.T) {
 		"QuantizeLinear":        `: output "y" of one changes with the inputs of another, with the batch`,
 	} {
 		r := newRecurrence(t, "x:FP32[N]", "y:FP32[N]", 0)
-		r.sig.Operators = map[string]int{operator: 1}
-		r.runs = func(_ *onnx.Signature, inputs, outputs []onnx.Tensor) error {
+		r.Sig.Operators = map[string]int{operator: 1}
+		r.Runs = func(_ *onnx.Signature, inputs, outputs []onnx.Tensor) error {
 			bytes := inputs[0].Data.Size
 			outputs[0].Shape, outputs[0].Data = inputs[0].Shape.Clone(), statebuffer.Block{Bytes: make([]byte, bytes), Size: bytes}
 			most := 0.0
@@ -461,7 +465,7 @@ func TestBatchCalledAsALength(t *testing.T) {
 	for _, name := range []string{"num_samples", "step", "T"} {
 		axes := "[" + name + ",8]"
 		r := newRecurrence(t, "x:FP32"+axes+" s:FP32"+axes, "y:FP32"+axes+" s_out:FP32"+axes, 0)
-		r.runs = func(_ *onnx.Signature, inputs, outputs []onnx.Tensor) error {
+		r.Runs = func(_ *onnx.Signature, inputs, outputs []onnx.Tensor) error {
 			for i := range outputs {
 				outputs[i].Shape, outputs[i].Data = inputs[i].Shape.Clone(), statebuffer.Block{Bytes: slices.Clone(inputs[i].Data.Bytes), Size: inputs[i].Data.Size}
 			}
@@ -469,11 +473,11 @@ func TestBatchCalledAsALength(t *testing.T) {
 		}
 		cfg := recurrenceConfig("FP32", true)
 		cfg.Inputs[0].Dims, cfg.Outputs[0].Dims = tensor.Shape{8}, tensor.Shape{8}
-		pl, chooser, err := proving(t, r, nil, cfg, config.VerifyInferred)
+		p, proof, err := proving(t, r, nil, cfg, config.VerifyInferred)
 		require.NoError(t, err)
-		require.Equal(t, 0, pl.plan.Inputs[0].Axis)
-		require.Equal(t, 8, pl.plan.MaxLanes)
-		require.Positive(t, chooser.runs)
+		require.Equal(t, 0, p.Inputs[0].Axis)
+		require.Equal(t, 8, p.MaxLanes)
+		require.Positive(t, proof.Runs)
 
 		cfg.MaxBatchSize, cfg.Inputs[0].Dims, cfg.Outputs[0].Dims = 0, tensor.Shape{-1, 8}, tensor.Shape{-1, 8}
 		_, _, err = proving(t, r, nil, cfg, config.VerifyInferred)
@@ -485,7 +489,7 @@ func TestBatchCalledAsALength(t *testing.T) {
 // takes, and keeps its lanes.
 func TestBatchOfSmallNumbers(t *testing.T) {
 	r := newRecurrence(t, "x:FP32[time,batch]", "y:FP32[time,batch]", 0)
-	r.runs = func(sig *onnx.Signature, inputs, outputs []onnx.Tensor) error {
+	r.Runs = func(sig *onnx.Signature, inputs, outputs []onnx.Tensor) error {
 		for at := range inputs[0].Data.Size / 4 {
 			if element(inputs[0].Data.Bytes, tensor.FP32, at) > 2 {
 				return errors.New("beyond the vocabulary")
@@ -493,8 +497,8 @@ func TestBatchOfSmallNumbers(t *testing.T) {
 		}
 		return r.run(sig, inputs, outputs)
 	}
-	pl, chooser, err := proving(t, r, nil, recurrenceConfig("FP32", false), config.VerifyInferred)
+	p, proof, err := proving(t, r, nil, recurrenceConfig("FP32", false), config.VerifyInferred)
 	require.NoError(t, err)
-	require.Empty(t, chooser.warning)
-	require.Equal(t, 8, pl.plan.MaxLanes)
+	require.Empty(t, proof.Warning)
+	require.Equal(t, 8, p.MaxLanes)
 }

@@ -100,6 +100,7 @@ func total(lanes []int) (n int) {
 
 // TestFailedRunIsHalved: one that fails alone costs three times the lanes, in a few runs.
 func TestFailedRunIsHalved(t *testing.T) {
+	t.Parallel()
 	for _, n := range []uint64{2, 3, 32, 33, 64} {
 		for wrong := range n {
 			p := newPicky(t, func(*config.Config) {})
@@ -248,15 +249,28 @@ func TestQuarantineKeepsStrings(t *testing.T) {
 	require.Equal(t, []int{2, 1}, s.runner.runs)
 }
 
+const refusedValue = -12345
+
 // TestValuesAmongSplitBatches: whatever is refused in batches that are split, and whatever
 // sequence starts or ends, each request has the answer of its own sequence.
 func TestValuesAmongSplitBatches(t *testing.T) {
+	t.Parallel()
 	for _, inferred := range []string{"0", "1"} {
 		for _, lanes := range []int{2, 4, 16} {
 			t.Run(fmt.Sprintf("inferred=%s/lanes=%d", inferred, lanes), func(t *testing.T) {
 				s := newServer(t, slots(48, 16), streamsOf(largeStream(1024, "bk")), param("infer_end_requests", inferred))
-				refuse := &refusing{Runner: s.runner}
-				s.in.runner = refuse
+				refused := 0 // before or after outputs were written
+				s.in.runner = &wrapped{s.runner, func(inputs, outputs []onnx.Tensor) error {
+					for i := range inputs[0].Data.Size / 4 {
+						if element(inputs[0].Data.Bytes, tensor.FP32, i) == refusedValue {
+							if refused++; refused%2 == 0 {
+								_ = s.runner.Run(inputs, outputs)
+							}
+							return status.Errorf(status.InvalidArg, "no such token")
+						}
+					}
+					return s.runner.Run(inputs, outputs)
+				}}
 				rng := rand.New(rand.NewPCG(11, 5))
 				alive := map[int]bool{}
 				for range 25 {
@@ -276,28 +290,8 @@ func TestValuesAmongSplitBatches(t *testing.T) {
 					}
 					s.batch(asks...).want(want...)
 				}
-				require.NotZero(t, refuse.times)
+				require.NotZero(t, refused)
 			})
 		}
 	}
-}
-
-// refusing is a runner that refuses a value, before or after it has written outputs.
-type refusing struct {
-	onnx.Runner
-	times int
-}
-
-const refusedValue = -12345
-
-func (r *refusing) Run(inputs, outputs []onnx.Tensor) error {
-	for i := range inputs[0].Data.Size / 4 {
-		if element(inputs[0].Data.Bytes, tensor.FP32, i) == refusedValue {
-			if r.times++; r.times%2 == 0 {
-				_ = r.Runner.Run(inputs, outputs)
-			}
-			return status.Errorf(status.InvalidArg, "no such token")
-		}
-	}
-	return r.Runner.Run(inputs, outputs)
 }

@@ -12,6 +12,7 @@ import (
 
 	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/onnx/runnertest"
 	"tritonstateful/internal/tensor"
 )
 
@@ -26,7 +27,7 @@ func TestNoStatesFound(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			sig := &onnx.Signature{Inputs: tensors(t, tt.inputs), Outputs: tensors(t, tt.outputs)}
+			sig := &onnx.Signature{Inputs: runnertest.Tensors(t, tt.inputs), Outputs: runnertest.Tensors(t, tt.outputs)}
 			err := plansOrNot(t, tt.config, sig)
 			require.ErrorContains(t, err, "could not find any state tensors: name them by the parameter state_pairs")
 			require.ErrorContains(t, err, "; a model without states is served by leaving sequence_batching out")
@@ -45,8 +46,8 @@ func TestNoStatesFound(t *testing.T) {
 // plansOrNot completes a configuration and plans the model.
 func plansOrNot(t *testing.T, text string, sig *onnx.Signature) error {
 	t.Helper()
-	file := &fileOnly{sig: *sig}
-	completed, err := Complete(ModelInfo{Config: []byte(text)}, Server{Log: slog.New(slog.DiscardHandler), DefaultBatch: ServerBatch, Open: func(onnx.SessionOptions) (onnx.Runner, error) { return file, nil }})
+	file := &runnertest.File{Sig: *sig}
+	completed, err := Complete(ModelInfo{Config: []byte(text)}, Server{Log: slog.New(slog.DiscardHandler), DefaultBatch: config.ServerBatch, Open: func(onnx.SessionOptions) (onnx.Runner, error) { return file, nil }})
 	if err != nil {
 		return err
 	}
@@ -57,13 +58,13 @@ func plansOrNot(t *testing.T, text string, sig *onnx.Signature) error {
 	require.NoError(t, err)
 	params, _, err := config.ParseParameters(cfg.Parameters)
 	require.NoError(t, err)
-	_, err = planByEvidence(cfg, params, sig, nil)
+	_, err = planByEvidence(cfg, params, sig)
 	return err
 }
 
 // TestNamesLeaveNoInput: the error has the pairs to choose from, and choosing works.
 func TestNamesLeaveNoInput(t *testing.T) {
-	sig := &onnx.Signature{Inputs: tensors(t, "audio_in:FP32[B,160] h_in:FP32[B,16]"), Outputs: tensors(t, "audio_out:FP32[B,160] h_out:FP32[B,16]")}
+	sig := &onnx.Signature{Inputs: runnertest.Tensors(t, "audio_in:FP32[B,160] h_in:FP32[B,16]"), Outputs: runnertest.Tensors(t, "audio_out:FP32[B,160] h_out:FP32[B,16]")}
 	err := plansOrNot(t, `{"sequence_batching":{}}`, sig)
 	require.ErrorContains(t, err, `the model leaves no input for requests: each of its inputs "audio_in", "h_in" is a state or filled by the backend; that they are states was guessed from the names: write those that are, without the inputs that requests bring, as parameters { key: 'state_pairs' value { string_value: '<<<audio_in, audio_out>>> <<<h_in, h_out>>>' } }; a model without states is served by leaving sequence_batching out`)
 	require.NoError(t, plansOrNot(t, `{"sequence_batching":{},"parameters":{"state_pairs":{"string_value":"<<<h_in, h_out>>>"}}}`, sig))
@@ -76,7 +77,7 @@ func TestNamesLeaveNoInput(t *testing.T) {
 
 // TestGuessedPairThatDoesNotFit: what is refused of a pair says that it was guessed.
 func TestGuessedPairThatDoesNotFit(t *testing.T) {
-	sig := &onnx.Signature{Inputs: tensors(t, "x:FP32[B,8] s:FP32[B,T] h:FP32[B,16]"), Outputs: tensors(t, "y:FP32[B,8] s_out:FP32[T,B] h_out:FP32[B,16]")}
+	sig := &onnx.Signature{Inputs: runnertest.Tensors(t, "x:FP32[B,8] s:FP32[B,T] h:FP32[B,16]"), Outputs: runnertest.Tensors(t, "y:FP32[B,8] s_out:FP32[T,B] h_out:FP32[B,16]")}
 	err := plansOrNot(t, `{"sequence_batching":{}}`, sig)
 	require.ErrorContains(t, err, `they must be the same; say by the parameter batch_axes where it is; that it is a state was guessed from the names: if it is none, write the others as parameters { key: 'state_pairs' value { string_value: '<<<h, h_out>>>' } }`)
 	require.NotContains(t, plansOrNot(t, `{"sequence_batching":{},"parameters":{"state_pairs":{"string_value":"<<<h, h_out>>> <<<s, s_out>>>"}}}`, sig).Error(), "guessed")
@@ -87,7 +88,7 @@ func TestGuessedPairThatDoesNotFit(t *testing.T) {
 
 // TestUnfedInputNamedAsAState: why it is no state is in the message.
 func TestUnfedInputNamedAsAState(t *testing.T) {
-	sig := &onnx.Signature{Inputs: tensors(t, "x:FP32[B,8] h:FP32[B,16] g:FP32[B,2]"), Outputs: tensors(t, "y:FP32[B,8] h_out:FP32[B,17] g_out:FP32[B,2]")}
+	sig := &onnx.Signature{Inputs: runnertest.Tensors(t, "x:FP32[B,8] h:FP32[B,16] g:FP32[B,2]"), Outputs: runnertest.Tensors(t, "y:FP32[B,8] h_out:FP32[B,17] g_out:FP32[B,2]")}
 	err := plansOrNot(t, `{"max_batch_size":8,"sequence_batching":{},"input":[{"name":"x","data_type":"TYPE_FP32","dims":[8]}],"output":[{"name":"y","data_type":"TYPE_FP32","dims":[8]}]}`, sig)
 	require.ErrorContains(t, err, `input "h" [-1,16] of the model is fed by nothing in the configuration: name it in input, state_pairs, control_input, constant_inputs or derived_inputs; input "h" and output "h_out" are named as a state, but [-1,16] and [-1,17] cannot be one`)
 }
@@ -117,13 +118,13 @@ func TestDimsToWrite(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			sig := &onnx.Signature{Inputs: tensors(t, tt.x+" h:FP32[B,2]"), Outputs: tensors(t, "y:FP32[B,8] h_out:FP32[B,2]")}
+			sig := &onnx.Signature{Inputs: runnertest.Tensors(t, tt.x+" h:FP32[B,2]"), Outputs: runnertest.Tensors(t, "y:FP32[B,8] h_out:FP32[B,2]")}
 			wireWith := func(x config.TensorConfig) error {
 				c := &config.Config{MaxBatchSize: tt.batch, Sequence: &config.SequenceConfig{}, Inputs: []config.TensorConfig{x}, Outputs: []config.TensorConfig{{Name: "y", DataType: "TYPE_FP32", Dims: tensor.Shape{8}}}}
 				if tt.batch == 0 {
 					c.Outputs[0].Dims = tensor.Shape{-1, 8}
 				}
-				_, err := planByEvidence(c, &config.Parameters{}, sig, nil)
+				_, err := planByEvidence(c, &config.Parameters{}, sig)
 				return err
 			}
 			err := wireWith(config.TensorConfig{Name: "x", DataType: "TYPE_FP32", Dims: tt.given})
@@ -155,7 +156,7 @@ func TestStateDimsToWrite(t *testing.T) {
 		{"FP32[2,1,16]", 0, tensor.Shape{2, 16}, "[ 2, 1, 16 ]"},
 	} {
 		name, extents, _ := strings.Cut(tt.h, "[")
-		sig := &onnx.Signature{Inputs: tensors(t, "x:FP32[B,8] h:"+name+"["+extents), Outputs: tensors(t, "y:FP32[B,8] g:"+name+"["+extents)}
+		sig := &onnx.Signature{Inputs: runnertest.Tensors(t, "x:FP32[B,8] h:"+name+"["+extents), Outputs: runnertest.Tensors(t, "y:FP32[B,8] g:"+name+"["+extents)}
 		wireWith := func(dims tensor.Shape) error {
 			io := tensor.Shape{8}
 			if tt.batch == 0 {
@@ -163,7 +164,7 @@ func TestStateDimsToWrite(t *testing.T) {
 			}
 			c := &config.Config{MaxBatchSize: tt.batch, Inputs: []config.TensorConfig{{Name: "x", DataType: "TYPE_FP32", Dims: io}}, Outputs: []config.TensorConfig{{Name: "y", DataType: "TYPE_FP32", Dims: io}}}
 			c.Sequence = &config.SequenceConfig{States: []config.StateConfig{{InputName: "h", OutputName: "g", DataType: "TYPE_FP32", Dims: dims}}}
-			_, err := planByEvidence(c, &config.Parameters{}, sig, nil)
+			_, err := planByEvidence(c, &config.Parameters{}, sig)
 			return err
 		}
 		err := wireWith(tt.given)

@@ -9,6 +9,7 @@ import (
 	"text/tabwriter"
 
 	"tritonstateful/backend/config"
+	"tritonstateful/backend/plan/planner"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
@@ -193,7 +194,7 @@ func (in *Instance) reportSharedScale() {
 	if in.plan.MaxLanes == 1 {
 		return
 	}
-	for _, name := range quantizers {
+	for _, name := range planner.Quantizers {
 		if n := in.runner.Signature().Operators[name]; n > 0 {
 			in.log.Warn("the model quantizes while it runs, with one scale for all requests of a batch, so an answer depends a little on the other requests of the batch; if that matters, set max_batch_size: 1",
 				"operator", name, "times", n)
@@ -213,7 +214,7 @@ func (in *Instance) reportSaturation() {
 
 // reportMerged warns of a merged decoder whose second request would fail.
 func (in *Instance) reportMerged() {
-	if advice := mergedAdvice(in.model.config, in.model.params, in.runner.Signature()); advice != "" {
+	if advice := planner.MergedDecoderAdvice(in.model.config, in.model.params, in.runner.Signature()); advice != "" {
 		in.log.Warn("the second request of a sequence will fail: " + advice)
 	}
 }

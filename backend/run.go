@@ -15,14 +15,14 @@ func (e *execution) run() {
 	if e.phase != gathered {
 		return
 	}
-	start := e.timings.at
+	start := e.timings.last
 	e.in.meter.ran(len(e.lanes), e.ioSet.lanes)
 	err := e.infer()
 	e.timings.add(&e.timings.run, e.in.server().Clock())
 	switch {
 	case err == nil:
 		e.phase = ran
-		e.in.splitter.ran(e.ioSet.lanes, e.timings.at-start)
+		e.in.splitter.ran(e.ioSet.lanes, e.timings.last-start)
 	case !e.retryable(err):
 		e.failRun(inferring(err))
 	case len(e.members) > 1:
@@ -35,7 +35,7 @@ func (e *execution) run() {
 	if e.timing.ComputeStart == 0 {
 		e.timing.ComputeStart = start
 	}
-	e.timing.ComputeEnd = e.timings.at
+	e.timing.ComputeEnd = e.timings.last
 }
 
 // infer runs the model, and notes what it has allocated.

@@ -28,6 +28,7 @@ var soakSteps = flag.Int("soak-steps", 20_000, "requests of each case of TestSoa
 // from the state of the sequence that asked, or be an error that its client's own
 // account allows. It takes 10^6 requests by go test -run TestSoak -soak-steps.
 func TestSoak(t *testing.T) {
+	t.Parallel()
 	lazy := map[string]string{"initial_buffer_size": "16", "subsequent_buffer_size": "16", "buffer_alloc_threshold": "16", "buffer_dealloc_threshold": "24"}
 	with := func(parameters map[string]string, more ...string) map[string]string {
 		all := map[string]string{}

@@ -14,7 +14,6 @@ import (
 
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
-	"tritonstateful/statebuffer"
 )
 
 // runsOf runs batches of that many requests with a model whose run of n lanes
@@ -123,6 +122,7 @@ func TestLoneLane(t *testing.T) {
 
 // TestSplitterIsForLargeStates: when it is on.
 func TestSplitterIsForLargeStates(t *testing.T) {
+	t.Parallel()
 	of := func(features int64) func(*setup) { return streamsOf(largeStream(features, "bk")) }
 	for _, tt := range []struct {
 		name  string
@@ -158,6 +158,7 @@ func cheapest(s *splitter, lanes int) {
 // TestSplitBatches: whatever runs a batch is split into, each request gets the answer
 // of its own sequence, and no lane is left over to run by itself.
 func TestSplitBatches(t *testing.T) {
+	t.Parallel()
 	for _, order := range []string{"bk", "kb"} {
 		for _, lanes := range []int{2, 4} {
 			t.Run(fmt.Sprintf("%s/%d", order, lanes), func(t *testing.T) {
@@ -271,36 +272,18 @@ func TestLoneLaneStaysFilled(t *testing.T) {
 	require.NotContains(t, s.runner.runs, 1)
 }
 
-// stateless answers with its input, and notes the lanes of its runs.
-type stateless struct {
-	onnx.Runner
-	memory statebuffer.Heap
-	runs   []int
-}
-
-func (r *stateless) Signature() *onnx.Signature {
+// TestRequestsOfSeveralLanes: without sequences a request may have several lanes, and as
+// many requests share a run as fit.
+func TestRequestsOfSeveralLanes(t *testing.T) {
 	tensors := func(name string) []onnx.TensorInfo {
 		return []onnx.TensorInfo{{Name: name, DType: tensor.FP32, Dims: tensor.Shape{tensor.Dynamic, 1}, Symbols: []string{"batch", ""}}}
 	}
-	return &onnx.Signature{Inputs: tensors("x"), Outputs: tensors("y")}
-}
-
-func (r *stateless) Memory() statebuffer.Memory { return &r.memory }
-func (r *stateless) Close()                     {}
-
-func (r *stateless) Run(inputs, outputs []onnx.Tensor) error {
-	r.runs = append(r.runs, int(inputs[0].Shape[0]))
-	if out := &outputs[0]; out.Data.Size == 0 {
-		out.Shape, out.Data = inputs[0].Shape, statebuffer.Block{Bytes: make([]byte, inputs[0].Data.Size), Size: inputs[0].Data.Size}
-	}
-	copy(outputs[0].Data.Bytes, inputs[0].Data.Bytes)
-	return nil
-}
-
-// TestRequestsOfSeveralRows: without sequences a request may have several rows, and
-// as many share a run as fit.
-func TestRequestsOfSeveralRows(t *testing.T) {
-	r := &stateless{}
+	var runs []int // lanes of each
+	r := &scripted{sig: onnx.Signature{Inputs: tensors("x"), Outputs: tensors("y")}, run: func(inputs, outputs []onnx.Tensor) error {
+		runs = append(runs, int(inputs[0].Shape[0]))
+		copy(outputs[0].Data.Bytes, inputs[0].Data.Bytes)
+		return nil
+	}}
 	model, err := NewModel(ModelInfo{Name: "model", Config: []byte(`{"name":"model","max_batch_size":8,` +
 		`"input":[{"name":"x","data_type":"TYPE_FP32","dims":[1]}],"output":[{"name":"y","data_type":"TYPE_FP32","dims":[1]}]}`)}, Server{
 		Log: slog.New(slog.DiscardHandler), Clock: func() time.Duration { return time.Hour },
@@ -310,14 +293,14 @@ func TestRequestsOfSeveralRows(t *testing.T) {
 	in, err := model.NewInstance(InstanceInfo{Name: "model_0", Kind: "cpu"})
 	require.NoError(t, err)
 	defer in.Close()
-	r.runs = nil
+	runs = nil
 	b := &fakeBatch{t: t, answers: make([]answer, 4)}
 	for i, rows := range []int64{4, 3, 1, 2} {
 		data := bytes.Repeat([]byte{byte(i + 1)}, int(4*rows))
 		b.requests = append(b.requests, Request{Inputs: []Input{{Present: true, DType: tensor.FP32, Shape: tensor.Shape{rows, 1}, Data: data, Size: 4 * rows}}})
 	}
 	in.Execute(b)
-	require.Equal(t, []int{8, 2}, r.runs)
+	require.Equal(t, []int{8, 2}, runs)
 	for i, rows := range []int{4, 3, 1, 2} {
 		require.NoError(t, b.answers[i].err)
 		require.Equal(t, bytes.Repeat([]byte{byte(i + 1)}, 4*rows), b.answers[i].outputs[0])

@@ -52,6 +52,7 @@ func TestTokenOfANewStart(t *testing.T) {
 
 // TestTokenStory plays Triton's oldest scheduler with clients that wait for nothing.
 func TestTokenStory(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(3, 4))
 	s := newServer(t, slots(40, 8))
 	serves := map[uint64]int{} // the ID of each token's sequence

@@ -37,7 +37,7 @@ typedef enum {
   BATCH_REFUSED,   // Triton returned an error
   BATCH_ON_DEVICE, // an input is in memory that the host cannot read, or in
                    // several buffers of which one is
-  BATCH_NO_MEMORY  // there is no memory to join the buffers of an input
+  BATCH_NO_MEMORY  // out of memory to join the buffers of an input
 } batch_reading;
 
 typedef enum {
@@ -144,7 +144,7 @@ void batch_finish(batch *b, uint64_t compute_start_ns, uint64_t compute_end_ns);
 
 // batch_hold keeps a request from being answered and released with its batch. The result
 // is for release_held, which does both: on any thread, also after the batch was freed. It
-// is NULL where there is no memory, and then the request is as any other.
+// is NULL when out of memory, and then the request is as any other.
 batch_held *batch_hold(batch *b, uint32_t r);
 void release_held(batch_held *held);
 

@@ -17,8 +17,8 @@ func batchOf(tb testing.TB, size int) []*faketriton.Request {
 	return requests(tb, calls...)
 }
 
-// BenchmarkSeam is what a batch costs beside Triton and the model: the fake
-// server's functions and an echo are in it, too.
+// BenchmarkSeam measures what a batch costs besides Triton and the model: it includes
+// the fake server's functions and an echo.
 func BenchmarkSeam(b *testing.B) {
 	for _, size := range []int{1, 8, 64} {
 		b.Run(fmt.Sprintf("batch=%d", size), func(b *testing.B) {

@@ -15,7 +15,7 @@ import (
 	"tritonstateful/statebuffer"
 )
 
-// modelFile is a onnx.Runner that only tells of its model: y = f(x), with the
+// modelFile is an onnx.Runner that only describes its model: y = f(x), with the
 // state h.
 type modelFile struct {
 	onnx.Runner
@@ -40,7 +40,7 @@ func (f *modelFile) Signature() *onnx.Signature {
 	}
 }
 
-// threeLines is a configuration that leaves out all that the model file tells.
+// threeLines is a configuration that leaves out all that the model file says.
 const threeLines = `{"backend":"stateful","name":"m","sequence_batching":{}}`
 
 const completed = `{"backend":"stateful","name":"m","max_batch_size":64,"sequence_batching":{},

@@ -19,7 +19,7 @@ type gpuInstance struct{ *fakeInstance }
 func (gpuInstance) TakesDevice() bool { return true }
 
 // TestInputOnDevice: an instance on a GPU gets the address and never the bytes.
-// Several pieces, of which one is on a GPU, nobody joins.
+// Several buffers of which one is on a GPU are refused.
 func TestInputOnDevice(t *testing.T) {
 	echo := newEcho()
 	var got []backend.Request
@@ -78,7 +78,7 @@ func TestOutputOnDevice(t *testing.T) {
 		require.Equal(t, want, string(outputs[0].Data))
 	}
 	require.Equal(t, []int{1, 2, 3}, asked, "before there are answers")
-	require.Equal(t, 3, faketriton.CallsOf("TRITONBACKEND_OutputBuffer"), "nobody was asked twice")
+	require.Equal(t, 3, faketriton.CallsOf("TRITONBACKEND_OutputBuffer"), "each was asked for once")
 }
 
 // TestReservedAndFailed: a run that fails after the places were asked for, an

@@ -1,24 +1,23 @@
-// The stateful backend as Triton opens it: a C-shared library, and the only
-// place that knows Triton's C ABI (internal/triton/triton.h).
+// The stateful backend as Triton opens it: a c-shared library, and the only package
+// that knows Triton's C ABI (internal/triton/triton.h).
 //
-// Triton opens the loader (loader/loader.c), which opens this library and hands
-// every call on. Each entry point is one line in exports.go; guard makes an
-// error or a panic of it a TRITONSERVER_Error. What a call works on is found by
-// a handle that Triton keeps in its object (handles.go).
+// Triton opens the loader (loader/loader.c), which opens this library and forwards
+// every call. Each entry point is one line in exports.go; guard turns its error or
+// panic into a TRITONSERVER_Error. The Go object that a call works on is found by a
+// handle that Triton stores in its own object (handles.go).
 //
-// A batch crosses the border a fixed number of times, however many requests it
-// has: batch_open makes the responses and reads all requests into C arrays
-// (batch.c, read.c), package backend sees them through [batch], answers are
-// noted in the same arrays, batch_send sends them (send.c), and batch_finish
-// reports and releases.
+// A batch crosses between C and Go a fixed number of times, whatever the number of
+// its requests: batch_open creates the responses and reads all requests into C arrays
+// (batch.c, read.c), package backend sees them through [batch], answers are noted in
+// the same arrays, batch_send sends them (send.c), and batch_finish reports statistics
+// and releases the requests.
 //
-// Ownership: a request is ours from the moment batch_open succeeds until
-// batch_finish released it, and whatever was read of it lives as long. After
-// batch_open no error may be returned to Triton any more, for it would answer
-// the requests a second time; from there on every fault becomes the answer of a
-// request.
+// Ownership: a request is ours from the moment batch_open succeeds until batch_finish
+// has released it, and everything that was read of it lives as long. After batch_open
+// no error may be returned to Triton, because Triton would answer the requests a
+// second time: from then on every fault becomes the answer of a request.
 //
-// The library is never unloaded, and Triton may initialise it again after
-// Finalize, so there is no package state but the table of Triton's functions
-// and what the signal handlers need.
+// The library is never unloaded, and Triton may initialise it again after Finalize.
+// So the only package state is the table of Triton's functions, what the signal
+// handlers need, and the count of instances (procs.go).
 package main

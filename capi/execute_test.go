@@ -72,7 +72,7 @@ func TestSequenceID(t *testing.T) {
 	}
 }
 
-// tokenInstance tells its requests apart by a state of Triton's.
+// tokenInstance distinguishes its requests by a state of Triton's.
 type tokenInstance struct{ *fakeInstance }
 
 func (tokenInstance) TokenInput() string { return "STATE" }

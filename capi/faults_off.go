@@ -5,5 +5,5 @@ package main
 import "tritonstateful/backend"
 
 // withFaults is m itself: only a library that is built with the tag "faults"
-// can be told to fail.
+// can be made to fail.
 func withFaults(m model, _ backend.ModelInfo) model { return m }

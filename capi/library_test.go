@@ -137,14 +137,14 @@ func TestLoaderTellsWhatIsWrongWithTheGoLibrary(t *testing.T) {
 	b := faketriton.NewBackend("{}")
 	defer b.Delete()
 	loader := buildLoader(t)
-	beside := filepath.Join(filepath.Dir(loader), "libtriton_stateful_go.so")
+	next := filepath.Join(filepath.Dir(loader), "libtriton_stateful_go.so")
 	initialize := func() error { return b.InitializeThrough(loader) }
 
-	failed(t, initialize(), status.Unavailable, beside+": cannot open shared object file")
-	require.NoError(t, os.WriteFile(beside, []byte(strings.Repeat("text", 20)), 0o644))
-	failed(t, initialize(), status.Unavailable, beside+": invalid ELF header")
-	run(t, "gcc", "-shared", "-o", beside, "-xc", "/dev/null")
-	failed(t, initialize(), status.Unavailable, beside+" has no function TRITONBACKEND_")
+	failed(t, initialize(), status.Unavailable, next+": cannot open shared object file")
+	require.NoError(t, os.WriteFile(next, []byte(strings.Repeat("text", 20)), 0o644))
+	failed(t, initialize(), status.Unavailable, next+": invalid ELF header")
+	run(t, "gcc", "-shared", "-o", next, "-xc", "/dev/null")
+	failed(t, initialize(), status.Unavailable, next+" has no function TRITONBACKEND_")
 }
 
 // TestLoaderRefusesPartOfALibrary: dlopen would end the process with SIGBUS.
@@ -153,17 +153,17 @@ func TestLoaderRefusesPartOfALibrary(t *testing.T) {
 	b := faketriton.NewBackend("{}")
 	defer b.Delete()
 	loader := buildLoader(t)
-	beside := filepath.Join(filepath.Dir(loader), "libtriton_stateful_go.so")
-	run(t, "gcc", "-shared", "-o", beside, "-xc", "/dev/null")
-	whole, err := os.ReadFile(beside)
+	next := filepath.Join(filepath.Dir(loader), "libtriton_stateful_go.so")
+	run(t, "gcc", "-shared", "-o", next, "-xc", "/dev/null")
+	whole, err := os.ReadFile(next)
 	require.NoError(t, err)
 	for _, size := range []int{0, 3, 63, 64, 100, 4096, len(whole) / 2, len(whole) - 1} {
-		require.NoError(t, os.WriteFile(beside, whole[:size], 0o644))
+		require.NoError(t, os.WriteFile(next, whole[:size], 0o644))
 		failed(t, b.InitializeThrough(loader), status.Unavailable,
-			fmt.Sprintf("%s is truncated: it has %d of at least ", beside, size))
+			fmt.Sprintf("%s is truncated: it has %d of at least ", next, size))
 	}
-	require.NoError(t, os.WriteFile(beside, whole, 0o644))
-	failed(t, b.InitializeThrough(loader), status.Unavailable, beside+" has no function TRITONBACKEND_")
+	require.NoError(t, os.WriteFile(next, whole, 0o644))
+	failed(t, b.InitializeThrough(loader), status.Unavailable, next+" has no function TRITONBACKEND_")
 }
 
 // TestLoaderHandsOn opens the loader over a library in C whose functions return

@@ -17,7 +17,7 @@ import (
 // Debug is Triton's verbose level. Whether a level is on is asked of Triton for
 // every record, for a client can change it while the server runs.
 type logHandler struct {
-	attrs  string // those of With, as they stand in a line: " key=value"
+	attrs  string // those of With, as written in a line: " key=value"
 	prefix string // the open groups: "group."
 }
 

@@ -15,8 +15,8 @@ typedef struct {
 typedef struct metric_families metric_families;
 typedef struct metric_set metric_set;
 
-// metric_families_new makes the families; definitions of one name, which stand
-// side by side, share one. The definitions must outlive it. The error is
+// metric_families_new makes the families; definitions of one name, which are
+// adjacent, share one. The definitions must outlive it. The error is
 // UNSUPPORTED where Triton has no metrics. A histogram is left out, without an
 // error, where Triton has none.
 TRITONSERVER_Error *metric_families_new(const metric_definition *definitions, uint32_t count,

@@ -114,7 +114,7 @@ func TestMetricsOfAGPU(t *testing.T) {
 	require.Empty(t, log.String())
 }
 
-// TestNoMetrics: a server that has none is not worth a word.
+// TestNoMetrics: a server that has none gets no warning.
 func TestNoMetrics(t *testing.T) {
 	var log strings.Builder
 	m := newMetrics(t, &log)
@@ -185,7 +185,7 @@ func TestRecordAllocatesNothing(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(100, func() { sink.Record(updates) }))
 }
 
-// TestMetricsSetting: metrics are handed to models, unless the command line says no.
+// TestMetricsSetting: models get metrics, unless the command line disables them.
 func TestMetricsSetting(t *testing.T) {
 	for config, want := range map[string]bool{"{}": true, `{"cmdline":{"metrics":"false"}}`: false} {
 		faketriton.Reset()

@@ -14,7 +14,7 @@ import (
 	"tritonstateful/statebuffer"
 )
 
-// mistakes are what a model of ours may do wrong without ending the server.
+// mistakes are bugs that must not end the server.
 var mistakes = map[string]func(){
 	"panic":           func() { panic("because") },
 	"nil dereference": func() { **new(*int) = 1 },
@@ -91,7 +91,7 @@ func TestUnansweredRequest(t *testing.T) {
 	refused(t, rs[0], status.Internal, "left this request without an answer")
 }
 
-// TestAnswerThatCannotBeCopied hands the seam outputs that C would read past.
+// TestAnswerThatCannotBeCopied answers with outputs that C would read past.
 func TestAnswerThatCannotBeCopied(t *testing.T) {
 	good := backend.Output{Tensor: make([]byte, 48), Layout: statebuffer.Layout{Pieces: 2, PieceBytes: 8}, Lanes: 3, Shape: tensor.Shape{2, 1, 2}}
 	in := newEcho()

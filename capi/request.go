@@ -17,7 +17,7 @@ import (
 func (b *batch) Requests() []backend.Request { return b.requests }
 
 // readRequests makes the Go view of what batch_open read. All of it but the
-// errors lies in memory of Triton or of the C batch.
+// errors is in memory of Triton or of the C batch.
 func (b *batch) readRequests() {
 	entries, width := b.entries(), len(b.inputs)
 	b.requests = resize(b.requests, len(entries))

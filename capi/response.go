@@ -160,7 +160,7 @@ func (b *batch) checkLanes(outputs []backend.Output, lane, lanes int) error {
 	return nil
 }
 
-// checkOutput makes sure that the pieces of all lanes lie within the tensor, and
+// checkOutput makes sure that the pieces of all lanes are within the tensor, and
 // that the shape agrees with the bytes that the client gets.
 func (b *batch) checkOutput(k int, o *backend.Output, lanes int) error {
 	if err := b.checkLayout(k, o); err != nil {
@@ -206,7 +206,7 @@ func (b *batch) checkShape(k int, o *backend.Output, lanes int) error {
 	return nil
 }
 
-// checkOffsets makes sure that the lanes of strings lie within their tensor.
+// checkOffsets makes sure that the lanes of strings are within their tensor.
 func checkOffsets(name string, o *backend.Output) error {
 	if o.Offsets == nil {
 		return nil // one lane of fixed size, such as an empty string

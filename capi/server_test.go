@@ -75,7 +75,7 @@ var (
 	single = tensor.Shape{1, 1}
 )
 
-// computed is the time that the tests' models tell for their runs.
+// computed is the time that the tests' models report for their runs.
 var computed = backend.Timing{ComputeStart: 1, ComputeEnd: 1 << 62}
 
 func (e *echo) execute(b backend.Batch) {

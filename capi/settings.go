@@ -6,7 +6,7 @@ import (
 	"math"
 	"strconv"
 
-	"tritonstateful/backend"
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/status"
 )
 
@@ -40,16 +40,16 @@ var tritonSettings = map[string]bool{
 
 // parseSettings reads the JSON of TRITONBACKEND_BackendConfig, which is empty
 // where nothing was set.
-func parseSettings(config []byte, log *slog.Logger) (settings, error) {
-	s := settings{ortLogging: ortLoggingDefault, defaultBatch: backend.ServerBatch, metrics: true}
-	if len(config) == 0 {
+func parseSettings(text []byte, log *slog.Logger) (settings, error) {
+	s := settings{ortLogging: ortLoggingDefault, defaultBatch: config.ServerBatch, metrics: true}
+	if len(text) == 0 {
 		return s, nil
 	}
 	var message struct {
 		Cmdline map[string]string `json:"cmdline"`
 	}
-	if err := json.Unmarshal(config, &message); err != nil {
-		return s, status.Errorf(status.Internal, "backend configuration %q: %w", config, err)
+	if err := json.Unmarshal(text, &message); err != nil {
+		return s, status.Errorf(status.Internal, "backend configuration %q: %w", text, err)
 	}
 	for name, value := range message.Cmdline {
 		switch {

@@ -81,9 +81,9 @@ static void on_fault(int number, siginfo_t *info, void *context) {
 
 // reaches_go reports whether a fault of Go code gets to Go's handler when this
 // action takes it. A handler that is not ours but asks for the alternate stack
-// and the details is a well-behaved one that was put in front of ours and hands
-// on what it does not know, as another Go library's does; to go in front of it
-// again would make two such libraries call each other for ever.
+// and the details is a well-behaved one that was installed in front of ours and
+// forwards signals that are not its own, as another Go library's does; going in
+// front of it again would make two such libraries call each other forever.
 static bool reaches_go(const struct sigaction *action) {
   if (action->sa_sigaction == go_handler.sa_sigaction || action->sa_sigaction == on_fault)
     return true;

@@ -9,14 +9,14 @@
 
 #include <signal.h>
 
-// signals_adopt remembers Go's SIGSEGV handler. To be called while no other
-// handler has replaced it: in Initialize.
+// signals_adopt saves Go's SIGSEGV handler. Call it while no other handler has
+// replaced it: in Initialize.
 void signals_adopt(void);
 
-// signals_keep puts a handler of ours in front of whatever handles SIGSEGV now,
-// if that would not reach Go: faults in this library's code go to Go's handler,
-// all others to the one before. To be called before Go code runs that must be
-// able to recover: the start-up order of tritonserver gives no single moment
+// signals_keep installs our handler in front of the one that handles SIGSEGV now,
+// if that one would not reach Go: faults in this library's code go to Go's handler,
+// all others to the one before. Call it before Go code runs that must be able
+// to recover: the start-up order of tritonserver gives no single moment
 // for it. Costs two system calls. Any thread.
 void signals_keep(void);
 

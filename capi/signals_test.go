@@ -63,7 +63,7 @@ var signalStories = map[string]struct {
 			execute()
 			faketriton.PutForwarder()
 			refused(t, execute(), status.Internal, "nil pointer dereference")
-			require.True(t, faketriton.ForwarderIsFirst(), "two such libraries must not overtake each other for ever")
+			require.True(t, faketriton.ForwarderIsFirst(), "two such libraries must not overtake each other forever")
 			require.Equal(t, 1, faketriton.Forwarded())
 		},
 	},

@@ -124,7 +124,7 @@ const (
 )
 
 // serve loads a model on a CPU or a simulated GPU and sends it the calls, in batches. As
-// Triton does, it hands over a call only when the one before it in its sequence was released.
+// Triton does, it passes a call only when the one before it in its sequence was released.
 // The answers are in the order of the calls.
 func (m *testedModel) serve(t *testing.T, driver string, kind int, parameters map[string]string, batches [][]faketriton.Call) (answers [][]faketriton.Output) {
 	t.Helper()

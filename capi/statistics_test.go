@@ -19,7 +19,7 @@ func inOrder(t *testing.T, s faketriton.Statistics) {
 	require.LessOrEqual(t, s.ComputeEnd, s.ExecEnd)
 }
 
-// timed is an echo of one request per call, which tells those times.
+// timed is an echo of one request per call, which reports those times.
 func timed(timing func() backend.Timing) *fakeInstance {
 	in := newEcho()
 	good := in.execute
@@ -36,11 +36,11 @@ func (f finisher) Finish(backend.Timing) { f.Batch.Finish(f.timing()) }
 
 func TestStatisticsOfARun(t *testing.T) {
 	clock := newClock()
-	var told backend.Timing
+	var given backend.Timing
 	s := serve(t, timed(func() backend.Timing {
-		told.ComputeEnd = clock()
-		told.ComputeStart = told.ComputeEnd - time.Microsecond
-		return told
+		given.ComputeEnd = clock()
+		given.ComputeStart = given.ComputeEnd - time.Microsecond
+		return given
 	}))
 	unreadable := echoCall(3, 0, 0)
 	unreadable.Inputs = nil
@@ -49,7 +49,7 @@ func TestStatisticsOfARun(t *testing.T) {
 	for i, success := range []bool{true, false, true} {
 		got := rs[i].Statistics()
 		require.Equal(t, success, got.Success)
-		require.Equal(t, uint64(told.ComputeEnd), got.ComputeEnd)
+		require.Equal(t, uint64(given.ComputeEnd), got.ComputeEnd)
 		inOrder(t, got)
 	}
 	got := s.instance.BatchStatistics()
@@ -59,12 +59,12 @@ func TestStatisticsOfARun(t *testing.T) {
 }
 
 func TestStatisticsOfStrangeTimes(t *testing.T) {
-	for _, told := range []backend.Timing{
+	for _, given := range []backend.Timing{
 		{ComputeStart: 1, ComputeEnd: 2},
 		{ComputeStart: 1 << 62, ComputeEnd: 1 << 62},
 		{ComputeStart: 1 << 62, ComputeEnd: 1},
 	} {
-		s := serve(t, timed(func() backend.Timing { return told }))
+		s := serve(t, timed(func() backend.Timing { return given }))
 		rs := requests(t, echoCall(1, 1, 2))
 		require.NoError(t, s.instance.Execute(rs...))
 		inOrder(t, rs[0].Statistics())

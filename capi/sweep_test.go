@@ -80,7 +80,7 @@ func checkAnswer(t *testing.T, r *faketriton.Request, where string) {
 // fail, for every n. Triton calls Finalize whatever Initialize said.
 func TestEveryCallOfALoadFailsOnce(t *testing.T) {
 	before := faketriton.CountAlive()
-	unnoticed := 0 // failures that are no error: of the log line with the version
+	unnoticed := 0 // failures that are not returned: of the log line with the version
 	for n := 1; ; n++ {
 		faketriton.Reset()
 		in := newEcho()
@@ -137,7 +137,7 @@ func (s server) live(m model) (errs []error) {
 	return errs
 }
 
-// stateUnknown reports whether Triton did not tell Finalize what to finalize.
+// stateUnknown reports whether Triton did not pass to Finalize what to finalize.
 func (s server) stateUnknown(errs []error) bool {
 	return len(errs) == 1 && errs[0].Error() == "code 4: injected failure of TRITONBACKEND_ModelInstanceState"
 }

@@ -36,7 +36,7 @@ _Static_assert(ONNX_TYPE_TENSOR == 1 && ONNX_TYPE_SEQUENCE == 2 && ONNX_TYPE_MAP
 `
 
 // TestAPI compiles our declaration of the C API against that of the wrapper's
-// module, and the element types beside it.
+// module, and the element types next to it.
 func TestAPI(t *testing.T) {
 	module, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/yalue/onnxruntime_go").Output()
 	require.NoError(t, err, "the wrapper's module has the vendor's header")

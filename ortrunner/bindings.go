@@ -24,13 +24,13 @@ type binding struct {
 
 // bindings are those of a session. Its zero value is ready.
 type bindings struct {
-	all    []binding
-	kept   int // the first so many are never replaced
-	oldest int // of the others, counted from kept: the one to be replaced
-	key    []uint64
+	all       []binding
+	permanent int // how many, at the front of all, are never replaced
+	oldest    int // of the others, counted from permanent: the one to be replaced
+	key       []uint64
 }
 
-// begin starts to describe a run; note goes on with a tensor.
+// begin starts the description of a run; note adds a tensor to it.
 func (b *bindings) begin() { b.key = b.key[:0] }
 
 func (b *bindings) note(t *onnx.Tensor, address uint64) {
@@ -40,7 +40,7 @@ func (b *bindings) note(t *onnx.Tensor, address uint64) {
 	}
 }
 
-// find is the binding for the run that was described, or nil.
+// find returns the binding for the run that was described, or nil.
 func (b *bindings) find() *binding {
 	for i := range b.all {
 		if slices.Equal(b.all[i].key, b.key) {
@@ -50,18 +50,18 @@ func (b *bindings) find() *binding {
 	return nil
 }
 
-// add keeps a binding for the run that was described.
+// add caches a binding for the run that was described.
 func (b *bindings) add(c *C.ortx_binding, graph int) *binding {
 	made := binding{c: c, key: slices.Clone(b.key), graph: graph}
-	if len(b.all) < b.kept+maxBindings {
+	if len(b.all) < b.permanent+maxBindings {
 		b.all = append(b.all, made)
 		return &b.all[len(b.all)-1]
 	}
-	at := &b.all[b.kept+b.oldest]
+	replaced := &b.all[b.permanent+b.oldest]
 	b.oldest = (b.oldest + 1) % maxBindings
-	C.ortx_free_binding(at.c)
-	*at = made
-	return at
+	C.ortx_free_binding(replaced.c)
+	*replaced = made
+	return replaced
 }
 
 // drop forgets the binding that was added last.

@@ -24,9 +24,9 @@ const (
 )
 
 // TestEveryCallFailsOnce makes the n-th call of ONNX Runtime's API fail, for every
-// n of the life of two sessions: the error is told, nothing crashes, and what comes
+// n of the life of two sessions: the error is returned, nothing crashes, and what comes
 // after works. A child does it, because a process has one ONNX Runtime for good;
-// with go test -asan it also tells of every byte that a failure leaks.
+// with go test -asan it also reports every byte that a failure leaks.
 func TestEveryCallFailsOnce(t *testing.T) {
 	sound := library(t)
 	folder := t.TempDir()
@@ -80,7 +80,7 @@ func TestEveryCallFailsOnceChild(t *testing.T) {
 	require.Empty(t, lifeOfSessions(t, rt, sums, words))
 }
 
-// lifeOfSessions loads, runs and closes two models, and tells what went wrong.
+// lifeOfSessions loads, runs and closes two models, and returns what went wrong.
 func lifeOfSessions(t *testing.T, rt *Runtime, sums, words string) (errs []error) {
 	note := func(err error) bool {
 		if err != nil {

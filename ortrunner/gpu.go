@@ -211,7 +211,7 @@ func (r *gpuRunner) warmUp() error {
 	if err != nil {
 		return err
 	}
-	r.bindings.kept = len(r.bindings.all)
+	r.bindings.permanent = len(r.bindings.all)
 	return r.execute(b)
 }
 
@@ -228,7 +228,7 @@ func (r *gpuRunner) capture() error {
 			return err
 		}
 	}
-	r.bindings.kept = len(r.bindings.all)
+	r.bindings.permanent = len(r.bindings.all)
 	return nil
 }
 
@@ -272,7 +272,7 @@ func (r *gpuRunner) bind() error {
 	return nil
 }
 
-// value is the OrtValue of a tensor, where it lies on the device.
+// value returns the OrtValue of a tensor, at its address on the device.
 func (r *gpuRunner) value(p *sessionTensor, t *onnx.Tensor) (*C.OrtValue, error) {
 	onDevice := onnx.Tensor{Data: t.Data, DType: t.DType, Shape: t.Shape}
 	if t.Data.Bytes != nil {

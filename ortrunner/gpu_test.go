@@ -97,7 +97,7 @@ func TestGPURun(t *testing.T) {
 	require.ErrorContains(t, r.run(), "closed")
 }
 
-// TestGPUUnwanted leaves out an output that nobody wants.
+// TestGPUUnwanted leaves out an output.
 func TestGPUUnwanted(t *testing.T) {
 	r := openGPU(t, fakeGPU(t, &bytes.Buffer{}), accumulate(2), onnx.GPUOptions{CUDAGraph: true})
 	defer r.Close()
@@ -169,7 +169,7 @@ func TestGPUCopiesIn(t *testing.T) {
 	require.Panics(t, func() { r.CopyInFrom(old.Data, there.Data.Addr) })
 }
 
-// onDevice is what stands at an address of the fake device at this moment, whatever
+// onDevice is what is at an address of the fake device at this moment, whatever
 // is still to be done there.
 func onDevice(b statebuffer.Block) []float32 {
 	at := uintptr(b.Addr)
@@ -263,7 +263,7 @@ func TestGPUThread(t *testing.T) {
 }
 
 // TestGPUManyShapes keeps no more bindings than it should, and those of the
-// warm-up for ever.
+// warm-up until it is closed.
 func TestGPUManyShapes(t *testing.T) {
 	r := openGPU(t, fakeGPU(t, &bytes.Buffer{}, "DELAY_US", "0"), accumulate(1), onnx.GPUOptions{})
 	defer r.Close()

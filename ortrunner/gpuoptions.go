@@ -15,7 +15,7 @@ const (
 	// workspace is how much memory TensorRT may try layers with, in bytes, unless
 	// gpu_mem_limit is less.
 	workspace = 4 << 30
-	// partitions is how often TensorRT may split the model: as often as it likes.
+	// partitions is how often TensorRT may split the model: in effect without limit.
 	partitions = 1000
 )
 

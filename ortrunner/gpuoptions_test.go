@@ -38,7 +38,7 @@ use_tf32=1
 gpu_mem_limit=8589934592
 enable_cuda_graph=1
 `, lines(cudaOptions(full)))
-	full.Provider = onnx.TensorRT // behind TensorRT it captures nothing
+	full.Provider = onnx.TensorRT // after TensorRT it captures nothing
 	require.Contains(t, lines(cudaOptions(full)), "enable_cuda_graph=0\n")
 }
 

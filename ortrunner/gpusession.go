@@ -59,8 +59,8 @@ func provideGPU(options *ort.SessionOptions, o onnx.SessionOptions, stream *cuda
 	return withHint(onnx.CUDA, statusError(C.ortx_append_cuda(c, p.keys, p.values, p.count, handle)))
 }
 
-// withHint says what is usually the matter when an execution provider does not
-// start: ONNX Runtime names the library that it could not load.
+// withHint adds what usually keeps an execution provider from starting: ONNX Runtime
+// only names the library that it could not load.
 func withHint(p onnx.Provider, err error) error {
 	if err == nil {
 		return nil

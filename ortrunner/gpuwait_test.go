@@ -16,7 +16,7 @@ import (
 	"tritonstateful/statebuffer"
 )
 
-// waitsOf opens a model on a fake GPU, and tells how often the host has waited for it
+// waitsOf opens a model on a fake GPU, and returns how often the host has waited for it
 // since it was asked last, besides the waits of the simulation.
 func waitsOf(t *testing.T, model onnxtest.Model) (r *gpuRunner, waits func() uint64) {
 	t.Helper()
@@ -41,8 +41,8 @@ func waitsOf(t *testing.T, model onnxtest.Model) (r *gpuRunner, waits func() uin
 func TestGPUWaitsOnce(t *testing.T) {
 	r, waits := waitsOf(t, accumulate(2))
 	defer r.Close()
-	client := stateTensor(t, r, tensor.Shape{20, 2}, make([]float32, 40)...)
-	for lanes := int64(1); lanes <= 20; lanes++ {
+	client := stateTensor(t, r, tensor.Shape{40, 2}, make([]float32, 80)...)
+	for lanes := int64(1); lanes <= 40; lanes++ {
 		shape := tensor.Shape{lanes, 2}
 		values, twice := make([]float32, 2*lanes), make([]float32, 2*lanes)
 		for i := range values {

@@ -135,9 +135,9 @@ func TestMover(t *testing.T) {
 	require.Equal(t, "45670123", string(store.Bytes))
 }
 
-// TestRowsBeyond4GiB moves a row that lies further into a chunk than 32 bits can
+// TestSlotsBeyond4GiB moves a slot that is further into a chunk than 32 bits can
 // count. The chunk is mapped, so that only the touched pages are real.
-func TestRowsBeyond4GiB(t *testing.T) {
+func TestSlotsBeyond4GiB(t *testing.T) {
 	m := newHostMemory()
 	defer m.close()
 	const row, rows = 1 << 16, 1<<16 + 8

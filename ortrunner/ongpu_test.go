@@ -59,7 +59,7 @@ func onGPU(t *testing.T, p onnx.Provider, options onnx.GPUOptions) {
 	t.Logf("result: 3 batches of 50 steps equal to plain sums; a run takes %s", checked)
 }
 
-// checkSteps tells how long a run takes, by batch.
+// checkSteps logs how long a run takes, by batch.
 func checkSteps(t *testing.T, r *gpuRunner, width int64) string {
 	var times []string
 	for _, lanes := range []int64{1, 8, 32} {
@@ -126,7 +126,7 @@ func onGPUAhead(t *testing.T) {
 	require.Less(t, 2*put, done, "ONNX Runtime has waited for the device")
 }
 
-// ahead tells how long a run took to be put into the stream, and to be done.
+// ahead returns how long a run took to be put into the stream, and to be done.
 func ahead(t *testing.T, r *gpuRunner, n int64) (put, done time.Duration) {
 	shape := tensor.Shape{n, n}
 	zeros := make([]float32, n*n)

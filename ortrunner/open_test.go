@@ -14,7 +14,7 @@ import (
 	"tritonstateful/internal/tensor"
 )
 
-// TestBadFiles opens what is no model: the error says which file, by the names
+// TestBadFiles opens files that are not models: the error says which file, by the names
 // that the user sees, and why.
 func TestBadFiles(t *testing.T) {
 	good := accumulate(2).Marshal()

@@ -15,7 +15,7 @@ static void drop(OrtValue **value) {
 
 OrtStatus *ortx_wrap(const OrtMemoryInfo *where, uintptr_t address, size_t bytes,
                      const int64_t *dims, size_t rank, unsigned element_type, OrtValue **value) {
-  static char nothing[64]; // where a tensor without elements lies: NULL is refused
+  static char nothing[64]; // the address of tensors without elements: NULL is refused
   drop(value);
   void *data = bytes > 0 ? (void *)address : nothing;
   if (where == NULL) where = ortx_host_memory;

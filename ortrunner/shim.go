@@ -14,8 +14,8 @@ import (
 	"tritonstateful/internal/status"
 )
 
-// codes translates OrtErrorCode (onnxruntime_error_code.h). What is not listed
-// is a fault of ours or of ONNX Runtime: Internal.
+// codes translates OrtErrorCode (onnxruntime_error_code.h). Other codes are faults of
+// this package or of ONNX Runtime: Internal.
 var codes = map[C.uint]status.Code{
 	2:  status.InvalidArg,  // ORT_INVALID_ARGUMENT
 	3:  status.NotFound,    // ORT_NO_SUCHFILE
@@ -25,8 +25,8 @@ var codes = map[C.uint]status.Code{
 	14: status.NotFound,    // ORT_NOT_FOUND
 }
 
-// statusError turns an OrtStatus into an error with ONNX Runtime's own text, and
-// frees it. NULL is nil.
+// statusError turns an OrtStatus into an error with ONNX Runtime's message, and frees
+// it. It turns NULL into nil.
 func statusError(failed *C.OrtStatus) error {
 	if failed == nil {
 		return nil

@@ -23,8 +23,9 @@ func (m deviceMemory) Alloc(bytes int64) (statebuffer.Block, error) {
 	return b, nil
 }
 
-// staging implements statebuffer.Memory with pinned memory of the host. Each block
-// has a twin on the device, to which runs copy it or from which they fill it.
+// staging implements statebuffer.Memory with pinned host memory. Each block has a twin
+// on the device, to which a run copies it if it is an input, and from which it copies
+// it if it is an output.
 type staging struct {
 	context *cuda.Context
 	device  statebuffer.Memory
@@ -70,8 +71,7 @@ func (s *staging) Free(b statebuffer.Block) {
 	panic(fmt.Sprintf("ortrunner: free of %d bytes at %#x, which is not a pinned block", b.Size, b.Addr))
 }
 
-// twin is the part of the device's memory that belongs to a block, or to a part
-// of one; ok reports whether it is one of this memory.
+// twin returns the device memory that belongs to a block, or to a part of one; ok reports whether it is one of this memory.
 func (s *staging) twin(b statebuffer.Block) (twin statebuffer.Block, ok bool) {
 	for i := range s.held {
 		h := &s.held[i]
@@ -91,8 +91,8 @@ func (s *staging) Gather(t []statebuffer.Transfer) error { return statebuffer.Ga
 // Scatter implements statebuffer.Memory, between blocks of this one.
 func (s *staging) Scatter(t []statebuffer.Transfer) error { return statebuffer.ScatterHost(t) }
 
-// pinnedPool is pinned host memory for outputs that lie on the device and that the
-// host wants: one piece for each such output of a run. A piece that is too small is
+// pinnedPool is pinned host memory for outputs that are on the device and wanted on
+// the host: one piece for each such output of a run. A piece that is too small is
 // replaced by one of the next Capacity, but freed only by close: freeing it earlier would
 // wait for the device, and all replaced pieces together are smaller than the last.
 type pinnedPool struct {
@@ -135,7 +135,7 @@ func (p *pinnedPool) close() (err error) {
 	return err
 }
 
-// close frees every block on the host; those on the device go with its memory.
+// close frees every block on the host; those on the device are freed with its memory.
 func (s *staging) close() (err error) {
 	for i := range s.held {
 		err = errors.Join(err, s.context.HostFree(s.held[i].host))

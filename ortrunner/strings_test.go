@@ -55,7 +55,7 @@ func TestStrings(t *testing.T) {
 	}
 }
 
-// TestBadStrings gives bytes that are no strings.
+// TestBadStrings passes bytes that are not strings.
 func TestBadStrings(t *testing.T) {
 	r := open(t, textIdentity())
 	good := serialize("ab", "cd")
@@ -64,13 +64,13 @@ func TestBadStrings(t *testing.T) {
 		shape tensor.Shape
 		want  string
 	}{
-		"no prefix":   {good[:7], tensor.Shape{1, 2}, "7 bytes end before string 1 of 2"},
-		"cut":         {good[:11], tensor.Shape{1, 2}, "string 1 of 2 has 2 bytes, but only 1 are left"},
-		"too many":    {good, tensor.Shape{1, 1}, "6 bytes are left after the last of 1 strings"},
-		"length lies": {[]byte{255, 255, 255, 255, 1}, tensor.Shape{1, 1}, "has 4294967295 bytes"},
-		"shape lies":  {good, tensor.Shape{1 << 40, 2}, "12 bytes end before string 2"},
-		"overflow":    {good, tensor.Shape{1 << 40, 1 << 40}, "63 bits"},
-		"empty":       {nil, tensor.Shape{1, 1}, "0 bytes end before string 0 of 1"},
+		"no prefix":    {good[:7], tensor.Shape{1, 2}, "7 bytes end before string 1 of 2"},
+		"cut":          {good[:11], tensor.Shape{1, 2}, "string 1 of 2 has 2 bytes, but only 1 are left"},
+		"too many":     {good, tensor.Shape{1, 1}, "6 bytes are left after the last of 1 strings"},
+		"wrong length": {[]byte{255, 255, 255, 255, 1}, tensor.Shape{1, 1}, "has 4294967295 bytes"},
+		"wrong shape":  {good, tensor.Shape{1 << 40, 2}, "12 bytes end before string 2"},
+		"overflow":     {good, tensor.Shape{1 << 40, 1 << 40}, "63 bits"},
+		"empty":        {nil, tensor.Shape{1, 1}, "0 bytes end before string 0 of 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := onnx.Tensor{Data: blockOf(t, r, c.data), DType: tensor.Bytes, Shape: c.shape}

@@ -42,7 +42,7 @@ func TestNothingIsReported(t *testing.T) {
 	}))
 }
 
-// runAtHome loads a model and looks at what the process has open, and at its memory.
+// runAtHome loads a model and checks what the process has open, and its memory.
 func runAtHome(t *testing.T) {
 	path := accumulate(2).Write(t)
 	r, err := testRuntime(t).Open(onnx.SessionOptions{Path: path})

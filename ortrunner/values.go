@@ -11,8 +11,8 @@ import (
 	"tritonstateful/statebuffer"
 )
 
-// maxValues is how many values a tensor keeps. A batched tensor has one per
-// batch size, and as many again for each place that it moves to.
+// maxValues is how many values a tensor caches. A batched tensor has one for each
+// batch size and each address.
 const maxValues = 64
 
 // value is an OrtValue over borrowed memory. ONNX Runtime only stores the
@@ -33,11 +33,11 @@ func (v *value) is(b statebuffer.Block, shape tensor.Shape) bool {
 type valueCache struct {
 	values []value
 	keys   []uint64 // of the values: few enough to be searched one by one
-	last   int      // the value found last: mostly it is asked for again
-	oldest int      // the one to be made over when all are taken
+	last   int      // the value found last: usually the next one wanted
+	oldest int      // the one to be replaced when all are used
 }
 
-// find is the value over that block, or nil.
+// find returns the value over a block, or nil.
 func (c *valueCache) find(b statebuffer.Block, shape tensor.Shape) *C.OrtValue {
 	if c.last < len(c.values) && c.values[c.last].is(b, shape) {
 		return c.values[c.last].c
@@ -52,8 +52,8 @@ func (c *valueCache) find(b statebuffer.Block, shape tensor.Shape) *C.OrtValue {
 	return nil
 }
 
-// add makes a value over a block that has none, in the memory that where says; nil
-// is the host's. The oldest value gives way when there are too many.
+// add makes a value over a block that has none, in the memory that where names; nil
+// is host memory. It replaces the oldest value if there are maxValues.
 func (c *valueCache) add(where *C.OrtMemoryInfo, b statebuffer.Block, shape tensor.Shape, t elementType) (*C.OrtValue, error) {
 	c.last = c.room()
 	v := &c.values[c.last]
@@ -64,7 +64,7 @@ func (c *valueCache) add(where *C.OrtMemoryInfo, b statebuffer.Block, shape tens
 	return v.c, err
 }
 
-// room is the index of a new value, or of the oldest.
+// room returns the index of a new value, or of the oldest.
 func (c *valueCache) room() int {
 	if len(c.values) < maxValues {
 		c.values = append(c.values, value{})
@@ -94,8 +94,8 @@ func valueKey(addr uint64, shape tensor.Shape) uint64 {
 	return key
 }
 
-// dimsOf is the extents as C wants them; NULL for a scalar. C reads them during
-// the call only.
+// dimsOf returns the extents for C, NULL for a scalar. C reads them only during the
+// call.
 func dimsOf(shape tensor.Shape) *C.int64_t {
 	return (*C.int64_t)(unsafe.SliceData(shape))
 }

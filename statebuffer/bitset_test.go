@@ -30,6 +30,18 @@ func TestBitset(t *testing.T) {
 				}
 			}
 			require.Equal(t, want, set.next(from), "from %d of %d", from, numbers)
+			require.Equal(t, plain[number], set.has(number))
 		}
+	}
+}
+
+// TestFullBitset has all numbers below the bound, and no other.
+func TestFullBitset(t *testing.T) {
+	for _, numbers := range []int{0, 1, 63, 64, 65, 4095, 4096, 4097, 10_000} {
+		set, added := fullBitset(numbers), newBitset(numbers)
+		for number := range numbers {
+			added.add(number)
+		}
+		require.Equal(t, added, set, "%d numbers", numbers)
 	}
 }

@@ -172,7 +172,7 @@ func TestBudgetEvicts(t *testing.T) {
 	require.Equal(t, 1, s.Usage().Live)
 }
 
-// TestBudgetExpires: who idled too long goes first, whatever the policy.
+// TestBudgetExpires: sequences that idled too long are evicted first, under either policy.
 func TestBudgetExpires(t *testing.T) {
 	s := cacheStore(t, Limits{Bytes: 64 + 512, Idle: time.Second})
 	require.NoError(t, writeCache(t, s, begin(t, s, number(1), 0), 256, 0))

@@ -11,7 +11,7 @@ import (
 	"tritonstateful/internal/tensor"
 )
 
-// checker is a Heap that is asked before anything is taken from it.
+// checker is a Heap with a CheckCapacity.
 type checker struct {
 	Heap
 	free   int64

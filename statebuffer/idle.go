@@ -33,7 +33,7 @@ func (t *table) EndBatch(now time.Duration) (expired int) {
 			q.lastUse = now
 		}
 		for q := list.first; q != nil && t.abandoned(q, now); q = list.first {
-			t.evict(q, Expired, 0, now)
+			t.revoke(q, Expired, 0, now)
 			expired++
 		}
 	}

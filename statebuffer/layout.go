@@ -56,6 +56,10 @@ func (l Layout) TakeLane(value, tensor []byte, lanes, lane int) {
 
 // copyLane copies a lane of a batched tensor to a lane of another.
 func (l Layout) copyLane(to []byte, toLanes, toLane int, from []byte, fromLanes, fromLane int) {
+	if l.Pieces == 1 { // the usual case, for small values 10 % faster
+		copy(to[int64(toLane)*l.PieceBytes:][:l.PieceBytes], from[int64(fromLane)*l.PieceBytes:])
+		return
+	}
 	l.copyPieces(to[l.Offset(0, toLanes, toLane):], int64(toLanes)*l.PieceBytes,
 		from[l.Offset(0, fromLanes, fromLane):], int64(fromLanes)*l.PieceBytes)
 }

@@ -40,7 +40,7 @@ func TestPaddedValuesShareARun(t *testing.T) {
 	}
 }
 
-// appendTo runs one step that appends to each sequence two elements that tell
+// appendTo runs one step that appends to each sequence two elements that say
 // whose they are and when, and checks what the step reads.
 func appendTo(t *testing.T, s *Store, v *Varying, values map[uint64][]byte, ids ...uint64) {
 	t.Helper()

@@ -10,7 +10,7 @@ import (
 )
 
 // appendBytes runs one step of sequences with a padded cache of bytes, in which the
-// model appends so many to each.
+// model appends that many to each.
 func appendBytes(t *testing.T, s *Store, bytes int64, ids ...uint64) ([]Lane, error) {
 	t.Helper()
 	lanes := make([]Lane, len(ids))
@@ -67,7 +67,7 @@ func TestPaddedSequencesTakeTheirOwnLength(t *testing.T) {
 }
 
 // TestPaddedRation: of a run with too little memory only who grows too much is
-// refused, and is asked for no more than that.
+// refused, and needs no more than that.
 func TestPaddedRation(t *testing.T) {
 	s := unequalStore(t, nil, 1024, Limits{Bytes: 1024 + 4*256})
 	lanes, err := appendBytes(t, s, 10, 2, 1, 3, 4)

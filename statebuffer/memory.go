@@ -26,7 +26,7 @@ type Uploader interface {
 	Upload(to Block, from []byte) error
 }
 
-// CapacityChecker is a Memory that can tell beforehand what it has room for.
+// CapacityChecker is a Memory that knows beforehand what it has room for.
 type CapacityChecker interface {
 	// CheckCapacity is nil if that many more bytes are free at this moment; otherwise it says
 	// how many are.

@@ -54,7 +54,7 @@ func TestOneIDTwice(t *testing.T) {
 }
 
 // TestOlderSequenceMakesRoom: whether a sequence whose ID began again is over, only
-// the server knows. If its slot is needed it goes first, whatever the policy.
+// the server knows. If its slot is needed it is evicted first, under either policy.
 func TestOlderSequenceMakesRoom(t *testing.T) {
 	for _, full := range []Policy{Reject, EvictLRU} {
 		s := newTestStore(t, Options{Sizing: Sizing{Initial: 3, MaxChunks: 1}, Limits: Limits{Tombstones: 4, Full: full}})

@@ -109,7 +109,7 @@ func (p *plainStore) end(k Key) {
 	}
 }
 
-func (p *plainStore) evict(k Key, why LossReason, now time.Duration) {
+func (p *plainStore) revoke(k Key, why LossReason, now time.Duration) {
 	q := p.live[k]
 	p.slots[q.slot.Chunk][q.slot.Index] = false
 	delete(p.live, k)
@@ -134,10 +134,10 @@ func (p *plainStore) evictOne(now time.Duration) {
 	switch since := now - p.live[oldest].lastUse; {
 	case since <= 0:
 	case since > p.limits.Idle && p.limits.Idle > 0:
-		p.evict(oldest, Expired, now)
+		p.revoke(oldest, Expired, now)
 		p.counters.Expired++
 	case p.limits.Full == EvictLRU:
-		p.evict(oldest, Evicted, now)
+		p.revoke(oldest, Evicted, now)
 		p.counters.Evicted++
 	}
 }
@@ -154,7 +154,7 @@ func (p *plainStore) endBatch(batch plainBatch, keys []Key) (expired int) {
 		long := 2 * p.limits.Idle
 		since := batch.ended - p.live[k].lastUse
 		if long > 0 && (since > long+time.Hour || p.rest(p.live[k].lastUse) > long+10*time.Second) {
-			p.evict(k, Expired, batch.ended)
+			p.revoke(k, Expired, batch.ended)
 			p.counters.Expired++
 			expired++
 		}
@@ -181,7 +181,7 @@ func (p *plainStore) byUse() []Key {
 func (p *plainStore) fail(k Key, end bool, now time.Duration) {
 	switch {
 	case p.live[k].fresh:
-		p.evict(k, StartFailed, now)
+		p.revoke(k, StartFailed, now)
 		p.counters.StartFailures++
 	case end:
 		p.end(k)
@@ -191,13 +191,13 @@ func (p *plainStore) fail(k Key, end bool, now time.Duration) {
 func (p *plainStore) refuse(k Key, now time.Duration) {
 	p.counters.StartFailures++
 	if _, live := p.live[k]; live {
-		p.evict(k, StartFailed, now)
+		p.revoke(k, StartFailed, now)
 		return
 	}
 	p.addTombstone(k, StartFailed, now)
 }
 
-// maintain tells what Maintain will do: +1 a chunk more, -1 a chunk fewer.
+// maintain returns what Maintain will do: +1 for a chunk more, -1 for a chunk fewer.
 func (p *plainStore) maintain() int {
 	free, last := p.slots.allFree(), len(p.slots)-1
 	switch {

@@ -188,7 +188,7 @@ func (w *world) run(lanes []Lane, names []Key) {
 		w.memory.scatter = nil
 		for i, l := range lanes {
 			if l.Sequence != nil {
-				w.plain.evict(names[i], Damaged, w.now)
+				w.plain.revoke(names[i], Damaged, w.now)
 			}
 		}
 		w.plain.counters.Saturated = w.store.counters.Saturated // half a scatter counts what it did

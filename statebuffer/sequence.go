@@ -43,7 +43,7 @@ type Sequence struct {
 	steps      uint64
 	totals     []uint64 // see Add
 	values     []value  // of the varying states, from the first step on
-	bytes      int64    // with a fate, the limit of memory if that is why; or 0
+	bytes      int64    // of a tombstone: the limit of memory if that is why, otherwise 0
 	// lastUse is the end of the last batch that the sequence was in, or the beginning
 	// of the present one; when it is lost, the time of that.
 	lastUse     time.Duration

@@ -100,7 +100,7 @@ func TestConsecutiveCells(t *testing.T) {
 	}
 }
 
-// TestCellsFarAway: a search that looks at so much only goes on where it ended,
+// TestCellsFarAway: a search that is bounded goes on where it ended,
 // and one free cell is found wherever it is.
 func TestCellsFarAway(t *testing.T) {
 	const cells = 3 * 64 * searchWords

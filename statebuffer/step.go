@@ -115,7 +115,7 @@ func (s *Store) scatter(step *Step, now time.Duration) error {
 		}
 		for _, l := range step.lanes {
 			if l.Sequence != nil {
-				s.evict(l.Sequence, Damaged, 0, now)
+				s.revoke(l.Sequence, Damaged, 0, now)
 			}
 		}
 	}()
@@ -141,9 +141,9 @@ func (s *Store) Abort(step *Step, now time.Duration) {
 	}
 }
 
-// TooLong reports whether a varying state would exceed its bound by what the run
-// wrote, and is the error of Commit then. Where sequences of unequal length share
-// a run, Undo can part them.
+// TooLong returns the error that Commit would return because what the run wrote makes a
+// varying state exceed its bound or does not fit it, or nil. Where sequences of unequal
+// length share a run, they can run separately after Undo.
 func (s *Store) TooLong(step *Step) error {
 	_, err := s.varying.growth(step.lanes, step.width)
 	return err
@@ -162,9 +162,9 @@ func (s *Store) Fail(l Lane, now time.Duration) {
 	switch q := l.Sequence; {
 	case q == nil:
 	case q.fresh && l.Refused != nil:
-		s.evict(q, StartFailed, l.Refused.Most, now)
+		s.revoke(q, StartFailed, l.Refused.Most, now)
 	case q.fresh:
-		s.evict(q, StartFailed, 0, now)
+		s.revoke(q, StartFailed, 0, now)
 	case l.End:
 		s.finish(q)
 	}

@@ -90,7 +90,7 @@ func (t *table) begin(k Key, token uint64, now time.Duration) (*Sequence, error)
 		bytes := t.bound()
 		switch {
 		case before != nil && t.older.first.lastUse >= now:
-			t.evict(before, Replaced, bytes, now) // in use: its request came before this one, and has run
+			t.revoke(before, Replaced, bytes, now) // in use: its request came before this one, and has run
 		case !t.evictOne(bytes, now):
 			t.counters.RejectedFull++
 			t.addTombstone(q, Refused, bytes, now)
@@ -120,7 +120,7 @@ func (t *table) supersede(k Key, now time.Duration) (restarts bool) {
 	}
 	if q := t.byToken[k.Token]; q != nil {
 		if q.live() {
-			t.evict(q, Displaced, 0, now)
+			t.revoke(q, Displaced, 0, now)
 		}
 		delete(t.byToken, k.Token)
 	}

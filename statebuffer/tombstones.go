@@ -6,9 +6,9 @@ import "time"
 // the Sequence itself, with the reason, so that later requests of it get an error that
 // says what happened. The oldest tombstones are forgotten, see Limits.
 
-// evict takes the slot of a live sequence and leaves a tombstone that says why; bytes is
+// revoke takes the slot of a live sequence and leaves a tombstone that says why; bytes is
 // the limit of memory if that was the reason, otherwise 0.
-func (t *table) evict(q *Sequence, why LossReason, bytes int64, now time.Duration) {
+func (t *table) revoke(q *Sequence, why LossReason, bytes int64, now time.Duration) {
 	t.freeSlot(q)
 	switch why {
 	case Expired:
@@ -48,7 +48,7 @@ func (t *table) pushTombstone(q *Sequence) {
 func (t *table) Refuse(k Key, now time.Duration) {
 	q := t.find(k)
 	if q != nil && q.live() {
-		t.evict(q, StartFailed, 0, now)
+		t.revoke(q, StartFailed, 0, now)
 		return
 	}
 	t.supersede(k, now)
@@ -77,7 +77,7 @@ func (t *table) takeTombstone(k Key) *Sequence {
 // short, otherwise 0.
 func (t *table) evictOne(bytes int64, now time.Duration) bool {
 	if q := t.older.first; q != nil && q.lastUse < now {
-		t.evict(q, Replaced, bytes, now)
+		t.revoke(q, Replaced, bytes, now)
 		return true
 	}
 	q := t.live.first
@@ -85,9 +85,9 @@ func (t *table) evictOne(bytes int64, now time.Duration) bool {
 	case q == nil || q.lastUse >= now:
 		return false
 	case t.overIdleLimit(q, now):
-		t.evict(q, Expired, 0, now)
+		t.revoke(q, Expired, 0, now)
 	case t.limits.Full == EvictLRU:
-		t.evict(q, Evicted, bytes, now)
+		t.revoke(q, Evicted, bytes, now)
 	default:
 		return false
 	}

@@ -138,7 +138,7 @@ func appendingStore(t *testing.T, o Options) *Store {
 	return newTestStore(t, o)
 }
 
-// writeAppended runs a step of one sequence that appends so many columns of a byte.
+// writeAppended runs a step of one sequence that appends that many columns of a byte.
 func writeAppended(t *testing.T, s *Store, q *Sequence, columns int, value byte) error {
 	t.Helper()
 	lanes := []Lane{{Sequence: q}}

@@ -10,6 +10,9 @@ import (
 	"tritonstateful/internal/tensor"
 )
 
+// ServerBatch is the default-max-batch-size of a server that was told nothing.
+const ServerBatch = 4
+
 // Config is the part of Triton's model configuration that this backend reads.
 // Field names follow model_config.proto. Everything else is Triton's business.
 type Config struct {

@@ -57,7 +57,7 @@ static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
 // extent is how many bytes an ELF file must have by its own headers: up to the last
 // segment's end and that of the table of sections, which linkers write last. 0 is not
-// known, for what is no library of this kind.
+// known, for a file that is not a library of this kind.
 static uint64_t extent(int file) {
   ElfW(Ehdr) head;
   if (pread(file, &head, sizeof head, 0) != (ssize_t)sizeof head) return sizeof head;

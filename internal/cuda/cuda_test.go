@@ -157,7 +157,7 @@ func TestCapture(t *testing.T) {
 					after <- err == nil && captured.Load()
 				}()
 				<-begun
-				time.Sleep(5 * time.Millisecond) // whoever does not wait is done by now
+				time.Sleep(5 * time.Millisecond) // a call that does not wait is done by now
 				captured.Store(true)
 				return nil
 			}))

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The drivers that were opened stay open, and are found here when asked for again.
+// The opened drivers stay open, and a second gpu_open finds them here.
 typedef struct opened {
   gpu_driver driver;
   char *library;

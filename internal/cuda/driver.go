@@ -37,7 +37,7 @@ func (e *Error) Error() string { return fmt.Sprintf("%s: %s (%s)", e.Call, e.Tex
 
 // Driver is the opened driver library. It is safe for concurrent use.
 type Driver struct {
-	c *C.gpu_driver // never freed: an opened library stays open, and is found again
+	c *C.gpu_driver // never freed: an opened library stays open for the next OpenLibrary
 	// Version is the newest CUDA that the driver supports, 1000*major + 10*minor.
 	Version int
 	devices int // that this process may use (CUDA_VISIBLE_DEVICES)

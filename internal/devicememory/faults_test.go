@@ -31,7 +31,7 @@ func TestNoMemory(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestRoom tells beforehand what Alloc would refuse, and takes nothing.
+// TestRoom: CheckCapacity refuses what Alloc would refuse, and allocates nothing.
 func TestRoom(t *testing.T) {
 	m := newMemory(t, device(t, "MEMORY", "1048576"))
 	require.NoError(t, m.CheckCapacity(1<<20))

@@ -141,7 +141,7 @@ func cycles(t *testing.T, m *Memory, count uint64) {
 	require.Empty(t, m.held)
 }
 
-// TestCycles is the same on the fake driver, which looks at every border.
+// TestCycles is the same on the fake driver, which checks every border.
 func TestCycles(t *testing.T) {
 	cycles(t, newMemory(t, device(t, "DELAY_US", "0")), 300)
 }

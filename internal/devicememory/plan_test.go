@@ -8,7 +8,7 @@ import (
 	"tritonstateful/statebuffer"
 )
 
-// TestPlanBytes: what the host tells the device of a step, and what of it is owed to
+// TestPlanBytes: what the host sends to the device for a step, and what of it is owed to
 // each state's having chunks of its own. One piece of memory for all states of a
 // sequence would do with one table of chunks.
 func TestPlanBytes(t *testing.T) {

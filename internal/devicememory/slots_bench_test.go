@@ -47,7 +47,7 @@ func benchmarkRows(b *testing.B, m *Memory, bytes int64, fresh bool, do func(t [
 		free = append(free, int32(slot))
 	}
 	from, to := make([]statebuffer.Slot, lanes), make([]statebuffer.Slot, lanes)
-	told := int64(0)
+	sent := int64(0)
 	move := func(list []statebuffer.Slot, gather bool) {
 		for i := range transfers {
 			transfers[i].Slots = list
@@ -56,7 +56,7 @@ func benchmarkRows(b *testing.B, m *Memory, bytes int64, fresh bool, do func(t [
 			b.Fatal(err)
 		}
 		for i := range m.plans {
-			told = max(told, m.plans[i].used)
+			sent = max(sent, m.plans[i].used)
 		}
 	}
 	for step := 0; b.Loop(); step++ {
@@ -81,6 +81,6 @@ func benchmarkRows(b *testing.B, m *Memory, bytes int64, fresh bool, do func(t [
 	require.NoError(b, m.Sync())
 	slices.Sort(free)
 	require.Len(b, slices.Compact(append(free, taken...)), slots, "a slot has two owners")
-	b.ReportMetric(float64(2*told), "bytes-told/step")
+	b.ReportMetric(float64(2*sent), "bytes-sent/step")
 	b.ReportMetric(float64(slots-sequences), "spare-slots")
 }

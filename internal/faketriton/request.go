@@ -31,7 +31,7 @@ type Input struct {
 	Type    int // TRITONSERVER_DataType
 	Shape   []int64
 	Buffers [][]byte
-	Memory  Memory // of all buffers, as the library is told; all of them are in CPU memory
+	Memory  Memory // of all buffers, as the library is told, but all of them are in CPU memory
 }
 
 // Call is what a client sends.

@@ -176,8 +176,8 @@ TRITONSERVER_Error *fake_execute(TRITONBACKEND_ModelInstance *instance,
                                  TRITONBACKEND_Request **requests, uint32_t count, unsigned times,
                                  uint64_t *ns);
 
-// fake_execute_each executes several batches of that many requests, which stand
-// one after the other, as fake_execute does.
+// fake_execute_each executes several batches of that many requests each, which
+// follow one another, as fake_execute does.
 TRITONSERVER_Error *fake_execute_each(TRITONBACKEND_ModelInstance *instance,
                                       TRITONBACKEND_Request **requests, uint32_t count,
                                       unsigned batches, uint64_t *ns);

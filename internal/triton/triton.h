@@ -1,14 +1,13 @@
-// The part of Triton's public C ABI that this library uses, in our own words:
-// Triton's headers (core, include/triton/core/{tritonserver,tritonbackend}.h,
-// TRITONBACKEND API 1.19) are C++ and in no package registry. Every name is the
-// original's. A test compares the functions with the symbols of a real
+// The part of Triton's public C ABI that this library uses, rewritten: Triton's
+// headers (core, include/triton/core/{tritonserver,tritonbackend}.h, TRITONBACKEND API
+// 1.19) are C++ and in no package registry. Every name is the original one. A test compares the functions with the symbols of a real
 // libtritonserver; the compiler compares our entry points with their prototypes.
 //
 // Three rules hold everywhere and are not repeated below:
 //   - A function that returns a TRITONSERVER_Error * returns NULL when all went
 //     well; else the caller owns the error and deletes it.
-//   - Text and shapes that come back through a pointer belong to the object
-//     that was asked and live as long as it does.
+//   - Strings and shapes that are returned through a pointer belong to the object
+//     that returns them and live as long as it does.
 //   - Out parameters are untouched after an error.
 #pragma once
 
@@ -40,7 +39,7 @@ typedef enum {
   TRITONSERVER_ERROR_CANCELLED
 } TRITONSERVER_Error_Code;
 
-// Copies the text. Never returns NULL.
+// Copies the string. Never returns NULL.
 TRITONSERVER_Error *TRITONSERVER_ErrorNew(TRITONSERVER_Error_Code code, const char *text);
 void TRITONSERVER_ErrorDelete(TRITONSERVER_Error *error);
 TRITONSERVER_Error_Code TRITONSERVER_ErrorCode(TRITONSERVER_Error *error);
@@ -54,7 +53,7 @@ typedef enum {
 } TRITONSERVER_LogLevel;
 
 bool TRITONSERVER_LogIsEnabled(TRITONSERVER_LogLevel level);
-// Copies the text, and of the file's path the last element.
+// Copies the string, and of the file's path the last element.
 TRITONSERVER_Error *TRITONSERVER_LogMessage(TRITONSERVER_LogLevel level, const char *file,
                                             int line, const char *text);
 
@@ -83,7 +82,7 @@ typedef enum {
 
 typedef enum { TRITONSERVER_PARAMETER_STRING } TRITONSERVER_ParameterType;
 
-// Copies name and value, which is a text for the only type we use. Labels of
+// Copies name and value, which is a string for the only type used here. Labels of
 // metrics are such parameters.
 TRITONSERVER_Parameter *TRITONSERVER_ParameterNew(const char *name,
                                                   TRITONSERVER_ParameterType type,
@@ -91,8 +90,8 @@ TRITONSERVER_Parameter *TRITONSERVER_ParameterNew(const char *name,
 void TRITONSERVER_ParameterDelete(TRITONSERVER_Parameter *parameter);
 
 // UNSUPPORTED in a server that was built without metrics. Prometheus keeps the
-// name for ever, so a second family of it must be of the same kind. To be deleted
-// after its metrics.
+// name forever, so a second family of it must be of the same kind. Delete it after
+// its metrics.
 TRITONSERVER_Error *TRITONSERVER_MetricFamilyNew(TRITONSERVER_MetricFamily **family,
                                                  TRITONSERVER_MetricKind kind, const char *name,
                                                  const char *description);
@@ -105,12 +104,12 @@ TRITONSERVER_Error *TRITONSERVER_MetricArgsSetHistogram(TRITONSERVER_MetricArgs 
 TRITONSERVER_Error *TRITONSERVER_MetricArgsDelete(TRITONSERVER_MetricArgs *args);
 
 // A second metric of one family with the same labels is the same one, and is
-// counted; but another family object does not know of it, and deleting there takes
-// it from here.
+// counted; but another family object does not count it, and deleting it there
+// deletes it here.
 TRITONSERVER_Error *TRITONSERVER_MetricNew(TRITONSERVER_Metric **metric,
                                            TRITONSERVER_MetricFamily *family,
                                            const TRITONSERVER_Parameter **labels, uint64_t count);
-// For histograms; args stay the caller's.
+// For histograms; the caller still owns args.
 TRITONSERVER_Error *TRITONSERVER_MetricNewWithArgs(TRITONSERVER_Metric **metric,
                                                    TRITONSERVER_MetricFamily *family,
                                                    const TRITONSERVER_Parameter **labels,
@@ -170,7 +169,7 @@ typedef enum { TRITONBACKEND_ARTIFACT_FILESYSTEM } TRITONBACKEND_ArtifactType;
 
 TRITONSERVER_Error *TRITONBACKEND_ApiVersion(uint32_t *major, uint32_t *minor);
 
-// The message {"cmdline": {"setting": "value", ...}} stays Triton's.
+// The message {"cmdline": {"setting": "value", ...}} belongs to Triton.
 TRITONSERVER_Error *TRITONBACKEND_BackendConfig(TRITONBACKEND_Backend *backend,
                                                 TRITONSERVER_Message **config);
 TRITONSERVER_Error *TRITONBACKEND_BackendState(TRITONBACKEND_Backend *backend, void **state);
@@ -240,27 +239,27 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceReportBatchStatistics(
 
 // Bits of TRITONSERVER_RequestFlag.
 TRITONSERVER_Error *TRITONBACKEND_RequestFlags(TRITONBACKEND_Request *request, uint32_t *flags);
-// Fails where the id is a text; 0 is no id.
+// Fails if the ID is a string; 0 means no ID.
 TRITONSERVER_Error *TRITONBACKEND_RequestCorrelationId(TRITONBACKEND_Request *request,
                                                        uint64_t *id);
-// Fails where the id is a number; "" is no id.
+// Fails if the ID is a number; "" means no ID.
 TRITONSERVER_Error *TRITONBACKEND_RequestCorrelationIdString(TRITONBACKEND_Request *request,
                                                              const char **id);
 TRITONSERVER_Error *TRITONBACKEND_RequestIsCancelled(TRITONBACKEND_Request *request,
                                                      bool *is_cancelled);
-// Fails where the request has no such input.
+// Fails if the request has no such input.
 TRITONSERVER_Error *TRITONBACKEND_RequestInput(TRITONBACKEND_Request *request, const char *name,
                                                TRITONBACKEND_Input **input);
 TRITONSERVER_Error *TRITONBACKEND_RequestOutputCount(TRITONBACKEND_Request *request,
                                                      uint32_t *count);
 TRITONSERVER_Error *TRITONBACKEND_RequestOutputName(TRITONBACKEND_Request *request, uint32_t index,
                                                     const char **name);
-// Gives the request, and all that was asked of it, back to Triton. After an
-// error it still is the backend's.
+// Returns the request, and all that was read of it, to Triton. After an error the
+// backend still owns it.
 TRITONSERVER_Error *TRITONBACKEND_RequestRelease(TRITONBACKEND_Request *request, uint32_t flags);
 
-// Any out parameter may be NULL. byte_size is what is there, which need not be
-// what type and shape ask for.
+// Any out parameter may be NULL. byte_size is the size of the data, which may differ
+// from that of type and shape.
 TRITONSERVER_Error *TRITONBACKEND_InputProperties(TRITONBACKEND_Input *input, const char **name,
                                                   TRITONSERVER_DataType *type,
                                                   const int64_t **shape, uint32_t *rank,
@@ -276,7 +275,7 @@ TRITONSERVER_Error *TRITONBACKEND_InputBuffer(TRITONBACKEND_Input *input, uint32
 
 TRITONSERVER_Error *TRITONBACKEND_ResponseNew(TRITONBACKEND_Response **response,
                                               TRITONBACKEND_Request *request);
-// Only for a response that was not sent.
+// Only for a response that has not been sent.
 TRITONSERVER_Error *TRITONBACKEND_ResponseDelete(TRITONBACKEND_Response *response);
 // Copies name and shape. The output lives as long as the response.
 TRITONSERVER_Error *TRITONBACKEND_ResponseOutput(TRITONBACKEND_Response *response,
@@ -288,7 +287,7 @@ TRITONSERVER_Error *TRITONBACKEND_OutputBuffer(TRITONBACKEND_Output *output, voi
                                                uint64_t bytes,
                                                TRITONSERVER_MemoryType *memory_type,
                                                int64_t *memory_type_id);
-// Takes the response, also when it fails; the error stays the caller's.
+// Takes ownership of the response, also when it fails; the caller still owns error.
 TRITONSERVER_Error *TRITONBACKEND_ResponseSend(TRITONBACKEND_Response *response, uint32_t flags,
                                                TRITONSERVER_Error *error);
 
@@ -304,7 +303,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelFinalize(TRITONBACKEND_Model *model);
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceInitialize(TRITONBACKEND_ModelInstance *instance);
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceFinalize(TRITONBACKEND_ModelInstance *instance);
 // After an error Triton still owns the requests; after NULL the backend has
-// answered and released them all. The array is Triton's in any case. One call
+// answered and released them all. The array always belongs to Triton. One call
 // at a time for an instance, on a thread of its own.
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceExecute(TRITONBACKEND_ModelInstance *instance,
                                                        TRITONBACKEND_Request **requests,

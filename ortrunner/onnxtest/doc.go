@@ -1,6 +1,6 @@
 // Package onnxtest writes small ONNX models for tests, so that they need neither
 // Python nor files in the repository. It knows the few messages of onnx.proto
-// that a graph of plain operators takes; field numbers are named beside each.
+// that a graph of plain operators takes; field numbers are named next to each.
 //
 //	model := onnxtest.Model{
 //		Inputs:  []onnxtest.Value{{Name: "x", Type: onnxtest.Float, Dims: onnxtest.Dims("batch", 4)}},

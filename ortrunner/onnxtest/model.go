@@ -53,7 +53,7 @@ func Dims(extents ...any) []Dim {
 type Value struct {
 	Name string
 	Type Type
-	Dims []Dim // nil: not even the rank is told
+	Dims []Dim // nil: not even the rank is given
 	// Sequence makes it a sequence of such tensors.
 	Sequence bool
 }

@@ -1,5 +1,5 @@
 // An ONNX Runtime whose calls fail when a test says so. It opens the real library
-// of FAULTY_ORT_LIBRARY and puts a function of ours in front of every API function
+// of FAULTY_ORT_LIBRARY and puts a function in front of every API function
 // that package ortrunner uses and that can fail. The file FAULTY_ORT_CONTROL holds
 // two numbers that the test maps too: which call fails, and how many were made.
 #include <dlfcn.h>

@@ -116,8 +116,8 @@ func testBlocks(t *testing.T, b *bench) {
 			require.Zero(t, block.Addr%64, "alignment of %d bytes at %#x", size, block.Addr)
 		}
 		for _, other := range b.blocks[:i] {
-			apart := block.Addr+uint64(block.Size) <= other.Addr || other.Addr+uint64(other.Size) <= block.Addr
-			require.True(t, apart, "blocks %#x+%d and %#x+%d overlap", block.Addr, block.Size, other.Addr, other.Size)
+			disjoint := block.Addr+uint64(block.Size) <= other.Addr || other.Addr+uint64(other.Size) <= block.Addr
+			require.True(t, disjoint, "blocks %#x+%d and %#x+%d overlap", block.Addr, block.Size, other.Addr, other.Size)
 		}
 	}
 	for i, block := range b.blocks {

@@ -1,6 +1,6 @@
 // What move.cu needs of CUDA, for a C++ compiler of the host. Blocks and threads
 // run one after the other: run() is a launch. Addresses go through translate(),
-// which whoever includes this defines.
+// which the including file defines.
 #ifndef STATEFUL_ON_HOST_H
 #define STATEFUL_ON_HOST_H
 #define STATEFUL_ON_HOST

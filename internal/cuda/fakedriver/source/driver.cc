@@ -1,11 +1,11 @@
 // A CUDA driver without a GPU, for tests. It is strict where a real one is
 // lenient, so that mistakes show on any machine:
 //
-//   - Device memory lies where the host cannot touch it: a host read faults.
+//   - Device memory is out of the host's reach: a host read faults.
 //   - A stream is a thread, and each piece of work waits a random time before it
 //     starts: a forgotten synchronisation gives wrong bytes, not just a race.
 //   - New memory is not zero, freed memory is poisoned, and around each piece
-//     lies a border that is checked when it is freed.
+//     is a border that is checked when it is freed.
 //   - After an illegal access every call fails, as on a real device.
 //
 // Kernels are the backend's own, compiled for the host. The environment sets the
@@ -377,7 +377,7 @@ CUresult cuMemFree_v2(CUdeviceptr address) {
   auto piece = pieces.find((size_t)(address - public_address(0)));
   if (piece == pieces.end()) return INVALID_VALUE;
   size_t offset = piece->first, bytes = piece->second, room = rounded(bytes);
-  bool intact = all_idle(); // a real driver waits; whoever relies on that has forgotten something
+  bool intact = all_idle(); // a real driver waits; code that relies on it has a bug
   for (size_t i = 0; i < BORDER; i++) intact &= hidden[offset - BORDER + i] == (char)0xA5;
   for (size_t i = bytes; i < room + BORDER; i++) intact &= hidden[offset + i] == (char)0xA5;
   memset(hidden + offset, 0xDB, bytes);

@@ -1,4 +1,4 @@
-package backend
+package planner
 
 import (
 	"fmt"
@@ -29,7 +29,7 @@ func (c *completion) fillBatch() (filled bool) {
 		return false
 	}
 	size := c.batch
-	if c.config.Sequence != nil && size == ServerBatch {
+	if c.config.Sequence != nil && size == config.ServerBatch {
 		size = sequenceBatch
 	}
 	if size <= 0 {

@@ -1,4 +1,4 @@
-package backend
+package planner
 
 import (
 	"encoding/binary"
@@ -159,11 +159,4 @@ func controlValues(f *plan.Generated, c *config.Control) error {
 		}
 	}
 	return nil
-}
-
-func index(on bool) int {
-	if on {
-		return 1
-	}
-	return 0
 }

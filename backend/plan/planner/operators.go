@@ -1,4 +1,4 @@
-package backend
+package planner
 
 import (
 	"slices"
@@ -6,17 +6,17 @@ import (
 	"tritonstateful/internal/onnx"
 )
 
-// quantizers are the operators that find the scale of a tensor as it comes, one for
+// Quantizers are the operators that find the scale of a tensor as it comes, one for
 // all its lanes.
-var quantizers = []string{"DynamicQuantizeLinear", "DynamicQuantizeMatMul", "DynamicQuantizeLSTM"}
+var Quantizers = []string{"DynamicQuantizeLinear", "DynamicQuantizeMatMul", "DynamicQuantizeLSTM"}
 
 // quantizer returns an operator of the model that scales all lanes alike, or "".
 func quantizer(sig *onnx.Signature) string {
-	at := slices.IndexFunc(quantizers, func(name string) bool { return sig.Operators[name] > 0 })
+	at := slices.IndexFunc(Quantizers, func(name string) bool { return sig.Operators[name] > 0 })
 	if at < 0 {
 		return ""
 	}
-	return quantizers[at]
+	return Quantizers[at]
 }
 
 // recurrent are the operators that end the process in ONNX Runtime 1.31, by std::terminate:

@@ -1,4 +1,4 @@
-package backend
+package planner
 
 import (
 	"fmt"
@@ -131,8 +131,8 @@ const (
 	mergedCaches = "past_key_values.*.encoder.*"
 )
 
-// mergedAdvice is what a configuration lacks that serves a merged decoder, or empty.
-func mergedAdvice(cfg *config.Config, params *config.Parameters, sig *onnx.Signature) string {
+// MergedDecoderAdvice is what a configuration lacks that serves a merged decoder, or empty.
+func MergedDecoderAdvice(cfg *config.Config, params *config.Parameters, sig *onnx.Signature) string {
 	if cfg.Sequence == nil || exactName(mergedSwitch, sig.Inputs) < 0 {
 		return ""
 	}
@@ -152,8 +152,8 @@ func mergedAdvice(cfg *config.Config, params *config.Parameters, sig *onnx.Signa
 	return ""
 }
 
-// advised adds what may help to an error, if there is one.
-func advised(err error, advice string) error {
+// WithAdvice adds what may help to an error, if there is one.
+func WithAdvice(err error, advice string) error {
 	if err == nil || advice == "" {
 		return err
 	}

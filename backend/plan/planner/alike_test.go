@@ -1,9 +1,7 @@
-package backend
+package planner
 
 import (
-	"log/slog"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 
@@ -12,13 +10,14 @@ import (
 	"tritonstateful/backend/config"
 	"tritonstateful/internal/docstable"
 	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/onnx/runnertest"
 )
 
 // pairedByName are the pairs that the names of a model's tensors give, as
 // state_pairs would have them, and what is wrong with the names.
 func pairedByName(t *testing.T, inputs, outputs string) (pairs string, faults []error) {
 	t.Helper()
-	pl := newPlanner(&config.Config{MaxBatchSize: 8, Sequence: &config.SequenceConfig{}}, &config.Parameters{}, &onnx.Signature{Inputs: tensors(t, inputs), Outputs: tensors(t, outputs)}, nil, nil)
+	pl := newPlanner(&config.Config{MaxBatchSize: 8, Sequence: &config.SequenceConfig{}}, &config.Parameters{}, &onnx.Signature{Inputs: runnertest.Tensors(t, inputs), Outputs: runnertest.Tensors(t, outputs)}, nil, nil)
 	return pairsText(pl.namedAlike()), pl.faults
 }
 
@@ -55,31 +54,13 @@ func TestPairsByName(t *testing.T) {
 // TestPairsOfUnknownRank: torch's dynamo exporter may declare a rank for an output that
 // contradicts the graph; ONNX Runtime then forgets it. Such an output can be a state's.
 func TestPairsOfUnknownRank(t *testing.T) {
-	sig := &onnx.Signature{Inputs: tensors(t, "x:FP32[B,8] h0:FP32[2,B,16]"), Outputs: tensors(t, "y:FP32[B,8] hn:FP32[]")}
+	sig := &onnx.Signature{Inputs: runnertest.Tensors(t, "x:FP32[B,8] h0:FP32[2,B,16]"), Outputs: runnertest.Tensors(t, "y:FP32[B,8] hn:FP32[]")}
 	sig.Outputs[1].Dims, sig.Outputs[1].Symbols = nil, nil
 	pl := newPlanner(&config.Config{MaxBatchSize: 8, Sequence: &config.SequenceConfig{}}, &config.Parameters{}, sig, nil, nil)
 	require.Equal(t, "<<<h0, hn>>>", pairsText(pl.namedAlike()))
 
-	sig.Outputs[1] = tensors(t, "hn:FP32[]")[0] // no axes, which is known
+	sig.Outputs[1] = runnertest.Tensors(t, "hn:FP32[]")[0] // no axes, which is known
 	require.Empty(t, pl.namedAlike())
-}
-
-// TestRunsOfUnknownRank: runs show where the batch of such an output is.
-func TestRunsOfUnknownRank(t *testing.T) {
-	declared := &onnx.Signature{Inputs: tensors(t, "x:FP32[B,8] h0:FP32[B,16]"), Outputs: tensors(t, "y:FP32[B,8] hn:FP32[B,16]")}
-	sig := &onnx.Signature{Inputs: declared.Inputs, Outputs: slices.Clone(declared.Outputs)}
-	sig.Outputs[1].Dims, sig.Outputs[1].Symbols = nil, nil
-	file := &fileOnly{sig: *sig, runs: func(_ *onnx.Signature, inputs, outputs []onnx.Tensor) error {
-		return outermost(declared, inputs, outputs)
-	}}
-	text, err := Complete(ModelInfo{Name: "m", Config: []byte(`{"sequence_batching":{}}`)}, Server{
-		Log: slog.New(slog.DiscardHandler), DefaultBatch: ServerBatch, Open: func(onnx.SessionOptions) (onnx.Runner, error) { return file, nil },
-	})
-	require.NoError(t, err)
-	cfg, err := config.Parse(text)
-	require.NoError(t, err)
-	require.Equal(t, sequenceBatch, cfg.MaxBatchSize)
-	plans(t, text, sig)
 }
 
 // TestNamesThatDoNotTell: all pairs that are sure and what else there is to choose
@@ -114,7 +95,7 @@ func TestDocumentedForms(t *testing.T) {
 
 // TestDocumentedNamesThatDoNotTell: the error that the page shows is the one there is.
 func TestDocumentedNamesThatDoNotTell(t *testing.T) {
-	page, err := os.ReadFile("../docs/states.md")
+	page, err := os.ReadFile("../../../docs/states.md")
 	require.NoError(t, err)
 	_, faults := pairedByName(t, "x:FP32[B,8] s:FP32[B,2]", "y:FP32[B,8] s_out:FP32[B,2] new_s:FP32[B,2]")
 	require.Len(t, faults, 1)
@@ -137,45 +118,5 @@ func TestNoFormIsSaidTwice(t *testing.T) {
 			texts, ok := config.MatchPattern(b.input, a.input)
 			require.False(t, i != j && ok && config.FillPattern(b.output, texts) == a.output, "%v is covered by %v", a, b)
 		}
-	}
-}
-
-// TestCompleteByNames: three lines are enough where names contradict shapes, and
-// what the names would have said is in the log.
-func TestCompleteByNames(t *testing.T) {
-	const three = `{"sequence_batching":{"oldest":{}}}`
-	_, _, log, err := completing(t, three, "input_1:FP32[B,3,41] input_2:FP32[B,64]", "output_1:FP32[B,T,1] output_2:FP32[B,64]")
-	require.NoError(t, err)
-	require.Len(t, log.having(`INFO filled in input "input_1" TYPE_FP32 [3,41] from the model`), 1)
-	require.Len(t, log.having(`INFO input "input_1" and output "output_1" are named as a state, but [-1,3,41] and [-1,-1,1] cannot be one: they are taken for an input and an output of requests`), 1)
-
-	_, _, log, err = completing(t, three, lstmInputs, lstmOutputs)
-	require.NoError(t, err)
-	require.Len(t, log.having(`INFO guessed from the names: parameters { key: 'state_pairs' value { string_value: '<<<h, h_out>>> <<<c, c_out>>>' } }`), 1)
-
-	_, _, log, err = completing(t, `{}`, "audio_in:FP32[B,8] h_in:FP32[B,2]", "audio_out:FP32[B,8] h_out:FP32[B,2]")
-	require.NoError(t, err)
-	require.Len(t, log.having(`INFO served without states: the names would pair every input with an output; if some of <<<audio_in, audio_out>>> <<<h_in, h_out>>> are states, write those as parameters { key: 'state_pairs' value { string_value: '<<<INPUT, OUTPUT>>>' } }`), 1)
-}
-
-// TestCompleteLeavesOutWhatHasNoShape: an output whose rank nobody knows cannot be
-// described; a state it can be.
-func TestCompleteLeavesOutWhatHasNoShape(t *testing.T) {
-	for _, tt := range []struct{ outputs, out, unknown string }{
-		{"y:FP32[B,8] hn:FP32[]", "y", "hn"},
-		{"y:FP32[B,8] other:FP32[]", "y", "other"},
-	} {
-		file := &fileOnly{sig: onnx.Signature{Inputs: tensors(t, "x:FP32[B,8] h0:FP32[2,B,16]"), Outputs: tensors(t, tt.outputs)}}
-		file.sig.Outputs[1].Dims, file.sig.Outputs[1].Symbols = nil, nil
-		log := newRecorder(slog.LevelInfo)
-		server := Server{Log: slog.New(log), DefaultBatch: ServerBatch, Open: func(onnx.SessionOptions) (onnx.Runner, error) { return file, nil }}
-		text, err := Complete(ModelInfo{Name: "m", Config: []byte(`{"sequence_batching":{}}`)}, server)
-		require.NoError(t, err)
-		cfg, err := config.Parse(text)
-		require.NoError(t, err)
-		require.Len(t, cfg.Outputs, 1)
-		require.Equal(t, tt.out, cfg.Outputs[0].Name)
-		left := log.having(`output "` + tt.unknown + `" is left out: the model does not say how many axes it has`)
-		require.Len(t, left, map[string]int{"hn": 0, "other": 1}[tt.unknown])
 	}
 }

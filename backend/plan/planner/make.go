@@ -1,4 +1,4 @@
-package backend
+package planner
 
 import (
 	"tritonstateful/backend/config"
@@ -30,9 +30,9 @@ type Proof struct {
 	Warning string
 }
 
-// makePlan finds the batch of a model and what each of its tensors is for. The error joins
+// Make finds the batch of a model and what each of its tensors is for. The error joins
 // everything that is wrong; the Proof is valid with an error, too.
-func makePlan(s *Source) (*plan.Plan, Proof, error) {
+func Make(s *Source) (*plan.Plan, Proof, error) {
 	files := initialFiles(s.Directory)
 	batches := s.Config.MaxBatchSize > 0
 	c := chooser{
@@ -50,10 +50,10 @@ func makePlan(s *Source) (*plan.Plan, Proof, error) {
 	return &pl.plan, proof, nil
 }
 
-// complete fills in what the configuration of a source leaves out. given is its text,
+// Complete fills in what the configuration of a source leaves out. given is its text,
 // defaultBatch the default-max-batch-size of the server. It returns the whole configuration
 // as JSON, and in words what was filled in.
-func complete(s *Source, given []byte, defaultBatch int) (text []byte, filled []string, err error) {
+func Complete(s *Source, given []byte, defaultBatch int) (text []byte, filled []string, err error) {
 	c := &completion{given: given, directory: s.Directory, params: s.Parameters, sig: s.Signature, batch: defaultBatch}
 	if text, err = c.choose(s); err != nil {
 		return nil, nil, err

@@ -1,4 +1,4 @@
-package backend
+package planner
 
 import (
 	"encoding/json"
@@ -11,9 +11,6 @@ import (
 	"tritonstateful/backend/plan/batchaxis"
 	"tritonstateful/internal/onnx"
 )
-
-// ServerBatch is the default-max-batch-size of a server that was told nothing.
-const ServerBatch = 4
 
 const (
 	// sequenceBatch is filled in for models with states instead: a batch of 4
