@@ -42,7 +42,7 @@ func (m *Model) planFor(r onnx.Runner) (*plan.Plan, error) {
 		from.Runner = func() (_ onnx.Runner, err error) {
 			if onCPU == nil {
 				if onCPU, err = from.Open(); err != nil {
-					return nil, fmt.Errorf("the CPU cannot open the model: %w", err)
+					return nil, fmt.Errorf("the model cannot be opened on the CPU: %w", err)
 				}
 			}
 			return onCPU, nil
@@ -132,7 +132,7 @@ func (m *Model) shapes() []onnx.InputShapes {
 	const learns = "TensorRT learns the shapes of this model run by run, and builds an engine again each time"
 	onCPU, err := m.server.Open(onnx.SessionOptions{Path: m.path, Name: "shapes", IntraOpThreads: 1})
 	if err != nil {
-		m.log.Warn(learns+": the CPU cannot open it to read them", "error", err)
+		m.log.Warn(learns+": the CPU cannot open the model to read them", "error", err)
 		return nil
 	}
 	defer onCPU.Close()

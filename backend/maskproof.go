@@ -147,7 +147,7 @@ func (in *Instance) tryMask(kind *trialKind, runs *int) error {
 }
 
 func (in *Instance) undecided(why error) error {
-	return fmt.Errorf("nothing shows that %s hides padding from the model: %w", in.masks(), why)
+	return fmt.Errorf("could not verify that %s hides padding from the model: %w", in.masks(), why)
 }
 
 // masks are the masks' names, for messages.

@@ -80,7 +80,7 @@ func (e *execution) notAppended() string {
 				continue
 			}
 			if before, after := io.InShape[s.TimeAxis], io.OutShape[s.TimeAxis]; after-before != step {
-				return fmt.Sprintf("the mask %q is for models that append, and a step that brings %d has made the state %q of length %d one of %d: the model drops what is old, and what is not would have to make way for padding", pl.Generated[i].Name, step, s.Input, before, after)
+				return fmt.Sprintf("the mask %q needs a model that appends to its states, but a step of length %d took the state %q from length %d to %d: the model drops old entries, and padding would push out entries that are still needed", pl.Generated[i].Name, step, s.Input, before, after)
 			}
 		}
 	}
