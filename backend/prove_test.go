@@ -170,11 +170,11 @@ func TestBatchNotJudged(t *testing.T) {
 	p, proof, err := proving(t, model("time,batch", "time,batch"), nil, recurrenceConfig("FP32", false), config.VerifyInferred)
 	require.NoError(t, err)
 	require.Equal(t, 1, p.Inputs[0].Axis)
-	require.Contains(t, proof.Warning, `nobody has checked that the lanes of a batch are apart: the model does not run on any contents that were tried`)
+	require.Contains(t, proof.Warning, `could not verify that requests in a batch are independent: the model did not run with any contents that were tried`)
 	require.Contains(t, proof.Warning, "string_value: '* = 1'")
 	for _, axes := range [][2]string{{"time,batch", "a,b"}, {"s0,s1", "s0,s1"}, {"?,?", "?,?"}} {
 		_, _, err = proving(t, model(axes[0], axes[1]), nil, recurrenceConfig("FP32", false), config.VerifyInferred)
-		require.ErrorContains(t, err, "nothing shows that requests of one batch would be apart", axes)
+		require.ErrorContains(t, err, "it could not be verified that requests in a batch are independent", axes)
 		require.ErrorContains(t, err, "write parameters { key: 'batch_axes'", axes)
 	}
 }
@@ -207,7 +207,7 @@ func TestBatchThatIsTold(t *testing.T) {
 	require.Empty(t, proof.Warning)
 	_, proof, err = proving(t, r, nil, cfg, config.VerifyAlways)
 	require.NoError(t, err)
-	require.Contains(t, proof.Warning, `batch_axes has the batch at axis 0 of "x", and with it output "y" of one changes with the inputs of another`)
+	require.Contains(t, proof.Warning, `batch_axes sets the batch to axis 0 of "x", but trial runs contradict it: output "y" of one request changes with the inputs of another`)
 	cfg.Parameters["batch_axes"] = config.Value{String: "* = 1"}
 	_, proof, err = proving(t, r, nil, cfg, config.VerifyAlways)
 	require.NoError(t, err)
@@ -222,7 +222,7 @@ func TestBatchUnproved(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, p.Inputs[0].Axis)
 	require.Zero(t, proof.Runs)
-	require.Contains(t, proof.Warning, "verify is never: nobody has checked")
+	require.Contains(t, proof.Warning, "verify is never: no run has verified")
 }
 
 // TestBatchNeverEmpty: a state does not begin with nothing along an axis that no run shows
@@ -341,7 +341,7 @@ func TestToldStatesBegin(t *testing.T) {
 			}
 			return s, nil
 		}},
-		"it stays empty":     {"and stay so", func(_, s int64) (int64, error) { return s, nil }},
+		"it stays empty":     {"and stay empty", func(_, s int64) (int64, error) { return s, nil }},
 		"it grows":           {"", func(x, s int64) (int64, error) { return x + s, nil }},
 		"it is a window":     {"", func(x, s int64) (int64, error) { return min(x+s, 3), nil }},
 		"it has the input's": {"", func(x, s int64) (int64, error) { return x, nil }},
@@ -373,7 +373,7 @@ func TestToldStatesBegin(t *testing.T) {
 				require.NoError(t, err)
 				return
 			}
-			require.ErrorContains(t, err, `state "s" would begin with nothing along axis 1, `+tt.want+`: say how it begins by initial_states, for example 's = 0[3]'`)
+			require.ErrorContains(t, err, `state "s" would start empty along axis 1, `+tt.want+`: set its initial value with initial_states, for example 's = 0[3]'`)
 			cfg.Parameters["initial_states"] = config.Value{String: "s = 0[3]"}
 			_, _, err = proving(t, r, nil, cfg, config.VerifyInferred)
 			require.NoError(t, err)
@@ -426,7 +426,7 @@ func TestNothingHangsOnTheBatch(t *testing.T) {
 		require.NoError(t, err, verify)
 		in.Close()
 		require.Empty(t, log.having("batch axes"), verify)
-		require.Empty(t, log.having("nobody has checked"), verify)
+		require.Empty(t, log.having("that requests in a batch are independent"), verify)
 	}
 }
 
@@ -434,8 +434,8 @@ func TestNothingHangsOnTheBatch(t *testing.T) {
 // lanes are not apart, and only that of such a model.
 func TestLanesThatShareAScale(t *testing.T) {
 	for operator, want := range map[string]string{
-		"DynamicQuantizeLinear": `: output "y" of one changes with the inputs of another, as the model quantizes while it runs (DynamicQuantizeLinear), with one scale for all of them, with the batch`,
-		"QuantizeLinear":        `: output "y" of one changes with the inputs of another, with the batch`,
+		"DynamicQuantizeLinear": `: output "y" of one request changes with the inputs of another, because the model quantizes at run time (DynamicQuantizeLinear) with one scale for all of them, with the batch`,
+		"QuantizeLinear":        `: output "y" of one request changes with the inputs of another, with the batch`,
 	} {
 		r := newRecurrence(t, "x:FP32[N]", "y:FP32[N]", 0)
 		r.Sig.Operators = map[string]int{operator: 1}

@@ -44,7 +44,7 @@ func TestSoak(t *testing.T) {
 	tests := []struct {
 		name       string
 		who        [2]int // extents of the state, before and behind the batch
-		tape       bool
+		growing    bool
 		faults     bool
 		parameters map[string]string
 		split      bool // batches run in parts
@@ -68,7 +68,7 @@ func TestSoak(t *testing.T) {
 	}
 	for i, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			s := newSoak(t, uint64(i), tt.tape, tt.who, tt.parameters)
+			s := newSoak(t, uint64(i), tt.growing, tt.who, tt.parameters)
 			s.faults = tt.faults
 			if tt.split {
 				cheapest(&s.in.splitter, 4)
@@ -94,7 +94,7 @@ type soak struct {
 	t      *testing.T
 	rng    *rand.Rand
 	in     *Instance
-	model  *ledger
+	model  *taggedModel
 	memory *testMemory
 	params *config.Parameters
 	now    time.Duration
@@ -116,9 +116,9 @@ type client struct {
 	lastUse time.Duration
 }
 
-func newSoak(t *testing.T, seed uint64, tape bool, who [2]int, parameters map[string]string) *soak {
+func newSoak(t *testing.T, seed uint64, growing bool, who [2]int, parameters map[string]string) *soak {
 	s := &soak{t: t, rng: rand.New(rand.NewPCG(seed, 11)), now: time.Hour, memory: &testMemory{}, told: map[string]int{}}
-	s.model = newLedger(s.memory, tape, who[0], who[1])
+	s.model = newTaggedModel(s.memory, growing, who[0], who[1])
 	set := newSetup(slots(soakSlots, soakBatch), func(set *setup) {
 		set.config.Sequence.MaxIdleMicroseconds = uint64(soakIdle / time.Microsecond)
 		set.config.Sequence.ControlInputs = nil
@@ -129,12 +129,12 @@ func newSoak(t *testing.T, seed uint64, tape bool, who [2]int, parameters map[st
 			set.config.Parameters[name] = config.Value{String: value}
 		}
 	})
-	model, err := NewModel(ModelInfo{Name: "ledger", Config: set.json()}, Server{
+	model, err := NewModel(ModelInfo{Name: "tagged", Config: set.json()}, Server{
 		Log: slog.New(newRecorder(slog.LevelError)), Clock: func() time.Duration { return s.now },
 		Open: func(onnx.SessionOptions) (onnx.Runner, error) { return s.model, nil },
 	})
 	require.NoError(t, err)
-	s.in, err = model.NewInstance(InstanceInfo{Name: "ledger_0", Kind: "cpu"})
+	s.in, err = model.NewInstance(InstanceInfo{Name: "tagged_0", Kind: "cpu"})
 	require.NoError(t, err)
 	s.params = model.params
 	s.clock.wind(s.in)

@@ -63,12 +63,12 @@ func read(t *testing.T, stringIDs bool, call faketriton.Call) backend.Request {
 
 func TestSequenceID(t *testing.T) {
 	number := faketriton.Call{Number: 1 << 63}
-	text := faketriton.Call{Text: "séquence", HasText: true}
+	text := faketriton.Call{StringID: "séquence", HasStringID: true}
 	for _, stringIDs := range []bool{false, true} { // what the client sends counts
 		require.Equal(t, backend.SequenceID{Number: 1 << 63}, read(t, stringIDs, number).Sequence)
 		require.Equal(t, backend.SequenceID{Text: "séquence"}, read(t, stringIDs, text).Sequence)
 		require.True(t, read(t, stringIDs, faketriton.Call{}).Sequence.IsZero())
-		require.True(t, read(t, stringIDs, faketriton.Call{HasText: true}).Sequence.IsZero())
+		require.True(t, read(t, stringIDs, faketriton.Call{HasStringID: true}).Sequence.IsZero())
 	}
 }
 
@@ -270,14 +270,14 @@ func TestLanesOfAnyLayout(t *testing.T) {
 func TestLanesOfTexts(t *testing.T) {
 	in := newEcho()
 	in.outputs = []onnx.IOTensor{{Name: "Y", DType: tensor.Bytes}}
-	texts := []backend.Output{{
+	strings := []backend.Output{{
 		Tensor: []byte("onethreesix"), Offsets: []int64{0, 3, 8, 8, 11}, Lanes: 4,
 		Shape: tensor.Shape{1, 1}, Batched: true,
 	}}
 	in.execute = func(b backend.Batch) {
-		b.Answer(0, texts, 0, 1)
-		b.Answer(1, texts, 1, 3)
-		b.Answer(2, texts, 2, 1)
+		b.Answer(0, strings, 0, 1)
+		b.Answer(1, strings, 1, 3)
+		b.Answer(2, strings, 2, 1)
 	}
 	s := serve(t, in)
 	rs := requests(t, echoCall(1, 0, 0), echoCall(2, 0, 0), echoCall(3, 0, 0))

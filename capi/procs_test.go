@@ -11,7 +11,7 @@ import (
 )
 
 // TestEveryInstanceCanRun: with many instances on few processors, none waits for
-// Go's monitor while the others are in C.
+// sysmon to retake a P while the others are in C.
 func TestEveryInstanceCanRun(t *testing.T) {
 	before := runtime.GOMAXPROCS(2)
 	defer runtime.GOMAXPROCS(before)

@@ -60,7 +60,7 @@ func TestEveryCallFailsOnceChild(t *testing.T) {
 		binary.NativeEndian.PutUint64(control[8:], 0)
 	}
 	rt := testRuntime(t)
-	sums, words := accumulate(3).Write(t), textIdentity().Write(t)
+	sums, words := accumulate(3).Write(t), stringIdentity().Write(t)
 	require.Empty(t, lifeOfSessions(t, rt, sums, words))
 	for n := uint64(1); ; n++ {
 		failAt(n)

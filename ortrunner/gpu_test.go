@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"testing"
 	"unsafe"
@@ -238,28 +237,8 @@ func TestGPURefuses(t *testing.T) {
 	require.NoError(t, r.Run([]onnx.Tensor{x, old}, []onnx.Tensor{y, next}))
 	require.ErrorContains(t, r.Probe([]onnx.Tensor{short, old}, []onnx.Tensor{y, next}), "takes 16 bytes")
 	require.NoError(t, r.Probe([]onnx.Tensor{x, old}, []onnx.Tensor{y, next}))
-	_, err = rt.Open(onnx.SessionOptions{Path: textIdentity().Write(t), Provider: onnx.CUDA})
+	_, err = rt.Open(onnx.SessionOptions{Path: stringIdentity().Write(t), Provider: onnx.CUDA})
 	require.ErrorContains(t, err, "has strings, which a GPU cannot hold: use KIND_CPU instances")
-}
-
-// TestGPUThread: whatever goroutine calls, the runs of a session are on one thread.
-func TestGPUThread(t *testing.T) {
-	thread := newOSThread()
-	defer thread.stop()
-	ids := map[int]bool{}
-	for range 20 {
-		done := make(chan struct{})
-		go func() {
-			runtime.LockOSThread() // so that the callers are on different threads
-			defer close(done)
-			require.NoError(t, thread.do(func() error { ids[threadID()] = true; return nil }))
-		}()
-		<-done
-	}
-	require.Len(t, ids, 1)
-	err := thread.do(func() error { var none *int; *none = 1; return nil })
-	require.ErrorContains(t, err, "panic in a run: runtime error: invalid memory address")
-	require.NoError(t, thread.do(func() error { return nil }), "it lives on")
 }
 
 // TestGPUManyShapes keeps no more bindings than it should, and those of the

@@ -18,7 +18,7 @@ func lines(options []option) string {
 	return b.String()
 }
 
-// TestCUDAOptions has every text that reaches the CUDA execution provider.
+// TestCUDAOptions has every option that reaches the CUDA execution provider.
 func TestCUDAOptions(t *testing.T) {
 	require.Equal(t, `device_id=0
 has_user_compute_stream=1
@@ -42,7 +42,7 @@ enable_cuda_graph=1
 	require.Contains(t, lines(cudaOptions(full)), "enable_cuda_graph=0\n")
 }
 
-// TestTensorRTOptions has every text that reaches TensorRT's.
+// TestTensorRTOptions has every option that reaches TensorRT's.
 func TestTensorRTOptions(t *testing.T) {
 	require.Equal(t, `device_id=0
 has_user_compute_stream=1

@@ -3,6 +3,7 @@ package ortrunner
 import (
 	"encoding/binary"
 	"log/slog"
+	"math"
 	"os"
 	"testing"
 
@@ -71,6 +72,10 @@ func bytesOf(elements any) []byte {
 func floats(t testing.TB, r *runner, shape tensor.Shape, elements ...float32) onnx.Tensor {
 	t.Helper()
 	return tensorOf(t, r, tensor.FP32, shape, elements)
+}
+
+func appendFloat(b []byte, f float32) []byte {
+	return binary.NativeEndian.AppendUint32(b, math.Float32bits(f))
 }
 
 // zeros is a tensor to be written to.

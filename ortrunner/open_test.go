@@ -145,7 +145,7 @@ func TestNoLeak(t *testing.T) {
 	if testing.Short() {
 		t.Skip("opens hundreds of sessions: left out by -short")
 	}
-	path := textIdentity().Write(t)
+	path := stringIdentity().Write(t)
 	bigPath := accumulate(100_000).Write(t)
 	data := serialize(string(make([]byte, 100_000)), "b")
 	rt := testRuntime(t)

@@ -1,13 +1,29 @@
 package ortrunner
 
 import (
-	"encoding/binary"
-	"math"
+	"runtime"
 	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
-func threadID() int { return syscall.Gettid() }
-
-func appendFloat(b []byte, f float32) []byte {
-	return binary.NativeEndian.AppendUint32(b, math.Float32bits(f))
+// TestGPUThread: whatever goroutine calls, the runs of a session are on one thread.
+func TestGPUThread(t *testing.T) {
+	thread := newOSThread()
+	defer thread.stop()
+	ids := map[int]bool{}
+	for range 20 {
+		done := make(chan struct{})
+		go func() {
+			runtime.LockOSThread() // so that the callers are on different threads
+			defer close(done)
+			require.NoError(t, thread.do(func() error { ids[syscall.Gettid()] = true; return nil }))
+		}()
+		<-done
+	}
+	require.Len(t, ids, 1)
+	err := thread.do(func() error { var none *int; *none = 1; return nil })
+	require.ErrorContains(t, err, "panic in a run: runtime error: invalid memory address")
+	require.NoError(t, thread.do(func() error { return nil }), "it lives on")
 }

@@ -23,7 +23,7 @@ func serialize(words ...string) []byte {
 	return data
 }
 
-func textIdentity() onnxtest.Model {
+func stringIdentity() onnxtest.Model {
 	return onnxtest.Model{
 		Inputs:  []onnxtest.Value{{Name: "x", Type: onnxtest.String, Dims: onnxtest.Dims("n", "m")}},
 		Nodes:   []onnxtest.Node{{Op: "Identity", Inputs: []string{"x"}, Outputs: []string{"y"}}},
@@ -34,7 +34,7 @@ func textIdentity() onnxtest.Model {
 // TestStrings passes strings through, of any bytes and lengths, in several shapes
 // one after the other.
 func TestStrings(t *testing.T) {
-	r := open(t, textIdentity())
+	r := open(t, stringIdentity())
 	for _, c := range []struct {
 		shape tensor.Shape
 		words []string
@@ -57,7 +57,7 @@ func TestStrings(t *testing.T) {
 
 // TestBadStrings passes bytes that are not strings.
 func TestBadStrings(t *testing.T) {
-	r := open(t, textIdentity())
+	r := open(t, stringIdentity())
 	good := serialize("ab", "cd")
 	for name, c := range map[string]struct {
 		data  []byte

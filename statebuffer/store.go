@@ -5,8 +5,10 @@ import (
 	"time"
 )
 
-// Store keeps the states of an instance's sequences. One goroutine uses it. Times are
-// durations since any fixed moment, by a clock that never goes back.
+// Store keeps the states of an instance's sequences. For each batch it is told BeginBatch,
+// then of each request Begin (a START) or Continue, which give its Sequence, then of each
+// run Gather and Commit or Abort, and at last EndBatch and Maintain. One goroutine uses it.
+// Times are durations since any fixed moment, by a clock that never goes back.
 type Store struct {
 	table
 	storage

@@ -6,29 +6,34 @@ import (
 	"tritonstateful/statebuffer"
 )
 
-// IO joins a tensor of the configuration and the model's tensor behind it.
+// IO is an input that requests bring or an output that answers carry: a tensor of the
+// configuration together with the tensor of the model.
 type IO struct {
-	onnx.IOTensor
-	Index int // position in the signature
-	Axis  int // batch axis of the model's tensor, or tensor.NoAxis
-	// LanesAxis is the axis of an output that is checked after each run, see lanesAxis.
+	onnx.IOTensor     // as the server knows it
+	Index         int // position in the signature
+	// Axis is the batch axis of the model's tensor, or tensor.NoAxis.
+	Axis int
+	// LanesAxis is, of an output, the axis that must have one extent for each lane after
+	// a run, or tensor.NoAxis where nothing can be checked.
 	LanesAxis int
-	// Dims are the model's, fixed by the configuration where it does; the extent
-	// at axis does not count.
+	// Dims are the extents of the model's tensor, fixed by the configuration where the
+	// model leaves them open; some may be tensor.Dynamic. The one at Axis does not count.
 	Dims tensor.Shape
-	// Request and answer are the shapes at the server, for one lane; an extent
-	// may be dynamic.
+	// Request and Answer are the shapes at the server, for one lane; some extents may be
+	// tensor.Dynamic.
 	Request, Answer tensor.Shape
-	// BatchInFront: request and answer have the batch in front, as Triton has it.
+	// BatchInFront: Request and Answer have the batch as their first axis, as Triton has
+	// it, wherever the model has it.
 	BatchInFront bool
-	// Varies: an extent other than the batch's is known only at run time, or
-	// the elements have no fixed size.
+	// Varies: an extent other than the batch's is known only at run time, or the elements
+	// have no fixed size.
 	Varies bool
-	// State is, for an output that is also a state's, the position of that state.
-	State   int
+	// IsState: the output is that of a state, which is Plan.StateAt(State).
 	IsState bool
-	// Recurrent: the model has layers that take no extent of 0.
-	Recurrent bool
-	// Layout of a lane, if the port does not vary.
+	State   int
+	// EndsOnEmpty is an operator of the model that ends the process when it runs with an
+	// extent of 0, or "".
+	EndsOnEmpty string
+	// Layout of a lane in the model's tensor; only where the tensor does not vary.
 	statebuffer.Layout
 }

@@ -8,51 +8,55 @@ import (
 	"tritonstateful/internal/tensor"
 )
 
-// Plan says what each tensor of the model is for. It is made once at load and
-// never changes.
+// Plan says what each tensor of the model is for. Nothing of it changes after it is made.
 type Plan struct {
-	Inputs    []IO
-	Outputs   []IO
-	States    []State     // of fixed shape, kept in rows
-	Varying   []State     // whose shape changes
-	ZeroSized []int       // positions among states of those without elements
-	Generated []Generated // inputs that the backend fills by itself
-	Unused    []int       // positions of model outputs that nobody wants
-	// MaxLanes is 1 for a model that has no batch axis everywhere it needs one;
-	// why says what lacks it.
+	Inputs  []IO
+	Outputs []IO
+	// States are those of fixed shape, which have a slot for each sequence; Varying are
+	// those whose shape changes.
+	States, Varying []State
+	// ZeroSized are the positions in States of those without elements.
+	ZeroSized []int
+	Generated []Generated
+	// Unused are the outputs of the model that no one reads, by their positions.
+	Unused []int
+	// MaxLanes is how many lanes a run can have. It is 1 for a model that lacks a batch
+	// axis where it needs one; WhyOneLane says then what lacks it.
 	MaxLanes   int
 	WhyOneLane string
-	// Varies: some tensor's shape is known only when a run is put together.
+	// Varies: the shape of some tensor is known only when a run is put together.
 	Varies bool
-	// Shares: some input is there once for all lanes, or may be absent.
+	// Shares: some input is there once for all lanes of a run, or may be absent, so that
+	// only requests that agree on it share a run.
 	Shares bool
-	// Masks are the positions of masks in fills.
+	// Masks are the positions in Generated of masks.
 	Masks []int
 	// Lengths are the tensors whose lengths are summed up for each sequence.
 	Lengths []Length
-	// Warnings are what its instance is to say of it.
+	// Warnings are for the log of each instance: what is served otherwise than it may look.
 	Warnings []string
 }
 
-func (w *Plan) HasFP32State() bool {
-	return slices.ContainsFunc(w.States, func(s State) bool { return s.DType == tensor.FP32 })
+// HasFP32State reports whether a state of fixed shape has elements of type FP32.
+func (p *Plan) HasFP32State() bool {
+	return slices.ContainsFunc(p.States, func(s State) bool { return s.DType == tensor.FP32 })
 }
 
-// StateAt is the state that port.state counts.
-func (w *Plan) StateAt(i int) *State {
-	if i < len(w.States) {
-		return &w.States[i]
+// StateAt returns the state that [IO.State] counts: in States, and after them in Varying.
+func (p *Plan) StateAt(i int) *State {
+	if i < len(p.States) {
+		return &p.States[i]
 	}
-	return &w.Varying[i-len(w.States)]
+	return &p.Varying[i-len(p.States)]
 }
 
-// BatchAxes lists the axes of the inputs that are taken for the batch.
-func (w *Plan) BatchAxes() string {
+// BatchAxes lists in words the axes of inputs and states that are the batch.
+func (p *Plan) BatchAxes() string {
 	var texts []string
-	for _, p := range w.Inputs {
-		texts = append(texts, batchaxis.Text(p.Name, p.Axis))
+	for _, in := range p.Inputs {
+		texts = append(texts, batchaxis.Text(in.Name, in.Axis))
 	}
-	for _, states := range [][]State{w.States, w.Varying} {
+	for _, states := range [][]State{p.States, p.Varying} {
 		for _, s := range states {
 			texts = append(texts, batchaxis.Text(s.Input, s.Axis))
 		}

@@ -8,68 +8,71 @@ import (
 	"tritonstateful/statebuffer"
 )
 
-// State joins the input and the output of a state.
+// State is an input and an output of the model that are one state.
 type State struct {
 	StateSpec
 	In, Out int // positions in the signature
-	Axis    int // batch axis of both
-	// Dims are the model's; for a varying state some are dynamic.
-	Dims     tensor.Shape
-	DType    tensor.DType
-	AxisFrom string // how the axis was found
-	// Value and shape are the initial value of a lane; nil bytes mean zero.
+	// Axis is the batch axis of both tensors, or tensor.NoAxis; AxisFrom says in words
+	// how it was found.
+	Axis     int
+	AxisFrom string
+	// Dims are the extents of both tensors, 1 at Axis; for a state that varies some are
+	// tensor.Dynamic.
+	Dims  tensor.Shape
+	DType tensor.DType
+	// Value and Shape are what a lane has when a sequence starts; a nil Value is zeros.
+	// Begins says it in words.
 	Value  []byte
 	Shape  tensor.Shape
-	Begins string // the initial value in words
-	// Update is what becomes of the output of a varying state; appendAxis is that of
-	// the model's tensors.
+	Begins string
+	// Update is what becomes of the output of a state that varies; AppendAxis is the axis
+	// along which it is appended, if it is.
 	Update     statebuffer.Update
 	AppendAxis int
-	// TimePadded: sequences of unequal length along padAxis may share a run.
+	// TimePadded: sequences of unequal length along TimeAxis may share a run, with padding
+	// that a mask hides.
 	TimePadded bool
 	TimeAxis   int
+	// Layout of a lane; only of a state of fixed shape.
 	statebuffer.Layout
 }
 
-// Agrees tells whether an output that has the state can have what is fixed of it.
-func (s *State) Agrees(p *IO) bool {
+// Agrees reports whether an output that carries the state can have the extents that are
+// fixed of it.
+func (s *State) Agrees(out *IO) bool {
 	for i, d := range s.Dims {
-		if i != s.Axis && i != p.Axis && d >= 0 && p.Dims[i] >= 0 && p.Dims[i] != d {
+		if i != s.Axis && i != out.Axis && d >= 0 && out.Dims[i] >= 0 && out.Dims[i] != d {
 			return false
 		}
 	}
 	return true
 }
 
-// StateSpec describes a state before the model's tensors are looked at: the one
-// form that every way of describing a state is brought to.
-type StateSpec struct {
-	Input, Output string
-	Source        string // where the description comes from, for reports and errors
-	// GivenDType and dims are what the configuration says, Invalid and nil if it
-	// says nothing. dims are without the batch axis.
-	GivenDType tensor.DType
-	GivenDims  tensor.Shape
-	// Initial is how sequence_batching.state[].initial_state gives the initial value.
-	Initial *config.InitialState
-	// Implicit: sequence_batching.state alone names it, as for Triton's own states.
-	Implicit bool
+// ExampleValue returns a value for initial_states with which the state does not begin
+// empty: zeros in a shape of the state's rank, with an extent of 1 where the model leaves it
+// open and where the batch is.
+func (s *State) ExampleValue() string {
+	shape := s.Dims.With(s.Axis, 1)
+	for axis, extent := range shape {
+		if extent < 0 {
+			shape[axis] = 1
+		}
+	}
+	return "0" + shape.String()
 }
 
-func (s *StateSpec) String() string { return fmt.Sprintf("state <<<%s, %s>>>", s.Input, s.Output) }
-
-// Appends tells whether the model writes only what is new along an axis.
+// Appends reports whether the model writes only what is new along an axis.
 func (s *State) Appends(axis int) bool {
 	return s.Update == statebuffer.Append && axis == s.AppendAxis
 }
 
-// Varies tells whether sequences need memory of their own for the state. What is
-// not simply replaced does, for the model decides what it writes.
+// Varies reports whether sequences need memory of their own for the state. A state that is
+// not simply replaced does, because the model decides how much it writes.
 func (s *State) Varies() bool {
 	return s.Update != statebuffer.Replace || !s.Dims.Without(s.Axis).Fixed()
 }
 
-// UpdateRule is the update as state_updates has it.
+// UpdateRule is the update as the parameter state_updates has it.
 func (s *State) UpdateRule() string {
 	switch s.Update {
 	case statebuffer.Append:
@@ -81,10 +84,28 @@ func (s *State) UpdateRule() string {
 	}
 }
 
-// UpdateRemark is the update in the load report, if there is anything to tell.
+// UpdateRemark is the update for the load report: empty for one that is simply replaced.
 func (s *State) UpdateRemark() string {
 	if s.Update == statebuffer.Replace {
 		return ""
 	}
 	return ", " + s.UpdateRule() + " from state_updates"
 }
+
+// StateSpec describes a state before the tensors of the model are looked at: the one form
+// that every way of describing a state is brought to.
+type StateSpec struct {
+	Input, Output string // names of the model's tensors
+	Source        string // where the description comes from, for reports and errors
+	// GivenDType and GivenDims are what the configuration says, tensor.Invalid and nil if
+	// it says nothing. GivenDims leave out the batch axis.
+	GivenDType tensor.DType
+	GivenDims  tensor.Shape
+	// Initial is sequence_batching.state[].initial_state, or nil.
+	Initial *config.InitialState
+	// Implicit: sequence_batching.state alone names it, as for Triton's own states.
+	Implicit bool
+}
+
+// String is the pair of names as errors have it.
+func (s *StateSpec) String() string { return fmt.Sprintf("state <<<%s, %s>>>", s.Input, s.Output) }

@@ -143,7 +143,7 @@ REGRESSION_TESTS = {
     "each output has its own type": ["test_nvidia_configs.py::test_original_is_served"],
     "strings as IDs": ["test_examples.py::test_texts_as_ids", DEFECTS + "1794685_string_ids"],
     "one environment of ONNX Runtime for all models": ["test_nvidia_loading.py::test_load_and_unload_at_will"],
-    "models run at load with inputs that they can take, and before the first request": ["backend/padding_test.go::TestWarmUp"],
+    "models run at load with inputs that they can take, and before the first request": ["backend/instance_test.go::TestWarmUp"],
     "states of every type": [DEFECTS + "5520a4a_states_of_every_type", "test_dtypes.py::test_type"],
     "levels of the log": ["test_nvidia_logs.py::test_line_of_every_batch"],
     "thresholds of chunks are strict": [

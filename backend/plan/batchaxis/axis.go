@@ -79,3 +79,11 @@ func OnlyOpenAxis(dims tensor.Shape) (at int) {
 	}
 	return at
 }
+
+// Text says in words which axis of a tensor is the batch.
+func Text(name string, axis int) string {
+	if axis == tensor.NoAxis {
+		return fmt.Sprintf("no axis of %q", name)
+	}
+	return fmt.Sprintf("axis %d of %q", axis, name)
+}

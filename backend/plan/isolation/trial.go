@@ -210,7 +210,7 @@ func openExcept(dims tensor.Shape, batch int) int {
 }
 
 // errTooLong is about runs that are not begun any more.
-var errTooLong = errors.New("the runs that show it took too long")
+var errTooLong = errors.New("the trial runs took too long")
 
 // run runs the model with these lanes and tells the wanted outputs, in memory of
 // their own and in the order of Trial.outputs.

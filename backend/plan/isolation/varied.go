@@ -125,11 +125,11 @@ func (t *Trial) crosses(before, after []onnx.Tensor, axes []int, lanes, kept int
 		}
 		for _, out := range []*onnx.Tensor{&before[k], &after[k]} {
 			if axis >= len(out.Shape) || out.Shape[axis] != int64(lanes) {
-				return fmt.Sprintf("output %q has shape %v for %d of them, by their contents", name, out.Shape, lanes)
+				return fmt.Sprintf("output %q has shape %v for %d requests, depending on their contents", name, out.Shape, lanes)
 			}
 		}
 		if !equal(laneOf(&before[k], axis, kept), laneOf(&after[k], axis, kept), before[k].DType) {
-			return fmt.Sprintf("output %q of one changes with the inputs of another", name)
+			return fmt.Sprintf("output %q of one request changes with the inputs of another", name)
 		}
 	}
 	return ""
