@@ -192,12 +192,12 @@ func TestCompleteRefuses(t *testing.T) {
 		{"no JSON", `{`, "", "", "reading the model configuration"},
 		{"parameters", `{"parameters":{"logging_level":{"string_value":"loud"}}}`, "", "", `parameter logging_level is "loud"`},
 		{"two ways to read the names", `{}`, "x:FP32[B,8] h:FP32[B,2]", "y:FP32[B,8] h_out:FP32[B,2] new_h:FP32[B,2]",
-			`input "h" could be a state that is written to any of h_out, new_h: name it in state_pairs, for example parameters { key: 'state_pairs' value { string_value: '<<<h, h_out>>>' } }; write sequence_batching { oldest { } } for a model with states, dynamic_batching { } for one without`},
-		{"only states go in", `{"sequence_batching":{}}`, "h:FP32[B,16]", "y:FP32[B,2] h_out:FP32[B,16]", `the model leaves no input for requests: each of its inputs "h" is a state or written by the backend`},
+			`input "h" could be paired with any of the outputs h_out, new_h: name it in state_pairs, for example parameters { key: 'state_pairs' value { string_value: '<<<h, h_out>>>' } }; write sequence_batching { oldest { } } for a model with states, dynamic_batching { } for one without`},
+		{"only states go in", `{"sequence_batching":{}}`, "h:FP32[B,16]", "y:FP32[B,2] h_out:FP32[B,16]", `the model leaves no input for requests: each of its inputs "h" is a state or filled by the backend`},
 		{"no axes at all", `{"sequence_batching":{},"input":[{"name":"x","data_type":"TYPE_FP32","dims":[1,8]}]}`, "x:FP32[1,8] h:FP32[1,2]", "y:FP32[] h_out:FP32[1,2]",
-			`output "y": it has no axes, and the server takes that only with a batch: write max_batch_size: 1`},
+			`output "y": it has no axes, which the server accepts only with a batch: write max_batch_size: 1`},
 		{"several axes without names", `{"max_batch_size":8,"sequence_batching":{}}`, "x:FP32[?,?,8] h:FP32[?,2]", "y:FP32[?,8] h_out:FP32[?,2]",
-			`nothing shows that requests of one batch are isolated: the model does not run on any contents that were tried, nor at any length from 1 to 576 (dims that fix a length are tried as they are); the last failure: it cannot run: if it is there, write parameters { key: 'batch_axes' `},
+			`it could not be verified that requests in a batch are independent: the model did not run with any contents that were tried, at lengths from 1 to 576 (a length that dims fix is tried as it is); the last failure: it cannot run: if the batch is there, write parameters { key: 'batch_axes' `},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -37,7 +37,7 @@ func TestCompleteByNames(t *testing.T) {
 	_, _, log, err := completing(t, three, "input_1:FP32[B,3,41] input_2:FP32[B,64]", "output_1:FP32[B,T,1] output_2:FP32[B,64]")
 	require.NoError(t, err)
 	require.Len(t, log.having(`INFO filled in input "input_1" TYPE_FP32 [3,41] from the model`), 1)
-	require.Len(t, log.having(`INFO input "input_1" and output "output_1" are named as a state, but [-1,3,41] and [-1,-1,1] cannot be one: they are taken for an input and an output of requests`), 1)
+	require.Len(t, log.having(`INFO input "input_1" and output "output_1" are named like a state, but [-1,3,41] and [-1,-1,1] do not match: they are treated as an input and an output of requests`), 1)
 
 	_, _, log, err = completing(t, three, lstmInputs, lstmOutputs)
 	require.NoError(t, err)

@@ -171,7 +171,7 @@ func emptyLists(t *testing.T) {
 		model, err := NewModel(ModelInfo{Name: "model", Config: []byte(text)}, s.in.model.server)
 		require.NoError(t, err)
 		_, err = model.NewInstance(InstanceInfo{Name: "model_0", Kind: "cpu"})
-		require.ErrorContains(t, err, "of the model is fed by nothing in the configuration", text)
+		require.ErrorContains(t, err, "of the model has no source in the configuration", text)
 	}
 	_, err := config.Parse([]byte("{"))
 	require.ErrorContains(t, err, "reading the model configuration")

@@ -89,10 +89,10 @@ func TestDerivedReject(t *testing.T) {
 		{tensor.Int32, "1 + steps + 2", `"1 + steps + 2": want steps`},
 		{tensor.Int32, "16", `"16": want steps`},
 		{tensor.Int32, "1.5 + steps", `"1.5 + steps": want steps`},
-		{tensor.Int8, "200 + steps", `"200 + steps": the summand: "200" is no value of type INT8`},
-		{tensor.Uint32, "steps - 1", `"steps - 1": the summand: "-1" is no value of type UINT32`},
-		{tensor.Int32, "length_after(Output)", `"Output" is an output: how long it gets is known only after the step; length_before(Output) has its length in the steps before`},
-		{tensor.Int32, "3 + length_after(NewCache)", `"NewCache" is an output: how long`},
+		{tensor.Int8, "200 + steps", `"200 + steps": the summand: "200" is not a value of type INT8`},
+		{tensor.Uint32, "steps - 1", `"steps - 1": the summand: "-1" is not a value of type UINT32`},
+		{tensor.Int32, "length_after(Output)", `"Output" is an output: its length is known only after the step; length_before(Output) gives its length in the previous steps`},
+		{tensor.Int32, "3 + length_after(NewCache)", `"NewCache" is an output: its length`},
 		{tensor.Int32, "length_before(Output:0)", `say which axis of output "Output" [1,-1] is its length`},
 		{tensor.Int32, "length_before(Output:2)", `say which axis of output "Output"`},
 		{tensor.Int32, "length_before(Nothing)", `"Nothing" is not an input of the configuration, nor an output of it or of a state`},
@@ -112,8 +112,8 @@ func TestDerivedReject(t *testing.T) {
 // refused.
 func TestLengthsWithAMask(t *testing.T) {
 	for value, want := range map[string]string{
-		"mask = mask(Cache, Output)":                             `"Output" is an output: how long`,
-		"mask = mask(Cache, Input); n = length_before(NewCache)": `output "NewCache" is that of a state that is padded for a mask: its length has padding in it`,
+		"mask = mask(Cache, Output)":                             `"Output" is an output: its length`,
+		"mask = mask(Cache, Input); n = length_before(NewCache)": `output "NewCache" belongs to a state that is padded for a mask, so its length includes padding`,
 	} {
 		model := derivedModel(map[string]tensor.DType{"n": tensor.Int32}, func(map[string]float64) {})
 		mask := info("mask", tensor.Int32, -1, -1)

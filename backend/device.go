@@ -25,7 +25,7 @@ func (in *Instance) checkCapacity(states *statebuffer.Options) error {
 }
 
 // capacityRemedy is what else to do where a GPU is too small.
-const capacityRemedy = "allocate them as they are needed (initial_buffer_size), set store_states_as_fp16, bound ONNX Runtime (gpu_mem_limit), or take another GPU (gpus of instance_group)"
+const capacityRemedy = "allocate them on demand (initial_buffer_size), set store_states_as_fp16, limit ONNX Runtime (gpu_mem_limit), or use another GPU (gpus of instance_group)"
 
 // ioMemory is where the host fills inputs and reads outputs.
 func (in *Instance) ioMemory() statebuffer.Memory {

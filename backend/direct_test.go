@@ -47,7 +47,7 @@ func TestDirectPlaceIsGivenAway(t *testing.T) {
 			s.forget(1, 2)
 			s.batch(startOf(101), startOf(102)).ok()
 			s.batch(idle, idle, nextOf(3), nextOf(4)).ok()
-			s.batch(nextOf(1)).want("sequence 1: its place was given to another sequence 0s ago")
+			s.batch(nextOf(1)).want("sequence 1: its batch slot was given to another sequence 0s ago")
 			s.batch(nextOf(101), nextOf(102), nextOf(3), nextOf(4)).ok()
 			require.EqualValues(t, 2, s.in.store.Counters().Displaced)
 			require.Zero(t, s.in.store.Counters().Evicted)
@@ -113,7 +113,7 @@ func TestDirectRefusedStartTakesThePlace(t *testing.T) {
 	s.batch(startOf(1), startOf(2)).ok()
 	s.forget(1)
 	s.batch(startOf(3).cancel(), nextOf(2)).want("cancelled", "")
-	s.batch(nextOf(1), nextOf(2)).want("its place was given to another sequence", "")
+	s.batch(nextOf(1), nextOf(2)).want("its batch slot was given to another sequence", "")
 	s.batch(startOf(4), nextOf(2)).ok()
 }
 

@@ -214,9 +214,9 @@ func TestFilledInputs(t *testing.T) {
 func TestFilledInputsReject(t *testing.T) {
 	tests := []struct{ name, parameter, value, want string }{
 		{"unknown input", "constant_inputs", "nothing = 1", `parameter constant_inputs: "nothing" is not an input of the model`},
-		{"no number", "constant_inputs", "extra = many", `parameter constant_inputs: input "extra": "many" is no value of type INT32`},
-		{"out of range", "constant_inputs", "extra = 3000000000", `is no value of type INT32`},
-		{"unknown function", "derived_inputs", "extra = length(Input)", `want steps, length_before(INPUT), length_before(OUTPUT), length_after(INPUT), positions(INPUT), each with an integer added or not, or mask(STATES, INPUT)`},
+		{"no number", "constant_inputs", "extra = many", `parameter constant_inputs: input "extra": "many" is not a value of type INT32`},
+		{"out of range", "constant_inputs", "extra = 3000000000", `is not a value of type INT32`},
+		{"unknown function", "derived_inputs", "extra = length(Input)", `want steps, length_before(INPUT), length_before(OUTPUT), length_after(INPUT), positions(INPUT), each with an optional integer summand, or mask(STATES, INPUT)`},
 		{"not closed", "derived_inputs", "extra = length_before(Input", `has no closing parenthesis`},
 		{"length of nothing", "derived_inputs", "extra = length_before(Nothing)", `"Nothing" is not an input of the configuration`},
 		{"no axis", "derived_inputs", "extra = length_before(Input:x)", `want an axis counted from 0 after the colon`},
@@ -341,7 +341,7 @@ func TestNamedAlike(t *testing.T) {
 	model.sig.Outputs = []onnx.TensorInfo{model.sig.Outputs[0], info("new_h", tensor.Int32, -1, 2), info("h_out", tensor.Int32, -1, 2)}
 	delete(c.Parameters, "state_pairs")
 	_, err := model.instance(t, c, "")
-	require.ErrorContains(t, err, `input "h" could be a state that is written to any of h_out, new_h: name it in state_pairs`)
+	require.ErrorContains(t, err, `input "h" could be paired with any of the outputs h_out, new_h: name it in state_pairs`)
 }
 
 // TestPatternPairs: one pair stands for many states.

@@ -209,7 +209,7 @@ func (in *Instance) warmUp() error {
 	slices.Sort(sizes)
 	for _, n := range slices.Compact(sizes) {
 		if err := in.warmUpWith(n); err != nil {
-			return status.Errorf(status.CodeOf(err), "warming up with a batch of %d: %w; the batch is taken to be at %s, and the parameter batch_axes can say otherwise", n, err, in.plan.BatchAxes())
+			return status.Errorf(status.CodeOf(err), "warming up with a batch of %d: %w; the batch was assumed at %s; if it is elsewhere, set the parameter batch_axes", n, err, in.plan.BatchAxes())
 		}
 	}
 	return nil
@@ -259,8 +259,8 @@ func (in *Instance) putOnes(s *ioSet) {
 }
 
 // TokenInput names one of the server's own states, by which requests of one ID can be
-// told apart; see Request.Token. It is empty where there is none, and where the batch slot
-// tells them apart.
+// distinguished; see Request.Token. It is empty where there is none, and where the batch slot
+// distinguishes them.
 func (in *Instance) TokenInput() string { return in.model.config.TokenInput() }
 
 // Inputs are the tensors that requests bring, in the order of Request.Inputs.

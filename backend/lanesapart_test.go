@@ -81,10 +81,10 @@ func TestLanesApart(t *testing.T) {
 		want string
 	}{
 		"apart":              {sums, "", ""},
-		"forward":            {forward, "", `output "Output" of one changes with the inputs of another, with the batch at axis 0 of "Input", axis 0 of "Sum": say where it is by the parameter batch_axes`},
-		"backward":           {backward, "", `output "NewSum" of one changes with the inputs of another`},
+		"forward":            {forward, "", `output "Output" of one request changes with the inputs of another, with the batch at axis 0 of "Input", axis 0 of "Sum": set the parameter batch_axes`},
+		"backward":           {backward, "", `output "NewSum" of one request changes with the inputs of another`},
 		"the operator knows": {forward, "* = 0", ""},
-		"chance":             {noisy, "", `nothing shows that requests of one batch are isolated: two runs on the same inputs differ: if it is there, write parameters { key: 'batch_axes' value { string_value: '* = 0' } }`},
+		"chance":             {noisy, "", `it could not be verified that requests in a batch are independent: two runs on the same inputs differ: if the batch is there, write parameters { key: 'batch_axes' value { string_value: '* = 0' } }`},
 		"told of chance":     {noisy, "* = 0", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -128,9 +128,9 @@ func TestLanesApartOnDevice(t *testing.T) {
 		return log, err
 	}
 	_, err := load(nil)
-	require.ErrorContains(t, err, `requests of one batch would influence each other: output "NewSum"`)
+	require.ErrorContains(t, err, `requests in a batch would not be independent: output "NewSum"`)
 	_, err = load(errors.New("injected"))
-	require.ErrorContains(t, err, "the CPU cannot open the model: injected")
+	require.ErrorContains(t, err, "the model cannot be opened on the CPU: injected")
 	for _, infos := range [][]onnx.TensorInfo{model.sig.Inputs, model.sig.Outputs} {
 		for i := range infos {
 			infos[i].Symbols[0] = "batch"
@@ -138,7 +138,7 @@ func TestLanesApartOnDevice(t *testing.T) {
 	}
 	log, err := load(errors.New("injected"))
 	require.NoError(t, err)
-	require.Len(t, log.having("could not verify that the lanes of a batch are isolated"), 1)
+	require.Len(t, log.having("could not verify that requests in a batch are independent"), 1)
 }
 
 // TestLanesApartOfLowerRank: what the model writes in the trial may have fewer axes
@@ -180,6 +180,6 @@ func TestLanesApartBehindAMask(t *testing.T) {
 		}
 		c.Parameters["batch_axes"], c.Parameters["derived_inputs"] = config.Value{String: "Sum = 0; Mask = 0"}, config.Value{String: "Mask = " + mask}
 		_, err := m.instance(t, c, "")
-		require.ErrorContains(t, err, `output "Output" of one changes with the inputs of another`)
+		require.ErrorContains(t, err, `output "Output" of one request changes with the inputs of another`)
 	}
 }

@@ -42,7 +42,7 @@ func (m *Model) planFor(r onnx.Runner) (*plan.Plan, error) {
 		from.Runner = func() (_ onnx.Runner, err error) {
 			if onCPU == nil {
 				if onCPU, err = from.Open(); err != nil {
-					return nil, fmt.Errorf("the CPU cannot open the model: %w", err)
+					return nil, fmt.Errorf("the model cannot be opened on the CPU: %w", err)
 				}
 			}
 			return onCPU, nil
@@ -68,7 +68,7 @@ func (m *Model) planFor(r onnx.Runner) (*plan.Plan, error) {
 	return m.plan, nil
 }
 
-// Complete fills in what a configuration leaves out and the model file tells:
+// Complete fills in what a configuration leaves out and the model file has:
 // inputs, outputs, and where neither was given max_batch_size; where no scheduler
 // was chosen, that too. It is what the server's auto-completion asks of a backend,
 // and fills in only what the server lets a backend change. The result is the whole
@@ -132,7 +132,7 @@ func (m *Model) shapes() []onnx.InputShapes {
 	const learns = "TensorRT learns the shapes of this model run by run, and builds an engine again each time"
 	onCPU, err := m.server.Open(onnx.SessionOptions{Path: m.path, Name: "shapes", IntraOpThreads: 1})
 	if err != nil {
-		m.log.Warn(learns+": the CPU cannot open it to read them", "error", err)
+		m.log.Warn(learns+": the CPU cannot open the model to read them", "error", err)
 		return nil
 	}
 	defer onCPU.Close()
@@ -153,12 +153,12 @@ func (m *Model) inputShapes(pl *plan.Plan, sig *onnx.Signature) []onnx.InputShap
 		usual = min(usual, slices.Max(preferred))
 	}
 	all := make([]onnx.InputShapes, 0, len(sig.Inputs))
-	add := func(at, axis int, dims tensor.Shape) {
-		if sig.Inputs[at].Dims.Fixed() {
+	add := func(index, axis int, dims tensor.Shape) {
+		if sig.Inputs[index].Dims.Fixed() {
 			return
 		}
 		all = append(all, onnx.InputShapes{
-			Name:  sig.Inputs[at].Name,
+			Name:  sig.Inputs[index].Name,
 			Least: dims.With(axis, 1), Usual: dims.With(axis, int64(usual)), Most: dims.With(axis, int64(pl.MaxLanes)),
 		})
 	}

@@ -96,7 +96,7 @@ func TestWindowFoundAtLoad(t *testing.T) {
 	model, c, _ := maskedModel(4)
 	_, log := model.logged(t, c)
 	require.Len(t, log.having("WARN"), 1)
-	require.Len(t, log.having(runSeparately+`the mask "Mask" is for models that append, and a step that brings `), 1, "%v", *log.lines)
+	require.Len(t, log.having(runSeparately+`the mask "Mask" needs a model that appends to its states, but a step of length `), 1, "%v", *log.lines)
 
 	model, c, _ = maskedModel(100)
 	in, log := model.logged(t, c)
@@ -106,7 +106,7 @@ func TestWindowFoundAtLoad(t *testing.T) {
 		send(t, in, rowsOf(1, false, 1), rowsOf(2, false, 1))
 	}
 	require.Len(t, log.having("WARN"), 1)
-	require.Len(t, log.having(`a step that brings 1 has made the state "Cache" of length 100 one of 100: the model drops what is old`), 1, "%v", *log.lines)
+	require.Len(t, log.having(`a step of length 1 took the state "Cache" from length 100 to 100: the model drops old entries`), 1, "%v", *log.lines)
 }
 
 // TestLongSequencesAreTried: padding that shows only beyond a length is found at load,
@@ -187,7 +187,7 @@ func TestMaskOverTime(t *testing.T) {
 		}
 		ran, err := in.tryMasks(until)
 		require.ErrorContains(t, err, "the time ran out", "%d runs", ran)
-		require.ErrorContains(t, err, `nothing shows that the mask "Mask" hides padding`)
+		require.ErrorContains(t, err, `could not verify that the mask "Mask" hides padding`)
 	}
 }
 
@@ -224,7 +224,7 @@ func TestMaskNotJudged(t *testing.T) {
 			model.run = tt.run(inner)
 			in, log := model.logged(t, c)
 			require.Len(t, log.having(runSeparately), 1, "%v", *log.lines)
-			require.Len(t, log.having(runSeparately+`nothing shows that the mask "Mask" hides padding from the model: `+tt.want), 1, "%v", *log.lines)
+			require.Len(t, log.having(runSeparately+`could not verify that the mask "Mask" hides padding from the model: `+tt.want), 1, "%v", *log.lines)
 			model.run = inner
 			send(t, in, rowsOf(1, true, 1), rowsOf(2, true, 3))
 			got := send(t, in, rowsOf(1, false, 1), rowsOf(2, false, 1))
@@ -309,7 +309,7 @@ func TestMaskOfStatesAlone(t *testing.T) {
 		if window == 1000 {
 			require.Contains(t, *runs, unevenRun{2, 2 * (steps - 1)})
 		} else {
-			require.Len(t, log.having(runSeparately+`the mask "Mask" is for models that append`), 1)
+			require.Len(t, log.having(runSeparately+`the mask "Mask" needs a model that appends`), 1)
 		}
 	}
 }
@@ -334,7 +334,9 @@ func TestAnswersApart(t *testing.T) {
 		}
 		require.Empty(t, trial.differ(answer(1, -4), answer(1, -4)))
 		require.Empty(t, trial.differ(answer(1, -4), answer(1, -4*(1+closeness[dtype]/2))))
-		require.Contains(t, trial.differ(answer(1+off, -4), answer(1, -4)), `output "y" is off by `)
+		require.Contains(t, trial.differ(answer(1+off, -4), answer(1, -4)), `output "y" has `)
+		require.Contains(t, trial.differ(answer(-1e9, 1, 2, 3*(1+off)), answer(-1e9, 1, 2, 3)), `output "y" has `, "a large number hides nothing")
+		require.Empty(t, trial.differ(answer(-4, 2, closeness[dtype]/10), answer(-4, 2, 0)), "what is left of larger numbers")
 		require.Contains(t, trial.differ(answer(1), answer(1, -4)), `output "y" has shape [1,1] and not [1,2]`)
 		nan, inf := answer(1), answer(1)
 		copy(nan.data[0], tensor.FloatElement(math.NaN(), dtype))

@@ -67,7 +67,7 @@ var (
 	gapBuckets = []float64{5e-3, 1e-2, 2e-2, 4e-2, 8e-2, 0.16, 0.32, 0.64, 1.25, 2.5, 5, 10, 30, 60, 300, 600}
 )
 
-const rejectedHelp = "STARTs that were refused. Reason full: no slot was free; start_failed: the request could not be run"
+const rejectedHelp = "STARTs that failed. Reason full: no slot was free; start_failed: the request could not be run"
 
 // metrics is what Metrics returns; it is never changed.
 var metrics = [metricCount]MetricInfo{
@@ -80,7 +80,7 @@ var metrics = [metricCount]MetricInfo{
 	MetricStarted:             {Name: "stateful_sequences_started_total", Help: "STARTs of sequences that had no state"},
 	MetricRestarted:           {Name: "stateful_sequences_restarted_total", Help: "STARTs of sequences that had a state, which they lost"},
 	MetricEnded:               {Name: "stateful_sequences_ended_total", Help: "Sequences that their client ended"},
-	MetricExpired:             {Name: "stateful_sequences_expired_total", Help: "Sequences that lost their state because no request of theirs ran for too long"},
+	MetricExpired:             {Name: "stateful_sequences_expired_total", Help: "Sequences that lost their state because they idled for too long"},
 	MetricEvicted:             {Name: "stateful_sequences_evicted_total", Help: "Sequences that lost their state to make room for others"},
 	MetricDisplaced:           {Name: "stateful_sequences_displaced_total", Help: "Sequences that lost their state because the server gave their batch slot to another one"},
 	MetricRejectedFull:        {Name: "stateful_sequences_rejected_total", Help: rejectedHelp, Reason: "full"},
@@ -94,15 +94,15 @@ var metrics = [metricCount]MetricInfo{
 	MetricGather:    {Name: "stateful_gather_seconds", Kind: Histogram, Help: "Time to gather the states of a batch", Buckets: workBuckets},
 	MetricRun:       {Name: "stateful_run_seconds", Kind: Histogram, Help: "Time that the model ran for a batch", Buckets: workBuckets},
 	MetricScatter:   {Name: "stateful_scatter_seconds", Kind: Histogram, Help: "Time to commit the new states of a batch", Buckets: workBuckets},
-	MetricStep:      {Name: "stateful_step_seconds", Kind: Histogram, Help: "Time from the beginning of a batch until all its answers were sent", Buckets: workBuckets},
-	MetricGap:       {Name: "stateful_sequence_gap_seconds", Kind: Histogram, Help: "Time since the last request of the same sequence", Buckets: gapBuckets},
+	MetricStep:      {Name: "stateful_step_seconds", Kind: Histogram, Help: "Time from the beginning of a batch until all its responses were sent", Buckets: workBuckets},
+	MetricGap:       {Name: "stateful_sequence_gap_seconds", Kind: Histogram, Help: "Time since the previous request of the same sequence", Buckets: gapBuckets},
 }
 
 // Metrics describes every metric, in the order of their numbers. The caller must
 // not change it.
 func Metrics() []MetricInfo { return metrics[:] }
 
-// MetricLabels tell the instances of a server apart. Those that begin with GPU
+// MetricLabels distinguish the instances of a server. Those that begin with GPU
 // are empty, and then left out, for an instance on the CPU: as in Triton.
 type MetricLabels struct {
 	Model    string

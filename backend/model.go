@@ -50,7 +50,7 @@ func NewModel(info ModelInfo, server Server) (*Model, error) {
 	if m.sizing, err = m.size(); err != nil {
 		m.faults = errors.Join(m.faults, err)
 	} else if least := m.sizing.SteadyFrom(); m.sizing.Lazy() && m.sizing.DeallocAbove < least {
-		m.log.Warn(fmt.Sprintf("a chunk of slots can be allocated and released in turns, batch after batch: buffer_dealloc_threshold is %d; want at least %d, buffer_alloc_threshold %d and subsequent_buffer_size %d less 1", m.sizing.DeallocAbove, least, m.sizing.AllocBelow, m.sizing.Subsequent))
+		m.log.Warn(fmt.Sprintf("a chunk of slots can be allocated and released again and again: buffer_dealloc_threshold is %d; want at least %d, buffer_alloc_threshold %d and subsequent_buffer_size %d less 1", m.sizing.DeallocAbove, least, m.sizing.AllocBelow, m.sizing.Subsequent))
 	}
 	if m.params.Understood("onnx_file_name") {
 		if m.path, err = modelFile(info, cfg, m.params); err != nil {

@@ -109,14 +109,14 @@ func TestPlanRejects(t *testing.T) {
 		{"input that the model lacks", func(c *config.Config) { c.Inputs[0].Name = "Inptu" }, none, `input "Inptu" of the configuration is not in the model: its inputs are "Input", "Accumulate_In", "ResetSequence"`},
 		{"output that the model lacks", func(c *config.Config) { c.Outputs[0].Name = "Out" }, none, `output "Out" of the configuration is not in the model: its outputs are "Output", "Accumulate_Out"`},
 		{"type", func(c *config.Config) { c.Inputs[0].DataType = "TYPE_FP16" }, none, `input "Input": data_type is TYPE_FP16 in the configuration, the model has TYPE_FP32: write data_type: TYPE_FP32`},
-		{"an output that is an input", func(c *config.Config) { c.Outputs[0].Name = "Input" }, func(s *onnx.Signature) { s.Outputs[0].Name = "Input" }, `tensor "Input" of the model is an input and an output in one, and ONNX Runtime does not write such an output: put an Identity node between them`},
+		{"an output that is an input", func(c *config.Config) { c.Outputs[0].Name = "Input" }, func(s *onnx.Signature) { s.Outputs[0].Name = "Input" }, `tensor "Input" of the model is both an input and an output`},
 		{"type of an output", func(c *config.Config) { c.Outputs[0].DataType = "TYPE_INT32" }, none, `output "Output": data_type is TYPE_INT32 in the configuration, the model has TYPE_FP32`},
 		{"no type", func(c *config.Config) { c.Inputs[0].DataType = "TYPE_FP33" }, none, `data type "TYPE_FP33" is unknown`},
 		{"rank", func(c *config.Config) { c.Inputs[0].Dims = tensor.Shape{4, -1, 5, 1} }, none, `input "Input": dims are [4,-1,5,1] and the model's shape is [4,-1,5]`},
 		{"scalar", func(c *config.Config) { c.Inputs[0].Dims = tensor.Shape{} }, none, `input "Input": dims are [] and the model's shape is [4,-1,5]`},
 		{"no axes at all, and no batch", func(c *config.Config) {
 			c.MaxBatchSize, c.Inputs[0].Dims = 0, tensor.Shape{1}
-		}, func(s *onnx.Signature) { s.Inputs[0].Dims, s.Inputs[0].Symbols = tensor.Shape{}, nil }, `input "Input": it has no axes, and the server takes that only with a batch: write max_batch_size: 1, and dims: [ 1 ] reshape: { shape: [ ] } for it`},
+		}, func(s *onnx.Signature) { s.Inputs[0].Dims, s.Inputs[0].Symbols = tensor.Shape{}, nil }, `input "Input": it has no axes, which the server accepts only with a batch: write max_batch_size: 1, and dims: [ 1 ] reshape: { shape: [ ] } for it`},
 		{"no axes at all", func(c *config.Config) {
 			c.Inputs[0].Dims = tensor.Shape{1}
 		}, func(s *onnx.Signature) { s.Inputs[0].Dims, s.Inputs[0].Symbols = tensor.Shape{}, nil }, `for a tensor without axes write dims: [ 1 ] reshape: { shape: [ ] }`},
@@ -133,8 +133,8 @@ func TestPlanRejects(t *testing.T) {
 		{"two controls of one tensor", func(c *config.Config) {
 			c.Sequence.ControlInputs = append(c.Sequence.ControlInputs, config.ControlConfig{Name: resetName, Controls: []config.Control{{Kind: config.ControlReady}}})
 		}, none, `tensor "ResetSequence" of the model is the control CONTROL_SEQUENCE_START and also the control CONTROL_SEQUENCE_READY`},
-		{"unmapped reset", func(c *config.Config) { c.Sequence.ControlInputs = nil }, none, `input "ResetSequence" [-1,1] of the model is fed by nothing in the configuration: if it tells the model that a sequence starts, map it by control_input { name: "ResetSequence" control [{ kind: CONTROL_SEQUENCE_START }] }`},
-		{"unfed input", func(*config.Config) {}, func(s *onnx.Signature) { s.Inputs = append(s.Inputs, info("Extra", tensor.FP32, -1, 2)) }, `input "Extra" [-1,2] of the model is fed by nothing in the configuration: name it in input`},
+		{"unmapped reset", func(c *config.Config) { c.Sequence.ControlInputs = nil }, none, `input "ResetSequence" [-1,1] of the model has no source in the configuration: if it signals the start of a sequence, map it with control_input { name: "ResetSequence" control [{ kind: CONTROL_SEQUENCE_START }] }`},
+		{"unfed input", func(*config.Config) {}, func(s *onnx.Signature) { s.Inputs = append(s.Inputs, info("Extra", tensor.FP32, -1, 2)) }, `input "Extra" [-1,2] of the model has no source in the configuration: name it in input`},
 		{"pair without an input", func(c *config.Config) {
 			c.Parameters["state_pairs"] = config.Value{String: "<<<Accumulate, Accumulate_Out>>>"}
 		}, none, `state_pairs: "Accumulate" is not an input of the model: its inputs are "Input"`},
@@ -153,7 +153,7 @@ func TestPlanRejects(t *testing.T) {
 		}, `the batch is axis 0 of the input's shape [-1,-1] and axis 1 of the output's shape [-1,-1]: they must be the same`},
 		{"state with a batch that the output fixes", func(*config.Config) {}, func(s *onnx.Signature) { s.Outputs[1].Dims[0], s.Outputs[1].Symbols[0] = 1, "" }, `that axis is fixed in the output's shape [1,5]`},
 		{"state of strings", func(*config.Config) {}, func(s *onnx.Signature) { s.Inputs[1].DType, s.Outputs[1].DType = tensor.Bytes, tensor.Bytes }, `it is of strings: states need elements of a fixed size`},
-		{"no state at all", func(c *config.Config) { delete(c.Parameters, "state_pairs") }, func(s *onnx.Signature) { s.Outputs[1].Name = "Sum" }, `could not find any state tensors: name them by the parameter state_pairs`},
+		{"no state at all", func(c *config.Config) { delete(c.Parameters, "state_pairs") }, func(s *onnx.Signature) { s.Outputs[1].Name = "Sum" }, `could not find any state tensors: name them in the parameter state_pairs`},
 		{"states without sequences", func(c *config.Config) { c.Sequence = nil }, none, `sequence_batching is missing`},
 		{"reset of the wrong type", func(*config.Config) {}, func(s *onnx.Signature) { s.Inputs[2].DType = tensor.Int8 }, `control input "ResetSequence" (CONTROL_SEQUENCE_START): the model's input is INT8: want BOOL, or INT32 with int32_false_true`},
 		{"reset of several elements", func(*config.Config) {}, func(s *onnx.Signature) { s.Inputs[2].Dims[1] = 5 }, `control input "ResetSequence": its shape in the model is [-1,5]: want one element for each request`},

@@ -120,7 +120,7 @@ func TestPositionsReject(t *testing.T) {
 		{tensor.Int64, []string{"batch", "p", "q"}, "positions(Input:1)", "want a batch axis and after it one dynamic axis"},
 		{tensor.Int64, []string{"batch", "p"}, "positions(Input:1", `has no closing parenthesis`},
 		{tensor.Int64, []string{"batch", "p"}, "positions(Input)", `say which axis of input "Input"`},
-		{tensor.Int64, []string{"batch", "p"}, "positions(NewCache)", `"NewCache" is an output: how long it gets is known only`},
+		{tensor.Int64, []string{"batch", "p"}, "positions(NewCache)", `"NewCache" is an output: its length is known only`},
 		{tensor.Int64, []string{"batch", "p"}, "positions(Nothing)", `"Nothing" is not an input of the configuration`},
 	} {
 		model, c, _ := positionModel(tt.dtype, tt.axes...)

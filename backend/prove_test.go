@@ -7,11 +7,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"tritonstateful/backend/config"
 	"tritonstateful/backend/plan"
+	"tritonstateful/backend/plan/batchaxis"
+	"tritonstateful/backend/plan/isolation"
 	"tritonstateful/backend/plan/planner"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/onnx/runnertest"
@@ -167,11 +170,11 @@ func TestBatchNotJudged(t *testing.T) {
 	p, proof, err := proving(t, model("time,batch", "time,batch"), nil, recurrenceConfig("FP32", false), config.VerifyInferred)
 	require.NoError(t, err)
 	require.Equal(t, 1, p.Inputs[0].Axis)
-	require.Contains(t, proof.Warning, `could not verify that the lanes of a batch are isolated: the model does not run on any contents that were tried`)
+	require.Contains(t, proof.Warning, `could not verify that requests in a batch are independent: the model did not run with any contents that were tried`)
 	require.Contains(t, proof.Warning, "string_value: '* = 1'")
 	for _, axes := range [][2]string{{"time,batch", "a,b"}, {"s0,s1", "s0,s1"}, {"?,?", "?,?"}} {
 		_, _, err = proving(t, model(axes[0], axes[1]), nil, recurrenceConfig("FP32", false), config.VerifyInferred)
-		require.ErrorContains(t, err, "nothing shows that requests of one batch are isolated", axes)
+		require.ErrorContains(t, err, "it could not be verified that requests in a batch are independent", axes)
 		require.ErrorContains(t, err, "write parameters { key: 'batch_axes'", axes)
 	}
 }
@@ -204,7 +207,7 @@ func TestBatchThatIsTold(t *testing.T) {
 	require.Empty(t, proof.Warning)
 	_, proof, err = proving(t, r, nil, cfg, config.VerifyAlways)
 	require.NoError(t, err)
-	require.Contains(t, proof.Warning, `batch_axes has the batch at axis 0 of "x", and with it output "y" of one changes with the inputs of another`)
+	require.Contains(t, proof.Warning, `batch_axes sets the batch to axis 0 of "x", but trial runs contradict it: output "y" of one request changes with the inputs of another`)
 	cfg.Parameters["batch_axes"] = config.Value{String: "* = 1"}
 	_, proof, err = proving(t, r, nil, cfg, config.VerifyAlways)
 	require.NoError(t, err)
@@ -219,7 +222,7 @@ func TestBatchUnproved(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, p.Inputs[0].Axis)
 	require.Zero(t, proof.Runs)
-	require.Contains(t, proof.Warning, "verify is never: it is not verified")
+	require.Contains(t, proof.Warning, "verify is never: no run has verified")
 }
 
 // TestBatchNeverEmpty: a state does not begin with nothing along an axis that no run shows
@@ -250,6 +253,81 @@ func TestBatchNeverEmpty(t *testing.T) {
 	require.ErrorContains(t, err, "batch_axes")
 }
 
+// sums is a model over [batch, time] that writes the sum of each lane, and of all of them
+// where leaks says so.
+func sums(t *testing.T, inputs string, leaks func(inputs []onnx.Tensor) bool) *runnertest.File {
+	r := &runnertest.File{Sig: onnx.Signature{Inputs: runnertest.Tensors(t, inputs), Outputs: runnertest.Tensors(t, "y:FP32[batch,1]")}}
+	r.Runs = func(sig *onnx.Signature, inputs, outputs []onnx.Tensor) error {
+		lanes, frames := inputs[0].Shape[0], inputs[0].Shape[1]
+		outputs[0].Shape, outputs[0].Data = tensor.Shape{lanes, 1}, statebuffer.Block{Bytes: make([]byte, 4*lanes), Size: 4 * lanes}
+		all, own := 0.0, make([]float64, lanes)
+		for lane := range lanes {
+			for frame := range frames {
+				own[lane] += element(inputs[0].Data.Bytes, tensor.FP32, lane*frames+frame)
+			}
+			all += own[lane]
+		}
+		for lane := range lanes {
+			if leaks(inputs) {
+				own[lane] = all / float64(lanes)
+			}
+			setElement(outputs[0].Data.Bytes, tensor.FP32, lane, own[lane])
+		}
+		return nil
+	}
+	return r
+}
+
+// TestLanesMeetAtOneFrame: what a model does differently with axes of 1, as Squeeze does, is
+// tried, too.
+func TestLanesMeetAtOneFrame(t *testing.T) {
+	cfg := recurrenceConfig("FP32", false)
+	cfg.Outputs[0].Dims = tensor.Shape{1}
+	for frames, want := range map[int64]string{1: "of one changes with the inputs of another", 2: ""} {
+		r := sums(t, "x:FP32[batch,time]", func(inputs []onnx.Tensor) bool { return inputs[0].Shape[1] == 1 && frames == 1 })
+		for _, verify := range []config.Verify{config.VerifyInferred, config.VerifyAlways} {
+			_, _, err := proving(t, r, nil, cfg, verify)
+			if want == "" {
+				require.NoError(t, err)
+			} else {
+				require.ErrorContains(t, err, want)
+			}
+		}
+	}
+}
+
+// TestLanesMeetByWhatMayBeLeftOut: inputs that requests may leave out are tried with the
+// others.
+func TestLanesMeetByWhatMayBeLeftOut(t *testing.T) {
+	r := sums(t, "x:FP32[batch,time] gain:FP32[batch,1]", func(inputs []onnx.Tensor) bool { return inputs[1].Shape != nil })
+	r.Sig.Inputs[1].Optional = true
+	cfg := recurrenceConfig("FP32", false)
+	cfg.Outputs[0].Dims = tensor.Shape{1}
+	cfg.Inputs = append(cfg.Inputs, config.TensorConfig{Name: "gain", DataType: "TYPE_FP32", Dims: tensor.Shape{1}, Optional: true})
+	_, _, err := proving(t, r, nil, cfg, config.VerifyInferred)
+	require.ErrorContains(t, err, "of one changes with the inputs of another")
+}
+
+// TestProofOverTime: what there was no time for is not shown.
+func TestProofOverTime(t *testing.T) {
+	for _, last := range []int{2, 6, 12, 14} {
+		runs, until := 0, time.Now().Add(20*time.Millisecond)
+		r := sums(t, "x:FP32[batch,time]", func(inputs []onnx.Tensor) bool {
+			if runs++; runs/int(inputs[0].Shape[0]) == last {
+				time.Sleep(time.Until(until) + time.Millisecond)
+			}
+			return false
+		})
+		cfg := recurrenceConfig("FP32", false)
+		pl, _, err := proving(t, r, nil, cfg, config.VerifyNever)
+		require.NoError(t, err)
+		candidate := &batchaxis.Candidates(cfg, &config.Parameters{}, r.Signature())[0]
+		trial := isolation.NewTrial(r, pl, candidate, cfg.CanRequest, until)
+		got := trial.Judge(make([]batchaxis.Axis, len(r.Sig.Outputs)))
+		require.Equal(t, isolation.Undecided, got.Verdict, "after %d of its runs: %s", last, got.Why)
+	}
+}
+
 // TestToldStatesBegin: a state of which batch_axes tells the batch, and that would be
 // empty for ever, is found at load, whether the model runs with that or not.
 func TestToldStatesBegin(t *testing.T) {
@@ -263,7 +341,7 @@ func TestToldStatesBegin(t *testing.T) {
 			}
 			return s, nil
 		}},
-		"it stays empty":     {"and stay so", func(_, s int64) (int64, error) { return s, nil }},
+		"it stays empty":     {"and stay empty", func(_, s int64) (int64, error) { return s, nil }},
 		"it grows":           {"", func(x, s int64) (int64, error) { return x + s, nil }},
 		"it is a window":     {"", func(x, s int64) (int64, error) { return min(x+s, 3), nil }},
 		"it has the input's": {"", func(x, s int64) (int64, error) { return x, nil }},
@@ -295,7 +373,7 @@ func TestToldStatesBegin(t *testing.T) {
 				require.NoError(t, err)
 				return
 			}
-			require.ErrorContains(t, err, `state "s" would begin with nothing along axis 1, `+tt.want+`: say how it begins by initial_states, for example 's = 0[3]'`)
+			require.ErrorContains(t, err, `state "s" would start empty along axis 1, `+tt.want+`: set its initial value with initial_states, for example 's = 0[3]'`)
 			cfg.Parameters["initial_states"] = config.Value{String: "s = 0[3]"}
 			_, _, err = proving(t, r, nil, cfg, config.VerifyInferred)
 			require.NoError(t, err)
@@ -348,7 +426,7 @@ func TestNothingHangsOnTheBatch(t *testing.T) {
 		require.NoError(t, err, verify)
 		in.Close()
 		require.Empty(t, log.having("batch axes"), verify)
-		require.Empty(t, log.having("nobody has checked"), verify)
+		require.Empty(t, log.having("that requests in a batch are independent"), verify)
 	}
 }
 
@@ -356,8 +434,8 @@ func TestNothingHangsOnTheBatch(t *testing.T) {
 // lanes are not apart, and only that of such a model.
 func TestLanesThatShareAScale(t *testing.T) {
 	for operator, want := range map[string]string{
-		"DynamicQuantizeLinear": `: output "y" of one changes with the inputs of another, as the model quantizes while it runs (DynamicQuantizeLinear), with one scale for all of them, with the batch`,
-		"QuantizeLinear":        `: output "y" of one changes with the inputs of another, with the batch`,
+		"DynamicQuantizeLinear": `: output "y" of one request changes with the inputs of another, because the model quantizes at run time (DynamicQuantizeLinear) with one scale for all of them, with the batch`,
+		"QuantizeLinear":        `: output "y" of one request changes with the inputs of another, with the batch`,
 	} {
 		r := newRecurrence(t, "x:FP32[N]", "y:FP32[N]", 0)
 		r.Sig.Operators = map[string]int{operator: 1}

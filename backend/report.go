@@ -15,8 +15,7 @@ import (
 	"tritonstateful/statebuffer"
 )
 
-// reportParameters logs once, when the model is loaded, what each setting has
-// come to be.
+// reportParameters logs the value of each setting, when the model is loaded.
 func (m *Model) reportParameters() {
 	p, c := m.params, m.config
 	lazy := "off"
@@ -88,8 +87,8 @@ func (in *Instance) describeTensors(b *strings.Builder) {
 		p := &pl.Outputs[i]
 		line(p.Name, "output", p.DType, sig.Outputs[p.Index].Dims, axisName(p.Axis), size(&p.Layout, p.Varies || p.IsState))
 	}
-	for _, at := range pl.Unused {
-		line(sig.Outputs[at].Name, "not used", sig.Outputs[at].DType, sig.Outputs[at].Dims)
+	for _, output := range pl.Unused {
+		line(sig.Outputs[output].Name, "not used", sig.Outputs[output].DType, sig.Outputs[output].Dims)
 	}
 	t.Flush()
 }
@@ -129,7 +128,7 @@ func (in *Instance) describeMemory(b *strings.Builder) {
 	}
 	fmt.Fprintf(b, "; %s %d times max_candidate_sequence_use_ratio %v is %d", c.CandidatesField(), c.Candidates(), p.SlotRatio(c), int(float32(c.Candidates())*p.SlotRatio(c)))
 	if sizing.Lazy() {
-		fmt.Fprint(b, ", less what fills no whole chunk")
+		fmt.Fprint(b, ", minus what does not fill a chunk")
 	}
 	bytes := in.store.SlotBytes()
 	fmt.Fprintf(b, "\nstates: %d bytes for each sequence, %d bytes now, at most %d; %d bytes for a batch of %d\n",
@@ -156,7 +155,7 @@ func (in *Instance) reportIneffective(provider onnx.Provider) {
 	c, p, pl := in.model.config, in.model.params, in.plan
 	isGPU := p.NamesGPUProvider()
 	if provider == onnx.CPU && !isGPU && p.GPUProvider != "cpu" {
-		in.log.Warn(fmt.Sprintf("parameter ort_ep is %q and has no effect: this instance is on the CPU; one on a GPU knows trt and cuda", p.GPUProvider))
+		in.log.Warn(fmt.Sprintf("parameter ort_ep is %q and has no effect: this instance is on the CPU; GPU instances accept trt and cuda", p.GPUProvider))
 	}
 	idle := map[string]bool{
 		"ort_ep":                           provider == onnx.CPU && isGPU,
@@ -196,7 +195,7 @@ func (in *Instance) reportSharedScale() {
 	}
 	for _, name := range planner.Quantizers {
 		if n := in.runner.Signature().Operators[name]; n > 0 {
-			in.log.Warn("the model quantizes while it runs, with one scale for all requests of a batch, so an answer depends a little on the other requests of the batch; if that matters, set max_batch_size: 1",
+			in.log.Warn("the model quantizes at run time, with one scale for all requests of a batch, so an answer depends a little on the other requests of the batch; if that matters, set max_batch_size: 1",
 				"operator", name, "times", n)
 		}
 	}

@@ -195,7 +195,7 @@ func TestRestlessChunksWarnOnce(t *testing.T) {
 	chunks := func(initial, above string) *server {
 		return newServer(t, param("initial_buffer_size", initial), param("subsequent_buffer_size", "8"), param("buffer_alloc_threshold", "8"), param("buffer_dealloc_threshold", above))
 	}
-	const warning = "WARN a chunk of slots can be allocated and released in turns, batch after batch: buffer_dealloc_threshold is 14; want at least 15, buffer_alloc_threshold 8 and subsequent_buffer_size 8 less 1"
+	const warning = "WARN a chunk of slots can be allocated and released again and again: buffer_dealloc_threshold is 14; want at least 15, buffer_alloc_threshold 8 and subsequent_buffer_size 8 less 1"
 	s := chunks("8", "14")
 	s.batch(wholeOf(1)).ok()
 	require.Len(t, s.log.having(warning), 1)

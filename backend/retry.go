@@ -68,19 +68,19 @@ func (e *execution) uneven() bool {
 // that of the input that its mask names, or what every step has appended.
 func (e *execution) notAppended() string {
 	pl := e.in.plan
-	for at, i := range pl.Masks {
+	for mask, i := range pl.Masks {
 		m := pl.Generated[i].Mask
-		step := e.in.grows[at]
+		step := e.in.grows[mask]
 		if m.Length >= 0 {
 			step = int64(e.lengths[m.Length])
 		}
-		for _, at := range m.Covers {
-			s, io := &pl.Varying[at], &e.step.Varying[at]
+		for _, state := range m.Covers {
+			s, io := &pl.Varying[state], &e.step.Varying[state]
 			if !io.Uneven || len(io.OutShape) != len(io.InShape) { // what has another rank is an error of Commit
 				continue
 			}
 			if before, after := io.InShape[s.TimeAxis], io.OutShape[s.TimeAxis]; after-before != step {
-				return fmt.Sprintf("the mask %q is for models that append, and a step that brings %d has made the state %q of length %d one of %d: the model drops what is old, and what is not would have to make way for padding", pl.Generated[i].Name, step, s.Input, before, after)
+				return fmt.Sprintf("the mask %q needs a model that appends to its states, but a step of length %d took the state %q from length %d to %d: the model drops old entries, and padding would push out entries that are still needed", pl.Generated[i].Name, step, s.Input, before, after)
 			}
 		}
 	}

@@ -118,7 +118,7 @@ func TestWrongBatchOfAnOutput(t *testing.T) {
 					require.ErrorContains(t, a.err, "want rank 2 with the batch at axis 0")
 					require.Equal(t, status.Internal, status.CodeOf(a.err))
 					if tt.out == 1 && slices.Contains(shape, 0) && len(c.Outputs) == 1 {
-						require.ErrorContains(t, a.err, `; if the model writes nothing where the old value is to stay, as merged decoders do, write parameters { key: "state_updates" value { string_value: "Cache = keep" } }`)
+						require.ErrorContains(t, a.err, `; if the model writes nothing to keep the old value, as merged decoders do, write parameters { key: "state_updates" value { string_value: "Cache = keep" } }`)
 					}
 				}
 			}

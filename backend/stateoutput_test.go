@@ -84,7 +84,7 @@ func TestBatchAxesForEach(t *testing.T) {
 		"Sum = 0; NewSum = 1":  `state <<<Sum, NewSum>>>: the batch is at axis 0 of "Sum", and batch_axes says axis 1 of "NewSum": they must be the same`,
 		"NewSum = none":        `and batch_axes says no axis of "NewSum"`,
 		"NewSum = 2":           `parameter batch_axes: "NewSum" has "2": want none or an axis of its shape [-1,2], counted from 0`,
-		"Extra = 0; Ekstra= 0": `parameter batch_axes: "Ekstra" is the name of no tensor`,
+		"Extra = 0; Ekstra= 0": `parameter batch_axes: no tensor named "Ekstra"`,
 	} {
 		m, c := sumModel(), sumConfig()
 		m.sig.Outputs = append(m.sig.Outputs, info("Extra", tensor.Int32, -1))

@@ -226,12 +226,12 @@ func TestStateUpdatesReject(t *testing.T) {
 		{updates: "Past = append(2)", want: `state_updates says append(2): want an axis of its shape [-1,-1], counted from 0`},
 		{updates: "Past = append(-1)", want: `state_updates says append(-1): want an axis`},
 		{updates: "Past = append(0)", want: `state_updates says append(0), but axis 0 of [-1,-1] is the batch`},
-		{updates: "Nothing = keep", want: `parameter state_updates: "Nothing" is the name of no tensor that it could hold for`},
+		{updates: "Nothing = keep", want: `parameter state_updates: no state named "Nothing"`},
 		{updates: "keep", want: `parameter state_updates: "keep" is not of the form NAME = VALUE`},
 		{updates: "Past = append(1)", want: `state_updates says append(1), but that axis of [1,3] is fixed: a state grows along a dynamic axis`, spoil: func(m *scripted, _ *config.Config) {
 			m.sig.Inputs[1].Dims = tensor.Shape{-1, 3}
 		}},
-		{updates: "Past = append(1)", want: `a mask pads it, and state_updates says append(1)`, spoil: func(m *scripted, c *config.Config) {
+		{updates: "Past = append(1)", want: `a mask pads it, but state_updates says append(1)`, spoil: func(m *scripted, c *config.Config) {
 			mask := info("mask", tensor.Int32, -1, -1)
 			mask.Symbols[0] = "batch"
 			m.sig.Inputs = append(m.sig.Inputs, mask)

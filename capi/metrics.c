@@ -157,7 +157,7 @@ void metric_set_record(metric_set *s, const metric_update *updates, uint32_t cou
     if (s->complained)
       triton.TRITONSERVER_ErrorDelete(failed);
     else
-      error_log("updating a metric; this is said once", failed);
+      error_log("updating a metric; this is logged once", failed);
     s->complained = true;
   }
 }

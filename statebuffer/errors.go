@@ -36,9 +36,9 @@ func (e *LostError) Error() string {
 		}
 		return fmt.Sprintf("its START failed %v ago, so it has no state%s", ago, remedy)
 	case Displaced:
-		return fmt.Sprintf("its place was given to another sequence %v ago, because the server had dropped it (idle or cancelled)%s", ago, remedy)
+		return fmt.Sprintf("its batch slot was given to another sequence %v ago, because the server had dropped it (idle or cancelled)%s", ago, remedy)
 	case Replaced:
-		return fmt.Sprintf("its state made room %v ago, because its ID began again before it had ended: %s; wait for the answer to END before using an ID again", ago, e.limit())
+		return fmt.Sprintf("its state was dropped %v ago, because its ID began again before it had ended: %s; wait for the answer to END before using an ID again", ago, e.limit())
 	case Damaged:
 		return fmt.Sprintf("its state could not be stored %v ago because writing to memory failed%s", ago, remedy)
 	default:

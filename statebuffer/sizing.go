@@ -44,7 +44,7 @@ func NewSizing(candidates, maxBatch int, useRatio float32, lazy *LazyBuffers) (S
 	}
 	scaled := float32(candidates) * useRatio
 	if !(scaled >= 0 && scaled <= math.MaxInt32) {
-		return Sizing{}, fmt.Errorf("max_candidate_sequences %d times max_candidate_sequence_use_ratio %g is no usable number of sequences", candidates, useRatio)
+		return Sizing{}, fmt.Errorf("max_candidate_sequences %d times max_candidate_sequence_use_ratio %g is not a valid number of sequences", candidates, useRatio)
 	}
 	slots := int(scaled)
 	initial := min(want.Initial, slots)

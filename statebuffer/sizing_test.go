@@ -60,10 +60,10 @@ func TestSizingRejects(t *testing.T) {
 		{"alloc threshold above the first chunk", 1280, 16, 0.9, lazy(512, 16, 513, 200), []string{"buffer_alloc_threshold is 513: it must not be above the first chunk, 512"}},
 		{"everything at once", 1280, 16, 0.9, lazy(0, 0, 1, 0), []string{"first chunk has 0", "subsequent_buffer_size is 0", "buffer_alloc_threshold is 1: it must be at least", "buffer_alloc_threshold is 1: it must not be above"}},
 		{"ratio 0", 1280, 16, 0, nil, []string{"there are 0 slots", "ratio 0"}},
-		{"ratio negative", 1280, 16, -1, nil, []string{"no usable number"}},
-		{"ratio NaN", 1280, 16, float32(math.NaN()), nil, []string{"no usable number"}},
-		{"ratio infinite", 1280, 16, float32(math.Inf(1)), nil, []string{"no usable number"}},
-		{"more slots than can be numbered", 1280, 16, 1e9, nil, []string{"no usable number"}},
+		{"ratio negative", 1280, 16, -1, nil, []string{"not a valid number"}},
+		{"ratio NaN", 1280, 16, float32(math.NaN()), nil, []string{"not a valid number"}},
+		{"ratio infinite", 1280, 16, float32(math.Inf(1)), nil, []string{"not a valid number"}},
+		{"more slots than can be numbered", 1280, 16, 1e9, nil, []string{"not a valid number"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -33,7 +33,7 @@ func (v *Varying) misfit(io *VaryingIO, lanes int) error {
 		batch = fmt.Sprintf(" with the batch at axis %d", v.Axis)
 	}
 	if v.Update != KeepIfEmpty && slices.Contains(io.OutShape, 0) {
-		remedy = fmt.Sprintf("; if the model writes nothing where the old value is to stay, as merged decoders do, write parameters { key: \"state_updates\" value { string_value: \"%s = keep\" } }, where a * in the name stands for any text", v.Name)
+		remedy = fmt.Sprintf("; if the model writes nothing to keep the old value, as merged decoders do, write parameters { key: \"state_updates\" value { string_value: \"%s = keep\" } }, where * in the name matches any text", v.Name)
 	}
 	return fmt.Errorf("state %q: the model wrote shape %v for %d lanes: want rank %d%s%s", v.Name, io.OutShape, lanes, len(v.InitialShape), batch, remedy)
 }

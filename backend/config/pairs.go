@@ -51,7 +51,7 @@ func parsePairs(text string) ([]Pair, error) {
 // splitPair splits the inside of the brackets; a problem is what is wrong with it.
 func splitPair(body string) (Pair, string) {
 	if strings.ContainsAny(body, "<>") {
-		return Pair{}, "holds a bracket that is out of place"
+		return Pair{}, "has a misplaced bracket"
 	}
 	if strings.ContainsAny(body, "\n\t\r") {
 		return Pair{}, "is broken by a line end or a tab"

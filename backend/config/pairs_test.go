@@ -51,7 +51,7 @@ func TestParsePairsRejects(t *testing.T) {
 	tests := []struct{ name, text, want string }{
 		{"not closed", "<<<A, B", `at character 1, "<<<A, B" has no closing >>>`},
 		{"second one not closed", "<<<A, B>>> <<<C, D", `at character 12, "<<<C, D" has no closing >>>`},
-		{"closed by two", "<<<A, B>> <<<C, D>>>", `at character 1, "<<<A, B>> <<<C, D>>>" holds a bracket that is out of place`},
+		{"closed by two", "<<<A, B>> <<<C, D>>>", `at character 1, "<<<A, B>> <<<C, D>>>" has a misplaced bracket`},
 		{"no comma", "<<<A B>>>", `at character 1, "<<<A B>>>" has no comma between`},
 		{"no comma, then a pair", "<<<A B>>> <<<C, D>>>", `at character 1, "<<<A B>>> <<<C, D>>>" has no comma`},
 		{"empty", "<<<>>>", "has no comma"},

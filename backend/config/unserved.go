@@ -57,16 +57,16 @@ func (c *Config) Refusals() error {
 		faults = append(faults, status.Errorf(status.InvalidArg, format, args...))
 	}
 	for i := range c.BatchInput {
-		fault("batch_input %v: this backend makes no inputs of a whole batch: remove it; requests of different shapes run separately, and the parameter derived_inputs gives the model the lengths of sequences", &c.BatchInput[i])
+		fault("batch_input %v: this backend does not generate inputs for a batch: remove it; requests of different shapes run separately, and the parameter derived_inputs provides the lengths of sequences", &c.BatchInput[i])
 	}
 	for i := range c.BatchOutput {
 		fault("batch_output %v: this backend does not scatter outputs: remove it; every output has its batch axis, and requests of different shapes run separately", &c.BatchOutput[i])
 	}
 	for _, name := range c.ModelOperations.OpLibraryFilename {
-		fault("model_operations has op_library_filename %q: libraries of custom operators are not loaded: export the model without them and remove it", name)
+		fault("model_operations has op_library_filename %q: custom operator libraries are not supported: export the model without custom operators and remove it", name)
 	}
 	if len(c.CCModelFilenames) > 0 {
-		fault("cc_model_filenames: the model's file is not chosen by the GPU: name it by the parameter onnx_file_name")
+		fault("cc_model_filenames: the model file cannot depend on the GPU: set the parameter onnx_file_name")
 	}
 	if c.Sequence != nil && c.Sequence.Iterative {
 		fault("sequence_batching.iterative_sequence: this backend runs each request once: remove it")
@@ -81,8 +81,8 @@ func (c *Config) Warnings() (warnings []string) {
 	// The server writes the text of an ID into the control as it is, and counts
 	// on TYPE_STRING for the room (SequenceBatch::SetControlTensors).
 	if name, control := c.control(ControlCorrID); control != nil && control.DataType != "TYPE_STRING" {
-		warn("control %q has data_type %s: tritonserver before 25.01 may crash when a client sends a text as the correlation ID; "+
-			"leave the control out if the model has no input %q, for this backend needs none, or write data_type: TYPE_STRING if clients may send texts", name, control.DataType, name)
+		warn("control %q has data_type %s: tritonserver before 25.01 may crash when a client sends a string as the correlation ID; "+
+			"remove the control if the model has no input %q, because this backend does not need it, or write data_type: TYPE_STRING if clients may send strings", name, control.DataType, name)
 	}
 	if c.Optimization.Graph.Level != 0 {
 		warn("optimization.graph.level has no effect: use the parameter graph_optimization")

@@ -19,7 +19,7 @@ func TestNumericIDs(t *testing.T) {
 		for _, w := range warnings {
 			require.Contains(t, w, words+dtype)
 			require.Contains(t, w, "tritonserver before 25.01 may crash")
-			require.Contains(t, w, "leave the control out")
+			require.Contains(t, w, "remove the control")
 			require.Contains(t, w, "data_type: TYPE_STRING")
 		}
 	}
@@ -37,10 +37,10 @@ func TestUnserved(t *testing.T) {
 	c := Config{unserved: unserved, Sequence: &SequenceConfig{Iterative: true}}
 	err := c.Refusals()
 	for _, want := range []string{
-		"batch_input BATCH_ELEMENT_COUNT for n: this backend makes no inputs of a whole batch: remove it",
+		"batch_input BATCH_ELEMENT_COUNT for n: this backend does not generate inputs for a batch: remove it",
 		"batch_output BATCH_SCATTER_WITH_INPUT_SHAPE for y, z: this backend does not scatter outputs: remove it",
-		`op_library_filename "ops.so": libraries of custom operators are not loaded: export the model without them`,
-		`cc_model_filenames: the model's file is not chosen by the GPU: name it by the parameter onnx_file_name`,
+		`op_library_filename "ops.so": custom operator libraries are not supported: export the model without`,
+		`cc_model_filenames: the model file cannot depend on the GPU: set the parameter onnx_file_name`,
 		"iterative_sequence: this backend runs each request once: remove it",
 	} {
 		require.ErrorContains(t, err, want)

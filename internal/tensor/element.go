@@ -30,7 +30,7 @@ func ParseElement(word string, dtype DType) ([]byte, error) {
 	case "one", "ones", "true":
 		word = "1"
 	}
-	bad := func() error { return fmt.Errorf("%q is no value of type %v", word, dtype) }
+	bad := func() error { return fmt.Errorf("%q is not a value of type %v", word, dtype) }
 	size := dtype.Size()
 	switch dtype {
 	case FP32, FP64, FP16, BF16:

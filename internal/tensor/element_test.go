@@ -24,7 +24,7 @@ func TestFloatsInRange(t *testing.T) {
 		}
 		for _, word := range words.bad {
 			_, err := ParseElement(word, dtype)
-			require.EqualError(t, err, fmt.Sprintf("%q is no value of type %v", word, dtype))
+			require.EqualError(t, err, fmt.Sprintf("%q is not a value of type %v", word, dtype))
 		}
 	}
 }

@@ -209,8 +209,8 @@ def test_the_log_tells_what_was_filled_in(own_server):
         'filled in input "n" TYPE_INT64 [1] from the model',
         'filled in output "y" TYPE_FP32 [3] from the model',
         'filled in output "m" TYPE_INT64 [1] from the model',
-        "filled in sequence_batching { oldest { max_candidate_sequences: 256 } }, for the model has states",
-        'filled in state "s" -> "s_out" from the model, joined by the names in the model',
+        "filled in sequence_batching { oldest { max_candidate_sequences: 256 } }, because the model has states",
+        'filled in state "s" -> "s_out" from the model, paired by the names in the model',
     ]
 
 
@@ -224,7 +224,7 @@ def test_default_max_batch_size(serve):
 def test_switched_off(serve):
     """With --disable-auto-complete-config, what is missing is an error."""
     server = serve({"three_lines": MODELS["three_lines"]}, explicit=True, options=["--disable-auto-complete-config"])
-    with pytest.raises(ServerError, match='input "x" .* of the model is fed by nothing in the configuration: name it in'):
+    with pytest.raises(ServerError, match='input "x" .* of the model has no source in the configuration: name it in'):
         server.load("three_lines")
 
 
@@ -237,7 +237,7 @@ def test_names_that_can_be_read_in_two_ways(refusal):
         outputs=[tensor(name, F32, "batch", 3) for name in ("y", "s_out", "new_s")],
     )
     message = refusal("ambiguous", Folder('backend: "stateful"\n', ambiguous))
-    assert 'input "s" could be a state that is written to any of s_out, new_s: name it in state_pairs' in message
+    assert 'input "s" could be paired with any of the outputs s_out, new_s: name it in state_pairs' in message
 
 
 def test_a_missing_model_file(refusal):

@@ -264,7 +264,7 @@ REFUSED = {
     ),
     "lanes_are_not_apart": (
         Folder(config([ROW], [ROW_OUT]), mixing()),
-        ("requests of one batch would influence each other", 'output "s_out" of one changes with', 'axis 0 of "x"', "batch_axes"),
+        ("requests in a batch would not be independent", 'output "s_out" of one request changes with', 'axis 0 of "x"', "batch_axes"),
     ),
     "no_such_axis": (
         Folder(config([X], [Y], batch_axes="s = 3"), delay(F32, 2, 3)),
@@ -277,7 +277,7 @@ REFUSED = {
     "unknown_tensor": (Folder(config([X], [Y], batch_axes="t = 1"), delay(F32, 2, 3)), ("batch_axes", '"t"')),
     "bad_constant": (
         Folder(config([ROW], [ROW_OUT], constant_inputs="sr = fast"), rate()),
-        ("constant_inputs", 'input "sr"', '"fast" is no value of type INT64'),
+        ("constant_inputs", 'input "sr"', '"fast" is not a value of type INT64'),
     ),
     "constant_of_nothing": (
         Folder(config([ROW], [ROW_OUT], constant_inputs="rate = 1"), rate()),

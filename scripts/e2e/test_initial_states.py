@@ -195,7 +195,7 @@ REFUSED = {
         refused("s = file:a.npy", {"initial_state/a.npy": npy(np.asfortranarray(ARRAY))}),
         ("Fortran order", "ascontiguousarray"),
     ),
-    "no_number": (refused("s = much"), ('"much" is no value of type FP32',)),
+    "no_number": (refused("s = much"), ('"much" is not a value of type FP32',)),
     "unknown_state": (refused("t = 1"), ("initial_states", '"t"')),
     "no_value": (refused("s"), ("initial_states", '"s" is not of the form NAME = VALUE')),
     "different_values": (
@@ -208,7 +208,7 @@ REFUSED = {
     ),
     "too_large": (
         Folder(config([io("x", "INT8", 2)], [io("y", "INT8", 2)], initial_states="s = 200"), delay(np.int8, 2)),
-        ('"200" is no value of type INT8',),
+        ('"200" is not a value of type INT8',),
     ),
 }
 

@@ -234,9 +234,9 @@ REFUSED = {
         {"initial_buffer_size": "8", "buffer_alloc_threshold": "4"},
         "initial_buffer_size is given: subsequent_buffer_size and buffer_dealloc_threshold must be given with it",
     ),
-    "threshold_too_high": ({**LAZY, "buffer_alloc_threshold": "9"}, "buffer_alloc_threshold is 9: it must not be above the first chunk, 8 rows"),
+    "threshold_too_high": ({**LAZY, "buffer_alloc_threshold": "9"}, "buffer_alloc_threshold is 9: it must not be above the first chunk, 8 slots"),
     "position": ({"state_pairs": "<<<Accumulate_In, Accumulate_Out>>> <<<Other>>>"}, "at character 37, .*<<<Other>>>.* has no comma"),
-    "second_is_open": ({"state_pairs": "<<<A, B>> <<<C, D>>>"}, "at character 1, .* out of place"),
+    "second_is_open": ({"state_pairs": "<<<A, B>> <<<C, D>>>"}, "at character 1, .* misplaced bracket"),
 }  # fmt: skip
 
 

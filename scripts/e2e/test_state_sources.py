@@ -138,19 +138,19 @@ REFUSED = {
     ),
     "one_state_missing": (
         sourced(PLAIN, state_pairs=quoted(PLAIN[0])),
-        ('input "up" [-1,2] of the model is fed by nothing', "state_pairs"),
+        ('input "up" [-1,2] of the model has no source', "state_pairs"),
     ),
     "ambiguous_names": (
         Folder(config(X, Y), two_states(("s", "s_out"), ("t", "new_s"))),
-        ('input "s" could be a state that is written to any of', "new_s", "s_out", "state_pairs"),
+        ('input "s" could be paired with any of the outputs', "new_s", "s_out", "state_pairs"),
     ),
     "contradiction": (
         sourced(PLAIN, oldest(3, listed(("left", "down"))), state_pairs=quoted(*PLAIN)),
-        ('state "left"', '"right"', '"down"', "say it once"),
+        ('state "left"', '"right"', '"down"', "declare it once"),
     ),
     "input_handed_on": (
         Folder(config(X, Y, state_pairs=quoted(("a", "b"), ("b", "b_out"))), shifted()),
-        ('tensor "b" of the model is an input and an output in one', "Identity"),
+        ('tensor "b" of the model is both an input and an output', "Identity"),
     ),
     "nothing_alike": (sourced(PLAIN), ("could not find any state tensors", "state_pairs", '"left"', '"right"')),
 }

@@ -353,10 +353,10 @@ REFUSED = {
     "batch": (updates("past = append(0)"), ("append(0), but axis 0 of [-1,-1] is the batch",)),
     "no_axis": (updates("past = append(2)"), ("want an axis of its shape [-1,-1]",)),
     "no_rule": (updates("past = add"), ('"add": want replace, append(AXIS) or keep',)),
-    "no_state": (updates("pest = keep"), ('state_updates: "pest" is the name of no tensor',)),
+    "no_state": (updates("pest = keep"), ('state_updates: no state named "pest"',)),
     "after_an_output": (
         Folder(config([ROWS], [io("y", "FP32", -1, 3)], derived_inputs="offset = length_after(y)"), wenet()),
-        ('"y" is an output: how long it gets is known only after the step', "length_before(y)"),
+        ('"y" is an output: its length is known only after the step', "length_before(y)"),
     ),
 }
 

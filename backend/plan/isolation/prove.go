@@ -77,11 +77,11 @@ func (t *Trial) Judge(expected []batchaxis.Axis) Judgement {
 	}
 	switch {
 	case alone && !several:
-		return Judgement{Verdict: OneLane, Why: fmt.Sprintf("the model runs with one of them, and not with two: %v", failure)}
+		return Judgement{Verdict: OneLane, Why: fmt.Sprintf("the model runs with one request, and not with two: %v", failure)}
 	case failure == nil:
-		failure = errors.New("its inputs are too large, or of types that have no contents")
+		failure = errors.New("its inputs are too large, or of unsupported types")
 	}
-	return Judgement{Verdict: Undecided, Why: fmt.Sprintf("the model does not run on any contents that were tried, nor at any length from 1 to 576 (dims that fix a length are tried as they are); the last failure: %v", failure)}
+	return Judgement{Verdict: Undecided, Why: fmt.Sprintf("the model did not run with any contents that were tried, at lengths from 1 to 576 (a length that dims fix is tried as it is); the last failure: %v", failure)}
 }
 
 // lengthens returns which state is longer after a step of one lane along the axis that is to
@@ -93,7 +93,7 @@ func (t *Trial) lengthens(one []onnx.Tensor) (why string) {
 			continue
 		}
 		if out := &one[slices.Index(t.outputs, in.state)]; in.axis < len(out.Shape) && out.Shape[in.axis] != 1 {
-			return fmt.Sprintf("output %q has shape %v for one of them", t.sig.Outputs[in.state].Name, out.Shape)
+			return fmt.Sprintf("output %q has shape %v for one request", t.sig.Outputs[in.state].Name, out.Shape)
 		}
 	}
 	return ""
@@ -125,7 +125,7 @@ func (t *Trial) compare(s setting, first lane, one []onnx.Tensor, expected []bat
 		return j, true, nil
 	}
 	if !slices.ContainsFunc(axes, func(axis int) bool { return axis != tensor.NoAxis }) {
-		j.Verdict, j.Why = Undecided, "no output has lanes in which something could be seen"
+		j.Verdict, j.Why = Undecided, "no output has a batch axis that could be compared"
 		return j, true, nil
 	}
 	defer func() { t.fresh = false }()
@@ -141,11 +141,11 @@ func (t *Trial) compare(s setting, first lane, one []onnx.Tensor, expected []bat
 			return j, true, err
 		}
 	}
-	if j.Why = t.varied(s, axes); j.Why != "" {
-		return j, true, nil
+	if j.Why, err = t.varied(s, axes); err != nil || j.Why != "" {
+		return j, true, err
 	}
 	if input := t.uniformInput(s); input != "" {
-		j.Verdict, j.Why = Undecided, fmt.Sprintf("the model runs only where %q is the same for all", input)
+		j.Verdict, j.Why = Undecided, fmt.Sprintf("the model runs only where %q is the same for all requests", input)
 		return j, true, nil
 	}
 	j.Verdict = Isolated
@@ -232,7 +232,7 @@ func (t *Trial) follow(one, many []onnx.Tensor, lanes int, expected []batchaxis.
 			continue
 		}
 		if differs := len(a) != len(b) || differ > 1 || differ == 1 && axes[k] == tensor.NoAxis; (differs || want.Known && axes[k] != want.Index) && why == "" {
-			why = fmt.Sprintf("output %q has shape %v for one of them and %v for %d", name, a, b, lanes)
+			why = fmt.Sprintf("output %q has shape %v for one request and %v for %d", name, a, b, lanes)
 		}
 	}
 	return axes, why
@@ -267,7 +267,7 @@ func (t *Trial) independent(s setting, lanes []lane, before []onnx.Tensor, axes 
 		lanes = changed
 		for k, axis := range axes {
 			if axis != tensor.NoAxis && !bytes.Equal(laneOf(&before[k], axis, round.kept), laneOf(&after[k], axis, round.kept)) {
-				return fmt.Sprintf("output %q of one changes with the inputs of another", t.sig.Outputs[t.outputs[k]].Name), nil
+				return fmt.Sprintf("output %q of one request changes with the inputs of another", t.sig.Outputs[t.outputs[k]].Name), nil
 			}
 		}
 		before = after
@@ -289,7 +289,7 @@ func (t *Trial) matchesAlone(s setting, lanes []lane, one, many []onnx.Tensor, a
 				continue
 			}
 			if a, b := laneOf(&own[k], axis, 0), laneOf(&many[k], axis, lane); !equalLanes(a, b, own[k].DType) {
-				return fmt.Sprintf("output %q of one is another when it runs alone", t.sig.Outputs[t.outputs[k]].Name), nil
+				return fmt.Sprintf("output %q of one request differs when it runs alone", t.sig.Outputs[t.outputs[k]].Name), nil
 			}
 		}
 	}

@@ -32,7 +32,7 @@ var alike = []form{
 	{"prev_*", "next_*"}, {"prev_*", "new_*"}, {"prev_*", "*"}, {"*_prev", "*_next"}, {"*_prev", "*"}, {"old_*", "new_*"},
 }
 
-// mismatch is an input and an output that are named as a state, and cannot be one.
+// mismatch is an input and an output that are named as a state, and do not match.
 type mismatch struct{ in, out int } // positions in the signature
 
 // namedAlike pairs inputs and outputs that nothing else claims by their names. An
@@ -54,11 +54,11 @@ func (pl *planner) namedAlike() (specs []plan.StateSpec) {
 			}
 			continue
 		case len(outputs) > 1:
-			unclear = append(unclear, fmt.Sprintf("input %q could be a state that is written to any of %s: name it in state_pairs", in.Name, pl.outputNames(outputs)))
+			unclear = append(unclear, fmt.Sprintf("input %q could be paired with any of the outputs %s: name it in state_pairs", in.Name, pl.outputNames(outputs)))
 		}
 		out := outputs[0]
 		if at, taken := writers[out]; taken {
-			unclear = append(unclear, fmt.Sprintf("output %q could be the next value of any of the inputs %s, %s: name the state in state_pairs", pl.sig.Outputs[out].Name, specs[at].Input, in.Name))
+			unclear = append(unclear, fmt.Sprintf("output %q could be paired with any of the inputs %s, %s: name the state in state_pairs", pl.sig.Outputs[out].Name, specs[at].Input, in.Name))
 			continue
 		}
 		writers[out] = len(specs)
@@ -127,9 +127,9 @@ func orNot(s *plan.StateSpec, all []plan.StateSpec) string {
 	}
 	others := slices.DeleteFunc(slices.Clone(all), func(o plan.StateSpec) bool { return o.Input == s.Input })
 	if len(others) == 0 {
-		return fmt.Sprintf("; that it is a state was guessed from the names: if it is none, list %q in input", s.Input)
+		return fmt.Sprintf("; this pair was guessed from the names: if it is not a state, list %q in input", s.Input)
 	}
-	return fmt.Sprintf("; that it is a state was guessed from the names: if it is none, write the others as %s", pairsParameter(others))
+	return fmt.Sprintf("; this pair was guessed from the names: if it is not a state, declare the others with %s", pairsParameter(others))
 }
 
 // nameHint is what the names would say of an input that nothing feeds.
@@ -146,9 +146,9 @@ func (pl *planner) nameHint(input int) string {
 func (pl *planner) unlike(m mismatch) string {
 	in, out := &pl.sig.Inputs[m.in], &pl.sig.Outputs[m.out]
 	if in.DType != out.DType || in.DType == tensor.Bytes {
-		return fmt.Sprintf("input %q and output %q are named as a state, but %v and %v cannot be one", in.Name, out.Name, in.DType, out.DType)
+		return fmt.Sprintf("input %q and output %q are named like a state, but %v and %v do not match", in.Name, out.Name, in.DType, out.DType)
 	}
-	return fmt.Sprintf("input %q and output %q are named as a state, but %v and %v cannot be one", in.Name, out.Name, in.Dims, out.Dims)
+	return fmt.Sprintf("input %q and output %q are named like a state, but %v and %v do not match", in.Name, out.Name, in.Dims, out.Dims)
 }
 
 // pairsText is specs as state_pairs has them.

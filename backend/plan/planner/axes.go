@@ -39,7 +39,7 @@ func (pl *planner) inputAxis(at int) (axis int, how string, err error) {
 	}
 	found := pl.candidate.In[at]
 	if !found.Known {
-		return tensor.NoAxis, "", fmt.Errorf("tensor %q: its shape %v has several dynamic axes, and which is the batch is not known: say it by the parameter batch_axes, for example '%s = %d'", info.Name, info.Dims, info.Name, batchaxis.OpenAxes(info)[0])
+		return tensor.NoAxis, "", fmt.Errorf("tensor %q: its shape %v has several dynamic axes, and the batch axis is unknown: set the parameter batch_axes, for example '%s = %d'", info.Name, info.Dims, info.Name, batchaxis.OpenAxes(info)[0])
 	}
 	return found.Index, found.How, nil
 }

@@ -22,11 +22,11 @@ func (c *chooser) excludes(a *attempted) (why string) {
 		symbol := a.planner.sig.Inputs[s.In].Symbols[axis]
 		switch seen := a.changes[isolation.InputAxis{Input: s.In, Axis: axis}]; {
 		case batchaxis.IsBatchName(symbol):
-			return fmt.Sprintf("state %q would begin with nothing along axis %d, which is called %q", s.Input, axis, symbol)
+			return fmt.Sprintf("state %q would start empty along axis %d, which is named %q", s.Input, axis, symbol)
 		case seen == isolation.Stays && (a.candidate.Rank != batchaxis.ByBatchName || a.planner.requested(symbol)):
-			return fmt.Sprintf("state %q would begin with nothing along axis %d, and stay so", s.Input, axis)
+			return fmt.Sprintf("state %q would start empty along axis %d, and stay so", s.Input, axis)
 		case seen == isolation.Unseen && s.Axis == tensor.NoAxis:
-			return fmt.Sprintf("state %q would begin with nothing along axis %d, which may be the batch", s.Input, axis)
+			return fmt.Sprintf("state %q would start empty along axis %d, which may be the batch", s.Input, axis)
 		}
 	}
 	return ""
@@ -104,13 +104,13 @@ func (pl *planner) emptyFault(seen map[isolation.InputAxis]isolation.Change, sha
 		if seen[isolation.InputAxis{Input: s.In, Axis: axis}] != isolation.Stays {
 			continue
 		}
-		why := "and stay so"
+		why := "and stay empty"
 		if failed != nil {
 			why = fmt.Sprintf("and the model does not run with that: %v", failed)
 		} else if after := shapes[s.Out]; axis < len(after) && after[axis] > 0 {
 			continue
 		}
-		return status.Errorf(status.InvalidArg, "state %q would begin with nothing along axis %d, %s: say how it begins by initial_states, for example '%s = 0[3]'", s.Input, axis, why, s.Input)
+		return status.Errorf(status.InvalidArg, "state %q would start empty along axis %d, %s: set its initial value with initial_states, for example '%s = 0[3]'", s.Input, axis, why, s.Input)
 	}
 	return nil
 }

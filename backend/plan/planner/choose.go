@@ -108,7 +108,7 @@ func (c *chooser) unproved(candidates []batchaxis.Candidate) (*planner, error) {
 			continue
 		}
 		if !candidates[i].AllGiven && !c.whole {
-			c.warning = fmt.Sprintf("verify is never: it is not verified that the lanes of a batch are isolated, with the batch at %s", pl.plan.BatchAxes())
+			c.warning = fmt.Sprintf("verify is never: no run has verified that requests in a batch are independent, with the batch at %s", pl.plan.BatchAxes())
 		}
 		return pl, nil
 	}
@@ -181,7 +181,7 @@ func (c *chooser) decide(tried []attempted) (*planner, error) {
 		return held[0].planner, nil
 	case len(held) > 1:
 		c.refused = true
-		return nil, status.Errorf(status.InvalidArg, "the batch could be at %s, or at %s, and the model runs with either: say which by the parameter batch_axes, for example %s",
+		return nil, status.Errorf(status.InvalidArg, "the batch could be at %s, or at %s, and the model runs with either: set the parameter batch_axes, for example %s",
 			held[0].planner.plan.BatchAxes(), held[1].planner.plan.BatchAxes(), held[0].planner.line())
 	}
 	if first := &tried[0]; first.candidate.Rank == batchaxis.ByBatchName && first.candidate.LongName && first.faults != nil && first.Verdict != isolation.NotIsolated {
@@ -218,9 +218,9 @@ func (c *chooser) exported(a *attempted) string {
 	case !a.candidate.Everywhere || c.excludes(a) != "":
 		return ""
 	case a.Verdict == isolation.Undecided:
-		return fmt.Sprintf("could not verify that the lanes of a batch are isolated: %s; the names in the model say that the batch is at %s, and %s says that it is so", a.Why, a.planner.plan.BatchAxes(), a.planner.line())
+		return fmt.Sprintf("could not verify that requests in a batch are independent: %s; by the names in the model, the batch is at %s; to confirm it, write %s", a.Why, a.planner.plan.BatchAxes(), a.planner.line())
 	case a.Verdict == isolation.NotIsolated && a.planner.plan.MaxLanes == 1:
-		return fmt.Sprintf("requests run one at a time, and they have to, because in this model the lanes of a batch influence each other: %s, with the batch at %s", a.Why, a.planner.plan.BatchAxes())
+		return fmt.Sprintf("requests run one at a time, because requests in a batch would not be independent: %s, with the batch at %s", a.Why, a.planner.plan.BatchAxes())
 	}
 	return ""
 }
@@ -266,9 +266,9 @@ func (c *chooser) asGiven() *planner {
 		return nil
 	}
 	if a.Verdict == isolation.NotIsolated {
-		c.warning = fmt.Sprintf("batch_axes has the batch at %s, and with it %s", a.planner.plan.BatchAxes(), a.Why)
+		c.warning = fmt.Sprintf("batch_axes sets the batch to %s, but trial runs contradict it: %s", a.planner.plan.BatchAxes(), a.Why)
 	} else {
-		c.warning = fmt.Sprintf("could not verify that the lanes of a batch are isolated: %s", a.Why)
+		c.warning = fmt.Sprintf("could not verify that requests in a batch are independent: %s", a.Why)
 	}
 	return a.planner
 }

@@ -123,7 +123,7 @@ func (c *completion) complete(axes *batchaxis.Candidate) ([]byte, error) {
 	case c.config.Sequence != nil:
 		c.fillSequences()
 	case filled && c.config.MaxBatchSize > 1: // as Triton's backend for ONNX does
-		c.fill("dynamic_batching", struct{}{}, "dynamic_batching { }, for max_batch_size is filled in")
+		c.fill("dynamic_batching", struct{}{}, "dynamic_batching { }, because max_batch_size is filled in")
 	}
 	return json.Marshal(c.fields)
 }

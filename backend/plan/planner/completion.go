@@ -21,7 +21,7 @@ func (c *completion) fillBatch() (filled bool) {
 	why := c.unbatched()
 	if scalar := c.scalar(); why != "" && scalar != "" && c.batch > 0 {
 		c.config.MaxBatchSize = 1
-		c.fill("max_batch_size", 1, fmt.Sprintf("max_batch_size: 1, for %s and %q has no axes, which the server takes only with a batch", why, scalar))
+		c.fill("max_batch_size", 1, fmt.Sprintf("max_batch_size: 1, because %s and %q has no axes, which the server accepts only with a batch", why, scalar))
 		return true
 	}
 	if why != "" {
@@ -141,7 +141,7 @@ func (c *completion) describe(info modelTensor) (config.TensorConfig, error) {
 	if c.config.MaxBatchSize > 0 {
 		axis := info.place()
 		if axis == tensor.NoAxis && !info.Known && !info.Dims.Fixed() {
-			return t, fmt.Errorf("which axis of %v is the batch is not known: say it in the parameter batch_axes, \"%s = none\" if none is", info.Dims, info.Name)
+			return t, fmt.Errorf("the batch axis of %v is unknown: set the parameter batch_axes, \"%s = none\" if there is none", info.Dims, info.Name)
 		}
 		t.Dims = t.Dims.Without(axis)
 	}
@@ -166,10 +166,10 @@ func (c *completion) fillSequences() {
 		Oldest map[string]int `json:"oldest"`
 		States []state        `json:"state,omitempty"`
 	}{Oldest: map[string]int{"max_candidate_sequences": sequenceCandidates}}
-	words := []string{fmt.Sprintf("sequence_batching { oldest { max_candidate_sequences: %d } }, for the model has states", sequenceCandidates)}
+	words := []string{fmt.Sprintf("sequence_batching { oldest { max_candidate_sequences: %d } }, because the model has states", sequenceCandidates)}
 	for _, s := range c.states {
 		t, err := c.describe(c.input(exactName(s.Input, c.sig.Inputs)))
-		words = append(words, fmt.Sprintf("state %q -> %q from the model, joined by %s", s.Input, s.Output, s.Source))
+		words = append(words, fmt.Sprintf("state %q -> %q from the model, paired by %s", s.Input, s.Output, s.Source))
 		if err == nil && t.Dims.Fixed() {
 			sequences.States = append(sequences.States, state{s.Input, s.Output, t.DataType, t.LaneDims()})
 		}

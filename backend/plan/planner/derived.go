@@ -35,7 +35,7 @@ func summand(text string) (function string, plus int64, err error) {
 	}
 	plus, err = strconv.ParseInt(strings.Join(strings.Fields(number), ""), 10, 64)
 	if err != nil {
-		return function, 0, fmt.Errorf("%q: %q is no summand: want an integer of 64 bits", text, number)
+		return function, 0, fmt.Errorf("%q: %q is not a valid summand: want a 64-bit integer", text, number)
 	}
 	return function, plus, nil
 }
@@ -45,7 +45,7 @@ func summand(text string) (function string, plus int64, err error) {
 // axis.
 func (pl *planner) derived(f *plan.Generated, info *onnx.TensorInfo, text string) error {
 	if pl.config.Sequence == nil {
-		return fmt.Errorf("it is counted for each sequence: sequence_batching is missing")
+		return fmt.Errorf("it is counted per sequence, but sequence_batching is missing")
 	}
 	if argument, ok := strings.CutPrefix(text, "mask("); ok {
 		argument, ok = strings.CutSuffix(strings.TrimSpace(argument), ")")
@@ -95,7 +95,7 @@ func (pl *planner) counted(f *plan.Generated, function, text string) error {
 	case name == "length_after" && call:
 		f.Kind = plan.KindLengthAfter
 	default:
-		return fmt.Errorf("%q: want steps, length_before(INPUT), length_before(OUTPUT), length_after(INPUT), positions(INPUT), each with an integer added or not, or mask(STATES, INPUT)", text)
+		return fmt.Errorf("%q: want steps, length_before(INPUT), length_before(OUTPUT), length_after(INPUT), positions(INPUT), each with an optional integer summand, or mask(STATES, INPUT)", text)
 	}
 	argument, ok := strings.CutSuffix(strings.TrimSpace(argument), ")")
 	if !ok {
@@ -149,7 +149,7 @@ func (pl *planner) resolveLengths() {
 			pl.fault("parameter derived_inputs: %q is not an input of the configuration, nor an output of it or of a state", l.Name)
 			continue
 		case l.IsOutput && pl.ahead(i):
-			pl.fault("parameter derived_inputs: %q is an output: how long it gets is known only after the step; length_before(%s) has its length in the steps before", l.Name, l.Name)
+			pl.fault("parameter derived_inputs: %q is an output: its length is known only after the step; length_before(%s) gives its length in the previous steps", l.Name, l.Name)
 			continue
 		case l.IsOutput:
 			kind = "output"

@@ -155,7 +155,7 @@ func (pl *planner) initialFromFile(s *plan.State, name string, dims tensor.Shape
 		return fmt.Errorf("file %q: %w: give the shape by a .npy file or by dims", name, err)
 	}
 	if first && int64(len(data)) > want {
-		pl.warn("state %q begins with the first %d bytes of file %q, which has %d: as with Triton, the rest does not count", s.Input, want, name, len(data))
+		pl.warn("state %q begins with the first %d bytes of file %q, which has %d: as in Triton, the rest is ignored", s.Input, want, name, len(data))
 		data = data[:want]
 	}
 	if int64(len(data)) != want {

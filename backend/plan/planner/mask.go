@@ -80,12 +80,12 @@ func (pl *planner) pad(s *plan.State, at int) {
 	}
 	s.TimePadded = true
 	if slices.ContainsFunc(pl.plan.Lengths, func(l plan.Length) bool { return l.IsOutput && l.Index == s.Out }) {
-		pl.fault("parameter derived_inputs: output %q is that of a state that is padded for a mask: its length has padding in it; take that of an input", s.Output)
+		pl.fault("parameter derived_inputs: output %q belongs to a state that is padded for a mask, so its length includes padding: use the length of an input", s.Output)
 	}
 	if s.Update != statebuffer.Replace {
-		pl.fault("state %q: a mask pads it, and state_updates says %s: a mask is for models that write the whole state; leave one out", s.Input, s.UpdateRule())
+		pl.fault("state %q: a mask pads it, but state_updates says %s: a mask needs a model that writes the whole state; remove one of them", s.Input, s.UpdateRule())
 	}
 	if slices.ContainsFunc(pl.plan.Outputs, func(p plan.IO) bool { return p.IsState && p.State == len(pl.plan.States)+at }) {
-		pl.fault("state %q is listed in output and also padded for a mask: answers would hold padding; leave one out", s.Input)
+		pl.fault("state %q is listed in output and also padded for a mask: responses would contain padding; remove one of them", s.Input)
 	}
 }

@@ -70,7 +70,7 @@ func parseNPY(file []byte) (dtype tensor.DType, shape tensor.Shape, data []byte,
 func splitNPY(file []byte) (header string, data []byte, err error) {
 	rest, ok := bytes.CutPrefix(file, []byte(npyMagic))
 	if !ok || len(rest) < 4 {
-		return "", nil, fmt.Errorf("it is no .npy file")
+		return "", nil, fmt.Errorf("it is not a .npy file")
 	}
 	major, rest := rest[0], rest[2:]
 	var size uint64

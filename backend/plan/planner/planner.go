@@ -60,8 +60,9 @@ func (pl *planner) finish() error {
 	pl.handedOn()
 	pl.unused()
 	pl.unusedAssignments()
+	pl.warnOfEmptyStates()
 	if pl.candidate.SingleLane && pl.candidate.HasLanes() {
-		pl.oneLane("the model", "runs with no more")
+		pl.oneLane("the model runs with one request at a time only")
 	}
 	return pl.err()
 }
@@ -76,16 +77,18 @@ func (pl *planner) warn(format string, args ...any) {
 }
 
 // unbatched notes that a tensor has no batch axis, so that a run has one lane.
-func (pl *planner) unbatched(tensorName string) { pl.oneLane(tensorName, "has no batch axis") }
+func (pl *planner) unbatched(tensorName string) {
+	pl.oneLane(fmt.Sprintf("%q has no batch axis", tensorName))
+}
 
 // fixedAtOne notes that the model fixes a tensor's batch at 1, so that a run has one lane.
 func (pl *planner) fixedAtOne(tensorName string) {
-	pl.oneLane(tensorName, "has a batch axis that is fixed at 1")
+	pl.oneLane(fmt.Sprintf("%q has a batch axis that is fixed at 1", tensorName))
 }
 
-func (pl *planner) oneLane(tensorName, why string) {
+func (pl *planner) oneLane(why string) {
 	if pl.plan.MaxLanes > 1 {
-		pl.plan.MaxLanes, pl.plan.WhyOneLane = 1, fmt.Sprintf("%q %s", tensorName, why)
+		pl.plan.MaxLanes, pl.plan.WhyOneLane = 1, why
 	}
 }
 
@@ -111,7 +114,7 @@ func (pl *planner) clientTensors(kind string, configs []config.TensorConfig, inf
 		if !isState && !pl.claim(taken, at, infos[at].Name, fmt.Sprintf("%s %q", kind, c.Name)) {
 			continue
 		}
-		p := plan.IO{Recurrent: isRecurrent(pl.sig), IOTensor: onnx.IOTensor{Name: c.Name, Optional: c.Optional && infos[at].Optional}, Index: at, Axis: tensor.NoAxis, State: state, IsState: isState}
+		p := plan.IO{EndsOnEmpty: pl.sig.EndsOnEmpty(), IOTensor: onnx.IOTensor{Name: c.Name, Optional: c.Optional && infos[at].Optional}, Index: at, Axis: tensor.NoAxis, State: state, IsState: isState}
 		found := pl.candidate.In
 		if kind == "output" {
 			found = pl.candidate.Out
@@ -159,7 +162,7 @@ func (pl *planner) stateOfOutput(kind string, at int) (state int, is bool) {
 }
 
 // errScalar is about an input or output of the model without any axis.
-var errScalar = errors.New("it has no axes, and the server takes that only with a batch: write max_batch_size: 1, and dims: [ 1 ] reshape: { shape: [ ] } for it")
+var errScalar = errors.New("it has no axes, which the server accepts only with a batch: write max_batch_size: 1, and dims: [ 1 ] reshape: { shape: [ ] } for it")
 
 func (pl *planner) clientTensor(p *plan.IO, c *config.TensorConfig, info *onnx.TensorInfo, found batchaxis.Axis) error {
 	dtype, err := tensor.ParseDType(c.DataType)
@@ -207,7 +210,7 @@ func (pl *planner) handedOn() {
 	for i := range pl.sig.Outputs {
 		name := pl.sig.Outputs[i].Name
 		if at := exactName(name, pl.sig.Inputs); at >= 0 && pl.takenIn[at] != "" && pl.takenOut[i] != "" {
-			pl.fault("tensor %q of the model is an input and an output in one, and ONNX Runtime does not write such an output: put an Identity node between them in the model, or leave it out of output if it is no state", name)
+			pl.fault("tensor %q of the model is both an input and an output, which ONNX Runtime does not write: insert an Identity node between them in the model, or, if it is not a state, remove it from output", name)
 		}
 	}
 }
@@ -215,11 +218,11 @@ func (pl *planner) handedOn() {
 // unusedAssignments finds names in parameters that no tensor has.
 func (pl *planner) unusedAssignments() {
 	for _, a := range []struct {
-		parameter string
-		list      []config.Assignment
-	}{{"batch_axes", pl.params.BatchAxes}, {"initial_states", pl.params.InitialStates}, {"state_updates", pl.params.StateUpdates}} {
+		parameter, of string
+		list          []config.Assignment
+	}{{"batch_axes", "tensor", pl.params.BatchAxes}, {"initial_states", "state", pl.params.InitialStates}, {"state_updates", "state", pl.params.StateUpdates}} {
 		for _, name := range config.Unused(a.list) {
-			pl.fault("parameter %s: %q is the name of no tensor that it could hold for", a.parameter, name)
+			pl.fault("parameter %s: no %s named %q", a.parameter, a.of, name)
 		}
 	}
 }
@@ -234,9 +237,9 @@ func (pl *planner) unfed() {
 		}
 		hint := "name it in input, state_pairs, control_input, constant_inputs or derived_inputs"
 		if info.DType == tensor.Bool {
-			hint = fmt.Sprintf("if it tells the model that a sequence starts, map it by control_input { name: %q control [{ kind: %s }] }; else %s", info.Name, config.ControlStart, hint)
+			hint = fmt.Sprintf("if it signals the start of a sequence, map it with control_input { name: %q control [{ kind: %s }] }; otherwise %s", info.Name, config.ControlStart, hint)
 		}
-		pl.fault("input %q %v of the model is fed by nothing in the configuration: %s", info.Name, info.Dims, hint+pl.nameHint(i))
+		pl.fault("input %q %v of the model has no source in the configuration: %s", info.Name, info.Dims, hint+pl.nameHint(i))
 	}
 }
 

@@ -15,20 +15,20 @@ import (
 func (c *chooser) refusal(a *attempted) error {
 	c.refused = true
 	if why := c.excludes(a); why != "" && a.Verdict != isolation.NotIsolated {
-		return status.Errorf(status.InvalidArg, "which axis is the batch is not known: %s: say how the state begins by initial_states, for example 'NAME = 0[3]', or if that axis is the batch, say so by batch_axes, for example %s", why, a.example())
+		return status.Errorf(status.InvalidArg, "the batch axis is unknown: %s: set the initial value of the state with initial_states, for example 'NAME = 0[3]', or, if that axis is the batch, set batch_axes, for example %s", why, a.example())
 	}
 	if a.Verdict == isolation.NotIsolated {
 		why := a.Why
 		if operator := quantizer(a.planner.sig); operator != "" {
-			why += ", as the model quantizes while it runs (" + operator + "), with one scale for all of them"
+			why += ", because the model quantizes at run time (" + operator + ") with one scale for all of them"
 		}
-		return status.Errorf(status.InvalidArg, "requests of one batch would influence each other: %s, with the batch at %s: say where it is by the parameter batch_axes (\"NAME = AXIS\" or \"NAME = none\" for each tensor); if it is there all the same, write %s, and max_batch_size: 1 so that requests do not share runs",
+		return status.Errorf(status.InvalidArg, "requests in a batch would not be independent: %s, with the batch at %s: set the parameter batch_axes (\"NAME = AXIS\" or \"NAME = none\" for each tensor); if the batch is there nevertheless, write %s, and max_batch_size: 1 so that requests do not share runs",
 			why, a.planner.plan.BatchAxes(), a.planner.line())
 	}
 	if !a.candidate.HasLanes() {
-		return status.Errorf(status.InvalidArg, "no axis of an input is known to be the batch: say where it is by the parameter batch_axes, for example %s", a.example())
+		return status.Errorf(status.InvalidArg, "no input has a known batch axis: set the parameter batch_axes, for example %s", a.example())
 	}
-	return status.Errorf(status.InvalidArg, "the batch seems to be at %s, and nothing shows that requests of one batch are isolated: %s: if it is there, write %s", a.planner.plan.BatchAxes(), a.Why, a.planner.line())
+	return status.Errorf(status.InvalidArg, "the batch seems to be at %s, but it could not be verified that requests in a batch are independent: %s: if the batch is there, write %s", a.planner.plan.BatchAxes(), a.Why, a.planner.line())
 }
 
 // example is a line that says where the batch is. Where no axis was taken for it, that is

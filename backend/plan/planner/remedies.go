@@ -15,11 +15,11 @@ import (
 
 // noStates is what to do about a model with sequences in which no states were found.
 func (pl *planner) noStates() string {
-	text := fmt.Sprintf("could not find any state tensors: name them by the parameter state_pairs, <<<input, output>>> for each (the model's inputs are %s, its outputs %s)", onnx.Names(pl.sig.Inputs), onnx.Names(pl.sig.Outputs))
+	text := fmt.Sprintf("could not find any state tensors: name them in the parameter state_pairs, <<<input, output>>> for each (the model's inputs are %s, its outputs %s)", onnx.Names(pl.sig.Inputs), onnx.Names(pl.sig.Outputs))
 	if like := pl.likeStates(); len(like) > 0 {
-		text += fmt.Sprintf("; of equal type and shape are, in the model's order, %s: keep the pairs that are states", pairsParameter(like))
+		text += fmt.Sprintf("; the pairs of equal type and shape, in the model's order, are %s: keep the pairs that are states", pairsParameter(like))
 	}
-	return text + "; a model without states is served by leaving sequence_batching out"
+	return text + "; for a model without states, remove sequence_batching"
 }
 
 // likeStates pairs inputs and outputs by nothing but type and shape, in the order of
@@ -103,7 +103,7 @@ func (c *completion) nothingFor(field string) error {
 	}
 	guess := ""
 	if len(c.states) > 0 && c.states[0].Source == byNames {
-		guess = fmt.Sprintf("; that they are states was guessed from the names: write those that are, without the inputs that requests bring, as %s; a model without states is served by leaving sequence_batching out", pairsParameter(c.states))
+		guess = fmt.Sprintf("; the states were guessed from the names: declare those that are states, without the inputs of requests, with %s; for a model without states, remove sequence_batching", pairsParameter(c.states))
 	}
 	return fmt.Errorf("the model leaves no input for requests: each of its inputs %s is a state or written by the backend%s", onnx.Names(c.sig.Inputs), guess)
 }
@@ -114,7 +114,7 @@ func (c *completion) noteGuesses() {
 		c.filled = append(c.filled, "guessed from the names: "+pairsParameter(c.states))
 	}
 	for _, m := range c.planner.mismatches {
-		c.filled = append(c.filled, c.planner.unlike(m)+": they are taken for an input and an output of requests")
+		c.filled = append(c.filled, c.planner.unlike(m)+": they are treated as an input and an output of requests")
 	}
 	for i := range c.sig.Outputs {
 		if t := &c.sig.Outputs[i]; t.Dims == nil && c.planner.takenOut[i] == "" && len(c.config.Outputs) == 0 {

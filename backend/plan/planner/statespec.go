@@ -74,7 +74,7 @@ func (pl *planner) configSpecs(pairs []plan.StateSpec) (specs []plan.StateSpec) 
 		}
 		if at := specOf(s.Input, pairs); at >= 0 {
 			if pairs[at].Output != s.Output {
-				pl.fault("state %q: %s joins it to %q and %s to %q: say it once", s.Input, pairs[at].Source, pairs[at].Output, source, s.Output)
+				pl.fault("state %q: %s pairs it with %q and %s with %q: declare it once", s.Input, pairs[at].Source, pairs[at].Output, source, s.Output)
 				continue
 			}
 			pairs[at] = s
