@@ -82,17 +82,19 @@ func (t *tree) testRace() error {
 // test at the first thing that the language leaves undefined: a signed overflow,
 // a misaligned access, a bad shift.
 func (t *tree) testSanitizers() error {
-	undefined := []string{"CGO_CFLAGS=-g -O1 -fsanitize=undefined -fno-sanitize-recover=all", "CGO_LDFLAGS=-fsanitize=undefined"}
 	// ONNX Runtime throws C++ exceptions. The sanitizer looks for the function that does when the program starts, which
-	// is before ONNX Runtime is opened.
-	exceptions := []string{undefined[0], undefined[1] + " -Wl,--no-as-needed -l:libstdc++.so.6"}
+	// is before ONNX Runtime is opened: so the C++ library is linked.
+	flags := []string{
+		"CGO_CFLAGS=-g -O1 -fsanitize=undefined -fno-sanitize-recover=all",
+		"CGO_LDFLAGS=-fsanitize=undefined -Wl,--no-as-needed -l:libstdc++.so.6",
+	}
 	// The search for leaks itself crashes in every other run after the tests on a simulated GPU, so these do without it.
 	// The other test builds the library as it is shipped, for which the flags are wrong.
 	const simulated, shipped = "TestSimulatedGPU", "TestLibrariesAsTheyAreShipped"
 	return errors.Join(
-		t.leakTest(exceptions, "-skip", "^("+simulated+"|"+shipped+")$", "./capi/..."),
-		t.goTest(append(undefined, "ASAN_OPTIONS=detect_leaks=0"), "-asan", "-run", "^"+simulated+"$", "./capi"),
-		t.leakTest(exceptions, "./ortrunner/..."),
+		t.leakTest(flags, "-skip", "^("+simulated+"|"+shipped+")$", "./capi/..."),
+		t.goTest(append(flags, "ASAN_OPTIONS=detect_leaks=0"), "-asan", "-run", "^"+simulated+"$", "./capi"),
+		t.leakTest(flags, "./ortrunner/..."),
 	)
 }
 
