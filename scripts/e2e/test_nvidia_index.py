@@ -78,7 +78,7 @@ DEFECT_TESTS = {
     ],
     "B16 controls are read as int32 whatever they are": [DEFECTS + "B16_controls_of_the_type_that_the_model_has"],
     "B10 a chunk of 2^31 elements overflows": [
-        "ortrunner/memory_test.go::TestRowsBeyond4GiB",
+        "ortrunner/memory_test.go::TestSlotsBeyond4GiB",
         "internal/devicememory/faults_test.go::TestTooLarge",
     ],
     "B11 options of TensorRT are strings that are gone": ["ortrunner/gpuoptions_test.go::TestTensorRTOptions"],
