@@ -159,9 +159,9 @@ func (e *execution) commit() {
 	e.failRefused()
 	e.measureOutputs()
 	for i, length := range e.lengths {
-		for _, l := range e.lanes {
-			if l.Sequence != nil && l.Refused == nil {
-				l.Sequence.Add(i, length)
+		for _, lane := range e.lanes {
+			if lane.Sequence != nil && lane.Refused == nil {
+				lane.Sequence.Add(i, length)
 			}
 		}
 	}

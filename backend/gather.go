@@ -98,12 +98,12 @@ func (e *execution) putInputs() error {
 			copy(s.in[i].Bytes, sharedContent(p, first))
 			continue
 		}
-		l := s.layouts[i]
+		layout := s.layouts[i]
 		for _, m := range e.members {
 			e.putInput(i, m.firstLane, &e.requests[m.req].Inputs[i])
 		}
 		for lane := len(e.lanes); lane < s.lanes; lane++ {
-			l.ClearLane(s.in[i].Bytes, s.lanes, lane)
+			layout.ClearLane(s.in[i].Bytes, s.lanes, lane)
 		}
 	}
 	return nil
@@ -111,17 +111,17 @@ func (e *execution) putInputs() error {
 
 // putInput copies one request's input to its lanes.
 func (e *execution) putInput(i, lane int, input *Input) {
-	s, l := e.ioSet, e.ioSet.layouts[i]
+	s, layout := e.ioSet, e.ioSet.layouts[i]
 	if input.Device != 0 {
-		for done := int64(0); done < input.Size; done += l.LaneBytes() {
-			e.in.copyInFrom(s.in[i], l, s.lanes, lane, input.Device+uint64(done))
+		for done := int64(0); done < input.Size; done += layout.LaneBytes() {
+			e.in.copyInFrom(s.in[i], layout, s.lanes, lane, input.Device+uint64(done))
 			lane++
 		}
 		return
 	}
 	for data := input.Data; len(data) > 0; lane++ {
-		l.PutLane(s.in[i].Bytes, s.lanes, lane, data)
-		data = data[l.LaneBytes():]
+		layout.PutLane(s.in[i].Bytes, s.lanes, lane, data)
+		data = data[layout.LaneBytes():]
 	}
 }
 

@@ -187,8 +187,8 @@ func (e *execution) writePositions(i int) error {
 		if lane < int64(len(e.lanes)) {
 			q = e.lanes[lane].Sequence
 		}
-		for at := range length {
-			tensor.PutInt(to, g.DType, g.Plus+countedBefore(g, q)+at)
+		for position := range length {
+			tensor.PutInt(to, g.DType, g.Plus+countedBefore(g, q)+position)
 			to = to[g.DType.Size():]
 		}
 	}
@@ -226,8 +226,8 @@ func (e *execution) writeMask(i int) error {
 		if lane < len(e.lanes) {
 			padding = longest - in.store.Length(m.Covers[0], e.lanes[lane].Sequence)
 		}
-		for at := range width {
-			copy(to, g.Flag(at >= padding))
+		for position := range width {
+			copy(to, g.Flag(position >= padding))
 			to = to[element:]
 		}
 	}

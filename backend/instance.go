@@ -259,8 +259,8 @@ func (in *Instance) putOnes(s *ioSet) {
 }
 
 // TokenInput names one of the server's own states, by which requests of one ID can be
-// told apart; see Request.Token. It is empty where there is none, and where the batch slot
-// tells them apart.
+// distinguished; see Request.Token. It is empty where there is none, and where the batch slot
+// distinguishes them.
 func (in *Instance) TokenInput() string { return in.model.config.TokenInput() }
 
 // Inputs are the tensors that requests bring, in the order of Request.Inputs.

@@ -68,7 +68,7 @@ func (m *Model) planFor(r onnx.Runner) (*plan.Plan, error) {
 	return m.plan, nil
 }
 
-// Complete fills in what a configuration leaves out and the model file tells:
+// Complete fills in what a configuration leaves out and the model file has:
 // inputs, outputs, and where neither was given max_batch_size; where no scheduler
 // was chosen, that too. It is what the server's auto-completion asks of a backend,
 // and fills in only what the server lets a backend change. The result is the whole
@@ -153,12 +153,12 @@ func (m *Model) inputShapes(pl *plan.Plan, sig *onnx.Signature) []onnx.InputShap
 		usual = min(usual, slices.Max(preferred))
 	}
 	all := make([]onnx.InputShapes, 0, len(sig.Inputs))
-	add := func(at, axis int, dims tensor.Shape) {
-		if sig.Inputs[at].Dims.Fixed() {
+	add := func(index, axis int, dims tensor.Shape) {
+		if sig.Inputs[index].Dims.Fixed() {
 			return
 		}
 		all = append(all, onnx.InputShapes{
-			Name:  sig.Inputs[at].Name,
+			Name:  sig.Inputs[index].Name,
 			Least: dims.With(axis, 1), Usual: dims.With(axis, int64(usual)), Most: dims.With(axis, int64(pl.MaxLanes)),
 		})
 	}

@@ -284,7 +284,7 @@ func (t *maskTrial) together(pair [2]*trialSequence) error {
 }
 
 // afterwards runs the next step of a sequence that shared a run with a longer one: what
-// padding left in its states may show late. Its twin did not share that run, so it is alone.
+// padding left in its states may show late. It runs without its twin, which did not share that run.
 func (t *maskTrial) afterwards(s *trialSequence) error {
 	if time.Now().After(t.until) {
 		return errTimeOver

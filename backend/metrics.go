@@ -102,7 +102,7 @@ var metrics = [metricCount]MetricInfo{
 // not change it.
 func Metrics() []MetricInfo { return metrics[:] }
 
-// MetricLabels tell the instances of a server apart. Those that begin with GPU
+// MetricLabels distinguish the instances of a server. Those that begin with GPU
 // are empty, and then left out, for an instance on the CPU: as in Triton.
 type MetricLabels struct {
 	Model    string

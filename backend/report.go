@@ -15,8 +15,7 @@ import (
 	"tritonstateful/statebuffer"
 )
 
-// reportParameters logs once, when the model is loaded, what each setting has
-// come to be.
+// reportParameters logs the value of each setting, when the model is loaded.
 func (m *Model) reportParameters() {
 	p, c := m.params, m.config
 	lazy := "off"
@@ -88,8 +87,8 @@ func (in *Instance) describeTensors(b *strings.Builder) {
 		p := &pl.Outputs[i]
 		line(p.Name, "output", p.DType, sig.Outputs[p.Index].Dims, axisName(p.Axis), size(&p.Layout, p.Varies || p.IsState))
 	}
-	for _, at := range pl.Unused {
-		line(sig.Outputs[at].Name, "not used", sig.Outputs[at].DType, sig.Outputs[at].Dims)
+	for _, output := range pl.Unused {
+		line(sig.Outputs[output].Name, "not used", sig.Outputs[output].DType, sig.Outputs[output].Dims)
 	}
 	t.Flush()
 }

@@ -68,14 +68,14 @@ func (e *execution) uneven() bool {
 // that of the input that its mask names, or what every step has appended.
 func (e *execution) notAppended() string {
 	pl := e.in.plan
-	for at, i := range pl.Masks {
+	for mask, i := range pl.Masks {
 		m := pl.Generated[i].Mask
-		step := e.in.grows[at]
+		step := e.in.grows[mask]
 		if m.Length >= 0 {
 			step = int64(e.lengths[m.Length])
 		}
-		for _, at := range m.Covers {
-			s, io := &pl.Varying[at], &e.step.Varying[at]
+		for _, state := range m.Covers {
+			s, io := &pl.Varying[state], &e.step.Varying[state]
 			if !io.Uneven || len(io.OutShape) != len(io.InShape) { // what has another rank is an error of Commit
 				continue
 			}
