@@ -141,8 +141,8 @@ func (t *Trial) compare(s setting, first lane, one []onnx.Tensor, expected []bat
 			return j, true, err
 		}
 	}
-	if j.Why = t.varied(s, axes); j.Why != "" {
-		return j, true, nil
+	if j.Why, err = t.varied(s, axes); err != nil || j.Why != "" {
+		return j, true, err
 	}
 	if input := t.uniformInput(s); input != "" {
 		j.Verdict, j.Why = Undecided, fmt.Sprintf("the model runs only where %q is the same for all requests", input)

@@ -36,6 +36,7 @@ type Trial struct {
 	sig    *onnx.Signature
 	rng    *rand.Rand
 	inputs []trialInput
+	extras []trialInput // inputs that requests may leave out, see varied
 	// outputs are the positions of those that are wanted.
 	outputs  []int
 	optional map[int]bool // outputs that the model may leave empty
@@ -62,11 +63,11 @@ func NewTrial(r onnx.Runner, p *plan.Plan, k *batchaxis.Candidate, wanted func(o
 	t := &Trial{runner: r, sig: sig, rng: rand.New(rand.NewPCG(1, 2)), optional: map[int]bool{}, lengths: p.Lengths, deadline: deadline}
 	for i := range p.Inputs {
 		in := &p.Inputs[i]
+		name, inputs := strings.ToLower(sig.Inputs[in.Index].Name), &t.inputs
 		if sig.Inputs[in.Index].Optional {
-			continue
+			inputs = &t.extras
 		}
-		name := strings.ToLower(sig.Inputs[in.Index].Name)
-		t.inputs = append(t.inputs, trialInput{
+		*inputs = append(*inputs, trialInput{
 			at: in.Index, axis: k.In[in.Index].Index, dims: in.Dims, dtype: in.DType,
 			mask: strings.Contains(name, "mask"), length: strings.Contains(name, "len"),
 		})
@@ -114,8 +115,10 @@ func (t *Trial) shape(in *trialInput, s setting) tensor.Shape {
 			shape[axis] = t.maskLength(in.generated.Mask, s)
 		case in.generated != nil && in.generated.Kind == plan.KindPositions:
 			shape[axis] = t.sourceLength(in.generated.Length, s)
-		default:
-			shape[axis] = t.extent(t.sig.Inputs[in.at].Symbols[axis], s)
+		default: // no request brings nothing, though a state of that name begins so
+			if shape[axis] = t.extent(t.sig.Inputs[in.at].Symbols[axis], s); shape[axis] == 0 && in.generated == nil {
+				shape[axis] = s.extent
+			}
 		}
 	}
 	return shape

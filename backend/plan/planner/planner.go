@@ -60,6 +60,7 @@ func (pl *planner) finish() error {
 	pl.handedOn()
 	pl.unused()
 	pl.unusedAssignments()
+	pl.warnOfEmptyStates()
 	if pl.candidate.SingleLane && pl.candidate.HasLanes() {
 		pl.oneLane("the model runs with one request at a time only")
 	}
@@ -113,7 +114,7 @@ func (pl *planner) clientTensors(kind string, configs []config.TensorConfig, inf
 		if !isState && !pl.claim(taken, at, infos[at].Name, fmt.Sprintf("%s %q", kind, c.Name)) {
 			continue
 		}
-		p := plan.IO{Recurrent: isRecurrent(pl.sig), IOTensor: onnx.IOTensor{Name: c.Name, Optional: c.Optional && infos[at].Optional}, Index: at, Axis: tensor.NoAxis, State: state, IsState: isState}
+		p := plan.IO{EndsOnEmpty: pl.sig.EndsOnEmpty(), IOTensor: onnx.IOTensor{Name: c.Name, Optional: c.Optional && infos[at].Optional}, Index: at, Axis: tensor.NoAxis, State: state, IsState: isState}
 		found := pl.candidate.In
 		if kind == "output" {
 			found = pl.candidate.Out
