@@ -57,8 +57,8 @@ func checkInput(p *plan.IO, input *Input, lanes int64) error {
 		return status.Errorf(status.InvalidArg, "input %q is of type %v: want %v", p.Name, input.DType, p.DType)
 	case !takesShape(p, input.Shape, lanes):
 		return status.Errorf(status.InvalidArg, "input %q has shape %v: want %v, with %d in front for the batch of the request (which is 1 for a sequence)", p.Name, input.Shape, p.Request, lanes)
-	case p.Recurrent && slices.Contains(input.Shape, 0):
-		return status.Errorf(status.InvalidArg, "input %q has shape %v: want no extent of 0, because recurrent layers of ONNX Runtime crash on it", p.Name, input.Shape)
+	case p.EndsOnEmpty != "" && slices.Contains(input.Shape, 0):
+		return status.Errorf(status.InvalidArg, "input %q has shape %v: want no extent of 0, because ONNX Runtime's operator %s crashes on it", p.Name, input.Shape, p.EndsOnEmpty)
 	}
 	if input.Device != 0 && (p.Axis == tensor.NoAxis || p.DType == tensor.Bytes) {
 		return status.Errorf(status.Unsupported, "input %q is in GPU memory, and has no batch axis, so requests are compared on the host: send it in CPU memory", p.Name)

@@ -334,7 +334,9 @@ func TestAnswersApart(t *testing.T) {
 		}
 		require.Empty(t, trial.differ(answer(1, -4), answer(1, -4)))
 		require.Empty(t, trial.differ(answer(1, -4), answer(1, -4*(1+closeness[dtype]/2))))
-		require.Contains(t, trial.differ(answer(1+off, -4), answer(1, -4)), `output "y" is off by `)
+		require.Contains(t, trial.differ(answer(1+off, -4), answer(1, -4)), `output "y" has `)
+		require.Contains(t, trial.differ(answer(-1e9, 1, 2, 3*(1+off)), answer(-1e9, 1, 2, 3)), `output "y" has `, "a large number hides nothing")
+		require.Empty(t, trial.differ(answer(-4, 2, closeness[dtype]/10), answer(-4, 2, 0)), "what is left of larger numbers")
 		require.Contains(t, trial.differ(answer(1), answer(1, -4)), `output "y" has shape [1,1] and not [1,2]`)
 		nan, inf := answer(1), answer(1)
 		copy(nan.data[0], tensor.FloatElement(math.NaN(), dtype))

@@ -203,10 +203,10 @@ func (b *trialBatch) Hold(int) func()                          { return func() {
 func (b *trialBatch) Send()                                    {}
 func (b *trialBatch) Finish(Timing)                            {}
 
-// closeness is by how much two answers may differ, as a share of the largest number of
+// closeness is by how much two answers may differ, as isolation.Difference takes it, of
 // an output. Padding and other lanes change the order of a sum, and with it the last bits, a
-// little more after each layer: in the models that were measured by 1.2e-6 for FP32. What a mask fails to hide makes some hundredths or more. Types that
-// are not here differ by nothing.
+// little more after each layer: in the models that were measured by 1.2e-6 for FP32. What a
+// mask fails to hide makes some hundredths or more. Types that are not here must be equal.
 var closeness = map[tensor.DType]float64{tensor.FP64: 1e-9, tensor.FP32: 1e-4, tensor.FP16: 8e-3, tensor.BF16: 6e-2}
 
 // differ says which output differs from what was wanted, and by how much.
@@ -223,8 +223,8 @@ func (t *maskTrial) differ(got, want *trialAnswer) string {
 			}
 			continue
 		}
-		if most, off := isolation.Difference(got.data[i], want.data[i], p.DType); !(off <= share*most) {
-			return fmt.Sprintf("output %q is off by %.3g, where its largest number is %.3g,", p.Name, off, most)
+		if g, w, differ := isolation.Difference(got.data[i], want.data[i], p.DType, share); differ {
+			return fmt.Sprintf("output %q has %.6g and not %.6g", p.Name, g, w)
 		}
 	}
 	return ""

@@ -7,11 +7,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"tritonstateful/backend/config"
 	"tritonstateful/backend/plan"
+	"tritonstateful/backend/plan/batchaxis"
+	"tritonstateful/backend/plan/isolation"
 	"tritonstateful/backend/plan/planner"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/onnx/runnertest"
@@ -248,6 +251,81 @@ func TestBatchNeverEmpty(t *testing.T) {
 	cfg.MaxBatchSize, cfg.Inputs[0].Dims, cfg.Outputs[0].Dims = 0, tensor.Shape{-1, 8}, tensor.Shape{-1, 8}
 	_, _, err := proving(t, r, nil, cfg, config.VerifyInferred)
 	require.ErrorContains(t, err, "batch_axes")
+}
+
+// sums is a model over [batch, time] that writes the sum of each lane, and of all of them
+// where leaks says so.
+func sums(t *testing.T, inputs string, leaks func(inputs []onnx.Tensor) bool) *runnertest.File {
+	r := &runnertest.File{Sig: onnx.Signature{Inputs: runnertest.Tensors(t, inputs), Outputs: runnertest.Tensors(t, "y:FP32[batch,1]")}}
+	r.Runs = func(sig *onnx.Signature, inputs, outputs []onnx.Tensor) error {
+		lanes, frames := inputs[0].Shape[0], inputs[0].Shape[1]
+		outputs[0].Shape, outputs[0].Data = tensor.Shape{lanes, 1}, statebuffer.Block{Bytes: make([]byte, 4*lanes), Size: 4 * lanes}
+		all, own := 0.0, make([]float64, lanes)
+		for lane := range lanes {
+			for frame := range frames {
+				own[lane] += element(inputs[0].Data.Bytes, tensor.FP32, lane*frames+frame)
+			}
+			all += own[lane]
+		}
+		for lane := range lanes {
+			if leaks(inputs) {
+				own[lane] = all / float64(lanes)
+			}
+			setElement(outputs[0].Data.Bytes, tensor.FP32, lane, own[lane])
+		}
+		return nil
+	}
+	return r
+}
+
+// TestLanesMeetAtOneFrame: what a model does differently with axes of 1, as Squeeze does, is
+// tried, too.
+func TestLanesMeetAtOneFrame(t *testing.T) {
+	cfg := recurrenceConfig("FP32", false)
+	cfg.Outputs[0].Dims = tensor.Shape{1}
+	for frames, want := range map[int64]string{1: "of one changes with the inputs of another", 2: ""} {
+		r := sums(t, "x:FP32[batch,time]", func(inputs []onnx.Tensor) bool { return inputs[0].Shape[1] == 1 && frames == 1 })
+		for _, verify := range []config.Verify{config.VerifyInferred, config.VerifyAlways} {
+			_, _, err := proving(t, r, nil, cfg, verify)
+			if want == "" {
+				require.NoError(t, err)
+			} else {
+				require.ErrorContains(t, err, want)
+			}
+		}
+	}
+}
+
+// TestLanesMeetByWhatMayBeLeftOut: inputs that requests may leave out are tried with the
+// others.
+func TestLanesMeetByWhatMayBeLeftOut(t *testing.T) {
+	r := sums(t, "x:FP32[batch,time] gain:FP32[batch,1]", func(inputs []onnx.Tensor) bool { return inputs[1].Shape != nil })
+	r.Sig.Inputs[1].Optional = true
+	cfg := recurrenceConfig("FP32", false)
+	cfg.Outputs[0].Dims = tensor.Shape{1}
+	cfg.Inputs = append(cfg.Inputs, config.TensorConfig{Name: "gain", DataType: "TYPE_FP32", Dims: tensor.Shape{1}, Optional: true})
+	_, _, err := proving(t, r, nil, cfg, config.VerifyInferred)
+	require.ErrorContains(t, err, "of one changes with the inputs of another")
+}
+
+// TestProofOverTime: what there was no time for is not shown.
+func TestProofOverTime(t *testing.T) {
+	for _, last := range []int{2, 6, 12, 14} {
+		runs, until := 0, time.Now().Add(20*time.Millisecond)
+		r := sums(t, "x:FP32[batch,time]", func(inputs []onnx.Tensor) bool {
+			if runs++; runs/int(inputs[0].Shape[0]) == last {
+				time.Sleep(time.Until(until) + time.Millisecond)
+			}
+			return false
+		})
+		cfg := recurrenceConfig("FP32", false)
+		pl, _, err := proving(t, r, nil, cfg, config.VerifyNever)
+		require.NoError(t, err)
+		candidate := &batchaxis.Candidates(cfg, &config.Parameters{}, r.Signature())[0]
+		trial := isolation.NewTrial(r, pl, candidate, cfg.CanRequest, until)
+		got := trial.Judge(make([]batchaxis.Axis, len(r.Sig.Outputs)))
+		require.Equal(t, isolation.Undecided, got.Verdict, "after %d of its runs: %s", last, got.Why)
+	}
 }
 
 // TestToldStatesBegin: a state of which batch_axes tells the batch, and that would be

@@ -63,12 +63,12 @@ func read(t *testing.T, stringIDs bool, call faketriton.Call) backend.Request {
 
 func TestSequenceID(t *testing.T) {
 	number := faketriton.Call{Number: 1 << 63}
-	text := faketriton.Call{Text: "séquence", HasText: true}
+	text := faketriton.Call{StringID: "séquence", HasStringID: true}
 	for _, stringIDs := range []bool{false, true} { // what the client sends counts
 		require.Equal(t, backend.SequenceID{Number: 1 << 63}, read(t, stringIDs, number).Sequence)
 		require.Equal(t, backend.SequenceID{Text: "séquence"}, read(t, stringIDs, text).Sequence)
 		require.True(t, read(t, stringIDs, faketriton.Call{}).Sequence.IsZero())
-		require.True(t, read(t, stringIDs, faketriton.Call{HasText: true}).Sequence.IsZero())
+		require.True(t, read(t, stringIDs, faketriton.Call{HasStringID: true}).Sequence.IsZero())
 	}
 }
 

@@ -16,7 +16,7 @@ func mixedCalls() []faketriton.Call {
 	split := echoCall(2, 0, 0)
 	split.Inputs[0] = x(i32(3), i32(4))
 	text := echoCall(0, 5, 6)
-	text.Text, text.HasText = "five", true
+	text.StringID, text.HasStringID = "five", true
 	missing := echoCall(4, 0, 0)
 	missing.Inputs = missing.Inputs[1:]
 	return []faketriton.Call{echoCall(1, 1, 2), split, text, missing}

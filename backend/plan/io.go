@@ -31,8 +31,9 @@ type IO struct {
 	// IsState: the output is that of a state, which is Plan.StateAt(State).
 	IsState bool
 	State   int
-	// Recurrent: the model has operators that end the process on an extent of 0.
-	Recurrent bool
+	// EndsOnEmpty is an operator of the model that ends the process when it runs with an
+	// extent of 0, or "".
+	EndsOnEmpty string
 	// Layout of a lane in the model's tensor; only where the tensor does not vary.
 	statebuffer.Layout
 }

@@ -48,6 +48,19 @@ func (s *State) Agrees(out *IO) bool {
 	return true
 }
 
+// ExampleValue returns a value for initial_states with which the state does not begin
+// empty: zeros in a shape of the state's rank, with an extent of 1 where the model leaves it
+// open and where the batch is.
+func (s *State) ExampleValue() string {
+	shape := s.Dims.With(s.Axis, 1)
+	for axis, extent := range shape {
+		if extent < 0 {
+			shape[axis] = 1
+		}
+	}
+	return "0" + shape.String()
+}
+
 // Appends reports whether the model writes only what is new along an axis.
 func (s *State) Appends(axis int) bool {
 	return s.Update == statebuffer.Append && axis == s.AppendAxis

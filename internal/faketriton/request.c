@@ -25,7 +25,7 @@ TRITONSERVER_Error *TRITONBACKEND_RequestFlags(TRITONBACKEND_Request *request, u
 TRITONSERVER_Error *TRITONBACKEND_RequestCorrelationId(TRITONBACKEND_Request *request,
                                                        uint64_t *id) {
   ASK(request);
-  if (request->text != NULL) return refuse("correlation ID is not an unsigned integer");
+  if (request->string_id != NULL) return refuse("correlation ID is not an unsigned integer");
   *id = request->number;
   return NULL;
 }
@@ -33,8 +33,8 @@ TRITONSERVER_Error *TRITONBACKEND_RequestCorrelationId(TRITONBACKEND_Request *re
 TRITONSERVER_Error *TRITONBACKEND_RequestCorrelationIdString(TRITONBACKEND_Request *request,
                                                              const char **id) {
   ASK(request);
-  if (request->text == NULL) return refuse("correlation ID is not a string");
-  *id = request->text;
+  if (request->string_id == NULL) return refuse("correlation ID is not a string");
+  *id = request->string_id;
   return NULL;
 }
 

@@ -36,12 +36,12 @@ type Input struct {
 
 // Call is what a client sends.
 type Call struct {
-	Flags     int
-	Number    uint64
-	Text      string // the sequence ID, if it is a string
-	HasText   bool
-	Cancelled bool
-	Inputs    []Input
+	Flags       int
+	Number      uint64
+	StringID    string // the sequence ID, if it is a string
+	HasStringID bool
+	Cancelled   bool
+	Inputs      []Input
 	// Outputs are the names of those it wants.
 	Outputs []string
 	// OutputMemory is what its outputs get.
@@ -56,8 +56,8 @@ func NewRequest(call Call) *Request {
 	c := newObject[C.TRITONBACKEND_Request]()
 	c.flags = C.uint32_t(call.Flags)
 	c.number = C.uint64_t(call.Number)
-	if call.HasText {
-		c.text = C.CString(call.Text)
+	if call.HasStringID {
+		c.string_id = C.CString(call.StringID)
 	}
 	c.cancelled = C.bool(call.Cancelled)
 	c.output_memory = C.TRITONSERVER_MemoryType(call.OutputMemory)
@@ -104,7 +104,7 @@ func (r *Request) Delete() {
 		C.free(unsafe.Pointer(input.buffers))
 	}
 	freeStrings(unsafe.Slice(r.c.wanted, r.c.wanted_count)...)
-	freeStrings(r.c.text)
+	freeStrings(r.c.string_id)
 	C.free(unsafe.Pointer(r.c.inputs))
 	C.free(unsafe.Pointer(r.c.wanted))
 	C.free(unsafe.Pointer(r.c))

@@ -132,7 +132,7 @@ struct TRITONBACKEND_Response {
 struct TRITONBACKEND_Request {
   uint32_t flags;
   uint64_t number;
-  char *text; // NULL: the id is the number
+  char *string_id; // NULL: the ID is the number
   bool cancelled;
   TRITONBACKEND_Input *inputs;
   uint32_t input_count;

@@ -45,6 +45,19 @@ def recurrent():
     )
 
 
+def linear_attention():
+    """An Einsum over the rows of a request; ONNX Runtime ends the process if there are none."""
+    return model(
+        op("Einsum", "rows rows -> products", equation="btc,btd->bcd"),
+        op("ReduceSum", "products last -> sums", keepdims=0),
+        op("Add", "sums s -> s_out"),
+        op("Identity", "s_out -> y"),
+        inputs=[tensor("rows", F32, "batch", "time", 3), tensor("s", F32, "batch", 3)],
+        outputs=[tensor("y", F32, "batch", 3), tensor("s_out", F32, "batch", 3)],
+        constants={"last": np.array([2])},
+    )
+
+
 X = [io("x", "FP32", 3)]
 MODELS = {
     "sum": Folder(config(X, [io("y", "FP32", 3)]), running_sum("batch", 3)),
@@ -53,6 +66,7 @@ MODELS = {
     ),
 }
 MODELS["gru"] = Folder(config([io("rows", "FP32", -1, 3)], [io("y", "FP32", 2)]), recurrent())
+MODELS["einsum"] = Folder(config([io("rows", "FP32", -1, 3)], [io("y", "FP32", 3)]), linear_attention())
 HUGE = 2**62
 ONES = np.ones(3, F32).tobytes()
 
@@ -197,7 +211,8 @@ def test_the_good_ones_are_good(own_server):
     assert post(own_server, head + ONES, len(head)) == 200
 
 
-def test_no_rows_for_recurrent_layers(own_client, good):
+@pytest.mark.parametrize(("name", "width"), [("gru", 2), ("einsum", 3)])
+def test_no_rows_where_they_end_the_process(own_client, name, width, good):
     with pytest.raises(InferenceServerException, match=r'input "rows" has shape \[1,0,3\]: want no extent of 0'):
-        infer(own_client, "gru", 5, {"rows": np.zeros((1, 0, 3), F32)}, start=True)
-    assert infer(own_client, "gru", 5, {"rows": np.zeros((1, 2, 3), F32)}, start=True)["y"].shape == (1, 2)
+        infer(own_client, name, 5, {"rows": np.zeros((1, 0, 3), F32)}, start=True)
+    assert infer(own_client, name, 5, {"rows": np.zeros((1, 2, 3), F32)}, start=True)["y"].shape == (1, width)

@@ -76,39 +76,57 @@ func sameTensors(a, b []onnx.Tensor) bool {
 	return slices.EqualFunc(a, b, func(x, y onnx.Tensor) bool { return x.Shape.Equal(y.Shape) && bytes.Equal(x.Data.Bytes, y.Data.Bytes) })
 }
 
-// tolerance is how far numbers of a type may be apart, of the largest of them.
+// tolerance is how far two numbers of a type may be apart, as a share of the larger one.
 var tolerance = map[tensor.DType]float64{tensor.FP64: 1e-6, tensor.FP32: 1e-3, tensor.FP16: 2e-2, tensor.BF16: 5e-2}
 
 // equalLanes reports whether two lanes are equal but for rounding.
 func equalLanes(a, b []byte, dtype tensor.DType) bool {
-	bound, fractions := tolerance[dtype]
+	share, fractions := tolerance[dtype]
 	if !fractions || len(a) != len(b) {
 		return bytes.Equal(a, b)
 	}
-	most, off := Difference(b, a, dtype)
-	return off <= bound*most
+	_, _, differ := Difference(b, a, dtype, share)
+	return !differ
 }
 
-// Difference is the largest number of a tensor and the largest difference from another
-// one, which is infinite where one of the two is no finite number and the other differs.
-func Difference(got, want []byte, dtype tensor.DType) (most, off float64) {
+// typicalShare is which part of a typical number of a tensor its small numbers may be off
+// by, of what is allowed: they are what is left of larger ones, whose rounding they have.
+const typicalShare = 0.3
+
+// Difference compares two tensors of one size, element by element, so that large numbers in
+// one place hide nothing in another. Elements may be apart by a share of the larger one and
+// a smaller part of the tensor's median. It returns the first two that are further apart.
+func Difference(got, want []byte, dtype tensor.DType, share float64) (g, w float64, differ bool) {
 	others := slices.Collect(values(want, dtype))
-	at := 0
+	slack, at := share*typicalShare*median(others), 0
 	for g := range values(got, dtype) {
 		w := others[at]
 		at++
-		if !math.IsNaN(w) && !math.IsInf(w, 0) {
-			most = max(most, math.Abs(w))
+		if g == w || math.IsNaN(g) && math.IsNaN(w) {
+			continue
 		}
-		switch difference := math.Abs(g - w); {
-		case g == w || math.IsNaN(g) && math.IsNaN(w):
-		case math.IsNaN(difference):
-			off = math.Inf(1)
-		default:
-			off = max(off, difference)
+		most := max(math.Abs(g), math.Abs(w))
+		if off := math.Abs(g - w); math.IsInf(most, 0) || !(off <= share*most+slack) {
+			return g, w, true
 		}
 	}
-	return most, off
+	return 0, 0, false
+}
+
+// median is that of the sizes of numbers, of those that are not 0 and finite.
+func median(numbers []float64) float64 {
+	const most = 4096 // are looked at
+	sizes := make([]float64, 0, min(len(numbers), most))
+	for at := 0; at < len(numbers); at += 1 + len(numbers)/most {
+		if size := math.Abs(numbers[at]); size > 0 && !math.IsInf(size, 0) {
+			sizes = append(sizes, size)
+		}
+	}
+	if len(sizes) == 0 {
+		return 0
+	}
+	slices.Sort(sizes)
+	return sizes[(len(sizes)-1)/2]
 }
 
 // values are the numbers of a tensor of fractions; others have none.

@@ -36,6 +36,7 @@ type Trial struct {
 	sig    *onnx.Signature
 	rng    *rand.Rand
 	inputs []trialInput
+	extras []trialInput // inputs that requests may leave out, see varied
 	// outputs are the positions of those that are wanted.
 	outputs  []int
 	optional map[int]bool // outputs that the model may leave empty
@@ -50,7 +51,7 @@ type trialInput struct {
 	dtype     tensor.DType
 	begin     tensor.Shape    // of a state: the shape that it begins with; else nil
 	state     int             // of a state: the position of its output
-	generated *plan.Generated // what the backend fills it with; nil for what it does not
+	generated *plan.Generated // what the backend writes into it; nil for other inputs
 	mask      bool            // by its name, it says what counts
 	length    bool            // by its name, it is a length
 }
@@ -62,11 +63,11 @@ func NewTrial(r onnx.Runner, p *plan.Plan, k *batchaxis.Candidate, wanted func(o
 	t := &Trial{runner: r, sig: sig, rng: rand.New(rand.NewPCG(1, 2)), optional: map[int]bool{}, lengths: p.Lengths, deadline: deadline}
 	for i := range p.Inputs {
 		in := &p.Inputs[i]
+		name, inputs := strings.ToLower(sig.Inputs[in.Index].Name), &t.inputs
 		if sig.Inputs[in.Index].Optional {
-			continue
+			inputs = &t.extras
 		}
-		name := strings.ToLower(sig.Inputs[in.Index].Name)
-		t.inputs = append(t.inputs, trialInput{
+		*inputs = append(*inputs, trialInput{
 			at: in.Index, axis: k.In[in.Index].Index, dims: in.Dims, dtype: in.DType,
 			mask: strings.Contains(name, "mask"), length: strings.Contains(name, "len"),
 		})
@@ -114,8 +115,10 @@ func (t *Trial) shape(in *trialInput, s setting) tensor.Shape {
 			shape[axis] = t.maskLength(in.generated.Mask, s)
 		case in.generated != nil && in.generated.Kind == plan.KindPositions:
 			shape[axis] = t.sourceLength(in.generated.Length, s)
-		default:
-			shape[axis] = t.extent(t.sig.Inputs[in.at].Symbols[axis], s)
+		default: // no request brings nothing, though a state of that name begins so
+			if shape[axis] = t.extent(t.sig.Inputs[in.at].Symbols[axis], s); shape[axis] == 0 && in.generated == nil {
+				shape[axis] = s.extent
+			}
 		}
 	}
 	return shape
@@ -151,7 +154,7 @@ func (t *Trial) extent(symbol string, s setting) (sum int64) {
 	return max(sum, 0)
 }
 
-// stateExtent finds a state that has an open axis of that name besides its batch.
+// stateExtent finds a state that has an open axis of that name that is not its batch.
 func (t *Trial) stateExtent(symbol string) (begin int64, found bool) {
 	if symbol == "" {
 		return 0, false
@@ -201,7 +204,7 @@ func (t *Trial) sourceLength(source int, s setting) int64 {
 	return s.extent
 }
 
-// openExcept is the one open axis besides the batch, or tensor.NoAxis.
+// openExcept is the one open axis that is not the batch, or tensor.NoAxis.
 func openExcept(dims tensor.Shape, batch int) int {
 	return batchaxis.OnlyOpenAxis(dims.With(batch, 1))
 }
@@ -209,7 +212,7 @@ func openExcept(dims tensor.Shape, batch int) int {
 // errTooLong is about runs that are not begun any more.
 var errTooLong = errors.New("the trial runs took too long")
 
-// run runs the model with these lanes and tells the wanted outputs, in memory of
+// run runs the model with these lanes and returns the wanted outputs, in memory of
 // their own and in the order of Trial.outputs.
 func (t *Trial) run(s setting, lanes ...lane) (outputs []onnx.Tensor, err error) {
 	if time.Now().After(t.deadline) {

@@ -2,6 +2,7 @@ package isolation
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -15,38 +16,63 @@ const longExtent = 20
 
 // varied is independent with contents that a model is less likely to take: fractions of
 // both signs and zeros, masks that hide something, controls and derived inputs that differ
-// between lanes, and longer axes if the model has any and runs with them. A model that
-// fails on them says nothing by that.
-func (t *Trial) varied(s setting, axes []int) (why string) {
+// between lanes, inputs that requests may leave out, and axes that are longer, or of 1,
+// which some operators drop. A model that fails on them says nothing by that. An error is
+// that there was not the time for all of it.
+func (t *Trial) varied(s setting, axes []int) (why string, err error) {
 	t.vary = true
-	defer func() { t.vary, t.odd = false, false }()
-	long := s
-	long.extent = longExtent
-	for _, s := range []setting{long, s} {
-		if why, ran := t.variedAt(s, axes); ran {
-			return why
+	required := t.inputs
+	defer func() { t.vary, t.odd, t.inputs = false, false, required }()
+	kinds := [][]trialInput{required}
+	if len(t.extras) > 0 {
+		kinds = append(kinds, append(slices.Clone(required), t.extras...))
+	}
+	for _, t.inputs = range kinds {
+		for _, extents := range [][]int64{{longExtent, s.extent}, {1}} {
+			for _, extent := range extents {
+				at := s
+				at.extent = extent
+				why, err := t.variedAt(at, axes)
+				if why != "" || errors.Is(err, errTooLong) {
+					return why, err
+				}
+				if err == nil {
+					break // the others say no more
+				}
+			}
+			if !t.open(s) {
+				break
+			}
 		}
 	}
-	return ""
+	return "", nil
 }
 
-// variedAt is false if nothing follows from contents of that setting.
+// open reports whether some input has another shape if extents are others.
+func (t *Trial) open(s setting) bool {
+	other := s
+	other.extent++
+	return slices.ContainsFunc(t.inputs, func(in trialInput) bool { return !t.shape(&in, s).Equal(t.shape(&in, other)) })
+}
+
+// variedAt gives lanes other contents in one setting. An error is that nothing follows
+// from them.
 //
 // First all lanes are even, then they get odd and even again in turns, so that each is
 // kept once while it is even and once while it is odd, and all others become what it is not.
-func (t *Trial) variedAt(s setting, axes []int) (why string, ran bool) {
+func (t *Trial) variedAt(s setting, axes []int) (why string, err error) {
 	t.odd = false
 	first, ok := t.newLane(s, 1, nil)
 	if !ok {
-		return "", false
+		return "", errNoContents
 	}
 	lanes, err := t.lanes(s, first)
 	if err != nil {
-		return "", false
+		return "", err
 	}
 	before, err := t.run(s, lanes...)
 	if err != nil {
-		return "", false
+		return "", err
 	}
 	last := len(lanes) - 1
 	for round, kept := range []int{0, last, 0, last} {
@@ -57,23 +83,30 @@ func (t *Trial) variedAt(s setting, axes []int) (why string, ran bool) {
 				continue
 			}
 			if others[i], ok = t.newLane(s, 1, first); !ok {
-				return "", false
+				return "", errNoContents
 			}
 		}
 		after, err := t.run(s, others...)
 		if err != nil {
-			return "", false
+			return "", err
 		}
 		if why = t.crosses(before, after, axes, len(lanes), kept); why != "" {
-			if again, err := t.run(s, others...); err != nil || !sameTensors(after, again) {
-				return "", false // by chance
+			again, err := t.run(s, others...)
+			switch {
+			case err != nil:
+				return "", err
+			case !sameTensors(after, again):
+				return "", errByChance
 			}
-			return why, true
+			return why, nil
 		}
 		lanes, before = others, after
 	}
-	return "", true
+	return "", nil
 }
+
+// errByChance is about runs on the same inputs that differ.
+var errByChance = errors.New("two runs on the same inputs differ")
 
 // crosses tells what of the kept lane has changed. Where lengths differ between lanes, a
 // model may sum more terms for all of them, which are 0, in another order.
@@ -115,7 +148,7 @@ func (t *Trial) variedFraction(value float64) float64 {
 	}
 }
 
-// variedGenerated is what the backend would fill in for one of several sequences that are not
+// variedGenerated is what the backend would write for one of several sequences that are not
 // at the same step; nil where it is the same for all of them.
 func (t *Trial) variedGenerated(f *plan.Generated, s setting) []byte {
 	value := make([]byte, f.DType.Size())

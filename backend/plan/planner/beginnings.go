@@ -50,12 +50,12 @@ func (c *chooser) mayBegin(a *attempted) bool {
 }
 
 // emptyAxes are the open axes along which states begin with nothing, unless they are not
-// simply replaced: those of states whose batch batch_axes tells, or those of the others.
-func (pl *planner) emptyAxes(told bool) iter.Seq2[*plan.State, int] {
+// simply replaced: those of states whose batch batch_axes gives, or those of the others.
+func (pl *planner) emptyAxes(given bool) iter.Seq2[*plan.State, int] {
 	return func(yield func(*plan.State, int) bool) {
 		for i := range pl.plan.Varying {
 			s := &pl.plan.Varying[i]
-			if s.Begins != "empty" || (s.AxisFrom == "batch_axes") != told || s.Update != statebuffer.Replace {
+			if s.Begins != "empty" || (s.AxisFrom == "batch_axes") != given || s.Update != statebuffer.Replace {
 				continue
 			}
 			for axis, extent := range s.Shape {
@@ -67,8 +67,8 @@ func (pl *planner) emptyAxes(told bool) iter.Seq2[*plan.State, int] {
 	}
 }
 
-func (pl *planner) beginsEmpty(told bool) bool {
-	for range pl.emptyAxes(told) {
+func (pl *planner) beginsEmpty(given bool) bool {
+	for range pl.emptyAxes(given) {
 		return true
 	}
 	return false

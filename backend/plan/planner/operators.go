@@ -19,11 +19,18 @@ func quantizer(sig *onnx.Signature) string {
 	return Quantizers[at]
 }
 
-// recurrent are the operators that end the process in ONNX Runtime 1.31, by std::terminate:
-// GRU where the batch or the time is 0, LSTM where the batch is.
-var recurrent = []string{"GRU", "LSTM"}
-
-// isRecurrent reports whether the model has operators that take no extent of 0.
-func isRecurrent(sig *onnx.Signature) bool {
-	return slices.ContainsFunc(recurrent, func(name string) bool { return sig.Operators[name] > 0 })
+// warnOfEmptyStates warns of the first state that begins with an extent of 0 in a model with
+// an operator that ends the process on an empty tensor. Whether it gets one, the file does
+// not show.
+func (pl *planner) warnOfEmptyStates() {
+	operator := pl.sig.EndsOnEmpty()
+	if operator == "" {
+		return
+	}
+	for i := range pl.plan.Varying {
+		if s := &pl.plan.Varying[i]; slices.Contains(s.Shape, 0) {
+			pl.warn("state %q begins with shape %v, and ONNX Runtime crashes when the operator %s, which the model has, runs with an empty tensor: if the first step brings the empty state into it, give the state an extent by initial_states, for example '%s = %s'", s.Input, s.Shape, operator, s.Input, s.ExampleValue())
+			return
+		}
+	}
 }

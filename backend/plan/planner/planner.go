@@ -60,6 +60,7 @@ func (pl *planner) finish() error {
 	pl.handedOn()
 	pl.unused()
 	pl.unusedAssignments()
+	pl.warnOfEmptyStates()
 	if pl.candidate.SingleLane && pl.candidate.HasLanes() {
 		pl.oneLane("the model runs with one request at a time only")
 	}
@@ -113,7 +114,7 @@ func (pl *planner) clientTensors(kind string, configs []config.TensorConfig, inf
 		if !isState && !pl.claim(taken, at, infos[at].Name, fmt.Sprintf("%s %q", kind, c.Name)) {
 			continue
 		}
-		p := plan.IO{Recurrent: isRecurrent(pl.sig), IOTensor: onnx.IOTensor{Name: c.Name, Optional: c.Optional && infos[at].Optional}, Index: at, Axis: tensor.NoAxis, State: state, IsState: isState}
+		p := plan.IO{EndsOnEmpty: pl.sig.EndsOnEmpty(), IOTensor: onnx.IOTensor{Name: c.Name, Optional: c.Optional && infos[at].Optional}, Index: at, Axis: tensor.NoAxis, State: state, IsState: isState}
 		found := pl.candidate.In
 		if kind == "output" {
 			found = pl.candidate.Out
@@ -141,7 +142,7 @@ func (pl *planner) clientTensors(kind string, configs []config.TensorConfig, inf
 	}
 }
 
-// stateOfOutput tells whether an output is that of a state, which clients can then
+// stateOfOutput reports whether an output is that of a state, which clients can then
 // ask for.
 func (pl *planner) stateOfOutput(kind string, at int) (state int, is bool) {
 	if kind != "output" {
@@ -173,9 +174,9 @@ func (pl *planner) clientTensor(p *plan.IO, c *config.TensorConfig, info *onnx.T
 	}
 	p.DType = dtype
 	if err := pl.matchDims(p, c.LaneDims(), info, found); err != nil {
-		axis, told, nonsense := batchaxis.Given(pl.params, info)
+		axis, given, nonsense := batchaxis.Given(pl.params, info)
 		switch {
-		case told && nonsense == nil && axis != tensor.NoAxis && info.Dims[axis] > 1:
+		case given && nonsense == nil && axis != tensor.NoAxis && info.Dims[axis] > 1:
 			return fixedAxis(axis, info)
 		case len(info.Dims) > 0:
 			return fmt.Errorf("%w%s", err, pl.writeDims(p, c.LaneDims(), info, found))
@@ -226,7 +227,7 @@ func (pl *planner) unusedAssignments() {
 	}
 }
 
-// unfed finds inputs of the model that nobody feeds.
+// unfed finds inputs of the model that nothing feeds.
 func (pl *planner) unfed() {
 	for i := range pl.sig.Inputs {
 		info := &pl.sig.Inputs[i]
@@ -242,7 +243,7 @@ func (pl *planner) unfed() {
 	}
 }
 
-// unused notes the outputs that nobody takes.
+// unused notes the outputs that no one reads.
 func (pl *planner) unused() {
 	for i := range pl.sig.Outputs {
 		if pl.takenOut[i] == "" {

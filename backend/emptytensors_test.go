@@ -1,0 +1,41 @@
+package backend
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tritonstateful/backend/config"
+	"tritonstateful/internal/tensor"
+)
+
+// TestEmptyTensorsThatEndTheProcess: a model with an operator that ends the process on an
+// empty tensor gets none from requests, and a state that begins with one is warned of.
+func TestEmptyTensorsThatEndTheProcess(t *testing.T) {
+	for _, operator := range []string{"GRU", "LSTM", "Einsum", "DynamicQuantizeLSTM", "QAttention", "Concat"} {
+		t.Run(operator, func(t *testing.T) {
+			model := cacheModel()
+			model.sig.Operators = map[string]int{operator: 1}
+			in, err := model.instance(t, cacheConfig(), "")
+			require.NoError(t, err)
+			got := send(t, in, Request{Sequence: SequenceID{Number: 1}, Start: true, Inputs: intInput(tensor.Shape{1, 0})})
+			if operator == "Concat" {
+				require.NoError(t, got[0].err)
+				require.Empty(t, in.plan.Warnings)
+				return
+			}
+			require.EqualError(t, got[0].err, `input "Input" has shape [1,0]: want no extent of 0, because ONNX Runtime's operator `+operator+` crashes on it`)
+			require.Len(t, in.plan.Warnings, 1)
+			require.Contains(t, in.plan.Warnings[0], `state "Cache" begins with shape [1,0], and ONNX Runtime crashes when the operator `+operator)
+			require.Contains(t, in.plan.Warnings[0], `give the state an extent by initial_states, for example 'Cache = 0[1,1]'`)
+		})
+	}
+	t.Run("the remedy", func(t *testing.T) {
+		model, c := cacheModel(), cacheConfig()
+		model.sig.Operators = map[string]int{"Einsum": 1}
+		c.Parameters["initial_states"] = config.Value{String: "Cache = 0[1,1]"}
+		in, err := model.instance(t, c, "")
+		require.NoError(t, err)
+		require.Empty(t, in.plan.Warnings)
+	})
+}
