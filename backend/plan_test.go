@@ -168,17 +168,6 @@ func TestPlanRejects(t *testing.T) {
 	}
 }
 
-// TestBatchAxesOfAFixedAxis: it is batch_axes that is wrong then, not the dims.
-func TestBatchAxesOfAFixedAxis(t *testing.T) {
-	r := newRecurrence(t, "x:FP32[?,3]", "y:FP32[?,3]", 0)
-	cfg := recurrenceConfig("FP32", false)
-	cfg.Inputs[0].Dims, cfg.Outputs[0].Dims = tensor.Shape{3}, tensor.Shape{3}
-	cfg.Parameters["batch_axes"] = config.Value{String: "x = 1"}
-	_, _, err := proving(t, r, nil, cfg, config.VerifyInferred)
-	require.ErrorContains(t, err, `input "x": batch_axes names axis 1 of [-1,3], which is fixed: a batch needs a dynamic axis`)
-	require.NotContains(t, err.Error(), "write dims")
-}
-
 // TestAllPlanFaultsAtOnce: one load shows everything that does not fit.
 func TestAllPlanFaultsAtOnce(t *testing.T) {
 	_, err := load(t, configEdit(func(c *config.Config) {

@@ -3,9 +3,7 @@ package backend
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -21,68 +19,6 @@ import (
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
-
-// recurrence is a model over [time, batch] or [batch, time]: y is the running sum of x
-// over time, and a state, if there is one, the sum so far.
-type recurrence struct {
-	runnertest.File
-	time    int    // the axis of time in x and y
-	least   int64  // how long x must be
-	divisor bool   // a last input that nothing may be divided by if it is 0
-	chance  *int64 // what is added to each y, from run to run another
-}
-
-func newRecurrence(t *testing.T, inputs, outputs string, time int) *recurrence {
-	r := &recurrence{time: time}
-	r.Sig = onnx.Signature{Inputs: runnertest.Tensors(t, inputs), Outputs: runnertest.Tensors(t, outputs)}
-	r.Runs = r.run
-	return r
-}
-
-func (r *recurrence) run(sig *onnx.Signature, inputs, outputs []onnx.Tensor) error {
-	x := &inputs[0]
-	frames, lanes := x.Shape[r.time], x.Shape[1-r.time]
-	state := len(sig.Outputs) > 1
-	switch {
-	case frames < r.least:
-		return fmt.Errorf("%d frames are too few", frames)
-	case state && inputs[1].Shape[0] != lanes:
-		return errors.New("batches differ")
-	case r.divisor && element(inputs[len(inputs)-1].Data.Bytes, inputs[len(inputs)-1].DType, 0) == 0:
-		return errors.New("division by zero")
-	}
-	noise := 0.0
-	if r.chance != nil {
-		*r.chance++
-		noise = float64(*r.chance)
-	}
-	for i := range outputs {
-		shape := tensor.Shape{lanes}
-		if i == 0 {
-			shape = x.Shape.Clone()
-		}
-		bytes, _ := shape.Bytes(sig.Outputs[i].DType)
-		outputs[i].Shape, outputs[i].Data = shape, statebuffer.Block{Bytes: make([]byte, bytes), Size: bytes}
-	}
-	for lane := range lanes {
-		sum := 0.0
-		if state {
-			sum = element(inputs[1].Data.Bytes, x.DType, lane)
-		}
-		for frame := range frames {
-			at := lane*frames + frame
-			if r.time == 0 {
-				at = frame*lanes + lane
-			}
-			sum += element(x.Data.Bytes, x.DType, at)
-			setElement(outputs[0].Data.Bytes, x.DType, at, sum+noise)
-		}
-		if state {
-			setElement(outputs[1].Data.Bytes, x.DType, lane, sum)
-		}
-	}
-	return nil
-}
 
 // proving makes a plan of a model for a configuration, and proves it.
 func proving(t *testing.T, r onnx.Runner, open func() onnx.Runner, cfg *config.Config, verify config.Verify) (*plan.Plan, planner.Proof, error) {
@@ -381,55 +317,6 @@ func TestToldStatesBegin(t *testing.T) {
 	}
 }
 
-// TestBatchAxesAreProvedOnce: the instances of a model share what was proved, and the log
-// says it once.
-func TestBatchAxesAreProvedOnce(t *testing.T) {
-	log := newRecorder(slog.LevelInfo)
-	m, err := NewModel(ModelInfo{Name: "model", Version: 1, Config: []byte(`{"name":"model","max_batch_size":8,"input":[{"name":"x","data_type":"TYPE_FP32","dims":[-1]}],` +
-		`"output":[{"name":"y","data_type":"TYPE_FP32","dims":[-1]}]}`)}, Server{
-		Log: slog.New(log), Clock: newServer(t).in.model.server.Clock,
-		Open: func(onnx.SessionOptions) (onnx.Runner, error) {
-			return newRecurrence(t, "x:FP32[time,batch]", "y:FP32[time,batch]", 0), nil
-		},
-	})
-	require.NoError(t, err)
-	for i := range 3 {
-		in, err := m.NewInstance(InstanceInfo{Name: fmt.Sprint("model_0_", i), Kind: "cpu"})
-		require.NoError(t, err)
-		in.Close()
-	}
-	lines := log.having("batch axes")
-	require.Len(t, lines, 1)
-	require.True(t, strings.Contains(lines[0], "isolated=true"), lines[0])
-}
-
-// TestNothingHangsOnTheBatch: without states and without a max_batch_size, requests bring the
-// model's whole tensors. So nothing is proved, refused or warned of, however the lanes of a
-// batch would mix and whatever two axes it could stand on.
-func TestNothingHangsOnTheBatch(t *testing.T) {
-	for _, verify := range []string{"inferred", "always", "never"} {
-		log := newRecorder(slog.LevelInfo)
-		m, err := NewModel(ModelInfo{Name: "model", Version: 1, Config: []byte(`{"name":"model","input":[{"name":"x","data_type":"TYPE_FP32","dims":[-1,-1]}],` +
-			`"output":[{"name":"y","data_type":"TYPE_FP32","dims":[-1,-1]}],"parameters":{"verify":{"string_value":"` + verify + `"}}}`)}, Server{
-			Log: slog.New(log), Clock: newServer(t).in.model.server.Clock,
-			Open: func(onnx.SessionOptions) (onnx.Runner, error) {
-				r := newRecurrence(t, "x:FP32[?,?]", "y:FP32[?,?]", 0)
-				r.Runs = func(_ *onnx.Signature, inputs, outputs []onnx.Tensor) error { // nothing mixes: both axes could be the batch
-					outputs[0].Shape, outputs[0].Data = inputs[0].Shape.Clone(), inputs[0].Data
-					return nil
-				}
-				return r, nil
-			},
-		})
-		require.NoError(t, err)
-		in, err := m.NewInstance(InstanceInfo{Name: "model_0", Kind: "cpu"})
-		require.NoError(t, err, verify)
-		in.Close()
-		require.Empty(t, log.having("batch axes"), verify)
-		require.Empty(t, log.having("that requests in a batch are independent"), verify)
-	}
-}
-
 // TestLanesThatShareAScale: the refusal of a model that quantizes while it runs says why its
 // lanes are not apart, and only that of such a model.
 func TestLanesThatShareAScale(t *testing.T) {
@@ -501,4 +388,15 @@ func TestBatchOfSmallNumbers(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, proof.Warning)
 	require.Equal(t, 8, p.MaxLanes)
+}
+
+// TestBatchAxesOfAFixedAxis: it is batch_axes that is wrong then, not the dims.
+func TestBatchAxesOfAFixedAxis(t *testing.T) {
+	r := newRecurrence(t, "x:FP32[?,3]", "y:FP32[?,3]", 0)
+	cfg := recurrenceConfig("FP32", false)
+	cfg.Inputs[0].Dims, cfg.Outputs[0].Dims = tensor.Shape{3}, tensor.Shape{3}
+	cfg.Parameters["batch_axes"] = config.Value{String: "x = 1"}
+	_, _, err := proving(t, r, nil, cfg, config.VerifyInferred)
+	require.ErrorContains(t, err, `input "x": batch_axes names axis 1 of [-1,3], which is fixed: a batch needs a dynamic axis`)
+	require.NotContains(t, err.Error(), "write dims")
 }
