@@ -47,7 +47,7 @@ func setElement(to []byte, dtype tensor.DType, at int64, f float64) {
 	case tensor.Int8:
 		to[0] = byte(int64(f))
 	case tensor.Bool:
-		to[0] = byte(index(f > 0))
+		to[0] = map[bool]byte{true: 1}[f > 0]
 	default:
 		panic("the accumulator knows no " + dtype.String())
 	}
