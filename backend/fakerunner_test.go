@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/onnx/runnertest"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -131,7 +132,7 @@ func (a *accumulator) Run(inputs, outputs []onnx.Tensor) error {
 			return fmt.Errorf("shape %v of the control", control.Shape)
 		}
 		for lane := range lanes {
-			reset[lane] = element(control.Data.Bytes, control.DType, lane) != 0
+			reset[lane] = runnertest.Element(control.Data.Bytes, control.DType, lane) != 0
 		}
 	}
 	a.resets = append(a.resets, reset)
@@ -177,16 +178,16 @@ func (s *stream) run(inputs, outputs []onnx.Tensor, lanes int64, reset []bool) {
 			place := s.at(s.stateOrder, lanes, 0, lane, k)
 			sum := 0.0
 			if !reset[lane] {
-				sum = element(inputs[1].Data.Bytes, s.dtype, place)
+				sum = runnertest.Element(inputs[1].Data.Bytes, s.dtype, place)
 			}
 			for r := range s.rows {
-				sum += element(inputs[0].Data.Bytes, s.dtype, s.at(s.order, lanes, r, lane, k))
+				sum += runnertest.Element(inputs[0].Data.Bytes, s.dtype, s.at(s.order, lanes, r, lane, k))
 			}
-			setElement(outputs[1].Data.Bytes, s.dtype, place, sum)
-			sum = element(outputs[1].Data.Bytes, s.dtype, place)
+			runnertest.SetElement(outputs[1].Data.Bytes, s.dtype, place, sum)
+			sum = runnertest.Element(outputs[1].Data.Bytes, s.dtype, place)
 			for r := range s.rows {
 				at := s.at(s.order, lanes, r, lane, k)
-				setElement(outputs[0].Data.Bytes, s.dtype, at, sum+element(inputs[0].Data.Bytes, s.dtype, at))
+				runnertest.SetElement(outputs[0].Data.Bytes, s.dtype, at, sum+runnertest.Element(inputs[0].Data.Bytes, s.dtype, at))
 			}
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/onnx/runnertest"
 )
 
 // TestBatchAxesAreProvedOnce: the instances of a model share what was proved, and the log
@@ -19,7 +20,7 @@ func TestBatchAxesAreProvedOnce(t *testing.T) {
 		`"output":[{"name":"y","data_type":"TYPE_FP32","dims":[-1]}]}`)}, Server{
 		Log: slog.New(log), Clock: newServer(t).in.model.server.Clock,
 		Open: func(onnx.SessionOptions) (onnx.Runner, error) {
-			return newRecurrence(t, "x:FP32[time,batch]", "y:FP32[time,batch]", 0), nil
+			return runnertest.NewRecurrence(t, "x:FP32[time,batch]", "y:FP32[time,batch]", 0), nil
 		},
 	})
 	require.NoError(t, err)
@@ -43,7 +44,7 @@ func TestNothingHangsOnTheBatch(t *testing.T) {
 			`"output":[{"name":"y","data_type":"TYPE_FP32","dims":[-1,-1]}],"parameters":{"verify":{"string_value":"` + verify + `"}}}`)}, Server{
 			Log: slog.New(log), Clock: newServer(t).in.model.server.Clock,
 			Open: func(onnx.SessionOptions) (onnx.Runner, error) {
-				r := newRecurrence(t, "x:FP32[?,?]", "y:FP32[?,?]", 0)
+				r := runnertest.NewRecurrence(t, "x:FP32[?,?]", "y:FP32[?,?]", 0)
 				r.Runs = func(_ *onnx.Signature, inputs, outputs []onnx.Tensor) error { // nothing mixes: both axes could be the batch
 					outputs[0].Shape, outputs[0].Data = inputs[0].Shape.Clone(), inputs[0].Data
 					return nil

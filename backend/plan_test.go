@@ -10,6 +10,7 @@ import (
 	"tritonstateful/backend/plan"
 	"tritonstateful/backend/plan/planner"
 	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/onnx/runnertest"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 )
@@ -245,8 +246,8 @@ func TestControlsOfEveryType(t *testing.T) {
 			s.in.Execute(&fakeBatch{t: t, answers: make([]answer, 2), requests: []Request{
 				s.request(&fakeBatch{}, &ask{id: "1"}), s.request(&fakeBatch{}, &ask{id: "2", start: true}),
 			}})
-			require.Equal(t, tt.want[1], element(runs[0], tt.dtype, 0))
-			require.Equal(t, tt.want, []float64{element(runs[1], tt.dtype, 0), element(runs[1], tt.dtype, 1)})
+			require.Equal(t, tt.want[1], runnertest.Element(runs[0], tt.dtype, 0))
+			require.Equal(t, tt.want, []float64{runnertest.Element(runs[1], tt.dtype, 0), runnertest.Element(runs[1], tt.dtype, 1)})
 		})
 	}
 }

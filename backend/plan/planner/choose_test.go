@@ -1,4 +1,4 @@
-package backend
+package planner
 
 import (
 	"errors"
@@ -13,7 +13,6 @@ import (
 	"tritonstateful/backend/plan"
 	"tritonstateful/backend/plan/batchaxis"
 	"tritonstateful/backend/plan/isolation"
-	"tritonstateful/backend/plan/planner"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/onnx/runnertest"
 	"tritonstateful/internal/tensor"
@@ -21,15 +20,15 @@ import (
 )
 
 // proving makes a plan of a model for a configuration, and proves it.
-func proving(t *testing.T, r onnx.Runner, open func() onnx.Runner, cfg *config.Config, verify config.Verify) (*plan.Plan, planner.Proof, error) {
+func proving(t *testing.T, r onnx.Runner, open func() onnx.Runner, cfg *config.Config, verify config.Verify) (*plan.Plan, Proof, error) {
 	params, _, err := config.ParseParameters(cfg.Parameters)
 	require.NoError(t, err)
 	params.Verify = verify
-	s := &planner.Source{Config: cfg, Parameters: params, Signature: r.Signature(), Runner: func() (onnx.Runner, error) { return r, nil }}
+	s := &Source{Config: cfg, Parameters: params, Signature: r.Signature(), Runner: func() (onnx.Runner, error) { return r, nil }}
 	if open != nil {
 		s.Open = func() (onnx.Runner, error) { return open(), nil }
 	}
-	return planner.Make(s)
+	return Make(s)
 }
 
 // recurrenceConfig is for x and y of any length, and for the state s if there is one.
@@ -78,8 +77,8 @@ func TestBatchIsProved(t *testing.T) {
 					inputs += " k:INT64[1]"
 					cfg.Inputs = append(cfg.Inputs, config.TensorConfig{Name: "k", DataType: "TYPE_INT64", Dims: tensor.Shape{1}})
 				}
-				r := newRecurrence(t, inputs, outputs, c.time)
-				r.divisor, r.least = c.divisor, c.least
+				r := runnertest.NewRecurrence(t, inputs, outputs, c.time)
+				r.Divisor, r.Least = c.divisor, c.least
 				p, proof, err := proving(t, r, nil, cfg, config.VerifyInferred)
 				require.NoError(t, err)
 				require.Empty(t, proof.Warning)
@@ -98,9 +97,9 @@ func TestBatchIsProved(t *testing.T) {
 // TestBatchNotJudged: where no run shows anything, the exporter's name on all tensors is
 // believed, with a warning, and nothing else is.
 func TestBatchNotJudged(t *testing.T) {
-	model := func(x, y string) *recurrence {
-		r := newRecurrence(t, "x:FP32["+x+"]", "y:FP32["+y+"]", 0)
-		r.least = 1000
+	model := func(x, y string) *runnertest.Recurrence {
+		r := runnertest.NewRecurrence(t, "x:FP32["+x+"]", "y:FP32["+y+"]", 0)
+		r.Least = 1000
 		return r
 	}
 	p, proof, err := proving(t, model("time,batch", "time,batch"), nil, recurrenceConfig("FP32", false), config.VerifyInferred)
@@ -118,9 +117,9 @@ func TestBatchNotJudged(t *testing.T) {
 // TestBatchOfChance: what is drawn anew in each session in the same way can be judged, what
 // is not cannot.
 func TestBatchOfChance(t *testing.T) {
-	session := func(drawn *int64) *recurrence {
-		r := newRecurrence(t, "x:FP32[?,?]", "y:FP32[?,?]", 0)
-		r.chance = drawn
+	session := func(drawn *int64) *runnertest.Recurrence {
+		r := runnertest.NewRecurrence(t, "x:FP32[?,?]", "y:FP32[?,?]", 0)
+		r.Chance = drawn
 		return r
 	}
 	p, _, err := proving(t, session(new(int64)), func() onnx.Runner { return session(new(int64)) }, recurrenceConfig("FP32", false), config.VerifyInferred)
@@ -133,7 +132,7 @@ func TestBatchOfChance(t *testing.T) {
 
 // TestBatchThatIsTold: batch_axes is believed; verify: always checks it and warns once.
 func TestBatchThatIsTold(t *testing.T) {
-	r := newRecurrence(t, "x:FP32[time,batch]", "y:FP32[time,batch]", 0)
+	r := runnertest.NewRecurrence(t, "x:FP32[time,batch]", "y:FP32[time,batch]", 0)
 	cfg := recurrenceConfig("FP32", false)
 	cfg.Parameters["batch_axes"] = config.Value{String: "* = 0"}
 	p, proof, err := proving(t, r, nil, cfg, config.VerifyInferred)
@@ -153,7 +152,7 @@ func TestBatchThatIsTold(t *testing.T) {
 
 // TestBatchUnproved: without runs the likeliest candidate is taken, with a warning.
 func TestBatchUnproved(t *testing.T) {
-	r := newRecurrence(t, "x:FP32[time,batch]", "y:FP32[time,batch]", 0)
+	r := runnertest.NewRecurrence(t, "x:FP32[time,batch]", "y:FP32[time,batch]", 0)
 	p, proof, err := proving(t, r, nil, recurrenceConfig("FP32", false), config.VerifyNever)
 	require.NoError(t, err)
 	require.Equal(t, 1, p.Inputs[0].Axis)
@@ -174,11 +173,11 @@ func TestBatchNeverEmpty(t *testing.T) {
 			sum := 0.0
 			for k := range inputs {
 				for at := range inputs[k].Data.Size / 4 {
-					sum += element(inputs[k].Data.Bytes, tensor.FP32, at)
+					sum += runnertest.Element(inputs[k].Data.Bytes, tensor.FP32, at)
 				}
 			}
 			for at := range bytes / 4 {
-				setElement(outputs[i].Data.Bytes, tensor.FP32, at, sum)
+				runnertest.SetElement(outputs[i].Data.Bytes, tensor.FP32, at, sum)
 			}
 		}
 		return nil
@@ -199,7 +198,7 @@ func sums(t *testing.T, inputs string, leaks func(inputs []onnx.Tensor) bool) *r
 		all, own := 0.0, make([]float64, lanes)
 		for lane := range lanes {
 			for frame := range frames {
-				own[lane] += element(inputs[0].Data.Bytes, tensor.FP32, lane*frames+frame)
+				own[lane] += runnertest.Element(inputs[0].Data.Bytes, tensor.FP32, lane*frames+frame)
 			}
 			all += own[lane]
 		}
@@ -207,7 +206,7 @@ func sums(t *testing.T, inputs string, leaks func(inputs []onnx.Tensor) bool) *r
 			if leaks(inputs) {
 				own[lane] = all / float64(lanes)
 			}
-			setElement(outputs[0].Data.Bytes, tensor.FP32, lane, own[lane])
+			runnertest.SetElement(outputs[0].Data.Bytes, tensor.FP32, lane, own[lane])
 		}
 		return nil
 	}
@@ -219,7 +218,7 @@ func sums(t *testing.T, inputs string, leaks func(inputs []onnx.Tensor) bool) *r
 func TestLanesMeetAtOneFrame(t *testing.T) {
 	cfg := recurrenceConfig("FP32", false)
 	cfg.Outputs[0].Dims = tensor.Shape{1}
-	for frames, want := range map[int64]string{1: "of one changes with the inputs of another", 2: ""} {
+	for frames, want := range map[int64]string{1: "of one request changes with the inputs of another", 2: ""} {
 		r := sums(t, "x:FP32[batch,time]", func(inputs []onnx.Tensor) bool { return inputs[0].Shape[1] == 1 && frames == 1 })
 		for _, verify := range []config.Verify{config.VerifyInferred, config.VerifyAlways} {
 			_, _, err := proving(t, r, nil, cfg, verify)
@@ -241,7 +240,7 @@ func TestLanesMeetByWhatMayBeLeftOut(t *testing.T) {
 	cfg.Outputs[0].Dims = tensor.Shape{1}
 	cfg.Inputs = append(cfg.Inputs, config.TensorConfig{Name: "gain", DataType: "TYPE_FP32", Dims: tensor.Shape{1}, Optional: true})
 	_, _, err := proving(t, r, nil, cfg, config.VerifyInferred)
-	require.ErrorContains(t, err, "of one changes with the inputs of another")
+	require.ErrorContains(t, err, "of one request changes with the inputs of another")
 }
 
 // TestProofOverTime: what there was no time for is not shown.
@@ -324,17 +323,17 @@ func TestLanesThatShareAScale(t *testing.T) {
 		"DynamicQuantizeLinear": `: output "y" of one request changes with the inputs of another, because the model quantizes at run time (DynamicQuantizeLinear) with one scale for all of them, with the batch`,
 		"QuantizeLinear":        `: output "y" of one request changes with the inputs of another, with the batch`,
 	} {
-		r := newRecurrence(t, "x:FP32[N]", "y:FP32[N]", 0)
+		r := runnertest.NewRecurrence(t, "x:FP32[N]", "y:FP32[N]", 0)
 		r.Sig.Operators = map[string]int{operator: 1}
 		r.Runs = func(_ *onnx.Signature, inputs, outputs []onnx.Tensor) error {
 			bytes := inputs[0].Data.Size
 			outputs[0].Shape, outputs[0].Data = inputs[0].Shape.Clone(), statebuffer.Block{Bytes: make([]byte, bytes), Size: bytes}
 			most := 0.0
 			for at := range bytes / 4 {
-				most = max(most, element(inputs[0].Data.Bytes, tensor.FP32, at))
+				most = max(most, runnertest.Element(inputs[0].Data.Bytes, tensor.FP32, at))
 			}
 			for at := range bytes / 4 {
-				setElement(outputs[0].Data.Bytes, tensor.FP32, at, element(inputs[0].Data.Bytes, tensor.FP32, at)+most)
+				runnertest.SetElement(outputs[0].Data.Bytes, tensor.FP32, at, runnertest.Element(inputs[0].Data.Bytes, tensor.FP32, at)+most)
 			}
 			return nil
 		}
@@ -351,7 +350,7 @@ func TestLanesThatShareAScale(t *testing.T) {
 func TestBatchCalledAsALength(t *testing.T) {
 	for _, name := range []string{"num_samples", "step", "T"} {
 		axes := "[" + name + ",8]"
-		r := newRecurrence(t, "x:FP32"+axes+" s:FP32"+axes, "y:FP32"+axes+" s_out:FP32"+axes, 0)
+		r := runnertest.NewRecurrence(t, "x:FP32"+axes+" s:FP32"+axes, "y:FP32"+axes+" s_out:FP32"+axes, 0)
 		r.Runs = func(_ *onnx.Signature, inputs, outputs []onnx.Tensor) error {
 			for i := range outputs {
 				outputs[i].Shape, outputs[i].Data = inputs[i].Shape.Clone(), statebuffer.Block{Bytes: slices.Clone(inputs[i].Data.Bytes), Size: inputs[i].Data.Size}
@@ -375,14 +374,14 @@ func TestBatchCalledAsALength(t *testing.T) {
 // TestBatchOfSmallNumbers: a model that takes no large numbers is judged by those that it
 // takes, and keeps its lanes.
 func TestBatchOfSmallNumbers(t *testing.T) {
-	r := newRecurrence(t, "x:FP32[time,batch]", "y:FP32[time,batch]", 0)
+	r := runnertest.NewRecurrence(t, "x:FP32[time,batch]", "y:FP32[time,batch]", 0)
 	r.Runs = func(sig *onnx.Signature, inputs, outputs []onnx.Tensor) error {
 		for at := range inputs[0].Data.Size / 4 {
-			if element(inputs[0].Data.Bytes, tensor.FP32, at) > 2 {
+			if runnertest.Element(inputs[0].Data.Bytes, tensor.FP32, at) > 2 {
 				return errors.New("beyond the vocabulary")
 			}
 		}
-		return r.run(sig, inputs, outputs)
+		return r.Compute(sig, inputs, outputs)
 	}
 	p, proof, err := proving(t, r, nil, recurrenceConfig("FP32", false), config.VerifyInferred)
 	require.NoError(t, err)
@@ -392,7 +391,7 @@ func TestBatchOfSmallNumbers(t *testing.T) {
 
 // TestBatchAxesOfAFixedAxis: it is batch_axes that is wrong then, not the dims.
 func TestBatchAxesOfAFixedAxis(t *testing.T) {
-	r := newRecurrence(t, "x:FP32[?,3]", "y:FP32[?,3]", 0)
+	r := runnertest.NewRecurrence(t, "x:FP32[?,3]", "y:FP32[?,3]", 0)
 	cfg := recurrenceConfig("FP32", false)
 	cfg.Inputs[0].Dims, cfg.Outputs[0].Dims = tensor.Shape{3}, tensor.Shape{3}
 	cfg.Parameters["batch_axes"] = config.Value{String: "x = 1"}

@@ -1,4 +1,4 @@
-package backend
+package runnertest
 
 import (
 	"encoding/binary"
@@ -7,8 +7,8 @@ import (
 	"tritonstateful/internal/tensor"
 )
 
-// element reads a number of any type.
-func element(from []byte, dtype tensor.DType, at int64) float64 {
+// Element reads a number of any type.
+func Element(from []byte, dtype tensor.DType, at int64) float64 {
 	from = from[at*int64(dtype.Size()):]
 	switch dtype {
 	case tensor.FP64:
@@ -29,8 +29,8 @@ func element(from []byte, dtype tensor.DType, at int64) float64 {
 	panic("the accumulator knows no " + dtype.String())
 }
 
-// setElement writes one; integers wrap around, booleans are true above zero.
-func setElement(to []byte, dtype tensor.DType, at int64, f float64) {
+// SetElement writes one; integers wrap around, booleans are true above zero.
+func SetElement(to []byte, dtype tensor.DType, at int64, f float64) {
 	to = to[at*int64(dtype.Size()):]
 	switch dtype {
 	case tensor.FP64:
