@@ -16,8 +16,17 @@ import (
 // TestInputsOnDevice: some requests of a batch bring their input in the memory of
 // a GPU, others in the host's.
 func TestInputsOnDevice(t *testing.T) {
+	for _, padding := range []string{"none", "max"} {
+		t.Run(padding, func(t *testing.T) { inputsOnDevice(t, padding) })
+	}
+	p := plan.IO{IOTensor: onnx.IOTensor{Name: "x", DType: tensor.FP32}, Axis: tensor.NoAxis}
+	err := checkInput(&p, &Input{Present: true, DType: tensor.FP32, Device: 1, Size: 4}, 1)
+	require.ErrorContains(t, err, `input "x" is in GPU memory`)
+}
+
+func inputsOnDevice(t *testing.T, padding string) {
 	m := &testMemory{}
-	s, g := gpuServer(t, withMemory(m))
+	s, g := gpuServer(t, withMemory(m), param("batch_padding", padding))
 	next := uint64(0x7f0000000000)
 	onDevice := func(r *Request) {
 		input := &r.Inputs[0]
@@ -38,19 +47,15 @@ func TestInputsOnDevice(t *testing.T) {
 	failing(m, "gather", func() error { return errors.New("injected") })
 	s.batch(startOf(5).with(onDevice)).want("gathering the states: injected")
 	s.batch(startOf(6)).ok()
-
-	p := plan.IO{IOTensor: onnx.IOTensor{Name: "x", DType: tensor.FP32}, Axis: tensor.NoAxis}
-	err := checkInput(&p, &Input{Present: true, DType: tensor.FP32, Device: 1, Size: 4}, 1)
-	require.ErrorContains(t, err, `input "x" is in GPU memory`)
 }
 
 // TestOutputsOnDevice: some clients want their answers in the memory of a GPU. The
 // run puts them there; nothing is waited for a second time.
 func TestOutputsOnDevice(t *testing.T) {
 	plain := accumulate()
-	behind := accumulate()
-	behind.order = "brk"
-	for name, stream := range map[string]stream{"batch in the middle": plain, "batch outermost": behind} {
+	outermost := accumulate()
+	outermost.order = "brk"
+	for name, stream := range map[string]stream{"batch in the middle": plain, "batch outermost": outermost} {
 		t.Run(name, func(t *testing.T) {
 			s, g := gpuServer(t, streamsOf(stream), param("infer_end_requests", "0"))
 			s.batch(startOf(1).toDevice(), startOf(2), startOf(3).toDevice()).ok()
@@ -64,7 +69,7 @@ func TestOutputsOnDevice(t *testing.T) {
 			s.batch(nextOf(1).toDevice()).want("error during inference: injected")
 			s.runner.before = nil
 			s.batch(nextOf(1), nextOf(2)).ok()
-			require.Empty(t, g.behind)
+			require.Empty(t, g.after)
 			// Nothing runs for this END: its answer is put there by itself.
 			s.batch(endOf(1).toDevice(), endOf(2)).ok()
 			require.Equal(t, 1, g.writes)
@@ -103,7 +108,7 @@ func TestStateOutputOnDevice(t *testing.T) {
 	s.batch(nextOf(1), nextOf(3)).want("", "its START failed")
 }
 
-// TestVaryingOutputOnDevice: nobody knows how large it gets before the run.
+// TestVaryingOutputOnDevice: its size is not known before the run.
 func TestVaryingOutputOnDevice(t *testing.T) {
 	model := cacheModel()
 	in, err := model.instance(t, cacheConfig(), "")

@@ -1,4 +1,4 @@
-"""Graphs of random models, put together from parts that keep the lanes of a batch apart.
+"""Graphs of random models, put together from parts that keep the lanes of a batch isolated.
 
 Inside, every value is [batch, time, channels]. Inputs are brought to that from whatever layout they have, and outputs
 from that to theirs, so that the batch can stand on any axis of any tensor.

@@ -62,11 +62,11 @@ func Unused(all []Assignment) (names []string) {
 // wildcards are the ways to write "any text" in a pattern.
 var wildcards = strings.NewReplacer("{i}", "*")
 
-// IsPattern tells whether a name holds a wildcard.
+// IsPattern reports whether a name holds a wildcard.
 func IsPattern(name string) bool { return strings.Contains(wildcards.Replace(name), "*") }
 
-// MatchPattern tells whether name is pattern with a text in place of each *, and
-// which texts. The shortest possible texts are taken first.
+// MatchPattern reports whether name is pattern with a text in place of each *, and
+// which texts these are. The shortest possible texts are taken first.
 func MatchPattern(pattern, name string) (texts []string, ok bool) {
 	parts := strings.Split(wildcards.Replace(pattern), "*")
 	if len(parts) == 1 {

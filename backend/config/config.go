@@ -10,7 +10,7 @@ import (
 	"tritonstateful/internal/tensor"
 )
 
-// ServerBatch is the default-max-batch-size of a server that was told nothing.
+// ServerBatch is the default-max-batch-size of a server without that setting.
 const ServerBatch = 4
 
 // Config is the part of Triton's model configuration that this backend reads.
@@ -24,7 +24,7 @@ type Config struct {
 	// DefaultModelFilename names the model file where onnx_file_name does not.
 	DefaultModelFilename string           `json:"default_model_filename"`
 	Parameters           map[string]Value `json:"parameters"`
-	Unserved
+	unserved
 }
 
 // Value is a parameter's value.
@@ -172,7 +172,7 @@ func (c *Config) control(kind string) (name string, control *Control) {
 	return "", nil
 }
 
-// StringIDs tells whether correlation IDs are texts.
+// StringIDs reports whether correlation IDs are strings.
 func (c *Config) StringIDs() bool {
 	_, control := c.control(ControlCorrID)
 	return control != nil && control.DataType == "TYPE_STRING"
@@ -190,7 +190,7 @@ func (c *Config) Candidates() int {
 	}
 }
 
-// Direct tells whether the scheduler gives each sequence a place in the batch,
+// Direct reports whether the scheduler gives each sequence a place in the batch,
 // which is Triton's default.
 func (c *Config) Direct() bool { return c.Sequence != nil && c.Sequence.Oldest == nil }
 

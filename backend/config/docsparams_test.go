@@ -69,7 +69,7 @@ func TestDocumentedPairs(t *testing.T) {
 			continue
 		}
 		refused++
-		_, err := ParsePairs(cells[0])
+		_, err := parsePairs(cells[0])
 		require.ErrorContains(t, err, strings.TrimPrefix(message, "... "))
 	}
 	require.Equal(t, 3, refused)

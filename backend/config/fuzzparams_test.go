@@ -17,7 +17,7 @@ func FuzzParsePairs(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		pairs, err := ParsePairs(text)
+		pairs, err := parsePairs(text)
 		if err != nil {
 			require.Empty(t, pairs)
 			require.Equal(t, status.InvalidArg, status.CodeOf(err))
@@ -30,7 +30,7 @@ func FuzzParsePairs(f *testing.F) {
 			require.NotContains(t, p.Input, ",")
 			again += "<<<" + p.Input + ", " + p.Output + ">>> "
 		}
-		got, err := ParsePairs(again)
+		got, err := parsePairs(again)
 		require.NoError(t, err)
 		require.Equal(t, pairs, got, "written and read again")
 	})

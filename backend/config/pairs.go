@@ -10,10 +10,10 @@ import (
 // Pair names a state: the model reads it from Input and writes it to Output.
 type Pair struct{ Input, Output string }
 
-// ParsePairs reads the parameter state_pairs: <<<input, output>>>, repeated, with
+// parsePairs reads the parameter state_pairs: <<<input, output>>>, repeated, with
 // anything that is not itself a bracket between the pairs. Blanks around a name
 // do not count; the second name may hold commas. Errors show where they are.
-func ParsePairs(text string) ([]Pair, error) {
+func parsePairs(text string) ([]Pair, error) {
 	const open, closing = "<<<", ">>>"
 	var pairs []Pair
 	for at := 0; ; {
@@ -98,7 +98,7 @@ func PairsFromDescription(doc string) ([]Pair, error) {
 			if in < 0 || out < 0 {
 				continue
 			}
-			found, err := ParsePairs(strings.TrimRight(line[in:], "\r\n"))
+			found, err := parsePairs(strings.TrimRight(line[in:], "\r\n"))
 			if err != nil {
 				return nil, fmt.Errorf("in the model's doc string: %w", err)
 			}

@@ -38,7 +38,7 @@ func TestParsePairs(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := ParsePairs(tt.text)
+			got, err := parsePairs(tt.text)
 			require.NoError(t, err)
 			require.Equal(t, tt.want, got)
 		})
@@ -71,7 +71,7 @@ func TestParsePairsRejects(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := ParsePairs(tt.text)
+			_, err := parsePairs(tt.text)
 			require.ErrorContains(t, err, tt.want)
 			require.ErrorContains(t, err, "parameter state_pairs: at character ")
 			require.ErrorContains(t, err, "want <<<input, output>>> for each state")

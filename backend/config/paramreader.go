@@ -159,7 +159,7 @@ func (r *paramReader) pairs(p *Parameters) {
 	if !ok {
 		return
 	}
-	pairs, err := ParsePairs(text)
+	pairs, err := parsePairs(text)
 	switch {
 	case err != nil:
 		r.reject("state_pairs", err)

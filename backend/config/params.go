@@ -40,7 +40,7 @@ type Parameters struct {
 	// faulty names the parameters that could not be understood and have their
 	// defaults instead.
 	faulty map[string]bool
-	// Misspelt tells of unknown parameters whose names are close to known ones: if the
+	// Misspelt is about unknown parameters whose names are close to known ones: if the
 	// model does not load, this may be why.
 	Misspelt []string
 
@@ -60,7 +60,7 @@ type Parameters struct {
 	MaxStateMemory int64
 }
 
-// Understood tells whether the parameters of these names were understood.
+// Understood reports whether the parameters of these names were understood.
 func (p *Parameters) Understood(names ...string) bool {
 	return !slices.ContainsFunc(names, func(name string) bool { return p.faulty[name] })
 }
@@ -130,7 +130,7 @@ var LazyNames = [4]string{"initial_buffer_size", "subsequent_buffer_size", "buff
 var TensorParameters = []string{"state_pairs", "batch_axes", "initial_states", "state_updates", "constant_inputs", "derived_inputs", "verify"}
 
 // ParseParameters reads the parameters. The error reports all faults; what is
-// returned beside it has defaults for them, so that the rest can be checked too.
+// returned with it has defaults for them, so that the rest can be checked too.
 // Warnings say what was given but has no effect; unknown names are among them.
 func ParseParameters(given map[string]Value) (p *Parameters, warnings []string, err error) {
 	r := &paramReader{given: given, known: map[string]bool{}, faulty: map[string]bool{}}

@@ -8,31 +8,31 @@ import (
 	"tritonstateful/internal/status"
 )
 
-// Unserved is the part of a model configuration that means something to other
+// unserved is the part of a model configuration that means something to other
 // backends. It is read to be refused, or warned of, rather than passed over.
-type Unserved struct {
-	BatchInput      []BatchTensor `json:"batch_input"`
-	BatchOutput     []BatchTensor `json:"batch_output"`
+type unserved struct {
+	BatchInput      []batchTensor `json:"batch_input"`
+	BatchOutput     []batchTensor `json:"batch_output"`
 	ModelOperations struct {
 		OpLibraryFilename []string `json:"op_library_filename"`
 	} `json:"model_operations"`
 	CCModelFilenames map[string]string  `json:"cc_model_filenames"`
-	Optimization     OptimizationConfig `json:"optimization"`
+	Optimization     optimizationConfig `json:"optimization"`
 }
 
-// BatchTensor is a batch_input or batch_output.
-type BatchTensor struct {
+// batchTensor is a batch_input or batch_output.
+type batchTensor struct {
 	Kind       string   `json:"kind"`
 	TargetName []string `json:"target_name"`
 }
 
-func (b *BatchTensor) String() string {
+func (b *batchTensor) String() string {
 	return b.Kind + " for " + strings.Join(b.TargetName, ", ")
 }
 
-// OptimizationConfig is optimization, as far as this backend has a parameter for
+// optimizationConfig is optimization, as far as this backend has a parameter for
 // the same.
-type OptimizationConfig struct {
+type optimizationConfig struct {
 	Graph struct {
 		Level int `json:"level"`
 	} `json:"graph"`
@@ -40,13 +40,13 @@ type OptimizationConfig struct {
 		Graphs bool `json:"graphs"`
 	} `json:"cuda"`
 	Accelerators struct {
-		GPU []Accelerator `json:"gpu_execution_accelerator"`
-		CPU []Accelerator `json:"cpu_execution_accelerator"`
+		GPU []accelerator `json:"gpu_execution_accelerator"`
+		CPU []accelerator `json:"cpu_execution_accelerator"`
 	} `json:"execution_accelerators"`
 }
 
-// Accelerator is one of optimization.execution_accelerators.
-type Accelerator struct {
+// accelerator is one of optimization.execution_accelerators.
+type accelerator struct {
 	Name string `json:"name"`
 }
 

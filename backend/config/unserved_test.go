@@ -29,12 +29,12 @@ func TestNumericIDs(t *testing.T) {
 // TestUnserved: what this backend does not do is refused or warned of, in words
 // that tell what to write instead.
 func TestUnserved(t *testing.T) {
-	unserved := Unserved{}
-	unserved.BatchInput = []BatchTensor{{Kind: "BATCH_ELEMENT_COUNT", TargetName: []string{"n"}}}
-	unserved.BatchOutput = []BatchTensor{{Kind: "BATCH_SCATTER_WITH_INPUT_SHAPE", TargetName: []string{"y", "z"}}}
+	unserved := unserved{}
+	unserved.BatchInput = []batchTensor{{Kind: "BATCH_ELEMENT_COUNT", TargetName: []string{"n"}}}
+	unserved.BatchOutput = []batchTensor{{Kind: "BATCH_SCATTER_WITH_INPUT_SHAPE", TargetName: []string{"y", "z"}}}
 	unserved.ModelOperations.OpLibraryFilename = []string{"ops.so"}
 	unserved.CCModelFilenames = map[string]string{"7.5": "other.onnx"}
-	c := Config{Unserved: unserved, Sequence: &SequenceConfig{Iterative: true}}
+	c := Config{unserved: unserved, Sequence: &SequenceConfig{Iterative: true}}
 	err := c.Refusals()
 	for _, want := range []string{
 		"batch_input BATCH_ELEMENT_COUNT for n: this backend does not generate inputs for a batch: remove it",
@@ -50,10 +50,10 @@ func TestUnserved(t *testing.T) {
 
 // TestOptimizationWithoutEffect: what has a parameter here is pointed there.
 func TestOptimizationWithoutEffect(t *testing.T) {
-	var o OptimizationConfig
+	var o optimizationConfig
 	o.Graph.Level, o.CUDA.Graphs = -1, true
-	o.Accelerators.GPU, o.Accelerators.CPU = []Accelerator{{"tensorrt"}}, []Accelerator{{"openvino"}}
-	c := Config{Unserved: Unserved{Optimization: o}}
+	o.Accelerators.GPU, o.Accelerators.CPU = []accelerator{{"tensorrt"}}, []accelerator{{"openvino"}}
+	c := Config{unserved: unserved{Optimization: o}}
 	warnings := c.Warnings()
 	require.Equal(t, []string{
 		"optimization.graph.level has no effect: use the parameter graph_optimization",

@@ -15,7 +15,7 @@ type Runner interface {
 	Memory() statebuffer.Memory
 	// Run computes the outputs from the inputs, both in the order of the
 	// signature; optional inputs (initializers with a default) may be left out
-	// by a Tensor of no DType, and so may outputs that nobody wants. An output
+	// by a Tensor of no DType, and so may outputs that no one reads. An output
 	// whose Data is empty is allocated by
 	// the runner, which then sets its Data and Shape; that memory is valid
 	// until the next Run. After an error the contents of the outputs are

@@ -48,7 +48,7 @@ type GPUOptions struct {
 	// CacheFolder is where TensorRT keeps what it has built; empty means nowhere.
 	CacheFolder string
 	// Shapes are the shapes in which TensorRT will see each input that has
-	// dynamic axes; without them it learns them run by run, and builds anew each
+	// dynamic axes; without them it learns them run by run, and builds again each
 	// time.
 	Shapes []InputShapes
 }

@@ -10,7 +10,7 @@ import (
 // Signature is what a model file says of its tensors.
 type Signature struct {
 	// Inputs in the model's order; initializers that are also graph inputs
-	// stand behind the plain ones, marked Optional.
+	// stand after the plain ones, marked Optional.
 	Inputs  []TensorInfo
 	Outputs []TensorInfo
 	// Description is the graph's doc string.

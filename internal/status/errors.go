@@ -38,7 +38,7 @@ func (e *Error) Error() string { return e.err.Error() }
 func (e *Error) Unwrap() error { return e.err }
 
 // CodeOf is the code of the outermost Error in err's chain, and Internal when
-// there is none: an error that nobody classified is a fault of ours.
+// there is none: an unclassified error is a fault of ours.
 func CodeOf(err error) Code {
 	var e *Error
 	if errors.As(err, &e) {

@@ -45,7 +45,7 @@ const (
 	WithoutBatch                 // no batch at all
 )
 
-// FoundByRuns is how an axis was found that nothing but runs of the model tells.
+// FoundByRuns is how an axis was found that only runs of the model show.
 const FoundByRuns = "found by runs"
 
 // evidence is what candidates are made of.
@@ -101,8 +101,8 @@ func (e *evidence) outputsGiven() bool {
 	return true
 }
 
-// add appends a candidate, unless it is there. It leaves out what batch_axes tells
-// and what is fixed; of the other inputs, axis tells.
+// add appends a candidate, unless it is there. It leaves out what batch_axes says
+// and what is fixed; for the other inputs, axis says.
 func (e *evidence) add(r Rank, weight int, axis func(input int) Axis) *Candidate {
 	c := Candidate{Rank: r, Weight: weight, In: make([]Axis, len(e.sig.Inputs)), Out: make([]Axis, len(e.sig.Outputs))}
 	for i := range c.In {
@@ -116,7 +116,7 @@ func (e *evidence) add(r Rank, weight int, axis func(input int) Axis) *Candidate
 			c.In[i] = axis(i)
 		}
 	}
-	if r < SomeWithoutBatch && slices.ContainsFunc(e.open, func(i int) bool { return c.In[i].Index == tensor.NoAxis && !e.fill(i) }) {
+	if r < SomeWithoutBatch && slices.ContainsFunc(e.open, func(i int) bool { return c.In[i].Index == tensor.NoAxis && !e.isGenerated(i) }) {
 		c.Rank = SomeWithoutBatch
 	}
 	for _, other := range e.all {
@@ -129,8 +129,8 @@ func (e *evidence) add(r Rank, weight int, axis func(input int) Axis) *Candidate
 	return &e.all[len(e.all)-1]
 }
 
-// fill reports whether an input is one that the backend fills by itself.
-func (e *evidence) fill(input int) bool {
+// isGenerated reports whether an input is one that the backend writes itself.
+func (e *evidence) isGenerated(input int) bool {
 	info := &e.sig.Inputs[input]
 	for _, list := range [][]config.Assignment{e.params.Constants, e.params.Derived} {
 		if slices.ContainsFunc(list, func(a config.Assignment) bool { return a.Name == info.Name }) {

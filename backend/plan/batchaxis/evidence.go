@@ -41,7 +41,7 @@ func (e *evidence) byBatchNames() {
 		return
 	}
 	r := ByBatchName
-	if slices.ContainsFunc(e.open, func(i int) bool { _, named := axes[i]; return !named && !e.fill(i) }) || e.contradicted() {
+	if slices.ContainsFunc(e.open, func(i int) bool { _, named := axes[i]; return !named && !e.isGenerated(i) }) || e.contradicted() {
 		r, weight = ByOtherName, weight+len(e.sig.Inputs)+len(e.sig.Outputs) // before all other names
 	}
 	e.completed(r, weight, axes, func(c *Candidate) { c.Everywhere, c.LongName = everywhere, e.longNames(axes) })
@@ -162,7 +162,7 @@ func (e *evidence) completed(r Rank, weight int, axes map[int]int, note func(*Ca
 	}
 }
 
-// natural is the batch axis of an input on which no name tells it: the only open
+// natural is the batch axis of an input on which no name says it: the only open
 // one, if it has no name, and the first one of Triton's implicit states.
 func (e *evidence) natural(input int) Axis {
 	info := &e.sig.Inputs[input]

@@ -21,7 +21,7 @@ const (
 // InputAxis is an axis of an input, by its position in the signature.
 type InputAxis struct{ Input, Axis int }
 
-// StateChanges runs one lane with states that are not empty, and tells of their open axes
+// StateChanges runs one lane with states that are not empty, and returns for their open axes
 // whether a step changes their extents. States of nothing are not tried: along an axis
 // that is the batch after all, kernels of ONNX Runtime end the process. Two extents are,
 // for one may be that of a window. Extents of 1 are only tried where others do not run,

@@ -28,7 +28,7 @@ const (
 	statesOne                      // 1
 )
 
-// contents is what an input holds that the backend does not fill.
+// contents is what an input holds that the backend does not write.
 type contents uint8
 
 const (
@@ -132,7 +132,7 @@ func (t *Trial) content(in *trialInput, s setting, scale float64, n int) ([]byte
 	return to, true
 }
 
-// integer is one element of an input of integers or of texts.
+// integer is one element of an input of integers or of strings.
 func (t *Trial) integer(in *trialInput, s setting) int64 {
 	switch {
 	case in.mask:
@@ -166,7 +166,7 @@ func (t *Trial) belowZero(in *trialInput) bool {
 	})
 }
 
-// generated is what the backend would fill in: at the start of a sequence if the states
+// generated is what the backend would write: at the start of a sequence if the states
 // are those, else later.
 func (t *Trial) generated(f *plan.Generated, s setting, n int) ([]byte, bool) {
 	begins := s.states == statesBegin

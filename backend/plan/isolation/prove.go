@@ -84,7 +84,7 @@ func (t *Trial) Judge(expected []batchaxis.Axis) Judgement {
 	return Judgement{Verdict: Undecided, Why: fmt.Sprintf("the model did not run with any contents that were tried, at lengths from 1 to 576 (a length that dims fix is tried as it is); the last failure: %v", failure)}
 }
 
-// lengthens tells which state is longer after a step of one lane along the axis that is to
+// lengthens returns which state is longer after a step of one lane along the axis that is to
 // be its batch.
 func (t *Trial) lengthens(one []onnx.Tensor) (why string) {
 	for i := range t.inputs {
@@ -136,7 +136,7 @@ func (t *Trial) compare(s setting, first lane, one []onnx.Tensor, expected []bat
 	if j.Why, err = t.independent(s, lanes, many, axes); err != nil || j.Why != "" {
 		return j, true, err
 	}
-	if !t.fresh { // chance is drawn anew where shapes differ
+	if !t.fresh { // random numbers are drawn again where shapes differ
 		if j.Why, err = t.matchesAlone(s, lanes, one, many, axes); err != nil || j.Why != "" {
 			return j, true, err
 		}
@@ -153,7 +153,7 @@ func (t *Trial) compare(s setting, first lane, one []onnx.Tensor, expected []bat
 }
 
 // repeated makes a run a second time. Where the model has chance in it, from then on each
-// run has a session of its own, in which all draw the same; why tells if that does not
+// run has a session of its own, in which all draw the same; why says if that does not
 // help.
 func (t *Trial) repeated(s setting, lanes []lane, many []onnx.Tensor) (outputs []onnx.Tensor, why string) {
 	again, err := t.run(s, lanes...)
@@ -204,7 +204,7 @@ func meaningless(outputs []onnx.Tensor) bool {
 }
 
 // follow finds the batch axis of each wanted output: the one whose extent is 1 with
-// one lane and the number of lanes with several, while all others stay. why tells what
+// one lane and the number of lanes with several, while all others stay. why says what
 // contradicts.
 func (t *Trial) follow(one, many []onnx.Tensor, lanes int, expected []batchaxis.Axis) (axes []int, why string) {
 	axes = make([]int, len(t.outputs))
@@ -239,7 +239,7 @@ func (t *Trial) follow(one, many []onnx.Tensor, lanes int, expected []batchaxis.
 }
 
 // independent gives the other lanes other contents, also much larger and smaller ones,
-// and tells what of a lane changes, be it by a bit.
+// and returns what of a lane changes, be it by a bit.
 func (t *Trial) independent(s setting, lanes []lane, before []onnx.Tensor, axes []int) (why string, err error) {
 	last := len(lanes) - 1
 	for _, round := range []struct {

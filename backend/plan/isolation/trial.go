@@ -51,7 +51,7 @@ type trialInput struct {
 	dtype     tensor.DType
 	begin     tensor.Shape    // of a state: the shape that it begins with; else nil
 	state     int             // of a state: the position of its output
-	generated *plan.Generated // what the backend fills it with; nil for what it does not
+	generated *plan.Generated // what the backend writes into it; nil for other inputs
 	mask      bool            // by its name, it says what counts
 	length    bool            // by its name, it is a length
 }
@@ -154,7 +154,7 @@ func (t *Trial) extent(symbol string, s setting) (sum int64) {
 	return max(sum, 0)
 }
 
-// stateExtent finds a state that has an open axis of that name besides its batch.
+// stateExtent finds a state that has an open axis of that name that is not its batch.
 func (t *Trial) stateExtent(symbol string) (begin int64, found bool) {
 	if symbol == "" {
 		return 0, false
@@ -204,7 +204,7 @@ func (t *Trial) sourceLength(source int, s setting) int64 {
 	return s.extent
 }
 
-// openExcept is the one open axis besides the batch, or tensor.NoAxis.
+// openExcept is the one open axis that is not the batch, or tensor.NoAxis.
 func openExcept(dims tensor.Shape, batch int) int {
 	return batchaxis.OnlyOpenAxis(dims.With(batch, 1))
 }
@@ -212,7 +212,7 @@ func openExcept(dims tensor.Shape, batch int) int {
 // errTooLong is about runs that are not begun any more.
 var errTooLong = errors.New("the trial runs took too long")
 
-// run runs the model with these lanes and tells the wanted outputs, in memory of
+// run runs the model with these lanes and returns the wanted outputs, in memory of
 // their own and in the order of Trial.outputs.
 func (t *Trial) run(s setting, lanes ...lane) (outputs []onnx.Tensor, err error) {
 	if time.Now().After(t.deadline) {

@@ -148,7 +148,7 @@ func (t *Trial) variedFraction(value float64) float64 {
 	}
 }
 
-// variedGenerated is what the backend would fill in for one of several sequences that are not
+// variedGenerated is what the backend would write for one of several sequences that are not
 // at the same step; nil where it is the same for all of them.
 func (t *Trial) variedGenerated(f *plan.Generated, s setting) []byte {
 	value := make([]byte, f.DType.Size())

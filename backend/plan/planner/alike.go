@@ -11,7 +11,7 @@ import (
 	"tritonstateful/internal/tensor"
 )
 
-// byNames is the source of states that nobody described: a guess, which every
+// byNames is the source of states that no one described: a guess, which every
 // message about them calls one.
 const byNames = "the names in the model"
 

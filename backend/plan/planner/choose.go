@@ -204,14 +204,14 @@ func (c *chooser) decide(tried []attempted) (*planner, error) {
 }
 
 // mayHaveBatch reports whether some axes may be the batch for all that runs have shown, or are
-// by their name though the lanes are not apart there.
+// by their name though the lanes are not isolated there.
 func (c *chooser) mayHaveBatch() bool {
 	return slices.ContainsFunc(c.tried, func(a attempted) bool {
 		return a.faults == nil && a.candidate.HasLanes() && a.candidate.Rank < batchaxis.SomeWithoutBatch && (a.Verdict == isolation.Undecided || a.candidate.Rank == batchaxis.ByBatchName)
 	})
 }
 
-// exported is what is doubtful of a candidate that the exporter has told of, and that
+// exported is what is doubtful of a candidate that the exporter has named, and that
 // is served all the same; empty if it is not.
 func (c *chooser) exported(a *attempted) string {
 	switch {
@@ -244,8 +244,8 @@ func (c *chooser) last() (*planner, error) {
 			open = a
 		}
 	}
-	if told := c.asGiven(); told != nil {
-		return told, nil
+	if pl := c.asGiven(); pl != nil {
+		return pl, nil
 	}
 	switch {
 	case faults != nil && contradicted == nil && (open == nil || c.tried[0].faults != nil):
@@ -281,7 +281,7 @@ func (pl *planner) err() error {
 	return status.Errorf(status.InvalidArg, "%w", errors.Join(pl.faults...))
 }
 
-// hasOpenStates reports whether a state has an axis of which nobody has told whether it is
+// hasOpenStates reports whether a state has an axis of which nothing says whether it is
 // the batch.
 func (pl *planner) hasOpenStates() bool {
 	return slices.ContainsFunc(pl.plan.Varying, func(s plan.State) bool { return s.Axis == tensor.NoAxis && s.AxisFrom != "batch_axes" })

@@ -41,7 +41,7 @@ func (c *completion) fillBatch() (filled bool) {
 	return true
 }
 
-// hasSlots tells whether sequence_batching as given has sequences enough for a
+// hasSlots reports whether sequence_batching as given has sequences enough for a
 // batch of that size.
 func (c *completion) hasSlots(batch int) bool {
 	trial := *c.config
@@ -52,9 +52,9 @@ func (c *completion) hasSlots(batch int) bool {
 
 // unbatched is why requests cannot run together, or empty. Without states the
 // batch is the outermost axis of every tensor, as Triton's backend for ONNX has it;
-// with states it may be any axis, and an input of fixed shape may lack it, whoever
-// fills it: requests of other values run apart then. Correlation IDs always are others,
-// and a mask must tell the lanes apart.
+// with states it may be any axis, and an input of fixed shape may lack it, no
+// matter who writes it: requests with other values run separately then. Correlation IDs
+// always differ, and a mask differs between lanes.
 func (c *completion) unbatched() string {
 	tensors := slices.Concat(c.freeInputs(), c.freeOutputs())
 	for _, s := range c.states {
@@ -92,7 +92,7 @@ func (c *completion) scalar() string {
 	return ""
 }
 
-// place is the batch axis of a tensor, or tensor.NoAxis. Where nothing tells, it is the only
+// place is the batch axis of a tensor, or tensor.NoAxis. Where nothing says so, it is the only
 // one that is open.
 func (t *modelTensor) place() int {
 	if open := batchaxis.OpenAxes(t.TensorInfo); !t.Known && len(open) == 1 {

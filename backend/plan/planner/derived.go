@@ -20,7 +20,7 @@ var (
 )
 
 // summand parts a derived value into its function and the number that is added. A
-// number is not told from a part of a name in parentheses, so it has to stand
+// number cannot be distinguished from a part of a name in parentheses, so it has to stand
 // outside of them.
 func summand(text string) (function string, plus int64, err error) {
 	function = text
@@ -187,7 +187,7 @@ func (pl *planner) lengthTensor(l *plan.Length) (dims tensor.Shape, batch int, f
 	return nil, tensor.NoAxis, false
 }
 
-// ahead tells whether some input needs a length before the step is over.
+// ahead reports whether some input needs a length before the step is over.
 func (pl *planner) ahead(length int) bool {
 	return slices.ContainsFunc(pl.plan.Generated, func(f plan.Generated) bool {
 		return (f.Kind == plan.KindLengthAfter || f.Kind == plan.KindPositions) && f.Length == length || f.Mask != nil && f.Mask.Length == length

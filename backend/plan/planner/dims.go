@@ -19,7 +19,7 @@ func (pl *planner) matchDims(p *plan.IO, cfg tensor.Shape, info *onnx.TensorInfo
 	axis, given := pl.givenAxis(info)
 	known := given
 	switch {
-	case p.IsState: // the answer is cut where the state is, whatever tells of the input alone
+	case p.IsState: // the answer is cut where the state is, whatever is known of the input alone
 		axis, known = pl.plan.StateAt(p.State).Axis, true
 		given = given || axis != tensor.NoAxis
 	case !given:
@@ -99,7 +99,7 @@ func markedAxis(cfg tensor.Shape, axis int, given bool) int {
 
 // candidateAxes are the axes that can be the batch's: the one that is known, or
 // any dynamic one. A first axis of 1 is a batch that the exporter has fixed; what
-// has a name behind it is something else.
+// has a name after it is something else.
 func (pl *planner) candidateAxes(info *onnx.TensorInfo, axis int, given bool) (axes []int) {
 	if axis != tensor.NoAxis {
 		return []int{axis}
@@ -115,7 +115,7 @@ func (pl *planner) candidateAxes(info *onnx.TensorInfo, axis int, given bool) (a
 	return axes
 }
 
-// opens tells whether the model leaves all open that the configuration does, apart
+// opens reports whether the model leaves all open that the configuration does, apart
 // from the batch axis. What it fixes there may be a batch that the exporter has fixed.
 func opens(dims, model tensor.Shape, axis int) bool {
 	for i, d := range dims {
@@ -126,7 +126,7 @@ func opens(dims, model tensor.Shape, axis int) bool {
 	return true
 }
 
-// narrow fixes in dims what the model fixes, and tells whether the two agree. The
+// narrow fixes in dims what the model fixes, and reports whether the two agree. The
 // batch axis must be dynamic in the model, or 1.
 func narrow(dims, model tensor.Shape, axis int) bool {
 	for i, d := range dims {

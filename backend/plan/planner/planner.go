@@ -142,7 +142,7 @@ func (pl *planner) clientTensors(kind string, configs []config.TensorConfig, inf
 	}
 }
 
-// stateOfOutput tells whether an output is that of a state, which clients can then
+// stateOfOutput reports whether an output is that of a state, which clients can then
 // ask for.
 func (pl *planner) stateOfOutput(kind string, at int) (state int, is bool) {
 	if kind != "output" {
@@ -174,9 +174,9 @@ func (pl *planner) clientTensor(p *plan.IO, c *config.TensorConfig, info *onnx.T
 	}
 	p.DType = dtype
 	if err := pl.matchDims(p, c.LaneDims(), info, found); err != nil {
-		axis, told, nonsense := batchaxis.Given(pl.params, info)
+		axis, given, nonsense := batchaxis.Given(pl.params, info)
 		switch {
-		case told && nonsense == nil && axis != tensor.NoAxis && info.Dims[axis] > 1:
+		case given && nonsense == nil && axis != tensor.NoAxis && info.Dims[axis] > 1:
 			return fixedAxis(axis, info)
 		case len(info.Dims) > 0:
 			return fmt.Errorf("%w%s", err, pl.writeDims(p, c.LaneDims(), info, found))
@@ -227,7 +227,7 @@ func (pl *planner) unusedAssignments() {
 	}
 }
 
-// unfed finds inputs of the model that nobody feeds.
+// unfed finds inputs of the model that nothing feeds.
 func (pl *planner) unfed() {
 	for i := range pl.sig.Inputs {
 		info := &pl.sig.Inputs[i]
@@ -243,7 +243,7 @@ func (pl *planner) unfed() {
 	}
 }
 
-// unused notes the outputs that nobody takes.
+// unused notes the outputs that no one reads.
 func (pl *planner) unused() {
 	for i := range pl.sig.Outputs {
 		if pl.takenOut[i] == "" {

@@ -24,7 +24,7 @@ func (pl *planner) noStates() string {
 
 // likeStates pairs inputs and outputs by nothing but type and shape, in the order of
 // the model: something to choose from. Inputs that the configuration names are no
-// states, unless it names all: then they may have been filled in.
+// states, unless it names all: then auto-completion may have written them.
 func (pl *planner) likeStates() (specs []plan.StateSpec) {
 	named := map[int]bool{}
 	for _, p := range pl.plan.Inputs {
@@ -63,17 +63,17 @@ func dimsText(dims tensor.Shape) string {
 // They are written as the wrong ones are, with every axis of the model and -1 for the
 // batch, or without the batch. It is empty where the batch is not known.
 func (pl *planner) writeDims(p *plan.IO, cfg tensor.Shape, info *onnx.TensorInfo, found batchaxis.Axis) string {
-	axis, told, err := batchaxis.Given(pl.params, info)
+	axis, given, err := batchaxis.Given(pl.params, info)
 	switch {
 	case p.IsState:
-		axis, told = pl.plan.StateAt(p.State).Axis, true
-	case !told:
-		axis, told = found.Index, found.Known
+		axis, given = pl.plan.StateAt(p.State).Axis, true
+	case !given:
+		axis, given = found.Index, found.Known
 	}
 	want := info.Dims
 	switch {
 	case pl.config.MaxBatchSize == 0:
-	case err != nil || !told || axis == tensor.NoAxis && !info.Dims.Fixed():
+	case err != nil || !given || axis == tensor.NoAxis && !info.Dims.Fixed():
 		return ""
 	case axis == tensor.NoAxis:
 		if len(want) > 0 && want[0] == 1 && len(cfg) < len(want) { // a batch that the exporter has fixed
@@ -105,7 +105,7 @@ func (c *completion) nothingFor(field string) error {
 	if len(c.states) > 0 && c.states[0].Source == byNames {
 		guess = fmt.Sprintf("; the states were guessed from the names: declare those that are states, without the inputs of requests, with %s; for a model without states, remove sequence_batching", pairsParameter(c.states))
 	}
-	return fmt.Errorf("the model leaves no input for requests: each of its inputs %s is a state or filled by the backend%s", onnx.Names(c.sig.Inputs), guess)
+	return fmt.Errorf("the model leaves no input for requests: each of its inputs %s is a state or written by the backend%s", onnx.Names(c.sig.Inputs), guess)
 }
 
 // noteGuesses notes what was made of names, and what could not be described.
