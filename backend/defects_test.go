@@ -14,43 +14,32 @@ import (
 	"tritonstateful/internal/tensor"
 )
 
-// TestDefects has a row for each defect of NVIDIA's stateful_backend that can be
-// shown without a server and without a GPU. Those of the seam (B8 buffers in
-// several pieces, B12 and B13 ort-logging-level, B19, B20) are in package capi;
+// TestDefects has the defects of NVIDIA's stateful_backend that can be shown
+// without a server and without a GPU and that no other test shows;
+// scripts/e2e/test_nvidia_index.py names the tests of all. Those of the seam (B8
+// buffers in several pieces, B12 and B13 ort-logging-level, B19, B20) are in capi;
 // those of CUDA (B10, B11, B17, B21, B22) need it; B24 and B28 are no part of a
 // backend.
 func TestDefects(t *testing.T) {
 	defects := []struct {
 		name string
-		// test is nil where another test covers the case; it runs by itself.
-		test, elsewhere func(*testing.T)
+		test func(*testing.T)
 	}{
-		{"B1_end_of_an_unknown_sequence_frees_nobodys_slot", endOfUnknown, nil},
-		{"B2_no_sequence_sees_another_ones_state", foreignState, nil},
-		{"B3_a_request_that_cannot_be_read_is_refused_alone", unreadableRequest, nil},
-		{"B4_a_failed_request_is_not_in_the_run", failedRequestIsNotRun, nil},
-		{"B5_a_failed_allocation_touches_no_answer", nil, TestFailedChunk},
-		{"B6_a_failed_batch_leaves_nothing_for_the_next", failedBatchLeavesNothing, nil},
-		{"B7_two_requests_of_one_id", nil, TestTwoRequestsOfOneSequence},
-		{"B8_shape_and_size_are_checked", nil, TestBadRequest},
-		{"B9_config_and_model_must_agree", nil, TestPlanRejects},
-		{"B14_pair_without_output", pairWithoutOutput, nil},
-		{"B15_end_counts_as_success", endIsSuccess, nil},
-		{"B16_controls_of_the_type_that_the_model_has", nil, TestControlsOfEveryType},
-		{"B17_the_device_is_the_instances", deviceOfTheInstance, nil},
-		{"B18_end_is_known_by_its_flag", nil, TestEndInferred},
-		{"B23_a_failed_chunk_is_rolled_back", nil, TestFailedChunk},
-		{"B25_all_tensors_are_logged", nil, TestLoadReport},
-		{"B26_nothing_is_taken_for_granted", emptyLists, nil},
-		{"B27_the_server_counts_idle_time_later", idleGrace, nil},
-		{"B29_errors_are_whole_and_name_the_tensor", wholeErrors, nil},
-		{"B30_slots_are_accounted_for", slotsAreAccountedFor, nil},
-		{"B31_failed_batches_do_not_count", nil, TestMetrics},
+		{"B1_end_of_an_unknown_sequence_frees_nobodys_slot", endOfUnknown},
+		{"B2_no_sequence_sees_another_ones_state", foreignState},
+		{"B3_a_request_that_cannot_be_read_is_refused_alone", unreadableRequest},
+		{"B4_a_failed_request_is_not_in_the_run", failedRequestIsNotRun},
+		{"B6_a_failed_batch_leaves_nothing_for_the_next", failedBatchLeavesNothing},
+		{"B14_pair_without_output", pairWithoutOutput},
+		{"B15_end_counts_as_success", endIsSuccess},
+		{"B17_the_device_is_the_instances", deviceOfTheInstance},
+		{"B26_nothing_is_taken_for_granted", emptyLists},
+		{"B27_the_server_counts_idle_time_later", idleGrace},
+		{"B29_errors_are_whole_and_name_the_tensor", wholeErrors},
+		{"B30_slots_are_accounted_for", slotsAreAccountedFor},
 	}
 	for _, d := range defects {
-		if d.test != nil {
-			t.Run(d.name, d.test)
-		}
+		t.Run(d.name, d.test)
 	}
 }
 
@@ -58,30 +47,13 @@ func TestDefects(t *testing.T) {
 func TestRegressions(t *testing.T) {
 	cases := []struct {
 		name string
-		// test is nil where another test covers the case; it runs by itself.
-		test, elsewhere func(*testing.T)
+		test func(*testing.T)
 	}{
-		{"33d7d60_refused_row_leaves_every_slot", nil, TestBadRequest},
-		{"e9e9dbb_request_after_the_idle_limit_continues", nil, TestIdle},
-		{"6183638_instances_have_equal_totals", equalTotals, nil},
-		{"085245c_lazy_allocation_on_the_CPU", nil, TestLazyLines},
-		{"1c92c2a_no_preferred_size", nil, TestWarmUp},
-		{"92034db_model_warmup", nil, TestWarmUpRequests},
-		{"d3025ed_batch_of_ENDs", nil, TestEndNotInferred},
-		{"32f6da6_END_is_answered_with_outputs", endIsSuccess, nil},
-		{"5cb23b3_type_of_each_output", typesOfOutputs, nil},
-		{"1794685_string_ids", nil, TestBorrowedIDs},
-		{"5520a4a_states_of_every_type", nil, TestEveryModel},
-		{"c1cfad0_log_levels", nil, TestBatchInfoLevels},
-		{"start_and_end_not_inferred_while_another_holds_slot_0", endOfUnknown, nil},
-		{"start_refused_then_continued_and_ended", nil, TestFull},
-		{"id_reused_before_the_END_answer", nil, TestTwoRequestsOfOneSequence},
-		{"two_rows_in_a_request", nil, TestBadRequest},
+		{"6183638_instances_have_equal_totals", equalTotals},
+		{"5cb23b3_type_of_each_output", typesOfOutputs},
 	}
 	for _, c := range cases {
-		if c.test != nil {
-			t.Run(c.name, c.test)
-		}
+		t.Run(c.name, c.test)
 	}
 }
 

@@ -24,12 +24,10 @@ func (t *tree) test(args []string) error {
 		step{"pure Go", t.testPure},
 		step{"fuzz", t.fuzz},
 		step{"go test -race", t.testRace},
-		step{"go test -asan", t.testAsan},
-		step{"go test, UBSan", t.testUBSan},
+		step{"C sanitizers", t.testSanitizers},
 		step{"benchmark tools", t.testBench},
 		step{"cmake", t.testCMake},
 		step{"end to end", t.testEndToEnd},
-		step{"smoke test", t.testSmoke},
 	)
 }
 
@@ -80,21 +78,23 @@ func (t *tree) testRace() error {
 	return t.goTest(nil, "-race", "./...")
 }
 
-// shipped is a test that builds the library as it is shipped, for which the flags
-// of sanitizers are wrong.
-const shipped = "^TestLibrariesAsTheyAreShipped$"
-
-// testAsan looks for memory that C misuses or never frees.
-func (t *tree) testAsan() error {
+// testSanitizers looks for memory that our C misuses or never frees, and ends a
+// test at the first thing that the language leaves undefined: a signed overflow,
+// a misaligned access, a bad shift.
+func (t *tree) testSanitizers() error {
 	// ONNX Runtime throws C++ exceptions. The sanitizer looks for the function that does when the program starts, which
-	// is before ONNX Runtime is opened.
-	exceptions := []string{"CGO_LDFLAGS=-Wl,--no-as-needed -l:libstdc++.so.6"}
+	// is before ONNX Runtime is opened: so the C++ library is linked.
+	flags := []string{
+		"CGO_CFLAGS=-g -O1 -fsanitize=undefined -fno-sanitize-recover=all",
+		"CGO_LDFLAGS=-fsanitize=undefined -Wl,--no-as-needed -l:libstdc++.so.6",
+	}
 	// The search for leaks itself crashes in every other run after the tests on a simulated GPU, so these do without it.
-	const simulated = "^TestSimulatedGPU$"
+	// The other test builds the library as it is shipped, for which the flags are wrong.
+	const simulated, shipped = "TestSimulatedGPU", "TestLibrariesAsTheyAreShipped"
 	return errors.Join(
-		t.leakTest(exceptions, "-skip", simulated+"|"+shipped, "./capi/..."),
-		t.goTest([]string{"ASAN_OPTIONS=detect_leaks=0"}, "-asan", "-run", simulated, "./capi"),
-		t.leakTest(exceptions, "./ortrunner/..."),
+		t.leakTest(flags, "-skip", "^("+simulated+"|"+shipped+")$", "./capi/..."),
+		t.goTest(append(flags, "ASAN_OPTIONS=detect_leaks=0"), "-asan", "-run", "^"+simulated+"$", "./capi"),
+		t.leakTest(flags, "./ortrunner/..."),
 	)
 }
 
@@ -117,13 +117,6 @@ func (t *tree) leakTest(env []string, args ...string) error {
 		}
 	}
 	return err
-}
-
-// testUBSan ends a test at the first thing in our C that the language leaves
-// undefined: a signed overflow, a misaligned access, a bad shift.
-func (t *tree) testUBSan() error {
-	flags := []string{"CGO_CFLAGS=-g -O1 -fsanitize=undefined -fno-sanitize-recover=all", "CGO_LDFLAGS=-fsanitize=undefined"}
-	return t.goTest(flags, "-skip", shipped, "./capi/...", "./ortrunner/...")
 }
 
 // goTest runs go test with the libraries of the build at hand.
@@ -173,11 +166,8 @@ func (t *tree) testCMake() error {
 	return nil
 }
 
-// testEndToEnd runs the tests that start a real tritonserver.
+// testEndToEnd runs the tests that start a real tritonserver, several files at a
+// time: most of the time they wait for a server.
 func (t *tree) testEndToEnd() error {
-	return t.run(t.python(), "-m", "pytest", "-q", "scripts/e2e")
-}
-
-func (t *tree) testSmoke() error {
-	return t.run(t.python(), "scripts/test.py", "--no-build")
+	return t.run(t.python(), "-m", "pytest", "-q", "-n", "3", "--dist", "loadfile", "scripts/e2e")
 }

@@ -37,7 +37,7 @@ DEFECT_TESTS = {
         "test_examples.py::test_bad_requests_fail_alone",
     ],
     "B5 a chunk that cannot be allocated makes requests answered twice": [
-        DEFECTS + "B5_a_failed_allocation_touches_no_answer",
+        "backend/faults_test.go::TestFailedChunk",
         STORE.format("lazy") + "TestFailedChunk",
     ],
     "B6 a batch that failed spoils the next": [
@@ -45,17 +45,17 @@ DEFECT_TESTS = {
         "test_faults.py::test_a_fault_fails_its_batch_only",
     ],
     "B7 two requests of one ID in a batch share a slot": [
-        DEFECTS + "B7_two_requests_of_one_id",
+        "backend/execute_test.go::TestTwoRequestsOfOneSequence",
         "test_nvidia_sequences.py::test_same_id_ends_and_starts_in_one_batch",
     ],
     "B8 only the first buffer of an input is read, and its size is not checked": [
-        DEFECTS + "B8_shape_and_size_are_checked",
+        "backend/execute_test.go::TestBadRequest",
         CAPI.format("execute") + "TestBuffersAreJoined",
         "test_examples.py::test_bad_request_changes_nothing",
         "test_request_features.py::test_shared_memory",
     ],
     "B9 types and shapes of the configuration are not compared with the model's": [
-        DEFECTS + "B9_config_and_model_must_agree",
+        "backend/plan_test.go::TestPlanRejects",
         "test_bad_models.py::test_is_refused",
     ],
     "B12 the level of ONNX Runtime's log is random": ["test_nvidia_logs.py::test_onnxruntime_log_level"],
@@ -76,15 +76,15 @@ DEFECT_TESTS = {
         "test_nvidia_sequences.py::test_ends_beside_requests",
         "test_nvidia_configs.py::test_infer_end_requests",
     ],
-    "B16 controls are read as int32 whatever they are": [DEFECTS + "B16_controls_of_the_type_that_the_model_has"],
+    "B16 controls are read as int32 whatever they are": ["backend/plan_test.go::TestControlsOfEveryType"],
     "B10 a chunk of 2^31 elements overflows": [
-        "ortrunner/memory_test.go::TestRowsBeyond4GiB",
+        "ortrunner/memory_test.go::TestSlotsBeyond4GiB",
         "internal/devicememory/faults_test.go::TestTooLarge",
     ],
     "B11 options of TensorRT are strings that are gone": ["ortrunner/gpuoptions_test.go::TestTensorRTOptions"],
     "B17 every GPU is the first one": [DEFECTS + "B17_the_device_is_the_instances"],
     "B18 END counts only if its control is 1": [
-        DEFECTS + "B18_end_is_known_by_its_flag",
+        "backend/execute_test.go::TestEndInferred",
         CAPI.format("execute") + "TestRequestFlags",
     ],
     "B19 a failure in between leaks responses": [CAPI.format("sweep") + "TestEveryCallOfExecuteFailsOnce"],
@@ -98,12 +98,12 @@ DEFECT_TESTS = {
     ],
     "B22 tables on the device are not freed": ["internal/devicememory/memory_test.go::TestKernels"],
     "B23 a chunk is left half allocated": [
-        DEFECTS + "B23_a_failed_chunk_is_rolled_back",
+        "backend/faults_test.go::TestFailedChunk",
         STORE.format("lazy") + "TestFailedChunk",
     ],
     "B24 faults for tests cannot be built in": ["test_faults.py::test_a_fault_fails_its_batch_only"],
     "B25 only the last tensor is logged": [
-        DEFECTS + "B25_all_tensors_are_logged",
+        "backend/report_test.go::TestLoadReport",
         "test_nvidia_logs.py::test_load_report",
     ],
     "B26 empty lists of tensors and dims are not expected": [DEFECTS + "B26_nothing_is_taken_for_granted"],
@@ -123,7 +123,7 @@ DEFECT_TESTS = {
         DEFECTS + "B30_slots_are_accounted_for",
         "test_nvidia_storage.py::test_slots",
     ],
-    "B31 batches that failed are in the averages": [DEFECTS + "B31_failed_batches_do_not_count"],
+    "B31 batches that failed are in the averages": ["backend/report_test.go::TestMetrics"],
 }
 
 REGRESSION_TESTS = {
@@ -131,8 +131,8 @@ REGRESSION_TESTS = {
         "test_nvidia_storage.py::test_half_storage_takes_half_the_memory",
         "test_nvidia_storage.py::test_half_storage_leaves_other_types_alone",
     ],
-    "a refused request leaves every slot as it was": [DEFECTS + "33d7d60_refused_row_leaves_every_slot"],
-    "a sequence does not idle in the batch that has its request": [DEFECTS + "e9e9dbb_request_after_the_idle_limit_continues"],
+    "a refused request leaves every slot as it was": ["backend/execute_test.go::TestBadRequest"],
+    "a sequence does not idle in the batch that has its request": ["backend/execute_test.go::TestIdle"],
     "several instances have equal numbers of slots": ["test_nvidia_storage.py::test_instances_have_equal_slots"],
     "chunks come on the CPU too": ["test_nvidia_storage.py::test_chunks_come_and_go"],
     "no uninitialised branch in allocation": [STORE.format("lazy") + "TestNotLazyNeverChanges"],
@@ -141,21 +141,21 @@ REGRESSION_TESTS = {
     "a batch of END requests alone": ["test_nvidia_sequences.py::test_batch_of_nothing_but_ends"],
     "an END that is not run is answered with outputs": ["test_nvidia_configs.py::test_end_answer_is_a_valid_tensor"],
     "each output has its own type": ["test_nvidia_configs.py::test_original_is_served"],
-    "strings as IDs": ["test_examples.py::test_texts_as_ids", DEFECTS + "1794685_string_ids"],
+    "strings as IDs": ["test_examples.py::test_texts_as_ids", "backend/execute_test.go::TestBorrowedIDs"],
     "one environment of ONNX Runtime for all models": ["test_nvidia_loading.py::test_load_and_unload_at_will"],
     "models run at load with inputs that they can take, and before the first request": ["backend/instance_test.go::TestWarmUp"],
-    "states of every type": [DEFECTS + "5520a4a_states_of_every_type", "test_dtypes.py::test_type"],
+    "states of every type": ["backend/execute_test.go::TestEveryModel", "test_dtypes.py::test_type"],
     "levels of the log": ["test_nvidia_logs.py::test_line_of_every_batch"],
     "thresholds of chunks are strict": [
         STORE.format("lazy") + "TestThresholdsAreStrict",
         "test_nvidia_storage.py::test_chunks_come_and_go",
     ],
     "START and END in one, not run, while another sequence has the first slot": [
-        DEFECTS + "start_and_end_not_inferred_while_another_holds_slot_0",
+        DEFECTS + "B1_end_of_an_unknown_sequence_frees_nobodys_slot",
         "test_nvidia_sequences.py::test_whole_sequence_in_one_request",
     ],
     "a refused START, then the sequence goes on and ends": [
-        DEFECTS + "start_refused_then_continued_and_ended",
+        "backend/execute_test.go::TestFull",
         "test_nvidia_sequences.py::test_refused_start_that_ends",
     ],
     "an ID is used again before its END is answered": ["test_nvidia_sequences.py::test_same_id_ends_and_starts_in_one_batch"],
