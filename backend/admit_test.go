@@ -13,8 +13,8 @@ import (
 // unevenRun is a run as the model of a mask sees it.
 type unevenRun struct{ lanes, longest int64 }
 
-// rowsOf asks for a step that brings so many rows, each of the number 1.
-func rowsOf(id uint64, start bool, count int) Request {
+// stepOf asks for a step that brings n elements, each of the number 1.
+func stepOf(id uint64, start bool, count int) Request {
 	r := step(id, start, count)
 	for i := range count {
 		copy(r.Inputs[0].Data[4*i:], int32s(1))
@@ -44,7 +44,7 @@ func unevenModel(t *testing.T, limit string, lengths ...int) (*scripted, *Instan
 	in, err := model.instance(t, c, "")
 	require.NoError(t, err)
 	for i, length := range lengths {
-		require.NoError(t, send(t, in, rowsOf(uint64(i+1), true, length))[0].err)
+		require.NoError(t, send(t, in, stepOf(uint64(i+1), true, length))[0].err)
 	}
 	*runs = nil
 	return model, in, runs
@@ -68,7 +68,7 @@ func TestLongestDoesNotSlowOthers(t *testing.T) {
 			in, runs := unevenInstance(t, "0", tt.lengths...)
 			var requests []Request
 			for i := range tt.lengths {
-				requests = append(requests, rowsOf(uint64(i+1), false, 1))
+				requests = append(requests, stepOf(uint64(i+1), false, 1))
 			}
 			for i, a := range send(t, in, requests...) {
 				require.NoError(t, a.err)
@@ -79,13 +79,13 @@ func TestLongestDoesNotSlowOthers(t *testing.T) {
 	}
 }
 
-// TestStartsBesideOthers: a sequence that starts has nothing yet, and shares a run all
+// TestStartsWithOthers: a sequence that starts has nothing yet, and shares a run all
 // the same, where others have little.
-func TestStartsBesideOthers(t *testing.T) {
+func TestStartsWithOthers(t *testing.T) {
 	for length, want := range map[int][]unevenRun{2: {{4, 2}}, 3: {{3, 3}, {1, 0}}, 4: {{2, 4}, {2, 0}}} {
 		in, runs := unevenInstance(t, "0", length)
-		send(t, in, rowsOf(1, false, 1), rowsOf(2, true, 1), rowsOf(3, true, 1), rowsOf(4, true, 1))
-		require.Equal(t, want, *runs, "beside length %d", length)
+		send(t, in, stepOf(1, false, 1), stepOf(2, true, 1), stepOf(3, true, 1), stepOf(4, true, 1))
+		require.Equal(t, want, *runs, "with length %d", length)
 	}
 }
 
@@ -100,7 +100,7 @@ func TestPaddedTensorsCount(t *testing.T) {
 		require.Equal(t, held, in.store.Usage().Bytes)
 		var requests []Request
 		for i := range lengths {
-			requests = append(requests, rowsOf(uint64(i+1), false, 1))
+			requests = append(requests, stepOf(uint64(i+1), false, 1))
 		}
 		for i, a := range send(t, in, requests...) {
 			require.NoError(t, a.err, "sequence %d", i+1)
@@ -120,16 +120,16 @@ func TestPaddedTensorsCount(t *testing.T) {
 	}
 }
 
-// TestNoRoomForPadding: where there is none at all, everybody runs alone and nobody fails.
+// TestNoRoomForPadding: where there is none at all, each request runs by itself and none fails.
 func TestNoRoomForPadding(t *testing.T) {
 	in, runs := unevenInstance(t, "8192", 60, 70, 80)
-	for i, a := range send(t, in, rowsOf(1, false, 1), rowsOf(2, false, 1), rowsOf(3, false, 1)) {
+	for i, a := range send(t, in, stepOf(1, false, 1), stepOf(2, false, 1), stepOf(3, false, 1)) {
 		require.NoError(t, a.err)
 		require.Equal(t, []int32{int32(2 * (61 + 10*i))}, numbers(a.outputs[0]))
 	}
 	require.Equal(t, []unevenRun{{3, 80}}, *runs)
 	in, runs = unevenInstance(t, "1600", 60, 70, 80)
-	for _, a := range send(t, in, rowsOf(1, false, 1), rowsOf(2, false, 1), rowsOf(3, false, 1)) {
+	for _, a := range send(t, in, stepOf(1, false, 1), stepOf(2, false, 1), stepOf(3, false, 1)) {
 		require.NoError(t, a.err)
 	}
 	require.Equal(t, []unevenRun{{1, 60}, {1, 70}, {1, 80}}, *runs)
@@ -140,13 +140,13 @@ func TestNoRoomForPadding(t *testing.T) {
 func TestPaddingIsGivenBack(t *testing.T) {
 	const long = 1 << 20
 	model, in, runs := unevenModel(t, "0", 3, 3)
-	turn := func() { send(t, in, rowsOf(1, false, 1), rowsOf(2, false, 1)) }
+	turn := func() { send(t, in, stepOf(1, false, 1), stepOf(2, false, 1)) }
 	turn()
 	before := model.memory.Used()
-	require.NoError(t, send(t, in, rowsOf(3, true, long))[0].err)
-	send(t, in, rowsOf(3, false, 1), rowsOf(1, false, 1))
+	require.NoError(t, send(t, in, stepOf(3, true, long))[0].err)
+	send(t, in, stepOf(3, false, 1), stepOf(1, false, 1))
 	require.Equal(t, unevenRun{2, long}, (*runs)[len(*runs)-1])
-	last := rowsOf(3, false, 1)
+	last := stepOf(3, false, 1)
 	last.End = true
 	send(t, in, last)
 	require.Greater(t, model.memory.Used(), before+8<<20)

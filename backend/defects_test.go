@@ -233,7 +233,7 @@ func TestTensorName(t *testing.T) {
 }
 
 func TestErrorCodes(t *testing.T) {
-	require.Equal(t, status.Internal, status.CodeOf(errInjected), "nobody classified it")
+	require.Equal(t, status.Internal, status.CodeOf(errInjected), "it has no code")
 	err := status.Errorf(status.NotFound, "somewhere: %w", errInjected)
 	require.ErrorIs(t, err, errInjected)
 	require.Equal(t, status.NotFound, status.CodeOf(err))

@@ -48,9 +48,9 @@ func TestInputsOnDevice(t *testing.T) {
 // run puts them there; nothing is waited for a second time.
 func TestOutputsOnDevice(t *testing.T) {
 	plain := accumulate()
-	behind := accumulate()
-	behind.order = "brk"
-	for name, stream := range map[string]stream{"batch in the middle": plain, "batch outermost": behind} {
+	outermost := accumulate()
+	outermost.order = "brk"
+	for name, stream := range map[string]stream{"batch in the middle": plain, "batch outermost": outermost} {
 		t.Run(name, func(t *testing.T) {
 			s, g := gpuServer(t, streamsOf(stream), param("infer_end_requests", "0"))
 			s.batch(startOf(1).toDevice(), startOf(2), startOf(3).toDevice()).ok()
@@ -64,7 +64,7 @@ func TestOutputsOnDevice(t *testing.T) {
 			s.batch(nextOf(1).toDevice()).want("error during inference: injected")
 			s.runner.before = nil
 			s.batch(nextOf(1), nextOf(2)).ok()
-			require.Empty(t, g.behind)
+			require.Empty(t, g.after)
 			// Nothing runs for this END: its answer is put there by itself.
 			s.batch(endOf(1).toDevice(), endOf(2)).ok()
 			require.Equal(t, 1, g.writes)
@@ -103,7 +103,7 @@ func TestStateOutputOnDevice(t *testing.T) {
 	s.batch(nextOf(1), nextOf(3)).want("", "its START failed")
 }
 
-// TestVaryingOutputOnDevice: nobody knows how large it gets before the run.
+// TestVaryingOutputOnDevice: its size is not known before the run.
 func TestVaryingOutputOnDevice(t *testing.T) {
 	model := cacheModel()
 	in, err := model.instance(t, cacheConfig(), "")

@@ -37,7 +37,7 @@ func TestDirect(t *testing.T) {
 }
 
 // TestDirectPlaceIsGivenAway: Triton frees the place of a sequence that idled or
-// was cancelled, and tells nobody. A START there says that whoever had it is gone.
+// was cancelled, and sends no notice. A START there says that the sequence before is gone.
 func TestDirectPlaceIsGivenAway(t *testing.T) {
 	for _, full := range []string{"reject", "evict_lru"} {
 		t.Run(full, func(t *testing.T) {
@@ -65,7 +65,7 @@ func TestDirectStory(t *testing.T) {
 	s := newServer(t, direct(places))
 	var serves [places]string // the sequence of each place, as Triton has it
 	for range batches {
-		asks := make([]ask, 1+rng.IntN(places)) // cut short behind the last request
+		asks := make([]ask, 1+rng.IntN(places)) // cut short after the last request
 		for place := range asks {
 			if rng.IntN(3) == 0 {
 				serves[place] = "" // dropped
@@ -118,7 +118,7 @@ func TestDirectRefusedStartTakesThePlace(t *testing.T) {
 }
 
 // TestDirectOnlyAStartTakesAPlace: whatever else comes at a place, its sequence
-// stays, and so does one that begins anew at its own.
+// stays, and so does one that starts again at its own.
 func TestDirectOnlyAStartTakesAPlace(t *testing.T) {
 	s := newServer(t, direct(2))
 	s.batch(startOf(1), startOf(2)).ok()
@@ -128,7 +128,7 @@ func TestDirectOnlyAStartTakesAPlace(t *testing.T) {
 	require.Zero(t, s.in.store.Counters().Displaced)
 }
 
-// TestDirectSequenceMoves: a sequence that Triton dropped begins anew at another
+// TestDirectSequenceMoves: a sequence that Triton dropped starts again at another
 // place. Its old one may be given away without harm to it, even in the same batch.
 func TestDirectSequenceMoves(t *testing.T) {
 	s := newServer(t, direct(3))

@@ -130,7 +130,7 @@ func TestUnknownSequence(t *testing.T) {
 	require.Equal(t, status.InvalidArg, status.CodeOf(o.answers[0].err))
 	require.Equal(t, []int{1, 1}, s.runner.runs, "the others run without it")
 	s.batch(nextOf(8)).code(status.InvalidArg)
-	require.Equal(t, []int{1, 1}, s.runner.runs, "nothing runs for nobody")
+	require.Equal(t, []int{1, 1}, s.runner.runs, "nothing runs without a request")
 	require.Zero(t, s.last.timing)
 }
 
@@ -245,7 +245,7 @@ func TestTwoRequestsOneBad(t *testing.T) {
 				o := s.batch(batch...)
 				for i, a := range batch {
 					spoiled := a.mangle != nil || a.err != nil || a.cancelled
-					skipped := a.mangle != nil && a.end && inferred == "0" // nobody looks at what does not run
+					skipped := a.mangle != nil && a.end && inferred == "0" // what does not run is not checked
 					require.Equal(t, spoiled && !skipped, o.answers[i].err != nil, "%s: %+v: %v", name, a, o.answers[i].err)
 				}
 				require.Equal(t, len(s.plain), s.in.store.Usage().Live, "%s, inferred %s: %+v", name, inferred, batch)
@@ -272,7 +272,7 @@ func TestBadRequest(t *testing.T) {
 	}{
 		{"missing", func(a ask) ask { return a.with(func(r *Request) { r.Inputs[0] = Input{} }) }, `input "Input" is missing`, status.InvalidArg},
 		{"type", ask.wrongInput, `input "Input" is of type UINT8: want FP32`, status.InvalidArg},
-		{"two rows", func(a ask) ask { return a.with(shape(1, 4, 2, 5)) }, `input "Input" has shape [1,4,2,5]: want [1,4,1,5]`, status.InvalidArg},
+		{"a batch of two", func(a ask) ask { return a.with(shape(1, 4, 2, 5)) }, `input "Input" has shape [1,4,2,5]: want [1,4,1,5]`, status.InvalidArg},
 		{"batch of two", func(a ask) ask { return a.with(shape(2, 4, 1, 5)) }, `input "Input" has shape [2,4,1,5]: want [1,4,1,5]`, status.InvalidArg},
 		{"rank", func(a ask) ask { return a.with(shape(4, 1, 5)) }, `input "Input" has shape [4,1,5]: want [1,4,1,5]`, status.InvalidArg},
 		{"too few bytes", func(a ask) ask { return a.with(func(r *Request) { r.Inputs[0].Data = r.Inputs[0].Data[:79] }) }, `input "Input" has 79 bytes: want 80`, status.InvalidArg},
@@ -321,12 +321,12 @@ func TestIdle(t *testing.T) {
 func TestWarmUpRequests(t *testing.T) {
 	for _, edit := range []func(*setup){func(*setup) {}, stringIDs} {
 		s := newServer(t, edit)
-		nobody := func(start, end bool) ask { return ask{id: "", start: start, end: end} }
+		without := func(start, end bool) ask { return ask{id: "", start: start, end: end} }
 		s.batch(startOf(7)).ok()
-		s.batch(nobody(true, false), nobody(false, false), nobody(false, true), nobody(true, true), nextOf(7)).ok()
+		s.batch(without(true, false), without(false, false), without(false, true), without(true, true), nextOf(7)).ok()
 		require.Equal(t, []bool{true, true, true, true, false}, sorted(s.runner.resets[1]))
 		require.Equal(t, 1, s.in.store.Usage().Live)
-		s.batch(nobody(true, false).wrongInput(), nobody(false, true).wrongInput()).code(status.InvalidArg)
+		s.batch(without(true, false).wrongInput(), without(false, true).wrongInput()).code(status.InvalidArg)
 		require.Equal(t, 1, s.in.store.Usage().Live)
 	}
 }

@@ -18,7 +18,7 @@ import (
 // ask is a request as a test writes it.
 type ask struct {
 	id         string // a number, or a text for models with string ids
-	token      uint64 // tells sequences of one id apart; the place does with the direct scheduler
+	token      uint64 // distinguishes sequences of one ID; the batch slot does with the direct scheduler
 	start, end bool
 	cancelled  bool
 	value      float64 // 0: one that no other request has
@@ -62,16 +62,16 @@ type fakeBatch struct {
 	timing   Timing
 	// call, if not nil, is called at the start of each method.
 	call func()
-	// faulty: rows that nobody answered are not a mistake.
+	// faulty: requests without an answer are not a mistake.
 	faulty bool
-	// onDevice are the rows whose clients want their answers in the memory of a GPU.
+	// onDevice are the requests whose clients want their answers in the memory of a GPU.
 	onDevice map[int]bool
 	// ports are those of the outputs, if shapes are to be compared with bytes as the
 	// server's side does.
 	ports    []onnx.IOTensor
-	reserved map[int][]uint64 // of each row
+	reserved map[int][]uint64 // of each request
 	there    map[uint64][]byte
-	held     map[int]bool // rows that were held: whether they still are
+	held     map[int]bool // requests that were held: whether they still are
 }
 
 // answer is what a client got.
@@ -83,7 +83,7 @@ type answer struct {
 }
 
 type pendingAnswer struct {
-	row, lane, lanes int
+	req, lane, lanes int
 	outputs          []Output
 }
 
@@ -99,53 +99,53 @@ func (b *fakeBatch) Requests() []Request {
 	return b.requests
 }
 
-func (b *fakeBatch) Fail(row int, err error) {
+func (b *fakeBatch) Fail(req int, err error) {
 	b.enter()
 	require.Error(b.t, err)
-	if b.answers[row].times == 0 {
-		b.answers[row] = answer{err: err, times: 1}
+	if b.answers[req].times == 0 {
+		b.answers[req] = answer{err: err, times: 1}
 	}
 }
 
-func (b *fakeBatch) Answer(row int, outputs []Output, lane, lanes int) {
+func (b *fakeBatch) Answer(req int, outputs []Output, lane, lanes int) {
 	b.enter()
-	b.answers[row].times++
-	require.Equal(b.t, 1, b.answers[row].times, "row %d was answered twice", row)
-	b.pending = append(b.pending, pendingAnswer{row, lane, lanes, outputs})
+	b.answers[req].times++
+	require.Equal(b.t, 1, b.answers[req].times, "request %d was answered twice", req)
+	b.pending = append(b.pending, pendingAnswer{req, lane, lanes, outputs})
 }
 
 // Reserve gives addresses of a GPU, each with a page of its own.
-func (b *fakeBatch) Reserve(row int, outputs []Output, lane, lanes int) []uint64 {
+func (b *fakeBatch) Reserve(req int, outputs []Output, lane, lanes int) []uint64 {
 	b.enter()
-	require.NotContains(b.t, b.reserved, row, "row %d was reserved twice", row)
-	require.Zero(b.t, b.answers[row].times)
+	require.NotContains(b.t, b.reserved, req, "request %d was reserved twice", req)
+	require.Zero(b.t, b.answers[req].times)
 	if b.reserved == nil {
 		b.reserved, b.there = map[int][]uint64{}, map[uint64][]byte{}
 	}
 	places := make([]uint64, len(outputs))
 	for i := range outputs {
 		require.LessOrEqual(b.t, lane+lanes, outputs[i].Lanes)
-		if b.onDevice[row] {
-			places[i] = uint64(1+row)<<32 + uint64(i)<<16
+		if b.onDevice[req] {
+			places[i] = uint64(1+req)<<32 + uint64(i)<<16
 			b.there[places[i]] = make([]byte, outputs[i].Layout.LaneBytes()*int64(lanes))
 		}
 	}
-	b.reserved[row] = places
+	b.reserved[req] = places
 	return places
 }
 
-// Hold notes that the server must not send what comes after a row in its sequence.
-func (b *fakeBatch) Hold(row int) (release func()) {
+// Hold notes that the server must not send what comes after a request in its sequence.
+func (b *fakeBatch) Hold(req int) (release func()) {
 	b.enter()
 	if b.held == nil {
 		b.held = map[int]bool{}
 	}
-	require.NotContains(b.t, b.held, row, "row %d was held twice", row)
-	b.held[row] = true
+	require.NotContains(b.t, b.held, req, "request %d was held twice", req)
+	b.held[req] = true
 	return func() {
 		require.True(b.t, b.finished, "a request that is held was released before its batch ended")
-		require.True(b.t, b.held[row], "row %d was released twice", row)
-		b.held[row] = false
+		require.True(b.t, b.held[req], "request %d was released twice", req)
+		b.held[req] = false
 	}
 }
 
@@ -158,7 +158,7 @@ func (b *fakeBatch) Send() {
 // send copies the answers out; until here the outputs were borrowed.
 func (b *fakeBatch) send() {
 	for _, p := range b.pending {
-		a := &b.answers[p.row]
+		a := &b.answers[p.req]
 		for i := range p.outputs {
 			o := &p.outputs[i]
 			shape := o.Shape.Clone()
@@ -166,7 +166,7 @@ func (b *fakeBatch) send() {
 				shape[0] = int64(p.lanes)
 			}
 			a.shapes = append(a.shapes, shape)
-			if places := b.reserved[p.row]; places != nil && places[i] != 0 {
+			if places := b.reserved[p.req]; places != nil && places[i] != 0 {
 				a.outputs = append(a.outputs, b.there[places[i]])
 				continue
 			}
@@ -202,10 +202,10 @@ func (b *fakeBatch) Finish(timing Timing) {
 	}
 	b.send()
 	b.finished, b.timing = true, timing
-	for row := range b.answers {
-		if b.answers[row].times == 0 {
-			require.True(b.t, b.faulty, "nobody answered row %d", row)
-			b.answers[row].err = status.Errorf(status.Internal, "nobody answered")
+	for req := range b.answers {
+		if b.answers[req].times == 0 {
+			require.True(b.t, b.faulty, "request %d has no answer", req)
+			b.answers[req].err = status.Errorf(status.Internal, "no answer")
 		}
 	}
 	clear(b.requests)

@@ -25,7 +25,7 @@ type gpu struct {
 	there  map[uint64]byteRange // memory of the device that requests come from
 	batch  *fakeBatch           // in whose memory of the device answers are wanted
 	before []func()             // the next run
-	behind []func()             // it
+	after  []func()             // it
 	writes int
 	waits  int
 	runs   bool  // from Submit to Wait
@@ -59,7 +59,7 @@ func (g *gpu) Device() onnx.Device {
 }
 func (g *gpu) MemInfo() (free, total int64, err error) { return 1000, 2000, nil }
 
-func (g *gpu) Begin() { g.before, g.behind = nil, nil }
+func (g *gpu) Begin() { g.before, g.after = nil, nil }
 
 func (g *gpu) CopyInFrom(to statebuffer.Block, from uint64) {
 	for start, bytes := range g.there {
@@ -73,7 +73,7 @@ func (g *gpu) CopyInFrom(to statebuffer.Block, from uint64) {
 
 func (g *gpu) CopyOutTo(from statebuffer.Block, to uint64) {
 	batch := g.batch
-	g.behind = append(g.behind, func() { batch.write(to, from.Bytes) })
+	g.after = append(g.after, func() { batch.write(to, from.Bytes) })
 }
 
 func (g *gpu) CopyOut(from statebuffer.Block) ([]byte, error) {
@@ -81,7 +81,7 @@ func (g *gpu) CopyOut(from statebuffer.Block) ([]byte, error) {
 		return nil, g.broken
 	}
 	to := make([]byte, from.Size)
-	g.behind = append(g.behind, func() { copy(to, from.Bytes) })
+	g.after = append(g.after, func() { copy(to, from.Bytes) })
 	return to, nil
 }
 
@@ -102,7 +102,7 @@ func (b *fakeBatch) write(to uint64, from []byte) {
 			return
 		}
 	}
-	require.Fail(b.t, "nobody has reserved this address", "%#x", to)
+	require.Fail(b.t, "this address was not reserved", "%#x", to)
 }
 
 func (g *gpu) Run(inputs, outputs []onnx.Tensor) error {
@@ -124,7 +124,7 @@ func (g *gpu) Submit(inputs, outputs []onnx.Tensor) error {
 func (g *gpu) Wait() error {
 	g.waits++
 	if g.ran {
-		for _, do := range g.behind {
+		for _, do := range g.after {
 			do()
 		}
 	}

@@ -42,7 +42,7 @@ func (m *testMemory) Gather(t []statebuffer.Transfer) error {
 	return errors.Join(m.Heap.Gather(t), m.ask("gather"))
 }
 
-// Scatter has done its work when it fails: nobody may believe that it had not.
+// Scatter has done its work when it fails: it must not count as not done.
 func (m *testMemory) Scatter(t []statebuffer.Transfer) error {
 	return errors.Join(m.Heap.Scatter(t), m.ask("scatter"))
 }
@@ -93,7 +93,7 @@ func TestFailedRun(t *testing.T) {
 }
 
 // TestBadValueFailsAlone: a value that the model refuses, such as a token beyond its
-// vocabulary, is the error of its own request, and of nobody who shared the run.
+// vocabulary, is the error of its own request, and of none that shared the run.
 func TestBadValueFailsAlone(t *testing.T) {
 	const bad = 99
 	code := status.InvalidArg
@@ -204,7 +204,7 @@ func TestPanicFailsOnlyItsRun(t *testing.T) {
 }
 
 // TestFailedMemory: a failed gather changes nothing; after a failed scatter
-// nobody knows what the rows hold, so their sequences are lost.
+// what the slots hold is not known, so their sequences are lost.
 func TestFailedMemory(t *testing.T) {
 	for _, how := range []struct {
 		name string
@@ -358,7 +358,7 @@ func sweepOnce(t *testing.T, fault *sweep, inferred string) {
 	}
 }
 
-// checkSlots: the rows of the chunks are those that are free and those in use.
+// checkSlots: the slots of the chunks are those that are free and those in use.
 func (s *server) checkSlots(at int) {
 	s.t.Helper()
 	u, sizing := s.in.store.Usage(), s.in.store.Sizing()

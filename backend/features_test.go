@@ -158,7 +158,7 @@ func TestBudgetRefusesOnlyWhoDoesNotFit(t *testing.T) {
 	require.Equal(t, []int32{1}, before)
 }
 
-// TestFilledInputs: what the backend tells the model by itself.
+// TestFilledInputs: inputs that the backend writes.
 func TestFilledInputs(t *testing.T) {
 	model := cacheModel()
 	for _, extra := range []struct {
@@ -310,7 +310,7 @@ func TestImplicitState(t *testing.T) {
 }
 
 // TestWithoutSequences: a model that keeps no states takes requests of several
-// rows, up to its batch.
+// lanes, up to its batch.
 func TestWithoutSequences(t *testing.T) {
 	model, c := sumModel(), sumConfig()
 	model.sig.Inputs, model.sig.Outputs = model.sig.Inputs[:1], model.sig.Outputs[:1]

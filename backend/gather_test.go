@@ -13,8 +13,8 @@ import (
 	"tritonstateful/statebuffer"
 )
 
-// texts is a tensor of strings as the server has it.
-func texts(all ...string) (data []byte) {
+// stringTensor is a tensor of strings as the server has it.
+func stringTensor(all ...string) (data []byte) {
 	for _, text := range all {
 		data = append(binary.NativeEndian.AppendUint32(data, uint32(len(text))), text...)
 	}
@@ -45,14 +45,14 @@ func TestStrings(t *testing.T) {
 		request := func(id uint64, data []byte) Request {
 			return Request{Sequence: SequenceID{Number: id}, Start: true, Inputs: []Input{{Present: true, DType: tensor.Bytes, Shape: tensor.Shape{1, 2}, Data: data}}}
 		}
-		all := [][]byte{texts("one", ""), texts("", "a long text of many words"), texts("größe", "\x00")}
+		all := [][]byte{stringTensor("one", ""), stringTensor("", "a long text of many words"), stringTensor("größe", "\x00")}
 		got := send(t, in, request(1, all[0]), request(2, all[1]), request(3, all[2]))
 		for i, a := range got {
 			require.NoError(t, a.err)
 			require.Equal(t, all[i], a.outputs[0])
 			require.Equal(t, tensor.Shape{1, 2}, a.shapes[0])
 		}
-		for _, bad := range [][]byte{texts("one"), texts("one", "two", "three"), texts("one", "two")[:10], {255, 255, 255, 255}, nil} {
+		for _, bad := range [][]byte{stringTensor("one"), stringTensor("one", "two", "three"), stringTensor("one", "two")[:10], {255, 255, 255, 255}, nil} {
 			got := send(t, in, request(1, append([]byte(nil), bad...)), request(2, all[1]))
 			require.ErrorContains(t, got[0].err, `input "Input"`, "%q", bad)
 			require.Equal(t, status.InvalidArg, status.CodeOf(got[0].err))
@@ -69,7 +69,7 @@ func TestStringsNotInferred(t *testing.T) {
 	got := send(t, in, Request{Sequence: SequenceID{Number: 1}, End: true, Inputs: []Input{{}}})
 	require.NoError(t, got[0].err)
 	require.Equal(t, tensor.Shape{1, 1}, got[0].shapes[0])
-	require.Equal(t, texts(""), got[0].outputs[0], "one string, empty")
+	require.Equal(t, stringTensor(""), got[0].outputs[0], "one string, empty")
 }
 
 // TestOptionalInput: one that the model has a default for may be left out;
@@ -123,8 +123,8 @@ func TestStringsOfSeveralRows(t *testing.T) {
 	}
 	in, err := m.instance(t, c, "")
 	require.NoError(t, err)
-	got := send(t, in, Request{Inputs: []Input{{Present: true, DType: tensor.Bytes, Shape: tensor.Shape{2, 2}, Data: texts("a", "bc", "", "d")}}})
+	got := send(t, in, Request{Inputs: []Input{{Present: true, DType: tensor.Bytes, Shape: tensor.Shape{2, 2}, Data: stringTensor("a", "bc", "", "d")}}})
 	require.NoError(t, got[0].err)
-	require.Equal(t, texts("a", "bc", "", "d"), got[0].outputs[0])
-	require.Equal(t, texts("a", "bc", "", "d", "a", "bc", "a", "bc"), given)
+	require.Equal(t, stringTensor("a", "bc", "", "d"), got[0].outputs[0])
+	require.Equal(t, stringTensor("a", "bc", "", "d", "a", "bc", "a", "bc"), given)
 }

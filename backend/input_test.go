@@ -39,7 +39,7 @@ func scaled(rows int64, gains ...int32) Request {
 	return r
 }
 
-// TestInputWithoutBatchAxis: the model takes it once, whatever the number of rows;
+// TestInputWithoutBatchAxis: the model takes it once, whatever the number of lanes;
 // requests that differ in it, or leave it out, do not share a run.
 func TestInputWithoutBatchAxis(t *testing.T) {
 	model, c, bound := scaledModel()
@@ -55,7 +55,7 @@ func TestInputWithoutBatchAxis(t *testing.T) {
 	require.ErrorContains(t, got[5].err, `input "Gain" has shape [1,1]`)
 }
 
-// TestLeadingInputLeftOut: the rows are counted in the first input that is there.
+// TestLeadingInputLeftOut: the batch is that of the first input that is there.
 func TestLeadingInputLeftOut(t *testing.T) {
 	model, c, _ := scaledModel()
 	c.Inputs[0], c.Inputs[1] = c.Inputs[1], c.Inputs[0]
@@ -82,14 +82,14 @@ func TestTextIDControl(t *testing.T) {
 	c.Parameters["batch_padding"] = config.Value{String: "max"}
 	in, err := model.instance(t, c, "")
 	require.NoError(t, err)
-	require.Equal(t, texts("", "", "", ""), ids, "while warming up")
+	require.Equal(t, stringTensor("", "", "", ""), ids, "while warming up")
 	request := func(id string) Request {
 		return Request{Sequence: SequenceID{Text: id}, Start: true, Inputs: intInput(tensor.Shape{1, 2}, 1, 2)}
 	}
 	for _, a := range send(t, in, request("a"), request("größer"), request("c")) {
 		require.NoError(t, a.err)
 	}
-	require.Equal(t, texts("a", "größer", "c", ""), ids)
+	require.Equal(t, stringTensor("a", "größer", "c", ""), ids)
 }
 
 // TestVaryingStateWithoutBatchAxis: every sequence has its length, and runs alone.

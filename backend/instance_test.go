@@ -93,7 +93,7 @@ func TestWarmUpOfAModelThatFailsOnZeros(t *testing.T) {
 	require.Equal(t, []int32{5, 6}, numbers(send(t, in, request)[0].outputs[0]), "nothing of the warm-up is left")
 }
 
-// TestFailedLoads: the error says what failed, and nothing stays behind; load
+// TestFailedLoads: the error says what failed, and nothing is left; load
 // looks after that.
 func TestFailedLoads(t *testing.T) {
 	_, err := load(t, func(s *setup) {

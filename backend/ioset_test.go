@@ -11,7 +11,7 @@ import (
 )
 
 // TestLargeInputsAreGivenBack: one large request does not hold its memory for ever, be
-// it numbers, texts or a correlation ID; and what all requests need stays where it is.
+// it numbers, strings or a correlation ID; and what all requests need stays where it is.
 func TestLargeInputsAreGivenBack(t *testing.T) {
 	t.Parallel()
 	const large = 16 << 20
@@ -35,10 +35,10 @@ func TestLargeInputsAreGivenBack(t *testing.T) {
 				return Request{Inputs: intInput(tensor.Shape{1, int64(size / 4)}, make([]int32, size/4)...)}
 			},
 		},
-		"texts": {
+		"strings": {
 			load: echoModel,
 			request: func(size int) Request {
-				data := texts(strings.Repeat("a", size), "")
+				data := stringTensor(strings.Repeat("a", size), "")
 				return Request{Sequence: SequenceID{Number: 1}, Start: true, End: true, Inputs: []Input{{Present: true, DType: tensor.Bytes, Shape: tensor.Shape{1, 2}, Data: data}}}
 			},
 		},

@@ -72,7 +72,7 @@ func row(id uint64, start bool, value int32) Request {
 	return Request{Sequence: SequenceID{Number: id}, Start: start, Inputs: intInput(tensor.Shape{1, 1, 1}, value)}
 }
 
-// step asks for a step that brings so many elements.
+// step asks for a step that brings that many elements.
 func step(id uint64, start bool, elements int) Request {
 	return Request{Sequence: SequenceID{Number: id}, Start: start,
 		Inputs: intInput(tensor.Shape{1, int64(elements), 1}, make([]int32, elements)...)}
@@ -132,7 +132,7 @@ func TestMaskBound(t *testing.T) {
 }
 
 // TestMaskOfStatesOfOtherLengths: one mask cannot tell of states that differ in
-// length; whose states do is told, and nobody else is harmed.
+// length; a request whose states do gets an error, and no other does.
 func TestMaskOfStatesOfOtherLengths(t *testing.T) {
 	model, c, _ := maskedModel(0)
 	in, out := info("Cache2", tensor.Int32, -1, -1), info("NewCache2", tensor.Int32, -1, -1)

@@ -34,7 +34,7 @@ func (s *scripted) logged(t *testing.T, c *config.Config) (*Instance, *recorder)
 	return in, log
 }
 
-// TestMaskProof: what shows that the mask hides padding leaves nothing behind.
+// TestMaskProof: what shows that the mask hides padding leaves nothing.
 func TestMaskProof(t *testing.T) {
 	model, c, _ := maskedModel(0)
 	in, log := model.logged(t, c)
@@ -83,8 +83,8 @@ func TestMaskTakenForALength(t *testing.T) {
 	in, log := model.logged(t, c)
 	require.Len(t, log.having("WARN"), 1, "%v", *log.lines)
 	require.Len(t, log.having(runSeparately+`the mask "Mask" does not hide padding from the model: output "Output" differs when sequences of unequal length share a run`), 1, "%v", *log.lines)
-	send(t, in, rowsOf(1, true, 1), rowsOf(2, true, 3))
-	got := send(t, in, rowsOf(1, false, 1), rowsOf(2, false, 1))
+	send(t, in, stepOf(1, true, 1), stepOf(2, true, 3))
+	got := send(t, in, stepOf(1, false, 1), stepOf(2, false, 1))
 	require.Equal(t, []int32{1, 1, 1, 1}, *seen, "the last run has the second one alone")
 	require.Equal(t, []int32{4}, numbers(got[0].outputs[0]))
 	require.Equal(t, []int32{8}, numbers(got[1].outputs[0]))
@@ -101,9 +101,9 @@ func TestWindowFoundAtLoad(t *testing.T) {
 	model, c, _ = maskedModel(100)
 	in, log := model.logged(t, c)
 	require.Empty(t, log.having("WARN"))
-	send(t, in, rowsOf(1, true, 99), rowsOf(2, true, 90))
+	send(t, in, stepOf(1, true, 99), stepOf(2, true, 90))
 	for range 3 {
-		send(t, in, rowsOf(1, false, 1), rowsOf(2, false, 1))
+		send(t, in, stepOf(1, false, 1), stepOf(2, false, 1))
 	}
 	require.Len(t, log.having("WARN"), 1)
 	require.Len(t, log.having(`a step of length 1 took the state "Cache" from length 100 to 100: the model drops old entries`), 1, "%v", *log.lines)
@@ -226,8 +226,8 @@ func TestMaskNotJudged(t *testing.T) {
 			require.Len(t, log.having(runSeparately), 1, "%v", *log.lines)
 			require.Len(t, log.having(runSeparately+`could not verify that the mask "Mask" hides padding from the model: `+tt.want), 1, "%v", *log.lines)
 			model.run = inner
-			send(t, in, rowsOf(1, true, 1), rowsOf(2, true, 3))
-			got := send(t, in, rowsOf(1, false, 1), rowsOf(2, false, 1))
+			send(t, in, stepOf(1, true, 1), stepOf(2, true, 3))
+			got := send(t, in, stepOf(1, false, 1), stepOf(2, false, 1))
 			require.Equal(t, []int32{1, 1, 1, 1}, *seen)
 			require.Equal(t, []int32{4}, numbers(got[0].outputs[0]))
 			require.Equal(t, []int32{8}, numbers(got[1].outputs[0]))
@@ -314,7 +314,7 @@ func TestMaskOfStatesAlone(t *testing.T) {
 	}
 }
 
-// TestMaskOfStatesAloneWithOpenInputs: then nobody knows what a step appends.
+// TestMaskOfStatesAloneWithOpenInputs: then what a step appends is not known.
 func TestMaskOfStatesAloneWithOpenInputs(t *testing.T) {
 	model, c, _ := pastMasked(1000, -1)
 	_, log := model.logged(t, c)

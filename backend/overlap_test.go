@@ -31,7 +31,7 @@ func (c *clockwork) run(in *Instance, now time.Duration) {
 	in.overlaps.settle(in, now)
 }
 
-// busyServer always has something to run, and tells its sequences apart only in its own
+// busyServer always has something to run, and distinguishes its sequences only in its own
 // account: by() is for the plain twin, and the instance does not see it.
 func busyServer(t *testing.T) *server {
 	s := newServer(t, slots(16, 8))
@@ -39,7 +39,7 @@ func busyServer(t *testing.T) *server {
 	return s
 }
 
-// held are the rows of the last batch that were held, and whether they still are.
+// held are the requests of the last batch that were held, and whether they still are.
 func (s *server) held() map[int]bool { return s.last.held }
 
 // TestOverlap: a client sends START to END and START to END again of an ID, and waits for
@@ -88,7 +88,7 @@ func TestOverlapOfFailures(t *testing.T) {
 	require.Empty(t, s.in.overlaps.ids)
 }
 
-// TestRestartIsReleased: a client that begins anew without END goes on as soon as it is
+// TestRestartIsReleased: a client that starts again without END goes on as soon as it is
 // clear that nothing is queued of what it had.
 func TestRestartIsReleased(t *testing.T) {
 	begun := func(t *testing.T) *server {

@@ -51,24 +51,24 @@ func TestPositions(t *testing.T) {
 		in, err := model.instance(t, c, "")
 		require.NoError(t, err)
 		require.Empty(t, in.separate)
-		send(t, in, rowsOf(1, true, 3))
+		send(t, in, stepOf(1, true, 3))
 		require.Equal(t, []int64{0, 1, 2}, positionsOf(seen))
-		send(t, in, rowsOf(2, true, 5))
-		for _, a := range send(t, in, rowsOf(1, false, 2), rowsOf(2, false, 2), rowsOf(3, true, 2)) {
+		send(t, in, stepOf(2, true, 5))
+		for _, a := range send(t, in, stepOf(1, false, 2), stepOf(2, false, 2), stepOf(3, true, 2)) {
 			require.NoError(t, a.err)
 		}
 		require.Equal(t, tensor.Shape{3, 2}, seen.Shape)
 		require.Equal(t, []int64{3, 4, 5, 6, 0, 1}, positionsOf(seen))
 		inner := model.run
 		model.run = func(inputs, outputs []onnx.Tensor) error { return errInjected }
-		require.Error(t, send(t, in, rowsOf(1, false, 7))[0].err)
+		require.Error(t, send(t, in, stepOf(1, false, 7))[0].err)
 		model.run = inner
-		send(t, in, rowsOf(1, false, 1))
+		send(t, in, stepOf(1, false, 1))
 		require.Equal(t, []int64{5}, positionsOf(seen))
-		send(t, in, rowsOf(1, true, 1))
-		require.Equal(t, []int64{0}, positionsOf(seen), "it begins anew")
+		send(t, in, stepOf(1, true, 1))
+		require.Equal(t, []int64{0}, positionsOf(seen), "it starts again")
 
-		got := send(t, in, hollow(1, false, generatedMost/int64(dtype.Size())+1), rowsOf(2, false, 1))
+		got := send(t, in, hollow(1, false, generatedMost/int64(dtype.Size())+1), stepOf(2, false, 1))
 		require.ErrorContains(t, got[0].err, `input "Positions": positions of `)
 		require.Equal(t, status.InvalidArg, status.CodeOf(got[0].err))
 		require.NoError(t, got[1].err)
@@ -83,9 +83,9 @@ func TestPositionsFromElsewhere(t *testing.T) {
 		c.Parameters["derived_inputs"] = config.Value{String: "Mask = mask(Cache, Input:1); Positions = " + text}
 		in, err := model.instance(t, c, "")
 		require.NoError(t, err)
-		send(t, in, rowsOf(1, true, 2))
+		send(t, in, stepOf(1, true, 2))
 		require.Equal(t, []int64{first, first + 1}, positionsOf(seen))
-		send(t, in, rowsOf(1, false, 1))
+		send(t, in, stepOf(1, false, 1))
 		require.Equal(t, []int64{first + 2}, positionsOf(seen))
 	}
 }
@@ -99,10 +99,10 @@ func TestPositionsOfAllLanes(t *testing.T) {
 	runs := 0
 	inner := model.run
 	model.run = func(inputs, outputs []onnx.Tensor) error { runs++; return inner(inputs, outputs) }
-	send(t, in, rowsOf(1, true, 3), rowsOf(2, true, 3))
+	send(t, in, stepOf(1, true, 3), stepOf(2, true, 3))
 	require.Equal(t, 1, runs)
 	require.Equal(t, tensor.Shape{3}, seen.Shape)
-	send(t, in, rowsOf(1, false, 1), rowsOf(2, false, 1), rowsOf(3, true, 1))
+	send(t, in, stepOf(1, false, 1), stepOf(2, false, 1), stepOf(3, true, 1))
 	require.Equal(t, 3, runs)
 	require.Equal(t, []int64{0}, positionsOf(seen))
 }

@@ -115,7 +115,7 @@ func TestFailedRunIsHalved(t *testing.T) {
 	}
 }
 
-// TestFailedRunIsHalvedWithoutSequences: also by requests of several rows, which stay whole.
+// TestFailedRunIsHalvedWithoutSequences: also by requests of several lanes, which stay whole.
 func TestFailedRunIsHalvedWithoutSequences(t *testing.T) {
 	p := newPicky(t, func(c *config.Config) {
 		c.Sequence, c.Parameters = nil, map[string]config.Value{"constant_inputs": {String: "Sum = 0"}}
@@ -124,7 +124,7 @@ func TestFailedRunIsHalvedWithoutSequences(t *testing.T) {
 	for i := range int32(10) {
 		requests = append(requests, Request{Inputs: intInput(tensor.Shape{3, 2}, i, i, i, i, i, i)})
 	}
-	for range 3 { // nobody is known again
+	for range 3 { // no sequence is known again
 		requests[7].Inputs = intInput(tensor.Shape{3, 2}, 1, 1, 1, wrongToken, 1, 1)
 		for i, a := range send(t, p.in, slices.Clone(requests)...) {
 			if i == 7 {
@@ -162,9 +162,9 @@ func TestQuarantineRunsSeparately(t *testing.T) {
 	require.Empty(t, p.in.quarantine.held)
 }
 
-// TestNewcomersRunApart: a client who begins anew each time, with a wrong value, has
+// TestStartsRunSeparately: a client that starts again each time, with a wrong value, has
 // another ID each time. He costs those that go on nothing but a run of the STARTs.
-func TestNewcomersRunApart(t *testing.T) {
+func TestStartsRunSeparately(t *testing.T) {
 	p := newPicky(t, func(*config.Config) {})
 	p.batch(tokens(32, true, 5)...)
 	with := func(starts ...Request) []Request { return append(tokens(32, false, 5), starts...) }

@@ -39,7 +39,7 @@ func TestRequestsOfEqualShapeRunTogether(t *testing.T) {
 	require.Equal(t, []int32{70, 71}, numbers(got[6].outputs[0]))
 }
 
-// TestRequestsOfOneSequenceKeepTheirOrder: whatever shapes they have, and whoever runs
+// TestRequestsOfOneSequenceKeepTheirOrder: whatever shapes they have, and whatever runs
 // with whom.
 func TestRequestsOfOneSequenceKeepTheirOrder(t *testing.T) {
 	c := cacheConfig()

@@ -116,7 +116,7 @@ func TestMetrics(t *testing.T) {
 			s.log.clear()
 			s.now += 2 * time.Second
 			s.batch(startOf(1)).ok()
-			require.Len(t, s.log.having("average=1 largest=1"), 1, "the counters began anew")
+			require.Len(t, s.log.having("average=1 largest=1"), 1, "the counters began again")
 		})
 	}
 }

@@ -23,7 +23,7 @@ func write(out *onnx.Tensor, shape ...int64) {
 	out.Shape, out.Data = shape, statebuffer.Block{Bytes: make([]byte, bytes), Size: bytes}
 }
 
-// TestWrongBatchOfAnOutput: whatever tells of the batch, and whatever else the shape is,
+// TestWrongBatchOfAnOutput: whatever names the batch, and whatever else the shape is,
 // an output that has not one extent for each lane there is no answer.
 func TestWrongBatchOfAnOutput(t *testing.T) {
 	sequences := func() (*scripted, *config.Config) {
@@ -135,7 +135,7 @@ func TestWrongBatchOfAnOutput(t *testing.T) {
 	}
 }
 
-// TestWrongBatchByOneValue: where what one sends makes the model write fewer rows, that is
+// TestWrongBatchByOneValue: where what one sends makes the model write fewer lanes, that is
 // the error of who sent it.
 func TestWrongBatchByOneValue(t *testing.T) {
 	model := cacheModel()
@@ -172,7 +172,7 @@ func hollowModel() (*scripted, *config.Config) {
 }
 
 // TestDeclaredEmpty: an output of no elements, by the file, has those that the model
-// writes, in each run anew; a state of none has none, or its run fails.
+// writes, again in each run; a state of none has none, or its run fails.
 func TestDeclaredEmpty(t *testing.T) {
 	m, c := hollowModel()
 	extent := int64(2)

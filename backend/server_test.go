@@ -57,11 +57,11 @@ func stringIDs(s *setup) {
 		config.ControlConfig{Name: "CORRID", Controls: []config.Control{{Kind: config.ControlCorrID, DataType: "TYPE_STRING"}}})
 }
 
-// slots gives the instance that many rows at once, and batches of at most batch.
-func slots(rows, batch int) func(*setup) {
+// slots gives the instance that many slots at once, and batches of at most batch.
+func slots(count, batch int) func(*setup) {
 	return func(s *setup) {
 		s.config.MaxBatchSize = batch
-		s.config.Sequence.Oldest.MaxCandidateSequences = rows
+		s.config.Sequence.Oldest.MaxCandidateSequences = count
 		s.config.Parameters["max_candidate_sequence_use_ratio"] = config.Value{String: "1"}
 	}
 }

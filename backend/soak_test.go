@@ -23,7 +23,7 @@ import (
 var soakSteps = flag.Int("soak-steps", 20_000, "requests of each case of TestSoak")
 
 // TestSoak lets many clients do as they please with few slots: begin, go on, end,
-// begin anew, come back after they were forgotten, cancel, send nonsense, twice in
+// start again, come back after they were forgotten, cancel, send nonsense, twice in
 // a batch, while the model, the memory and the budget fail. Every answer must come
 // from the state of the sequence that asked, or be an error that its client's own
 // account allows. It takes 10^6 requests by go test -run TestSoak -soak-steps.
@@ -43,7 +43,7 @@ func TestSoak(t *testing.T) {
 	small, flat, blocks := [2]int{2, 3}, [2]int{1, 600}, [2]int{2, 300} // of 4800 bytes, states stay where runs wrote them
 	tests := []struct {
 		name       string
-		who        [2]int // extents of the state, before and behind the batch
+		who        [2]int // extents of the state, before and after the batch
 		growing    bool
 		faults     bool
 		parameters map[string]string
@@ -143,7 +143,7 @@ func newSoak(t *testing.T, seed uint64, growing bool, who [2]int, parameters map
 
 func (s *soak) finish() {
 	s.t.Logf("%d requests: %v; %+v", s.requests, s.told, s.in.store.Counters())
-	require.Positive(s.t, s.told["answer"], "nobody was served")
+	require.Positive(s.t, s.told["answer"], "no request was served")
 	s.in.Close()
 	require.Zero(s.t, s.memory.Used(), "bytes after Close")
 }
@@ -293,7 +293,7 @@ func (s *soak) errorKind(m *move, c *client, err error) (kind string, lost bool)
 	return "", false
 }
 
-// mayLose tells whether a sequence that its client believes alive can have met
+// mayLose reports whether a sequence that its client believes alive can have met
 // that fate.
 func (s *soak) mayLose(c *client, fate statebuffer.LossReason) bool {
 	switch fate {

@@ -98,9 +98,9 @@ func TestSplitterOff(t *testing.T) {
 	require.Equal(t, 1, s.lanesFor(1, 64))
 }
 
-// TestLoneLane: it runs beside an empty one if the model takes far longer for one
+// TestSingleLane: it runs with an empty one if the model takes far longer for one
 // lane than for two, and at times alone, to see whether that is still so.
-func TestLoneLane(t *testing.T) {
+func TestSingleLane(t *testing.T) {
 	s := newSplitter(true)
 	require.Equal(t, 1, s.lanesFor(1, 64), "nothing is known")
 	for range enoughSamples {
@@ -146,7 +146,7 @@ func largeStream(features int64, stateOrder string) stream {
 	return s
 }
 
-// cheapest makes a splitter believe that runs of so many lanes cost least.
+// cheapest makes a splitter believe that runs of that many lanes cost least.
 func cheapest(s *splitter, lanes int) {
 	*s = newSplitter(true)
 	for i := range s.costs {
@@ -257,8 +257,8 @@ func TestPartFails(t *testing.T) {
 	}
 }
 
-// TestLoneLaneStaysFilled: what two lanes take is not held to be the cost of one.
-func TestLoneLaneStaysFilled(t *testing.T) {
+// TestSingleLaneStaysFilled: what two lanes take is not held to be the cost of one.
+func TestSingleLaneStaysFilled(t *testing.T) {
 	s := newServer(t, slots(48, 16), streamsOf(largeStream(1024, "bk")))
 	s.runner.before = func() error { s.now += 70; return nil }
 	s.batch(startOf(1)).ok()

@@ -36,7 +36,7 @@ func TestTokenOfAnother(t *testing.T) {
 	s.batch(nextOf(2).by(2)).want("sequence 2: its batch slot was given to another sequence")
 }
 
-// TestTokenOfANewStart: clients that begin anew without END leave what they had, and it
+// TestTokenOfANewStart: clients that start again without END leave what they had, and it
 // must not take the slots of others.
 func TestTokenOfANewStart(t *testing.T) {
 	s := newServer(t, slots(4, 4))
@@ -93,7 +93,7 @@ func TestTokenInput(t *testing.T) {
 	require.Equal(t, "full", states(sumConfig(), empty, full).TokenInput())
 	direct := states(sumConfig(), full)
 	direct.Sequence.Oldest = nil
-	require.Empty(t, direct.TokenInput(), "the place tells")
+	require.Empty(t, direct.TokenInput(), "the batch slot distinguishes them")
 
 	c := states(sumConfig(), config.StateConfig{InputName: config.TokenState, OutputName: config.TokenState, DataType: "TYPE_UINT8", Dims: tensor.Shape{1}})
 	in, err := sumModel().instance(t, c, "")
