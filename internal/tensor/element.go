@@ -21,8 +21,8 @@ func PutInt(to []byte, dtype DType, n int64) {
 }
 
 // ParseElement returns the bytes of the element that a word of a configuration stands
-// for: a number, nan, inf, true or one, false, zero or nothing. It fails if the type
-// has no such value.
+// for: a number, nan or inf; true, one or ones; false, zero, zeros, empty or no word at
+// all. It fails if the type has no such value.
 func ParseElement(word string, dtype DType) ([]byte, error) {
 	switch word {
 	case "", "zero", "zeros", "empty", "false":

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestFloatsInRange: a number that a type has only as another one, or as infinity, is
-// refused as an integer would be.
+// TestFloatsInRange checks that a finite number that a type cannot represent is refused,
+// as for integers.
 func TestFloatsInRange(t *testing.T) {
 	for dtype, words := range map[DType]struct{ good, bad []string }{
 		FP16: {[]string{"65504", "-65519", "1e-9", "inf", "-inf", "nan"}, []string{"65520", "-1e9", "1e300"}},
