@@ -16,8 +16,17 @@ import (
 // TestInputsOnDevice: some requests of a batch bring their input in the memory of
 // a GPU, others in the host's.
 func TestInputsOnDevice(t *testing.T) {
+	for _, padding := range []string{"none", "max"} {
+		t.Run(padding, func(t *testing.T) { inputsOnDevice(t, padding) })
+	}
+	p := plan.IO{IOTensor: onnx.IOTensor{Name: "x", DType: tensor.FP32}, Axis: tensor.NoAxis}
+	err := checkInput(&p, &Input{Present: true, DType: tensor.FP32, Device: 1, Size: 4}, 1)
+	require.ErrorContains(t, err, `input "x" is in GPU memory`)
+}
+
+func inputsOnDevice(t *testing.T, padding string) {
 	m := &testMemory{}
-	s, g := gpuServer(t, withMemory(m))
+	s, g := gpuServer(t, withMemory(m), param("batch_padding", padding))
 	next := uint64(0x7f0000000000)
 	onDevice := func(r *Request) {
 		input := &r.Inputs[0]
@@ -38,10 +47,6 @@ func TestInputsOnDevice(t *testing.T) {
 	failing(m, "gather", func() error { return errors.New("injected") })
 	s.batch(startOf(5).with(onDevice)).want("gathering the states: injected")
 	s.batch(startOf(6)).ok()
-
-	p := plan.IO{IOTensor: onnx.IOTensor{Name: "x", DType: tensor.FP32}, Axis: tensor.NoAxis}
-	err := checkInput(&p, &Input{Present: true, DType: tensor.FP32, Device: 1, Size: 4}, 1)
-	require.ErrorContains(t, err, `input "x" is in GPU memory`)
 }
 
 // TestOutputsOnDevice: some clients want their answers in the memory of a GPU. The

@@ -77,7 +77,8 @@ func (e *execution) placeOutputs() {
 	}
 }
 
-// putInputs copies the requests' inputs to their lanes; padding lanes are zero.
+// putInputs copies the requests' inputs to their lanes. Padding lanes get those of the first
+// lane: a model may not run with zeros.
 func (e *execution) putInputs() error {
 	s, pl := e.ioSet, e.in.plan
 	for i := range pl.Inputs {
@@ -98,12 +99,11 @@ func (e *execution) putInputs() error {
 			copy(s.in[i].Bytes, sharedContent(p, first))
 			continue
 		}
-		layout := s.layouts[i]
 		for _, m := range e.members {
 			e.putInput(i, m.firstLane, &e.requests[m.req].Inputs[i])
 		}
 		for lane := len(e.lanes); lane < s.lanes; lane++ {
-			layout.ClearLane(s.in[i].Bytes, s.lanes, lane)
+			e.putPadding(i, lane, first)
 		}
 	}
 	return nil
@@ -122,6 +122,18 @@ func (e *execution) putInput(i, lane int, input *Input) {
 	for data := input.Data; len(data) > 0; lane++ {
 		layout.PutLane(s.in[i].Bytes, s.lanes, lane, data)
 		data = data[layout.LaneBytes():]
+	}
+}
+
+// putPadding copies the first lane of a request's input to a padding lane.
+func (e *execution) putPadding(i, lane int, input *Input) {
+	s, layout := e.ioSet, e.ioSet.layouts[i]
+	switch {
+	case layout.LaneBytes() == 0:
+	case input.Device != 0:
+		e.in.copyInFrom(s.in[i], layout, s.lanes, lane, input.Device)
+	default:
+		layout.PutLane(s.in[i].Bytes, s.lanes, lane, input.Data)
 	}
 }
 

@@ -128,3 +128,36 @@ func TestStringsOfSeveralRows(t *testing.T) {
 	require.Equal(t, stringTensor("a", "bc", "", "d"), got[0].outputs[0])
 	require.Equal(t, stringTensor("a", "bc", "", "d", "a", "bc", "a", "bc"), given)
 }
+
+// TestPaddingRepeatsInputs: padding lanes have the first lane's inputs, so that a model that
+// takes no zeros runs, wherever its batch is and from wherever the inputs come.
+func TestPaddingRepeatsInputs(t *testing.T) {
+	for _, batch := range []int{0, 1} {
+		dims := tensor.Shape{3, 3}.With(batch, tensor.Dynamic)
+		m := &scripted{sig: onnx.Signature{
+			Inputs:  []onnx.TensorInfo{info("Input", tensor.Int32, dims...)},
+			Outputs: []onnx.TensorInfo{info("Output", tensor.Int32, dims...)},
+		}}
+		var given []int32
+		m.run = func(inputs, outputs []onnx.Tensor) error {
+			given = numbers(inputs[0].Data.Bytes)
+			copy(outputs[0].Data.Bytes, inputs[0].Data.Bytes)
+			return nil
+		}
+		c := &config.Config{
+			Name: "model", MaxBatchSize: 4, Parameters: map[string]config.Value{"batch_padding": {String: "max"}},
+			Inputs:  []config.TensorConfig{{Name: "Input", DataType: "TYPE_INT32", Dims: tensor.Shape{3}}},
+			Outputs: []config.TensorConfig{{Name: "Output", DataType: "TYPE_INT32", Dims: tensor.Shape{3}}},
+		}
+		in, err := m.instance(t, c, "")
+		require.NoError(t, err)
+		got := send(t, in, Request{Inputs: intInput(tensor.Shape{2, 3}, 1, 2, 3, 4, 5, 6)})
+		require.NoError(t, got[0].err)
+		require.Equal(t, []int32{1, 2, 3, 4, 5, 6}, numbers(got[0].outputs[0]))
+		want := []int32{1, 2, 3, 4, 5, 6, 1, 2, 3, 1, 2, 3}
+		if batch == 1 {
+			want = []int32{1, 4, 1, 1, 2, 5, 2, 2, 3, 6, 3, 3}
+		}
+		require.Equal(t, want, given)
+	}
+}
