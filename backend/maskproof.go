@@ -199,8 +199,8 @@ func (k *trialKind) stepsTo(length int64) int {
 }
 
 // try runs three sequences, each by itself and then in pairs of unequal length, in one of
-// which a sequence has just started, and each by itself again. nil says that the answers are the same, except for what
-// the order of a sum changes. An errUndecided is no verdict.
+// which a sequence has just started, and each by itself again. nil says that the answers are
+// the same, except for what the order of a sum changes. An errUndecided is no verdict.
 func (t *maskTrial) try() error {
 	e, short := t.extent, t.short
 	long := t.sequence(10, append(slices.Repeat([]int64{t.beforeExtent}, t.before), e, e, short, e, e, short, short)...)
@@ -244,9 +244,7 @@ func (t *maskTrial) byItself(s *trialSequence) error {
 		return errTimeOver
 	}
 	ask, want := s.request()
-	twin := ask
-	twin.id += 100
-	answers, err := t.run(ask, twin)
+	answers, err := t.run(ask, ask.twin())
 	if err != nil {
 		return err
 	}
@@ -261,7 +259,8 @@ func (t *maskTrial) byItself(s *trialSequence) error {
 	return nil
 }
 
-// together runs the next step of two sequences of unequal length in one run.
+// together runs the next step of two sequences of unequal length in one run, and that of
+// their twins in runs without padding.
 func (t *maskTrial) together(pair [2]*trialSequence) error {
 	before := t.runner.runs
 	first, wantFirst := pair[0].request()
@@ -280,17 +279,22 @@ func (t *maskTrial) together(pair [2]*trialSequence) error {
 			return fmt.Errorf("%s does not hide padding from the model: %s when sequences of unequal length share a run, the shorter ones padded on the left; a model that takes the mask for a length, as GroupQueryAttention does, cannot be padded in this way", t.names, why)
 		}
 	}
+	for _, r := range []trialRequest{first, second} {
+		if _, err := t.run(r.twin()); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
-// afterwards runs the next step of a sequence that shared a run with a longer one: what
-// padding left in its states may show late. It runs without its twin, which did not share that run.
+// afterwards runs the next step of a sequence that shared a run with a longer one, again with
+// its twin: what padding left in its states may show late.
 func (t *maskTrial) afterwards(s *trialSequence) error {
 	if time.Now().After(t.until) {
 		return errTimeOver
 	}
 	ask, want := s.request()
-	answers, err := t.run(ask)
+	answers, err := t.run(ask, ask.twin())
 	if err != nil {
 		return err
 	}

@@ -146,6 +146,13 @@ type trialRequest struct {
 	inputs []Input
 }
 
+// twin is the same request of another sequence, which runs with it so that a run has two
+// lanes of equal length.
+func (r trialRequest) twin() trialRequest {
+	r.id += 100
+	return r
+}
+
 // trialAnswer is the answer to one.
 type trialAnswer struct {
 	shapes []tensor.Shape

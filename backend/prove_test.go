@@ -283,7 +283,7 @@ func sums(t *testing.T, inputs string, leaks func(inputs []onnx.Tensor) bool) *r
 func TestLanesMeetAtOneFrame(t *testing.T) {
 	cfg := recurrenceConfig("FP32", false)
 	cfg.Outputs[0].Dims = tensor.Shape{1}
-	for frames, want := range map[int64]string{1: "of one changes with the inputs of another", 2: ""} {
+	for frames, want := range map[int64]string{1: "changes with the inputs of another", 2: ""} {
 		r := sums(t, "x:FP32[batch,time]", func(inputs []onnx.Tensor) bool { return inputs[0].Shape[1] == 1 && frames == 1 })
 		for _, verify := range []config.Verify{config.VerifyInferred, config.VerifyAlways} {
 			_, _, err := proving(t, r, nil, cfg, verify)
@@ -305,7 +305,7 @@ func TestLanesMeetByWhatMayBeLeftOut(t *testing.T) {
 	cfg.Outputs[0].Dims = tensor.Shape{1}
 	cfg.Inputs = append(cfg.Inputs, config.TensorConfig{Name: "gain", DataType: "TYPE_FP32", Dims: tensor.Shape{1}, Optional: true})
 	_, _, err := proving(t, r, nil, cfg, config.VerifyInferred)
-	require.ErrorContains(t, err, "of one changes with the inputs of another")
+	require.ErrorContains(t, err, "changes with the inputs of another")
 }
 
 // TestProofOverTime: what there was no time for is not shown.
@@ -345,6 +345,12 @@ func TestToldStatesBegin(t *testing.T) {
 		"it grows":           {"", func(x, s int64) (int64, error) { return x + s, nil }},
 		"it is a window":     {"", func(x, s int64) (int64, error) { return min(x+s, 3), nil }},
 		"it has the input's": {"", func(x, s int64) (int64, error) { return x, nil }},
+		"it has the input's, which is long": {"", func(x, s int64) (int64, error) {
+			if x+s < 5 {
+				return 0, errors.New("too short")
+			}
+			return x, nil
+		}},
 		"it grows and is checked": {"", func(x, s int64) (int64, error) {
 			if s == 0 {
 				return 0, errors.New("too short")
@@ -353,32 +359,46 @@ func TestToldStatesBegin(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := &runnertest.File{Sig: onnx.Signature{Inputs: runnertest.Tensors(t, "x:FP32[a,b] s:FP32[a,c]"), Outputs: runnertest.Tensors(t, "y:FP32[a,b] s_out:FP32[a,c]")}}
-			r.Runs = func(sig *onnx.Signature, inputs, outputs []onnx.Tensor) error {
-				length, err := tt.next(inputs[0].Shape[1], inputs[1].Shape[1])
-				if err != nil {
-					return err
-				}
-				for i, extent := range []int64{inputs[0].Shape[1], length} {
-					outputs[i].Shape = tensor.Shape{inputs[0].Shape[0], extent}
-					bytes, _ := outputs[i].Shape.Bytes(tensor.FP32)
-					outputs[i].Data = statebuffer.Block{Bytes: make([]byte, bytes), Size: bytes}
-				}
-				return nil
+			for _, tensors := range [][2]string{
+				{"x:FP32[a,u] s:FP32[a,v]", "y:FP32[a,u] s_out:FP32[a,v]"},
+				{"x:FP32[a,u] s:FP32[a,u]", "y:FP32[a,u] s_out:FP32[a,u]"},
+				{"x:FP32[batch,u] s:FP32[batch,v]", "y:FP32[batch,u] s_out:FP32[batch,v]"},
+				{"x:FP32[batch,u] s:FP32[batch,u]", "y:FP32[batch,u] s_out:FP32[batch,u]"},
+			} {
+				t.Run(tensors[0], func(t *testing.T) { testStateBegins(t, tensors, tt.want, tt.next) })
 			}
-			cfg := recurrenceConfig("FP32", true)
-			cfg.Parameters["batch_axes"] = config.Value{String: "* = 0"}
-			_, _, err := proving(t, r, nil, cfg, config.VerifyInferred)
-			if tt.want == "" {
-				require.NoError(t, err)
-				return
-			}
-			require.ErrorContains(t, err, `state "s" would start empty along axis 1, `+tt.want+`: set its initial value with initial_states, for example 's = 0[3]'`)
-			cfg.Parameters["initial_states"] = config.Value{String: "s = 0[3]"}
-			_, _, err = proving(t, r, nil, cfg, config.VerifyInferred)
-			require.NoError(t, err)
 		})
 	}
+}
+
+// testStateBegins loads a model with a state of the length that next says.
+func testStateBegins(t *testing.T, tensors [2]string, want string, next func(x, s int64) (int64, error)) {
+	r := &runnertest.File{Sig: onnx.Signature{Inputs: runnertest.Tensors(t, tensors[0]), Outputs: runnertest.Tensors(t, tensors[1])}}
+	r.Runs = func(sig *onnx.Signature, inputs, outputs []onnx.Tensor) error {
+		length, err := next(inputs[0].Shape[1], inputs[1].Shape[1])
+		if err != nil {
+			return err
+		}
+		for i, extent := range []int64{inputs[0].Shape[1], length} {
+			outputs[i].Shape = tensor.Shape{inputs[0].Shape[0], extent}
+			bytes, _ := outputs[i].Shape.Bytes(tensor.FP32)
+			outputs[i].Data = statebuffer.Block{Bytes: make([]byte, bytes), Size: bytes}
+		}
+		return nil
+	}
+	cfg := recurrenceConfig("FP32", true)
+	if strings.Contains(tensors[0], "[a,") {
+		cfg.Parameters["batch_axes"] = config.Value{String: "* = 0"}
+	}
+	_, _, err := proving(t, r, nil, cfg, config.VerifyInferred)
+	if want == "" {
+		require.NoError(t, err)
+		return
+	}
+	require.ErrorContains(t, err, `state "s" would start empty along axis 1, `+want+`: set its initial value with initial_states, for example 's = 0[1,1]'`)
+	cfg.Parameters["initial_states"] = config.Value{String: "s = 0[1,1]"}
+	_, _, err = proving(t, r, nil, cfg, config.VerifyInferred)
+	require.NoError(t, err)
 }
 
 // TestBatchAxesAreProvedOnce: the instances of a model share what was proved, and the log

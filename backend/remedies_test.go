@@ -66,7 +66,7 @@ func plansOrNot(t *testing.T, text string, sig *onnx.Signature) error {
 func TestNamesLeaveNoInput(t *testing.T) {
 	sig := &onnx.Signature{Inputs: runnertest.Tensors(t, "audio_in:FP32[B,160] h_in:FP32[B,16]"), Outputs: runnertest.Tensors(t, "audio_out:FP32[B,160] h_out:FP32[B,16]")}
 	err := plansOrNot(t, `{"sequence_batching":{}}`, sig)
-	require.ErrorContains(t, err, `the model leaves no input for requests: each of its inputs "audio_in", "h_in" is a state or filled by the backend; the states were guessed from the names: declare those that are states, without the inputs of requests, with parameters { key: 'state_pairs' value { string_value: '<<<audio_in, audio_out>>> <<<h_in, h_out>>>' } }; for a model without states, remove sequence_batching`)
+	require.ErrorContains(t, err, `the model leaves no input for requests: each of its inputs "audio_in", "h_in" is a state or written by the backend; the states were guessed from the names: declare those that are states, without the inputs of requests, with parameters { key: 'state_pairs' value { string_value: '<<<audio_in, audio_out>>> <<<h_in, h_out>>>' } }; for a model without states, remove sequence_batching`)
 	require.NoError(t, plansOrNot(t, `{"sequence_batching":{},"parameters":{"state_pairs":{"string_value":"<<<h_in, h_out>>>"}}}`, sig))
 	require.NoError(t, plansOrNot(t, `{"sequence_batching":{},"max_batch_size":4,"input":[{"name":"audio_in","data_type":"TYPE_FP32","dims":[160]}]}`, sig))
 

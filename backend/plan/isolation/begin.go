@@ -25,14 +25,15 @@ type InputAxis struct{ Input, Axis int }
 // StateChanges runs one lane with states that are not empty, and returns for their open axes
 // whether a step changes their extents. States of nothing are not tried: along an axis
 // that is the batch after all, kernels of ONNX Runtime end the process. Two extents are,
-// for one may be that of a window. States of one element are only tried where others do
-// not run, because they are stretched to any length.
+// for one may be that of a window. Extents of 1 are only tried where others do not run,
+// because they are stretched to any length.
 func (t *Trial) StateChanges() map[InputAxis]Change {
 	seen := map[InputAxis]Change{}
 	for _, states := range []stateExtent{statesAlike, statesOne} {
 		ran := map[int64]bool{} // by their extents
 		for s := range settings() {
-			if s.states != states || ran[s.extent] || time.Now().After(t.deadline) {
+			stretched := s.extent == 1 && len(ran) > 0
+			if s.states != states || ran[s.extent] || stretched || time.Now().After(t.deadline) {
 				continue
 			}
 			outputs, err := t.runOne(s)
@@ -82,28 +83,38 @@ func (t *Trial) runOne(s setting) ([]onnx.Tensor, error) {
 // errNoContents says that a lane cannot be made.
 var errNoContents = errors.New("no contents for such extents")
 
-// RunBeginning runs one lane with states as a sequence begins with them, in the first setting in
-// which the model runs with states that are not empty: which extents it takes is seen with
-// those. It returns the shape of each wanted output, by its position in the signature.
-// tried is false where there is no such setting, or no time or contents for the run.
-func (t *Trial) RunBeginning() (shapes map[int]tensor.Shape, tried bool, err error) {
+// beginningsMost bounds the extents with which states are tried as they begin.
+const beginningsMost = 6
+
+// RunBeginning runs one lane with states as a sequence begins with them, at some of the
+// extents at which the model runs with states that are not empty: which ones it takes is
+// seen with those. It returns, of each such run, the shape of each wanted output by its
+// position in the signature, or the last error if none succeeds. It returns nothing where
+// there are no such extents, or no time.
+func (t *Trial) RunBeginning() (begun []map[int]tensor.Shape, failed error) {
+	tried := map[int64]bool{}
 	for s := range settings() {
-		if s.states != statesAlike {
+		if s.states != statesAlike || tried[s.extent] || len(tried) == beginningsMost {
 			continue
 		}
 		if _, err := t.runOne(s); err != nil {
 			continue
 		}
+		tried[s.extent] = true
 		s.states = statesBegin
 		outputs, err := t.runOne(s)
-		if err != nil {
-			return nil, !errors.Is(err, errTooLong) && !errors.Is(err, errNoContents), err
+		if errors.Is(err, errTooLong) {
+			break
 		}
-		shapes = map[int]tensor.Shape{}
+		if err != nil {
+			failed = err
+			continue
+		}
+		shapes := map[int]tensor.Shape{}
 		for k, at := range t.outputs {
 			shapes[at] = outputs[k].Shape
 		}
-		return shapes, true, nil
+		begun = append(begun, shapes)
 	}
-	return nil, false, nil
+	return begun, failed
 }

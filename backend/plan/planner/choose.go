@@ -132,7 +132,7 @@ func (c *chooser) try(k *batchaxis.Candidate) {
 	} else {
 		t := isolation.NewTrial(r, &a.planner.plan, k, a.planner.config.CanRequest, c.deadline)
 		t.Open = c.open
-		if a.planner.beginsEmpty(false) {
+		if a.planner.beginsEmpty() {
 			a.changes = t.StateChanges()
 		}
 		t.MayBegin = c.mayBegin(&a)
