@@ -266,7 +266,7 @@ func TestAppendedAnswer(t *testing.T) {
 	require.Equal(t, tensor.Shape{1, 1}, got[0].shapes[1])
 }
 
-// TestKeptStateWithoutNames: where axes have no names, runs show that lanes are apart,
+// TestKeptStateWithoutNames: where axes have no names, runs show that lanes are isolated,
 // also in a model that writes nothing in these runs.
 func TestKeptStateWithoutNames(t *testing.T) {
 	model := crossModel(func(byte, int64) {})

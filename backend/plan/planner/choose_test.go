@@ -190,8 +190,8 @@ func TestBatchNeverEmpty(t *testing.T) {
 }
 
 // sums is a model over [batch, time] that writes the sum of each lane, and of all of them
-// where leaks says so.
-func sums(t *testing.T, inputs string, leaks func(inputs []onnx.Tensor) bool) *runnertest.File {
+// where influences says so.
+func sums(t *testing.T, inputs string, influences func(inputs []onnx.Tensor) bool) *runnertest.File {
 	r := &runnertest.File{Sig: onnx.Signature{Inputs: runnertest.Tensors(t, inputs), Outputs: runnertest.Tensors(t, "y:FP32[batch,1]")}}
 	r.Runs = func(sig *onnx.Signature, inputs, outputs []onnx.Tensor) error {
 		lanes, frames := inputs[0].Shape[0], inputs[0].Shape[1]
@@ -204,7 +204,7 @@ func sums(t *testing.T, inputs string, leaks func(inputs []onnx.Tensor) bool) *r
 			all += own[lane]
 		}
 		for lane := range lanes {
-			if leaks(inputs) {
+			if influences(inputs) {
 				own[lane] = all / float64(lanes)
 			}
 			runnertest.SetElement(outputs[0].Data.Bytes, tensor.FP32, lane, own[lane])
@@ -338,7 +338,7 @@ func testStateBegins(t *testing.T, tensors [2]string, want string, next func(x, 
 }
 
 // TestLanesThatShareAScale: the refusal of a model that quantizes while it runs says why its
-// lanes are not apart, and only that of such a model.
+// lanes are not isolated, and only that of such a model.
 func TestLanesThatShareAScale(t *testing.T) {
 	for operator, want := range map[string]string{
 		"DynamicQuantizeLinear": `: output "y" of one request changes with the inputs of another, because the model quantizes at run time (DynamicQuantizeLinear) with one scale for all of them, with the batch`,
