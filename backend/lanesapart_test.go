@@ -11,6 +11,7 @@ import (
 
 	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/onnx/runnertest"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 )
@@ -172,9 +173,9 @@ func TestLanesApartBehindAMask(t *testing.T) {
 			}
 			sum := 0.0 // of all lanes, as far as the mask lets it see
 			for i := range 2 * inputs[0].Shape[0] {
-				sum += element(inputs[0].Data.Bytes, tensor.FP32, i) * element(inputs[2].Data.Bytes, tensor.Int32, 0)
+				sum += runnertest.Element(inputs[0].Data.Bytes, tensor.FP32, i) * runnertest.Element(inputs[2].Data.Bytes, tensor.Int32, 0)
 			}
-			setElement(outputs[0].Data.Bytes, tensor.FP32, 0, sum)
+			runnertest.SetElement(outputs[0].Data.Bytes, tensor.FP32, 0, sum)
 			outputs[1].Data, outputs[1].Shape = inputs[1].Data, inputs[1].Shape
 			return nil
 		}
