@@ -331,8 +331,8 @@ func (s *server) settleError(a *ask, q *plainSequence) {
 // requireEmpty: every output has the shape of ones, and one element, zero.
 func (s *server) requireEmpty(got *answer) {
 	s.t.Helper()
-	for i, port := range s.in.Outputs() {
-		require.Equal(s.t, make([]byte, port.DType.Size()), got.outputs[i])
+	for i, output := range s.in.Outputs() {
+		require.Equal(s.t, make([]byte, output.DType.Size()), got.outputs[i])
 		for _, extent := range got.shapes[i] {
 			require.EqualValues(s.t, 1, extent)
 		}
