@@ -260,7 +260,7 @@ def test_probe_runs_log_no_errors(own_server):
 REFUSED = {
     "several_axes": (
         Folder(config([X], [Y]), running_sum(None, None, 3)),
-        ("the batch could be at axis 0", "batch_axes", "string_value: '* = 0'"),
+        ("batch_axes", "string_value: '* = 0'"),
     ),
     "lanes_are_not_apart": (
         Folder(config([ROW], [ROW_OUT]), mixing()),
