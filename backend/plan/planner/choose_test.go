@@ -248,11 +248,11 @@ func TestLanesMeetInAFirstStep(t *testing.T) {
 			for at := range all {
 				value := 0.0
 				if at < past {
-					value = element(inputs[1].Data.Bytes, tensor.FP32, lane*past+at)
+					value = runnertest.Element(inputs[1].Data.Bytes, tensor.FP32, lane*past+at)
 				} else {
-					value = element(inputs[0].Data.Bytes, tensor.FP32, lane*frames+at-past)
+					value = runnertest.Element(inputs[0].Data.Bytes, tensor.FP32, lane*frames+at-past)
 				}
-				setElement(outputs[1].Data.Bytes, tensor.FP32, lane*all+at, value)
+				runnertest.SetElement(outputs[1].Data.Bytes, tensor.FP32, lane*all+at, value)
 			}
 		}
 		return inner(sig, inputs, outputs[:1])
