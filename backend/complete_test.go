@@ -42,7 +42,7 @@ func outermost(sig *onnx.Signature, inputs, outputs []onnx.Tensor) error {
 			for _, b := range inputs[0].Data.Bytes[lane*each:][:each] {
 				sum += float64(b)
 			}
-			setElement(out.Data.Bytes, tensor.FP32, lane*bytes/4/lanes, sum)
+			runnertest.SetElement(out.Data.Bytes, tensor.FP32, lane*bytes/4/lanes, sum)
 		}
 	}
 	return nil

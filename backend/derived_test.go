@@ -7,6 +7,7 @@ import (
 
 	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/onnx/runnertest"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 )
@@ -24,7 +25,7 @@ func derivedModel(dtypes map[string]tensor.DType, sees func(map[string]float64))
 	model.run = func(inputs, outputs []onnx.Tensor) error {
 		seen := map[string]float64{}
 		for i := 2; i < len(inputs); i++ {
-			seen[model.sig.Inputs[i].Name] = element(inputs[i].Data.Bytes, inputs[i].DType, 0)
+			seen[model.sig.Inputs[i].Name] = runnertest.Element(inputs[i].Data.Bytes, inputs[i].DType, 0)
 		}
 		sees(seen)
 		return inner(inputs, outputs)

@@ -1,13 +1,12 @@
 package backend
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 
 	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/onnx/runnertest"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -133,7 +132,7 @@ func (a *accumulator) Run(inputs, outputs []onnx.Tensor) error {
 			return fmt.Errorf("shape %v of the control", control.Shape)
 		}
 		for lane := range lanes {
-			reset[lane] = element(control.Data.Bytes, control.DType, lane) != 0
+			reset[lane] = runnertest.Element(control.Data.Bytes, control.DType, lane) != 0
 		}
 	}
 	a.resets = append(a.resets, reset)
@@ -179,63 +178,17 @@ func (s *stream) run(inputs, outputs []onnx.Tensor, lanes int64, reset []bool) {
 			place := s.at(s.stateOrder, lanes, 0, lane, k)
 			sum := 0.0
 			if !reset[lane] {
-				sum = element(inputs[1].Data.Bytes, s.dtype, place)
+				sum = runnertest.Element(inputs[1].Data.Bytes, s.dtype, place)
 			}
 			for r := range s.rows {
-				sum += element(inputs[0].Data.Bytes, s.dtype, s.at(s.order, lanes, r, lane, k))
+				sum += runnertest.Element(inputs[0].Data.Bytes, s.dtype, s.at(s.order, lanes, r, lane, k))
 			}
-			setElement(outputs[1].Data.Bytes, s.dtype, place, sum)
-			sum = element(outputs[1].Data.Bytes, s.dtype, place)
+			runnertest.SetElement(outputs[1].Data.Bytes, s.dtype, place, sum)
+			sum = runnertest.Element(outputs[1].Data.Bytes, s.dtype, place)
 			for r := range s.rows {
 				at := s.at(s.order, lanes, r, lane, k)
-				setElement(outputs[0].Data.Bytes, s.dtype, at, sum+element(inputs[0].Data.Bytes, s.dtype, at))
+				runnertest.SetElement(outputs[0].Data.Bytes, s.dtype, at, sum+runnertest.Element(inputs[0].Data.Bytes, s.dtype, at))
 			}
 		}
-	}
-}
-
-// element reads a number of any type.
-func element(from []byte, dtype tensor.DType, at int64) float64 {
-	from = from[at*int64(dtype.Size()):]
-	switch dtype {
-	case tensor.FP64:
-		return math.Float64frombits(binary.NativeEndian.Uint64(from))
-	case tensor.FP32:
-		return float64(math.Float32frombits(binary.NativeEndian.Uint32(from)))
-	case tensor.FP16:
-		return float64(tensor.Widen(binary.NativeEndian.Uint16(from)))
-	case tensor.Int64:
-		return float64(int64(binary.NativeEndian.Uint64(from)))
-	case tensor.Int32:
-		return float64(int32(binary.NativeEndian.Uint32(from)))
-	case tensor.Int8:
-		return float64(int8(from[0]))
-	case tensor.Bool:
-		return float64(from[0])
-	}
-	panic("the accumulator knows no " + dtype.String())
-}
-
-// setElement writes one; integers wrap around, booleans are true above zero.
-func setElement(to []byte, dtype tensor.DType, at int64, f float64) {
-	to = to[at*int64(dtype.Size()):]
-	switch dtype {
-	case tensor.FP64:
-		binary.NativeEndian.PutUint64(to, math.Float64bits(f))
-	case tensor.FP32:
-		binary.NativeEndian.PutUint32(to, math.Float32bits(float32(f)))
-	case tensor.FP16:
-		h, _ := tensor.Half(float32(f))
-		binary.NativeEndian.PutUint16(to, h)
-	case tensor.Int64:
-		binary.NativeEndian.PutUint64(to, uint64(int64(f)))
-	case tensor.Int32:
-		binary.NativeEndian.PutUint32(to, uint32(int64(f)))
-	case tensor.Int8:
-		to[0] = byte(int64(f))
-	case tensor.Bool:
-		to[0] = byte(index(f > 0))
-	default:
-		panic("the accumulator knows no " + dtype.String())
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/onnx/runnertest"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
@@ -101,7 +102,7 @@ func TestBadValueFailsAlone(t *testing.T) {
 		inner := model.run
 		model.run = func(inputs, outputs []onnx.Tensor) error {
 			for i := range inputs[0].Data.Size / 4 {
-				if element(inputs[0].Data.Bytes, tensor.Int32, i) == bad {
+				if runnertest.Element(inputs[0].Data.Bytes, tensor.Int32, i) == bad {
 					return status.Errorf(code, "no token %d", bad)
 				}
 			}

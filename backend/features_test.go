@@ -9,6 +9,7 @@ import (
 
 	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/onnx/runnertest"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
@@ -179,7 +180,7 @@ func TestFilledInputs(t *testing.T) {
 				if dtype == tensor.Uint64 {
 					dtype = tensor.Int64
 				}
-				all = append(all, element(inputs[i].Data.Bytes, dtype, lane))
+				all = append(all, runnertest.Element(inputs[i].Data.Bytes, dtype, lane))
 			}
 			seen = append(seen, all)
 		}
@@ -251,13 +252,13 @@ func sumModel() *scripted {
 	}}
 	s.run = func(inputs, outputs []onnx.Tensor) error {
 		for i := range inputs[0].Data.Size / 4 {
-			sum := element(inputs[0].Data.Bytes, tensor.Int32, i)
+			sum := runnertest.Element(inputs[0].Data.Bytes, tensor.Int32, i)
 			if len(inputs) > 1 && inputs[1].DType != tensor.Invalid {
-				sum += element(inputs[1].Data.Bytes, tensor.Int32, i)
+				sum += runnertest.Element(inputs[1].Data.Bytes, tensor.Int32, i)
 			}
 			for k := range outputs {
 				if outputs[k].DType != tensor.Invalid {
-					setElement(outputs[k].Data.Bytes, tensor.Int32, i, sum)
+					runnertest.SetElement(outputs[k].Data.Bytes, tensor.Int32, i, sum)
 				}
 			}
 		}

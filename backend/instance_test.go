@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/onnx/runnertest"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 )
@@ -81,7 +82,7 @@ func TestWarmUpOfAModelThatFailsOnZeros(t *testing.T) {
 	inner := model.run
 	model.run = func(inputs, outputs []onnx.Tensor) error {
 		for i := range inputs[0].Data.Size / 4 {
-			if element(inputs[0].Data.Bytes, tensor.Int32, i) == 0 {
+			if runnertest.Element(inputs[0].Data.Bytes, tensor.Int32, i) == 0 {
 				return errInjected
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"tritonstateful/backend/plan"
 	"tritonstateful/backend/plan/planner"
 	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/onnx/runnertest"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 )
@@ -168,17 +169,6 @@ func TestPlanRejects(t *testing.T) {
 	}
 }
 
-// TestBatchAxesOfAFixedAxis: it is batch_axes that is wrong then, not the dims.
-func TestBatchAxesOfAFixedAxis(t *testing.T) {
-	r := newRecurrence(t, "x:FP32[?,3]", "y:FP32[?,3]", 0)
-	cfg := recurrenceConfig("FP32", false)
-	cfg.Inputs[0].Dims, cfg.Outputs[0].Dims = tensor.Shape{3}, tensor.Shape{3}
-	cfg.Parameters["batch_axes"] = config.Value{String: "x = 1"}
-	_, _, err := proving(t, r, nil, cfg, config.VerifyInferred)
-	require.ErrorContains(t, err, `input "x": batch_axes names axis 1 of [-1,3], which is fixed: a batch needs a dynamic axis`)
-	require.NotContains(t, err.Error(), "write dims")
-}
-
 // TestAllPlanFaultsAtOnce: one load shows everything that does not fit.
 func TestAllPlanFaultsAtOnce(t *testing.T) {
 	_, err := load(t, configEdit(func(c *config.Config) {
@@ -256,8 +246,8 @@ func TestControlsOfEveryType(t *testing.T) {
 			s.in.Execute(&fakeBatch{t: t, answers: make([]answer, 2), requests: []Request{
 				s.request(&fakeBatch{}, &ask{id: "1"}), s.request(&fakeBatch{}, &ask{id: "2", start: true}),
 			}})
-			require.Equal(t, tt.want[1], element(runs[0], tt.dtype, 0))
-			require.Equal(t, tt.want, []float64{element(runs[1], tt.dtype, 0), element(runs[1], tt.dtype, 1)})
+			require.Equal(t, tt.want[1], runnertest.Element(runs[0], tt.dtype, 0))
+			require.Equal(t, tt.want, []float64{runnertest.Element(runs[1], tt.dtype, 0), runnertest.Element(runs[1], tt.dtype, 1)})
 		})
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/onnx/runnertest"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 )
@@ -37,7 +38,7 @@ func newPicky(t *testing.T, edit func(*config.Config)) *picky {
 	model.run = func(inputs, outputs []onnx.Tensor) error {
 		p.lanes = append(p.lanes, int(inputs[0].Shape[0]))
 		for i := range inputs[0].Data.Size / 4 {
-			if p.allFail || element(inputs[0].Data.Bytes, tensor.Int32, i) == wrongToken {
+			if p.allFail || runnertest.Element(inputs[0].Data.Bytes, tensor.Int32, i) == wrongToken {
 				return status.Errorf(status.InvalidArg, "no token %d", wrongToken)
 			}
 		}
@@ -262,7 +263,7 @@ func TestValuesAmongSplitBatches(t *testing.T) {
 				refused := 0 // before or after outputs were written
 				s.in.runner = &wrapped{s.runner, func(inputs, outputs []onnx.Tensor) error {
 					for i := range inputs[0].Data.Size / 4 {
-						if element(inputs[0].Data.Bytes, tensor.FP32, i) == refusedValue {
+						if runnertest.Element(inputs[0].Data.Bytes, tensor.FP32, i) == refusedValue {
 							if refused++; refused%2 == 0 {
 								_ = s.runner.Run(inputs, outputs)
 							}
@@ -282,7 +283,7 @@ func TestValuesAmongSplitBatches(t *testing.T) {
 						says := ""
 						wrong := rng.IntN(12) == 0 || id < 2 && rng.IntN(2) == 0
 						if wrong && (inferred == "1" || !a.end) {
-							a = a.with(func(r *Request) { setElement(r.Inputs[0].Data, tensor.FP32, 0, refusedValue) })
+							a = a.with(func(r *Request) { runnertest.SetElement(r.Inputs[0].Data, tensor.FP32, 0, refusedValue) })
 							says = "no such token"
 						}
 						alive[id] = !a.end && (says == "" || !a.start)

@@ -15,6 +15,7 @@ import (
 
 	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/onnx/runnertest"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
@@ -215,7 +216,7 @@ func (s *server) request(b *fakeBatch, a *ask) Request {
 		data := make([]byte, t.rows*t.features*int64(t.dtype.Size()))
 		for row := range t.rows {
 			for k := range t.features {
-				setElement(data, t.dtype, t.at(t.order, 1, row, 0, k), t.input1(a, row, k))
+				runnertest.SetElement(data, t.dtype, t.at(t.order, 1, row, 0, k), t.input1(a, row, k))
 			}
 		}
 		b.lent = append(b.lent, data)
@@ -240,8 +241,8 @@ func (s *server) step(a *ask, state [][]float64) (next [][]float64, outputs [][]
 		size := int64(t.dtype.Size())
 		out, cell := make([]byte, t.rows*t.features*size), make([]byte, 8)
 		round := func(f float64) float64 {
-			setElement(cell, t.dtype, 0, f)
-			return element(cell, t.dtype, 0)
+			runnertest.SetElement(cell, t.dtype, 0, f)
+			return runnertest.Element(cell, t.dtype, 0)
 		}
 		sums := make([]float64, t.features)
 		for k := range t.features {
@@ -251,7 +252,7 @@ func (s *server) step(a *ask, state [][]float64) (next [][]float64, outputs [][]
 			}
 			sums[k] = round(sum)
 			for row := range t.rows {
-				setElement(out, t.dtype, t.at(t.order, 1, row, 0, k), sums[k]+round(t.input1(a, row, k)))
+				runnertest.SetElement(out, t.dtype, t.at(t.order, 1, row, 0, k), sums[k]+round(t.input1(a, row, k)))
 			}
 			if s.in.model.params.HalfStates && t.dtype == tensor.FP32 {
 				h, _ := tensor.Half(float32(sums[k]))
@@ -330,8 +331,8 @@ func (s *server) settleError(a *ask, q *plainSequence) {
 // requireEmpty: every output has the shape of ones, and one element, zero.
 func (s *server) requireEmpty(got *answer) {
 	s.t.Helper()
-	for i, port := range s.in.Outputs() {
-		require.Equal(s.t, make([]byte, port.DType.Size()), got.outputs[i])
+	for i, output := range s.in.Outputs() {
+		require.Equal(s.t, make([]byte, output.DType.Size()), got.outputs[i])
 		for _, extent := range got.shapes[i] {
 			require.EqualValues(s.t, 1, extent)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/onnx/runnertest"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
@@ -31,11 +32,11 @@ func deltaModel(sees func(past []int32)) *scripted {
 		outputs[1].Data, outputs[1].Shape = inputs[0].Data, tensor.Shape{lanes, 1}
 		for lane := range lanes {
 			past := numbers(inputs[1].Data.Bytes[4*lane*length : 4*(lane+1)*length])
-			sum := int32(element(inputs[0].Data.Bytes, tensor.Int32, lane))
+			sum := int32(runnertest.Element(inputs[0].Data.Bytes, tensor.Int32, lane))
 			for _, n := range past {
 				sum += n
 			}
-			setElement(outputs[0].Data.Bytes, tensor.Int32, lane, float64(sum))
+			runnertest.SetElement(outputs[0].Data.Bytes, tensor.Int32, lane, float64(sum))
 			sees(past)
 		}
 		return nil
@@ -140,7 +141,7 @@ func crossModel(ran func(flag byte, lanes int64)) *scripted {
 			outputs[1].Data, outputs[1].Shape = inputs[0].Data, tensor.Shape{lanes, 1}
 		}
 		for lane := range lanes {
-			setElement(outputs[0].Data.Bytes, tensor.Int32, lane, 1000*element(cross, tensor.Int32, lane)+element(inputs[0].Data.Bytes, tensor.Int32, lane))
+			runnertest.SetElement(outputs[0].Data.Bytes, tensor.Int32, lane, 1000*runnertest.Element(cross, tensor.Int32, lane)+runnertest.Element(inputs[0].Data.Bytes, tensor.Int32, lane))
 		}
 		return nil
 	}
@@ -265,7 +266,7 @@ func TestAppendedAnswer(t *testing.T) {
 	require.Equal(t, tensor.Shape{1, 1}, got[0].shapes[1])
 }
 
-// TestKeptStateWithoutNames: where axes have no names, runs show that lanes are apart,
+// TestKeptStateWithoutNames: where axes have no names, runs show that lanes are isolated,
 // also in a model that writes nothing in these runs.
 func TestKeptStateWithoutNames(t *testing.T) {
 	model := crossModel(func(byte, int64) {})

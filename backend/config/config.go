@@ -83,6 +83,7 @@ type InitialState struct {
 	DataFile string       `json:"data_file"`
 }
 
+// Equal reports whether both give the same value.
 func (a *InitialState) Equal(b *InitialState) bool {
 	return a.DataType == b.DataType && a.Dims.Equal(b.Dims) && a.DataFile == b.DataFile
 }

@@ -264,7 +264,12 @@ REFUSED = {
     ),
     "lanes_are_not_apart": (
         Folder(config([ROW], [ROW_OUT]), mixing()),
-        ("requests in a batch would not be independent", 'output "s_out" of one request changes with', 'axis 0 of "x"', "batch_axes"),
+        (
+            "requests in a batch would not be independent",
+            'output "s_out" of one request changes with',
+            'axis 0 of "x"',
+            "batch_axes",
+        ),
     ),
     "no_such_axis": (
         Folder(config([X], [Y], batch_axes="s = 3"), delay(F32, 2, 3)),

@@ -37,6 +37,7 @@ type Candidate struct {
 // Rank says how good the evidence for a candidate is; the least is the best.
 type Rank uint8
 
+// The ranks.
 const (
 	ByBatchName      Rank = iota // a name of batches on every input, dims with -1 for the batch, or a batch that is fixed at 1
 	ByOtherName                  // any name on some inputs

@@ -12,6 +12,7 @@ import (
 // Change is what runs show of an open axis of a state.
 type Change uint8
 
+// The changes.
 const (
 	Unseen  Change = iota
 	Stays          // its extent is as before a step

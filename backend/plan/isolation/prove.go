@@ -17,13 +17,13 @@ import (
 type Verdict uint8
 
 const (
-	// Undecided: no run shows anything.
+	// Undecided means that no run shows anything.
 	Undecided Verdict = iota
-	// Isolated: each lane is as if it ran alone, whatever the others hold.
+	// Isolated means that each lane is as if it ran alone, whatever the others hold.
 	Isolated
-	// NotIsolated: something of one lane depends on another.
+	// NotIsolated means that something of one lane depends on another.
 	NotIsolated
-	// OneLane: the model runs with one lane and never with more.
+	// OneLane means that the model runs with one lane and never with more.
 	OneLane
 )
 

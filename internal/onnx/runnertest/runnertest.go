@@ -1,5 +1,5 @@
-// Package runnertest has what tests of a runner share: signatures that are written as text,
-// and a runner whose model is a Go function.
+// Package runnertest has what tests of those who use runners share: signatures that are
+// written as text, runners whose model is a Go function, and elements of tensors as numbers.
 package runnertest
 
 import (

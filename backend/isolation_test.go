@@ -11,6 +11,7 @@ import (
 
 	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/onnx/runnertest"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 )
@@ -47,9 +48,9 @@ func floatConfig() *config.Config {
 	return c
 }
 
-// TestLanesApart: where nobody has said which axis is the batch, a model in which one
+// TestLanesIsolated: where nobody has said which axis is the batch, a model in which one
 // lane sees another is not served. One with chance in it cannot be judged.
-func TestLanesApart(t *testing.T) {
+func TestLanesIsolated(t *testing.T) {
 	sums := func(x, s []float32) {
 		for i := range x {
 			s[i] += x[i]
@@ -80,7 +81,7 @@ func TestLanesApart(t *testing.T) {
 		axes string
 		want string
 	}{
-		"apart":              {sums, "", ""},
+		"isolated":           {sums, "", ""},
 		"forward":            {forward, "", `output "Output" of one request changes with the inputs of another, with the batch at axis 0 of "Input", axis 0 of "Sum": set the parameter batch_axes`},
 		"backward":           {backward, "", `output "NewSum" of one request changes with the inputs of another`},
 		"the operator knows": {forward, "* = 0", ""},
@@ -103,9 +104,9 @@ func TestLanesApart(t *testing.T) {
 	}
 }
 
-// TestLanesApartOnDevice: the CPU judges, since the host cannot write the memory of a
+// TestLanesIsolatedOnDevice: the CPU judges, since the host cannot write the memory of a
 // GPU; if it cannot open the model, a warning says so.
-func TestLanesApartOnDevice(t *testing.T) {
+func TestLanesIsolatedOnDevice(t *testing.T) {
 	model := floatModel(func(x, s []float32) { s[0] += x[len(x)-1] })
 	cfg := floatConfig()
 	cfg.Parameters["ort_ep"] = config.Value{String: "cuda"}
@@ -141,9 +142,9 @@ func TestLanesApartOnDevice(t *testing.T) {
 	require.Len(t, log.having("could not verify that requests in a batch are independent"), 1)
 }
 
-// TestLanesApartOfLowerRank: what the model writes in the trial may have fewer axes
+// TestLanesIsolatedOfLowerRank: what the model writes in the trial may have fewer axes
 // than it has told of.
-func TestLanesApartOfLowerRank(t *testing.T) {
+func TestLanesIsolatedOfLowerRank(t *testing.T) {
 	m := crossModel(func(byte, int64) {})
 	withoutSymbols(&m.sig)
 	m.sig.Inputs[1].Dims, m.sig.Outputs[1].Dims = tensor.Shape{1, -1}, tensor.Shape{1, -1}
@@ -158,9 +159,9 @@ func TestLanesApartOfLowerRank(t *testing.T) {
 	require.ErrorContains(t, send(t, in, one(1, true, 1))[0].err, `state "Cross": the model wrote shape [1]`)
 }
 
-// TestLanesApartBehindAMask: a mask in the trial hides nothing, and is as long as the
+// TestLanesIsolatedWithAMask: a mask in the trial hides nothing, and is as long as the
 // model wants it.
-func TestLanesApartBehindAMask(t *testing.T) {
+func TestLanesIsolatedWithAMask(t *testing.T) {
 	for _, mask := range []string{"mask(Sum)", "mask(Sum, Input:1)"} {
 		m, c := floatModel(nil), floatConfig()
 		more := int64(index(mask != "mask(Sum)")) * 2
@@ -172,9 +173,9 @@ func TestLanesApartBehindAMask(t *testing.T) {
 			}
 			sum := 0.0 // of all lanes, as far as the mask lets it see
 			for i := range 2 * inputs[0].Shape[0] {
-				sum += element(inputs[0].Data.Bytes, tensor.FP32, i) * element(inputs[2].Data.Bytes, tensor.Int32, 0)
+				sum += runnertest.Element(inputs[0].Data.Bytes, tensor.FP32, i) * runnertest.Element(inputs[2].Data.Bytes, tensor.Int32, 0)
 			}
-			setElement(outputs[0].Data.Bytes, tensor.FP32, 0, sum)
+			runnertest.SetElement(outputs[0].Data.Bytes, tensor.FP32, 0, sum)
 			outputs[1].Data, outputs[1].Shape = inputs[1].Data, inputs[1].Shape
 			return nil
 		}

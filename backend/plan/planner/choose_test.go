@@ -1,9 +1,8 @@
-package backend
+package planner
 
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -15,85 +14,22 @@ import (
 	"tritonstateful/backend/plan"
 	"tritonstateful/backend/plan/batchaxis"
 	"tritonstateful/backend/plan/isolation"
-	"tritonstateful/backend/plan/planner"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/onnx/runnertest"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
 
-// recurrence is a model over [time, batch] or [batch, time]: y is the running sum of x
-// over time, and a state, if there is one, the sum so far.
-type recurrence struct {
-	runnertest.File
-	time    int    // the axis of time in x and y
-	least   int64  // how long x must be
-	divisor bool   // a last input that nothing may be divided by if it is 0
-	chance  *int64 // what is added to each y, from run to run another
-}
-
-func newRecurrence(t *testing.T, inputs, outputs string, time int) *recurrence {
-	r := &recurrence{time: time}
-	r.Sig = onnx.Signature{Inputs: runnertest.Tensors(t, inputs), Outputs: runnertest.Tensors(t, outputs)}
-	r.Runs = r.run
-	return r
-}
-
-func (r *recurrence) run(sig *onnx.Signature, inputs, outputs []onnx.Tensor) error {
-	x := &inputs[0]
-	frames, lanes := x.Shape[r.time], x.Shape[1-r.time]
-	state := len(sig.Outputs) > 1
-	switch {
-	case frames < r.least:
-		return fmt.Errorf("%d frames are too few", frames)
-	case state && inputs[1].Shape[0] != lanes:
-		return errors.New("batches differ")
-	case r.divisor && element(inputs[len(inputs)-1].Data.Bytes, inputs[len(inputs)-1].DType, 0) == 0:
-		return errors.New("division by zero")
-	}
-	noise := 0.0
-	if r.chance != nil {
-		*r.chance++
-		noise = float64(*r.chance)
-	}
-	for i := range outputs {
-		shape := tensor.Shape{lanes}
-		if i == 0 {
-			shape = x.Shape.Clone()
-		}
-		bytes, _ := shape.Bytes(sig.Outputs[i].DType)
-		outputs[i].Shape, outputs[i].Data = shape, statebuffer.Block{Bytes: make([]byte, bytes), Size: bytes}
-	}
-	for lane := range lanes {
-		sum := 0.0
-		if state {
-			sum = element(inputs[1].Data.Bytes, x.DType, lane)
-		}
-		for frame := range frames {
-			at := lane*frames + frame
-			if r.time == 0 {
-				at = frame*lanes + lane
-			}
-			sum += element(x.Data.Bytes, x.DType, at)
-			setElement(outputs[0].Data.Bytes, x.DType, at, sum+noise)
-		}
-		if state {
-			setElement(outputs[1].Data.Bytes, x.DType, lane, sum)
-		}
-	}
-	return nil
-}
-
 // proving makes a plan of a model for a configuration, and proves it.
-func proving(t *testing.T, r onnx.Runner, open func() onnx.Runner, cfg *config.Config, verify config.Verify) (*plan.Plan, planner.Proof, error) {
+func proving(t *testing.T, r onnx.Runner, open func() onnx.Runner, cfg *config.Config, verify config.Verify) (*plan.Plan, Proof, error) {
 	params, _, err := config.ParseParameters(cfg.Parameters)
 	require.NoError(t, err)
 	params.Verify = verify
-	s := &planner.Source{Config: cfg, Parameters: params, Signature: r.Signature(), Runner: func() (onnx.Runner, error) { return r, nil }}
+	s := &Source{Config: cfg, Parameters: params, Signature: r.Signature(), Runner: func() (onnx.Runner, error) { return r, nil }}
 	if open != nil {
 		s.Open = func() (onnx.Runner, error) { return open(), nil }
 	}
-	return planner.Make(s)
+	return Make(s)
 }
 
 // recurrenceConfig is for x and y of any length, and for the state s if there is one.
@@ -142,8 +78,8 @@ func TestBatchIsProved(t *testing.T) {
 					inputs += " k:INT64[1]"
 					cfg.Inputs = append(cfg.Inputs, config.TensorConfig{Name: "k", DataType: "TYPE_INT64", Dims: tensor.Shape{1}})
 				}
-				r := newRecurrence(t, inputs, outputs, c.time)
-				r.divisor, r.least = c.divisor, c.least
+				r := runnertest.NewRecurrence(t, inputs, outputs, c.time)
+				r.Divisor, r.Least = c.divisor, c.least
 				p, proof, err := proving(t, r, nil, cfg, config.VerifyInferred)
 				require.NoError(t, err)
 				require.Empty(t, proof.Warning)
@@ -162,9 +98,9 @@ func TestBatchIsProved(t *testing.T) {
 // TestBatchNotJudged: where no run shows anything, the exporter's name on all tensors is
 // believed, with a warning, and nothing else is.
 func TestBatchNotJudged(t *testing.T) {
-	model := func(x, y string) *recurrence {
-		r := newRecurrence(t, "x:FP32["+x+"]", "y:FP32["+y+"]", 0)
-		r.least = 1000
+	model := func(x, y string) *runnertest.Recurrence {
+		r := runnertest.NewRecurrence(t, "x:FP32["+x+"]", "y:FP32["+y+"]", 0)
+		r.Least = 1000
 		return r
 	}
 	p, proof, err := proving(t, model("time,batch", "time,batch"), nil, recurrenceConfig("FP32", false), config.VerifyInferred)
@@ -182,9 +118,9 @@ func TestBatchNotJudged(t *testing.T) {
 // TestBatchOfChance: what is drawn anew in each session in the same way can be judged, what
 // is not cannot.
 func TestBatchOfChance(t *testing.T) {
-	session := func(drawn *int64) *recurrence {
-		r := newRecurrence(t, "x:FP32[?,?]", "y:FP32[?,?]", 0)
-		r.chance = drawn
+	session := func(drawn *int64) *runnertest.Recurrence {
+		r := runnertest.NewRecurrence(t, "x:FP32[?,?]", "y:FP32[?,?]", 0)
+		r.Chance = drawn
 		return r
 	}
 	p, _, err := proving(t, session(new(int64)), func() onnx.Runner { return session(new(int64)) }, recurrenceConfig("FP32", false), config.VerifyInferred)
@@ -197,7 +133,7 @@ func TestBatchOfChance(t *testing.T) {
 
 // TestBatchThatIsTold: batch_axes is believed; verify: always checks it and warns once.
 func TestBatchThatIsTold(t *testing.T) {
-	r := newRecurrence(t, "x:FP32[time,batch]", "y:FP32[time,batch]", 0)
+	r := runnertest.NewRecurrence(t, "x:FP32[time,batch]", "y:FP32[time,batch]", 0)
 	cfg := recurrenceConfig("FP32", false)
 	cfg.Parameters["batch_axes"] = config.Value{String: "* = 0"}
 	p, proof, err := proving(t, r, nil, cfg, config.VerifyInferred)
@@ -217,7 +153,7 @@ func TestBatchThatIsTold(t *testing.T) {
 
 // TestBatchUnproved: without runs the likeliest candidate is taken, with a warning.
 func TestBatchUnproved(t *testing.T) {
-	r := newRecurrence(t, "x:FP32[time,batch]", "y:FP32[time,batch]", 0)
+	r := runnertest.NewRecurrence(t, "x:FP32[time,batch]", "y:FP32[time,batch]", 0)
 	p, proof, err := proving(t, r, nil, recurrenceConfig("FP32", false), config.VerifyNever)
 	require.NoError(t, err)
 	require.Equal(t, 1, p.Inputs[0].Axis)
@@ -238,11 +174,11 @@ func TestBatchNeverEmpty(t *testing.T) {
 			sum := 0.0
 			for k := range inputs {
 				for at := range inputs[k].Data.Size / 4 {
-					sum += element(inputs[k].Data.Bytes, tensor.FP32, at)
+					sum += runnertest.Element(inputs[k].Data.Bytes, tensor.FP32, at)
 				}
 			}
 			for at := range bytes / 4 {
-				setElement(outputs[i].Data.Bytes, tensor.FP32, at, sum)
+				runnertest.SetElement(outputs[i].Data.Bytes, tensor.FP32, at, sum)
 			}
 		}
 		return nil
@@ -254,8 +190,8 @@ func TestBatchNeverEmpty(t *testing.T) {
 }
 
 // sums is a model over [batch, time] that writes the sum of each lane, and of all of them
-// where leaks says so.
-func sums(t *testing.T, inputs string, leaks func(inputs []onnx.Tensor) bool) *runnertest.File {
+// where influences says so.
+func sums(t *testing.T, inputs string, influences func(inputs []onnx.Tensor) bool) *runnertest.File {
 	r := &runnertest.File{Sig: onnx.Signature{Inputs: runnertest.Tensors(t, inputs), Outputs: runnertest.Tensors(t, "y:FP32[batch,1]")}}
 	r.Runs = func(sig *onnx.Signature, inputs, outputs []onnx.Tensor) error {
 		lanes, frames := inputs[0].Shape[0], inputs[0].Shape[1]
@@ -263,15 +199,15 @@ func sums(t *testing.T, inputs string, leaks func(inputs []onnx.Tensor) bool) *r
 		all, own := 0.0, make([]float64, lanes)
 		for lane := range lanes {
 			for frame := range frames {
-				own[lane] += element(inputs[0].Data.Bytes, tensor.FP32, lane*frames+frame)
+				own[lane] += runnertest.Element(inputs[0].Data.Bytes, tensor.FP32, lane*frames+frame)
 			}
 			all += own[lane]
 		}
 		for lane := range lanes {
-			if leaks(inputs) {
+			if influences(inputs) {
 				own[lane] = all / float64(lanes)
 			}
-			setElement(outputs[0].Data.Bytes, tensor.FP32, lane, own[lane])
+			runnertest.SetElement(outputs[0].Data.Bytes, tensor.FP32, lane, own[lane])
 		}
 		return nil
 	}
@@ -401,73 +337,24 @@ func testStateBegins(t *testing.T, tensors [2]string, want string, next func(x, 
 	require.NoError(t, err)
 }
 
-// TestBatchAxesAreProvedOnce: the instances of a model share what was proved, and the log
-// says it once.
-func TestBatchAxesAreProvedOnce(t *testing.T) {
-	log := newRecorder(slog.LevelInfo)
-	m, err := NewModel(ModelInfo{Name: "model", Version: 1, Config: []byte(`{"name":"model","max_batch_size":8,"input":[{"name":"x","data_type":"TYPE_FP32","dims":[-1]}],` +
-		`"output":[{"name":"y","data_type":"TYPE_FP32","dims":[-1]}]}`)}, Server{
-		Log: slog.New(log), Clock: newServer(t).in.model.server.Clock,
-		Open: func(onnx.SessionOptions) (onnx.Runner, error) {
-			return newRecurrence(t, "x:FP32[time,batch]", "y:FP32[time,batch]", 0), nil
-		},
-	})
-	require.NoError(t, err)
-	for i := range 3 {
-		in, err := m.NewInstance(InstanceInfo{Name: fmt.Sprint("model_0_", i), Kind: "cpu"})
-		require.NoError(t, err)
-		in.Close()
-	}
-	lines := log.having("batch axes")
-	require.Len(t, lines, 1)
-	require.True(t, strings.Contains(lines[0], "isolated=true"), lines[0])
-}
-
-// TestNothingHangsOnTheBatch: without states and without a max_batch_size, requests bring the
-// model's whole tensors. So nothing is proved, refused or warned of, however the lanes of a
-// batch would mix and whatever two axes it could stand on.
-func TestNothingHangsOnTheBatch(t *testing.T) {
-	for _, verify := range []string{"inferred", "always", "never"} {
-		log := newRecorder(slog.LevelInfo)
-		m, err := NewModel(ModelInfo{Name: "model", Version: 1, Config: []byte(`{"name":"model","input":[{"name":"x","data_type":"TYPE_FP32","dims":[-1,-1]}],` +
-			`"output":[{"name":"y","data_type":"TYPE_FP32","dims":[-1,-1]}],"parameters":{"verify":{"string_value":"` + verify + `"}}}`)}, Server{
-			Log: slog.New(log), Clock: newServer(t).in.model.server.Clock,
-			Open: func(onnx.SessionOptions) (onnx.Runner, error) {
-				r := newRecurrence(t, "x:FP32[?,?]", "y:FP32[?,?]", 0)
-				r.Runs = func(_ *onnx.Signature, inputs, outputs []onnx.Tensor) error { // nothing mixes: both axes could be the batch
-					outputs[0].Shape, outputs[0].Data = inputs[0].Shape.Clone(), inputs[0].Data
-					return nil
-				}
-				return r, nil
-			},
-		})
-		require.NoError(t, err)
-		in, err := m.NewInstance(InstanceInfo{Name: "model_0", Kind: "cpu"})
-		require.NoError(t, err, verify)
-		in.Close()
-		require.Empty(t, log.having("batch axes"), verify)
-		require.Empty(t, log.having("that requests in a batch are independent"), verify)
-	}
-}
-
 // TestLanesThatShareAScale: the refusal of a model that quantizes while it runs says why its
-// lanes are not apart, and only that of such a model.
+// lanes are not isolated, and only that of such a model.
 func TestLanesThatShareAScale(t *testing.T) {
 	for operator, want := range map[string]string{
 		"DynamicQuantizeLinear": `: output "y" of one request changes with the inputs of another, because the model quantizes at run time (DynamicQuantizeLinear) with one scale for all of them, with the batch`,
 		"QuantizeLinear":        `: output "y" of one request changes with the inputs of another, with the batch`,
 	} {
-		r := newRecurrence(t, "x:FP32[N]", "y:FP32[N]", 0)
+		r := runnertest.NewRecurrence(t, "x:FP32[N]", "y:FP32[N]", 0)
 		r.Sig.Operators = map[string]int{operator: 1}
 		r.Runs = func(_ *onnx.Signature, inputs, outputs []onnx.Tensor) error {
 			bytes := inputs[0].Data.Size
 			outputs[0].Shape, outputs[0].Data = inputs[0].Shape.Clone(), statebuffer.Block{Bytes: make([]byte, bytes), Size: bytes}
 			most := 0.0
 			for at := range bytes / 4 {
-				most = max(most, element(inputs[0].Data.Bytes, tensor.FP32, at))
+				most = max(most, runnertest.Element(inputs[0].Data.Bytes, tensor.FP32, at))
 			}
 			for at := range bytes / 4 {
-				setElement(outputs[0].Data.Bytes, tensor.FP32, at, element(inputs[0].Data.Bytes, tensor.FP32, at)+most)
+				runnertest.SetElement(outputs[0].Data.Bytes, tensor.FP32, at, runnertest.Element(inputs[0].Data.Bytes, tensor.FP32, at)+most)
 			}
 			return nil
 		}
@@ -484,7 +371,7 @@ func TestLanesThatShareAScale(t *testing.T) {
 func TestBatchCalledAsALength(t *testing.T) {
 	for _, name := range []string{"num_samples", "step", "T"} {
 		axes := "[" + name + ",8]"
-		r := newRecurrence(t, "x:FP32"+axes+" s:FP32"+axes, "y:FP32"+axes+" s_out:FP32"+axes, 0)
+		r := runnertest.NewRecurrence(t, "x:FP32"+axes+" s:FP32"+axes, "y:FP32"+axes+" s_out:FP32"+axes, 0)
 		r.Runs = func(_ *onnx.Signature, inputs, outputs []onnx.Tensor) error {
 			for i := range outputs {
 				outputs[i].Shape, outputs[i].Data = inputs[i].Shape.Clone(), statebuffer.Block{Bytes: slices.Clone(inputs[i].Data.Bytes), Size: inputs[i].Data.Size}
@@ -508,17 +395,28 @@ func TestBatchCalledAsALength(t *testing.T) {
 // TestBatchOfSmallNumbers: a model that takes no large numbers is judged by those that it
 // takes, and keeps its lanes.
 func TestBatchOfSmallNumbers(t *testing.T) {
-	r := newRecurrence(t, "x:FP32[time,batch]", "y:FP32[time,batch]", 0)
+	r := runnertest.NewRecurrence(t, "x:FP32[time,batch]", "y:FP32[time,batch]", 0)
 	r.Runs = func(sig *onnx.Signature, inputs, outputs []onnx.Tensor) error {
 		for at := range inputs[0].Data.Size / 4 {
-			if element(inputs[0].Data.Bytes, tensor.FP32, at) > 2 {
+			if runnertest.Element(inputs[0].Data.Bytes, tensor.FP32, at) > 2 {
 				return errors.New("beyond the vocabulary")
 			}
 		}
-		return r.run(sig, inputs, outputs)
+		return r.Compute(sig, inputs, outputs)
 	}
 	p, proof, err := proving(t, r, nil, recurrenceConfig("FP32", false), config.VerifyInferred)
 	require.NoError(t, err)
 	require.Empty(t, proof.Warning)
 	require.Equal(t, 8, p.MaxLanes)
+}
+
+// TestBatchAxesOfAFixedAxis: it is batch_axes that is wrong then, not the dims.
+func TestBatchAxesOfAFixedAxis(t *testing.T) {
+	r := runnertest.NewRecurrence(t, "x:FP32[?,3]", "y:FP32[?,3]", 0)
+	cfg := recurrenceConfig("FP32", false)
+	cfg.Inputs[0].Dims, cfg.Outputs[0].Dims = tensor.Shape{3}, tensor.Shape{3}
+	cfg.Parameters["batch_axes"] = config.Value{String: "x = 1"}
+	_, _, err := proving(t, r, nil, cfg, config.VerifyInferred)
+	require.ErrorContains(t, err, `input "x": batch_axes names axis 1 of [-1,3], which is fixed: a batch needs a dynamic axis`)
+	require.NotContains(t, err.Error(), "write dims")
 }
