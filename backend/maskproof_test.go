@@ -38,7 +38,7 @@ func (s *scripted) logged(t *testing.T, c *config.Config) (*Instance, *recorder)
 func TestMaskProof(t *testing.T) {
 	model, c, _ := maskedModel(0)
 	in, log := model.logged(t, c)
-	require.Len(t, log.having("in trial runs, each has the same answers as by itself model=model runs=84"), 1, "%v", *log.lines)
+	require.Len(t, log.having("in trial runs, each has the same answers as by itself model=model runs=78"), 1, "%v", *log.lines)
 	require.Empty(t, log.having("WARN"))
 	require.Empty(t, in.separate)
 	second, err := in.model.NewInstance(InstanceInfo{Name: "model_1", Kind: "cpu"})

@@ -2,6 +2,7 @@ package isolation
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -83,14 +84,20 @@ func (t *Trial) runOne(s setting) ([]onnx.Tensor, error) {
 // errNoContents says that a lane cannot be made.
 var errNoContents = errors.New("no contents for such extents")
 
+// isState reports whether an output is that of a state.
+func (t *Trial) isState(output int) bool {
+	return slices.ContainsFunc(t.inputs, func(in trialInput) bool { return in.begin != nil && in.state == output })
+}
+
 // beginningsMost bounds the extents with which states are tried as they begin.
 const beginningsMost = 6
 
 // RunBeginning runs one lane with states as a sequence begins with them, at some of the
 // extents at which the model runs with states that are not empty: which ones it takes is
 // seen with those. It returns, of each such run, the shape of each wanted output by its
-// position in the signature, or the last error if none succeeds. It returns nothing where
-// there are no such extents, or no time.
+// position in the signature, or the last error if none succeeds: that requests are answered
+// with empty outputs is no success. It returns nothing where there are no such extents, or
+// no time.
 func (t *Trial) RunBeginning() (begun []map[int]tensor.Shape, failed error) {
 	tried := map[int64]bool{}
 	for s := range settings() {
@@ -111,10 +118,16 @@ func (t *Trial) RunBeginning() (begun []map[int]tensor.Shape, failed error) {
 			continue
 		}
 		shapes := map[int]tensor.Shape{}
+		empty := false
 		for k, at := range t.outputs {
 			shapes[at] = outputs[k].Shape
+			if slices.Contains(outputs[k].Shape, 0) && !t.isState(at) {
+				empty, failed = true, fmt.Errorf("output %q has shape %v", t.sig.Outputs[at].Name, outputs[k].Shape)
+			}
 		}
-		begun = append(begun, shapes)
+		if !empty {
+			begun = append(begun, shapes)
+		}
 	}
 	return begun, failed
 }

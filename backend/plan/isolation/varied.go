@@ -27,25 +27,33 @@ func (t *Trial) varied(s setting, axes []int) (why string, err error) {
 	if len(t.extras) > 0 {
 		kinds = append(kinds, append(slices.Clone(required), t.extras...))
 	}
+	at := func(extent int64, states stateExtent) setting { return setting{extent, states, s.contents} }
 	for _, t.inputs = range kinds {
-		for _, extents := range [][]int64{{longExtent, s.extent}, {1}} {
-			for _, extent := range extents {
-				at := s
-				at.extent = extent
-				why, err := t.variedAt(at, axes)
+		groups := [][]setting{{at(longExtent, s.states), s}} // of which the first that runs says enough
+		if t.open(s) {
+			groups = append(groups, []setting{at(1, s.states)})
+			if t.beginsEmpty() {
+				groups = append(groups, []setting{at(1, statesBegin)})
+			}
+		}
+		for _, group := range groups {
+			for _, s := range group {
+				why, err := t.variedAt(s, axes)
 				if why != "" || errors.Is(err, errTooLong) {
 					return why, err
 				}
 				if err == nil {
-					break // the others say no more
+					break
 				}
-			}
-			if !t.open(s) {
-				break
 			}
 		}
 	}
 	return "", nil
+}
+
+// beginsEmpty reports whether a state that begins with an extent of 0 may be tried so.
+func (t *Trial) beginsEmpty() bool {
+	return t.MayBegin && slices.ContainsFunc(t.inputs, func(in trialInput) bool { return slices.Contains(in.begin, 0) })
 }
 
 // open reports whether some input has another shape if extents are others.

@@ -84,8 +84,9 @@ func (pl *planner) beginsEmpty() bool {
 }
 
 // checkBeginnings is the fault of states that would begin with nothing, if runs show that a
-// step does not make them longer and that they stay empty or the model does not run so.
-// Where the batch is, is known by now. Nothing is run that could end the process.
+// step does not make them longer and that the model does not run so. If it does run, and they
+// stay empty, there is a warning. Where the batch is, is known by now. Nothing is run that
+// could end the process.
 func (c *chooser) checkBeginnings(pl *planner) error {
 	if !pl.beginsEmpty() || c.verify == config.VerifyNever || pl.sig.EndsOnEmpty() != "" {
 		return nil
@@ -100,32 +101,18 @@ func (c *chooser) checkBeginnings(pl *planner) error {
 	seen := t.StateChanges()
 	begun, err := t.RunBeginning()
 	if len(begun) == 0 && err == nil {
-		if c.warning == "" {
-			c.warning = "no run shows that states can start empty, because the model does not run with what was tried; if every request fails, set their initial values with initial_states"
-		}
+		pl.warn("no run shows that states can start empty, because the model does not run with what was tried; if every request fails, set their initial values with initial_states")
 		return nil
 	}
-	return pl.emptyFault(seen, begun, err)
-}
-
-// emptyFault is the fault of the first state that stays as long as it is and for which runs
-// that began with nothing gave nothing, or failed. begun has the shapes of the outputs of
-// these runs, by their positions in the signature.
-func (pl *planner) emptyFault(seen map[isolation.InputAxis]isolation.Change, begun []map[int]tensor.Shape, failed error) error {
 	for s, axis := range pl.emptyAxes() {
-		if seen[isolation.InputAxis{Input: s.In, Axis: axis}] != isolation.Stays {
-			continue
+		longer := func(shapes map[int]tensor.Shape) bool { return axis < len(shapes[s.Out]) && shapes[s.Out][axis] > 0 }
+		switch {
+		case seen[isolation.InputAxis{Input: s.In, Axis: axis}] != isolation.Stays:
+		case len(begun) == 0:
+			return status.Errorf(status.InvalidArg, "state %q would start empty along axis %d, and the model does not run with that: %w: set its initial value with initial_states, for example '%s = %s'", s.Input, axis, err, s.Input, s.ExampleValue())
+		case !slices.ContainsFunc(begun, longer):
+			pl.warn("state %q starts empty along axis %d, and stays so; if it should not, set its initial value with initial_states, for example '%s = %s'", s.Input, axis, s.Input, s.ExampleValue())
 		}
-		why := "and stay empty"
-		if len(begun) == 0 {
-			why = fmt.Sprintf("and the model does not run with that: %v", failed)
-		} else if slices.ContainsFunc(begun, func(shapes map[int]tensor.Shape) bool {
-			after := shapes[s.Out]
-			return axis < len(after) && after[axis] > 0
-		}) {
-			continue
-		}
-		return status.Errorf(status.InvalidArg, "state %q would start empty along axis %d, %s: set its initial value with initial_states, for example '%s = %s'", s.Input, axis, why, s.Input, s.ExampleValue())
 	}
 	return nil
 }

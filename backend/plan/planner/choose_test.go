@@ -232,6 +232,37 @@ func TestLanesMeetAtOneFrame(t *testing.T) {
 	}
 }
 
+// TestLanesMeetInAFirstStep: so is what it does differently with a first frame.
+func TestLanesMeetInAFirstStep(t *testing.T) {
+	r := sums(t, "x:FP32[batch,time] cache:FP32[batch,past]", func(inputs []onnx.Tensor) bool { return inputs[0].Shape[1]+inputs[1].Shape[1] == 1 })
+	r.Sig.Outputs = runnertest.Tensors(t, "y:FP32[batch,1] new_cache:FP32[batch,all]")
+	inner := r.Runs
+	r.Runs = func(sig *onnx.Signature, inputs, outputs []onnx.Tensor) error {
+		lanes, frames, past := inputs[0].Shape[0], inputs[0].Shape[1], inputs[1].Shape[1]
+		if inputs[1].Shape[0] != lanes {
+			return errors.New("batches differ")
+		}
+		all := frames + past
+		outputs[1].Shape, outputs[1].Data = tensor.Shape{lanes, all}, statebuffer.Block{Bytes: make([]byte, 4*lanes*all), Size: 4 * lanes * all}
+		for lane := range lanes {
+			for at := range all {
+				value := 0.0
+				if at < past {
+					value = runnertest.Element(inputs[1].Data.Bytes, tensor.FP32, lane*past+at)
+				} else {
+					value = runnertest.Element(inputs[0].Data.Bytes, tensor.FP32, lane*frames+at-past)
+				}
+				runnertest.SetElement(outputs[1].Data.Bytes, tensor.FP32, lane*all+at, value)
+			}
+		}
+		return inner(sig, inputs, outputs[:1])
+	}
+	cfg := recurrenceConfig("FP32", true)
+	cfg.Outputs[0].Dims = tensor.Shape{1}
+	_, _, err := proving(t, r, nil, cfg, config.VerifyInferred)
+	require.ErrorContains(t, err, `output "y" of one request changes with the inputs of another`)
+}
+
 // TestLanesMeetByWhatMayBeLeftOut: inputs that requests may leave out are tried with the
 // others.
 func TestLanesMeetByWhatMayBeLeftOut(t *testing.T) {
@@ -277,7 +308,7 @@ func TestToldStatesBegin(t *testing.T) {
 			}
 			return s, nil
 		}},
-		"it stays empty":     {"and stay empty", func(_, s int64) (int64, error) { return s, nil }},
+		"it stays empty":     {"", func(_, s int64) (int64, error) { return s, nil }},
 		"it grows":           {"", func(x, s int64) (int64, error) { return x + s, nil }},
 		"it is a window":     {"", func(x, s int64) (int64, error) { return min(x+s, 3), nil }},
 		"it has the input's": {"", func(x, s int64) (int64, error) { return x, nil }},
@@ -326,9 +357,10 @@ func testStateBegins(t *testing.T, tensors [2]string, want string, next func(x, 
 	if strings.Contains(tensors[0], "[a,") {
 		cfg.Parameters["batch_axes"] = config.Value{String: "* = 0"}
 	}
-	_, _, err := proving(t, r, nil, cfg, config.VerifyInferred)
-	if want == "" {
+	pl, _, err := proving(t, r, nil, cfg, config.VerifyInferred)
+	if after, wrong := next(3, 0); want == "" {
 		require.NoError(t, err)
+		require.Equal(t, wrong == nil && after == 0, len(pl.Warnings) == 1 && strings.Contains(pl.Warnings[0], `state "s" starts empty along axis 1, and stays so`), "%v", pl.Warnings)
 		return
 	}
 	require.ErrorContains(t, err, `state "s" would start empty along axis 1, `+want+`: set its initial value with initial_states, for example 's = 0[1,1]'`)
