@@ -29,24 +29,33 @@ func parseAssignments(text string) ([]Assignment, error) {
 	return all, nil
 }
 
-// Lookup finds the value for a tensor: that of its own name, or else that of the
-// first pattern that matches.
+// Lookup returns the value for a tensor, see [Find], and notes that it is used.
 func Lookup(all []Assignment, name string) (value string, ok bool) {
-	found := -1
-	for i := range all {
-		if all[i].Name == name {
-			found = i
-			break
-		}
-		if _, match := MatchPattern(all[i].Name, name); match && found < 0 {
-			found = i
-		}
-	}
-	if found < 0 {
+	found, ok := Find(all, name)
+	if !ok {
 		return "", false
 	}
-	all[found].used = true
-	return all[found].Value, true
+	return found.Use(), true
+}
+
+// Find returns what is assigned to a tensor: by its own name, or else by the first pattern
+// that matches.
+func Find(all []Assignment, name string) (found *Assignment, ok bool) {
+	for i := range all {
+		if all[i].Name == name {
+			return &all[i], true
+		}
+		if _, match := MatchPattern(all[i].Name, name); match && found == nil {
+			found = &all[i]
+		}
+	}
+	return found, found != nil
+}
+
+// Use returns the value and notes that it is used, for [Unused].
+func (a *Assignment) Use() string {
+	a.used = true
+	return a.Value
 }
 
 // Unused lists the names that lookup never gave a value for.

@@ -49,16 +49,21 @@ func OpenAxes(info *onnx.TensorInfo) (axes []int) {
 }
 
 // Given returns what the parameter batch_axes says of a tensor: an axis or tensor.NoAxis, and
-// whether it says anything. An axis that the tensor does not have is an error.
+// whether it says anything. A pattern says nothing of a tensor of fixed shape that has no such
+// axis, or has it with an extent other than 1: it is meant for others. An axis that the tensor does not have is an error.
 func Given(params *config.Parameters, info *onnx.TensorInfo) (axis int, given bool, err error) {
-	value, ok := config.Lookup(params.BatchAxes, info.Name)
+	said, ok := config.Find(params.BatchAxes, info.Name)
 	if !ok {
 		return tensor.NoAxis, false, nil
 	}
+	axis, err = strconv.Atoi(said.Value)
+	if err == nil && config.IsPattern(said.Name) && info.Dims.Fixed() && (axis >= len(info.Dims) || axis >= 0 && info.Dims[axis] != 1) {
+		return tensor.NoAxis, false, nil
+	}
+	value := said.Use()
 	if value == "none" {
 		return tensor.NoAxis, true, nil
 	}
-	axis, err = strconv.Atoi(value)
 	if err != nil || axis < 0 || axis >= len(info.Dims) {
 		return tensor.NoAxis, true, fmt.Errorf("parameter batch_axes: %q has %q: want none or an axis of its shape %v, counted from 0", info.Name, value, info.Dims)
 	}

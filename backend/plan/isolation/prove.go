@@ -31,6 +31,9 @@ const (
 type Judgement struct {
 	Verdict Verdict
 	Why     string
+	// Misshapen: the shapes of outputs contradict the axes, not only their contents.
+	// WrongAlone: that of a run with one lane does.
+	Misshapen, WrongAlone bool
 	// Out has the batch axis of each wanted output, by its position in the
 	// signature, where runs have shown it.
 	Out map[int]int
@@ -60,7 +63,7 @@ func (t *Trial) Judge(expected []batchaxis.Axis) Judgement {
 		}
 		alone = true
 		if why := t.lengthens(one); why != "" {
-			return Judgement{Verdict: NotIsolated, Why: why}
+			return Judgement{Verdict: NotIsolated, Why: why, Misshapen: true, WrongAlone: true}
 		}
 		if !slices.ContainsFunc(t.inputs, func(in trialInput) bool { return t.laned(&in) }) {
 			return Judgement{Verdict: OneLane, Why: "no input has lanes"}
@@ -117,12 +120,12 @@ func (t *Trial) compare(s setting, first lane, one []onnx.Tensor, expected []bat
 		return j, true, errNoEvidence
 	}
 	axes, why := t.follow(one, many, len(lanes), expected)
-	j = Judgement{Verdict: NotIsolated, Why: why, Out: map[int]int{}}
+	if why != "" {
+		return Judgement{Verdict: NotIsolated, Why: why, Misshapen: true}, true, nil
+	}
+	j = Judgement{Verdict: NotIsolated, Out: map[int]int{}}
 	for k, axis := range axes {
 		j.Out[t.outputs[k]] = axis
-	}
-	if j.Why != "" {
-		return j, true, nil
 	}
 	if !slices.ContainsFunc(axes, func(axis int) bool { return axis != tensor.NoAxis }) {
 		j.Verdict, j.Why = Undecided, "no output has a batch axis that could be compared"

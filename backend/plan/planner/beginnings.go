@@ -17,7 +17,7 @@ import (
 
 // excludes is why a candidate cannot be taken though no run speaks against it: a state
 // would begin with nothing along an axis that may be the batch, or that never grows.
-func (c *chooser) excludes(a *attempted) (why string) {
+func (c *chooser) excludes(a *attempted) (state *plan.State, why string) {
 	for s, axis := range a.planner.emptyAxes() {
 		if s.AxisFrom == "batch_axes" {
 			continue
@@ -25,14 +25,19 @@ func (c *chooser) excludes(a *attempted) (why string) {
 		symbol := a.planner.sig.Inputs[s.In].Symbols[axis]
 		switch seen := a.changes[isolation.InputAxis{Input: s.In, Axis: axis}]; {
 		case batchaxis.IsBatchName(symbol):
-			return fmt.Sprintf("state %q would start empty along axis %d, which is named %q", s.Input, axis, symbol)
+			return s, fmt.Sprintf("state %q would start empty along axis %d, which is named %q", s.Input, axis, symbol)
 		case seen == isolation.Stays && a.candidate.Rank != batchaxis.ByBatchName:
-			return fmt.Sprintf("state %q would start empty along axis %d, and stay so", s.Input, axis)
+			return s, fmt.Sprintf("state %q would start empty along axis %d, and stay so", s.Input, axis)
 		case seen == isolation.Unseen && s.Axis == tensor.NoAxis:
-			return fmt.Sprintf("state %q would start empty along axis %d, which may be the batch", s.Input, axis)
+			return s, fmt.Sprintf("state %q would start empty along axis %d, which may be the batch", s.Input, axis)
 		}
 	}
-	return ""
+	return nil, ""
+}
+
+func (c *chooser) isExcluded(a *attempted) bool {
+	state, _ := c.excludes(a)
+	return state != nil
 }
 
 // mayBegin reports whether runs may be tried with states as they begin, for which it must

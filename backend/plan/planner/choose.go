@@ -22,6 +22,7 @@ const proofMost = 5 * time.Second
 type chooser struct {
 	verify  config.Verify
 	batches bool // the configuration has a max_batch_size
+	fills   bool // max_batch_size is filled in if the configuration has none
 	// whole: requests bring the model's whole tensors, and there are no states. Nothing
 	// hangs on the batch then.
 	whole bool
@@ -98,7 +99,7 @@ func (c *chooser) unproved(candidates []batchaxis.Candidate) (*planner, error) {
 		if all := c.finish(pl); all != nil {
 			err = all
 		}
-		if why := c.excludes(&attempted{candidate: &candidates[i], planner: pl}); err == nil && why != "" {
+		if state, _ := c.excludes(&attempted{candidate: &candidates[i], planner: pl}); err == nil && state != nil {
 			err = c.refusal(&attempted{candidate: &candidates[i], planner: pl})
 		}
 		if err != nil {
@@ -143,6 +144,9 @@ func (c *chooser) try(k *batchaxis.Candidate) {
 			}
 		}
 		a.Judgement = t.Judge(expected)
+		if k.Rank == batchaxis.ByBatchName && a.givesOneLane() && (a.Verdict == isolation.OneLane || a.Verdict == isolation.NotIsolated && !a.WrongAlone) {
+			a.Verdict, a.Why = isolation.Isolated, "" // no two requests ever share a run
+		}
 		if a.Verdict == isolation.OneLane {
 			a.Verdict = isolation.Undecided
 			if t.OnlyBatchIsOne() {
@@ -159,12 +163,27 @@ func (c *chooser) try(k *batchaxis.Candidate) {
 	a.faults = c.finish(a.planner)
 }
 
+// givesOneLane reports whether batch_axes says that a state or an output has no batch, so
+// that a run has one lane.
+func (a *attempted) givesOneLane() bool {
+	none := func(s plan.State) bool { return s.Axis == tensor.NoAxis && s.AxisFrom == "batch_axes" }
+	if slices.ContainsFunc(a.planner.plan.States, none) || slices.ContainsFunc(a.planner.plan.Varying, none) {
+		return true
+	}
+	for i, found := range a.candidate.Out {
+		if info := &a.planner.sig.Outputs[i]; found.How == "batch_axes" && found.Index == tensor.NoAxis && len(info.Dims) > 0 && a.planner.config.CanRequest(info.Name) {
+			return true
+		}
+	}
+	return false
+}
+
 // decide decides between candidates of one rank. nil and no error is that the next
 // rank has its turn.
 func (c *chooser) decide(tried []attempted) (*planner, error) {
 	var held []*attempted
 	for i := range tried {
-		if a := &tried[i]; a.faults == nil && a.Verdict == isolation.Isolated && c.excludes(a) == "" {
+		if a := &tried[i]; a.faults == nil && a.Verdict == isolation.Isolated && !c.isExcluded(a) {
 			held = append(held, a)
 		}
 	}
@@ -215,7 +234,7 @@ func (c *chooser) mayHaveBatch() bool {
 // is served all the same; empty if it is not.
 func (c *chooser) exported(a *attempted) string {
 	switch {
-	case !a.candidate.Everywhere || c.excludes(a) != "":
+	case !a.candidate.Everywhere || c.isExcluded(a):
 		return ""
 	case a.Verdict == isolation.Undecided:
 		return fmt.Sprintf("could not verify that requests in a batch are independent: %s; by the names in the model, the batch is at %s; to confirm it, write %s", a.Why, a.planner.plan.BatchAxes(), a.planner.line())

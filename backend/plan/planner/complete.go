@@ -26,7 +26,7 @@ const (
 func (c *completion) choose(s *Source) (text []byte, err error) {
 	candidates := batchaxis.Candidates(s.Config, c.params, c.sig)
 	files := initialFiles(c.directory)
-	search := chooser{verify: c.params.Verify, batches: s.Config.MaxBatchSize > 0, runner: s.Runner, open: s.Open}
+	search := chooser{fills: true, verify: c.params.Verify, batches: s.Config.MaxBatchSize > 0, runner: s.Runner, open: s.Open}
 	search.attempt = func(k *batchaxis.Candidate) *planner {
 		if err := c.begin(k); err != nil {
 			return &planner{candidate: k, faults: []error{err}}

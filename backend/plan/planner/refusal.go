@@ -5,30 +5,45 @@ import (
 	"slices"
 	"strings"
 
+	"tritonstateful/backend/plan"
 	"tritonstateful/backend/plan/batchaxis"
 	"tritonstateful/backend/plan/isolation"
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 )
 
-// refusal is why a model is not served, with the line that decides.
+// refusal is why a model is not served, with the line that decides. Pasted, no line leads to
+// the same refusal again.
 func (c *chooser) refusal(a *attempted) error {
 	c.refused = true
-	if why := c.excludes(a); why != "" && a.Verdict != isolation.NotIsolated {
-		return status.Errorf(status.InvalidArg, "the batch axis is unknown: %s: set the initial value of the state with initial_states, for example 'NAME = 0[3]', or, if that axis is the batch, set batch_axes, for example %s", why, a.example())
+	if s, why := c.excludes(a); s != nil && a.Verdict != isolation.NotIsolated {
+		return status.Errorf(status.InvalidArg, "the batch axis is unknown: %s: set the initial value of the state with initial_states, for example %s, or, if that axis is the batch, set batch_axes, for example %s", why, parameterText("initial_states", s.Input+" = "+s.ExampleValue()), a.example())
 	}
 	if a.Verdict == isolation.NotIsolated {
-		why := a.Why
-		if operator := quantizer(a.planner.sig); operator != "" {
-			why += ", because the model quantizes at run time (" + operator + ") with one scale for all of them"
-		}
-		return status.Errorf(status.InvalidArg, "requests in a batch would not be independent: %s, with the batch at %s: set the parameter batch_axes (\"NAME = AXIS\" or \"NAME = none\" for each tensor); if the batch is there nevertheless, write %s, and max_batch_size: 1 so that requests do not share runs",
-			why, a.planner.plan.BatchAxes(), a.planner.line())
+		return c.notIsolated(a)
 	}
 	if !a.candidate.HasLanes() {
 		return status.Errorf(status.InvalidArg, "no input has a known batch axis: set the parameter batch_axes, for example %s", a.example())
 	}
 	return status.Errorf(status.InvalidArg, "the batch seems to be at %s, but it could not be verified that requests in a batch are independent: %s: if the batch is there, write %s", a.planner.plan.BatchAxes(), a.Why, a.planner.line())
+}
+
+// notIsolated is the refusal of axes that runs speak against. Axes with which not even the
+// shapes are right are not offered.
+func (c *chooser) notIsolated(a *attempted) error {
+	why, remedy := a.Why, ""
+	if operator := quantizer(a.planner.sig); operator != "" {
+		why += ", because the model quantizes at run time (" + operator + ") with one scale for all of them"
+	}
+	switch line := a.planner.line(); {
+	case a.Misshapen:
+	case c.fills || a.planner.plan.MaxLanes > 1:
+		remedy = "; if the batch is there nevertheless, write max_batch_size: 1 " + line + ", so that requests do not share runs"
+	default:
+		remedy = "; if the batch is there nevertheless, write " + line
+	}
+	return status.Errorf(status.InvalidArg, "requests in a batch would not be independent: %s, with the batch at %s: set the parameter batch_axes (\"NAME = AXIS\" or \"NAME = none\" for each tensor)%s", why, a.planner.plan.BatchAxes(), remedy)
 }
 
 // example is a line that says where the batch is. Where no axis was taken for it, that is
@@ -47,14 +62,21 @@ func (a *attempted) example() string {
 	return pl.line()
 }
 
-// line is the parameter batch_axes that says what the plan goes by, to be pasted. Its
-// quotes are those that the server's log does not escape.
+// line is the parameter batch_axes that says what the plan goes by, to be pasted. It names
+// every tensor on which anything depends, so that with it nothing is inferred: what is not
+// known of an output is guessed, and the line says so. Its quotes are those that the server's
+// log does not escape.
 func (pl *planner) line() string {
-	return fmt.Sprintf("parameters { key: 'batch_axes' value { string_value: '%s' } }", pl.axesLine())
+	value, guessed := pl.axesLine()
+	text := parameterText("batch_axes", value)
+	if len(guessed) > 0 {
+		text += fmt.Sprintf(" (of %s the axis is a guess)", strings.Join(guessed, ", "))
+	}
+	return text
 }
 
-// axesLine is the value of that parameter.
-func (pl *planner) axesLine() string {
+// axesLine is the value of that parameter, with the outputs whose axis is guessed.
+func (pl *planner) axesLine() (value string, guessed []string) {
 	type entry struct {
 		name string
 		axis int
@@ -66,9 +88,15 @@ func (pl *planner) axesLine() string {
 		}
 	}
 	for i := range pl.sig.Outputs {
-		if len(batchaxis.OpenAxes(&pl.sig.Outputs[i])) > 0 && pl.candidate.Out[i].Known {
-			entries = append(entries, entry{pl.sig.Outputs[i].Name, pl.candidate.Out[i].Index})
+		info := &pl.sig.Outputs[i]
+		if len(batchaxis.OpenAxes(info)) == 0 || !pl.config.CanRequest(info.Name) {
+			continue
 		}
+		axis, sure := pl.outputAxis(i)
+		if !sure {
+			guessed = append(guessed, fmt.Sprintf("%q", info.Name))
+		}
+		entries = append(entries, entry{info.Name, axis})
 	}
 	text := func(axis int) string {
 		if axis == tensor.NoAxis {
@@ -76,12 +104,47 @@ func (pl *planner) axesLine() string {
 		}
 		return fmt.Sprint(axis)
 	}
-	if len(entries) > 0 && !slices.ContainsFunc(entries, func(e entry) bool { return e.axis != entries[0].axis }) {
-		return "* = " + text(entries[0].axis)
+	if len(entries) > 0 && !slices.ContainsFunc(entries, func(e entry) bool { return e.axis != entries[0].axis }) && !pl.fixesOne(entries[0].axis) {
+		return "* = " + text(entries[0].axis), guessed
 	}
 	var parts []string
 	for _, e := range entries {
 		parts = append(parts, e.name+" = "+text(e.axis))
 	}
-	return strings.Join(parts, "; ")
+	return strings.Join(parts, "; "), guessed
+}
+
+// outputAxis is the batch axis of an output as far as it is known. If it is not, that is the
+// axis by which dims fit, or the first open one.
+func (pl *planner) outputAxis(at int) (axis int, sure bool) {
+	info := &pl.sig.Outputs[at]
+	for _, states := range [][]plan.State{pl.plan.States, pl.plan.Varying} {
+		for i := range states {
+			if states[i].Out == at {
+				return pl.candidate.In[states[i].In].Index, true
+			}
+		}
+	}
+	planned := slices.IndexFunc(pl.plan.Outputs, func(p plan.IO) bool { return p.Index == at })
+	switch open := batchaxis.OpenAxes(info); {
+	case pl.candidate.Out[at].Known:
+		return pl.candidate.Out[at].Index, true
+	case !pl.candidate.HasLanes():
+		return tensor.NoAxis, true
+	case len(open) == 1:
+		return open[0], true
+	case planned >= 0 && pl.plan.Outputs[planned].Axis != tensor.NoAxis:
+		return pl.plan.Outputs[planned].Axis, false
+	default:
+		return open[0], false
+	}
+}
+
+// fixesOne reports whether a tensor of fixed shape has an extent of 1 at an axis, so that
+// "* = AXIS" would make a batch of it.
+func (pl *planner) fixesOne(axis int) bool {
+	fixed := func(info onnx.TensorInfo) bool {
+		return axis >= 0 && axis < len(info.Dims) && info.Dims.Fixed() && info.Dims[axis] == 1
+	}
+	return slices.ContainsFunc(pl.sig.Inputs, fixed) || slices.ContainsFunc(pl.sig.Outputs, fixed)
 }

@@ -1,0 +1,125 @@
+package planner
+
+import (
+	"errors"
+	"regexp"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tritonstateful/backend/config"
+	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/onnx/runnertest"
+	"tritonstateful/internal/tensor"
+	"tritonstateful/statebuffer"
+)
+
+var pastedLine = regexp.MustCompile(`(max_batch_size: 1 )?parameters \{ key: '(\w+)' value \{ string_value: '([^']*)' \} \}`)
+
+// TestPastedLineDecides: with the line that a refusal prints, the model loads, and never is
+// the same refusal read again.
+func TestPastedLineDecides(t *testing.T) {
+	stuck := func(inputs, outputs string) *runnertest.File {
+		r := &runnertest.File{Sig: onnx.Signature{Inputs: runnertest.Tensors(t, inputs), Outputs: runnertest.Tensors(t, outputs)}}
+		r.Runs = func(*onnx.Signature, []onnx.Tensor, []onnx.Tensor) error { return errors.New("it runs with nothing") }
+		return r
+	}
+	mixing := func(inputs, outputs string) *runnertest.File { // y is the sum of all lanes
+		r := &runnertest.File{Sig: onnx.Signature{Inputs: runnertest.Tensors(t, inputs), Outputs: runnertest.Tensors(t, outputs)}}
+		r.Runs = func(sig *onnx.Signature, inputs, outputs []onnx.Tensor) error {
+			shape := inputs[0].Shape
+			bytes, _ := shape.Bytes(tensor.FP32)
+			outputs[0].Shape, outputs[0].Data = shape.Clone(), statebuffer.Block{Bytes: make([]byte, bytes), Size: bytes}
+			sum := 0.0
+			for at := range bytes / 4 {
+				sum += runnertest.Element(inputs[0].Data.Bytes, tensor.FP32, at)
+			}
+			for at := range bytes / 4 {
+				runnertest.SetElement(outputs[0].Data.Bytes, tensor.FP32, at, sum)
+			}
+			return nil
+		}
+		return r
+	}
+	for _, tt := range []struct {
+		name  string
+		model *runnertest.File
+		lines []string
+	}{
+		{"an output of which nothing is known", stuck("x:FP32[?,?]", "y:FP32[?,?]"), []string{"batch_axes: * = 0"}},
+		{"a tensor that is fixed", mixing("x:FP32[batch,?] bias:FP32[3]", "y:FP32[batch,?]"), []string{"max_batch_size: 1 batch_axes: * = 0"}},
+		{"a fixed extent of 1 there", mixing("x:FP32[batch,?] bias:FP32[1,3]", "y:FP32[batch,?]"), []string{"max_batch_size: 1 batch_axes: x = 0; y = 0"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			cfg := recurrenceConfig("FP32", false)
+			if len(tt.model.Sig.Inputs) > 1 {
+				cfg.Inputs = append(cfg.Inputs, config.TensorConfig{Name: "bias", DataType: "TYPE_FP32", Dims: tt.model.Sig.Inputs[1].Dims})
+			}
+			var seen []string
+			for range 3 {
+				_, _, err := proving(t, tt.model, nil, cfg, config.VerifyInferred)
+				if err == nil {
+					break
+				}
+				line := pastedLine.FindStringSubmatch(err.Error())
+				require.NotNil(t, line, "%v", err)
+				if line[1] != "" {
+					cfg.MaxBatchSize = 1
+				}
+				cfg.Parameters[line[2]] = config.Value{String: line[3]}
+				seen = append(seen, line[1]+line[2]+": "+line[3])
+			}
+			require.Equal(t, tt.lines, seen)
+		})
+	}
+}
+
+// TestAxesShownWrongAreNotOffered: where the shapes contradict the axes, there is no line.
+func TestAxesShownWrongAreNotOffered(t *testing.T) {
+	r := &runnertest.File{Sig: onnx.Signature{Inputs: runnertest.Tensors(t, "x:FP32[batch] s:FP32[batch]"), Outputs: runnertest.Tensors(t, "y:FP32[batch] s_out:FP32[batch]")}}
+	r.Runs = func(sig *onnx.Signature, inputs, outputs []onnx.Tensor) error {
+		for i := range outputs {
+			lanes := inputs[i].Shape[0] + int64(i) // the state grows along what is called the batch
+			outputs[i].Shape, outputs[i].Data = tensor.Shape{lanes}, statebuffer.Block{Bytes: make([]byte, 4*lanes), Size: 4 * lanes}
+		}
+		return nil
+	}
+	cfg := recurrenceConfig("FP32", true)
+	cfg.Inputs[0].Dims, cfg.Outputs[0].Dims = tensor.Shape{}, tensor.Shape{}
+	_, _, err := proving(t, r, nil, cfg, config.VerifyInferred)
+	require.ErrorContains(t, err, `output "s_out" has shape [2] for one request`)
+	require.ErrorContains(t, err, `set the parameter batch_axes ("NAME = AXIS" or "NAME = none" for each tensor)`)
+	require.NotRegexp(t, pastedLine, err.Error())
+}
+
+// TestStateWithoutABatchIsServedSingly: batch_axes says that a state has none, and then there
+// are no lanes that could mix.
+func TestStateWithoutABatchIsServedSingly(t *testing.T) {
+	r := &runnertest.File{Sig: onnx.Signature{Inputs: runnertest.Tensors(t, "x:FP32[batch] s:FP32[heads]"), Outputs: runnertest.Tensors(t, "y:FP32[batch] s_out:FP32[heads]")}}
+	r.Runs = func(sig *onnx.Signature, inputs, outputs []onnx.Tensor) error {
+		lanes := inputs[0].Shape[0]
+		sum := 0.0
+		for lane := range lanes {
+			sum += runnertest.Element(inputs[0].Data.Bytes, tensor.FP32, lane)
+		}
+		for i, n := range []int64{lanes, 4 * lanes} {
+			outputs[i].Shape, outputs[i].Data = tensor.Shape{n}, statebuffer.Block{Bytes: make([]byte, 4*n), Size: 4 * n}
+			for at := range n {
+				runnertest.SetElement(outputs[i].Data.Bytes, tensor.FP32, at, sum)
+			}
+		}
+		return nil
+	}
+	for _, most := range []int{1, 8} {
+		cfg := recurrenceConfig("FP32", true)
+		cfg.MaxBatchSize = most
+		cfg.Inputs[0].Dims, cfg.Outputs[0].Dims = tensor.Shape{}, tensor.Shape{}
+		cfg.Parameters["batch_axes"] = config.Value{String: "s = none; s_out = none"}
+		cfg.Parameters["initial_states"] = config.Value{String: "s = 0[4]"}
+		pl, proof, err := proving(t, r, nil, cfg, config.VerifyInferred)
+		require.NoError(t, err)
+		require.Empty(t, proof.Warning)
+		require.Equal(t, 1, pl.MaxLanes)
+		require.Equal(t, 0, pl.Inputs[0].Axis)
+	}
+}
