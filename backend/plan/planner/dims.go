@@ -15,7 +15,7 @@ import (
 // backend wants all axes of the model, -1 at the batch axis; requests have an axis
 // of 1 in front and answers have not. Triton's own way leaves the batch axis out,
 // wherever the model has it; requests and answers have the batch in front.
-func (pl *planner) matchDims(p *plan.IO, cfg tensor.Shape, info *onnx.TensorInfo, found batchaxis.Axis) error {
+func (pl *planner) matchDims(p *plan.IO, asked tensor.Shape, info *onnx.TensorInfo, found batchaxis.Axis) error {
 	axis, given := pl.givenAxis(info)
 	known := given
 	switch {
@@ -32,12 +32,12 @@ func (pl *planner) matchDims(p *plan.IO, cfg tensor.Shape, info *onnx.TensorInfo
 	front := func(shape tensor.Shape) tensor.Shape { return slices.Insert(slices.Clone(shape), 0, 1) }
 	switch {
 	case pl.config.MaxBatchSize == 0:
-		if len(cfg) == len(info.Dims) && fit(tensor.NoAxis, cfg) {
-			p.Request, p.Answer = cfg, cfg
+		if len(asked) == len(info.Dims) && fit(tensor.NoAxis, asked) {
+			p.Request, p.Answer = asked, asked
 			return nil
 		}
-	case len(cfg) == len(info.Dims):
-		if marked := markedAxis(cfg, axis, known); marked != tensor.NoAxis && info.Dims[marked] < 0 && fit(marked, cfg) {
+	case len(asked) == len(info.Dims):
+		if marked := markedAxis(asked, axis, known); marked != tensor.NoAxis && info.Dims[marked] < 0 && fit(marked, asked) {
 			p.Answer = p.Dims.With(marked, 1)
 			p.Request = front(p.Answer)
 			if pl.config.Sequence == nil { // requests of several rows need the batch in the answer
@@ -45,17 +45,17 @@ func (pl *planner) matchDims(p *plan.IO, cfg tensor.Shape, info *onnx.TensorInfo
 			}
 			return nil
 		}
-		if (axis == tensor.NoAxis || cfg[axis] == 1) && fit(axis, cfg) {
-			p.Request, p.BatchInFront = front(cfg), true
+		if (axis == tensor.NoAxis || asked[axis] == 1) && fit(axis, asked) {
+			p.Request, p.BatchInFront = front(asked), true
 			p.Answer = p.Request
 			return nil
 		}
-	case len(cfg) == len(info.Dims)-1:
-		p.Request, p.BatchInFront = front(cfg), true
+	case len(asked) == len(info.Dims)-1:
+		p.Request, p.BatchInFront = front(asked), true
 		p.Answer = p.Request
 		candidates := pl.candidateAxes(info, axis, known)
 		for _, axis := range candidates {
-			if dims := slices.Insert(slices.Clone(cfg), axis, 1); opens(dims, info.Dims, axis) && fit(axis, dims) {
+			if dims := slices.Insert(slices.Clone(asked), axis, 1); opens(dims, info.Dims, axis) && fit(axis, dims) {
 				return nil
 			}
 		}
@@ -63,38 +63,38 @@ func (pl *planner) matchDims(p *plan.IO, cfg tensor.Shape, info *onnx.TensorInfo
 		// need it in front.
 		fixed := !given && axis == tensor.NoAxis
 		for at := 1; at < len(info.Dims) && fixed && info.DType != tensor.Bytes; at++ {
-			dims := slices.Insert(slices.Clone(cfg), at, 1)
+			dims := slices.Insert(slices.Clone(asked), at, 1)
 			if info.Dims[at] == 1 && opens(dims, info.Dims, at) && fit(at, dims) {
 				return nil
 			}
 		}
-		if first := front(cfg); fixed && info.Dims[0] == 1 && opens(first, info.Dims, 0) && fit(tensor.NoAxis, first) {
+		if first := front(asked); fixed && info.Dims[0] == 1 && opens(first, info.Dims, 0) && fit(tensor.NoAxis, first) {
 			return nil
 		}
 		// What dims leave open the model may fix, if it is sure where the batch is.
 		sure := given || pl.candidate.Rank == batchaxis.ByBatchName && pl.candidate.LongName || len(batchaxis.OpenAxes(info)) == 1 && !slices.Contains(info.Dims, 1)
 		for _, at := range candidates {
-			if sure && fit(at, slices.Insert(slices.Clone(cfg), at, 1)) {
+			if sure && fit(at, slices.Insert(slices.Clone(asked), at, 1)) {
 				return nil
 			}
 		}
-		if info.Dims[0] == 1 && fit(tensor.NoAxis, front(cfg)) {
+		if info.Dims[0] == 1 && fit(tensor.NoAxis, front(asked)) {
 			return nil
 		}
 	}
-	return fmt.Errorf("dims are %v and the model's shape is %v: want its extents, with -1 at the batch axis or without that axis", cfg, info.Dims)
+	return fmt.Errorf("dims are %v and the model's shape is %v: want its extents, with -1 at the batch axis or without that axis", asked, info.Dims)
 }
 
 // markedAxis is the batch axis in dims that name every axis of the model: the one
 // that is known, if it is -1 there, or else the first -1.
-func markedAxis(cfg tensor.Shape, axis int, given bool) int {
+func markedAxis(asked tensor.Shape, axis int, given bool) int {
 	if axis != tensor.NoAxis || given {
-		if axis != tensor.NoAxis && cfg[axis] < 0 {
+		if axis != tensor.NoAxis && asked[axis] < 0 {
 			return axis
 		}
 		return tensor.NoAxis
 	}
-	return slices.IndexFunc(cfg, func(d int64) bool { return d < 0 })
+	return slices.IndexFunc(asked, func(d int64) bool { return d < 0 })
 }
 
 // candidateAxes are the axes that can be the batch's: the one that is known, or

@@ -62,7 +62,7 @@ func dimsText(dims tensor.Shape) string {
 // writeDims is an end to a message about dims that do not fit: the line that would.
 // They are written as the wrong ones are, with every axis of the model and -1 for the
 // batch, or without the batch. It is empty where the batch is not known.
-func (pl *planner) writeDims(p *plan.IO, cfg tensor.Shape, info *onnx.TensorInfo, found batchaxis.Axis) string {
+func (pl *planner) writeDims(p *plan.IO, asked tensor.Shape, info *onnx.TensorInfo, found batchaxis.Axis) string {
 	axis, given, err := batchaxis.Given(pl.params, info)
 	switch {
 	case p.IsState:
@@ -76,10 +76,10 @@ func (pl *planner) writeDims(p *plan.IO, cfg tensor.Shape, info *onnx.TensorInfo
 	case err != nil || !given || axis == tensor.NoAxis && !info.Dims.Fixed():
 		return ""
 	case axis == tensor.NoAxis:
-		if len(want) > 0 && want[0] == 1 && len(cfg) < len(want) { // a batch that the exporter has fixed
+		if len(want) > 0 && want[0] == 1 && len(asked) < len(want) { // a batch that the exporter has fixed
 			want = want[1:]
 		}
-	case len(cfg) != len(want) || cfg[axis] >= 0:
+	case len(asked) != len(want) || asked[axis] >= 0:
 		want = want.Without(axis)
 	}
 	if len(want) == 0 {

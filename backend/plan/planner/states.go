@@ -149,25 +149,25 @@ func (pl *planner) stateDims(s *plan.State, in, out *onnx.TensorInfo) error {
 	if s.StateSpec.GivenDims == nil {
 		return nil
 	}
-	cfg, model := slices.Clone(s.StateSpec.GivenDims), s.Dims.Clone()
+	asked, model := slices.Clone(s.StateSpec.GivenDims), s.Dims.Clone()
 	misfit := func() error {
 		return fmt.Errorf("dims are %v in the configuration and %v in the model: %s", s.StateSpec.GivenDims, in.Dims, pl.writeStateDims(model, s.Axis))
 	}
-	if len(s.Dims.Without(s.Axis)) == 0 && (len(cfg) == 0 || cfg.Equal(tensor.Shape{1})) {
+	if len(s.Dims.Without(s.Axis)) == 0 && (len(asked) == 0 || asked.Equal(tensor.Shape{1})) {
 		return nil
 	}
 	// Implicit state writes dims without the batch when max_batch_size is given.
-	if pl.config.MaxBatchSize > 0 && (s.Axis != tensor.NoAxis || len(cfg) != len(s.Dims)) {
+	if pl.config.MaxBatchSize > 0 && (s.Axis != tensor.NoAxis || len(asked) != len(s.Dims)) {
 		axis := max(s.Axis, 0)
-		if len(cfg) != len(s.Dims)-1 {
+		if len(asked) != len(s.Dims)-1 {
 			return misfit()
 		}
-		cfg = slices.Insert(cfg, axis, 1)
+		asked = slices.Insert(asked, axis, 1)
 	}
-	if len(cfg) != len(s.Dims) {
+	if len(asked) != len(s.Dims) {
 		return misfit()
 	}
-	for i, d := range cfg {
+	for i, d := range asked {
 		switch {
 		case i == s.Axis || d < 0:
 		case s.Dims[i] < 0:
