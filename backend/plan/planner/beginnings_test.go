@@ -87,4 +87,3 @@ func testStateBegins(t *testing.T, tensors [2]string, want string, next func(x, 
 	_, _, err = proving(t, r, nil, cfg, config.VerifyInferred)
 	require.NoError(t, err)
 }
-
