@@ -38,7 +38,7 @@ func (s *scripted) logged(t *testing.T, c *config.Config) (*Instance, *recorder)
 func TestMaskProof(t *testing.T) {
 	model, c, _ := maskedModel(0)
 	in, log := model.logged(t, c)
-	require.Len(t, log.having("in trial runs, each has the same answers as by itself model=model runs=78"), 1, "%v", *log.lines)
+	require.Len(t, log.having("in trial runs, each has the same answers as by itself model=model runs=54"), 1, "%v", *log.lines)
 	require.Empty(t, log.having("WARN"))
 	require.Empty(t, in.separate)
 	second, err := in.model.NewInstance(InstanceInfo{Name: "model_1", Kind: "cpu"})
@@ -176,7 +176,7 @@ func TestMaskOverTime(t *testing.T) {
 	model, c, _ := maskedModel(0)
 	in, _ := model.logged(t, c)
 	inner := model.run
-	for _, last := range []int{1, 10, 30, 60, 70} {
+	for _, last := range []int{1, 10, 25, 45, 53} {
 		until := time.Now().Add(20 * time.Millisecond)
 		runs := 0
 		model.run = func(inputs, outputs []onnx.Tensor) error {

@@ -1,0 +1,89 @@
+package planner
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tritonstateful/backend/config"
+	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/onnx/runnertest"
+	"tritonstateful/internal/tensor"
+	"tritonstateful/statebuffer"
+)
+
+// TestToldStatesBegin: a state of which batch_axes tells the batch, and that would be
+// empty for ever, is found at load, whether the model runs with that or not.
+func TestToldStatesBegin(t *testing.T) {
+	for name, tt := range map[string]struct {
+		want string // nothing if the model is served
+		next func(x, s int64) (int64, error)
+	}{
+		"it does not run": {"and the model does not run with that: extents differ", func(x, s int64) (int64, error) {
+			if x != s {
+				return 0, errors.New("extents differ")
+			}
+			return s, nil
+		}},
+		"it stays empty":     {"", func(_, s int64) (int64, error) { return s, nil }},
+		"it grows":           {"", func(x, s int64) (int64, error) { return x + s, nil }},
+		"it is a window":     {"", func(x, s int64) (int64, error) { return min(x+s, 3), nil }},
+		"it has the input's": {"", func(x, s int64) (int64, error) { return x, nil }},
+		"it has the input's, which is long": {"", func(x, s int64) (int64, error) {
+			if x+s < 5 {
+				return 0, errors.New("too short")
+			}
+			return x, nil
+		}},
+		"it grows and is checked": {"", func(x, s int64) (int64, error) {
+			if s == 0 {
+				return 0, errors.New("too short")
+			}
+			return x + s, nil
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, tensors := range [][2]string{
+				{"x:FP32[a,u] s:FP32[a,v]", "y:FP32[a,u] s_out:FP32[a,v]"},
+				{"x:FP32[a,u] s:FP32[a,u]", "y:FP32[a,u] s_out:FP32[a,u]"},
+				{"x:FP32[batch,u] s:FP32[batch,v]", "y:FP32[batch,u] s_out:FP32[batch,v]"},
+				{"x:FP32[batch,u] s:FP32[batch,u]", "y:FP32[batch,u] s_out:FP32[batch,u]"},
+			} {
+				t.Run(tensors[0], func(t *testing.T) { testStateBegins(t, tensors, tt.want, tt.next) })
+			}
+		})
+	}
+}
+
+// testStateBegins loads a model with a state of the length that next says.
+func testStateBegins(t *testing.T, tensors [2]string, want string, next func(x, s int64) (int64, error)) {
+	r := &runnertest.File{Sig: onnx.Signature{Inputs: runnertest.Tensors(t, tensors[0]), Outputs: runnertest.Tensors(t, tensors[1])}}
+	r.Runs = func(sig *onnx.Signature, inputs, outputs []onnx.Tensor) error {
+		length, err := next(inputs[0].Shape[1], inputs[1].Shape[1])
+		if err != nil {
+			return err
+		}
+		for i, extent := range []int64{inputs[0].Shape[1], length} {
+			outputs[i].Shape = tensor.Shape{inputs[0].Shape[0], extent}
+			bytes, _ := outputs[i].Shape.Bytes(tensor.FP32)
+			outputs[i].Data = statebuffer.Block{Bytes: make([]byte, bytes), Size: bytes}
+		}
+		return nil
+	}
+	cfg := recurrenceConfig("FP32", true)
+	if strings.Contains(tensors[0], "[a,") {
+		cfg.Parameters["batch_axes"] = config.Value{String: "* = 0"}
+	}
+	pl, _, err := proving(t, r, nil, cfg, config.VerifyInferred)
+	if after, wrong := next(3, 0); want == "" {
+		require.NoError(t, err)
+		require.Equal(t, wrong == nil && after == 0, len(pl.Warnings) == 1 && strings.Contains(pl.Warnings[0], `state "s" starts empty along axis 1, and stays so`), "%v", pl.Warnings)
+		return
+	}
+	require.ErrorContains(t, err, `state "s" would start empty along axis 1, `+want+`: set its initial value with initial_states, for example 's = 0[1,1]'`)
+	cfg.Parameters["initial_states"] = config.Value{String: "s = 0[1,1]"}
+	_, _, err = proving(t, r, nil, cfg, config.VerifyInferred)
+	require.NoError(t, err)
+}
