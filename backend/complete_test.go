@@ -137,7 +137,7 @@ func TestComplete(t *testing.T) {
 			`{"max_batch_size":4,"dynamic_batching":{},"input":[{"name":"x","data_type":"TYPE_FP32","dims":[-1,8]},{"name":"text","data_type":"TYPE_STRING","dims":[2]}],"output":[{"name":"y","data_type":"TYPE_FP32","dims":[8]}]}`},
 		{"no states, though the names are alike", `{}`, "x:FP32[B,8]", "x_out:FP32[B,8]",
 			`{"max_batch_size":4,"dynamic_batching":{},"input":[{"name":"x","data_type":"TYPE_FP32","dims":[8]}],"output":[{"name":"x_out","data_type":"TYPE_FP32","dims":[8]}]}`},
-		{"states that a parameter tells of", `{"parameters":{"state_updates":{"string_value":"h = append(1)"}}}`, "x:FP32[B,8] h:FP32[B,T]", "h_out:FP32[B,1]",
+		{"states that a parameter names", `{"parameters":{"state_updates":{"string_value":"h = append(1)"}}}`, "x:FP32[B,8] h:FP32[B,T]", "h_out:FP32[B,1]",
 			`{...,"max_batch_size":64,"sequence_batching":{"oldest":{"max_candidate_sequences":256},"state":[{"input_name":"stateful_token","output_name":"stateful_token","data_type":"TYPE_UINT8","dims":[1]}]},"input":[{"name":"x","data_type":"TYPE_FP32","dims":[8]}],"output":[{"name":"h_out","data_type":"TYPE_FP32","dims":[1]}]}`},
 		{"no states, by the scheduler", `{"dynamic_batching":{}}`, "x:FP32[B,8] h:FP32[B,1]", "y:FP32[B,8] h_out:FP32[B,1]",
 			`{...,"max_batch_size":4,"input":[{"name":"x","data_type":"TYPE_FP32","dims":[8]},{"name":"h","data_type":"TYPE_FP32","dims":[1]}],
@@ -163,7 +163,7 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-// TestCompleteOptionalInputs: an input with a default is nobody's to bring.
+// TestCompleteOptionalInputs: an input with a default need not be sent.
 func TestCompleteOptionalInputs(t *testing.T) {
 	file := &runnertest.File{Sig: onnx.Signature{Inputs: runnertest.Tensors(t, "x:FP32[B,8] w:FP32[8,8]"), Outputs: runnertest.Tensors(t, "y:FP32[B,8]")}}
 	file.Sig.Inputs[1].Optional = true

@@ -48,7 +48,7 @@ func TestCompleteByNames(t *testing.T) {
 	require.Len(t, log.having(`INFO served without states: the names would pair every input with an output; if some of <<<audio_in, audio_out>>> <<<h_in, h_out>>> are states, write those as parameters { key: 'state_pairs' value { string_value: '<<<INPUT, OUTPUT>>>' } }`), 1)
 }
 
-// TestCompleteLeavesOutWhatHasNoShape: an output whose rank nobody knows cannot be
+// TestCompleteLeavesOutWhatHasNoShape: an output whose rank is unknown cannot be
 // described; a state it can be.
 func TestCompleteLeavesOutWhatHasNoShape(t *testing.T) {
 	for _, tt := range []struct{ outputs, out, unknown string }{

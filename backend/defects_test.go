@@ -25,7 +25,7 @@ func TestDefects(t *testing.T) {
 		name string
 		test func(*testing.T)
 	}{
-		{"B1_end_of_an_unknown_sequence_frees_nobodys_slot", endOfUnknown},
+		{"B1_end_of_an_unknown_sequence_frees_no_slot", endOfUnknown},
 		{"B2_no_sequence_sees_another_ones_state", foreignState},
 		{"B3_a_request_that_cannot_be_read_is_refused_alone", unreadableRequest},
 		{"B4_a_failed_request_is_not_in_the_run", failedRequestIsNotRun},

@@ -43,9 +43,9 @@ func TestDimsOfAllAxes(t *testing.T) {
 }
 
 // TestFixedBatchAndOpenTime: a batch that the exporter has fixed at 1 stays one if an
-// open axis stands behind it, whatever that is called; dims that leave it open say so.
+// open axis comes after it, whatever that is called; dims that leave it open say so.
 func TestFixedBatchAndOpenTime(t *testing.T) {
-	for name, names := range map[string][2]string{"named": {"time", "time"}, "named apart": {"in", "out"}, "nameless": {}} {
+	for name, names := range map[string][2]string{"named": {"time", "time"}, "named differently": {"in", "out"}, "nameless": {}} {
 		for _, batch := range []int{1, 8} {
 			t.Run(name, func(t *testing.T) {
 				m, c := copyModel(tensor.Shape{1, -1, 2}, []string{"", names[0], ""}, []string{"", names[1], ""})

@@ -54,7 +54,7 @@ func TestDirectPlaceIsGivenAway(t *testing.T) {
 	}
 }
 
-// TestDirectStory plays Triton's direct scheduler, which drops sequences without a
+// TestDirectStory imitates Triton's direct scheduler, which drops sequences without a
 // word and gives their places, and later also their IDs, to others. Everybody whom
 // it serves must be served.
 func TestDirectStory(t *testing.T) {
@@ -90,8 +90,8 @@ func TestDirectStory(t *testing.T) {
 	require.Greater(t, s.in.store.Counters().Displaced, uint64(batches/10))
 }
 
-// TestDirectExpired: a sequence that idled too long leaves its place, which then
-// is nobody's.
+// TestDirectExpired: a sequence that idled too long leaves its batch slot, which then
+// belongs to no sequence.
 func TestDirectExpired(t *testing.T) {
 	s := newServer(t, direct(2))
 	s.batch(startOf(1)).ok()

@@ -16,7 +16,7 @@ import (
 	"tritonstateful/statebuffer"
 )
 
-// gpu is a model on a device: a Heap plays the device's memory, another one the
+// gpu is a model on a device: a Heap stands for the device's memory, another one the
 // host's. Its Run does what a device does to the blocks of IO.
 type gpu struct {
 	onnx.Runner

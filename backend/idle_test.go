@@ -14,7 +14,7 @@ func (s *server) takes(run time.Duration) {
 
 // TestQueuedSequencesKeepTheirState: five clients whose requests are always in the
 // server's queue, which one run after the other works off, wait for longer than twice
-// the idle limit. Nobody needs their slots, so they go on.
+// the idle limit. No other sequence needs their slots, so they go on.
 func TestQueuedSequencesKeepTheirState(t *testing.T) {
 	s := newServer(t, slots(14, 1), idleLimit(300*time.Millisecond))
 	s.takes(190 * time.Millisecond)

@@ -48,7 +48,7 @@ func floatConfig() *config.Config {
 	return c
 }
 
-// TestLanesIsolated: where nobody has said which axis is the batch, a model in which one
+// TestLanesIsolated: where nothing says which axis is the batch, a model in which one
 // lane sees another is not served. One with chance in it cannot be judged.
 func TestLanesIsolated(t *testing.T) {
 	sums := func(x, s []float32) {

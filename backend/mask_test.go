@@ -120,7 +120,7 @@ func TestMaskBound(t *testing.T) {
 	require.EqualError(t, in.checkMasks(&r, nil), `input "Mask": a mask of length 0 for the states and 16777217 for the request: want at most 16777216 in all; send less in a request, or end the sequence`)
 }
 
-// TestMaskOfStatesOfOtherLengths: one mask cannot tell of states that differ in
+// TestMaskOfStatesOfOtherLengths: one mask cannot cover states that differ in
 // length; a request whose states do gets an error, and no other does.
 func TestMaskOfStatesOfOtherLengths(t *testing.T) {
 	model, c, _ := maskedModel(0)
@@ -197,7 +197,7 @@ func TestMaskAxis(t *testing.T) {
 
 // TestMaskOfAWindow: a model that forgets what is old makes a padded state no longer by
 // what a step brings. Then the zeros in front of the shorter ones would have pushed
-// their own values out, so whoever meets in a batch, everybody gets the numbers that it
+// their own values out, so whatever sequences share a batch, each gets the numbers that it
 // gets alone.
 func TestMaskOfAWindow(t *testing.T) {
 	for _, window := range []int64{1, 4, 7, 12} {

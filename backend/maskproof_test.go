@@ -61,7 +61,7 @@ func TestMaskProof(t *testing.T) {
 	}
 }
 
-// TestMaskTakenForALength: a model that counts what the mask shows, and takes so many
+// TestMaskTakenForALength: a model that counts what the mask shows, and takes as many
 // numbers from the left, is right as long as nothing is padded.
 func TestMaskTakenForALength(t *testing.T) {
 	model, c, seen := maskedModel(0)

@@ -1,6 +1,6 @@
 package backend
 
-// Metric is a number that an instance reports to the server, and the place of its
+// Metric is a number that an instance reports to the server, and the index of its
 // description in [Metrics].
 type Metric uint32
 

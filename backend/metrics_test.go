@@ -81,7 +81,7 @@ func TestMetricNames(t *testing.T) {
 	}
 }
 
-// TestMetrics plays a story and compares every number.
+// TestMetrics runs a scenario and compares every number.
 func TestMetricsStory(t *testing.T) {
 	f := &fakeSink{}
 	s := newServer(t, slots(3, 2), measured(f), param("batch_padding", "max"), param("when_full", "reject"))

@@ -62,10 +62,10 @@ func TestPlan(t *testing.T) {
 			s.Inputs[0].Symbols[0], s.Outputs[0].Symbols[0] = "seq", "seq"
 		})}},
 		{"state extent that only the output knows", []func(*setup){sig(func(s *onnx.Signature) { s.Inputs[1].Dims[1], s.Inputs[1].Symbols[1] = -1, "k" })}},
-		{"an output that nobody wants", []func(*setup){sig(func(s *onnx.Signature) {
+		{"an output that the configuration leaves out", []func(*setup){sig(func(s *onnx.Signature) {
 			s.Outputs = append(s.Outputs, info("Extra", tensor.Int64, -1))
 		})}},
-		{"an input with a default that nobody feeds", []func(*setup){sig(func(s *onnx.Signature) {
+		{"an input with a default that the configuration leaves out", []func(*setup){sig(func(s *onnx.Signature) {
 			extra := info("Extra", tensor.Int64, -1)
 			extra.Optional = true
 			s.Inputs = append(s.Inputs, extra)

@@ -180,8 +180,8 @@ func TestStartsRunSeparately(t *testing.T) {
 	require.Equal(t, []int{33}, p.batch(with(token(4000, true, 3))...))
 }
 
-// TestNobodyIsToBlame: where no request of a batch succeeds, values are not what is wrong.
-func TestNobodyIsToBlame(t *testing.T) {
+// TestNoSequenceIsToBlame: where no request of a batch succeeds, values are not what is wrong.
+func TestNoSequenceIsToBlame(t *testing.T) {
 	p := newPicky(t, func(*config.Config) {})
 	p.batch(tokens(8, true, 5)...)
 	p.allFail = true

@@ -11,7 +11,7 @@ import (
 )
 
 // TestStateOfOneNumber: in the list a state with no axis besides the batch has no
-// dims, or one of extent 1, for the list has no reshape.
+// dims, or one of extent 1, because the list has no reshape.
 func TestStateOfOneNumber(t *testing.T) {
 	for _, dims := range []tensor.Shape{{}, {1}, {2}, {-1}, {1, 1}} {
 		model, c := sumModel(), sumConfig()

@@ -35,7 +35,7 @@ func tailModel(batch int64) (*scripted, *config.Config) {
 }
 
 // TestStateOutputAxis: the answer with a state is cut at the state's own batch axis,
-// also where only the state's input tells of it. Its length must not be taken for
+// also where only the state's input says which it is. Its length must not be taken for
 // lanes: where there are as many, each client would get a part of both caches.
 func TestStateOutputAxis(t *testing.T) {
 	named := func(m *scripted, _ *config.Config) {

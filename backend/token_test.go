@@ -25,7 +25,7 @@ func TestTokenTellsSequencesApart(t *testing.T) {
 }
 
 // TestTokenOfAnother: a token that the server has given to another sequence says that
-// the one before is over. Nobody goes on with what another ID had there.
+// the one before is over. No sequence goes on with what another ID had there.
 func TestTokenOfAnother(t *testing.T) {
 	s := newServer(t)
 	s.batch(startOf(1).by(1), startOf(2).by(2)).ok()
@@ -50,7 +50,7 @@ func TestTokenOfANewStart(t *testing.T) {
 	require.LessOrEqual(t, s.in.store.Usage().Live, 4)
 }
 
-// TestTokenStory plays Triton's oldest scheduler with clients that wait for nothing.
+// TestTokenStory imitates Triton's oldest scheduler with clients that wait for nothing.
 func TestTokenStory(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(3, 4))

@@ -41,19 +41,19 @@ type onDevice interface{ TakesDevice() bool }
 type tokened interface{ TokenInput() string }
 
 // newBatch makes the batch of an instance; the caller frees it.
-func newBatch(of *C.TRITONBACKEND_ModelInstance, made executor) (*batch, error) {
-	inputs, outputs := made.Inputs(), made.Outputs()
+func newBatch(of *C.TRITONBACKEND_ModelInstance, exec executor) (*batch, error) {
+	inputs, outputs := exec.Inputs(), exec.Outputs()
 	cInputs, cOutputs := newNames(inputs), newNames(outputs)
-	c := C.batch_new(of, cInputs, cOutputs, C.bool(made.StringIDs()))
+	c := C.batch_new(of, cInputs, cOutputs, C.bool(exec.StringIDs()))
 	if c == nil {
 		freeNames(cInputs)
 		freeNames(cOutputs)
 		return nil, status.Errorf(status.Unavailable, "allocating a batch: out of memory")
 	}
-	if on, ok := made.(onDevice); ok {
+	if on, ok := exec.(onDevice); ok {
 		c.takes_device = C.bool(on.TakesDevice())
 	}
-	if of, ok := made.(tokened); ok && of.TokenInput() != "" {
+	if of, ok := exec.(tokened); ok && of.TokenInput() != "" {
 		c.token_input = C.CString(of.TokenInput())
 	}
 	return &batch{c: c, inputs: inputs, outputs: outputs}, nil

@@ -251,8 +251,8 @@ func TestLanesOfAnyLayout(t *testing.T) {
 	answered(t, rs[2], want(1, 20, 21, 120, 121))
 }
 
-// TestLanesOfTexts answers from lanes of different sizes.
-func TestLanesOfTexts(t *testing.T) {
+// TestLanesOfStrings answers from lanes of different sizes.
+func TestLanesOfStrings(t *testing.T) {
 	in := newEcho()
 	in.outputs = []onnx.IOTensor{{Name: "Y", DType: tensor.Bytes}}
 	strings := []backend.Output{{

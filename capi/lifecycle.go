@@ -70,17 +70,17 @@ func initialize(of backendObject, assemble assembler) error {
 	if err != nil {
 		return err
 	}
-	made, err := assemble(config, log)
+	parts, err := assemble(config, log)
 	if err != nil {
 		return err
 	}
-	log.Info("loaded the stateful backend", "version", version, "onnxruntime", made.onnxRuntime)
-	metrics := &metrics{log: log, onnxRuntime: made.onnxRuntime}
-	server := backend.Server{Log: log, Clock: newClock(), Open: made.open, DefaultBatch: config.defaultBatch}
+	log.Info("loaded the stateful backend", "version", version, "onnxruntime", parts.onnxRuntime)
+	metrics := &metrics{log: log, onnxRuntime: parts.onnxRuntime}
+	server := backend.Server{Log: log, Clock: newClock(), Open: parts.open, DefaultBatch: config.defaultBatch}
 	if config.metrics {
 		server.Metrics = metrics.open
 	}
-	return storeHandle(&library{server, made.load, metrics}, func(handle C.uintptr_t) *C.TRITONSERVER_Error {
+	return storeHandle(&library{server, parts.load, metrics}, func(handle C.uintptr_t) *C.TRITONSERVER_Error {
 		return C.set_backend_state(of, handle)
 	})
 }
@@ -181,7 +181,7 @@ func initializeInstance(of *C.TRITONBACKEND_ModelInstance) error {
 	}
 	var saved C.signals_saved
 	C.signals_save(&saved)
-	made, err := loaded.NewInstance(backend.InstanceInfo{
+	exec, err := loaded.NewInstance(backend.InstanceInfo{
 		Name:   C.GoString(d.name),
 		Kind:   kinds[d.kind],
 		Device: int(d.device),
@@ -190,9 +190,9 @@ func initializeInstance(of *C.TRITONBACKEND_ModelInstance) error {
 	if err != nil {
 		return err
 	}
-	in, err := newInstance(of, made)
+	in, err := newInstance(of, exec)
 	if err != nil {
-		made.Close()
+		exec.Close()
 		return err
 	}
 	err = storeHandle(in, func(handle C.uintptr_t) *C.TRITONSERVER_Error {
@@ -204,12 +204,12 @@ func initializeInstance(of *C.TRITONBACKEND_ModelInstance) error {
 	return err
 }
 
-func newInstance(of *C.TRITONBACKEND_ModelInstance, made executor) (*instance, error) {
-	b, err := newBatch(of, made)
+func newInstance(of *C.TRITONBACKEND_ModelInstance, exec executor) (*instance, error) {
+	b, err := newBatch(of, exec)
 	if err == nil {
 		adjustProcs(1)
 	}
-	return &instance{made, b}, err
+	return &instance{exec, b}, err
 }
 
 func (in *instance) close() {

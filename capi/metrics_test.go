@@ -127,7 +127,7 @@ func TestNoMetrics(t *testing.T) {
 }
 
 // TestEveryCallOfMetricsFailsOnce makes the n-th ABI call fail, for every n: the
-// instance goes on without metrics, and nothing is left behind.
+// instance goes on without metrics, and nothing is left over.
 func TestEveryCallOfMetricsFailsOnce(t *testing.T) {
 	for n := 1; ; n++ {
 		var log strings.Builder

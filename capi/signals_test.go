@@ -124,7 +124,7 @@ const (
 
 func TestSignals(t *testing.T) {
 	if name := os.Getenv(storyVariable); name != "" {
-		tellStory(t, name)
+		runScenario(t, name)
 		return
 	}
 	driver := fakedriver.Library(t, "SIGNALS", "1")
@@ -142,8 +142,8 @@ func TestSignals(t *testing.T) {
 	}
 }
 
-// tellStory plays a story with an instance that dereferences nil in every batch.
-func tellStory(t *testing.T, name string) {
+// runScenario runs batches with an instance that dereferences nil in every batch.
+func runScenario(t *testing.T, name string) {
 	in := newEcho()
 	in.execute = func(backend.Batch) { mistakes["nil dereference"]() }
 	load := func() error { return nil }

@@ -3,5 +3,5 @@
 package ortrunner
 
 // addressSanitizer keeps freed memory for a while, so that the process's size
-// tells nothing.
+// says nothing.
 const addressSanitizer = true

@@ -71,12 +71,12 @@ static int find_object(struct dl_phdr_info *info, size_t size, void *data) {
 }
 
 // Overwrites the address of a function, and restores the protection of its page.
-static bool put(const object *o, uintptr_t place, char *(*function)(const char *)) {
+static bool put(const object *o, uintptr_t entry, char *(*function)(const char *)) {
   size_t page = (size_t)sysconf(_SC_PAGESIZE);
-  void *start = (void *)(place / page * page);
-  bool locked = place >= o->relro && place < o->relro_end;
+  void *start = (void *)(entry / page * page);
+  bool locked = entry >= o->relro && entry < o->relro_end;
   if (locked && mprotect(start, page, PROT_READ | PROT_WRITE) != 0) return false;
-  memcpy((void *)place, &function, sizeof function);
+  memcpy((void *)entry, &function, sizeof function);
   return !locked || mprotect(start, page, PROT_READ) == 0;
 }
 

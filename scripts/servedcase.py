@@ -45,6 +45,7 @@ class Case:
     reference    another model for ONNX Runtime, where the test wants to be wrong
     told         the configuration says where the batch is in every tensor, so that nothing is left to refuse
     about        what it is, in a few words
+    files        further files of the model's folder, by their path in it
     """
 
     name: str
@@ -66,6 +67,7 @@ class Case:
     reference: ModelProto | None = None
     told: bool = False
     about: str = ""
+    files: dict[str, bytes] = field(default_factory=dict)
 
     def text(self, extra: dict[str, str] | None = None) -> str:
         """The config.pbtxt, with further parameters."""
@@ -88,9 +90,11 @@ class Case:
 
     def write(self, folder: Path, extra: dict[str, str] | None = None) -> None:
         """Writes the model's folder of a repository."""
-        (folder / "1").mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         (folder / "config.pbtxt").write_text(self.text(extra))
-        (folder / "1" / "model.onnx").write_bytes(self.model.SerializeToString())
+        for path, data in {"1/model.onnx": self.model.SerializeToString(), **self.files}.items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_bytes(data)
 
     def answers(self) -> list[Sequence]:
         """What ONNX Runtime says of each sequence, one after the other, in the model's layout; every row runs alone."""

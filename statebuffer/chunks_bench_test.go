@@ -18,7 +18,7 @@ func inChunks(b *testing.B, inPlace bool, chunks, slots int) (*Store, []*Sequenc
 	s := newTestStore(b, Options{
 		States:   []State{{Name: "state", Layout: Layout{1, 64}}},
 		Sizing:   Sizing{Initial: slots, Subsequent: slots, MaxChunks: chunks, AllocBelow: 2, DeallocAbove: 1 << 30},
-		MaxLanes: slots, InPlaceFrom: from,
+		MaxLanes: slots, inPlaceFrom: from,
 	})
 	all := make([]*Sequence, chunks*slots-1)
 	for n := range all {

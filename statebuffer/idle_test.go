@@ -18,7 +18,7 @@ func serve(t *testing.T, s *Store, from, to time.Duration, ids ...uint64) (expir
 }
 
 // TestIdle: a slot that another sequence needs is free strictly after the limit, counted
-// from the last answer. Nobody who needs nothing has an effect on that.
+// from the last answer. Sequences that need nothing do not affect that.
 func TestIdle(t *testing.T) {
 	const limit, answered = time.Minute, 20 * time.Second
 	tests := []struct {

@@ -22,7 +22,7 @@ func storeOf(t testing.TB, inPlace bool, layout Layout, slots, sequences, lanes 
 	s := newTestStore(t, Options{
 		States:   []State{{Name: "state", Layout: layout}},
 		Sizing:   Sizing{Initial: slots, MaxChunks: 1},
-		MaxLanes: lanes, InPlaceFrom: from,
+		MaxLanes: lanes, inPlaceFrom: from,
 	})
 	all := make([]*Sequence, sequences)
 	for n := range all {
@@ -66,7 +66,7 @@ func TestInPlaceEqualsCopying(t *testing.T) {
 					w.stores[i] = newTestStore(t, Options{
 						States:   []State{{Name: "state", Layout: layout, Initial: bytes.Repeat([]byte{7}, 40)}, {Name: "other", Layout: Layout{layout.Pieces, 3}}},
 						Sizing:   Sizing{Initial: slots, MaxChunks: 1},
-						MaxLanes: w.lanes, InPlaceFrom: from,
+						MaxLanes: w.lanes, inPlaceFrom: from,
 					})
 				}
 				for range 3000 {
@@ -220,7 +220,7 @@ func TestInPlaceTakesNoMoreMemory(t *testing.T) {
 		memory := &Heap{}
 		newTestStore(t, Options{
 			Memory: memory, States: []State{{Name: "state", Layout: Layout{1, 100}}},
-			Sizing: Sizing{Initial: 50, MaxChunks: 1}, MaxLanes: 5, InPlaceFrom: from,
+			Sizing: Sizing{Initial: 50, MaxChunks: 1}, MaxLanes: 5, inPlaceFrom: from,
 		})
 		used[from] = memory.Used()
 	}

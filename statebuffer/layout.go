@@ -71,8 +71,8 @@ func (l Layout) copyPieces(to []byte, toStride int64, from []byte, fromStride in
 	}
 }
 
-// ClearLane overwrites a lane of a batched tensor with zeros.
-func (l Layout) ClearLane(tensor []byte, lanes, lane int) {
+// clearLane overwrites a lane of a batched tensor with zeros.
+func (l Layout) clearLane(tensor []byte, lanes, lane int) {
 	for piece := range l.Pieces {
 		clear(tensor[l.Offset(piece, lanes, lane):][:l.PieceBytes])
 	}

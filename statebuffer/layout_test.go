@@ -45,7 +45,7 @@ func TestLanes(t *testing.T) {
 			l.TakeLane(got, batch, lanes, lane)
 			require.Equal(t, value, got)
 		}
-		l.ClearLane(batch, lanes, 2)
+		l.clearLane(batch, lanes, 2)
 		for lane := range lanes {
 			want := value
 			if lane == 2 {

@@ -279,7 +279,7 @@ func (w *world) checkInputs(step *Step, lanes []Lane, names []Key, width int) {
 	}
 }
 
-// fillOutputs plays the model; [state][lane] is what it wrote.
+// fillOutputs stands in for the model; [state][lane] is what it wrote.
 func (w *world) fillOutputs(step *Step, lanes, width int) [][][]byte {
 	outputs := make([][][]byte, len(w.states))
 	for k := range w.states {

@@ -234,6 +234,6 @@ func (b *slab) put(cell int, values []Block) {
 func (b *slab) clear(cell int) {
 	for i := range b.states {
 		tensor, lanes, lane := b.lane(i, cell)
-		b.states[i].ClearLane(tensor, lanes, lane)
+		b.states[i].clearLane(tensor, lanes, lane)
 	}
 }

@@ -30,11 +30,11 @@ type Options struct {
 	Limits  Limits
 	// MaxLanes is the largest batch.
 	MaxLanes int
-	// InPlaceFrom is the size of a slot, in bytes, from which values stay where runs
+	// inPlaceFrom is the size of a slot, in bytes, from which values stay where runs
 	// wrote them, so that a step copies each of them once or not at all. Smaller
 	// ones are copied from their slots and back, which costs less than keeping track
 	// of where they are. 0 is the default; with a negative size all are copied.
-	InPlaceFrom int64
+	inPlaceFrom int64
 }
 
 // Bytes is what NewStore takes of the memory: the initial values, the batched
@@ -68,7 +68,7 @@ func NewStore(o Options) (*Store, error) {
 	if err := s.checkBudget(); err != nil {
 		return nil, err
 	}
-	if err := s.allocate(cmp.Or(o.InPlaceFrom, defaultInPlaceFrom)); err != nil {
+	if err := s.allocate(cmp.Or(o.inPlaceFrom, defaultInPlaceFrom)); err != nil {
 		s.Close()
 		return nil, err
 	}

@@ -114,7 +114,7 @@ func TestEndOfUnknown(t *testing.T) {
 	require.Equal(t, 1, s.Usage().Live)
 }
 
-// TestKeys: numbers and texts are different sequences, and a text is copied.
+// TestKeys: a number and a string name different sequences, and the string is copied.
 func TestKeys(t *testing.T) {
 	s := newTestStore(t, Options{})
 	a, b := begin(t, s, number(7), 1), begin(t, s, Key{Text: "7"}, 1)

@@ -62,7 +62,7 @@ func (w *world) checkVarying(step *Step, lanes []Lane, names []Key, padded int) 
 		for lane, l := range lanes {
 			k := names[lane]
 			if l.Sequence == nil {
-				k = Key{Text: "nobody"}
+				k = Key{Text: "unknown"}
 			}
 			want := w.current(i, k)
 			require.Equal(w.t, want.shape.With(1, int64(padded)), io.InShape)
@@ -76,7 +76,7 @@ func (w *world) checkVarying(step *Step, lanes []Lane, names []Key, padded int) 
 	}
 }
 
-// fillVarying plays a model whose states grow and shrink: the shapes of one lane
+// fillVarying stands in for a model whose states grow and shrink: the shapes of one lane
 // and [state][lane] what it wrote.
 func (w *world) fillVarying(step *Step, lanes, padded int) (shapes []tensor.Shape, written [][][]byte) {
 	written = make([][][]byte, len(w.vary))

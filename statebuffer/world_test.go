@@ -95,7 +95,7 @@ func newWorld(t *testing.T, seed uint64, inPlace bool) *world {
 	if inPlace {
 		inPlaceFrom = 1
 	}
-	w.store, err = NewStore(Options{Memory: w.memory, States: w.states, Varying: w.vary, Sizing: sizing, Limits: limits, MaxLanes: w.lanes, InPlaceFrom: inPlaceFrom})
+	w.store, err = NewStore(Options{Memory: w.memory, States: w.states, Varying: w.vary, Sizing: sizing, Limits: limits, MaxLanes: w.lanes, inPlaceFrom: inPlaceFrom})
 	require.NoError(t, err)
 	if inPlace {
 		w.drains = 1 + int(seed%3)

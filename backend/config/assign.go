@@ -6,7 +6,7 @@ import (
 )
 
 // Assignment is one "name = value" of a parameter that says something of
-// several tensors. A * in the name stands for any text.
+// several tensors. A * in the name stands for any string.
 type Assignment struct {
 	Name, Value string
 	used        bool
@@ -68,15 +68,15 @@ func Unused(all []Assignment) (names []string) {
 	return names
 }
 
-// wildcards are the ways to write "any text" in a pattern.
+// wildcards are the ways to write "any string" in a pattern.
 var wildcards = strings.NewReplacer("{i}", "*")
 
 // IsPattern reports whether a name holds a wildcard.
 func IsPattern(name string) bool { return strings.Contains(wildcards.Replace(name), "*") }
 
-// MatchPattern reports whether name is pattern with a text in place of each *, and
-// which texts these are. The shortest possible texts are taken first.
-func MatchPattern(pattern, name string) (texts []string, ok bool) {
+// MatchPattern reports whether name is pattern with any string for each *, and
+// the parts of name that the *s stand for. The shortest possible ones are taken first.
+func MatchPattern(pattern, name string) (matches []string, ok bool) {
 	parts := strings.Split(wildcards.Replace(pattern), "*")
 	if len(parts) == 1 {
 		return nil, pattern == name
@@ -88,26 +88,26 @@ func MatchPattern(pattern, name string) (texts []string, ok bool) {
 	for i, part := range parts[1:] {
 		if i == len(parts)-2 { // the last part ends the name
 			text, ok := strings.CutSuffix(rest, part)
-			return append(texts, text), ok
+			return append(matches, text), ok
 		}
 		at := strings.Index(rest, part)
 		if at < 0 {
 			return nil, false
 		}
-		texts = append(texts, rest[:at])
+		matches = append(matches, rest[:at])
 		rest = rest[at+len(part):]
 	}
-	return texts, true
+	return matches, true
 }
 
-// FillPattern puts texts in place of the wildcards.
-func FillPattern(pattern string, texts []string) string {
+// FillPattern puts strings in place of the wildcards.
+func FillPattern(pattern string, matches []string) string {
 	parts := strings.Split(wildcards.Replace(pattern), "*")
 	var b strings.Builder
 	for i, part := range parts {
 		b.WriteString(part)
-		if i < len(parts)-1 && i < len(texts) {
-			b.WriteString(texts[i])
+		if i < len(parts)-1 && i < len(matches) {
+			b.WriteString(matches[i])
 		}
 	}
 	return b.String()

@@ -191,11 +191,11 @@ func (c *Config) Candidates() int {
 	}
 }
 
-// Direct reports whether the scheduler gives each sequence a place in the batch,
+// Direct reports whether the scheduler gives each sequence a batch slot,
 // which is Triton's default.
 func (c *Config) Direct() bool { return c.Sequence != nil && c.Sequence.Oldest == nil }
 
-// BatchSlots is how many places a batch of the direct scheduler has.
+// BatchSlots is how many batch slots the direct scheduler has.
 func (c *Config) BatchSlots() int {
 	if !c.Direct() {
 		return 0

@@ -28,7 +28,7 @@ func TestDocumentedParameters(t *testing.T) {
 		given, warnings, err := ParseParameters(map[string]Value{name: {fallback}})
 		require.NoError(t, err, name)
 		require.Empty(t, warnings, name)
-		given.RatioGiven, given.LogGiven = plain.RatioGiven, plain.LogGiven
+		given.ratioGiven, given.LogGiven = plain.ratioGiven, plain.LogGiven
 		require.Equal(t, plain, given, "the default of %s", name)
 	}
 	slices.Sort(documented)

@@ -75,12 +75,12 @@ func FuzzAssignments(f *testing.F) {
 		for _, a := range all {
 			require.NotEmpty(t, a.Name)
 			require.NotEmpty(t, a.Value)
-			texts, match := MatchPattern(a.Name, name)
+			parts, match := MatchPattern(a.Name, name)
 			if !match {
 				continue
 			}
 			matches++
-			require.Equal(t, name, FillPattern(a.Name, texts))
+			require.Equal(t, name, FillPattern(a.Name, parts))
 			if a.Name == name {
 				require.Equal(t, value, firstOf(all, name))
 			}

@@ -46,7 +46,7 @@ func TestParsePairs(t *testing.T) {
 }
 
 // TestParsePairsRejects has the forms that NVIDIA's parser takes for something
-// that nobody meant, or reads beyond its memory for.
+// else than was meant, or reads beyond its memory for.
 func TestParsePairsRejects(t *testing.T) {
 	tests := []struct{ name, text, want string }{
 		{"not closed", "<<<A, B", `at character 1, "<<<A, B" has no closing >>>`},
@@ -64,7 +64,7 @@ func TestParsePairsRejects(t *testing.T) {
 		{"four closing brackets", "<<<A, B>>>> <<<C, D>>>", `at character 11, "> <<<C, D>>>" is a bracket outside of a pair`},
 		{"two brackets", "<<A, B>>", `at character 1, "<<A, B>>" is a bracket outside of a pair`},
 		{"one bracket", "<A, B>", "is a bracket outside of a pair"},
-		{"bracket behind", "<<<A, B>>> >", `at character 12, ">" is a bracket outside`},
+		{"bracket at the end", "<<<A, B>>> >", `at character 12, ">" is a bracket outside`},
 		{"input twice", "<<<A, B>>> <<<A, C>>>", `at character 12, "<<<A, C>>>" names a tensor that the pair <<<A, B>>> names already`},
 		{"output twice", "<<<A, B>>> <<<C, B>>>", "names a tensor that the pair <<<A, B>>> names already"},
 		{"long text is cut", "<<<" + strings.Repeat("A", 100), `"<<<` + strings.Repeat("A", 37) + `…" has no closing`},
@@ -93,7 +93,7 @@ func TestPairsFromDescription(t *testing.T) {
 		{"several lines", "a model\nInputState OutputState <<<A, B>>> <<<C, D>>>\nof something", []Pair{{"A", "B"}, {"C", "D"}}},
 		{"both kinds", "PastValueInput PastValueOutput <<<C, D>>>\nInputState OutputState <<<A, B>>>", []Pair{{"A", "B"}, {"C", "D"}}},
 		{"outputs first", "OutputState, InputState: <<<B, A>>>", ab},
-		{"remarks behind a colon", "InputState OutputState <<<A:1x2, B :float>>>", ab},
+		{"remarks after a colon", "InputState OutputState <<<A:1x2, B :float>>>", ab},
 		{"a line end of another system", "InputState OutputState <<<A, B>>>\r\n", ab},
 		{"pairs before the word do not count", "<<<X, Y>>> InputState OutputState <<<A, B>>>", ab},
 		{"one word is not enough", "InputState <<<A, B>>>", nil},

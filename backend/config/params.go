@@ -15,7 +15,7 @@ import (
 // Parameters are the backend's own settings, from the parameters block of the
 // model configuration. docs/parameters.md describes each.
 type Parameters struct {
-	ONNXFile string // empty: the default
+	onnxFile string // empty: the default
 	Pairs    []Pair
 	// PairsGiven: state_pairs was there and not empty.
 	PairsGiven bool
@@ -27,8 +27,8 @@ type Parameters struct {
 	CUDAGraph     bool
 	GPUMemory     int64 // what ONNX Runtime may take of a GPU, in bytes; 0 is no bound
 	HalfStates    bool
-	UseRatio      float32
-	RatioGiven    bool
+	useRatio      float32
+	ratioGiven    bool
 	Lazy          *statebuffer.LazyBuffers
 	Padding       Padding
 	InferEnd      bool
@@ -91,7 +91,7 @@ type Verify uint8
 
 // The choices of the parameter verify.
 const (
-	VerifyInferred Verify = iota // where batch_axes does not tell all of them
+	VerifyInferred Verify = iota // where batch_axes does not state all of them
 	VerifyAlways
 	VerifyNever
 )
@@ -146,14 +146,14 @@ func ParseParameters(given map[string]Value) (p *Parameters, warnings []string, 
 // parameters reads each parameter that there is.
 func (r *paramReader) parameters() *Parameters {
 	p := &Parameters{
-		ONNXFile:       r.fileName("onnx_file_name", ""),
+		onnxFile:       r.fileName("onnx_file_name", ""),
 		GPUProvider:    r.text("ort_ep", "trt"),
 		FP16Compute:    oneOf(r, "compute_precision", true, choice("fp16", true), choice("fp32", false)),
 		TRTCache:       r.flag("enable_trt_caching", false),
 		TRTCacheDir:    r.text("trt_cache_dir", defaultCacheDir),
 		CUDAGraph:      r.flag("enable_cuda_graph", false),
 		HalfStates:     r.flag("store_states_as_fp16", false),
-		UseRatio:       r.ratio("max_candidate_sequence_use_ratio", defaultUseRatio),
+		useRatio:       r.ratio("max_candidate_sequence_use_ratio", defaultUseRatio),
 		InferEnd:       r.flag("infer_end_requests", true),
 		MetricsPeriod:  r.period("metric_logging_frequency_seconds"),
 		Log:            r.verbosity("logging_level", LogInfo),
@@ -165,7 +165,7 @@ func (r *paramReader) parameters() *Parameters {
 		Full: oneOf(r, "when_full", statebuffer.Reject,
 			choice("reject", statebuffer.Reject), choice("evict_lru", statebuffer.EvictLRU)),
 	}
-	_, p.RatioGiven = r.value("max_candidate_sequence_use_ratio")
+	_, p.ratioGiven = r.value("max_candidate_sequence_use_ratio")
 	p.Verify = oneOf(r, "verify", VerifyInferred,
 		choice("inferred", VerifyInferred), choice("always", VerifyAlways), choice("never", VerifyNever))
 	p.BatchAxes = r.assignments("batch_axes")
@@ -192,8 +192,8 @@ func (r *paramReader) parameters() *Parameters {
 // ModelFile is the name of the ONNX file in the version's folder.
 func (p *Parameters) ModelFile(c *Config) string {
 	switch {
-	case p.ONNXFile != "":
-		return p.ONNXFile
+	case p.onnxFile != "":
+		return p.onnxFile
 	case c.DefaultModelFilename != "":
 		return c.DefaultModelFilename
 	default:
@@ -231,10 +231,10 @@ func (p *Parameters) Provider(kind string) (onnx.Provider, error) {
 // direct gets all its slots, and so does oldest without max_candidate_sequences:
 // their sequences are never more than lanes.
 func (p *Parameters) SlotRatio(c *Config) float32 {
-	if !p.RatioGiven && (c.Sequence == nil || c.Sequence.Oldest == nil || c.Sequence.Oldest.MaxCandidateSequences == 0) {
+	if !p.ratioGiven && (c.Sequence == nil || c.Sequence.Oldest == nil || c.Sequence.Oldest.MaxCandidateSequences == 0) {
 		return 1
 	}
-	return p.UseRatio
+	return p.useRatio
 }
 
 // Conversion is how states of a type are stored: only FP32 is ever narrowed.

@@ -33,7 +33,7 @@ func parameterTable() map[string]parameterRow {
 	}
 	badThreads := []string{"-1", "1025", "two", "1.5"}
 	return map[string]parameterRow{
-		"onnx_file_name": {func(p *Parameters) any { return p.ONNXFile }, "", map[string]any{"m.onnx": "m.onnx", "sub/m.onnx": "sub/m.onnx", " m.onnx ": "m.onnx"},
+		"onnx_file_name": {func(p *Parameters) any { return p.onnxFile }, "", map[string]any{"m.onnx": "m.onnx", "sub/m.onnx": "sub/m.onnx", " m.onnx ": "m.onnx"},
 			"the name of a file inside the model's version folder", []string{"/etc/passwd", "../m.onnx", "a/../../m.onnx"}},
 		"state_pairs": {func(p *Parameters) any { return len(p.Pairs) }, 0, map[string]any{"<<<A, B>>>": 1, "<<<A, B>>> <<<C, D>>>": 2},
 			"want <<<input, output>>> for each state", []string{"A, B", "<<<A B>>>", "<<<A, B"}},
@@ -52,7 +52,7 @@ func parameterTable() map[string]parameterRow {
 		"logging_level":                  level(func(p *Parameters) any { return p.Log }, LogInfo),
 		"batch_info_logging_level":       level(func(p *Parameters) any { return p.BatchInfo }, LogInfo),
 		"detailed_metrics_logging_level": level(func(p *Parameters) any { return p.Details }, LogVerbose),
-		"max_candidate_sequence_use_ratio": {func(p *Parameters) any { return p.UseRatio }, float32(0.9), map[string]any{"1": float32(1), "1.2": float32(1.2), ".5": float32(.5), "1e-1": float32(.1)},
+		"max_candidate_sequence_use_ratio": {func(p *Parameters) any { return p.useRatio }, float32(0.9), map[string]any{"1": float32(1), "1.2": float32(1.2), ".5": float32(.5), "1e-1": float32(.1)},
 			"a number above 0, such as 0.9", []string{"0", "-0.9", "0.9abc", "nan", "inf", "1e99", "ninety"}},
 		"intra_op_threads":       {func(p *Parameters) any { return p.IntraOpThreads }, 1, map[string]any{"0": 0, "1": 1, "1024": 1024}, "a whole number from 0 to 1024", badThreads},
 		"inter_op_threads":       {func(*Parameters) any { return nil }, nil, map[string]any{"0": nil, "1": nil, "1024": nil}, "a whole number from 0 to 1024", badThreads},
@@ -140,8 +140,8 @@ func TestProviders(t *testing.T) {
 	}
 }
 
-// TestInterOpThreads: operators run one after the other, and whoever wants it
-// otherwise is told.
+// TestInterOpThreads: operators run one after the other, and a value that wants it
+// otherwise gets a warning.
 func TestInterOpThreads(t *testing.T) {
 	_, warnings, err := ParseParameters(map[string]Value{"inter_op_threads": {"4"}})
 	require.NoError(t, err)
@@ -217,7 +217,7 @@ func TestModelFile(t *testing.T) {
 		{"", "", "model.onnx"}, {"a.onnx", "", "a.onnx"}, {"", "b.onnx", "b.onnx"}, {"a.onnx", "b.onnx", "a.onnx"},
 	}
 	for _, tt := range tests {
-		p := &Parameters{ONNXFile: tt.parameter}
+		p := &Parameters{onnxFile: tt.parameter}
 		require.Equal(t, tt.want, p.ModelFile(&Config{DefaultModelFilename: tt.field}))
 	}
 }

@@ -27,7 +27,7 @@ func TestNumericIDs(t *testing.T) {
 }
 
 // TestUnserved: what this backend does not do is refused or warned of, in words
-// that tell what to write instead.
+// that say what to write instead.
 func TestUnserved(t *testing.T) {
 	unserved := unserved{}
 	unserved.BatchInput = []batchTensor{{Kind: "BATCH_ELEMENT_COUNT", TargetName: []string{"n"}}}

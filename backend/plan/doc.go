@@ -11,7 +11,7 @@
 //     length, a mask, positions.
 //   - A [Length] is an input or output whose extent is summed up for each sequence, for
 //     generated inputs.
-//   - A lane is the place of one sequence along the batch axis of a run; a Layout says
+//   - A lane is the position of one sequence along the batch axis of a run; a Layout says
 //     where the bytes of a lane are in a tensor.
 //
 // Positions of tensors (fields Index, In and Out) count in the inputs or the outputs of the

@@ -52,14 +52,14 @@ func (p *Plan) StateAt(i int) *State {
 
 // BatchAxes lists in words the axes of inputs and states that are the batch.
 func (p *Plan) BatchAxes() string {
-	var texts []string
+	var axes []string
 	for _, in := range p.Inputs {
-		texts = append(texts, batchaxis.Text(in.Name, in.Axis))
+		axes = append(axes, batchaxis.Text(in.Name, in.Axis))
 	}
 	for _, states := range [][]State{p.States, p.Varying} {
 		for _, s := range states {
-			texts = append(texts, batchaxis.Text(s.Input, s.Axis))
+			axes = append(axes, batchaxis.Text(s.Input, s.Axis))
 		}
 	}
-	return strings.Join(texts, ", ")
+	return strings.Join(axes, ", ")
 }

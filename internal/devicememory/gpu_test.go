@@ -173,7 +173,7 @@ type mover struct {
 var expected = map[int]int{1: 8, 8: 20, 32: 61, 128: 226, 256: 447}
 
 // onGPUSpeed times a gather and a scatter of 97 states of 1.85 MB together, half of
-// them with the batch behind four others, as a streaming transducer has them. Each
+// them with the batch after four others, as a streaming transducer has them. Each
 // step takes other slots, so that they are not in the GPU's cache.
 func onGPUSpeed(t *testing.T, g gpu) {
 	var results []string

@@ -72,7 +72,7 @@ func inRange(f float64, dtype DType) bool {
 	case math.IsInf(float64(f32), 0):
 		return false
 	case dtype == BF16:
-		return BFloat16(f32)&0x7fff != 0x7f80 // infinity, of either sign
+		return bfloat16(f32)&0x7fff != 0x7f80 // infinity, of either sign
 	default:
 		return dtype != FP16 || !clamped
 	}
@@ -87,7 +87,7 @@ func FloatElement(f float64, dtype DType) []byte {
 	case FP32:
 		return binary.NativeEndian.AppendUint32(nil, math.Float32bits(float32(f)))
 	case BF16:
-		return binary.NativeEndian.AppendUint16(nil, BFloat16(float32(f)))
+		return binary.NativeEndian.AppendUint16(nil, bfloat16(float32(f)))
 	default:
 		h, _ := Half(float32(f))
 		return binary.NativeEndian.AppendUint16(nil, h)

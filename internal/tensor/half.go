@@ -61,8 +61,8 @@ func Widen(h uint16) float32 {
 	}
 }
 
-// BFloat16 rounds f to the nearest BF16, ties to even.
-func BFloat16(f float32) uint16 {
+// bfloat16 rounds f to the nearest BF16, ties to even.
+func bfloat16(f float32) uint16 {
 	bits := math.Float32bits(f)
 	if f != f {
 		return uint16(bits>>16) | 0x40

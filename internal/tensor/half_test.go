@@ -78,14 +78,14 @@ func TestBFloat16(t *testing.T) {
 	for h := range 1 << 16 {
 		f := wide(uint16(h))
 		if f != f {
-			require.True(t, wide(BFloat16(f)) != wide(BFloat16(f)), "%#04x", h)
+			require.True(t, wide(bfloat16(f)) != wide(bfloat16(f)), "%#04x", h)
 			continue
 		}
-		if BFloat16(f) != uint16(h) {
-			t.Fatalf("%#04x comes back as %#04x", h, BFloat16(f))
+		if bfloat16(f) != uint16(h) {
+			t.Fatalf("%#04x comes back as %#04x", h, bfloat16(f))
 		}
 	}
 	for bits, want := range map[uint32]uint16{0x3f808000: 0x3f80, 0x3f808001: 0x3f81, 0x3f818000: 0x3f82, 0x3f817fff: 0x3f81, 0x7f7fffff: 0x7f80, 0x80008000: 0x8000} {
-		require.Equal(t, want, BFloat16(math.Float32frombits(bits)), "%#08x", bits)
+		require.Equal(t, want, bfloat16(math.Float32frombits(bits)), "%#08x", bits)
 	}
 }

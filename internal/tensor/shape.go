@@ -13,7 +13,7 @@ import (
 // Dynamic is the extent of an axis whose length is not fixed.
 const Dynamic int64 = -1
 
-// NoAxis is the place of an axis that a tensor lacks, such as the batch axis of a tensor
+// NoAxis is the index of an axis that a tensor lacks, such as the batch axis of a tensor
 // that is the same for all requests.
 const NoAxis = -1
 

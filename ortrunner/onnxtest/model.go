@@ -150,8 +150,8 @@ func (m Model) graph() message {
 
 func (n Node) marshal() message {
 	var node message // NodeProto
-	node.texts(1, n.Inputs)
-	node.texts(2, n.Outputs)
+	node.strings(1, n.Inputs)
+	node.strings(2, n.Outputs)
 	node.text(4, n.Op)
 	node.text(7, n.Domain)
 	for _, a := range n.Attributes {
@@ -197,7 +197,7 @@ func (t Tensor) marshal() message {
 	m.integer(2, int64(t.Type))
 	m.text(8, t.Name)
 	if words, ok := t.Data.([]string); ok {
-		m.texts(6, words) // string_data
+		m.strings(6, words) // string_data
 		return m
 	}
 	var raw bytes.Buffer

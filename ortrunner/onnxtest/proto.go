@@ -39,8 +39,8 @@ func (m *message) text(field int, v string) {
 	}
 }
 
-// texts writes a repeated string; empty elements count.
-func (m *message) texts(field int, v []string) {
+// strings writes a repeated string; empty elements count.
+func (m *message) strings(field int, v []string) {
 	for _, s := range v {
 		m.bytes(field, []byte(s))
 	}

@@ -1,5 +1,9 @@
 """Model configurations of tests: what matters in a test is said there, the rest here."""
 
+import re
+
+from tritonserver import ROOT
+
 CPU = "instance_group [{ kind: KIND_CPU }]"
 
 
@@ -46,3 +50,11 @@ def config(
         *(f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}' for key, value in parameters.items()),
     ]
     return "\n".join(lines) + "\n"
+
+
+BLOCK = re.compile(r"(?:<!-- model: (\S+) -->\s+)?```[a-z]*\n(backend: \"stateful\".*?)```", re.DOTALL)
+
+
+def blocks(page: str) -> list[tuple[str | None, str]]:
+    """The configurations of a page of the documentation, each with the name of its model."""
+    return BLOCK.findall((ROOT / page).read_text())

@@ -120,7 +120,6 @@ LISTED = [
     family("rnnt_predictor", PREDICTOR, lengths=(1, 1, 1), refused=False),
     family("only_states", ONLY_STATES, lengths=(1, 1, 1), refused=False),
     family("tf_names", TF_NAMES, parameters={"state_pairs": "<<<serving_state:0, Identity_1:0>>>"}),
-    family("rsl_rl_lstm", POLICY_LSTM, lengths=(1, 1, 1), refused=False),
     family("rsl_rl_gru", POLICY_GRU, lengths=(1, 1, 1), refused=False),
     family("recurrent_ppo", PPO, lengths=(1, 1, 1), refused=False),
 ]  # fmt: skip

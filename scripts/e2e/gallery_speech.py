@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gallery_names import full, io, listed, nemo
+from gallery_names import full, io, listed
 from signatures import family
 
 RATE = np.array(16000)
@@ -44,12 +44,6 @@ GTCRN = """
     state tra_cache -> tra_cache_out f32 [2, 3, 1, B=1, 16]
     state inter_cache -> inter_cache_out f32 [2, B=1, 33, 16]
     out enh f32 [B=1, 257, 1, 2]"""
-DEEP_FILTER_NET = """
-    in input_frame f32 [480]
-    in atten_lim_db f32 []
-    state states -> new_states f32 [4530]
-    out enhanced_audio_frame f32 [480]
-    out lsnr f32 [1]"""
 NSNET2 = """
     in input f32 [B=batch, T=frames, 161]
     out output f32 [B=batch, T=frames, 161]"""
@@ -64,7 +58,6 @@ WENET_GPU = """
     out log_probs f32 [B=B, 16, 10]
     out log_probs_idx i64 [B=B, 16, 10]
     out chunk_out_lens i32 [B=B]"""
-WENET_PAIRS = {"state_pairs": "<<<offset, r_offset>>> <<<*_cache, r_*_cache>>> <<<cache_mask, r_cache_mask>>>"}
 WENET_GPU_STATES = ", ".join([
     listed("offset", "r_offset", 1, kind="INT64", zeros=True), listed("att_cache", "r_att_cache", 4, 2, 16, 8, zeros=True),
     listed("cnn_cache", "r_cnn_cache", 4, 16, 7, zeros=True), listed("cache_mask", "r_cache_mask", 1, 16, zeros=True),
@@ -75,13 +68,6 @@ WENET_GPU_CONFIG = full(
     '{ name: "chunk_out_lens" data_type: TYPE_INT32 dims: [ 1 ] reshape: { shape: [ ] } }',
     f"state [ {WENET_GPU_STATES} ]",
 )
-WENET_CPU = """
-    in chunk f32 [B=1, T=T, 80]
-    in offset i64 []
-    in required_cache_size i64 []
-    state att_cache -> r_att_cache f32 [4, 2, P=T_CACHE, 8] -> [4, 2, P+T=T_CACHE, 8]
-    state cnn_cache -> r_cnn_cache f32 [4, B=1, 16, 7]
-    out output f32 [B=1, T'=T, 16]"""
 
 ZIPFORMER = """
     in x f32 [B=N, 45, 80]
@@ -105,14 +91,6 @@ ICEFALL_LSTM = """
     state c -> next_c f32 [4, B=N, 32]
     out encoder_out f32 [B=N, T'=T_OUT, 16]"""
 
-NEMO_NAMED = """
-    in audio_signal f32 [B=batch, 8, T=time]
-    in length i64 [B=batch]
-    state cache_last_channel -> cache_last_channel_next f32 [B=batch, 2, 6, 8]
-    state cache_last_time -> cache_last_time_next f32 [B=batch, 2, 8, 3]
-    state cache_last_channel_len -> cache_last_channel_next_len i64 [B=batch]
-    out outputs f32 [B=batch, 8, T'=time_out]
-    out encoded_lengths i64 [B=batch]"""
 
 PARAFORMER = """
     in enc f32 [B=batch_size, T=enc_length, 32]
@@ -150,13 +128,6 @@ FSMN = """
     state in_cache3 -> out_cache3 f32 [B=batch_size, 16, 19, 1]
     out logits f32 [B=batch_size, T=logits_length, 24]"""
 
-MATTING = """
-    in src f32 [B=batch_size, 3, H=height, W=width]
-    in downsample_ratio f32 [1]
-    state r1i -> r1o f32 [B=batch_size, C=channels_1, X=height_1, Y=width_1]
-    state r2i -> r2o f32 [B=batch_size, C=channels_2, X=height_2, Y=width_2]
-    out pha f32 [B=batch_size, 1]"""
-
 LISTED = [
     family("silero_v5", SILERO_V5, kernel=256, stride=128, lengths=(576, 576), parameters=SILERO, constants={"sr": RATE}),
     family("silero_v5_documented", SILERO_V5, full(io("input", 576), io("output", 1)), kernel=256, stride=128,
@@ -165,27 +136,13 @@ LISTED = [
     family("silero_v4", SILERO_V4, kernel=64, stride=64, lengths=(512, 512), parameters=SILERO, constants={"sr": RATE}),
     family("silero_sequence", SILERO_SEQUENCE, refused=False),
     family("ten_vad", TEN_VAD, parameters=TEN_PAIRS, solo=True),
-    family("ten_vad_3_lines", TEN_VAD, solo=True),
     family("dtln", DTLN, parameters={"state_pairs": "<<<input_3, tf_op_layer_stack_2>>>"}, refused=False),
-    family("gtcrn", GTCRN, refused=False),
-    family("deep_filter_net", DEEP_FILTER_NET, refused=False),
     family("nsnet2", NSNET2, 'backend: "stateful"', refused=False),
     family("wenet_gpu", WENET_GPU, WENET_GPU_CONFIG, refused=False),
-    family("wenet_gpu_3_lines", WENET_GPU, parameters=WENET_PAIRS, refused=False),
-    family("wenet_gpu_3_lines_alone", WENET_GPU, decides=("state_pairs",), remedy=WENET_PAIRS),
-    family("wenet_cpu", WENET_CPU, kernel=3, lengths=(9, 9, 9), begins={"P": 2}, parameters={
-        "state_pairs": "<<<att_cache, r_att_cache>>> <<<cnn_cache, r_cnn_cache>>>", "batch_axes": "* = none",
-        "constant_inputs": "required_cache_size = 16", "initial_states": "att_cache = 0[4,2,2,8]"},
-        constants={"required_cache_size": np.array(16)}, refused=False),
-    family("icefall_zipformer", ZIPFORMER, refused=False),
     family("icefall_conv_emformer", CONV_EMFORMER, kernel=5, stride=2, lengths=(19, 19)),
     family("icefall_lstm", ICEFALL_LSTM, kernel=5, stride=2, lengths=(9, 9), refused=False),
-    nemo("nemo_named", NEMO_NAMED, state_pairs="<<<*, *_next>>>"),
     family("paraformer_decoder", PARAFORMER, PARAFORMER_CONFIG, extents={"K": 4}, refused=False),
     family("paraformer_decoder_3_lines", PARAFORMER, extents={"K": 4}),
     family("lfr_cmvn_pe", LFR, LFR_CONFIG, refused=False),
-    family("lfr_cmvn_pe_3_lines", LFR, refused=False),
     family("fsmn_vad", FSMN, refused=False),
-    family("robust_video_matting", MATTING, extents={"H": 8, "W": 6}, begins={"C": 1, "X": 1, "Y": 1},
-           parameters={"initial_states": "r*i = 0[1,1,1]"}, refused=False),
 ]  # fmt: skip

@@ -196,13 +196,10 @@ UNEQUAL = [(1, 1, 1, 1), (4, 1, 1, 1), (2, 1, 1), (6, 1, 1, 1)]
 SENT = genai("genai_llama_attention", UNEQUAL, masked=False, refused=False)
 
 LISTED = [
-    family("optimum_gpt2", GPT2, refused=False),
     family("optimum_gpt2_io", GPT2, GPT2_CONFIG, parameters={"state_pairs": "<<<past_key_values.*, present.*>>>"},
            refused=False),
     family("dynamo_llama", LLAMA_DYNAMO),
     family("decoder_lists", LISTS),
-    family("genai_llama", GENAI, refused=False),
-    family("t5_decoder_with_past", T5_WITH_PAST, lengths=(1, 1, 1), extents={"E": 6}),
     merged("t5_decoder_merged", masked=True),
     merged("whisper_decoder_merged", masked=False),
     SENT,

@@ -69,6 +69,7 @@ class Signature:
 
     kernel   how much of the time a convolution in front needs, with its stride
     solo     the model has a Reshape that takes one lane only
+    int8     what is computed is quantized dynamically, with one scale for all lanes
     """
 
     inputs: list[Tensor] = field(default_factory=list)
@@ -77,6 +78,7 @@ class Signature:
     kernel: int = 1
     stride: int = 1
     solo: bool = False
+    int8: bool = False
 
     @classmethod
     def parse(cls, text: str, **more) -> "Signature":
@@ -139,6 +141,10 @@ class Writer:
             self.lane = g.op("Add", self.lane, one)
         if s.solo:
             self.lane = g.op("Reshape", self.lane, g.constant([1, 1]))
+        if s.int8:
+            parts = ["quantized", "scale", "zero_point"]
+            g.nodes.append(helper.make_node("DynamicQuantizeLinear", [self.lane], parts))
+            self.lane = g.op("DequantizeLinear", *parts)
         for into, out in s.states:
             if not self.grows(into, out):
                 self.next_of(into, out)
@@ -268,20 +274,21 @@ sequence_batching { oldest { max_candidate_sequences: 32 max_queue_delay_microse
 
 def family(
     name: str, text: str, config: str = THREE_LINES, *, kernel: int = 1, stride: int = 1, solo: bool = False,
-    lengths: tuple[int, ...] = (5, 5, 4), extents: dict[str, int] | None = None, begins: dict[str, int] | None = None,
-    sequences: int = 4, constants: Tensors | None = None, **more,
+    int8: bool = False, lengths: tuple[int, ...] = (5, 5, 4), extents: dict[str, int] | None = None, begins: dict[str, int] | None = None,
+    sequences: int = 4, constants: Tensors | None = None, filled: tuple[str, ...] = (), **more,
 ) -> Case:  # fmt: skip
     """A model of that signature, and sequences for it, requests of which have these lengths.
 
     extents    of what is dynamic and neither batch nor time
     begins     what extents states begin with
     constants  inputs that the backend fills with constant_inputs
+    filled     inputs that the backend fills with what the argument given says
     """
-    signature = Signature.parse(text, kernel=kernel, stride=stride, solo=solo)
+    signature = Signature.parse(text, kernel=kernel, stride=stride, solo=solo, int8=int8)
     constants = constants or {}
     every = (extents or {}) | (begins or {})
     defaults = {
-        "sequences": requests(signature, [*lengths], sequences, every, tuple(constants)),
+        "sequences": requests(signature, [*lengths], sequences, every, (*constants, *filled)),
         "initial": signature.initial(every),
         "states": {into.name: out.name for into, out in signature.states},
         "outputs": tuple(tensor.name for tensor in signature.outputs) or tuple(out.name for _, out in signature.states),

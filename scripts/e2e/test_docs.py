@@ -18,6 +18,7 @@ from tritonclient.grpc.model_config_pb2 import TYPE_FP16, ModelConfig
 import generate
 import recipes
 import vad
+from configs import blocks
 from conftest import Folder
 from generate_streaming import STREAMING
 from graphs import model, op, running_sum, tensor
@@ -39,7 +40,6 @@ PAGES = {
     "docs/schedulers.md": 4,
     "docs/recipes.md": 9,
 }
-BLOCK = re.compile(r"(?:<!-- model: (\S+) -->\s+)?```[a-z]*\n(backend: \"stateful\".*?)```", re.DOTALL)
 
 
 def recurrent() -> ModelProto:
@@ -145,17 +145,12 @@ DOCUMENTED = {
     "delta": plain(delta()),
     "merged": plain(merged()),
     "double": plain(model(op("Add", "x x -> y"), inputs=[tensor("x", F32, "batch", 3)], outputs=[tensor("y", F32, "batch", 3)])),
-    "recipe_three_lines": plain(recipes.recurrent("y", "hn", "cn").model()),
+    "recipe_three_lines": plain(recipes.LISTED[0].model),
     "recipe_merged_decoder": plain(merged()),
     "recipe_silero": plain(onnx.load(vad.model_file())),
-    **{name: Documented(recipe.model(), recipe.files()) for name, recipe in recipes.NEED_MORE.items()},
+    **{name: Documented(recipe.model, recipe.files) for name, recipe in recipes.NEED_MORE.items()},
     **{name: Documented(example.model(), example.files) for name, example in STREAMING.items()},
 }
-
-
-def blocks(page: str) -> list[tuple[str | None, str]]:
-    """The configurations of a page, each with the name of its model."""
-    return BLOCK.findall((ROOT / page).read_text())
 
 
 FOUND = {f"{(ROOT / page).stem}_{number}": block for page in PAGES for number, block in enumerate(blocks(page))}

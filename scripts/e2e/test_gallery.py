@@ -13,16 +13,20 @@ import gallery_recurrent
 import gallery_speech
 import gallery_text
 import gallery_ties
+import recipes
 from modelsoak import Tally, serve
 from servedcase import Case
 
 GALLERY = {
     case.name: case
-    for module in (gallery_names, gallery_ties, gallery_recurrent, gallery_text, gallery_speech)
+    for module in (gallery_names, gallery_ties, gallery_recurrent, gallery_text, gallery_speech, recipes)
     for case in module.LISTED
 }
 # These are right as soon as it is told where the batch is, for nothing else about them has to be found out.
-BATCH_ALONE = [name for name, case in GALLERY.items() if case.decides == ("batch_axes",) and not name.endswith("_3_lines")]
+BATCH_ALONE = [
+    name for name, case in GALLERY.items()
+    if case.decides == ("batch_axes",) and case not in recipes.LISTED and not name.endswith("_3_lines")
+]  # fmt: skip
 
 
 def told(case: Case) -> Case:
@@ -57,3 +61,9 @@ def test_served_when_told(faults, name):
 
 def test_requests_shared_batches(tally):
     assert tally.batched > len(GALLERY) / 3
+
+
+def test_every_recipe_is_served():
+    """Two have models elsewhere: t5_decoder_merged in gallery_text.py, and the file of Silero's authors in test_vad.py."""
+    assert recipes.TABLE == ["Exported by", *recipes.THREE_LINES]
+    assert recipes.BLOCKS.keys() == {"recipe_three_lines", "recipe_merged_decoder", "recipe_silero", *recipes.NEED_MORE}

@@ -16,7 +16,7 @@ CAPI, DEFECTS, STORE = "capi/{}_test.go::", "backend/defects_test.go::", "stateb
 # device's memory on a fake driver, and that nothing is opened without need.
 DEFECT_TESTS = {
     "B1 the END of an unknown sequence frees somebody's slot": [
-        DEFECTS + "B1_end_of_an_unknown_sequence_frees_nobodys_slot",
+        DEFECTS + "B1_end_of_an_unknown_sequence_frees_no_slot",
         "test_nvidia_sequences.py::test_whole_sequence_in_one_request",
         "test_nvidia_sequences.py::test_refused_start_that_ends",
     ],
@@ -151,7 +151,7 @@ REGRESSION_TESTS = {
         "test_nvidia_storage.py::test_chunks_come_and_go",
     ],
     "START and END in one, not run, while another sequence has the first slot": [
-        DEFECTS + "B1_end_of_an_unknown_sequence_frees_nobodys_slot",
+        DEFECTS + "B1_end_of_an_unknown_sequence_frees_no_slot",
         "test_nvidia_sequences.py::test_whole_sequence_in_one_request",
     ],
     "a refused START, then the sequence goes on and ends": [

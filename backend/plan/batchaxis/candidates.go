@@ -15,7 +15,7 @@ import (
 // puts candidates in an order; runs of the model show which of them is true.
 type Candidate struct {
 	// In and out have the batch axis of each tensor, by its position in the
-	// signature. What is not known of an output, runs or the configuration tell.
+	// signature. What is not known of an output, runs or the configuration show.
 	In, Out []Axis
 	Rank    Rank
 	// Weight is how many tensors carry the name that the candidate goes by, to
@@ -41,7 +41,7 @@ type Rank uint8
 const (
 	ByBatchName      Rank = iota // a name of batches on every input, dims with -1 for the batch, or a batch that is fixed at 1
 	ByOtherName                  // any name on some inputs
-	ByPosition                   // the same place among the open axes of every input
+	ByPosition                   // the same position among the open axes of every input
 	SomeWithoutBatch             // as above, with inputs that have open axes and no batch
 	WithoutBatch                 // no batch at all
 )
@@ -141,7 +141,7 @@ func (e *evidence) isGenerated(input int) bool {
 	return info.Optional || e.config.Sequence != nil && slices.ContainsFunc(e.config.Sequence.ControlInputs, func(c config.ControlConfig) bool { return strings.EqualFold(c.Name, info.Name) })
 }
 
-// outputs notes what names tell of the outputs. A name of an output that is on no
+// outputs notes what names say about the outputs. A name of an output that is on no
 // input says nothing of the batch.
 func (e *evidence) outputs(c *Candidate) {
 	names := map[string]bool{} // of batch axes

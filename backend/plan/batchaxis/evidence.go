@@ -206,16 +206,16 @@ func (e *evidence) implicit(info *onnx.TensorInfo) bool {
 // front takes the k-th open axis of an input, or the last that it has; lengths by their
 // names do not count.
 func (e *evidence) front(k int) func(int) Axis {
-	return e.place(func(open []int) int { return open[min(k, len(open)-1)] })
+	return e.choose(func(open []int) int { return open[min(k, len(open)-1)] })
 }
 
 // back is front, counted from the innermost axis.
 func (e *evidence) back(k int) func(int) Axis {
-	return e.place(func(open []int) int { return open[max(len(open)-1-k, 0)] })
+	return e.choose(func(open []int) int { return open[max(len(open)-1-k, 0)] })
 }
 
-// place takes one of the open axes of an input that are no lengths by their names.
-func (e *evidence) place(of func(open []int) int) func(int) Axis {
+// choose takes one of the open axes of an input that are no lengths by their names.
+func (e *evidence) choose(of func(open []int) int) func(int) Axis {
 	return func(input int) Axis {
 		info := &e.sig.Inputs[input]
 		open := slices.DeleteFunc(OpenAxes(info), func(axis int) bool { return isLengthName(info.Symbols[axis]) })
@@ -226,7 +226,7 @@ func (e *evidence) place(of func(open []int) int) func(int) Axis {
 	}
 }
 
-// byPositions goes by the place among the open axes, whatever these are called.
+// byPositions goes by the position among the open axes, whatever these are called.
 func (e *evidence) byPositions() {
 	most := 0
 	for _, i := range e.open {

@@ -160,7 +160,7 @@ func (t *Trial) belowZero(in *trialInput) bool {
 	default:
 		return false
 	}
-	name := strings.ToLower(t.sig.Inputs[in.at].Name)
+	name := strings.ToLower(t.sig.Inputs[in.index].Name)
 	return in.begin == nil && !in.length && !slices.ContainsFunc([]string{"id", "pos", "index", "indices", "offset", "num", "count", "size", "step", "token"}, func(word string) bool {
 		return strings.Contains(name, word)
 	})

@@ -4,7 +4,7 @@
 //
 // The nouns:
 //
-//   - A lane is the place of one sequence, or of one request, along the batch axis.
+//   - A lane is the position of one sequence, or of one request, along the batch axis.
 //   - A [Trial] runs the model on contents of its own: one lane, several lanes, the same
 //     lanes with other contents in one of them.
 //   - A setting is how a run is made: the extents of open axes, how long states are and

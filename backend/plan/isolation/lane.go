@@ -11,7 +11,7 @@ import (
 	"tritonstateful/statebuffer"
 )
 
-// joinLanes puts the lanes of an input into one tensor. Texts have their lanes on the
+// joinLanes puts the lanes of an input into one tensor. Strings have their lanes on the
 // outermost axis.
 func joinLanes(shape tensor.Shape, axis int, dtype tensor.DType, lanes []lane, input int) (data []byte, err error) {
 	if dtype == tensor.Bytes {

@@ -308,7 +308,7 @@ func (t *Trial) uniformInput(s setting) string {
 	for i := range t.inputs {
 		in := &t.inputs[i]
 		if _, fractions := tolerance[in.dtype]; !fractions && t.laned(in) && in.generated == nil && !in.mask {
-			return t.sig.Inputs[in.at].Name
+			return t.sig.Inputs[in.index].Name
 		}
 	}
 	return ""
@@ -319,7 +319,7 @@ func (t *Trial) uniformInput(s setting) string {
 // only ones that it can be.
 func (t *Trial) OnlyBatchIsOne() bool {
 	return !slices.ContainsFunc(t.inputs, func(in trialInput) bool {
-		info := &t.sig.Inputs[in.at]
+		info := &t.sig.Inputs[in.index]
 		return t.laned(&in) && len(batchaxis.OpenAxes(info)) > 1 && !batchaxis.IsBatchName(info.Symbols[in.axis])
 	})
 }

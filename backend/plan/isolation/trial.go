@@ -46,14 +46,14 @@ type Trial struct {
 
 // trialInput is an input of the model in a trial.
 type trialInput struct {
-	at, axis  int
-	dims      tensor.Shape // as far as model and configuration fix them
-	dtype     tensor.DType
-	begin     tensor.Shape    // of a state: the shape that it begins with; else nil
-	state     int             // of a state: the position of its output
-	generated *plan.Generated // what the backend writes into it; nil for other inputs
-	mask      bool            // by its name, it says what counts
-	length    bool            // by its name, it is a length
+	index, axis int
+	dims        tensor.Shape // as far as model and configuration fix them
+	dtype       tensor.DType
+	begin       tensor.Shape    // of a state: the shape that it begins with; else nil
+	state       int             // of a state: the position of its output
+	generated   *plan.Generated // what the backend writes into it; nil for other inputs
+	mask        bool            // by its name, it says what counts
+	length      bool            // by its name, it is a length
 }
 
 // NewTrial makes a trial of what is planned of a model: its inputs and states. wanted
@@ -68,13 +68,13 @@ func NewTrial(r onnx.Runner, p *plan.Plan, k *batchaxis.Candidate, wanted func(o
 			inputs = &t.extras
 		}
 		*inputs = append(*inputs, trialInput{
-			at: in.Index, axis: k.In[in.Index].Index, dims: in.Dims, dtype: in.DType,
+			index: in.Index, axis: k.In[in.Index].Index, dims: in.Dims, dtype: in.DType,
 			mask: strings.Contains(name, "mask"), length: strings.Contains(name, "len"),
 		})
 	}
 	for i := range p.Generated {
 		f := &p.Generated[i]
-		t.inputs = append(t.inputs, trialInput{at: f.Index, axis: f.Axis, dims: f.Dims, dtype: f.DType, generated: f})
+		t.inputs = append(t.inputs, trialInput{index: f.Index, axis: f.Axis, dims: f.Dims, dtype: f.DType, generated: f})
 	}
 	for _, states := range [][]plan.State{p.States, p.Varying} {
 		for i := range states {
@@ -83,7 +83,7 @@ func NewTrial(r onnx.Runner, p *plan.Plan, k *batchaxis.Candidate, wanted func(o
 			if begin == nil {
 				begin = s.Dims.With(s.Axis, 1)
 			}
-			t.inputs = append(t.inputs, trialInput{at: s.In, axis: s.Axis, dims: s.Dims, dtype: s.DType, begin: begin, state: s.Out})
+			t.inputs = append(t.inputs, trialInput{index: s.In, axis: s.Axis, dims: s.Dims, dtype: s.DType, begin: begin, state: s.Out})
 			t.outputs = append(t.outputs, s.Out)
 			t.optional[s.Out] = s.Update == statebuffer.KeepIfEmpty
 		}
@@ -98,7 +98,7 @@ func NewTrial(r onnx.Runner, p *plan.Plan, k *batchaxis.Candidate, wanted func(o
 
 // laned reports whether an input has lanes at its batch axis: one that is open.
 func (t *Trial) laned(in *trialInput) bool {
-	return in.axis != tensor.NoAxis && t.sig.Inputs[in.at].Dims[in.axis] < 0
+	return in.axis != tensor.NoAxis && t.sig.Inputs[in.index].Dims[in.axis] < 0
 }
 
 // shape is that of an input with one lane.
@@ -116,7 +116,7 @@ func (t *Trial) shape(in *trialInput, s setting) tensor.Shape {
 		case in.generated != nil && in.generated.Kind == plan.KindPositions:
 			shape[axis] = t.sourceLength(in.generated.Length, s)
 		default: // no request brings nothing, though a state of that name begins so
-			if shape[axis] = t.extent(t.sig.Inputs[in.at].Symbols[axis], s); shape[axis] == 0 && in.generated == nil {
+			if shape[axis] = t.extent(t.sig.Inputs[in.index].Symbols[axis], s); shape[axis] == 0 && in.generated == nil {
 				shape[axis] = s.extent
 			}
 		}
@@ -161,7 +161,7 @@ func (t *Trial) stateExtent(symbol string) (begin int64, found bool) {
 	}
 	for i := range t.inputs {
 		in := &t.inputs[i]
-		if axis := batchaxis.AxisNamed(&t.sig.Inputs[in.at], symbol); in.begin != nil && axis != tensor.NoAxis && axis != in.axis {
+		if axis := batchaxis.AxisNamed(&t.sig.Inputs[in.index], symbol); in.begin != nil && axis != tensor.NoAxis && axis != in.axis {
 			return in.begin[axis], true
 		}
 	}
@@ -174,7 +174,7 @@ func (t *Trial) maskLength(m *plan.Mask, s setting) int64 {
 	length := s.extent
 	for i := range t.inputs {
 		in := &t.inputs[i]
-		if _, covered := config.MatchPattern(m.States, t.sig.Inputs[in.at].Name); covered && in.begin != nil {
+		if _, covered := config.MatchPattern(m.States, t.sig.Inputs[in.index].Name); covered && in.begin != nil {
 			if axis := openExcept(in.dims, in.axis); axis != tensor.NoAxis {
 				length = s.ofState(in.begin[axis])
 			}
@@ -190,7 +190,7 @@ func (t *Trial) maskLength(m *plan.Mask, s setting) int64 {
 func (t *Trial) sourceLength(source int, s setting) int64 {
 	for i := range t.inputs {
 		in := &t.inputs[i]
-		if !strings.EqualFold(t.lengths[source].Name, t.sig.Inputs[in.at].Name) {
+		if !strings.EqualFold(t.lengths[source].Name, t.sig.Inputs[in.index].Name) {
 			continue
 		}
 		axis := t.lengths[source].Axis
@@ -248,7 +248,7 @@ func (t *Trial) run(s setting, lanes ...lane) (outputs []onnx.Tensor, err error)
 		}
 		blocks = append(blocks, block)
 		copy(block.Bytes, data)
-		inputs[in.at] = onnx.Tensor{Data: block.At(0, int64(len(data))), DType: in.dtype, Shape: shape}
+		inputs[in.index] = onnx.Tensor{Data: block.At(0, int64(len(data))), DType: in.dtype, Shape: shape}
 	}
 	for _, at := range t.outputs {
 		all[at].DType = t.sig.Outputs[at].DType

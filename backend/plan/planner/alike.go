@@ -37,7 +37,7 @@ type mismatch struct{ in, out int } // positions in the signature
 
 // namedAlike pairs inputs and outputs that nothing else claims by their names. An
 // input with two possible outputs is left alone and named, and so is an output with
-// two possible inputs, for nothing is guessed where the names do not tell.
+// two possible inputs, because nothing is guessed where names do not decide.
 func (pl *planner) namedAlike() (specs []plan.StateSpec) {
 	var unclear []string     // what is wrong, without what to write
 	writers := map[int]int{} // the pair of each output, counted in specs
@@ -74,11 +74,11 @@ func (pl *planner) namedAlike() (specs []plan.StateSpec) {
 // the next value of the same state, and those that cannot.
 func (pl *planner) outputsAlike(in *onnx.TensorInfo) (fit, unfit []int) {
 	for _, f := range alike {
-		texts, ok := config.MatchPattern(f.input, in.Name)
+		matches, ok := config.MatchPattern(f.input, in.Name)
 		if !ok {
 			continue
 		}
-		out := exactName(config.FillPattern(f.output, texts), pl.sig.Outputs)
+		out := exactName(config.FillPattern(f.output, matches), pl.sig.Outputs)
 		switch {
 		case out < 0 || slices.Contains(fit, out) || slices.Contains(unfit, out):
 		case oneState(in, &pl.sig.Outputs[out]):
@@ -111,12 +111,12 @@ func oneState(in, out *onnx.TensorInfo) bool {
 	return true
 }
 
-func (pl *planner) outputNames(at []int) string {
-	texts := make([]string, len(at))
-	for i, out := range at {
-		texts[i] = pl.sig.Outputs[out].Name
+func (pl *planner) outputNames(outputs []int) string {
+	names := make([]string, len(outputs))
+	for i, out := range outputs {
+		names[i] = pl.sig.Outputs[out].Name
 	}
-	return strings.Join(texts, ", ")
+	return strings.Join(names, ", ")
 }
 
 // orNot is what to write if a pair that was guessed is no state; nothing is said of
@@ -153,11 +153,11 @@ func (pl *planner) unlike(m mismatch) string {
 
 // pairsText is specs as state_pairs has them.
 func pairsText(specs []plan.StateSpec) string {
-	texts := make([]string, len(specs))
+	pairs := make([]string, len(specs))
 	for i := range specs {
-		texts[i] = fmt.Sprintf("<<<%s, %s>>>", specs[i].Input, specs[i].Output)
+		pairs[i] = fmt.Sprintf("<<<%s, %s>>>", specs[i].Input, specs[i].Output)
 	}
-	return strings.Join(texts, " ")
+	return strings.Join(pairs, " ")
 }
 
 // pairsParameter is the line of a configuration that says of specs what was guessed

@@ -38,7 +38,7 @@ func TestPairsByName(t *testing.T) {
 		{"other extents", "x:FP32[B,8] h:FP32[B,16]", "h_out:FP32[B,17]", ""},
 		{"other rank", "x:FP32[B,8] h:FP32[B,16]", "h_out:FP32[B,1,16]", ""},
 		{"other type", "x:FP32[B,8] h:FP32[B,16]", "h_out:FP16[B,16]", ""},
-		{"texts", "x:FP32[B,8] h:STRING[B,16]", "h_out:STRING[B,16]", ""},
+		{"strings", "x:FP32[B,8] h:STRING[B,16]", "h_out:STRING[B,16]", ""},
 		{"an extent that only one side knows", "x:FP32[B,8] h:FP32[B,16] g:FP32[B,K]", "h_out:FP32[B,K] g_out:FP32[B,16]", "<<<h, h_out>>> <<<g, g_out>>>"},
 		{"of two names the one that fits", "x:FP32[B,8] h:FP32[B,16]", "h_out:FP32[B,17] new_h:FP32[B,16]", "<<<h, new_h>>>"},
 	}
@@ -103,11 +103,11 @@ func TestDocumentedNamesThatDoNotTell(t *testing.T) {
 }
 
 func formOutputs(input, output, name string) []string {
-	texts, ok := config.MatchPattern(input, name)
+	matches, ok := config.MatchPattern(input, name)
 	if !ok {
 		return nil
 	}
-	return []string{config.FillPattern(output, texts)}
+	return []string{config.FillPattern(output, matches)}
 }
 
 // TestNoFormIsSaidTwice: a form that another one covers would be a second way of
@@ -115,8 +115,8 @@ func formOutputs(input, output, name string) []string {
 func TestNoFormIsSaidTwice(t *testing.T) {
 	for i, a := range alike {
 		for j, b := range alike {
-			texts, ok := config.MatchPattern(b.input, a.input)
-			require.False(t, i != j && ok && config.FillPattern(b.output, texts) == a.output, "%v is covered by %v", a, b)
+			matches, ok := config.MatchPattern(b.input, a.input)
+			require.False(t, i != j && ok && config.FillPattern(b.output, matches) == a.output, "%v is covered by %v", a, b)
 		}
 	}
 }

@@ -103,7 +103,7 @@ func (c *completion) trialConfig() *config.Config {
 	}
 	cfg.MaxBatchSize = max(cfg.MaxBatchSize, 1)
 	for _, info := range c.freeInputs() {
-		cfg.Inputs = append(cfg.Inputs, config.TensorConfig{Name: info.Name, DataType: info.DType.ConfigName(), Dims: info.Dims.Without(info.place())})
+		cfg.Inputs = append(cfg.Inputs, config.TensorConfig{Name: info.Name, DataType: info.DType.ConfigName(), Dims: info.Dims.Without(info.batchAxis())})
 	}
 	return &cfg
 }

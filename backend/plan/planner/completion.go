@@ -70,7 +70,7 @@ func (c *completion) unbatched() string {
 	}
 	inputs := len(c.freeInputs())
 	for i, t := range tensors {
-		axis := t.place()
+		axis := t.batchAxis()
 		switch {
 		case axis == tensor.NoAxis && c.config.Sequence != nil && i < inputs && t.Dims.Fixed():
 		case axis == tensor.NoAxis:
@@ -92,9 +92,9 @@ func (c *completion) scalar() string {
 	return ""
 }
 
-// place is the batch axis of a tensor, or tensor.NoAxis. Where nothing says so, it is the only
+// batchAxis is the batch axis of a tensor, or tensor.NoAxis. Where nothing says so, it is the only
 // one that is open.
-func (t *modelTensor) place() int {
+func (t *modelTensor) batchAxis() int {
 	if open := batchaxis.OpenAxes(t.TensorInfo); !t.Known && len(open) == 1 {
 		return open[0]
 	}
@@ -139,7 +139,7 @@ func (c *completion) describe(info modelTensor) (config.TensorConfig, error) {
 		return t, fmt.Errorf("its element type has no counterpart in Triton")
 	}
 	if c.config.MaxBatchSize > 0 {
-		axis := info.place()
+		axis := info.batchAxis()
 		if axis == tensor.NoAxis && !info.Known && !info.Dims.Fixed() {
 			return t, fmt.Errorf("the batch axis of %v is unknown: set the parameter batch_axes, \"%s = none\" if there is none", info.Dims, info.Name)
 		}

@@ -128,7 +128,7 @@ func repeated(element []byte, shape tensor.Shape, dtype tensor.DType) ([]byte, e
 }
 
 // initialFromFile reads a .npy file, or plain bytes, the first of which may be
-// enough: Triton takes so many as the state has.
+// enough: Triton takes as many as the state has.
 func (pl *planner) initialFromFile(s *plan.State, name string, dims tensor.Shape, first bool) error {
 	data, err := pl.files(name)
 	if err != nil {

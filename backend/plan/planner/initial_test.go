@@ -9,7 +9,7 @@ import (
 )
 
 // TestInitialFilesStayInside: a name or a link that leads out of the folder
-// initial_state is an error, whoever wrote it.
+// initial_state is an error, in a value and in a file.
 func TestInitialFilesStayInside(t *testing.T) {
 	model := t.TempDir()
 	outside := filepath.Join(t.TempDir(), "secret")

@@ -38,9 +38,9 @@ func (pl *planner) pairSpecs(pairs []config.Pair, source string) (specs []plan.S
 		matches := 0
 		for i := range pl.sig.Inputs {
 			name := pl.sig.Inputs[i].Name
-			if texts, ok := config.MatchPattern(p.Input, name); ok {
+			if parts, ok := config.MatchPattern(p.Input, name); ok {
 				matches++
-				specs = append(specs, plan.StateSpec{Input: name, Output: config.FillPattern(p.Output, texts), Source: source})
+				specs = append(specs, plan.StateSpec{Input: name, Output: config.FillPattern(p.Output, parts), Source: source})
 			}
 		}
 		if matches == 0 {

@@ -57,7 +57,7 @@ __attribute__((format(printf, 2, 3))) static TRITONSERVER_Error *fail(TRITONSERV
   return TRITONSERVER_ErrorNew(code, text);
 }
 
-// drop deletes an error that nobody can be told.
+// drop deletes an error that cannot be reported.
 static void drop(TRITONSERVER_Error *error) {
   if (error != NULL) {
     TRITONSERVER_ErrorDelete(error);

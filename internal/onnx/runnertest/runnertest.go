@@ -40,7 +40,7 @@ func Tensors(t testing.TB, text string) (infos []onnx.TensorInfo) {
 	return infos
 }
 
-// File is a runner that tells of its model and cannot run it, unless Runs does. One
+// File is a runner that describes its model and cannot run it, unless Runs does. One
 // goroutine uses a File.
 type File struct {
 	Sig    onnx.Signature
