@@ -41,8 +41,7 @@ func unevenModel(t *testing.T, limit string, lengths ...int) (*scripted, *Instan
 		*runs = append(*runs, unevenRun{inputs[1].Shape[0], inputs[1].Shape[1]})
 		return inner(inputs, outputs)
 	}
-	in, err := model.instance(t, c, "")
-	require.NoError(t, err)
+	in := model.loaded(t, c)
 	for i, length := range lengths {
 		require.NoError(t, send(t, in, stepOf(uint64(i+1), true, length))[0].err)
 	}
@@ -70,8 +69,7 @@ func TestLongestDoesNotSlowOthers(t *testing.T) {
 			for i := range tt.lengths {
 				requests = append(requests, stepOf(uint64(i+1), false, 1))
 			}
-			for i, a := range send(t, in, requests...) {
-				require.NoError(t, a.err)
+			for i, a := range succeed(t, in, requests...) {
 				require.Equal(t, []int32{int32(2 * (tt.lengths[i] + 1))}, numbers(a.outputs[0]))
 			}
 			require.Equal(t, tt.want, *runs)
@@ -123,15 +121,12 @@ func TestPaddedTensorsCount(t *testing.T) {
 // TestNoRoomForPadding: where there is none at all, each request runs by itself and none fails.
 func TestNoRoomForPadding(t *testing.T) {
 	in, runs := unevenInstance(t, "8192", 60, 70, 80)
-	for i, a := range send(t, in, stepOf(1, false, 1), stepOf(2, false, 1), stepOf(3, false, 1)) {
-		require.NoError(t, a.err)
+	for i, a := range succeed(t, in, stepOf(1, false, 1), stepOf(2, false, 1), stepOf(3, false, 1)) {
 		require.Equal(t, []int32{int32(2 * (61 + 10*i))}, numbers(a.outputs[0]))
 	}
 	require.Equal(t, []unevenRun{{3, 80}}, *runs)
 	in, runs = unevenInstance(t, "1600", 60, 70, 80)
-	for _, a := range send(t, in, stepOf(1, false, 1), stepOf(2, false, 1), stepOf(3, false, 1)) {
-		require.NoError(t, a.err)
-	}
+	succeed(t, in, stepOf(1, false, 1), stepOf(2, false, 1), stepOf(3, false, 1))
 	require.Equal(t, []unevenRun{{1, 60}, {1, 70}, {1, 80}}, *runs)
 }
 

@@ -17,9 +17,7 @@ import (
 func derivedModel(dtypes map[string]tensor.DType, sees func(map[string]float64)) *scripted {
 	model := cacheModel()
 	for name, dtype := range dtypes {
-		i := info(name, dtype, -1)
-		i.Symbols[0] = "batch"
-		model.sig.Inputs = append(model.sig.Inputs, i)
+		model.addInput(name, dtype, -1)
 	}
 	inner := model.run
 	model.run = func(inputs, outputs []onnx.Tensor) error {
@@ -45,16 +43,12 @@ func TestDerivedSummands(t *testing.T) {
 	c.Parameters["max_state_bytes"] = config.Value{String: "0"}
 	c.Parameters["derived_inputs"] = config.Value{String: `offset = 16 + length_before(Output); late = steps - 3; minus = -2 + steps; half = steps+0
 		after = length_after( Input : 1 ) + 100; wide = - 9007199254740992 + steps; cache = length_before(NewCache)`}
-	in, err := model.instance(t, c, "")
-	require.NoError(t, err)
-	ask := func(start bool, values ...int32) Request {
-		return Request{Sequence: SequenceID{Number: 7}, Start: start, Inputs: intInput(tensor.Shape{1, int64(len(values))}, values...)}
-	}
+	in := model.loaded(t, c)
 	for round := range 2 {
 		written := float64(0) // Output is the cache with the input
 		for step, length := range []float64{2, 5, 6} {
 			values := make([]int32, []int{2, 3, 1}[step])
-			require.NoError(t, send(t, in, ask(step == 0, values...))[0].err)
+			require.NoError(t, send(t, in, words(7, step == 0, false, values...))[0].err)
 			n := float64(step)
 			require.Equal(t, map[string]float64{
 				"offset": 16 + written, "late": n - 3, "minus": n - 2, "half": n,
@@ -71,8 +65,7 @@ func TestLengthOfAFailedStep(t *testing.T) {
 	model := derivedModel(map[string]tensor.DType{"offset": tensor.Int32}, func(all map[string]float64) { seen = all })
 	c := cacheConfig() // of at most 24 bytes
 	c.Parameters["derived_inputs"] = config.Value{String: "offset = length_before(Output) - 1"}
-	in, err := model.instance(t, c, "")
-	require.NoError(t, err)
+	in := model.loaded(t, c)
 	for step, want := range []float64{-1, 1, 1} {
 		length := []int64{2, 20, 1}[step]
 		got := send(t, in, Request{Sequence: SequenceID{Number: 7}, Start: step == 0, Inputs: intInput(tensor.Shape{1, length}, make([]int32, length)...)})
@@ -117,9 +110,7 @@ func TestLengthsWithAMask(t *testing.T) {
 		"mask = mask(Cache, Input); n = length_before(NewCache)": `output "NewCache" belongs to a state that is padded for a mask, so its length includes padding`,
 	} {
 		model := derivedModel(map[string]tensor.DType{"n": tensor.Int32}, func(map[string]float64) {})
-		mask := info("mask", tensor.Int32, -1, -1)
-		mask.Symbols[0] = "batch"
-		model.sig.Inputs = append(model.sig.Inputs, mask)
+		model.addInput("mask", tensor.Int32, -1, -1)
 		c := cacheConfig()
 		c.Parameters["derived_inputs"] = config.Value{String: value}
 		if value == "mask = mask(Cache, Output)" {

@@ -111,8 +111,7 @@ func TestStateOutputOnDevice(t *testing.T) {
 // TestVaryingOutputOnDevice: its size is not known before the run.
 func TestVaryingOutputOnDevice(t *testing.T) {
 	model := cacheModel()
-	in, err := model.instance(t, cacheConfig(), "")
-	require.NoError(t, err)
+	in := model.loaded(t, cacheConfig())
 	g := &gpu{Runner: model, t: t}
 	in.runner, in.device = g, g
 	for step, want := range [][][]int32{{{7}, {8, 9}}, {{7, 10}, {8, 9, 11}}} {

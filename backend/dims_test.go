@@ -35,10 +35,8 @@ func TestDimsOfAllAxes(t *testing.T) {
 		names := []string{"", "batch", ""}
 		m, c := copyModel(tensor.Shape{rows, -1, 1}, names, names)
 		c.Inputs[0].Dims, c.Outputs[0].Dims = tensor.Shape{rows, -1, 1}, tensor.Shape{rows, -1, 1}
-		in, err := m.instance(t, c, "")
-		require.NoError(t, err)
-		got := send(t, in, Request{Inputs: intInput(tensor.Shape{2, 3, 1, 1}, 1, 2, 3, 4, 5, 6)})
-		require.NoError(t, got[0].err)
+		in := m.loaded(t, c)
+		got := succeed(t, in, Request{Inputs: intInput(tensor.Shape{2, 3, 1, 1}, 1, 2, 3, 4, 5, 6)})
 		require.Equal(t, []int32{1, 2, 3, 4, 5, 6}, numbers(got[0].outputs[0]))
 		require.Equal(t, tensor.Shape{2, 3, 1, 1}, got[0].shapes[0])
 	}
@@ -53,11 +51,9 @@ func TestFixedBatchAndOpenTime(t *testing.T) {
 				m, c := copyModel(tensor.Shape{1, -1, 2}, []string{"", names[0], ""}, []string{"", names[1], ""})
 				c.MaxBatchSize = batch
 				c.Inputs[0].Dims, c.Outputs[0].Dims = tensor.Shape{-1, 2}, tensor.Shape{-1, 2}
-				in, err := m.instance(t, c, "")
-				require.NoError(t, err)
+				in := m.loaded(t, c)
 				require.Equal(t, 1, in.plan.MaxLanes)
-				got := send(t, in, Request{Inputs: intInput(tensor.Shape{1, 3, 2}, 1, 2, 3, 4, 5, 6)})
-				require.NoError(t, got[0].err)
+				got := succeed(t, in, Request{Inputs: intInput(tensor.Shape{1, 3, 2}, 1, 2, 3, 4, 5, 6)})
 				require.Equal(t, []int32{1, 2, 3, 4, 5, 6}, numbers(got[0].outputs[0]))
 				require.Equal(t, tensor.Shape{1, 3, 2}, got[0].shapes[0])
 			})
@@ -73,8 +69,7 @@ func TestOpenDimsOfFixedExtents(t *testing.T) {
 		m, c := copyModel(model, names, names)
 		c.MaxBatchSize = batch
 		c.Inputs[0].Dims, c.Outputs[0].Dims = tensor.Shape{-1, 2}, tensor.Shape{-1, 2}
-		in, err := m.instance(t, c, "")
-		require.NoError(t, err)
+		in := m.loaded(t, c)
 		shape := func(rows int64) tensor.Shape {
 			if batch == 0 {
 				return tensor.Shape{rows, 2}

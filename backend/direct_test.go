@@ -24,8 +24,7 @@ var idle = ask{}
 func TestDirect(t *testing.T) {
 	model, c := sumModel(), sumConfig()
 	c.Sequence.Oldest = nil
-	in, err := model.instance(t, c, "")
-	require.NoError(t, err)
+	in := model.loaded(t, c)
 	require.Equal(t, 4, in.store.Usage().Total, "a slot for each lane, whatever the ratio")
 	got := send(t, in,
 		Request{Sequence: SequenceID{Number: 1}, Start: true, Inputs: intInput(tensor.Shape{1, 2}, 1, 2)},

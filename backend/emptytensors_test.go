@@ -16,8 +16,7 @@ func TestEmptyTensorsThatEndTheProcess(t *testing.T) {
 		t.Run(operator, func(t *testing.T) {
 			model := cacheModel()
 			model.sig.Operators = map[string]int{operator: 1}
-			in, err := model.instance(t, cacheConfig(), "")
-			require.NoError(t, err)
+			in := model.loaded(t, cacheConfig())
 			got := send(t, in, Request{Sequence: SequenceID{Number: 1}, Start: true, Inputs: intInput(tensor.Shape{1, 0})})
 			if operator == "Concat" {
 				require.NoError(t, got[0].err)
@@ -34,8 +33,7 @@ func TestEmptyTensorsThatEndTheProcess(t *testing.T) {
 		model, c := cacheModel(), cacheConfig()
 		model.sig.Operators = map[string]int{"Einsum": 1}
 		c.Parameters["initial_states"] = config.Value{String: "Cache = 0[1,1]"}
-		in, err := model.instance(t, c, "")
-		require.NoError(t, err)
+		in := model.loaded(t, c)
 		require.Empty(t, in.plan.Warnings)
 	})
 }

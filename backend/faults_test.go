@@ -110,9 +110,7 @@ func TestBadValueFailsAlone(t *testing.T) {
 		}
 		return model
 	}
-	request := func(id uint64, start, end bool, value int32) Request {
-		return Request{Sequence: SequenceID{Number: id}, Start: start, End: end, Inputs: intInput(tensor.Shape{1, 2}, value, value)}
-	}
+	request := func(id uint64, start, end bool, value int32) Request { return words(id, start, end, value, value) }
 	sums, cache := sumConfig(), cacheConfig()
 	cache.Parameters["max_state_bytes"] = config.Value{String: "1000"}
 	for name, tt := range map[string]struct {
@@ -124,8 +122,7 @@ func TestBadValueFailsAlone(t *testing.T) {
 		"varying": {cacheModel(), cache, []int32{1, 1, 2, 2, 3, 3}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in, err := refusing(tt.model).instance(t, tt.config, "")
-			require.NoError(t, err)
+			in := refusing(tt.model).loaded(t, tt.config)
 			check := func(answers []answer, good ...bool) []answer {
 				t.Helper()
 				for i := range good {
@@ -185,21 +182,15 @@ func TestPanicFailsOnlyItsRun(t *testing.T) {
 		}
 		return inner(inputs, outputs)
 	}
-	in, err := model.instance(t, cacheConfig(), "")
-	require.NoError(t, err)
-	request := func(id uint64, start, end bool, values ...int32) Request {
-		return Request{Sequence: SequenceID{Number: id}, Start: start, End: end, Inputs: intInput(tensor.Shape{1, int64(len(values))}, values...)}
-	}
-	for _, a := range send(t, in, request(1, true, false, 10), request(2, true, false, 20), request(3, true, false, 30)) {
-		require.NoError(t, a.err)
-	}
+	in := model.loaded(t, cacheConfig())
+	succeed(t, in, words(1, true, false, 10), words(2, true, false, 20), words(3, true, false, 30))
 	panics = true
-	got := send(t, in, request(1, false, false, 11), request(2, false, true, 21, 22), request(3, false, false, 31, 32), request(4, true, false, 40, 41, 42))
+	got := send(t, in, words(1, false, false, 11), words(2, false, true, 21, 22), words(3, false, false, 31, 32), words(4, true, false, 40, 41, 42))
 	require.EqualError(t, got[0].err, "internal error of the stateful backend; see the server's log")
 	require.Equal(t, []int32{20, 21, 22}, numbers(got[1].outputs[0]))
 	require.Equal(t, []int32{30, 31, 32}, numbers(got[2].outputs[0]))
 	require.Equal(t, []int32{40, 41, 42}, numbers(got[3].outputs[0]))
-	got = send(t, in, request(1, false, false, 12), request(4, false, false, 43))
+	got = send(t, in, words(1, false, false, 12), words(4, false, false, 43))
 	require.Equal(t, []int32{10, 12}, numbers(got[0].outputs[0]))
 	require.Equal(t, []int32{40, 41, 42, 43}, numbers(got[1].outputs[0]))
 }

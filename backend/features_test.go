@@ -26,6 +26,16 @@ func send(t *testing.T, in *Instance, requests ...Request) []answer {
 	return b.answers
 }
 
+// succeed executes requests none of which may fail.
+func succeed(t *testing.T, in *Instance, requests ...Request) []answer {
+	t.Helper()
+	answers := send(t, in, requests...)
+	for i := range answers {
+		require.NoError(t, answers[i].err, "request %d", i)
+	}
+	return answers
+}
+
 // int32s is a tensor of numbers.
 func int32s(numbers ...int32) (data []byte) {
 	for _, n := range numbers {
@@ -94,26 +104,22 @@ func TestVaryingState(t *testing.T) {
 	runs := 0
 	inner := model.run
 	model.run = func(inputs, outputs []onnx.Tensor) error { runs++; return inner(inputs, outputs) }
-	in, err := model.instance(t, cacheConfig(), "")
-	require.NoError(t, err)
-	request := func(id uint64, start bool, values ...int32) Request {
-		return Request{Sequence: SequenceID{Number: id}, Start: start, Inputs: intInput(tensor.Shape{1, int64(len(values))}, values...)}
-	}
+	in := model.loaded(t, cacheConfig())
 	runs = 0
-	got := send(t, in, request(1, true, 10), request(2, true, 20), request(3, true, 30, 31))
+	got := send(t, in, words(1, true, false, 10), words(2, true, false, 20), words(3, true, false, 30, 31))
 	require.Equal(t, 2, runs)
 	require.Equal(t, []int32{20}, numbers(got[1].outputs[0]))
 	require.Equal(t, tensor.Shape{1, 2}, got[2].shapes[0])
-	got = send(t, in, request(3, false, 32), request(2, false, 21), request(1, false, 11))
+	got = send(t, in, words(3, false, false, 32), words(2, false, false, 21), words(1, false, false, 11))
 	require.Equal(t, 4, runs)
 	require.Equal(t, []int32{30, 31, 32}, numbers(got[0].outputs[0]))
 	require.Equal(t, []int32{20, 21}, numbers(got[1].outputs[0]))
 	require.Equal(t, []int32{10, 11}, numbers(got[2].outputs[0]))
 
-	got = send(t, in, request(1, false, 1, 2, 3, 4, 5))
+	got = send(t, in, words(1, false, false, 1, 2, 3, 4, 5))
 	require.ErrorContains(t, got[0].err, `state "Cache" would grow to 28 bytes with shape [1,7]: at most 24 bytes are allowed (max_state_bytes)`)
 	require.Equal(t, status.InvalidArg, status.CodeOf(got[0].err))
-	got = send(t, in, request(1, false, 12), request(2, true, 22))
+	got = send(t, in, words(1, false, false, 12), words(2, true, false, 22))
 	require.Equal(t, []int32{10, 11, 12}, numbers(got[0].outputs[0]), "the state was kept")
 	require.Equal(t, []int32{22}, numbers(got[1].outputs[0]), "a START begins with an empty one")
 }
@@ -122,9 +128,7 @@ func TestVaryingState(t *testing.T) {
 // the others of a run go on, and what was refused counts as no step.
 func TestBudgetRefusesOnlyWhoDoesNotFit(t *testing.T) {
 	model := cacheModel()
-	length := info("before", tensor.Int32, -1, 1)
-	length.Symbols[0] = "batch"
-	model.sig.Inputs = append(model.sig.Inputs, length)
+	model.addInput("before", tensor.Int32, -1, 1)
 	var before []int32
 	inner := model.run
 	model.run = func(inputs, outputs []onnx.Tensor) error {
@@ -135,26 +139,22 @@ func TestBudgetRefusesOnlyWhoDoesNotFit(t *testing.T) {
 	cfg.Parameters["derived_inputs"] = config.Value{String: "before = length_before(Input)"}
 	cfg.Parameters["max_state_bytes"] = config.Value{String: "0"}
 	cfg.Parameters["max_state_memory_bytes"] = config.Value{String: "700"} // a cache takes 256 bytes, then 512
-	in, err := model.instance(t, cfg, "")
-	require.NoError(t, err)
-	request := func(id uint64, start bool, values ...int32) Request {
-		return Request{Sequence: SequenceID{Number: id}, Start: start, Inputs: intInput(tensor.Shape{1, int64(len(values))}, values...)}
-	}
+	in := model.loaded(t, cfg)
 	const refusal = "the states take 512 bytes and would grow by 256: at most 700 bytes are allowed (max_state_memory_bytes); try again later, end sequences that are done, or raise the limit"
 
-	got := send(t, in, request(1, true, 10), request(2, true, 20), request(3, true, 30))
+	got := send(t, in, words(1, true, false, 10), words(2, true, false, 20), words(3, true, false, 30))
 	require.Equal(t, []int32{10}, numbers(got[0].outputs[0]))
 	require.Equal(t, []int32{20}, numbers(got[1].outputs[0]))
 	require.EqualError(t, got[2].err, refusal)
 	require.Equal(t, status.Unavailable, status.CodeOf(got[2].err))
 	require.EqualValues(t, 1, in.meter.failedRuns)
 
-	got = send(t, in, request(3, false, 31), request(2, false, 21), request(1, false, make([]int32, 70)...))
+	got = send(t, in, words(3, false, false, 31), words(2, false, false, 21), words(1, false, false, make([]int32, 70)...))
 	require.ErrorContains(t, got[0].err, "its START failed")
 	require.Equal(t, []int32{20, 21}, numbers(got[1].outputs[0]))
 	require.EqualError(t, got[2].err, refusal)
 
-	got = send(t, in, request(1, false, 11))
+	got = send(t, in, words(1, false, false, 11))
 	require.Equal(t, []int32{10, 11}, numbers(got[0].outputs[0]))
 	require.Equal(t, []int32{1}, before)
 }
@@ -166,9 +166,7 @@ func TestFilledInputs(t *testing.T) {
 		name  string
 		dtype tensor.DType
 	}{{"steps", tensor.Int64}, {"before", tensor.Int32}, {"after", tensor.FP32}, {"scale", tensor.FP16}, {"id", tensor.Uint64}, {"end", tensor.Int32}, {"ready", tensor.Bool}} {
-		i := info(extra.name, extra.dtype, -1, 1)
-		i.Symbols[0] = "batch"
-		model.sig.Inputs = append(model.sig.Inputs, i)
+		model.addInput(extra.name, extra.dtype, -1, 1)
 	}
 	var seen [][]float64
 	inner := model.run
@@ -195,13 +193,9 @@ func TestFilledInputs(t *testing.T) {
 		{Name: "end", Controls: []config.Control{{Kind: config.ControlEnd, Int32FalseTrue: []int32{3, 4}}}},
 		{Name: "ready", Controls: []config.Control{{Kind: config.ControlReady}}},
 	}
-	in, err := model.instance(t, c, "")
-	require.NoError(t, err)
+	in := model.loaded(t, c)
 	seen = nil
-	request := func(id uint64, start, end bool, values ...int32) Request {
-		return Request{Sequence: SequenceID{Number: id}, Start: start, End: end, Inputs: intInput(tensor.Shape{1, int64(len(values))}, values...)}
-	}
-	for _, r := range []Request{request(7, true, false, 1, 2), request(7, false, false, 3), request(7, false, true, 4), request(7, true, true, 5)} {
+	for _, r := range []Request{words(7, true, false, 1, 2), words(7, false, false, 3), words(7, false, true, 4), words(7, true, true, 5)} {
 		require.NoError(t, send(t, in, r)[0].err)
 	}
 	require.Equal(t, [][]float64{ // steps, before, after, scale, id, end, ready
@@ -228,9 +222,7 @@ func TestFilledInputsReject(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			model := cacheModel()
-			extra := info("extra", tensor.Int32, -1)
-			extra.Symbols[0] = "batch"
-			model.sig.Inputs = append(model.sig.Inputs, extra)
+			model.addInput("extra", tensor.Int32, -1)
 			c := cacheConfig()
 			c.Parameters["constant_inputs"] = config.Value{String: "extra = 1"}
 			if tt.parameter == "derived_inputs" {
@@ -281,8 +273,7 @@ func TestImplicitState(t *testing.T) {
 	delete(c.Parameters, "state_pairs")
 	c.Outputs = append(c.Outputs, config.TensorConfig{Name: "NewSum", DataType: "TYPE_INT32", Dims: tensor.Shape{2}})
 	c.Sequence.States = []config.StateConfig{{InputName: "Sum", OutputName: "NewSum", DataType: "TYPE_INT32", Dims: tensor.Shape{2}, Initial: []config.InitialState{{DataType: "TYPE_INT32", Dims: tensor.Shape{2}, ZeroData: true}}}}
-	in, err := model.instance(t, c, "")
-	require.NoError(t, err)
+	in := model.loaded(t, c)
 	ask := func(start bool) []answer {
 		return send(t, in, Request{Sequence: SequenceID{Number: 1}, Start: start, Inputs: intInput(tensor.Shape{1, 2}, 1, 2)})
 	}
@@ -316,8 +307,7 @@ func TestWithoutSequences(t *testing.T) {
 	model, c := sumModel(), sumConfig()
 	model.sig.Inputs, model.sig.Outputs = model.sig.Inputs[:1], model.sig.Outputs[:1]
 	c.Sequence, c.Parameters = nil, nil
-	in, err := model.instance(t, c, "")
-	require.NoError(t, err)
+	in := model.loaded(t, c)
 	got := send(t, in,
 		Request{Inputs: intInput(tensor.Shape{3, 2}, 1, 2, 3, 4, 5, 6)}, Request{Inputs: intInput(tensor.Shape{1, 2}, 7, 8)},
 		Request{Inputs: intInput(tensor.Shape{2, 2}, 9, 10, 11, 12)}, Request{Inputs: intInput(tensor.Shape{5, 2}, make([]int32, 10)...)})
@@ -350,8 +340,7 @@ func TestPatternPairs(t *testing.T) {
 	for _, pairs := range []string{"<<<S*, NewS*>>>", "<<<S{i}, NewS{i}>>>"} {
 		model, c := sumModel(), sumConfig()
 		c.Parameters["state_pairs"] = config.Value{String: pairs}
-		_, err := model.instance(t, c, "")
-		require.NoError(t, err)
+		model.loaded(t, c)
 	}
 	model, c := sumModel(), sumConfig()
 	c.Parameters["state_pairs"] = config.Value{String: "<<<X*, NewX*>>>"}

@@ -40,8 +40,7 @@ func TestStrings(t *testing.T) {
 	for _, padding := range []string{"none", "max"} {
 		model, c := echoModel()
 		c.Parameters["batch_padding"] = config.Value{String: padding}
-		in, err := model.instance(t, c, "")
-		require.NoError(t, err)
+		in := model.loaded(t, c)
 		request := func(id uint64, data []byte) Request {
 			return Request{Sequence: SequenceID{Number: id}, Start: true, Inputs: []Input{{Present: true, DType: tensor.Bytes, Shape: tensor.Shape{1, 2}, Data: data}}}
 		}
@@ -64,10 +63,8 @@ func TestStrings(t *testing.T) {
 func TestStringsNotInferred(t *testing.T) {
 	model, c := echoModel()
 	c.Parameters["infer_end_requests"] = config.Value{String: "0"}
-	in, err := model.instance(t, c, "")
-	require.NoError(t, err)
-	got := send(t, in, Request{Sequence: SequenceID{Number: 1}, End: true, Inputs: []Input{{}}})
-	require.NoError(t, got[0].err)
+	in := model.loaded(t, c)
+	got := succeed(t, in, Request{Sequence: SequenceID{Number: 1}, End: true, Inputs: []Input{{}}})
 	require.Equal(t, tensor.Shape{1, 1}, got[0].shapes[0])
 	require.Equal(t, stringTensor(""), got[0].outputs[0], "one string, empty")
 }
@@ -85,8 +82,7 @@ func TestOptionalInput(t *testing.T) {
 		return nil
 	}
 	c.Inputs = append(c.Inputs, config.TensorConfig{Name: "Bias", DataType: "TYPE_INT32", Dims: tensor.Shape{2}, Optional: true})
-	in, err := model.instance(t, c, "")
-	require.NoError(t, err)
+	in := model.loaded(t, c)
 	require.True(t, in.Inputs()[1].Optional)
 	present = nil
 	one := intInput(tensor.Shape{1, 2}, 1, 2)
@@ -97,9 +93,7 @@ func TestOptionalInput(t *testing.T) {
 		}
 		return r
 	}
-	for _, a := range send(t, in, request(1, true), request(2, false), request(3, true)) {
-		require.NoError(t, a.err)
-	}
+	succeed(t, in, request(1, true), request(2, false), request(3, true))
 	require.Equal(t, []bool{true, false}, present)
 }
 
@@ -121,10 +115,8 @@ func TestStringsOfSeveralRows(t *testing.T) {
 		Inputs:  []config.TensorConfig{{Name: "Input", DataType: "TYPE_STRING", Dims: tensor.Shape{2}}},
 		Outputs: []config.TensorConfig{{Name: "Output", DataType: "TYPE_STRING", Dims: tensor.Shape{2}}},
 	}
-	in, err := m.instance(t, c, "")
-	require.NoError(t, err)
-	got := send(t, in, Request{Inputs: []Input{{Present: true, DType: tensor.Bytes, Shape: tensor.Shape{2, 2}, Data: stringTensor("a", "bc", "", "d")}}})
-	require.NoError(t, got[0].err)
+	in := m.loaded(t, c)
+	got := succeed(t, in, Request{Inputs: []Input{{Present: true, DType: tensor.Bytes, Shape: tensor.Shape{2, 2}, Data: stringTensor("a", "bc", "", "d")}}})
 	require.Equal(t, stringTensor("a", "bc", "", "d"), got[0].outputs[0])
 	require.Equal(t, stringTensor("a", "bc", "", "d", "a", "bc", "a", "bc"), given)
 }
@@ -149,10 +141,8 @@ func TestPaddingRepeatsInputs(t *testing.T) {
 			Inputs:  []config.TensorConfig{{Name: "Input", DataType: "TYPE_INT32", Dims: tensor.Shape{3}}},
 			Outputs: []config.TensorConfig{{Name: "Output", DataType: "TYPE_INT32", Dims: tensor.Shape{3}}},
 		}
-		in, err := m.instance(t, c, "")
-		require.NoError(t, err)
-		got := send(t, in, Request{Inputs: intInput(tensor.Shape{2, 3}, 1, 2, 3, 4, 5, 6)})
-		require.NoError(t, got[0].err)
+		in := m.loaded(t, c)
+		got := succeed(t, in, Request{Inputs: intInput(tensor.Shape{2, 3}, 1, 2, 3, 4, 5, 6)})
 		require.Equal(t, []int32{1, 2, 3, 4, 5, 6}, numbers(got[0].outputs[0]))
 		want := []int32{1, 2, 3, 4, 5, 6, 1, 2, 3, 1, 2, 3}
 		if batch == 1 {

@@ -37,8 +37,7 @@ func TestLengthOfAnInputLeftOut(t *testing.T) {
 				return inner(inputs[:2], outputs)
 			}
 			c.Parameters["derived_inputs"] = config.Value{String: "before = length_before(Extra:1); after = length_after(Extra:1)"}
-			in, err := model.instance(t, c, "")
-			require.NoError(t, err)
+			in := model.loaded(t, c)
 			ask := func(start, extra bool) {
 				t.Helper()
 				r := Request{Sequence: SequenceID{Number: 1}, Start: start, Inputs: append(intInput(tensor.Shape{1, 2}, 1, 2), Input{})}

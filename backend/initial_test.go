@@ -61,8 +61,7 @@ func TestInitialStates(t *testing.T) {
 			require.NoError(t, err)
 			for range 2 { // a START goes back to the initial value
 				for step := int32(1); step <= 2; step++ {
-					got := send(t, in, Request{Sequence: SequenceID{Number: 1}, Start: step == 1, Inputs: intInput(tensor.Shape{1, 2}, 100, 1000)})
-					require.NoError(t, got[0].err)
+					got := succeed(t, in, Request{Sequence: SequenceID{Number: 1}, Start: step == 1, Inputs: intInput(tensor.Shape{1, 2}, 100, 1000)})
 					require.Equal(t, []int32{tt.begin[0] + 100*step, tt.begin[1] + 1000*step}, numbers(got[0].outputs[0]))
 				}
 			}
@@ -105,8 +104,7 @@ func TestInitialShape(t *testing.T) {
 			}
 			require.NoError(t, err)
 			for range 2 {
-				got := send(t, in, Request{Sequence: SequenceID{Number: 1}, Start: true, Inputs: intInput(tensor.Shape{1, 1}, 7)})
-				require.NoError(t, got[0].err)
+				got := succeed(t, in, Request{Sequence: SequenceID{Number: 1}, Start: true, Inputs: intInput(tensor.Shape{1, 1}, 7)})
 				require.Equal(t, tt.want, numbers(got[0].outputs[0]))
 			}
 		})
@@ -132,8 +130,7 @@ func TestLongDataFile(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, in.plan.Warnings, 1)
 	require.Contains(t, in.plan.Warnings[0], `the first 8 bytes of file "long", which has 12`)
-	got := send(t, in, Request{Sequence: SequenceID{Number: 1}, Start: true, Inputs: intInput(tensor.Shape{1, 2}, 100, 1000)})
-	require.NoError(t, got[0].err)
+	got := succeed(t, in, Request{Sequence: SequenceID{Number: 1}, Start: true, Inputs: intInput(tensor.Shape{1, 2}, 100, 1000)})
 	require.Equal(t, []int32{105, 1006}, numbers(got[0].outputs[0]))
 }
 

@@ -43,8 +43,7 @@ func scaled(rows int64, gains ...int32) Request {
 // requests that differ in it, or leave it out, do not share a run.
 func TestInputWithoutBatchAxis(t *testing.T) {
 	model, c, bound := scaledModel()
-	in, err := model.instance(t, c, "")
-	require.NoError(t, err)
+	in := model.loaded(t, c)
 	*bound = nil
 	got := send(t, in, scaled(1), scaled(2, 7, 7), scaled(1, 7), scaled(1, 8), scaled(2, 7, 9), scaled(2, 7))
 	require.Equal(t, [][]int32{nil, {7}, {8}}, *bound)
@@ -59,12 +58,10 @@ func TestInputWithoutBatchAxis(t *testing.T) {
 func TestLeadingInputLeftOut(t *testing.T) {
 	model, c, _ := scaledModel()
 	c.Inputs[0], c.Inputs[1] = c.Inputs[1], c.Inputs[0]
-	in, err := model.instance(t, c, "")
-	require.NoError(t, err)
+	in := model.loaded(t, c)
 	r := scaled(3)
 	r.Inputs[0], r.Inputs[1] = r.Inputs[1], r.Inputs[0]
-	got := send(t, in, r)
-	require.NoError(t, got[0].err)
+	got := succeed(t, in, r)
 	require.Equal(t, tensor.Shape{3, 2}, got[0].shapes[0])
 }
 
@@ -80,15 +77,12 @@ func TestTextIDControl(t *testing.T) {
 	}
 	c.Sequence.ControlInputs = []config.ControlConfig{{Name: "ID", Controls: []config.Control{{Kind: config.ControlCorrID, DataType: "TYPE_STRING"}}}}
 	c.Parameters["batch_padding"] = config.Value{String: "max"}
-	in, err := model.instance(t, c, "")
-	require.NoError(t, err)
+	in := model.loaded(t, c)
 	require.Equal(t, stringTensor("", "", "", ""), ids, "while warming up")
 	request := func(id string) Request {
 		return Request{Sequence: SequenceID{Text: id}, Start: true, Inputs: intInput(tensor.Shape{1, 2}, 1, 2)}
 	}
-	for _, a := range send(t, in, request("a"), request("größer"), request("c")) {
-		require.NoError(t, a.err)
-	}
+	succeed(t, in, request("a"), request("größer"), request("c"))
 	require.Equal(t, stringTensor("a", "größer", "c", ""), ids)
 }
 
@@ -109,13 +103,9 @@ func TestVaryingStateWithoutBatchAxis(t *testing.T) {
 		return nil
 	}
 	c.Parameters["batch_axes"] = config.Value{String: "* = none"}
-	in, err := model.instance(t, c, "")
-	require.NoError(t, err)
-	request := func(id uint64, start bool, values ...int32) Request {
-		return Request{Sequence: SequenceID{Number: id}, Start: start, Inputs: intInput(tensor.Shape{1, int64(len(values))}, values...)}
-	}
-	send(t, in, request(1, true, 10), request(2, true, 20, 21))
-	got := send(t, in, request(2, false, 22), request(1, false, 11))
+	in := model.loaded(t, c)
+	send(t, in, words(1, true, false, 10), words(2, true, false, 20, 21))
+	got := send(t, in, words(2, false, false, 22), words(1, false, false, 11))
 	require.Equal(t, []int32{20, 21, 22}, numbers(got[0].outputs[0]))
 	require.Equal(t, []int32{10, 11}, numbers(got[1].outputs[0]))
 }
@@ -126,15 +116,14 @@ func TestInitialShapeOtherThanTheOutputs(t *testing.T) {
 	model, c := cacheModel(), cacheConfig()
 	model.sig.Outputs[1].Dims = tensor.Shape{-1, 3}
 	c.Parameters["initial_states"] = config.Value{String: "Cache = 0[1]"}
-	in, err := model.instance(t, c, "")
-	require.NoError(t, err)
+	in := model.loaded(t, c)
 	require.Len(t, in.plan.Varying, 1)
 	require.Equal(t, tensor.Shape{1, 1}, in.plan.Varying[0].Shape)
 
 	model, c = cacheModel(), cacheConfig()
 	model.sig.Inputs[1].Dims = tensor.Shape{-1, 3}
 	c.Parameters["initial_states"] = config.Value{String: "Cache = 0[1]"}
-	_, err = model.instance(t, c, "")
+	_, err := model.instance(t, c, "")
 	require.ErrorContains(t, err, "shape [1] does not fit the state's [1,3]")
 }
 
@@ -165,9 +154,7 @@ func TestFilledInputOfFixedBatch(t *testing.T) {
 				continue
 			}
 			require.NoError(t, err)
-			for _, got := range send(t, in, one(1, true, 1), one(2, true, 2)) {
-				require.NoError(t, got.err)
-			}
+			succeed(t, in, one(1, true, 1), one(2, true, 2))
 		}
 	}
 }

@@ -88,8 +88,7 @@ func TestWarmUpOfAModelThatFailsOnZeros(t *testing.T) {
 		}
 		return inner(inputs, outputs)
 	}
-	in, err := model.instance(t, sumConfig(), "")
-	require.NoError(t, err)
+	in := model.loaded(t, sumConfig())
 	request := Request{Sequence: SequenceID{Number: 1}, Start: true, Inputs: intInput(tensor.Shape{1, 2}, 5, 6)}
 	require.Equal(t, []int32{5, 6}, numbers(send(t, in, request)[0].outputs[0]), "nothing of the warm-up is left")
 }

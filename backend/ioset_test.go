@@ -51,14 +51,11 @@ func TestLargeInputsAreGivenBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			model, c := tt.load()
-			in, err := model.instance(t, c, "")
-			require.NoError(t, err)
+			in := model.loaded(t, c)
 			run := func(times, size int) {
 				t.Helper()
 				for range times {
-					for _, a := range send(t, in, tt.request(size)) {
-						require.NoError(t, a.err)
-					}
+					succeed(t, in, tt.request(size))
 				}
 			}
 			run(3, 1000)

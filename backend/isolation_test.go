@@ -132,11 +132,7 @@ func TestLanesIsolatedOnDevice(t *testing.T) {
 	require.ErrorContains(t, err, `requests in a batch would not be independent: output "NewSum"`)
 	_, err = load(errors.New("injected"))
 	require.ErrorContains(t, err, "the model cannot be opened on the CPU: injected")
-	for _, infos := range [][]onnx.TensorInfo{model.sig.Inputs, model.sig.Outputs} {
-		for i := range infos {
-			infos[i].Symbols[0] = "batch"
-		}
-	}
+	model.nameBatch()
 	log, err := load(errors.New("injected"))
 	require.NoError(t, err)
 	require.Len(t, log.having("could not verify that requests in a batch are independent"), 1)
@@ -154,8 +150,7 @@ func TestLanesIsolatedOfLowerRank(t *testing.T) {
 		outputs[1].Shape = outputs[1].Shape[:1]
 		return err
 	}
-	in, err := m.instance(t, crossConfig(), "")
-	require.NoError(t, err)
+	in := m.loaded(t, crossConfig())
 	require.ErrorContains(t, send(t, in, one(1, true, 1))[0].err, `state "Cross": the model wrote shape [1]`)
 }
 

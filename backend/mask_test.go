@@ -22,11 +22,7 @@ func maskedModel(window int64) (model *scripted, c *config.Config, seen *[]int32
 		Inputs:  []onnx.TensorInfo{info("Input", tensor.Int32, -1, -1, -1), info("Cache", tensor.Int32, -1, -1), info("Mask", tensor.Int32, -1, -1)},
 		Outputs: []onnx.TensorInfo{info("Output", tensor.Int32, -1, 1), info("NewCache", tensor.Int32, -1, -1)},
 	}}
-	for _, infos := range [][]onnx.TensorInfo{s.sig.Inputs, s.sig.Outputs} {
-		for i := range infos {
-			infos[i].Symbols[0] = "batch"
-		}
-	}
+	s.nameBatch()
 	seen = new([]int32)
 	s.run = func(inputs, outputs []onnx.Tensor) error {
 		x, cache, mask := numbers(inputs[0].Data.Bytes), numbers(inputs[1].Data.Bytes), numbers(inputs[2].Data.Bytes)
@@ -86,8 +82,7 @@ func hollow(id uint64, start bool, elements int64) Request {
 // TestMask: sequences of unequal length share a run, and padding is masked.
 func TestMask(t *testing.T) {
 	model, c, seen := maskedModel(0)
-	in, err := model.instance(t, c, "")
-	require.NoError(t, err)
+	in := model.loaded(t, c)
 	send(t, in, step(1, true, 1), step(2, true, 3))
 	got := send(t, in, step(1, false, 2), step(2, false, 2))
 	require.Equal(t, []int32{0, 0, 1, 1, 1, 1, 1, 1, 1, 1}, *seen)
@@ -100,11 +95,8 @@ func TestMask(t *testing.T) {
 func TestMaskOfAnyLength(t *testing.T) {
 	for _, length := range []int64{1<<63 - 1, 1 << 61, 1<<61 - 2, 1 << 32, generatedMost/4 + 1} {
 		model, c, _ := maskedModel(0)
-		in, err := model.instance(t, c, "")
-		require.NoError(t, err)
-		for _, a := range send(t, in, step(1, true, 2), step(2, true, 2)) {
-			require.NoError(t, a.err)
-		}
+		in := model.loaded(t, c)
+		succeed(t, in, step(1, true, 2), step(2, true, 2))
 		held := in.io.bytes()
 		got := send(t, in, hollow(2, false, length), hollow(3, true, length), step(1, false, 2), step(4, true, 2))
 		require.ErrorContains(t, got[0].err, `input "Mask": a mask of `)
@@ -113,17 +105,14 @@ func TestMaskOfAnyLength(t *testing.T) {
 		require.NoError(t, got[2].err)
 		require.NoError(t, got[3].err)
 		require.Less(t, in.io.bytes(), held+1024, "length %d", length)
-		for _, a := range send(t, in, step(1, false, 2), step(2, false, 2), step(4, false, 2)) {
-			require.NoError(t, a.err, "length %d", length)
-		}
+		succeed(t, in, step(1, false, 2), step(2, false, 2), step(4, false, 2))
 	}
 }
 
 // TestMaskBound: the longest mask that there can be.
 func TestMaskBound(t *testing.T) {
 	model, c, _ := maskedModel(0)
-	in, err := model.instance(t, c, "")
-	require.NoError(t, err)
+	in := model.loaded(t, c)
 	most := int64(generatedMost / 4)
 	r := hollow(1, true, most)
 	require.NoError(t, in.checkMasks(&r, nil))
@@ -154,11 +143,8 @@ func TestMaskOfStatesOfOtherLengths(t *testing.T) {
 	}
 	c.Parameters["state_pairs"] = config.Value{String: "<<<Cache*, NewCache*>>>"}
 	c.Parameters["derived_inputs"] = config.Value{String: "Mask = mask(Cache*, Input:1)"}
-	instance, err := model.instance(t, c, "")
-	require.NoError(t, err)
-	for _, a := range send(t, instance, step(1, true, 7), step(2, true, 2)) {
-		require.NoError(t, a.err)
-	}
+	instance := model.loaded(t, c)
+	succeed(t, instance, step(1, true, 7), step(2, true, 2))
 	got := send(t, instance, step(1, false, 1), step(2, false, 1))
 	require.EqualError(t, got[0].err, `input "Mask": the states "Cache" and "Cache2" share a mask, and have the lengths 7 and 6: want equal lengths; give each state a mask of its own, or none`)
 	require.Equal(t, []int32{3}, numbers(got[1].outputs[0]))
@@ -204,8 +190,7 @@ func TestMaskAxis(t *testing.T) {
 	}
 	model, c, seen := maskedModel(0)
 	c.Parameters["derived_inputs"] = config.Value{String: "Mask = mask(Cache, Input:2)"}
-	in, err := model.instance(t, c, "")
-	require.NoError(t, err)
+	in := model.loaded(t, c)
 	send(t, in, Request{Sequence: SequenceID{Number: 1}, Start: true, Inputs: intInput(tensor.Shape{1, 1, 3}, 1, 2, 3)})
 	require.Equal(t, []int32{1, 1, 1}, *seen)
 }
@@ -217,8 +202,7 @@ func TestMaskAxis(t *testing.T) {
 func TestMaskOfAWindow(t *testing.T) {
 	for _, window := range []int64{1, 4, 7, 12} {
 		model, c, _ := maskedModel(window)
-		in, err := model.instance(t, c, "")
-		require.NoError(t, err)
+		in := model.loaded(t, c)
 		sent := map[uint64][]int32{}
 		random := rand.New(rand.NewPCG(1, uint64(window)))
 		for step := range 60 {
@@ -240,8 +224,7 @@ func TestMaskOfAWindow(t *testing.T) {
 				}
 				want = append(want, sum)
 			}
-			for i, got := range send(t, in, requests...) {
-				require.NoError(t, got.err)
+			for i, got := range succeed(t, in, requests...) {
 				require.Equal(t, []int32{want[i]}, numbers(got.outputs[0]), "window %d, step %d, request %d", window, step, i)
 			}
 		}

@@ -241,11 +241,7 @@ func pastMasked(window int64, rows int64) (*scripted, *config.Config, *[]unevenR
 		Inputs:  []onnx.TensorInfo{info("Input", tensor.Int32, -1, rows), info("Cache", tensor.Int32, -1, -1), info("Mask", tensor.Int32, -1, -1)},
 		Outputs: []onnx.TensorInfo{info("Output", tensor.Int32, -1, 1), info("NewCache", tensor.Int32, -1, -1)},
 	}}
-	for _, infos := range [][]onnx.TensorInfo{s.sig.Inputs, s.sig.Outputs} {
-		for i := range infos {
-			infos[i].Symbols[0] = "batch"
-		}
-	}
+	s.nameBatch()
 	runs := &[]unevenRun{}
 	s.run = func(inputs, outputs []onnx.Tensor) error {
 		x, cache, mask := numbers(inputs[0].Data.Bytes), numbers(inputs[1].Data.Bytes), numbers(inputs[2].Data.Bytes)
@@ -294,8 +290,7 @@ func TestMaskOfStatesAlone(t *testing.T) {
 				}
 				requests = append(requests, Request{Sequence: SequenceID{Number: id}, Start: len(sums[id]) == 0, Inputs: intInput(tensor.Shape{1, 2}, int32(step), int32(id))})
 			}
-			for i, got := range send(t, in, requests...) {
-				require.NoError(t, got.err)
+			for i, got := range succeed(t, in, requests...) {
 				id := uint64(i + 1)
 				want := int32(0)
 				for _, v := range sums[id][max(0, len(sums[id])-int(window)):] {

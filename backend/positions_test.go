@@ -48,15 +48,12 @@ func positionsOf(x *onnx.Tensor) (all []int64) {
 func TestPositions(t *testing.T) {
 	for _, dtype := range []tensor.DType{tensor.Int64, tensor.Int32} {
 		model, c, seen := positionModel(dtype, "batch", "positions")
-		in, err := model.instance(t, c, "")
-		require.NoError(t, err)
+		in := model.loaded(t, c)
 		require.Empty(t, in.separate)
 		send(t, in, stepOf(1, true, 3))
 		require.Equal(t, []int64{0, 1, 2}, positionsOf(seen))
 		send(t, in, stepOf(2, true, 5))
-		for _, a := range send(t, in, stepOf(1, false, 2), stepOf(2, false, 2), stepOf(3, true, 2)) {
-			require.NoError(t, a.err)
-		}
+		succeed(t, in, stepOf(1, false, 2), stepOf(2, false, 2), stepOf(3, true, 2))
 		require.Equal(t, tensor.Shape{3, 2}, seen.Shape)
 		require.Equal(t, []int64{3, 4, 5, 6, 0, 1}, positionsOf(seen))
 		inner := model.run
@@ -81,8 +78,7 @@ func TestPositionsFromElsewhere(t *testing.T) {
 	for text, first := range map[string]int64{"positions(Input:1) + 2": 2, "-1 + positions( Input : 1 )": -1} {
 		model, c, seen := positionModel(tensor.Int32, "batch", "positions")
 		c.Parameters["derived_inputs"] = config.Value{String: "Mask = mask(Cache, Input:1); Positions = " + text}
-		in, err := model.instance(t, c, "")
-		require.NoError(t, err)
+		in := model.loaded(t, c)
 		send(t, in, stepOf(1, true, 2))
 		require.Equal(t, []int64{first, first + 1}, positionsOf(seen))
 		send(t, in, stepOf(1, false, 1))
@@ -94,8 +90,7 @@ func TestPositionsFromElsewhere(t *testing.T) {
 // those together that are at the same place.
 func TestPositionsOfAllLanes(t *testing.T) {
 	model, c, seen := positionModel(tensor.Int64, "positions")
-	in, err := model.instance(t, c, "")
-	require.NoError(t, err)
+	in := model.loaded(t, c)
 	runs := 0
 	inner := model.run
 	model.run = func(inputs, outputs []onnx.Tensor) error { runs++; return inner(inputs, outputs) }

@@ -48,8 +48,7 @@ func newPicky(t *testing.T, edit func(*config.Config)) *picky {
 	c.MaxBatchSize, c.Sequence.Oldest.MaxCandidateSequences = 64, 4096
 	c.Sequence.MaxIdleMicroseconds = 0
 	edit(c)
-	in, err := model.instance(t, c, "")
-	require.NoError(t, err)
+	in := model.loaded(t, c)
 	p.in, p.lanes = in, nil
 	in.model.server.Clock = func() time.Duration { p.clock++; return p.clock }
 	return p

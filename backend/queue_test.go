@@ -27,8 +27,7 @@ func TestRequestsOfEqualShapeRunTogether(t *testing.T) {
 		lanes = append(lanes, inputs[0].Shape[0])
 		return inner(inputs, outputs)
 	}
-	in, err := model.instance(t, cacheConfig(), "")
-	require.NoError(t, err)
+	in := model.loaded(t, cacheConfig())
 	lanes = nil
 	got := send(t, in,
 		words(1, true, true, 10), words(2, true, true, 20, 21), words(3, true, true, 30, 31, 32), words(4, true, true, 40),
@@ -44,14 +43,11 @@ func TestRequestsOfEqualShapeRunTogether(t *testing.T) {
 func TestRequestsOfOneSequenceKeepTheirOrder(t *testing.T) {
 	c := cacheConfig()
 	c.Parameters["max_state_bytes"] = config.Value{String: "1000"}
-	in, err := cacheModel().instance(t, c, "")
-	require.NoError(t, err)
+	in := cacheModel().loaded(t, c)
 	rng := rand.New(rand.NewPCG(3, 1))
 	for range 300 {
 		sent := map[uint64][]int32{}
-		for _, a := range send(t, in, words(1, true, false, 1), words(2, true, false, 2), words(3, true, false, 3)) {
-			require.NoError(t, a.err)
-		}
+		succeed(t, in, words(1, true, false, 1), words(2, true, false, 2), words(3, true, false, 3))
 		sent[1], sent[2], sent[3] = []int32{1}, []int32{2}, []int32{3}
 		var requests []Request
 		var want [][]int32
@@ -64,8 +60,7 @@ func TestRequestsOfOneSequenceKeepTheirOrder(t *testing.T) {
 			sent[id] = append(sent[id], values...)
 			requests, want = append(requests, words(id, false, false, values...)), append(want, append([]int32(nil), sent[id]...))
 		}
-		for i, a := range send(t, in, requests...) {
-			require.NoError(t, a.err)
+		for i, a := range succeed(t, in, requests...) {
 			require.Equal(t, want[i], numbers(a.outputs[0]))
 		}
 	}
@@ -77,8 +72,7 @@ func gains(t *testing.T, n int) (*Instance, *idleBatch) {
 	model, c, _ := scaledModel()
 	model.run = func(_, _ []onnx.Tensor) error { return nil }
 	c.MaxBatchSize = n
-	in, err := model.instance(t, c, "")
-	require.NoError(t, err)
+	in := model.loaded(t, c)
 	b := &idleBatch{}
 	for i := range int32(n) {
 		b.requests = append(b.requests, scaled(1, i))

@@ -32,11 +32,7 @@ func TestWrongBatchOfAnOutput(t *testing.T) {
 		return cacheModel(), c
 	}
 	nameless := func(m *scripted) {
-		for _, infos := range [][]onnx.TensorInfo{m.sig.Inputs, m.sig.Outputs} {
-			for i := range infos {
-				clear(infos[i].Symbols)
-			}
-		}
+		withoutSymbols(&m.sig)
 	}
 	for name, tt := range map[string]struct {
 		load  func() (*scripted, *config.Config)
@@ -96,8 +92,7 @@ func TestWrongBatchOfAnOutput(t *testing.T) {
 				}
 				return err
 			}
-			in, err := model.instance(t, c, "")
-			require.NoError(t, err)
+			in := model.loaded(t, c)
 			batch := func(start bool) []answer {
 				var requests []Request
 				for id := range uint64(tt.lanes) {
@@ -147,8 +142,7 @@ func TestWrongBatchByOneValue(t *testing.T) {
 		}
 		return err
 	}
-	in, err := model.instance(t, cacheConfig(), "")
-	require.NoError(t, err)
+	in := model.loaded(t, cacheConfig())
 	got := send(t, in, words(1, true, false, 1), words(2, true, false, wrongToken), words(3, true, false, 3), words(4, true, false, 4))
 	for i, want := range map[int]int32{0: 1, 2: 3, 3: 4} {
 		require.NoError(t, got[i].err)
@@ -162,11 +156,7 @@ func hollowModel() (*scripted, *config.Config) {
 	m, c := sumModel(), sumConfig()
 	m.sig.Inputs[1].Dims = tensor.Shape{-1, 0}
 	m.sig.Outputs[0].Dims, m.sig.Outputs[1].Dims = tensor.Shape{-1, 0}, tensor.Shape{-1, -1}
-	for _, infos := range [][]onnx.TensorInfo{m.sig.Inputs, m.sig.Outputs} {
-		for i := range infos {
-			infos[i].Symbols[0] = "batch"
-		}
-	}
+	m.nameBatch()
 	c.Outputs[0].Dims = tensor.Shape{-1}
 	return m, c
 }
@@ -188,8 +178,7 @@ func TestDeclaredEmpty(t *testing.T) {
 		write(&outputs[1], shape...)
 		return nil
 	}
-	in, err := m.instance(t, c, "")
-	require.NoError(t, err)
+	in := m.loaded(t, c)
 	both := func(start bool) []answer {
 		request := func(id uint64) Request {
 			return Request{Sequence: SequenceID{Number: id}, Start: start, Inputs: intInput(tensor.Shape{1, 2}, int32(id), int32(10*id))}

@@ -63,6 +63,30 @@ func (s *scripted) instance(t testing.TB, c *config.Config, directory string) (*
 	return in, err
 }
 
+// loaded is an instance of a scripted model that can be loaded.
+func (s *scripted) loaded(t testing.TB, c *config.Config) *Instance {
+	t.Helper()
+	in, err := s.instance(t, c, "")
+	require.NoError(t, err)
+	return in
+}
+
+// nameBatch gives the first axis of every tensor the batch's name.
+func (s *scripted) nameBatch() {
+	for _, infos := range [][]onnx.TensorInfo{s.sig.Inputs, s.sig.Outputs} {
+		for i := range infos {
+			infos[i].Symbols[0] = "batch"
+		}
+	}
+}
+
+// addInput adds an input, the first axis of which is the batch.
+func (s *scripted) addInput(name string, dtype tensor.DType, dims ...int64) {
+	i := info(name, dtype, dims...)
+	i.Symbols[0] = "batch"
+	s.sig.Inputs = append(s.sig.Inputs, i)
+}
+
 // wrapped is another Runner whose Run is a function.
 type wrapped struct {
 	onnx.Runner

@@ -46,8 +46,7 @@ func TestStateOutputAxis(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m, c := tailModel(-1)
 			edit(m, c)
-			in, err := m.instance(t, c, "")
-			require.NoError(t, err)
+			in := m.loaded(t, c)
 			send(t, in, one(1, true, 10))
 			send(t, in, one(2, true, 20))
 			for step, want := range [][2][]int32{{{10, 11}, {20, 21}}, {{10, 11, 12}, {20, 21, 22}}} {
@@ -66,11 +65,9 @@ func TestStateOutputAxis(t *testing.T) {
 func TestOutputOfStateWithoutBatch(t *testing.T) {
 	m, c := tailModel(0)
 	c.Parameters["batch_axes"] = config.Value{String: "Cache = none"}
-	in, err := m.instance(t, c, "")
-	require.NoError(t, err)
+	in := m.loaded(t, c)
 	send(t, in, one(1, true, 10))
-	got := send(t, in, one(1, false, 11))
-	require.NoError(t, got[0].err)
+	got := succeed(t, in, one(1, false, 11))
 	require.Equal(t, []int32{10, 11}, numbers(got[0].outputs[1]))
 	require.Equal(t, tensor.Shape{1, 2, 1}, got[0].shapes[1])
 }
@@ -112,8 +109,7 @@ func TestStateOutputOfOtherDims(t *testing.T) {
 	require.ErrorContains(t, err, `output "NewSum": dims are [3] and the state "Sum" has [2]: want the extents of the state, or -1`)
 	for _, open := range []int64{-1, 2} {
 		c.Outputs[1].Dims = tensor.Shape{open}
-		in, err := m.instance(t, c, "")
-		require.NoError(t, err)
+		in := m.loaded(t, c)
 		got := send(t, in, Request{Sequence: SequenceID{Number: 1}, Start: true, Inputs: intInput(tensor.Shape{1, 2}, 1, 2)})
 		require.Equal(t, tensor.Shape{1, 2}, got[0].shapes[1])
 		in.Close()

@@ -96,7 +96,6 @@ func TestTokenInput(t *testing.T) {
 	require.Empty(t, direct.TokenInput(), "the batch slot distinguishes them")
 
 	c := states(sumConfig(), config.StateConfig{InputName: config.TokenState, OutputName: config.TokenState, DataType: "TYPE_UINT8", Dims: tensor.Shape{1}})
-	in, err := sumModel().instance(t, c, "")
-	require.NoError(t, err)
+	in := sumModel().loaded(t, c)
 	require.Equal(t, config.TokenState, in.TokenInput())
 }

@@ -21,11 +21,7 @@ func deltaModel(sees func(past []int32)) *scripted {
 		Inputs:  []onnx.TensorInfo{info("Input", tensor.Int32, -1, 1), info("Past", tensor.Int32, -1, -1)},
 		Outputs: []onnx.TensorInfo{info("Output", tensor.Int32, -1, 1), info("New", tensor.Int32, -1, 1)},
 	}}
-	for _, infos := range [][]onnx.TensorInfo{s.sig.Inputs, s.sig.Outputs} {
-		for i := range infos {
-			infos[i].Symbols[0] = "batch"
-		}
-	}
+	s.nameBatch()
 	s.sig.Inputs[1].Symbols[1] = "past"
 	s.run = func(inputs, outputs []onnx.Tensor) error {
 		lanes, length := inputs[1].Shape[0], inputs[1].Shape[1]
@@ -70,8 +66,7 @@ func TestAppendedState(t *testing.T) {
 	}
 	c := deltaConfig()
 	c.Parameters["max_state_bytes"] = config.Value{String: "16"}
-	in, err := model.instance(t, c, "")
-	require.NoError(t, err)
+	in := model.loaded(t, c)
 	for step, values := range [][3]int32{{1, 2, 3}, {10, 20, 30}, {100, 200, 300}, {1000, 2000, 3000}} {
 		fail = step == 2
 		if fail {
@@ -102,8 +97,7 @@ func TestAppendedState(t *testing.T) {
 func TestAppendedBudget(t *testing.T) {
 	c := deltaConfig()
 	c.Parameters["max_state_memory_bytes"] = config.Value{String: "600"} // a cache takes 256 bytes up to 64 numbers, then 512
-	in, err := deltaModel(func([]int32) {}).instance(t, c, "")
-	require.NoError(t, err)
+	in := deltaModel(func([]int32) {}).loaded(t, c)
 	for step := range int32(64) {
 		got := send(t, in, one(1, step == 0, 1), one(2, step == 0, 1))
 		require.Equal(t, []int32{step + 1}, numbers(got[0].outputs[0]))
@@ -163,8 +157,7 @@ func TestKeptState(t *testing.T) {
 		lanes int64
 	}
 	var runs []run
-	in, err := crossModel(func(flag byte, lanes int64) { runs = append(runs, run{flag, lanes}) }).instance(t, crossConfig(), "")
-	require.NoError(t, err)
+	in := crossModel(func(flag byte, lanes int64) { runs = append(runs, run{flag, lanes}) }).loaded(t, crossConfig())
 	runs = nil
 	send(t, in, one(1, true, 1), one(2, true, 2))
 	got := send(t, in, one(1, false, 5), one(3, true, 3), one(2, false, 6), one(4, true, 4))
@@ -201,8 +194,7 @@ func TestSharedFlags(t *testing.T) {
 		} else {
 			c.Sequence.ControlInputs = []config.ControlConfig{{Name: "flag", Controls: []config.Control{{Kind: tt.kind, Int32FalseTrue: []int32{0, 1}, DataType: "TYPE_INT32"}}}}
 		}
-		in, err := model.instance(t, c, "")
-		require.NoError(t, err)
+		in := model.loaded(t, c)
 		send(t, in, one(1, true, 1))
 		runs = 0
 		last := one(1, false, 1)
@@ -233,9 +225,7 @@ func TestStateUpdatesReject(t *testing.T) {
 			m.sig.Inputs[1].Dims = tensor.Shape{-1, 3}
 		}},
 		{updates: "Past = append(1)", want: `a mask pads it, but state_updates says append(1)`, spoil: func(m *scripted, c *config.Config) {
-			mask := info("mask", tensor.Int32, -1, -1)
-			mask.Symbols[0] = "batch"
-			m.sig.Inputs = append(m.sig.Inputs, mask)
+			m.addInput("mask", tensor.Int32, -1, -1)
 			c.Parameters["derived_inputs"] = config.Value{String: "mask = mask(Past)"}
 		}},
 		{updates: "Past = keep", want: `output "New" is that of state "Past", for which state_updates says keep`, spoil: func(_ *scripted, c *config.Config) {
@@ -257,8 +247,7 @@ func TestStateUpdatesReject(t *testing.T) {
 func TestAppendedAnswer(t *testing.T) {
 	c := deltaConfig()
 	c.Outputs = append(c.Outputs, config.TensorConfig{Name: "New", DataType: "TYPE_INT32", Dims: tensor.Shape{1}})
-	in, err := deltaModel(func([]int32) {}).instance(t, c, "")
-	require.NoError(t, err)
+	in := deltaModel(func([]int32) {}).loaded(t, c)
 	send(t, in, one(1, true, 4))
 	got := send(t, in, one(1, false, 5))
 	require.Equal(t, []int32{9}, numbers(got[0].outputs[0]))
@@ -271,8 +260,7 @@ func TestAppendedAnswer(t *testing.T) {
 func TestKeptStateWithoutNames(t *testing.T) {
 	model := crossModel(func(byte, int64) {})
 	withoutSymbols(&model.sig)
-	in, err := model.instance(t, crossConfig(), "")
-	require.NoError(t, err)
+	in := model.loaded(t, crossConfig())
 	got := send(t, in, one(1, true, 1), one(2, true, 2))
 	require.Equal(t, []int32{2002}, numbers(got[1].outputs[0]))
 }

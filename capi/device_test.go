@@ -32,7 +32,7 @@ func TestInputOnDevice(t *testing.T) {
 	s := serve(t, gpuInstance{echo})
 	whole, host, pieces := echoCall(1, 1, 2), echoCall(2, 3, 4), faketriton.Call{Inputs: []faketriton.Input{x([]byte("1234"), []byte("5678"))}}
 	whole.Inputs[0].Memory, pieces.Inputs[0].Memory = faketriton.GPU, faketriton.GPU
-	require.NoError(t, s.instance.Execute(requests(t, whole, host, pieces)...))
+	s.execute(t, whole, host, pieces)
 	require.Len(t, got, 3)
 	require.NoError(t, got[0].Err)
 	require.NotZero(t, got[0].Inputs[0].Device)
@@ -68,8 +68,7 @@ func TestOutputOnDevice(t *testing.T) {
 	calls := []faketriton.Call{echoCall(1, 1, 2), echoCall(2, 3, 4), echoCall(3, 5, 6)}
 	calls[0].OutputMemory, calls[1].OutputMemory = faketriton.GPU, faketriton.Pinned
 	calls[2].OutputMemory = faketriton.GPU
-	rs := requests(t, calls...)
-	require.NoError(t, s.instance.Execute(rs...))
+	rs := s.execute(t, calls...)
 	require.NotZero(t, given[0][0])
 	require.Zero(t, given[1][0])
 	for req, want := range []string{"device!!", string(i32(20, 21)), "device!!"} {
@@ -103,9 +102,7 @@ func TestReservedAndFailed(t *testing.T) {
 		b.Send()
 	}
 	s := serve(t, gpuInstance{echo})
-	rs := requests(t, echoCall(1, 1, 2), echoCall(2, 1, 2), echoCall(3, 1, 2), echoCall(4, 1, 2))
-	require.NoError(t, s.instance.Execute(rs...))
-	settled(t, rs)
+	rs := s.execute(t, echoCall(1, 1, 2), echoCall(2, 1, 2), echoCall(3, 1, 2), echoCall(4, 1, 2))
 	require.Equal(t, [][]uint64{nil, nil, nil}, none)
 	refused(t, rs[0], status.Internal, "the run failed")
 	refused(t, rs[1], status.Internal, `output "Y" does not have the size that was reserved`)

@@ -15,9 +15,7 @@ import (
 
 func TestBatchIsAnswered(t *testing.T) {
 	s := serve(t, newEcho())
-	rs := requests(t, echoCall(1, 10, 11), echoCall(2, 20, 21), echoCall(3, 30, 31))
-	require.NoError(t, s.instance.Execute(rs...))
-	settled(t, rs)
+	rs := s.execute(t, echoCall(1, 10, 11), echoCall(2, 20, 21), echoCall(3, 30, 31))
 	for i, r := range rs {
 		n := int32(10 * (i + 1))
 		answered(t, r, y(n, n+1), z(7))
@@ -36,9 +34,7 @@ func TestBatchesGrowAndShrink(t *testing.T) {
 		for i := range calls {
 			calls[i] = echoCall(uint64(i+1), int32(i), -int32(i))
 		}
-		rs := requests(t, calls...)
-		require.NoError(t, s.instance.Execute(rs...))
-		settled(t, rs)
+		rs := s.execute(t, calls...)
 		for i, r := range rs {
 			answered(t, r, y(int32(i), -int32(i)), z(7))
 		}
@@ -55,9 +51,7 @@ func read(t *testing.T, stringIDs bool, call faketriton.Call) backend.Request {
 		seen.Sequence.Text = string([]byte(seen.Sequence.Text)) // borrowed until Finish
 	}
 	s := serve(t, in)
-	rs := requests(t, call)
-	require.NoError(t, s.instance.Execute(rs...))
-	settled(t, rs)
+	s.execute(t, call)
 	return seen
 }
 
@@ -92,7 +86,7 @@ func TestToken(t *testing.T) {
 	other, none := one, one
 	one.Inputs = append(one.Inputs, faketriton.Input{Name: "STATE", Buffers: [][]byte{{0}}})
 	other.Inputs = append(other.Inputs, faketriton.Input{Name: "STATE", Buffers: [][]byte{{0}}})
-	require.NoError(t, s.instance.Execute(requests(t, one, other, none)...))
+	s.execute(t, one, other, none)
 	require.NotZero(t, seen[0])
 	require.NotZero(t, seen[1])
 	require.NotEqual(t, seen[0], seen[1])
@@ -150,7 +144,7 @@ func TestInputAsItCame(t *testing.T) {
 	}
 	s := serve(t, in)
 	odd := faketriton.Input{Name: "X", Type: int(tensor.FP16), Shape: tensor.Shape{1, 0, 3}}
-	require.NoError(t, s.instance.Execute(requests(t, faketriton.Call{Inputs: []faketriton.Input{odd}})...))
+	s.execute(t, faketriton.Call{Inputs: []faketriton.Input{odd}})
 	require.Equal(t, []backend.Input{
 		{Present: true, DType: tensor.FP16, Shape: tensor.Shape{1, 0, 3}, Data: []byte{}},
 		{Data: []byte{}},
@@ -164,8 +158,7 @@ func TestBuffersAreJoined(t *testing.T) {
 		call.Inputs[0] = x(i32(a)[:1], i32(a)[1:], nil, i32(b))
 		return call
 	}
-	rs := requests(t, split(1, 2), echoCall(2, 3, 4), split(5, 6))
-	require.NoError(t, s.instance.Execute(rs...))
+	rs := s.execute(t, split(1, 2), echoCall(2, 3, 4), split(5, 6))
 	answered(t, rs[0], y(1, 2), z(7))
 	answered(t, rs[1], y(3, 4), z(7))
 	answered(t, rs[2], y(5, 6), z(7))
@@ -178,8 +171,7 @@ func TestLargeJoinedInputIsGivenBack(t *testing.T) {
 	s := serve(t, in)
 	half := make([]byte, 12<<20)
 	for range 2 {
-		rs := requests(t, faketriton.Call{Inputs: []faketriton.Input{x(half, half)}})
-		require.NoError(t, s.instance.Execute(rs...))
+		s.execute(t, faketriton.Call{Inputs: []faketriton.Input{x(half, half)}})
 		require.Equal(t, 2*len(half), size)
 	}
 }
@@ -194,9 +186,7 @@ func TestUnreadableRequestsAreTheirOwnFault(t *testing.T) {
 	missing.Inputs = missing.Inputs[1:]
 	optional := echoCall(5, 5, 6)
 	optional.Inputs = optional.Inputs[:1]
-	rs := requests(t, echoCall(1, 1, 1), onDevice, pinned, missing, optional)
-	require.NoError(t, s.instance.Execute(rs...))
-	settled(t, rs)
+	rs := s.execute(t, echoCall(1, 1, 1), onDevice, pinned, missing, optional)
 	answered(t, rs[0], y(1, 1), z(7))
 	refused(t, rs[1], status.Unsupported, `input "X": its data is in GPU memory`)
 	answered(t, rs[2], y(3, 4), z(7))
@@ -216,8 +206,7 @@ func TestOnlyWantedOutputsAreMade(t *testing.T) {
 	only, none := echoCall(1, 1, 2), echoCall(2, 3, 4)
 	only.Outputs = []string{"Z", "UNKNOWN"}
 	none.Outputs = nil
-	rs := requests(t, only, none)
-	require.NoError(t, s.instance.Execute(rs...))
+	rs := s.execute(t, only, none)
 	answered(t, rs[0], z(7))
 	got, err := rs[1].Answer()
 	require.NoError(t, err)
@@ -229,9 +218,7 @@ func TestOutputBufferOnDevice(t *testing.T) {
 	s := serve(t, newEcho())
 	onDevice, pinned := echoCall(1, 1, 2), echoCall(2, 3, 4)
 	onDevice.OutputMemory, pinned.OutputMemory = faketriton.GPU, faketriton.Pinned
-	rs := requests(t, onDevice, pinned)
-	require.NoError(t, s.instance.Execute(rs...))
-	settled(t, rs)
+	rs := s.execute(t, onDevice, pinned)
 	refused(t, rs[0], status.Unsupported, `output "Y": the client's buffer is in GPU memory`)
 	answered(t, rs[1], y(3, 4), z(7))
 }
@@ -255,9 +242,7 @@ func TestLanesOfAnyLayout(t *testing.T) {
 		b.Answer(2, batched, 2, 1)
 	}
 	s := serve(t, in)
-	rs := requests(t, echoCall(1, 0, 0), echoCall(2, 0, 0), echoCall(3, 0, 0))
-	require.NoError(t, s.instance.Execute(rs...))
-	settled(t, rs)
+	rs := s.execute(t, echoCall(1, 0, 0), echoCall(2, 0, 0), echoCall(3, 0, 0))
 	want := func(lanes int64, numbers ...int32) faketriton.Output {
 		return faketriton.Output{Name: "Y", Type: int(tensor.Int32), Shape: tensor.Shape{lanes, 2, 2}, Data: i32(numbers...)}
 	}
@@ -280,9 +265,7 @@ func TestLanesOfStrings(t *testing.T) {
 		b.Answer(2, strings, 2, 1)
 	}
 	s := serve(t, in)
-	rs := requests(t, echoCall(1, 0, 0), echoCall(2, 0, 0), echoCall(3, 0, 0))
-	require.NoError(t, s.instance.Execute(rs...))
-	settled(t, rs)
+	rs := s.execute(t, echoCall(1, 0, 0), echoCall(2, 0, 0), echoCall(3, 0, 0))
 	want := func(lanes int64, text string) faketriton.Output {
 		return faketriton.Output{Name: "Y", Type: int(tensor.Bytes), Shape: tensor.Shape{lanes, 1}, Data: []byte(text)}
 	}
@@ -310,9 +293,7 @@ func TestAnswersInSeveralSends(t *testing.T) {
 		b.Finish(computed) // does nothing
 	}
 	s := serve(t, in)
-	rs := requests(t, echoCall(1, 0, 0), echoCall(2, 0, 0), echoCall(3, 0, 0))
-	require.NoError(t, s.instance.Execute(rs...))
-	settled(t, rs)
+	rs := s.execute(t, echoCall(1, 0, 0), echoCall(2, 0, 0), echoCall(3, 0, 0))
 	answered(t, rs[0], y(3, 4))
 	answered(t, rs[1], y(5, 6))
 	answered(t, rs[2], y(1, 2))
@@ -324,9 +305,7 @@ func TestEveryCodeReachesTheClient(t *testing.T) {
 	in.execute = func(b backend.Batch) { b.Fail(0, status.Errorf(code, "because %s", "100%s")) }
 	s := serve(t, in)
 	for code = status.Unknown; code <= status.Cancelled; code++ {
-		rs := requests(t, echoCall(1, 1, 1))
-		require.NoError(t, s.instance.Execute(rs...))
-		settled(t, rs)
+		rs := s.execute(t, echoCall(1, 1, 1))
 		refused(t, rs[0], code, "because 100%s")
 	}
 }

@@ -19,9 +19,7 @@ func TestInjectedFaults(t *testing.T) {
 		require.NoError(t, err)
 		s := serve(t, in)
 		for batch := 1; batch <= 3; batch++ {
-			rs := requests(t, echoCall(1, 1, 2))
-			require.NoError(t, s.instance.Execute(rs...))
-			settled(t, rs)
+			rs := s.execute(t, echoCall(1, 1, 2))
 			if batch == 2 {
 				refused(t, rs[0], status.Internal, "panic in the stateful backend")
 			} else {

@@ -35,17 +35,14 @@ func TestMistakeIsAnswered(t *testing.T) {
 				good(b)
 			}
 			s := serve(t, in)
-			rs := requests(t, echoCall(1, 1, 2), echoCall(2, 3, 4))
-			require.NoError(t, s.instance.Execute(rs...))
-			settled(t, rs)
+			rs := s.execute(t, echoCall(1, 1, 2), echoCall(2, 3, 4))
 			refused(t, rs[0], status.Internal, "panic in the stateful backend")
 			refused(t, rs[1], status.Internal, "panic in the stateful backend")
 			line, _ := faketriton.LastLog()
 			require.Contains(t, line, "goroutine", "the log has the stack")
 
 			bad = false
-			rs = requests(t, echoCall(1, 5, 6))
-			require.NoError(t, s.instance.Execute(rs...))
+			rs = s.execute(t, echoCall(1, 5, 6))
 			answered(t, rs[0], y(5, 6), z(7))
 		})
 	}
@@ -62,9 +59,7 @@ func TestMistakeAfterSomeAnswers(t *testing.T) {
 		panic("because")
 	}
 	s := serve(t, in)
-	rs := requests(t, echoCall(1, 0, 0), echoCall(2, 0, 0), echoCall(3, 0, 0))
-	require.NoError(t, s.instance.Execute(rs...))
-	settled(t, rs)
+	rs := s.execute(t, echoCall(1, 0, 0), echoCall(2, 0, 0), echoCall(3, 0, 0))
 	answered(t, rs[0], y(1, 2))
 	answered(t, rs[1], y(1, 2))
 	refused(t, rs[2], status.Internal, "because")
@@ -75,9 +70,7 @@ func TestMistakeAfterFinish(t *testing.T) {
 	good := in.execute
 	in.execute = func(b backend.Batch) { good(b); panic("because") }
 	s := serve(t, in)
-	rs := requests(t, echoCall(1, 1, 2))
-	require.NoError(t, s.instance.Execute(rs...))
-	settled(t, rs)
+	rs := s.execute(t, echoCall(1, 1, 2))
 	answered(t, rs[0], y(1, 2), z(7))
 }
 
@@ -85,9 +78,7 @@ func TestUnansweredRequest(t *testing.T) {
 	in := newEcho()
 	in.execute = func(backend.Batch) {}
 	s := serve(t, in)
-	rs := requests(t, echoCall(1, 1, 2))
-	require.NoError(t, s.instance.Execute(rs...))
-	settled(t, rs)
+	rs := s.execute(t, echoCall(1, 1, 2))
 	refused(t, rs[0], status.Internal, "left this request without an answer")
 }
 
@@ -101,9 +92,7 @@ func TestAnswerThatCannotBeCopied(t *testing.T) {
 	in.execute = func(b backend.Batch) { b.Answer(0, outputs, lane, lanes) }
 	s := serve(t, in)
 	execute := func() *faketriton.Request {
-		rs := requests(t, echoCall(1, 0, 0))
-		require.NoError(t, s.instance.Execute(rs...))
-		settled(t, rs)
+		rs := s.execute(t, echoCall(1, 0, 0))
 		return rs[0]
 	}
 	bad := func(want string, change func(*backend.Output)) {
@@ -142,9 +131,7 @@ func TestStringsThatCannotBeCopied(t *testing.T) {
 	}
 	s := serve(t, in)
 	for _, offsets = range [][]int64{{}, {0, 4}, {0, 2, 5}, {-1, 2, 4}, {0, 3, 2}, {0, 1, 2, 3}} {
-		rs := requests(t, echoCall(1, 0, 0))
-		require.NoError(t, s.instance.Execute(rs...))
-		settled(t, rs)
+		rs := s.execute(t, echoCall(1, 0, 0))
 		refused(t, rs[0], status.Internal, "do not split a tensor of 4 bytes into 2 lanes")
 	}
 }

@@ -205,6 +205,15 @@ func requests(t testing.TB, calls ...faketriton.Call) []*faketriton.Request {
 	return made
 }
 
+// execute sends a batch of calls, each of which is settled when Execute returns.
+func (s server) execute(t testing.TB, calls ...faketriton.Call) []*faketriton.Request {
+	t.Helper()
+	rs := requests(t, calls...)
+	require.NoError(t, s.instance.Execute(rs...))
+	settled(t, rs)
+	return rs
+}
+
 // settled checks that each request was answered once and released once.
 func settled(t testing.TB, rs []*faketriton.Request) {
 	t.Helper()

@@ -163,9 +163,7 @@ func runScenario(t *testing.T, name string) {
 		require.NoError(t, second.Finalize())
 	}
 	signalStories[name].story(t, func() *faketriton.Request {
-		rs := requests(t, echoCall(1, 1, 1))
-		require.NoError(t, s.instance.Execute(rs...))
-		settled(t, rs)
+		rs := s.execute(t, echoCall(1, 1, 1))
 		return rs[0]
 	})
 }

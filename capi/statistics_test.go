@@ -44,8 +44,7 @@ func TestStatisticsOfARun(t *testing.T) {
 	}))
 	unreadable := echoCall(3, 0, 0)
 	unreadable.Inputs = nil
-	rs := requests(t, echoCall(1, 1, 2), unreadable, echoCall(2, 3, 4))
-	require.NoError(t, s.instance.Execute(rs...))
+	rs := s.execute(t, echoCall(1, 1, 2), unreadable, echoCall(2, 3, 4))
 	for i, success := range []bool{true, false, true} {
 		got := rs[i].Statistics()
 		require.Equal(t, success, got.Success)
@@ -65,8 +64,7 @@ func TestStatisticsOfStrangeTimes(t *testing.T) {
 		{ComputeStart: 1 << 62, ComputeEnd: 1},
 	} {
 		s := serve(t, timed(func() backend.Timing { return given }))
-		rs := requests(t, echoCall(1, 1, 2))
-		require.NoError(t, s.instance.Execute(rs...))
+		rs := s.execute(t, echoCall(1, 1, 2))
 		inOrder(t, rs[0].Statistics())
 		inOrder(t, s.instance.BatchStatistics())
 	}
@@ -74,8 +72,7 @@ func TestStatisticsOfStrangeTimes(t *testing.T) {
 
 func TestStatisticsWhereNothingRan(t *testing.T) {
 	s := serve(t, timed(func() backend.Timing { return backend.Timing{} }))
-	rs := requests(t, echoCall(1, 1, 2))
-	require.NoError(t, s.instance.Execute(rs...))
+	rs := s.execute(t, echoCall(1, 1, 2))
 	got := rs[0].Statistics()
 	require.True(t, got.Success)
 	require.Equal(t, got.ExecStart, got.ComputeStart)
@@ -94,7 +91,7 @@ func TestStatisticsCountLanes(t *testing.T) {
 		b.Finish(computed)
 	}
 	s := serve(t, in)
-	require.NoError(t, s.instance.Execute(requests(t, echoCall(1, 0, 0))...))
+	s.execute(t, echoCall(1, 0, 0))
 	require.Equal(t, 2, s.instance.BatchStatistics().BatchSize)
 }
 

@@ -39,8 +39,7 @@ func TestEveryCallOfExecuteFailsOnce(t *testing.T) {
 			break
 		}
 	}
-	rs := requests(t, mixedCalls()...)
-	require.NoError(t, s.instance.Execute(rs...))
+	rs := s.execute(t, mixedCalls()...)
 	answered(t, rs[0], y(1, 2), z(7))
 	answered(t, rs[1], y(3, 4), z(7))
 	answered(t, rs[2], y(5, 6), z(7))

@@ -53,7 +53,7 @@ func largestOf(spans []span) (largest uint64) {
 
 // clearAll clears all spans by one launch.
 func (m *Memory) clearAll(spans []span, largest uint64) error {
-	p := m.nextPlan()
+	p := m.nextList()
 	if err := p.reserve(int64(len(spans)) * spanBytes); err != nil {
 		return err
 	}

@@ -2,7 +2,7 @@
 // never leave the device.
 //
 // Gather and Scatter are one kernel launch each, whatever the number of states and
-// lanes. A plan of what the kernel is to do is written to pinned host memory, copied
+// lanes. A list of what the kernel is to move is written to pinned host memory, copied
 // to the device and read there, all in the stream of the instance. Nothing here waits
 // for the device, except where the comments say so.
 //

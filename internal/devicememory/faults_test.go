@@ -66,7 +66,7 @@ func TestClearIsOneLaunch(t *testing.T) {
 	}
 	require.Equal(t, next, m.next, "nothing is launched yet")
 	require.NoError(t, m.Sync())
-	require.Equal(t, (next+1)%plansInFlight, m.next)
+	require.Equal(t, (next+1)%launchesInFlight, m.next)
 	got := make([]byte, 1<<16)
 	require.NoError(t, m.Download(got, block))
 	require.Equal(t, 1000+(1<<16-64000), bytes.Count(got, []byte{1}))

@@ -20,8 +20,8 @@ type Memory struct {
 	wipe     cuda.Kernel
 	degraded error            // why there are no kernels, or nil
 	held     map[uint64]int64 // sizes of the blocks, by address
-	plans    [plansInFlight]plan
-	next     int    // the plan to be used next
+	lists    [launchesInFlight]moveList
+	next     int    // the list to be used next
 	dirty    []span // to be cleared before any other work
 }
 
@@ -29,8 +29,8 @@ type Memory struct {
 // The caller closes the Memory before the stream.
 func New(context *cuda.Context, stream *cuda.Stream) (*Memory, error) {
 	m := &Memory{context: context, stream: stream, held: map[uint64]int64{}}
-	for i := range m.plans {
-		if err := m.plans[i].open(context, stream); err != nil {
+	for i := range m.lists {
+		if err := m.lists[i].open(context, stream); err != nil {
 			return nil, errors.Join(err, m.Close())
 		}
 	}
@@ -159,8 +159,8 @@ func (m *Memory) throughPinned(what string, b statebuffer.Block, bytes int64, do
 // Sync waits until all work is done, and updates the counters of clamped elements.
 func (m *Memory) Sync() error {
 	err := errors.Join(m.flush(), m.stream.Sync())
-	for i := range m.plans {
-		m.plans[i].collect()
+	for i := range m.lists {
+		m.lists[i].collect()
 	}
 	return err
 }
@@ -168,8 +168,8 @@ func (m *Memory) Sync() error {
 // Waited notes that the caller has waited for all work in the stream, so that this
 // Memory does not wait for the same work.
 func (m *Memory) Waited() {
-	for i := range m.plans {
-		m.plans[i].inFlight = false
+	for i := range m.lists {
+		m.lists[i].inFlight = false
 	}
 }
 
@@ -180,8 +180,8 @@ func (m *Memory) Close() error {
 		err = errors.Join(err, m.context.Free(address))
 	}
 	clear(m.held)
-	for i := range m.plans {
-		err = errors.Join(err, m.plans[i].close())
+	for i := range m.lists {
+		err = errors.Join(err, m.lists[i].close())
 	}
 	if m.module != nil {
 		err = errors.Join(err, m.module.Unload())

@@ -36,7 +36,7 @@ func (m *Memory) move(transfers []statebuffer.Transfer, gather bool) error {
 	if m.degraded != nil || len(transfers) > maxGrid {
 		return m.copies(transfers, gather)
 	}
-	p := m.nextPlan()
+	p := m.nextList()
 	err := p.write(transfers, gather)
 	if errors.Is(err, errTooLarge) {
 		p.counts = false
@@ -48,14 +48,14 @@ func (m *Memory) move(transfers []statebuffer.Transfer, gather bool) error {
 	return m.launch(p, gather)
 }
 
-// nextPlan returns the plan with the oldest launch.
-func (m *Memory) nextPlan() *plan {
-	p := &m.plans[m.next]
-	m.next = (m.next + 1) % plansInFlight
+// nextList returns the list with the oldest launch.
+func (m *Memory) nextList() *moveList {
+	p := &m.lists[m.next]
+	m.next = (m.next + 1) % launchesInFlight
 	return p
 }
 
-func (m *Memory) launch(p *plan, gather bool) error {
+func (m *Memory) launch(p *moveList, gather bool) error {
 	grid := gridOf(p.moves, gather)
 	if grid.X*grid.Y == 0 {
 		p.counts = false

@@ -16,8 +16,8 @@ func BenchmarkRows(b *testing.B) {
 	for name, fresh := range map[string]bool{"kept": false, "fresh": true} {
 		b.Run(name, func(b *testing.B) {
 			m := newMemory(b, device(b, "DELAY_US", "0"))
-			plan := func(t []statebuffer.Transfer, gather bool) error { return m.nextPlan().write(t, gather) }
-			benchmarkRows(b, m, 64, fresh, plan)
+			write := func(t []statebuffer.Transfer, gather bool) error { return m.nextList().write(t, gather) }
+			benchmarkRows(b, m, 64, fresh, write)
 		})
 	}
 }
@@ -55,8 +55,8 @@ func benchmarkRows(b *testing.B, m *Memory, bytes int64, fresh bool, do func(t [
 		if err := do(transfers, gather); err != nil {
 			b.Fatal(err)
 		}
-		for i := range m.plans {
-			sent = max(sent, m.plans[i].used)
+		for i := range m.lists {
+			sent = max(sent, m.lists[i].used)
 		}
 	}
 	for step := 0; b.Loop(); step++ {

@@ -1,6 +1,6 @@
 // Package batchaxis lists which axis of each tensor of a model can be its batch, by what
 // the parameter batch_axes, the names of axes in the model file and the dims of the
-// configuration say. It runs nothing: package proof tries the candidates on the model.
+// configuration say. It runs nothing: package isolation tries the candidates on the model.
 //
 // The nouns:
 //

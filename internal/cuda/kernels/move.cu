@@ -137,8 +137,8 @@ DEVICE u32 narrow_to_slot(const move &m, const lane_copy &k) {
 
 // ---- the kernels ----
 
-KERNEL gather(u64 plan) {
-  const move &m = at<const move>(plan)[blockIdx.z];
+KERNEL gather(u64 moves) {
+  const move &m = at<const move>(moves)[blockIdx.z];
   u32 lane = blockIdx.y;
   if (lane >= m.lanes) return;
   u64 stored = m.initial;
@@ -160,8 +160,8 @@ KERNEL gather(u64 plan) {
   }
 }
 
-KERNEL scatter(u64 plan) {
-  move &m = at<move>(plan)[blockIdx.z];
+KERNEL scatter(u64 moves) {
+  move &m = at<move>(moves)[blockIdx.z];
   u32 lane = blockIdx.y;
   if (lane >= m.given) return;
   slot p = at<const slot>(m.slots)[lane];

@@ -1,5 +1,5 @@
 // What the host tells the kernels about one state: a statebuffer.Transfer. The host
-// writes it field by field (plan.go in internal/devicememory has the same struct).
+// writes it field by field (movelist.go in internal/devicememory has the same struct).
 #ifndef STATEFUL_MOVE_H
 #define STATEFUL_MOVE_H
 

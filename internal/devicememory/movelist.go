@@ -10,9 +10,9 @@ import (
 	"tritonstateful/statebuffer"
 )
 
-// plansInFlight is how many launches may be under way: a step has three, one of which
+// launchesInFlight is how many launches may be under way: a step has three, one of which
 // clears, and the host can be one step ahead.
-const plansInFlight = 6
+const launchesInFlight = 6
 
 // move is the struct of the same name in move.h.
 type move struct {
@@ -28,9 +28,9 @@ const (
 	entryBytes = int64(unsafe.Sizeof(statebuffer.Slot{}))
 )
 
-// plan is what one launch is to do, on host and device: an array of moves, followed by
+// moveList is what one launch is to do, on host and device: an array of moves, followed by
 // the tables that they point to. It is reused once the launch is done.
-type plan struct {
+type moveList struct {
 	context  *cuda.Context
 	stream   *cuda.Stream
 	done     *cuda.Event
@@ -44,20 +44,20 @@ type plan struct {
 	counts   bool
 }
 
-func (p *plan) open(context *cuda.Context, stream *cuda.Stream) (err error) {
+func (p *moveList) open(context *cuda.Context, stream *cuda.Stream) (err error) {
 	p.context, p.stream = context, stream
 	p.done, err = context.NewEvent()
 	return err
 }
 
-func (p *plan) close() error {
+func (p *moveList) close() error {
 	if p.done == nil {
 		return nil
 	}
 	return errors.Join(p.done.Destroy(), p.free())
 }
 
-func (p *plan) free() (err error) {
+func (p *moveList) free() (err error) {
 	if p.host != nil {
 		err = errors.Join(p.context.HostFree(p.host), p.context.Free(p.device))
 	}
@@ -65,8 +65,8 @@ func (p *plan) free() (err error) {
 	return err
 }
 
-// reserve waits until the plan is free, and makes room for bytes.
-func (p *plan) reserve(bytes int64) error {
+// reserve waits until the list is free, and makes room for bytes.
+func (p *moveList) reserve(bytes int64) error {
 	if p.inFlight {
 		if err := p.done.Sync(); err != nil {
 			return err
@@ -95,13 +95,13 @@ func (p *plan) reserve(bytes int64) error {
 }
 
 // launched notes that the launch is in the stream.
-func (p *plan) launched() error {
+func (p *moveList) launched() error {
 	p.inFlight = true
 	return p.done.Record(p.stream)
 }
 
 // collect adds the counts of the last launch, once.
-func (p *plan) collect() {
+func (p *moveList) collect() {
 	for i, counter := range p.counters {
 		if p.counts && counter != nil {
 			*counter += p.moves[i].clamped
@@ -113,14 +113,14 @@ func (p *plan) collect() {
 // errTooLarge reports that a transfer exceeds the kernels' integers.
 var errTooLarge = errors.New("a state is too large for the kernels")
 
-// write makes the plan of the transfers, of a gather or a scatter.
-func (p *plan) write(transfers []statebuffer.Transfer, gather bool) error {
+// write makes the list of the transfers, of a gather or a scatter.
+func (p *moveList) write(transfers []statebuffer.Transfer, gather bool) error {
 	size := int64(len(transfers)) * moveBytes
 	for i := range transfers {
 		size += int64(len(transfers[i].Chunks))*8 + int64(len(transfers[i].Slots))*entryBytes
 	}
 	if err := p.reserve(size); err != nil {
-		return fmt.Errorf("a plan of %d bytes: %w", size, err)
+		return fmt.Errorf("a list of moves of %d bytes: %w", size, err)
 	}
 	p.moves = unsafe.Slice((*move)(unsafe.Pointer(unsafe.SliceData(p.host))), len(transfers))
 	p.used, p.counters = int64(len(transfers))*moveBytes, p.counters[:0]
@@ -192,9 +192,9 @@ func sameSlots(a, b []statebuffer.Slot) bool {
 	return len(a) == len(b) && unsafe.SliceData(a) == unsafe.SliceData(b)
 }
 
-// chunkTable appends the addresses of chunks to the plan, and returns where they
+// chunkTable appends the addresses of chunks to the list, and returns where they
 // are on the device.
-func (p *plan) chunkTable(chunks []statebuffer.Block) uint64 {
+func (p *moveList) chunkTable(chunks []statebuffer.Block) uint64 {
 	at := p.used
 	p.used += int64(len(chunks)) * 8
 	if len(chunks) > 0 {
@@ -207,7 +207,7 @@ func (p *plan) chunkTable(chunks []statebuffer.Block) uint64 {
 }
 
 // slotTable does so with slots.
-func (p *plan) slotTable(slots []statebuffer.Slot) uint64 {
+func (p *moveList) slotTable(slots []statebuffer.Slot) uint64 {
 	at := p.used
 	p.used += int64(len(slots)) * entryBytes
 	if len(slots) > 0 {

@@ -8,10 +8,10 @@ import (
 	"tritonstateful/statebuffer"
 )
 
-// TestPlanBytes: what the host sends to the device for a step, and what of it is owed to
+// TestMoveListBytes: what the host sends to the device for a step, and what of it is owed to
 // each state's having chunks of its own. One piece of memory for all states of a
 // sequence would do with one table of chunks.
-func TestPlanBytes(t *testing.T) {
+func TestMoveListBytes(t *testing.T) {
 	const states, lanes = 97, 32
 	m := newMemory(t, device(t))
 	chunks := make([]statebuffer.Block, states)
@@ -33,7 +33,7 @@ func TestPlanBytes(t *testing.T) {
 			Layout: statebuffer.Layout{Pieces: 1, PieceBytes: 64}, Chunks: chunks[i : i+1], Slots: slots, Tensor: tensors[i], Lanes: lanes,
 		})
 	}
-	p := m.nextPlan()
+	p := m.nextList()
 	require.NoError(t, p.write(transfers, true))
 	tables := int64(states) * 8
 	require.EqualValues(t, states*moveBytes+tables+lanes*entryBytes, p.used)
