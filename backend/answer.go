@@ -40,32 +40,32 @@ func (e *execution) respond() {
 // answers are the outputs of the run. Those of every run whose answers wait are in a
 // slice of their own: they are borrowed until they are sent.
 func (e *execution) answers() []Output {
-	if e.held == 0 {
+	if e.waitingLanes == 0 {
 		return e.ioSet.answers
 	}
-	if len(e.in.waiting) == e.heldRuns {
+	if len(e.in.waiting) == e.waitingRuns {
 		e.in.waiting = append(e.in.waiting, make([]Output, len(e.ioSet.answers)))
 	}
-	answers := e.in.waiting[e.heldRuns]
+	answers := e.in.waiting[e.waitingRuns]
 	copy(answers, e.ioSet.answers)
 	for i := range answers {
 		answers[i].Tensor = e.ioSet.outputs[e.in.plan.Outputs[i].Index].Data.Bytes
 	}
-	e.heldRuns++
+	e.waitingRuns++
 	return answers
 }
 
 // send sends the answers, unless they can wait for those of the next run.
 func (e *execution) send() {
-	if e.phase == committed && e.queue.left > 0 && e.in.holds && e.in.splitter.splits() {
-		held, next := e.held+e.ioSet.lanes, max(2, e.queue.left) // a single lane may run as two
-		if held+next <= e.in.plan.MaxLanes {
-			e.held = held
+	if e.phase == committed && e.queue.left > 0 && e.in.answersWait && e.in.splitter.splits() {
+		waiting, next := e.waitingLanes+e.ioSet.lanes, max(2, e.queue.left) // a single lane may run as two
+		if waiting+next <= e.in.plan.MaxLanes {
+			e.waitingLanes = waiting
 			return
 		}
 	}
 	e.batch.Send()
-	e.held, e.heldRuns = 0, 0
+	e.waitingLanes, e.waitingRuns = 0, 0
 }
 
 // answerEmpty answers a request without a run. What is to be in the memory of a GPU is
@@ -210,9 +210,9 @@ func (e *execution) reportPanic(p any) {
 	e.in.log.Error("panic while a batch ran", "panic", p, "stack", string(debug.Stack()))
 }
 
-// canHold reports whether the answers of a run can wait while another one runs: all
+// canWait reports whether the answers of a run can wait while another one runs: all
 // outputs are tensors of ours, with lanes.
-func canHold(pl *plan.Plan) bool {
+func canWait(pl *plan.Plan) bool {
 	for i := range pl.Outputs {
 		if p := &pl.Outputs[i]; p.IsState || p.Varies || p.Axis == tensor.NoAxis || p.DType == tensor.Bytes {
 			return false

@@ -70,10 +70,10 @@ type execution struct {
 	retried bool // its members were in a run that was undone
 	phase   phase
 
-	held      int // lanes of runs whose answers wait, see send
-	heldRuns  int // how many of these runs have a slice of answers of their own
-	succeeded int // requests whose run succeeded
-	timings   timings
+	waitingLanes int // lanes of runs whose answers wait, see send
+	waitingRuns  int // how many of these runs have a slice of answers of their own
+	succeeded    int // requests whose run succeeded
+	timings      timings
 }
 
 // arrival is what a request of a batch finds when the batch begins.

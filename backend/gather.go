@@ -67,10 +67,10 @@ func (e *execution) measure(first *Request) {
 // wait.
 func (e *execution) placeOutputs() {
 	s, pl := e.ioSet, e.in.plan
-	if s.offset == e.held {
+	if s.offset == e.waitingLanes {
 		return
 	}
-	s.offset = e.held
+	s.offset = e.waitingLanes
 	for i := range pl.Outputs {
 		p := &pl.Outputs[i]
 		s.outputs[p.Index].Data = e.in.io.outputs[i].At(int64(s.offset)*p.LaneBytes(), int64(s.lanes)*p.LaneBytes())

@@ -35,7 +35,7 @@ type Instance struct {
 	empty             []Output // the answer to an END that is not inferred
 	buckets           []int    // the batch sizes that runs are rounded up to, ascending; nil for none
 	splitter          splitter
-	holds             bool       // the answers of a run can wait
+	answersWait       bool       // the answers of a run can wait
 	waiting           [][]Output // of runs whose answers wait
 	periodic          *periodicLog
 	overlaps          overlaps
@@ -109,7 +109,7 @@ func (in *Instance) allocate() (err error) {
 	in.sequences = m.config.Sequence != nil
 	in.direct = m.config.Direct()
 	in.buckets = m.buckets()
-	in.holds = canHold(in.plan)
+	in.answersWait = canWait(in.plan)
 	in.splitter = newSplitter(m.params.Padding == config.PadAuto && !in.plan.Varies && in.store.InPlace() && in.store.SlotBytes() >= splitFrom)
 	in.empty = in.emptyAnswers()
 	in.work.in, in.work.queue, in.work.spreads = in, newQueue(), make([]spread, len(in.plan.Masks))

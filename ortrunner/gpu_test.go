@@ -201,7 +201,7 @@ func TestGPUCopiesOut(t *testing.T) {
 		require.Equal(t, asBytes([]float32{11, 12, 13, 14, 15, 16}), kept)
 		require.Equal(t, []float32{22, 24, 26, 28, 30, 32}, elements[float32](t, y))
 	}
-	require.Len(t, r.pinned.pieces, 1, "pinned memory is used again")
+	require.Len(t, r.pinned.buffers, 1, "pinned memory is used again")
 
 	require.NoError(t, r.Write(client.Data.Addr, asBytes([]float32{7, 8})))
 	require.Equal(t, []float32{7, 8, 26, 28, 15, 16, 0, 0}, onDevice(client.Data))

@@ -87,7 +87,7 @@ func TestGPUWaitsOnce(t *testing.T) {
 		require.Equal(t, asBytes(twice), kept)
 		require.Equal(t, twice[2*lanes-2:], onDevice(client.Data)[2:4])
 	}
-	require.Len(t, r.pinned.pieces, 1)
+	require.Len(t, r.pinned.buffers, 1)
 	require.NotEmpty(t, r.pinned.replaced, "it has grown, without a wait")
 	require.Less(t, len(r.pinned.replaced), 10)
 }
@@ -121,7 +121,7 @@ func TestGPUPinnedPoolGrows(t *testing.T) {
 		_, err := r.CopyOut(state.Data.At(0, size))
 		require.NoError(t, err)
 	}
-	require.Len(t, r.pinned.pieces, 1)
+	require.Len(t, r.pinned.buffers, 1)
 	require.Len(t, r.pinned.replaced, 2)
 	r.Close()
 	require.Empty(t, log.String(), "all was given back")
@@ -142,6 +142,6 @@ func TestGPUWritesTakeOnePiece(t *testing.T) {
 		require.NoError(t, r.Write(client.Data.Addr, asBytes([]float32{5, float32(n)})))
 		require.Equal(t, []float32{5, float32(n)}, onDevice(client.Data))
 	}
-	require.Len(t, r.pinned.pieces, 2)
+	require.Len(t, r.pinned.buffers, 2)
 	require.Equal(t, asBytes([]float32{1, 2}), kept, "what the run uses is its own")
 }

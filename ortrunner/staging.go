@@ -92,46 +92,46 @@ func (s *staging) Gather(t []statebuffer.Transfer) error { return statebuffer.Ga
 func (s *staging) Scatter(t []statebuffer.Transfer) error { return statebuffer.ScatterHost(t) }
 
 // pinnedPool is pinned host memory for outputs that are on the device and wanted on
-// the host: one piece for each such output of a run. A piece that is too small is
+// the host: one buffer for each such output of a run. A buffer that is too small is
 // replaced by one of the next Capacity, but freed only by close: freeing it earlier would
-// wait for the device, and all replaced pieces together are smaller than the last.
+// wait for the device, and all replaced buffers together are smaller than the last.
 type pinnedPool struct {
 	context  *cuda.Context
-	pieces   [][]byte
+	buffers  [][]byte
 	replaced [][]byte
 	used     int // since the last Begin
 }
 
-// take returns a piece that the run does not use yet.
+// take returns a buffer that the run does not use yet.
 func (p *pinnedPool) take(bytes int64) ([]byte, error) {
-	if p.used == len(p.pieces) {
-		p.pieces = append(p.pieces, nil)
+	if p.used == len(p.buffers) {
+		p.buffers = append(p.buffers, nil)
 	}
-	piece := &p.pieces[p.used]
-	if int64(len(*piece)) < bytes {
+	buffer := &p.buffers[p.used]
+	if int64(len(*buffer)) < bytes {
 		larger, err := p.context.HostAlloc(statebuffer.Capacity(bytes))
 		if err != nil {
 			return nil, err
 		}
-		if *piece != nil {
-			p.replaced = append(p.replaced, *piece)
+		if *buffer != nil {
+			p.replaced = append(p.replaced, *buffer)
 		}
-		*piece = larger
+		*buffer = larger
 	}
 	p.used++
-	return (*piece)[:bytes], nil
+	return (*buffer)[:bytes], nil
 }
 
-// giveBack returns the piece that was taken last.
+// giveBack returns the buffer that was taken last.
 func (p *pinnedPool) giveBack() { p.used-- }
 
 func (p *pinnedPool) close() (err error) {
-	for _, piece := range append(p.pieces, p.replaced...) {
-		if piece != nil {
-			err = errors.Join(err, p.context.HostFree(piece))
+	for _, buffer := range append(p.buffers, p.replaced...) {
+		if buffer != nil {
+			err = errors.Join(err, p.context.HostFree(buffer))
 		}
 	}
-	p.pieces, p.replaced = nil, nil
+	p.buffers, p.replaced = nil, nil
 	return err
 }
 

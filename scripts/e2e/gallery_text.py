@@ -49,25 +49,15 @@ T5_WITH_PAST = """
     before="P=past_decoder_sequence_length, 4", after="P+T=past_decoder_sequence_length + 1, 4"
 )
 
-# The control that optimum's merged decoders have for the first request.
-MERGED_LINES = """
-backend: "stateful"
-sequence_batching {
-  oldest { max_candidate_sequences: 32 max_queue_delay_microseconds: 5000 }
-  control_input [
-    { name: "use_cache_branch" control [{ kind: CONTROL_SEQUENCE_START bool_false_true: [ true, false ] }] }
-  ]
-}
-"""
-
 
 def embedded(g: Graph, name: str) -> str:
     """[batch, steps, 8] of token IDs."""
     return g.op("Gather", g.numbers(24, 8), name)
 
 
-def merged(name: str, masked: bool) -> Case:
-    """The caches of the encoder are computed in the first request, and later outputs for them have no batch."""
+def merged_decoder() -> ModelProto:
+    """A decoder that optimum merged of one without and one with caches. The caches of the encoder are computed in the
+    first request, and later outputs for them have no batch."""
     encoder = "encoder_hidden_states"
     b, p, e = "batch_size", "past_decoder_sequence_length", "encoder_sequence_length"
     past = [
@@ -83,7 +73,7 @@ def merged(name: str, masked: bool) -> Case:
         op("Identity", "computed -> keys"), op("Identity", "computed -> written"),
     ]  # fmt: skip
     later = [op("Identity", "past_key_values.0.encoder.key -> keys_again"), op("Identity", "empty -> none")]
-    onnx = model(
+    return model(
         op("Gather", "table input_ids -> embedded"),
         op("Reshape", "embedded heads -> split"),
         op("Transpose", "split -> new", perm=[0, 2, 1, 3]),
@@ -99,34 +89,14 @@ def merged(name: str, masked: bool) -> Case:
         op("Transpose", "mixed -> back", perm=[0, 2, 1, 3]),
         op("Reshape", "back joined -> logits"),
         inputs=[
-            *([tensor("encoder_attention_mask", I64, b, e)] if masked else []), tensor("input_ids", I64, b, "decoder_sequence_length"),
-            tensor(encoder, F32, b, e, 8), *past, tensor("use_cache_branch", bool, 1),
+            tensor("input_ids", I64, b, "decoder_sequence_length"), tensor(encoder, F32, b, e, 8), *past,
+            tensor("use_cache_branch", bool, 1),
         ],
         outputs=[tensor("logits", F32, b, "decoder_sequence_length", 8), *present],
         constants={
             "table": np.random.default_rng(1).standard_normal((24, 8)).astype(F32), "heads": np.array([0, 0, 2, 4]),
             "joined": np.array([0, 0, 8]), "empty": np.zeros((0, 2, 1, 4), F32),
         },
-    )  # fmt: skip
-    random = np.random.default_rng(6)
-
-    def steps() -> Sequence:
-        states = random.standard_normal((1, 5, 8)).astype(F32)
-        mask = {"encoder_attention_mask": np.ones((1, 5), I64)} if masked else {}
-        return [{"input_ids": random.integers(0, 24, (1, 1)), encoder: states} | mask for _ in range(3)]
-
-    def kept(old: np.ndarray, new: np.ndarray) -> np.ndarray:
-        return new if new.size else old
-
-    return Case(
-        name=name, model=onnx, config=MERGED_LINES,
-        batch={each.name: 0 for each in [*onnx.graph.input, *onnx.graph.output]} | {"use_cache_branch": None},
-        outputs=("logits",), sequences=[steps() for _ in range(4)],
-        parameters={"state_updates": "past_key_values.*.encoder.* = keep"},
-        states={f"past_key_values.0.{of}.key": f"present.0.{of}.key" for of in ("decoder", "encoder")},
-        initial={f"past_key_values.0.{of}.key": np.zeros((1, 2, 0, 4), F32) for of in ("decoder", "encoder")},
-        given=lambda requests: {"use_cache_branch": np.array([len(requests) > 1])},
-        updates={"past_key_values.0.encoder.key": kept},
     )  # fmt: skip
 
 
@@ -200,8 +170,6 @@ LISTED = [
            refused=False),
     family("dynamo_llama", LLAMA_DYNAMO),
     family("decoder_lists", LISTS),
-    merged("t5_decoder_merged", masked=True),
-    merged("whisper_decoder_merged", masked=False),
     SENT,
     genai("genai_llama_mask", UNEQUAL, masked=True, given=all_ones, decides=("derived_inputs",), instead=SENT,
           parameters={"derived_inputs": "attention_mask = mask(past_key_values.*, input_ids)"}),

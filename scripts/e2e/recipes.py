@@ -10,7 +10,7 @@ from onnx import ModelProto, TensorShapeProto
 from configs import blocks
 from gallery_recurrent import POLICY_LSTM, PPO
 from gallery_speech import GTCRN, LFR, TEN_VAD, ZIPFORMER
-from gallery_text import GENAI, GPT2, T5_WITH_PAST, all_ones
+from gallery_text import GENAI, GPT2, T5_WITH_PAST, all_ones, merged_decoder
 from servedcase import Case, Sequence, Tensors
 from signatures import Signature, family
 from tritonserver import ROOT
@@ -120,6 +120,31 @@ def wenet_numbers(requests: Sequence) -> Tensors:
     return {"offset": np.array(64 + frames), "required_cache_size": np.array(64)}
 
 
+def merged() -> Case:
+    """Only the first request brings what the encoder says; after that, as the page says, one frame is enough."""
+    random = np.random.default_rng(6)
+
+    def steps() -> Sequence:
+        frames = [random.standard_normal((1, count, 8)).astype(np.float32) for count in (5, 1, 1)]
+        return [{"input_ids": random.integers(0, 24, (1, 1)), "encoder_hidden_states": each} for each in frames]
+
+    model = merged_decoder()
+    states = {f"past_key_values.0.{of}.key": f"present.0.{of}.key" for of in ("decoder", "encoder")}
+    return Case(
+        name="recipe_merged_decoder",
+        model=model,
+        config=BLOCKS["recipe_merged_decoder"],
+        batch={each.name: 0 for each in [*model.graph.input, *model.graph.output]} | {"use_cache_branch": None},
+        outputs=("logits",),
+        sequences=[steps() for _ in range(4)],
+        states=states,
+        initial={name: np.zeros((1, 2, 0, 4), np.float32) for name in states},
+        given=lambda requests: {"use_cache_branch": np.array([len(requests) > 1])},
+        updates={"past_key_values.0.encoder.key": lambda old, new: new if new.size else old},
+        refused=False,
+    )
+
+
 # By the names that the page has for them.
 THREE_LINES = {
     name: recipe(name, text, **more)
@@ -167,5 +192,5 @@ NEED_MORE = {
         ),
         "recipe_int8": (ZIPFORMER, {"int8": True}),
     }.items()
-}
+} | {"recipe_merged_decoder": merged()}
 LISTED = [*THREE_LINES.values(), *NEED_MORE.values()]

@@ -20,7 +20,6 @@ Change = Callable[[ModelConfig], None]
 
 # Every bad model is this example with one mistake in it.
 BASE = "accumulate_fp32"
-STATE_PAIR = "<<<Accumulate_In, Accumulate_Out>>>"
 
 
 def config(change: Change | None = None) -> str:
@@ -50,15 +49,6 @@ def field(part: str, name: str, value: object) -> Change:
 
     def change(config: ModelConfig) -> None:
         setattr(getattr(config, part)[0], name, value)
-
-    return change
-
-
-def dims(part: str, *value: int) -> Change:
-    """Other dims of the first input or output."""
-
-    def change(config: ModelConfig) -> None:
-        getattr(config, part)[0].dims[:] = value
 
     return change
 
@@ -99,24 +89,6 @@ def batch_input(config: ModelConfig) -> None:
     )
 
 
-def batch_output(config: ModelConfig) -> None:
-    config.batch_output.add(
-        kind=model_config_pb2.BatchOutput.BATCH_SCATTER_WITH_INPUT_SHAPE, target_name=["Output"], source_input=["Input"]
-    )
-
-
-def file_by_capability(config: ModelConfig) -> None:
-    config.cc_model_filenames["7.5"] = "other.onnx"
-
-
-def custom_operators(config: ModelConfig) -> None:
-    config.model_operations.op_library_filename.append("ops.so")
-
-
-def iterative(config: ModelConfig) -> None:
-    config.sequence_batching.iterative_sequence = True
-
-
 @dataclass(frozen=True)
 class Mistake:
     """A model that is refused, and words of the refusal: who is to blame, and what is there or wanted instead."""
@@ -144,40 +116,21 @@ MISTAKES = [
         ("1/model.onnx", "parsing failed", "it is truncated, or not an ONNX model"),
         onnx=lambda: b"this is no model\n" * 100,
     ),
-    Mistake("truncated_file", ("1/model.onnx", "parsing failed"), onnx=lambda: onnx()[:500]),
-    Mistake("other_file", ("1/nothing.onnx does not exist",), parameter("onnx_file_name", "nothing.onnx")),
     Mistake("file_elsewhere", ("onnx_file_name", '"../model.onnx"'), parameter("onnx_file_name", "../model.onnx")),
     # The states.
     Mistake("pair_unclosed", ("state_pairs", "no closing >>>"), pairs("<<<Accumulate_In, Accumulate_Out")),
-    Mistake("pair_without_comma", ("state_pairs", "no comma"), pairs("<<<Accumulate_In>>>")),
-    Mistake("pair_with_empty_name", ("state_pairs", "empty name"), pairs("<<<, Accumulate_Out>>>")),
-    Mistake("pair_twice", ("state_pairs", STATE_PAIR, "names already"), pairs(STATE_PAIR * 2)),
-    Mistake("no_brackets", ("state_pairs", "<<<input, output>>>"), pairs("Accumulate_In, Accumulate_Out")),
-    Mistake("unknown_state_input", ('"Nothing"', '"Accumulate_In"'), pairs("<<<Nothing, Accumulate_Out>>>")),
     Mistake("unknown_state_output", ('"Nothing"', '"Accumulate_Out"'), pairs("<<<Accumulate_In, Nothing>>>")),
-    Mistake("input_as_state", ('"Input"', "<<<Input, Output>>>", "once"), pairs("<<<Input, Output>>>")),
     # The sequences.
     Mistake("no_reset", ('"ResetSequence"', "CONTROL_SEQUENCE_START"), reset_control("")),
-    Mistake("reset_of_another_name", ('"ResetSequence"', "CONTROL_SEQUENCE_START"), reset_control("Restart")),
     Mistake("no_sequences", ("sequence_batching",), no_sequences),
     # Inputs and outputs.
     Mistake("unknown_input", ('"Mystery"', '"Input"'), one_more("input", "Mystery")),
-    Mistake("unknown_output", ('"Mystery"', '"Output"'), one_more("output", "Mystery")),
-    Mistake("input_renamed", ('"Mystery"', '"Input"'), field("input", "name", "Mystery")),
     Mistake("input_type", ('"Input"', "TYPE_INT32", "TYPE_FP32"), field("input", "data_type", INT32)),
     Mistake("output_type", ('"Output"', "TYPE_INT32", "TYPE_FP32"), field("output", "data_type", INT32)),
-    Mistake("input_extent", ('"Input"', "[4,-1,6]", "[-1,-1,5]"), dims("input", 4, -1, 6)),
-    Mistake("input_rank", ('"Input"', "[4,1,-1,5]", "[-1,-1,5]"), dims("input", 4, 1, -1, 5)),
-    Mistake("output_extent", ('"Output"', "[4,-1,6]", "[-1,-1,5]"), dims("output", 4, -1, 6)),
     # What this backend does not do.
     Mistake("batch_input", ("batch_input BATCH_ELEMENT_COUNT for Count", "remove it"), batch_input),
-    Mistake("batch_output", ("batch_output BATCH_SCATTER_WITH_INPUT_SHAPE for Output", "remove it"), batch_output),
-    Mistake("cc_model_filenames", ("cc_model_filenames", "onnx_file_name"), file_by_capability),
-    Mistake("op_library", ('op_library_filename "ops.so"', "export the model without"), custom_operators),
-    Mistake("iterative", ("iterative_sequence", "remove it"), iterative),
     # Parameters.
     Mistake("flag", ("infer_end_requests", '"maybe"', "0, 1"), parameter("infer_end_requests", "maybe")),
-    Mistake("negative", ("initial_buffer_size", '"-1"', "from 0"), parameter("initial_buffer_size", "-1")),
 ]
 
 

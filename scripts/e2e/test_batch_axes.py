@@ -271,22 +271,9 @@ REFUSED = {
             "batch_axes",
         ),
     ),
-    "no_such_axis": (
-        Folder(config([X], [Y], batch_axes="s = 3"), delay(F32, 2, 3)),
-        ('"s" has "3"', "none or an axis of its shape"),
-    ),
-    "fixed_axis": (
-        Folder(config([X], [Y], batch_axes="s = 1"), delay(F32, 2, 3)),
-        ("axis 1 of [-1,2,3], which is fixed",),
-    ),
-    "unknown_tensor": (Folder(config([X], [Y], batch_axes="t = 1"), delay(F32, 2, 3)), ("batch_axes", '"t"')),
     "bad_constant": (
         Folder(config([ROW], [ROW_OUT], constant_inputs="sr = fast"), rate()),
         ("constant_inputs", 'input "sr"', '"fast" is not a value of type INT64'),
-    ),
-    "constant_of_nothing": (
-        Folder(config([ROW], [ROW_OUT], constant_inputs="rate = 1"), rate()),
-        ("constant_inputs", '"rate" is not an input of the model', '"sr"'),
     ),
 }
 

@@ -20,13 +20,14 @@ import recipes
 import vad
 from configs import blocks
 from conftest import Folder
+from gallery_text import merged_decoder
 from generate_streaming import STREAMING
 from graphs import model, op, running_sum, tensor
 from report import load_report
 from test_bad_models import config, field, pairs, parameter, reset_control
 from test_decoders import DECODERS
 from test_masks import attention
-from test_state_updates import delta, merged
+from test_state_updates import delta
 from tritonserver import MODELS as EXAMPLES
 from tritonserver import ROOT
 
@@ -143,10 +144,9 @@ DOCUMENTED = {
     "masked": plain(attention()),
     "decoder": plain(DECODERS["masked"]),
     "delta": plain(delta()),
-    "merged": plain(merged()),
+    "merged": plain(merged_decoder()),
     "double": plain(model(op("Add", "x x -> y"), inputs=[tensor("x", F32, "batch", 3)], outputs=[tensor("y", F32, "batch", 3)])),
     "recipe_three_lines": plain(recipes.LISTED[0].model),
-    "recipe_merged_decoder": plain(merged()),
     "recipe_silero": plain(onnx.load(vad.model_file())),
     **{name: Documented(recipe.model, recipe.files) for name, recipe in recipes.NEED_MORE.items()},
     **{name: Documented(example.model(), example.files) for name, example in STREAMING.items()},

@@ -64,6 +64,6 @@ def test_requests_shared_batches(tally):
 
 
 def test_every_recipe_is_served():
-    """Two have models elsewhere: t5_decoder_merged in gallery_text.py, and the file of Silero's authors in test_vad.py."""
+    """Silero's is served in test_vad.py: the file of its authors."""
     assert recipes.TABLE == ["Exported by", *recipes.THREE_LINES]
-    assert recipes.BLOCKS.keys() == {"recipe_three_lines", "recipe_merged_decoder", "recipe_silero", *recipes.NEED_MORE}
+    assert recipes.BLOCKS.keys() == {"recipe_three_lines", "recipe_silero", *recipes.NEED_MORE}

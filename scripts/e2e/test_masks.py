@@ -117,7 +117,6 @@ MASK = {"derived_inputs": "mask = mask(past_*, x)", **TOLD}
 BY_AXIS = {"derived_inputs": "mask = mask(past, x:1)", **TOLD}
 WAITING = oldest(4, delay=300_000)
 MODELS = {
-    "padded": Folder(config([ROWS], [OUT, LANES], WAITING, **MASK), attention()),
     "limited": Folder(config([ROWS], [OUT, LANES], WAITING, max_state_bytes=str(LIMIT), **MASK), attention()),
     # One window is reached when the model is tried at load, the other not before it is served.
     "window_4": Folder(config([ROWS], [OUT, LANES], WAITING, **BY_AXIS), lambda: window(4)),
@@ -131,9 +130,6 @@ def rows(counts: list[int], seed: int) -> list[Tensors]:
     return [{"x": random.normal(size=(1, count, WIDTH)).astype(F32)} for count in counts]
 
 
-UNEQUAL = [rows([1, 1, 1, 1, 1], 1), rows([3, 1, 1, 1, 1], 2), rows([5, 1, 1, 1, 1], 3), rows([2, 1, 1, 1, 1], 4)]
-
-
 class Masked(Reference):
     """The mask covers what a step brings as well, which only the request itself tells."""
 
@@ -144,22 +140,6 @@ class Masked(Reference):
             wide.append({**step, "mask": np.ones((1, held + count), np.int64)})
             held = min(held + count, window)
         return super().answers(wide)
-
-
-def test_padding_does_not_show(own_client):
-    """Every answer is that of the sequence alone."""
-    reference = Masked(attention(), STATES)
-    answers = play(own_client, "padded", UNEQUAL)
-    for steps, answered in zip(UNEQUAL, answers, strict=True):
-        for got, want in zip(answered, reference.answers(steps), strict=True):
-            np.testing.assert_allclose(got["y"], want["y"], rtol=0, atol=1e-5)
-
-
-def test_unequal_sequences_share_a_run(own_client):
-    """After the first step, whose requests differ in length themselves, all four run together."""
-    answers = play(own_client, "padded", UNEQUAL)
-    lanes = [[int(step["lanes"].item()) for step in answered] for answered in answers]
-    assert max(max(each[1:]) for each in lanes) == 4, lanes
 
 
 @pytest.mark.parametrize("size", [4, 12])

@@ -5,7 +5,6 @@ import pytest
 from tritonclient.grpc import model_config_pb2
 from tritonclient.utils import np_to_triton_dtype
 
-import accumulate
 import smoke
 from configs import config, io
 from conftest import Folder
@@ -93,7 +92,6 @@ def triton_dims(of) -> None:
 
 
 MODELS = {
-    **{name: variant(name) for name in ORIGINALS},
     **{infer_end(name, value): variant(name, infer_end_requests=value, **PLAIN) for name in ORIGINALS for value in "01"},
     **{f"typed_{np.dtype(dtype).name}": typed(dtype) for dtype in ELEMENTS},
     "texts": texts(),
@@ -118,23 +116,6 @@ def test_configuration_is_the_original(name):
     assert [list(each.control[0].int32_false_true) for each in batching.control_input[:2]] == [[0, 1]] * 2
     assert batching.control_input[2].control[0].data_type == ids
     assert (config.instance_group[0].count, config.instance_group[0].kind) == (instances, CPU)
-
-
-@pytest.mark.parametrize("name", ORIGINALS)
-def test_original_is_served(own_server, name):
-    """All answers are right, the known ones of the two accumulate models too; no request counts as failed."""
-    requests = 0
-    for result in smoke.test_model(own_server, name, sequences=20, steps=4):
-        assert not result.mistakes
-        requests += result.requests
-    assert outcome(own_server, name, requests) == (requests, 0)
-
-
-def test_known_answers_are_the_clients():
-    """The table that test_original_is_served compares with, spelt out where the C++ client's authors can find it."""
-    assert accumulate.KNOWN == {
-        (0, 0): (30, 5), (0, 1): (560, 9), (0, 2): (1490, 13), (1, 0): (5030, 5), (1, 1): (9560, 9), (1, 2): (14490, 13),
-    }  # fmt: skip
 
 
 @pytest.mark.parametrize("value", "01")

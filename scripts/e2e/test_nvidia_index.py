@@ -142,7 +142,7 @@ REGRESSION_TESTS = {
     "model_warmup with numbers and strings as IDs": ["test_nvidia_loading.py::test_model_warmup"],
     "a batch of END requests alone": ["test_nvidia_sequences.py::test_batch_of_nothing_but_ends"],
     "an END that is not run is answered with outputs": ["test_nvidia_configs.py::test_end_answer_is_a_valid_tensor"],
-    "each output has its own type": ["test_nvidia_configs.py::test_original_is_served"],
+    "each output has its own type": ["test_examples.py::test_streams_of_many_sequences"],
     "strings as IDs": ["test_examples.py::test_texts_as_ids", "backend/execute_test.go::TestBorrowedIDs"],
     "one environment of ONNX Runtime for all models": ["test_nvidia_loading.py::test_load_and_unload_at_will"],
     "models run at load with inputs that they can take, and before the first request": ["backend/instance_test.go::TestWarmUp"],

@@ -49,7 +49,6 @@ MODELS = {
     "ratio_one": variant(FP32, slots(4, 4), **RUN, max_candidate_sequence_use_ratio="1"),
     "ratio_half": variant(FP32, slots(4, 10), **RUN, max_candidate_sequence_use_ratio="0.5"),
     "idle": variant(FP32, idle, **RUN),
-    "evicting": variant(FP32, slots(4, 10), **RUN, when_full="evict_lru"),
 }
 
 
@@ -77,21 +76,6 @@ def test_whole_sequence_in_one_request(own_client, either):
     for count in range(2, 5):
         assert fours(own_client, either, 100 + count, 10) == 80
     end(own_client, either, 1, 102, 103, 104)
-
-
-def test_start_again_after_end(own_client, either):
-    for _ in range(3):
-        assert fours(own_client, either, 2, start=True) == 4
-        assert fours(own_client, either, 2) == 8
-        end(own_client, either, 2)
-
-
-def test_start_on_a_live_sequence(own_client, either):
-    assert fours(own_client, either, 3, start=True) == 4
-    assert fours(own_client, either, 3) == 8
-    assert fours(own_client, either, 3, start=True) == 4
-    assert fours(own_client, either, 3) == 8
-    end(own_client, either, 3)
 
 
 def test_batch_of_nothing_but_ends(own_server, own_client):
@@ -175,17 +159,6 @@ def test_refused_start_that_ends(own_client):
             fours(own_client, "nine_slots", 10, **flags)
     for i in range(1, 10):
         assert fours(own_client, "nine_slots", i, i, end=True) == 8 * i
-
-
-def test_eviction(own_client):
-    """when_full=evict_lru: the sequence that was used least recently makes room, and is told so."""
-    for i in range(1, 10):
-        fours(own_client, "evicting", i, i, start=True)
-    assert fours(own_client, "evicting", 1) == 4 + 4  # now 2 is the oldest
-    assert fours(own_client, "evicting", 10, start=True) == 4
-    with pytest.raises(InferenceServerException, match="its state was evicted .* begin it again"):
-        fours(own_client, "evicting", 2, end=True)
-    end(own_client, "evicting", 1, *range(3, 11))
 
 
 def test_idle_sequences_give_their_slots_back(own_client):

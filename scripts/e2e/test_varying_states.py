@@ -286,31 +286,3 @@ def test_derived_inputs_begin_anew(own_client):
     (answers,) = play(own_client, "counters", [rows(1, 1)], ids=[51])
     assert [int(answer["steps_y"][0, 0]) for answer in answers] == [0, 1]
     assert [int(answer["before_y"][0, 0]) for answer in answers] == [0, 1]
-
-
-def derived(value: str) -> Folder:
-    return Folder(config([ROWS], [io("steps_y", "INT64")], derived_inputs=value), counters())
-
-
-ALL_BUT_STEPS = "before = steps; after = steps; steps = "
-
-REFUSED = {
-    "unknown_function": (
-        derived(f"{ALL_BUT_STEPS}time"),
-        ('input "steps"', '"time": want steps, length_before(INPUT)'),
-    ),
-    "unknown_source": (derived(f"{ALL_BUT_STEPS}length_before(y)"), ('"y" is not an input of the configuration',)),
-    "batch_as_length": (derived(f"{ALL_BUT_STEPS}length_before(x:0)"), ("which axis of input", "length_before(x:1)")),
-    "without_sequences": (
-        Folder(config([ROWS], [io("steps_y", "INT64")], "", derived_inputs=f"{ALL_BUT_STEPS}steps"), counters()),
-        ("sequence_batching is missing",),
-    ),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_refused(refusal, name):
-    folder, words = REFUSED[name]
-    message = refusal(name, folder)
-    for word in words:
-        assert word in message
