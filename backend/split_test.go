@@ -289,7 +289,7 @@ func TestRequestsOfSeveralLanes(t *testing.T) {
 		values := slices.Repeat([]int32{int32(i + 1)}, int(rows))
 		requests = append(requests, Request{Inputs: intInput(tensor.Shape{rows, 1}, values...)})
 	}
-	for i, got := range succeed(t, in, requests...) {
+	for i, got := range succeed(t, in, slices.Clone(requests)...) {
 		require.Equal(t, requests[i].Inputs[0].Data, got.outputs[0])
 	}
 	require.Equal(t, []int{8, 2}, runs)
