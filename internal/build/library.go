@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// The three files of the backend, beside each other in its folder.
+// The three files of the backend, next to each other in its folder.
 const (
 	loaderFile = "libtriton_stateful.so"    // opened by Triton; opens the next one
 	goFile     = "libtriton_stateful_go.so" // everything else
