@@ -1,7 +1,7 @@
 """Soaks the stateful backend in a real tritonserver: full load, with clients that do as they please.
 
 Every model keeps states that say whose they are, and has fewer slots than there are clients. Clients begin sequences,
-go on, end, begin anew without an end, come back too late, send two requests at once, and break their streams off; they
+go on, end, start again without an end, come back too late, send two requests at once, and break their streams off; they
 are a program in Go (internal/bench/soak), which writes down every request and its answer. While it runs, each of them
 is held against a model of what the client's sequence must be (oracle.py). An answer from a state that is not the
 sequence's, an error that the model does not allow, or memory that grows fails the soak.
@@ -56,7 +56,7 @@ class Model:
 
     name: str
     slots: int
-    names: tuple[int, int] = (2, 3)  # extents of the state of names, before and behind the batch
+    names: tuple[int, int] = (2, 3)  # extents of the state of names, before and after the batch
     tape: bool = False  # it has a state of varying shape, too
     instances: int = 1
     parameters: dict[str, str] = field(default_factory=dict)
@@ -104,7 +104,7 @@ MODELS = [
 ]
 
 
-def ledger(before: int, behind: int, tape: bool) -> ModelProto:
+def ledger(before: int, after: int, tape: bool) -> ModelProto:
     """A model whose state says whose it is.
 
     The first request of a sequence brings its name, X, which goes to every element of the states; Y is the least and
@@ -113,7 +113,7 @@ def ledger(before: int, behind: int, tape: bool) -> ModelProto:
     """
     node, value = helper.make_node, helper.make_tensor_value_info
     int64 = TensorProto.INT64
-    constants = {"zero": [0], "one": [1], "axis1": [1], "names": [-1, before * behind], "end": [2**31]}
+    constants = {"zero": [0], "one": [1], "axis1": [1], "names": [-1, before * after], "end": [2**31]}
     constants |= {"keep": [NAMES_A_STEP - LONGEST_TAPE], "add": [1, NAMES_A_STEP]}
     nodes = [
         node("Equal", ["who", "zero"], ["begins"]),
@@ -124,10 +124,10 @@ def ledger(before: int, behind: int, tape: bool) -> ModelProto:
     ]
     inputs = [
         value("X", int64, ["batch", 1]),
-        value("who", int64, [before, "batch", behind]),
+        value("who", int64, [before, "batch", after]),
         value("count", int64, ["batch", 1]),
     ]
-    outputs = [value("Y", int64, ["batch", 3]), value("new_who", int64, [before, "batch", behind])]
+    outputs = [value("Y", int64, ["batch", 3]), value("new_who", int64, [before, "batch", after])]
     outputs += [value("new_count", int64, ["batch", 1])]
     found = "flat"
     if tape:
@@ -171,7 +171,7 @@ class Load:
     """What the clients do."""
 
     minutes: float = 10
-    steps: int = 0  # end earlier, after so many requests; 0: only by time
+    steps: int = 0  # end earlier, after this number of requests; 0: only by time
     clients: int = 1000  # of each model
     streams: int = 4
     breaks: float = 0  # seconds after which a stream is broken off, or so; 0: never
@@ -196,7 +196,7 @@ class Load:
 
 
 def soak(server: TritonServer, load: Load, checker: Checker, every: float = 5) -> list[str]:
-    """Soaks a server of the models, with a line of report every so many seconds; returns what is wrong."""
+    """Soaks a server of the models, with a line of report every few seconds; returns what is wrong."""
     report = Report(breaks=load.breaks > 0)
     report.header()
     with subprocess.Popen(load.command(server.grpc_url), stdout=subprocess.PIPE) as clients:
@@ -235,7 +235,7 @@ def main() -> int:
     )
     add, default = parser.add_argument, "(default: %(default)s)"
     add("--minutes", type=float, default=Load.minutes, metavar="N", help=f"how long to soak {default}")
-    add("--steps", type=int, default=Load.steps, metavar="N", help="end earlier, after so many requests")
+    add("--steps", type=int, default=Load.steps, metavar="N", help="end earlier, after this number of requests")
     add("--clients", type=int, default=Load.clients, metavar="N", help=f"clients of each of the models {default}")
     add("--streams", type=int, default=Load.streams, metavar="N", help=f"gRPC streams for the clients {default}")
     add("--every", type=float, default=5, metavar="S", help=f"seconds between lines of the report {default}")

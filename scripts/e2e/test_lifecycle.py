@@ -162,7 +162,7 @@ def test_evict(own_client):
 
 
 def test_idle(own_client):
-    """Triton forgets an idle sequence by itself; nobody can go on with it, and a START begins from nothing."""
+    """Triton forgets an idle sequence by itself; it cannot go on, and a START begins from nothing."""
     m = Model(own_client, "idle")
     assert m.step(1, start=True) == 1 and m.step(1) == 2
     deadline = time.monotonic() + 20
@@ -202,7 +202,7 @@ def test_expired(own_client):
 
 def test_queued(own_server, own_client):
     """Five clients send more than the model can do, so that each waits longer than twice the idle limit for its turn.
-    There are slots for all, and nobody loses a state."""
+    There are slots for all, and no state is lost."""
     turn = Model(own_client, "queues").rounds(0.19)
     answers = queue.Queue()
     with InferenceServerClient(own_server.grpc_url) as client:
@@ -294,4 +294,4 @@ def test_budget_evicts(own_client):
     evicted = r"sequence 2: its state was evicted \S+ ago to make room for another sequence: states may take at most 1024 bytes"
     m.refuses(evicted + r" \(max_state_memory_bytes\); begin it again", "INVALID_ARGUMENT", 2, 1)
     m.refuses(r"would grow by 2048: at most 1024 bytes", "UNAVAILABLE", 3, 512, start=True)
-    m.step(1, 1)  # nobody gave way for what never fits
+    m.step(1, 1)  # nothing was evicted for what never fits

@@ -1,4 +1,4 @@
-"""What a request can ask for, how its data can arrive, and what becomes of one that nobody waits for any more."""
+"""What a request can ask for, how its data can arrive, and what becomes of one whose client is gone."""
 
 import time
 import uuid
@@ -92,16 +92,6 @@ MODELS = {
     "slow_direct": Folder(config(*ONE, direct(delay=0, utilization=0), batch=1), slow()),
     "slow_stateless": Folder(config(*ONE, "", batch=1, constant_inputs="s = 0"), slow()),
     "default": Folder(config([X, GAIN], [Y]), with_default()),
-    "no_default": Folder(
-        config([X, GAIN], [Y], batch=8),
-        model(
-            op("Mul", "x gain -> scaled"),
-            op("Add", "s scaled -> s_out"),
-            op("Identity", "s_out -> y"),
-            inputs=[tensor("x", F32, "batch", 3), tensor("s", F32, "batch", 3), tensor("gain", F32, "batch", 1)],
-            outputs=[tensor("y", F32, "batch", 3), tensor("s_out", F32, "batch", 3)],
-        ),
-    ),
     "stateless_default": Folder(config([X, GAIN], [Y], "dynamic_batching {}", batch=8), stateless_with_default()),
 }
 
@@ -124,7 +114,7 @@ def ones(value: float = 1) -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize("wanted", [["y"], ["twice"], ["twice", "y"], None])
 def test_only_what_is_asked_for(own_client, sequence, wanted):
-    """What nobody asks for is not sent, and the state is kept all the same."""
+    """What is not asked for is not sent, and the state is kept all the same."""
     for step, flags in enumerate(({"start": True}, {}, {"end": True}), start=1):
         answer = infer(own_client, "sums", sequence, ones(), outputs=wanted, **flags)
         assert set(answer) == set(wanted or ["y", "twice"])
@@ -155,7 +145,7 @@ def test_http(http, sequence, binary):
 
 
 def test_http_sequences_by_text_and_parameters(http, own_client, sequence):
-    """Parameters that nobody knows are ignored."""
+    """Unknown parameters are ignored."""
     given = tritonclient.http.InferInput("x", [1, 3], "FP32").set_data_from_numpy(ones()["x"])
     answer = http.infer(
         "sums",
@@ -163,7 +153,7 @@ def test_http_sequences_by_text_and_parameters(http, own_client, sequence):
         sequence_id=sequence,
         sequence_start=True,
         sequence_end=True,
-        parameters={"temperature": 0.5, "note": "nobody reads this", "fast": True},
+        parameters={"temperature": 0.5, "note": "unused", "fast": True},
     )
     np.testing.assert_array_equal(answer.as_numpy("y"), ones()["x"])
     answer = own_client.infer(
@@ -242,7 +232,7 @@ MOST_BEGUN = 4  # all of them, if nothing were cancelled; on a busy machine more
 
 @pytest.mark.parametrize("name", ["slow", "slow_direct", "slow_stateless"])
 def test_cancelled_while_queued(own_server, own_client, name):
-    """Requests that their clients cancel while they wait behind another one never run, and the server goes on."""
+    """Requests that their clients cancel while they wait after another one never run, and the server goes on."""
     flags = {} if name == "slow_stateless" else {"sequence_start": True, "sequence_end": True}
     one, outcomes = np.ones((1, 1), F32), []
     before = executions(own_client, name)
@@ -285,7 +275,7 @@ def test_cancelled_stream(own_server, own_client):
 
 
 def test_output_that_the_configuration_does_not_list(own_client, sequence):
-    """It is not computed for anybody, whatever the sizes of the batches."""
+    """It is not computed, whatever the sizes of the batches."""
     with ThreadPoolExecutor(8) as pool:
         for step in range(6):
             together = range(1 + 3 * step % 8)
@@ -297,28 +287,12 @@ def test_output_that_the_configuration_does_not_list(own_client, sequence):
 
 
 def test_optional_input(own_client, sequence):
-    """The model's default stands in for an input that a request leaves out, in every request anew."""
+    """The model's default stands in for an input that a request leaves out, in every such request."""
     gain = {"gain": np.array([[10]], F32)}
     steps = [(ones(), 2), (ones() | gain, 12), (ones(), 14)]
     for step, (request, want) in enumerate(steps):
         answer = infer(own_client, "default", sequence, request, start=step == 0, end=step == 2)
         np.testing.assert_array_equal(answer["y"], np.full((1, 3), want, F32))
-
-
-def test_optional_input_that_the_model_needs(own_client, sequence):
-    """It may be called optional; who leaves it out gets an error, and the sequence goes on."""
-    gain = {"gain": np.array([[10]], F32)}
-    infer(own_client, "no_default", sequence, ones() | gain, start=True)
-    with pytest.raises(InferenceServerException, match='input "gain" is missing') as refused:
-        infer(own_client, "no_default", sequence, ones())
-    assert "INVALID_ARGUMENT" in refused.value.status()
-    answer = infer(own_client, "no_default", sequence, ones() | gain, end=True)
-    np.testing.assert_array_equal(answer["y"], np.full((1, 3), 20, F32))
-
-
-def test_optional_input_of_a_stateless_model(own_client):
-    for request, want in ((ones(3), 6), (ones(3) | {"gain": np.array([[10]], F32)}, 30)):
-        np.testing.assert_array_equal(infer(own_client, "stateless_default", 0, request)["y"], np.full((1, 3), want, F32))
 
 
 def test_input_without_a_batch_axis_in_a_request_of_several_rows(own_client):
@@ -328,8 +302,3 @@ def test_input_without_a_batch_axis_in_a_request_of_several_rows(own_client):
     np.testing.assert_array_equal(answer["y"], 10 * x)
     with pytest.raises(InferenceServerException, match='input "gain" differs within the batch .* no batch axis'):
         infer(own_client, "stateless_default", 0, {"x": x, "gain": np.array([[10], [11]], F32)})
-
-
-def test_input_that_is_not_optional(own_client, sequence):
-    with pytest.raises(InferenceServerException, match='input "x" is missing'):
-        infer(own_client, "default", sequence, {"gain": np.array([[10]], F32)}, start=True, end=True)

@@ -13,7 +13,7 @@ import (
 type exchange struct {
 	start, end bool
 	name       int64 // what the request carries; with START it becomes the sequence's name
-	// successor is the name of the sequence whose START was sent behind this END without waiting; 0: none was.
+	// successor is the name of the sequence whose START was sent right after this END; 0: none was.
 	successor int64
 	sent      time.Time
 
@@ -24,7 +24,7 @@ type exchange struct {
 	latency time.Duration
 }
 
-// client is a correlation ID and somebody who uses it as he pleases: one sequence after the other, with breaks, with
+// client is a correlation ID and a client that uses it as it pleases: one sequence after the other, with breaks, with
 // requests that come too late, and at times with two requests on the way at once. He knows of his sequence what he needs
 // for that; what is right is for the checker to say.
 type client struct {

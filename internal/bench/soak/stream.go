@@ -27,7 +27,7 @@ type answer struct {
 	broken     error // the connection is over
 }
 
-// stream drives some of the clients over one gRPC stream, which it breaks off at times: then nobody knows what became
+// stream drives some of the clients over one gRPC stream, which it breaks off at times: then it is unknown what became
 // of the requests on the way.
 type stream struct {
 	soak     *soak
