@@ -5,7 +5,7 @@
 #     scripts/gpu_check.sh [--ort FILE]
 #
 # FILE is ONNX Runtime's build for GPUs: libonnxruntime.so with its providers
-# beside it, or the wheel onnxruntime_gpu-*.whl that has them (docs/gpu.md). The
+# next to it, or the wheel onnxruntime_gpu-*.whl that has them (docs/gpu.md). The
 # libraries of CUDA, cuDNN and TensorRT must be where the dynamic linker finds
 # them: in the system, or in LD_LIBRARY_PATH.
 #
@@ -62,7 +62,7 @@ for package in internal/devicememory ortrunner internal/gpuinfo; do
 done
 
 # line NAME COMMAND...: runs the command, and adds to the table how it ended and the
-# last thing that it said behind "result:", or else what seems to be the cause.
+# last thing that it said after "result:", or else what seems to be the cause.
 line() {
   local name=$1 log="$out/${1//[ :,]/_}.log" state=ok said
   shift
@@ -99,7 +99,7 @@ machine() {
   echo "result: $(paste -sd ';' "$out/machine.txt")"
 }
 
-libraries() { # FILE...: everything that libraries beside ONNX Runtime's need is found
+libraries() { # FILE...: everything that libraries next to ONNX Runtime's need is found
   local file missing
   [ -n "$ort" ] || { echo "--- SKIP: name ONNX Runtime's build for GPUs with --ort" && return; }
   for file in "$@"; do

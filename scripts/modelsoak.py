@@ -151,7 +151,7 @@ def story(seed: int, index: int, case: Case, outcome: Outcome, told: bool = Fals
 
 
 def soak(models: int, seed: int, only: int | None = None, told: bool = False) -> int:
-    """Serves the first so many models of a seed, or one of them; returns the exit code.
+    """Serves the first models of a seed, or one of them; returns the exit code.
 
     told: every configuration says where the batch is, so that whatever fails does not come from looking for it.
     """

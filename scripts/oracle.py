@@ -17,12 +17,12 @@ DROPPED = "dropped by Triton"
 EXPIRED = "expired"
 EVICTED = "evicted"
 UNKNOWN = "unknown"
-REPLACED = "began anew"
+REPLACED = "began again"
 REFUSED = "START was refused"
 FAILED = "START failed"
 FULL = "full"
 BUDGET = "over the budget"
-# An END that Triton gave to the backend after the START that was sent behind it, unanswered, of the next sequence of
+# An END that Triton gave to the backend after the START that was sent after it, unanswered, of the next sequence of
 # the same ID: it ended that one. Clients who wait for the answer to END are safe.
 OVERTAKEN = "END overtaken"
 FORBIDDEN = "NOT ALLOWED"  # an error that should not be
@@ -55,7 +55,7 @@ class Rules:
     idle: int  # max_sequence_idle_microseconds, in ns
     evicts: bool = False  # when_full is evict_lru
     budget: bool = False  # max_state_memory_bytes is given
-    end_silent: bool = False  # infer_end_requests is 0: END is not run; its answer is empty, also if nobody has a state
+    end_silent: bool = False  # infer_end_requests is 0: END is not run; its answer is empty, also if no sequence has a state
 
 
 class Oracle:
@@ -71,7 +71,7 @@ class Oracle:
         self.slack = 0  # cancelled requests since the last answer, each of which may have been a step
         self.ended = 0  # name of the sequence that an overtaken END has ended before its START was settled here
         self.doubtful = 0  # name of the sequence that an END may have ended, whose empty answer does not tell
-        self.broken = False  # requests were cancelled, and Triton may cancel what is queued behind them
+        self.broken = False  # requests were cancelled, and Triton may cancel what is queued after them
         self.last = 0  # when the last request was sent that reached the server for sure
 
     def settle(self, x: Exchange) -> tuple[str, str]:
@@ -85,14 +85,14 @@ class Oracle:
 
     def _cancelled(self, x: Exchange) -> tuple[str, str]:
         if x.flags & (START | END):
-            self.alive = False  # nobody can tell, and the client has to begin anew
+            self.alive = False  # it is unknown, and the client has to start again
         self.slack += 1
         self.broken = True
         return UNCERTAIN, ""
 
     def _answer(self, x: Exchange) -> tuple[str, str]:
         silent = bool(x.flags & END) and self.rules.end_silent
-        # What waits in Triton's queue behind a cancelled request of its sequence gets CANCELLED without a text, which a
+        # What waits in Triton's queue after a cancelled request of its sequence gets CANCELLED without a message, which a
         # stream shows as an empty answer (e2e/test_cancelled_queue.py sees it on the server).
         if x.flags & EMPTY and self.broken and not silent:
             self.alive = False
@@ -154,7 +154,7 @@ class Oracle:
             return gone
         if kind == EVICTED:
             return self.rules.evicts
-        if kind == REPLACED:  # the START of the next sequence, sent unanswered behind this END, needed the slot
+        if kind == REPLACED:  # the START of the next sequence, sent unanswered after this END, needed the slot
             return x.successor != 0
         if kind == UNKNOWN:
             return not self.alive or self.name == self.doubtful and self.steps == 1

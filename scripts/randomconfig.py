@@ -17,7 +17,7 @@ TRITON_TYPES = {
 
 @dataclass
 class Written:
-    """A configuration. implicit: it lists its states as Triton's implicit state. told: it shall say where the batch is."""
+    """A configuration. implicit: it lists its states as Triton's implicit state. told: it says where the batch is."""
 
     text: str = ""
     parameters: dict[str, str] = field(default_factory=dict)

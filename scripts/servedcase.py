@@ -1,6 +1,6 @@
 """A model, its configuration, and everything that is true of it: what trial.py needs to judge how it is served.
 
-Whoever makes a case knows where the batch stands in every tensor, so a case can tell which requests are right for the
+What makes a case knows where the batch stands in every tensor, so a case can tell which requests are right for the
 configuration that the server reports, and what ONNX Runtime answers to each sequence alone. Nothing here asks a server.
 """
 
@@ -124,7 +124,7 @@ class Case:
         return {name: np.concatenate([one[name] for one in each], axis=self.batch[name]) for name in self.outputs}
 
     def at_most(self, rows: int) -> "Case":
-        """The same with requests of at most so many rows."""
+        """The same with requests of at most that many rows."""
         if max(self.rows(feeds) for sequence in self.sequences for feeds in sequence) <= rows:
             return self
         cut = [[{name: few_rows(value, self.batch[name], rows) for name, value in feeds.items()} for feeds in sequence]

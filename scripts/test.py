@@ -35,7 +35,7 @@ def main() -> int:
 
 
 def run_in_environment() -> NoReturn:
-    """Begins anew with the packages of the environment that was built; this Python need not have them."""
+    """Starts again with the packages of the environment that was built; this Python need not have them."""
     if not PYTHON.exists():
         sys.exit(f"test.py: nothing was built yet, there is no build/venv/bin/python: {REMEDY}")
     os.execv(PYTHON, [str(PYTHON), str(Path(__file__).resolve()), *sys.argv[1:], "--no-build"])

@@ -37,11 +37,11 @@ KILL_AFTER = EXIT_TIMEOUT + 10
 # The option of tritonserver by which there is no metrics port to wait for.
 NO_METRICS = "--allow-metrics=false"
 
-# How long an answer about readiness may take; whoever has taken our port may never give one.
+# How long an answer about readiness may take; another program that has our port may never give one.
 POLL_TIMEOUT = 2
 
 # Run by a fresh interpreter, which then becomes the server: the kernel kills it when we die, even by SIGKILL.
-# Not a preexec_fn, which is not safe beside the threads of gRPC.
+# Not a preexec_fn, which is not safe with the threads of gRPC.
 LAUNCH = """
 import ctypes, os, signal, sys
 PR_SET_PDEATHSIG = 1

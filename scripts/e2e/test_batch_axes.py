@@ -72,7 +72,7 @@ def over_time(*dims: int | str | None, state: int | str | None) -> ModelProto:
 
 
 def mixing() -> ModelProto:
-    """The only dynamic axis is no batch: what stands behind on it is told what stands in front."""
+    """The only dynamic axis is no batch: later entries along it depend on earlier ones."""
     return model(
         op("CumSum", "x first -> sums"),
         op("Add", "sums s -> y"),

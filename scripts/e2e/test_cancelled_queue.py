@@ -1,4 +1,4 @@
-"""What Triton answers to requests that wait in its queue behind a cancelled one of their sequence."""
+"""What Triton answers to requests that wait in its queue after a cancelled one of their sequence."""
 
 import queue
 import time
@@ -29,7 +29,7 @@ def step(stub: service_pb2_grpc.GRPCInferenceServiceStub) -> grpc.Future:
 def test_what_waits_behind_a_cancelled_request_is_cancelled_without_a_text(serve):
     """So that a soak's oracle (oracle.py) may take an empty answer after a cancelled request for that.
 
-    Each step waits a second for others to share its run. While the first one does, three wait behind it in their sequence;
+    Each step waits a second for others to share its run. While the first one does, three wait after it in their sequence;
     the first of these is cancelled.
     """
     server = serve({"sum": SUM})
@@ -42,15 +42,15 @@ def test_what_waits_behind_a_cancelled_request_is_cancelled_without_a_text(serve
         time.sleep(0.1)
         cancelled = step(stub)
         time.sleep(0.1)
-        behind = step(stub)
+        after = step(stub)
         time.sleep(0.1)
         client.async_stream_infer("sum", [X], sequence_id=7, request_id="in a stream")
         time.sleep(0.1)
         cancelled.cancel()
         assert first.result(timeout=10).model_name == "sum"
-        assert behind.exception(timeout=10) is not None
-        assert behind.code() == grpc.StatusCode.CANCELLED
-        assert behind.details() == ""
+        assert after.exception(timeout=10) is not None
+        assert after.code() == grpc.StatusCode.CANCELLED
+        assert after.details() == ""
         result, error = answers.get(timeout=10)
         client.stop_stream()
     assert error is None

@@ -162,7 +162,7 @@ def test_failed_start(client, opened):
 
 
 def test_bad_requests_fail_alone(server, client):
-    """Sequences go on beside one whose every request is refused by the backend, so after it was batched with theirs."""
+    """Sequences go on next to one whose every request is refused by the backend, so after it was batched with theirs."""
     spoiler, done = 4712, threading.Event()
 
     def spoil() -> int:

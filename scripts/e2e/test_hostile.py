@@ -119,7 +119,7 @@ REQUESTS = {
     "huge": request("x", "FP32", [1, HUGE], ONES),
     "overflows": request("x", "FP32", [HUGE, 4], b""),
     "many_axes": request("x", "FP32", [1] * 500 + [3], ONES),
-    "other_name": request("nobody", "FP32", [1, 3], ONES),
+    "other_name": request("unknown", "FP32", [1, 3], ONES),
     "one_more_input": request("x", "FP32", [1, 3], ONES, ("y", "FP32", [1, 3], ONES)),
     "the_state": request("x", "FP32", [1, 3], ONES, ("s", "FP32", [1, 3], ONES)),
     "no_input": service_pb2.ModelInferRequest(model_name="sum"),

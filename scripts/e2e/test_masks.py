@@ -81,7 +81,7 @@ def open_ended() -> ModelProto:
 
 
 def window(rows: int) -> ModelProto:
-    """Remembers the last so many rows, and answers with the sum of those that the mask shows and of what is new."""
+    """Remembers the last rows, and answers with the sum of those that the mask shows and of what is new."""
     return model(
         op("Concat", "past x -> all", axis=1),
         op("Slice", "all first last axis -> present"),
@@ -171,7 +171,7 @@ def test_the_longest_does_not_fail_the_others(own_client):
 
 
 @pytest.mark.parametrize("length", [1 << 32, 1 << 61])
-def test_a_shape_without_data_harms_nobody(own_client, length):
+def test_a_shape_without_data_harms_no_other(own_client, length):
     """A request may say that it is as long as it likes, if another extent is 0. It is refused alone."""
     one = {"x": np.ones((1, 2, 1), F32)}
     infer(own_client, "open", 81, one, start=True)

@@ -1,4 +1,4 @@
-"""The metrics on Triton's metrics port, after a load of which every number is known; and that docs/ tells of them all."""
+"""The metrics on Triton's metrics port, after a load of which every number is known; and that docs/ has them all."""
 
 import json
 import os
@@ -161,7 +161,7 @@ def test_evicted(own_server, own_client):
 
 def test_expired(own_server, own_client):
     step(own_client, "idling", 1, start=True)
-    time.sleep(0.5)  # more than the limit: the one slot that there is goes to whoever needs it
+    time.sleep(0.5)  # more than the limit: the only slot goes to the next sequence that needs it
     step(own_client, "idling", 2, start=True)
     samples = settled(own_server, "idling", "stateful_sequences_expired_total", 1)
     assert samples["stateful_sequences_expired_total"] == samples["stateful_sequences_active"] == 1
@@ -236,7 +236,7 @@ def test_build_info(own_server):
 
 
 def test_reload_and_unload(serve):
-    """A model that is loaded anew, beside itself for a moment, keeps its metrics; an unloaded one has none."""
+    """A model that is loaded again, twice there for a moment, keeps its metrics; an unloaded one has none."""
     server = serve({"reloaded": MODELS["reloaded"]}, explicit=True)
     server.load("reloaded")
     with InferenceServerClient(server.grpc_url) as client:

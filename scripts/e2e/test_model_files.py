@@ -30,14 +30,14 @@ def weighted() -> onnx.ModelProto:
 
 
 def with_external_data(folder: Path) -> dict[str, bytes]:
-    """The files of a model whose weights lie beside it, by their names."""
-    apart = {"save_as_external_data": True, "location": "weights.bin", "size_threshold": 0}
-    onnx.save_model(weighted(), folder / "model.onnx", **apart)
+    """The files of a model whose weights are next to it, by their names."""
+    external = {"save_as_external_data": True, "location": "weights.bin", "size_threshold": 0}
+    onnx.save_model(weighted(), folder / "model.onnx", **external)
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 def test_a_model_with_a_folder_of_its_own(serve, tmp_path):
-    """1/model.onnx/model.onnx beside its data, as Triton's documentation has it, and both in the version's folder."""
+    """1/model.onnx/model.onnx next to its data, as Triton's documentation has it, and both in the version's folder."""
     (tmp_path / "made").mkdir()
     files = with_external_data(tmp_path / "made")
     assert set(files) == {"model.onnx", "weights.bin"}

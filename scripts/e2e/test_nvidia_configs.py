@@ -69,7 +69,7 @@ def typed(dtype: np.dtype | type) -> Folder:
 
 
 def texts() -> Folder:
-    """A string passes through, beside a state."""
+    """A string passes through, next to a state."""
     graph = lambda: model(
         op("Identity", "text -> same"),
         op("Add", "s x -> s_out"),

@@ -64,7 +64,7 @@ def end(client, model: str, *sequences: int) -> None:
 
 
 def test_whole_sequence_in_one_request(own_client, either):
-    """START and END together, again and again, beside a sequence that is older and one that is younger.
+    """START and END together, again and again, with a sequence that is older and one that is younger.
 
     The C++ backend, where END is not run, freed the slot of somebody else by it.
     """
@@ -151,7 +151,7 @@ def test_too_many_sequences(own_client, model, room):
 
 
 def test_refused_start_that_ends(own_client):
-    """An END for a sequence that never got a slot frees nobody else's."""
+    """An END for a sequence that never got a slot frees no other slot."""
     for i in range(1, 10):
         fours(own_client, "nine_slots", i, i, start=True)
     for flags in ({"start": True}, {"end": True}, {"start": True, "end": True}):
@@ -162,7 +162,7 @@ def test_refused_start_that_ends(own_client):
 
 
 def test_idle_sequences_give_their_slots_back(own_client):
-    """Nobody waits for them: neither Triton, which has forgotten them, nor the backend."""
+    """Nothing waits for them: neither Triton, which has forgotten them, nor the backend."""
     for i in range(1, 10):
         fours(own_client, "idle", i, start=True)
     time.sleep(1.4 * IDLE)

@@ -77,21 +77,21 @@ STORIES = {
     "a START that is not one": (PLAIN, [(start(7), ANSWERED), (told(7, 2, flags=START, brings=8), FOREIGN)]),
     "a START on an older state": (PLAIN, [(told(8, 2, flags=START, brings=8), FOREIGN)]),
     "an answer after END": (PLAIN, [(start(7), ANSWERED), (told(7, 2, flags=END), ANSWERED), (told(7, 3), FOREIGN)]),
-    "an answer to nobody": (PLAIN, [(told(0, 1), FOREIGN)]),
+    "an answer to no sequence": (PLAIN, [(told(0, 1), FOREIGN)]),
     "an empty answer": (PLAIN, [(start(7), ANSWERED), (told(7, 2, flags=EMPTY), FOREIGN)]),
     "an empty answer to END": (PLAIN, [(start(7), ANSWERED), (told(flags=EMPTY | END), FOREIGN)]),
     "END that is not run": (SILENT, [
         (start(7), ANSWERED), (told(flags=EMPTY | END), ANSWERED), (error(UNKNOWN_TEXT), UNKNOWN)]),
-    "END that is not run, of nobody": (SILENT, [(told(flags=EMPTY | END), ANSWERED)]),
+    "END that is not run, of no sequence": (SILENT, [(told(flags=EMPTY | END), ANSWERED)]),
     "END that is not run, with values": (SILENT, [(start(7), ANSWERED), (told(7, 2, flags=END), FOREIGN)]),
-    "END that is not run, of a START behind it": (SILENT, [
+    "END that is not run, of a START after it": (SILENT, [
         (start(7), ANSWERED), (told(8, 2, flags=END, successor=8), FOREIGN)]),
     "END that is not run, with an error": (SILENT | EVICTS, [
         (start(7), ANSWERED), (error(EVICTED_TEXT, flags=EMPTY | END), FORBIDDEN)]),
     "an answer after END that is not run": (SILENT, [
         (start(7), ANSWERED), (told(flags=EMPTY | END), ANSWERED), (told(7, 2), FOREIGN)]),
     "evicted": (EVICTS, [(start(7), ANSWERED), (error(EVICTED_TEXT), EVICTED), (told(7, 2), FOREIGN)]),
-    "evicted where nobody is": (PLAIN, [(start(7), ANSWERED), (error(EVICTED_TEXT), FORBIDDEN)]),
+    "evicted where no sequence is": (PLAIN, [(start(7), ANSWERED), (error(EVICTED_TEXT), FORBIDDEN)]),
     "a START evicted": (EVICTS, [(error(EVICTED_TEXT, flags=START), FORBIDDEN)]),
     "full": (PLAIN, [(error(FULL_TEXT, flags=START), FULL), (error(REFUSED_TEXT), REFUSED)]),
     "full where others give way": (EVICTS, [(error(FULL_TEXT, flags=START), FORBIDDEN)]),
@@ -123,7 +123,7 @@ STORIES = {
     "END of a state of zeros": (PLAIN, [(start(7), ANSWERED), (told(0, 2, flags=END), FOREIGN)]),
     "END of the next sequence, too late for the first step": (PLAIN, [
         (start(7), ANSWERED), (told(8, 3, flags=END, successor=8), FOREIGN)]),
-    "END overtaken by nobody": (PLAIN, [(start(7), ANSWERED), (told(8, 2, flags=END), FOREIGN)]),
+    "END overtaken by no START": (PLAIN, [(start(7), ANSWERED), (told(8, 2, flags=END), FOREIGN)]),
     "END that is not run, overtaken": (SILENT, [
         (start(7), ANSWERED), (told(flags=EMPTY | END, successor=8), ANSWERED), (start(8), ANSWERED),
         (error(UNKNOWN_TEXT), UNKNOWN)]),

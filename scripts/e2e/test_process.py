@@ -89,7 +89,7 @@ print(runtime().decode())
 """
 
 
-def test_it_lives_beside_another_onnx_runtime(tmp_path):
+def test_it_lives_with_another_onnx_runtime(tmp_path):
     """A library that needs libonnxruntime.so.1, as Triton's onnxruntime backend does, gets the one that was meant for it,
     although ours was loaded before; were that ours' name, too, the loader would hand out what is there."""
     (wheels,) = ROOT.glob("build/venv/lib/python3*/site-packages/onnxruntime/capi/libonnxruntime.so.1.*")
@@ -139,7 +139,7 @@ def test_loading_and_unloading_leaves_nothing(serve):
     assert threads(server) <= running + 2
 
 
-def test_slots_that_nobody_uses_cost_nothing(serve):
+def test_unused_slots_cost_nothing(serve):
     """100,000 slots of 1 KiB load like 100 and take no memory before sequences do; Triton's own share, of 100,000
     candidates, is the same."""
     scheduler = oldest(0, candidates=100_000)

@@ -1,4 +1,4 @@
-"""What a request can ask for, how its data can arrive, and what becomes of one that nobody waits for any more."""
+"""What a request can ask for, how its data can arrive, and what becomes of one that is no longer waited for."""
 
 import time
 import uuid
@@ -124,7 +124,7 @@ def ones(value: float = 1) -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize("wanted", [["y"], ["twice"], ["twice", "y"], None])
 def test_only_what_is_asked_for(own_client, sequence, wanted):
-    """What nobody asks for is not sent, and the state is kept all the same."""
+    """What is not asked for is not sent, and the state is kept all the same."""
     for step, flags in enumerate(({"start": True}, {}, {"end": True}), start=1):
         answer = infer(own_client, "sums", sequence, ones(), outputs=wanted, **flags)
         assert set(answer) == set(wanted or ["y", "twice"])
@@ -155,7 +155,7 @@ def test_http(http, sequence, binary):
 
 
 def test_http_sequences_by_text_and_parameters(http, own_client, sequence):
-    """Parameters that nobody knows are ignored."""
+    """Unknown parameters are ignored."""
     given = tritonclient.http.InferInput("x", [1, 3], "FP32").set_data_from_numpy(ones()["x"])
     answer = http.infer(
         "sums",
@@ -163,7 +163,7 @@ def test_http_sequences_by_text_and_parameters(http, own_client, sequence):
         sequence_id=sequence,
         sequence_start=True,
         sequence_end=True,
-        parameters={"temperature": 0.5, "note": "nobody reads this", "fast": True},
+        parameters={"temperature": 0.5, "note": "ignored", "fast": True},
     )
     np.testing.assert_array_equal(answer.as_numpy("y"), ones()["x"])
     answer = own_client.infer(
@@ -242,7 +242,7 @@ MOST_BEGUN = 4  # all of them, if nothing were cancelled; on a busy machine more
 
 @pytest.mark.parametrize("name", ["slow", "slow_direct", "slow_stateless"])
 def test_cancelled_while_queued(own_server, own_client, name):
-    """Requests that their clients cancel while they wait behind another one never run, and the server goes on."""
+    """Requests that their clients cancel while they wait for another one never run, and the server goes on."""
     flags = {} if name == "slow_stateless" else {"sequence_start": True, "sequence_end": True}
     one, outcomes = np.ones((1, 1), F32), []
     before = executions(own_client, name)
@@ -297,7 +297,7 @@ def test_output_that_the_configuration_does_not_list(own_client, sequence):
 
 
 def test_optional_input(own_client, sequence):
-    """The model's default stands in for an input that a request leaves out, in every request anew."""
+    """The model's default stands in for an input that a request leaves out, in every request."""
     gain = {"gain": np.array([[10]], F32)}
     steps = [(ones(), 2), (ones() | gain, 12), (ones(), 14)]
     for step, (request, want) in enumerate(steps):

@@ -200,7 +200,7 @@ def test_each_instance_has_sequences(own_server):
 
 
 def rows(count: int, first: int = 0) -> Tensors:
-    """A request of so many rows."""
+    """A request of this many rows."""
     words = [[f"{first}:{row}".encode() * (row % 3)] for row in range(count)]
     return {
         "x": first + np.arange(count * 6, dtype=F32).reshape(count, 2, 3),

@@ -45,7 +45,7 @@ def test_the_table(capsys):
         "         0 expired",
         "         2 evicted",
         "         0 unknown",
-        "         0 began anew",
+        "         0 began again",
         "         0 START was refused",
         "         0 START failed",
         "         0 full",

@@ -46,7 +46,7 @@ def test_probabilities(client):
 
 
 def test_several_recordings_at_once(client):
-    """Each recording is a sequence of its own, whoever shares its batches."""
+    """Each recording is a sequence of its own, whatever shares its batches."""
     whole = audio.made_up()
     recordings = [whole[at * 4000 :][: 512 * 40 + 100 * at] * (1 - 0.1 * at) for at in range(6)]
     with ThreadPoolExecutor(len(recordings)) as pool:

@@ -43,7 +43,7 @@ def cache(axis: int | None = 0) -> ModelProto:
 
 
 def two_caches() -> ModelProto:
-    """One grows by what is sent, one by twice that; beside them is a state that does not grow."""
+    """One grows by what is sent, one by twice that; next to them is a state that does not grow."""
     shapes = {"slow": ["batch", "past", 2], "fast": ["batch", 2, "past_fast"]}
     return model(
         op("Concat", "slow x -> slow_out", axis=1),
@@ -163,7 +163,7 @@ MODELS = {
 
 
 def rows(*counts: int, first: int = 0) -> list[Tensors]:
-    """Requests of so many rows each, of whole numbers that tell which they are."""
+    """Requests of these numbers of rows, of whole numbers that say which they are."""
     return [{"x": np.full((1, count, 2), [1 + first + step, 100], F32)} for step, count in enumerate(counts)]
 
 

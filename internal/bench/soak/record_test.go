@@ -101,7 +101,7 @@ func TestRecorderWaitsForTheChecker(t *testing.T) {
 	}()
 	select {
 	case <-full:
-		t.Error("it takes 16 MiB that nobody reads")
+		t.Error("it takes 16 MiB that are not read")
 	case <-time.After(10 * writeEvery):
 	}
 	go io.Copy(io.Discard, reading) //nolint:errcheck // what comes does not matter
@@ -111,10 +111,10 @@ func TestRecorderWaitsForTheChecker(t *testing.T) {
 	}
 }
 
-// TestRecorderTellsOfTheFirstFailure, and goes on taking what nobody gets.
-func TestRecorderTellsOfTheFirstFailure(t *testing.T) {
+// TestRecorderReportsTheFirstFailure, and goes on taking what is not written.
+func TestRecorderReportsTheFirstFailure(t *testing.T) {
 	reading, writing := io.Pipe()
-	gone := errors.New("nobody reads")
+	gone := errors.New("the reader is gone")
 	reading.CloseWithError(gone)
 	r := newRecorder(writing)
 	for range 3 {

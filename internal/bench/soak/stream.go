@@ -27,7 +27,7 @@ type answer struct {
 	broken     error // the connection is over
 }
 
-// stream drives some of the clients over one gRPC stream, which it breaks off at times: then nobody knows what became
+// stream drives some of the clients over one gRPC stream, which it breaks off at times: then it is unknown what became
 // of the requests on the way.
 type stream struct {
 	soak     *soak
@@ -157,7 +157,7 @@ func (s *stream) act(c *client) error {
 	return nil
 }
 
-// take notes an answer, and when it was the last that its client waits for lets him go on.
+// take notes an answer, and when it was the last that its client waits for lets that go on.
 func (s *stream) take(a *answer) error {
 	switch {
 	case a.generation != s.generation:
