@@ -11,7 +11,6 @@ import (
 	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
-	"tritonstateful/internal/tensor"
 )
 
 // TestDefects has the defects of NVIDIA's stateful_backend that can be shown
@@ -25,16 +24,8 @@ func TestDefects(t *testing.T) {
 		name string
 		test func(*testing.T)
 	}{
-		{"B1_end_of_an_unknown_sequence_frees_no_slot", endOfUnknown},
-		{"B2_no_sequence_sees_another_ones_state", foreignState},
 		{"B3_a_request_that_cannot_be_read_is_refused_alone", unreadableRequest},
-		{"B4_a_failed_request_is_not_in_the_run", failedRequestIsNotRun},
-		{"B6_a_failed_batch_leaves_nothing_for_the_next", failedBatchLeavesNothing},
-		{"B14_pair_without_output", pairWithoutOutput},
-		{"B15_end_counts_as_success", endIsSuccess},
-		{"B17_the_device_is_the_instances", deviceOfTheInstance},
 		{"B26_nothing_is_taken_for_granted", emptyLists},
-		{"B27_the_server_counts_idle_time_later", idleGrace},
 		{"B29_errors_are_whole_and_name_the_tensor", wholeErrors},
 		{"B30_slots_are_accounted_for", slotsAreAccountedFor},
 	}
@@ -43,98 +34,11 @@ func TestDefects(t *testing.T) {
 	}
 }
 
-// TestRegressions has the cases of that backend's history.
-func TestRegressions(t *testing.T) {
-	cases := []struct {
-		name string
-		test func(*testing.T)
-	}{
-		{"6183638_instances_have_equal_totals", equalTotals},
-		{"5cb23b3_type_of_each_output", typesOfOutputs},
-	}
-	for _, c := range cases {
-		t.Run(c.name, c.test)
-	}
-}
-
-func endOfUnknown(t *testing.T) {
-	for _, infer := range []string{"0", "1"} {
-		s := newServer(t, param("infer_end_requests", infer), slots(8, 8))
-		s.batch(startOf(1)).ok() // has slot 0
-		s.batch(wholeOf(2)).ok()
-		s.batch(endOf(3))
-		s.batch(startOf(4), startOf(5)).ok()
-		s.batch(nextOf(1), nextOf(4), nextOf(5)).ok()
-	}
-}
-
-func foreignState(t *testing.T) {
-	s := newServer(t, slots(1, 1))
-	s.batch(startOf(1)).ok()
-	s.batch(startOf(2)).want("too many simultaneous sequences")
-	s.batch(nextOf(2)).want("its START was refused")
-	s.now += 3 * time.Second
-	s.forget(1)
-	s.batch(startOf(2)).ok()
-	s.batch(nextOf(1)).want("its state expired")
-	s.batch(startOf(2)).ok() // over the first one's bytes, from zero
-	s.runner.before = func() error { return errInjected }
-	s.batch(startOf(2)).code(status.Internal)
-	s.runner.before = nil
-	s.batch(nextOf(2)).want("its START failed")
-}
-
 func unreadableRequest(t *testing.T) {
 	s := newServer(t)
 	s.batch(startOf(1)).ok()
 	unreadable := nextOf(2).unreadable(status.Errorf(status.InvalidArg, "the ID is of another type"))
 	s.batch(unreadable.with(func(r *Request) { *r = Request{Err: r.Err} }), nextOf(1)).want("the ID is of another type", "")
-}
-
-func failedRequestIsNotRun(t *testing.T) {
-	s := newServer(t)
-	s.batch(startOf(1), startOf(2).wrongInput(), startOf(3)).want("", "is of type UINT8", "")
-	require.Equal(t, []int{2}, s.runner.runs)
-}
-
-func failedBatchLeavesNothing(t *testing.T) {
-	s := newServer(t)
-	s.batch(startOf(1), startOf(2)).ok()
-	s.runner.before = func() error { return errInjected }
-	s.batch(nextOf(1), endOf(2)).code(status.Internal)
-	s.runner.before = nil
-	require.Equal(t, 1, s.in.store.Usage().Live, "the END has freed its slot")
-	s.batch(nextOf(1), startOf(2)).ok()
-}
-
-func pairWithoutOutput(t *testing.T) {
-	_, err := load(t, sig(func(s *onnx.Signature) { s.Outputs = s.Outputs[:1] }))
-	require.ErrorContains(t, err, `state_pairs: "Accumulate_Out" is not an output of the model`)
-}
-
-func endIsSuccess(t *testing.T) {
-	s := newServer(t, param("infer_end_requests", "0"))
-	s.batch(startOf(1), startOf(2)).ok()
-	s.batch(endOf(1), nextOf(2)).ok()
-	require.Equal(t, tensor.Shape{1, 1, 1}, s.last.answers[0].shapes[0])
-	require.Less(t, time.Duration(0), s.last.timing.ComputeStart)
-	s.batch(endOf(2)).ok()
-	require.Zero(t, s.last.timing, "no time below zero")
-}
-
-func deviceOfTheInstance(t *testing.T) {
-	set := newSetup()
-	var got onnx.SessionOptions
-	s := newServer(t)
-	model, err := NewModel(ModelInfo{Name: "model", Config: set.json()}, Server{Log: s.in.log, Clock: s.in.model.server.Clock, Open: func(o onnx.SessionOptions) (onnx.Runner, error) {
-		got = o
-		return nil, errInjected
-	}})
-	require.NoError(t, err)
-	_, err = model.NewInstance(InstanceInfo{Name: "model_0_3", Kind: "gpu", Device: 3})
-	require.ErrorIs(t, err, errInjected)
-	require.Equal(t, 3, got.Device)
-	require.Equal(t, onnx.TensorRT, got.Provider)
 }
 
 func emptyLists(t *testing.T) {
@@ -147,16 +51,6 @@ func emptyLists(t *testing.T) {
 	}
 	_, err := config.Parse([]byte("{"))
 	require.ErrorContains(t, err, "reading the model configuration")
-}
-
-// idleGrace: a request that waited in the server's queue for longer than the
-// idle limit still finds its state, unless the slot was needed.
-func idleGrace(t *testing.T) {
-	s := newServer(t)
-	s.batch(startOf(1), startOf(2)).ok()
-	s.now += 1500 * time.Millisecond
-	s.batch(nextOf(1)).ok()
-	s.batch(nextOf(2)).ok()
 }
 
 func wholeErrors(t *testing.T) {
@@ -179,7 +73,8 @@ func slotsAreAccountedFor(t *testing.T) {
 	require.Len(t, s.log.having("1112"), 1, "the load report has the number")
 }
 
-func equalTotals(t *testing.T) {
+// TestInstancesHaveEqualTotals: each instance of a model has as many slots as the first.
+func TestInstancesHaveEqualTotals(t *testing.T) {
 	s := newServer(t)
 	for range 3 {
 		other := newAccumulator(s.memory, accumulate())
@@ -189,15 +84,6 @@ func equalTotals(t *testing.T) {
 		require.Equal(t, s.in.store.Usage().Total, in.store.Usage().Total)
 		in.Close()
 	}
-}
-
-func typesOfOutputs(t *testing.T) {
-	a := accumulate()
-	s := newServer(t, streamsOf(a.of(tensor.Int8), a, a.of(tensor.FP64)))
-	outputs := s.in.Outputs()
-	require.Equal(t, []tensor.DType{tensor.Int8, tensor.FP32, tensor.FP64}, []tensor.DType{outputs[0].DType, outputs[1].DType, outputs[2].DType})
-	o := s.batch(startOf(1)).ok()
-	require.Equal(t, []int{20, 80, 160}, []int{len(o.answers[0].outputs[0]), len(o.answers[0].outputs[1]), len(o.answers[0].outputs[2])})
 }
 
 func TestConfigLimits(t *testing.T) {

@@ -172,6 +172,7 @@ func TestEndNotInferred(t *testing.T) {
 	s := newServer(t, param("infer_end_requests", "0"))
 	s.batch(startOf(1), startOf(2), wholeOf(3)).ok()
 	s.batch(endOf(1), nextOf(2)).ok()
+	require.Positive(t, s.last.timing.ComputeStart)
 	s.batch(nextOf(1)).want("no such sequence")
 	s.batch(endOf(2), endOf(4)).ok()
 	require.Zero(t, s.last.timing, "nothing was computed")
@@ -288,6 +289,7 @@ func TestBadRequest(t *testing.T) {
 			s.batch(startOf(1), startOf(2), startOf(3), startOf(4)).ok()
 			o := s.batch(tt.spoil(nextOf(1)), nextOf(4)).want(tt.want, "")
 			require.Equal(t, tt.code, status.CodeOf(o.answers[0].err))
+			require.Equal(t, []int{4, 1}, s.runner.runs, "it is not in the run")
 			s.batch(nextOf(1)).ok() // a request that failed changed nothing
 			s.batch(tt.spoil(startOf(2)), nextOf(4)).want(tt.want, "")
 			s.batch(nextOf(2)).want("its START failed")

@@ -93,25 +93,6 @@ func TestAppendedState(t *testing.T) {
 	require.Contains(t, b.String(), "varying state from state_pairs, append(1) from state_updates, begins with empty [1,0]")
 }
 
-// TestAppendedBudget: the limit of memory is for what a sequence holds, joined.
-func TestAppendedBudget(t *testing.T) {
-	c := deltaConfig()
-	c.Parameters["max_state_memory_bytes"] = config.Value{String: "600"} // a cache takes 256 bytes up to 64 numbers, then 512
-	in := deltaModel(func([]int32) {}).loaded(t, c)
-	for step := range int32(64) {
-		got := send(t, in, one(1, step == 0, 1), one(2, step == 0, 1))
-		require.Equal(t, []int32{step + 1}, numbers(got[0].outputs[0]))
-		require.Equal(t, []int32{step + 1}, numbers(got[1].outputs[0]))
-	}
-	for range 2 { // the first attempt changed nothing
-		got := send(t, in, one(1, false, 1), one(2, false, 1))
-		require.ErrorContains(t, got[0].err, "would grow by 256: at most 600 bytes are allowed (max_state_memory_bytes)")
-		require.ErrorContains(t, got[1].err, "would grow by 256")
-	}
-	send(t, in, Request{Sequence: SequenceID{Number: 2}, End: true, Inputs: intInput(tensor.Shape{1, 1}, 1)})
-	require.Equal(t, []int32{65}, numbers(send(t, in, one(1, false, 1))[0].outputs[0]))
-}
-
 // crossModel computes a value from its first input and uses it from then on: it
 // writes nothing where a flag, one for the whole run, says that there is one.
 func crossModel(ran func(flag byte, lanes int64)) *scripted {

@@ -114,27 +114,6 @@ func statm(t testing.TB, field int) int64 {
 	return pages * int64(os.Getpagesize())
 }
 
-// TestMover moves a row through a runner's memory, there and back.
-func TestMover(t *testing.T) {
-	m := newHostMemory()
-	defer m.close()
-	store, err := m.Alloc(8)
-	require.NoError(t, err)
-	lanes, err := m.Alloc(8)
-	require.NoError(t, err)
-	copy(store.Bytes, "abcdefgh")
-	move := []statebuffer.Transfer{{
-		Layout: statebuffer.Layout{Pieces: 1, PieceBytes: 4},
-		Chunks: []statebuffer.Block{store}, Initial: store.At(0, 4),
-		Slots: []statebuffer.Slot{{Index: 1}, {Index: 0}}, Tensor: lanes, Lanes: 2,
-	}}
-	require.NoError(t, m.Gather(move))
-	require.Equal(t, "efghabcd", string(lanes.Bytes))
-	copy(lanes.Bytes, "01234567")
-	require.NoError(t, m.Scatter(move))
-	require.Equal(t, "45670123", string(store.Bytes))
-}
-
 // TestSlotsBeyond4GiB moves a slot that is further into a chunk than 32 bits can
 // count. The chunk is mapped, so that only the touched pages are real.
 func TestSlotsBeyond4GiB(t *testing.T) {

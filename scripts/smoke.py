@@ -58,8 +58,8 @@ def run(models: list[str], sequences: int, steps: int, keep_serving: bool) -> in
                 print(f"\nThe end of the server's log, {server.log}:\n{server.log_tail()}")
             print("\nPASSED" if passed else "\nFAILED", flush=True)
             if keep_serving:
-                show(server)
                 with contextlib.suppress(KeyboardInterrupt):
+                    show(server)
                     server.wait()
     except ServerError as failure:
         print(f"{failure}\n\nFAILED")

@@ -145,25 +145,6 @@ func TestVaryingGrowsByPowersOfTwo(t *testing.T) {
 	}
 }
 
-// TestVaryingBound: a state that would grow too large is refused, and stays.
-func TestVaryingBound(t *testing.T) {
-	s := newTestStore(t, Options{Varying: []Varying{{Name: "cache", DType: tensor.Int8, Axis: 0, InitialShape: tensor.Shape{1, 0}, MaxBytes: 3}}})
-	q, err := s.Begin(Key{Number: 1}, 1)
-	require.NoError(t, err)
-	write := func(n int64) error {
-		step, err := s.Gather([]Lane{{Sequence: q}}, 1)
-		require.NoError(t, err)
-		step.Varying[0].OutShape, step.Varying[0].Out = tensor.Shape{1, n}, Block{Bytes: []byte("abcdefgh"), Size: 8}
-		return s.Commit(step, 1)
-	}
-	require.NoError(t, write(3))
-	require.EqualError(t, write(4), `state "cache" would grow to 4 bytes with shape [1,4]: at most 3 bytes are allowed (max_state_bytes); end the sequence, or raise the limit`)
-	step, err := s.Gather([]Lane{{Sequence: q}}, 1)
-	require.NoError(t, err)
-	require.Equal(t, "abc", string(step.Varying[0].In.Bytes))
-	s.Abort(step, 1)
-}
-
 func TestVaryingRejects(t *testing.T) {
 	tests := []struct {
 		name  string

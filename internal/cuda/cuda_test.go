@@ -56,15 +56,22 @@ func TestDevices(t *testing.T) {
 	}
 }
 
-// TestErrors have the driver's own words.
-func TestErrors(t *testing.T) {
-	driver, err := cuda.OpenLibrary(fakedriver.Library(t, "MEMORY", "1000"))
+// retain is the context of the first GPU of a fake driver.
+func retain(t *testing.T, settings ...string) *cuda.Context {
+	t.Helper()
+	driver, err := cuda.OpenLibrary(fakedriver.Library(t, settings...))
 	require.NoError(t, err)
 	device, err := driver.Device(0)
 	require.NoError(t, err)
 	context, err := device.Retain()
 	require.NoError(t, err)
-	_, err = context.Alloc(4000)
+	return context
+}
+
+// TestErrors have the driver's own words.
+func TestErrors(t *testing.T) {
+	context := retain(t, "MEMORY", "1000")
+	_, err := context.Alloc(4000)
 	failed, ok := errors.AsType[*cuda.Error](err)
 	require.True(t, ok)
 	require.Equal(t, 2, failed.Code)
@@ -83,12 +90,7 @@ func TestErrors(t *testing.T) {
 // TestOrder: work in a stream is done in order, and an event waits for what was
 // put in before it.
 func TestOrder(t *testing.T) {
-	driver, err := cuda.OpenLibrary(fakedriver.Library(t, "DELAY_US", "500"))
-	require.NoError(t, err)
-	device, err := driver.Device(0)
-	require.NoError(t, err)
-	context, err := device.Retain()
-	require.NoError(t, err)
+	context := retain(t, "DELAY_US", "500")
 	stream, err := context.NewStream()
 	require.NoError(t, err)
 	require.NotZero(t, stream.Handle())
@@ -124,12 +126,7 @@ func TestOrder(t *testing.T) {
 
 // TestCapture: no one allocates memory while a graph is captured.
 func TestCapture(t *testing.T) {
-	driver, err := cuda.OpenLibrary(fakedriver.Library(t))
-	require.NoError(t, err)
-	device, err := driver.Device(0)
-	require.NoError(t, err)
-	context, err := device.Retain()
-	require.NoError(t, err)
+	context := retain(t)
 	held, err := context.Alloc(8)
 	require.NoError(t, err)
 	pinned, err := context.HostAlloc(8)

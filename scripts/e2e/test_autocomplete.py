@@ -34,17 +34,6 @@ def recurrent() -> ModelProto:
     )
 
 
-def one_number() -> ModelProto:
-    """A state with no axis besides the batch."""
-    lane = ["batch"]
-    return model(
-        op("Add", "s x -> s_out"),
-        op("Identity", "s_out -> y"),
-        inputs=[tensor("x", F32, *lane), tensor("s", F32, *lane)],
-        outputs=[tensor("y", F32, *lane), tensor("s_out", F32, *lane)],
-    )
-
-
 def scaled() -> ModelProto:
     """s' = s + x * gain, without a batch; the gain is a scalar."""
     lane = [1, 3]
@@ -82,7 +71,6 @@ MODELS = {
     "backend_only": Folder('backend: "stateful"\n', recurrent),
     "scalar": Folder('backend: "stateful"\nsequence_batching { oldest { } }\n', scaled),
     "scalar_alone": Folder('backend: "stateful"\n', scaled),
-    "one_number": Folder('backend: "stateful"\n', one_number),
     "nothing.stateful": Folder(None, None, {"1/model.stateful": recurrent().SerializeToString()}),
     "stateless": Folder('backend: "stateful"\n', double),
     "unbatched": Folder('backend: "stateful"\nsequence_batching { oldest { } }\n', running_sum(1, 3)),
@@ -136,13 +124,6 @@ def test_sequence_batching(own_server, name):
     assert filled["oldest"]["max_candidate_sequences"] == 256
     states = [{key: state[key] for key in ("input_name", "output_name", "data_type", "dims")} for state in filled["state"]]
     assert states == [{"input_name": "s", "output_name": "s_out", "data_type": "TYPE_FP32", "dims": [2, 3]}]
-
-
-def test_state_of_one_number(own_server, own_client):
-    (state,) = config(own_server, "one_number")["sequence_batching"]["state"]
-    assert (state["input_name"], state["dims"]) == ("s", [])
-    steps = [{"x": np.array([[k]], F32)} for k in range(3)]
-    check(own_client, "one_number", Reference(one_number(), STATES), [steps], batched=False)
 
 
 @pytest.mark.parametrize("name", ["scalar", "scalar_alone"])
@@ -200,20 +181,6 @@ def test_the_same_as_written_by_hand(own_server, server, name):
     assert filled["max_batch_size"] == (57 if name in ("implicit_state", "kv_decoder") else 64)  # 64 sequences times 0.9
 
 
-def test_the_log_tells_what_was_filled_in(own_server):
-    lines = [line for line in own_server.log_text().splitlines() if "filled in " in line and "model=backend_only" in line]
-    texts = [line[line.index("filled in ") : line.index(" model=")].replace("\\", "") for line in lines]
-    assert texts == [
-        "filled in max_batch_size: 64 from the model, which has a batch axis",
-        'filled in input "x" TYPE_FP32 [3] from the model',
-        'filled in input "n" TYPE_INT64 [1] from the model',
-        'filled in output "y" TYPE_FP32 [3] from the model',
-        'filled in output "m" TYPE_INT64 [1] from the model',
-        "filled in sequence_batching { oldest { max_candidate_sequences: 256 } }, because the model has states",
-        'filled in state "s" -> "s_out" from the model, paired by the names in the model',
-    ]
-
-
 def test_default_max_batch_size(serve):
     models = {"stateful": MODELS["three_lines"], "stateless": MODELS["stateless"]}
     models["stateful"] = Folder(THREE_LINES.replace("three_lines", "stateful"), recurrent)
@@ -226,18 +193,6 @@ def test_switched_off(serve):
     server = serve({"three_lines": MODELS["three_lines"]}, explicit=True, options=["--disable-auto-complete-config"])
     with pytest.raises(ServerError, match='input "x" .* of the model has no source in the configuration: name it in'):
         server.load("three_lines")
-
-
-def test_names_that_can_be_read_in_two_ways(refusal):
-    ambiguous = model(
-        op("Add", "s x -> s_out"),
-        op("Identity", "s_out -> new_s"),
-        op("Identity", "s_out -> y"),
-        inputs=[tensor("x", F32, "batch", 3), tensor("s", F32, "batch", 3)],
-        outputs=[tensor(name, F32, "batch", 3) for name in ("y", "s_out", "new_s")],
-    )
-    message = refusal("ambiguous", Folder('backend: "stateful"\n', ambiguous))
-    assert 'input "s" could be paired with any of the outputs s_out, new_s: name it in state_pairs' in message
 
 
 def test_a_missing_model_file(refusal):

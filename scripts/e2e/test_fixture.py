@@ -56,14 +56,6 @@ def test_starts_and_stops(tmp_path):
     assert not server.is_ready()
 
 
-def test_stops_once(tmp_path):
-    server = empty(tmp_path)
-    assert server.stop() is None
-    server.start()
-    assert server.stop() == 0
-    assert server.stop() == 0
-
-
 def test_listens_on_the_loopback_interface_alone(tmp_path):
     with empty(tmp_path) as server:
         for url in (server.http_url, server.grpc_url, server.metrics_url):
@@ -85,12 +77,6 @@ def test_without_a_metrics_port(tmp_path, capsys):
         assert not listening(int(server.metrics_url.rpartition(":")[2]))
         tritonserver.show(server)
     assert "metrics" not in capsys.readouterr().out
-
-
-def test_servers_do_not_disturb_each_other(tmp_path):
-    with empty(tmp_path) as one, empty(tmp_path) as other:
-        assert one.is_ready() and other.is_ready()
-        assert one.log != other.log
 
 
 @pytest.mark.parametrize("taken", range(3), ids=["http", "grpc", "metrics"])
@@ -116,12 +102,6 @@ def test_names_a_missing_folder(tmp_path):
         TritonServer(tmp_path / "nowhere").start()
     with pytest.raises(ServerError, match="there is no backends folder .*nowhere: run go run build.go"):
         TritonServer(tmp_path, tmp_path / "nowhere").start()
-
-
-def test_passes_the_servers_message_on(tmp_path):
-    with empty(tmp_path, explicit=True) as server:
-        with pytest.raises(ServerError, match="failed to load 'nothing'"):
-            server.load("nothing")
 
 
 def test_reports_a_crash(tmp_path):

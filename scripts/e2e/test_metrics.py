@@ -51,18 +51,8 @@ MODELS = {
         ),
         picky,
     ),
-    "evicting": Folder(
-        config([X], [Y], scheduler(2), batch=1, max_candidate_sequence_use_ratio="0.5", when_full="evict_lru"),
-        running_sum("batch", 3),
-    ),
     "idling": Folder(
         config([X], [Y], scheduler(4, idle=0.2), batch=1, max_candidate_sequence_use_ratio="0.25"), running_sum("batch", 3)
-    ),
-    "clamping": Folder(config([X], [Y], scheduler(4), batch=1, store_states_as_fp16="1"), running_sum("batch", 3)),
-    "growing": Folder(
-        config([X], [Y], scheduler(8), batch=2, max_candidate_sequence_use_ratio="1", initial_buffer_size="2",
-               subsequent_buffer_size="2", buffer_alloc_threshold="2", buffer_dealloc_threshold="8"),
-        running_sum("batch", 3),
     ),
     "reloaded": Folder(config([X], [Y], scheduler(4), batch=1), running_sum("batch", 3)),
 }  # fmt: skip
@@ -150,37 +140,6 @@ def test_story(own_server, own_client):
 def counts(samples: dict[str, float]) -> dict[str, float]:
     """All samples but the buckets and sums of histograms."""
     return {name: value for name, value in samples.items() if "_bucket" not in name and not name.endswith("_sum")}
-
-
-def test_evicted(own_server, own_client):
-    for sequence in (1, 2):
-        step(own_client, "evicting", sequence, start=True)
-    samples = settled(own_server, "evicting", "stateful_sequences_evicted_total", 1)
-    assert samples["stateful_sequences_evicted_total"] == samples["stateful_sequences_active"] == 1
-
-
-def test_expired(own_server, own_client):
-    step(own_client, "idling", 1, start=True)
-    time.sleep(0.5)  # more than the limit: the only slot goes to the next sequence that needs it
-    step(own_client, "idling", 2, start=True)
-    samples = settled(own_server, "idling", "stateful_sequences_expired_total", 1)
-    assert samples["stateful_sequences_expired_total"] == samples["stateful_sequences_active"] == 1
-
-
-def test_saturated(own_server, own_client):
-    step(own_client, "clamping", 1, value=1e6, start=True)
-    samples = settled(own_server, "clamping", "stateful_saturated_elements_total", 3)
-    assert samples["stateful_saturated_elements_total"] == 3
-    assert samples["stateful_state_bytes"] == samples["stateful_slots_capacity"] * 3 * 2  # half of FP32
-
-
-def test_chunks(own_server, own_client):
-    for sequence in range(1, 5):
-        step(own_client, "growing", sequence, start=True)
-    samples = settled(own_server, "growing", "stateful_sequences_active", 4)
-    assert (samples["stateful_chunks"], samples["stateful_slots_capacity"]) == (3, 8)
-    assert samples["stateful_slots_free"] == 2  # of the six that are allocated
-    assert samples["stateful_state_bytes"] == 6 * 3 * 4
 
 
 # Makes two metrics of one family, of which the second has one more label, and prints their values.

@@ -16,12 +16,14 @@ CAPI, DEFECTS, STORE = "capi/{}_test.go::", "backend/defects_test.go::", "stateb
 # device's memory on a fake driver, and that nothing is opened without need.
 DEFECT_TESTS = {
     "B1 the END of an unknown sequence frees somebody's slot": [
-        DEFECTS + "B1_end_of_an_unknown_sequence_frees_no_slot",
+        "backend/execute_test.go::TestEveryModel",
+        STORE.format("store") + "TestEndOfUnknown",
         "test_nvidia_sequences.py::test_whole_sequence_in_one_request",
         "test_nvidia_sequences.py::test_refused_start_that_ends",
     ],
     "B2 a request without START reads what is left in a slot": [
-        DEFECTS + "B2_no_sequence_sees_another_ones_state",
+        "backend/execute_test.go::TestFull",
+        "backend/execute_test.go::TestIdle",
         STORE.format("store") + "TestStartReadsNothingOfAnOlderOwner",
         "test_nvidia_sequences.py::test_nothing_of_an_older_sequence_is_seen",
         "test_nvidia_sequences.py::test_too_many_sequences",
@@ -33,7 +35,7 @@ DEFECT_TESTS = {
         "test_nvidia_sequences.py::test_ids_of_both_kinds_and_ends_without_their_controls",
     ],
     "B4 a request that failed stays in the batch": [
-        DEFECTS + "B4_a_failed_request_is_not_in_the_run",
+        "backend/execute_test.go::TestBadRequest",
         "test_examples.py::test_bad_requests_fail_alone",
     ],
     "B5 a chunk that cannot be allocated makes requests answered twice": [
@@ -41,7 +43,7 @@ DEFECT_TESTS = {
         STORE.format("lazy") + "TestFailedChunk",
     ],
     "B6 a batch that failed spoils the next": [
-        DEFECTS + "B6_a_failed_batch_leaves_nothing_for_the_next",
+        "backend/faults_test.go::TestFailedRun",
         "test_faults.py::test_a_fault_fails_its_batch_only",
     ],
     "B7 two requests of one ID in a batch share a slot": [
@@ -66,11 +68,11 @@ DEFECT_TESTS = {
         CAPI.format("settings") + "TestSettings",
     ],
     "B14 a pair without an output crashes": [
-        DEFECTS + "B14_pair_without_output",
+        "backend/plan_test.go::pair without an output",
         "test_bad_models.py::unknown_state_output",
     ],
     "B15 END requests count as failed, and batches of them take 2^64 ns": [
-        DEFECTS + "B15_end_counts_as_success",
+        "backend/execute_test.go::TestEndNotInferred",
         CAPI.format("statistics") + "TestStatisticsWhereNothingRan",
         "test_nvidia_sequences.py::test_batch_of_nothing_but_ends",
         "test_nvidia_sequences.py::test_ends_beside_requests",
@@ -82,7 +84,7 @@ DEFECT_TESTS = {
         "internal/devicememory/faults_test.go::TestTooLarge",
     ],
     "B11 options of TensorRT are strings that are gone": ["ortrunner/gpuoptions_test.go::TestTensorRTOptions"],
-    "B17 every GPU is the first one": [DEFECTS + "B17_the_device_is_the_instances"],
+    "B17 every GPU is the first one": ["backend/fakegpu_test.go::TestGPUOptions"],
     "B18 END counts only if its control is 1": [
         "backend/execute_test.go::TestEndInferred",
         CAPI.format("execute") + "TestRequestFlags",
@@ -108,12 +110,11 @@ DEFECT_TESTS = {
     ],
     "B26 empty lists of tensors and dims are not expected": [DEFECTS + "B26_nothing_is_taken_for_granted"],
     "B27 a sequence that waits in the queue idles": [
-        DEFECTS + "B27_the_server_counts_idle_time_later",
+        "backend/idle_test.go::TestQueuedSequencesKeepTheirState",
         "test_nvidia_sequences.py::test_idle_sequences_give_their_slots_back",
     ],
     "B28 the client's comparison passes whatever comes": [
         "test_examples.py::test_streams_of_many_sequences",
-        "test_models.py::test_known_answers",
     ],
     "B29 errors are cut, and tell of the build machine": [
         DEFECTS + "B29_errors_are_whole_and_name_the_tensor",
@@ -151,7 +152,8 @@ REGRESSION_TESTS = {
         "test_nvidia_storage.py::test_chunks_come_and_go",
     ],
     "START and END in one, not run, while another sequence has the first slot": [
-        DEFECTS + "B1_end_of_an_unknown_sequence_frees_no_slot",
+        "backend/execute_test.go::TestEveryModel",
+        STORE.format("store") + "TestEndOfUnknown",
         "test_nvidia_sequences.py::test_whole_sequence_in_one_request",
     ],
     "a refused START, then the sequence goes on and ends": [

@@ -92,16 +92,6 @@ MODELS = {
     "slow_direct": Folder(config(*ONE, direct(delay=0, utilization=0), batch=1), slow()),
     "slow_stateless": Folder(config(*ONE, "", batch=1, constant_inputs="s = 0"), slow()),
     "default": Folder(config([X, GAIN], [Y]), with_default()),
-    "no_default": Folder(
-        config([X, GAIN], [Y], batch=8),
-        model(
-            op("Mul", "x gain -> scaled"),
-            op("Add", "s scaled -> s_out"),
-            op("Identity", "s_out -> y"),
-            inputs=[tensor("x", F32, "batch", 3), tensor("s", F32, "batch", 3), tensor("gain", F32, "batch", 1)],
-            outputs=[tensor("y", F32, "batch", 3), tensor("s_out", F32, "batch", 3)],
-        ),
-    ),
     "stateless_default": Folder(config([X, GAIN], [Y], "dynamic_batching {}", batch=8), stateless_with_default()),
 }
 
@@ -305,22 +295,6 @@ def test_optional_input(own_client, sequence):
         np.testing.assert_array_equal(answer["y"], np.full((1, 3), want, F32))
 
 
-def test_optional_input_that_the_model_needs(own_client, sequence):
-    """It may be called optional; who leaves it out gets an error, and the sequence goes on."""
-    gain = {"gain": np.array([[10]], F32)}
-    infer(own_client, "no_default", sequence, ones() | gain, start=True)
-    with pytest.raises(InferenceServerException, match='input "gain" is missing') as refused:
-        infer(own_client, "no_default", sequence, ones())
-    assert "INVALID_ARGUMENT" in refused.value.status()
-    answer = infer(own_client, "no_default", sequence, ones() | gain, end=True)
-    np.testing.assert_array_equal(answer["y"], np.full((1, 3), 20, F32))
-
-
-def test_optional_input_of_a_stateless_model(own_client):
-    for request, want in ((ones(3), 6), (ones(3) | {"gain": np.array([[10]], F32)}, 30)):
-        np.testing.assert_array_equal(infer(own_client, "stateless_default", 0, request)["y"], np.full((1, 3), want, F32))
-
-
 def test_input_without_a_batch_axis_in_a_request_of_several_rows(own_client):
     """The rows of the input must be equal: the model takes it once."""
     x = np.arange(6, dtype=F32).reshape(2, 3)
@@ -328,8 +302,3 @@ def test_input_without_a_batch_axis_in_a_request_of_several_rows(own_client):
     np.testing.assert_array_equal(answer["y"], 10 * x)
     with pytest.raises(InferenceServerException, match='input "gain" differs within the batch .* no batch axis'):
         infer(own_client, "stateless_default", 0, {"x": x, "gain": np.array([[10], [11]], F32)})
-
-
-def test_input_that_is_not_optional(own_client, sequence):
-    with pytest.raises(InferenceServerException, match='input "x" is missing'):
-        infer(own_client, "default", sequence, {"gain": np.array([[10]], F32)}, start=True, end=True)

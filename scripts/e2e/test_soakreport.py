@@ -7,7 +7,7 @@ import pytest
 
 from checker import Tally
 from oracle import ANSWERED, EVICTED, FORBIDDEN, FOREIGN
-from soakreport import Process, Report, clock, percentile
+from soakreport import Process, Report
 
 GOOD = Process(mib=100, threads=50, files=70)
 
@@ -32,33 +32,6 @@ def grown(**held) -> list[Process]:
     return [GOOD] * 20 + [replace(GOOD, **held)] * 20
 
 
-def test_the_table(capsys):
-    reported([GOOD, Process(mib=101.4, threads=51, files=72)]).verdict(checking=1e-5)
-    assert capsys.readouterr().out.splitlines() == [
-        "    time      steps  steps/s   p50 ms   p99 ms   max ms  RSS MiB  threads   fds  answers",
-        "      5s         10        2      1.0      3.0      3.0      100       50    70  answered 90.0%, evicted 10.0%",
-        "     10s         20        2      1.0      3.0      3.0      101       51    72  answered 90.0%, evicted 10.0%",
-        "",
-        "        18 answered",
-        "         0 cancelled",
-        "         0 dropped by Triton",
-        "         0 expired",
-        "         2 evicted",
-        "         0 unknown",
-        "         0 began again",
-        "         0 START was refused",
-        "         0 START failed",
-        "         0 full",
-        "         0 over the budget",
-        "         0 END overtaken",
-        "         0 NOT ALLOWED",
-        "         0 FOREIGN VALUES",
-        "        20 steps in all",
-        "checked in 0.5 µs each, 0% of a processor",
-        "memory is not checked: that takes 2m00s and 8 lines of report",
-    ]
-
-
 def test_what_is_wrong_is_shown_at_once(capsys):
     report = Report()
     one = tally()
@@ -68,12 +41,6 @@ def test_what_is_wrong_is_shown_at_once(capsys):
     table = capsys.readouterr().out
     assert "answered 69.2%, FOREIGN VALUES: 2, evicted 7.7%, NOT ALLOWED: 1\n    plain, sequence 7: FOREIGN VALUES" in table
     assert report.verdict(checking=0) == ["2 answers had foreign or wrong values", "1 errors should not be"]
-
-
-def test_nothing_was_answered():
-    report = Report()
-    report.add(5, Tally(), GOOD)
-    assert report.verdict(checking=0) == ["nothing was answered"]
 
 
 @pytest.mark.parametrize("processes, faults", [
@@ -100,16 +67,6 @@ def test_growth_is_not_judged(capsys):
     for few in (reported(grown(mib=200)[:23]), reported(grown(mib=200)[17:24], every=60)):
         assert few.verdict(checking=0) == []
         assert "memory is not checked: that takes 2m00s and 8 lines of report" in capsys.readouterr().out
-
-
-def test_percentile():
-    assert [percentile(list(range(1, 101)), percent) for percent in (1, 50, 99, 100)] == [1, 50, 99, 100]
-    assert [percentile([1, 2, 3], percent) for percent in (1, 33, 34, 100)] == [1, 1, 2, 3]
-    assert percentile([], 50) == 0
-
-
-def test_clock():
-    assert [clock(seconds) for seconds in (0, 59.4, 59.6, 125)] == ["0s", "59s", "1m00s", "2m05s"]
 
 
 def test_process():

@@ -7,12 +7,10 @@ import onnx
 import pytest
 from onnx import ModelProto
 from tritonclient.grpc import InferenceServerClient
-from tritonclient.utils import InferenceServerException
 
 from generate_streaming import IMPLICIT_MEAN
 from sequences import Reference, Tensors, check, play
 from tritonserver import MODELS, TritonServer
-from unary import infer
 
 # What a batch of several lanes may change in sums of products.
 TOLERANCE = 1e-5
@@ -68,21 +66,6 @@ def test_kv_decoder(client):
     random = np.random.default_rng(4)
     sequences = [[{"input_ids": random.integers(0, 32, (1, count))} for count in [1 + at % 3] + [1] * 8] for at in range(6)]
     check(client, "kv_decoder", decoder(), sequences, tolerance=TOLERANCE)
-
-
-def test_kv_decoder_has_a_limit(client):
-    """4,096 bytes are 64 tokens of 2 heads of 8 numbers. The sequence is as it was before the request that failed."""
-    random = np.random.default_rng(5)
-    tokens = [{"input_ids": random.integers(0, 32, (1, count))} for count in (60, 4)]
-    want = decoder().answers(tokens)
-    ids = [77]
-    (got,) = play(client, "kv_decoder", [tokens[:1]], end=False, ids=ids)
-    np.testing.assert_allclose(got[0]["logits"], want[0]["logits"], rtol=TOLERANCE, atol=TOLERANCE)
-    message = r'state "past_key_values\..*" would grow to 4160 bytes with shape \[1,2,65,8\]: at most 4096 .*max_state_bytes'
-    with pytest.raises(InferenceServerException, match=message):
-        infer(client, "kv_decoder", ids[0], {"input_ids": np.zeros((1, 5), np.int64)})
-    last = infer(client, "kv_decoder", ids[0], tokens[1], end=True)
-    np.testing.assert_allclose(last["logits"], want[1]["logits"], rtol=TOLERANCE, atol=TOLERANCE)
 
 
 def test_conformer_like(client):

@@ -7,7 +7,7 @@ accumulate_fp32  the example model: next to no work, one state of 20 bytes
 lstm2x512        2 layers of LSTM with 512 units, 80 features a request: 6.6 MFLOP, states h and c as [layers, batch, units]
 kvring           the last 128 vectors of 1024 numbers and their mean: 0.5 MB of state [batch, 128, 1024], hardly any work
 tokens           a vocabulary of 8, two layers of 2048 x 2048 and a running sum: a token of 8 or more makes a run fail
-zipformer97      97 states, 1.9 MB, laid out as a streaming Zipformer's (48 have the batch behind the time axis), and 16
+zipformer97      97 states, 1.9 MB, laid out as a streaming Zipformer's (48 have the batch after the time axis), and 16
                  blocks of matrix products over 16 frames: about 0.5 GFLOP a request, a quarter of the real model's
 """
 
@@ -48,7 +48,7 @@ class Graph:
     random: np.random.Generator = field(default_factory=lambda: np.random.default_rng(7))
 
     def node(self, op: str, *inputs: str, outputs: int = 1, **attributes) -> str:
-        """Adds an operator and returns the name of its first output; the others have .1, .2 ... behind it."""
+        """Adds an operator and returns the name of its first output; the others have .1, .2 ... after it."""
         name = f"{op}_{len(self.nodes)}"
         names = [name, *(f"{name}.{i}" for i in range(1, outputs))]
         self.nodes.append(helper.make_node(op, list(inputs), names, **attributes))
