@@ -289,7 +289,7 @@ class Target:
         return Reading(time.monotonic(), cpu, rss, model.inference_count, model.execution_count)
 
     def load_again(self, sequences: int, options: argparse.Namespace) -> dict:
-        """load, in a new server if the old one crashes: under that many streamed requests tritonserver 2.51 does, if
+        """load, in a new server if the old one crashes: with many streamed requests tritonserver 2.51 does, if
         rarely, with any backend."""
         try:
             return self.load(sequences, options)
@@ -364,7 +364,7 @@ def parse_options() -> argparse.Namespace:
     add = parser.add_argument
     add("--model", nargs="+", choices=WORKLOADS, default=list(WORKLOADS), help="models to serve (default: all)")
     add("--contenders", nargs="+", choices=CONTENDERS, default=list(CONTENDERS), help="backends (default: all)")
-    add("--before", type=Path, metavar="FOLDER", help="a backends folder of another version, to be measured next to this one")
+    add("--before", type=Path, metavar="FOLDER", help="a backends folder of another version, to be measured too")
     add("--sequences", nargs="+", type=positive, metavar="N",
         help=f"concurrent sequences up to {MAX_SEQUENCES}, each with one request in flight (default: 8 64 256)")  # fmt: skip
     add("--rounds", type=positive, default=16, metavar="N", help="rounds to take the medians of (default: 16)")

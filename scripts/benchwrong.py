@@ -1,8 +1,8 @@
-"""What one client that always sends a value that the model refuses costs the others: go run build.go bench --wrong
+"""What one client who always sends a value that the model refuses costs the others: go run build.go bench --wrong
 
 A real tritonserver serves the model tokens (internal/bench/models), whose vocabulary ends below what that client sends.
-Three loads of the others are measured in turns: alone, with one more client like them, and with the one that
-sends wrong values, which either continues its sequence or starts another one with each request.
+Loads of the others are measured in turns: alone, with one more client like them, and with the one that sends wrong
+values, in one sequence (continues) or in a new one with each request (restarts).
 """
 
 import argparse
@@ -22,9 +22,9 @@ WANTED = 0.8  # of the throughput alone
 # What the one more client sends, by the load generator's options; None: there is none.
 LOADS: dict[str, list[str] | None] = {
     "alone": None,
-    "one more": [],
-    "wrong, continues": ["-wrong", str(WRONG), "-wrong-from", "1"],
-    "wrong, starts again": ["-wrong", str(WRONG), "-wrong-from", "0"],
+    "with one more": [],
+    "with one that continues": ["-wrong", str(WRONG), "-wrong-from", "1"],
+    "with one that restarts": ["-wrong", str(WRONG), "-wrong-from", "0"],
 }
 
 
@@ -37,7 +37,7 @@ def measure(target, options: argparse.Namespace) -> int:
     failed = False
     for round_number in range(1, rounds + 1):
         for name, extra in LOADS.items():
-            with added(target.command(options), extra):
+            with one_more(target.command(options), extra):
                 result = target.load(options.sequences[0], options)
             rates[name].append(result["requests_per_second"])
             cpu[name].append(cpu_per_request(result))
@@ -62,7 +62,7 @@ def measure(target, options: argparse.Namespace) -> int:
 
 
 @contextlib.contextmanager
-def added(command: list[str], extra: list[str] | None) -> Iterator[None]:
+def one_more(command: list[str], extra: list[str] | None) -> Iterator[None]:
     """Runs one more client by the load generator, without end; it ends with the context."""
     if extra is None:
         yield

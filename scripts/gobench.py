@@ -1,4 +1,4 @@
-"""The Go benchmarks of scripts/bench.py: the step against ONNX Runtime alone, and the parts of a step."""
+"""The Go benchmarks that scripts/bench.py runs: the step against ONNX Runtime alone, and the parts of a step."""
 
 import ctypes
 import os

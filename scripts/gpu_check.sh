@@ -99,7 +99,7 @@ machine() {
   echo "result: $(paste -sd ';' "$out/machine.txt")"
 }
 
-libraries() { # FILE...: everything that libraries next to ONNX Runtime's need is found
+libraries() { # FILE...: everything that libraries other than ONNX Runtime's need is found
   local file missing
   [ -n "$ort" ] || { echo "--- SKIP: name ONNX Runtime's build for GPUs with --ort" && return; }
   for file in "$@"; do

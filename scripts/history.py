@@ -7,7 +7,7 @@ from typing import NamedTuple
 # Flags of an exchange.
 START = 1
 END = 2
-CANCELLED = 4  # by the client, so that it is unknown whether it ran
+CANCELLED = 4  # by the client, so that it may have run or not
 EMPTY = 8  # the answer has no values
 
 # A record, little-endian: bytes of the error text, number of the model, flags, correlation ID, name, successor, least,
@@ -22,7 +22,7 @@ class Exchange(NamedTuple):
     flags: int
     id: int  # correlation ID
     name: int  # that the request brought; with START it becomes the sequence's
-    successor: int  # name of the sequence whose START was sent after this END without waiting; 0: none was
+    successor: int  # name of the sequence whose START was sent right after this END; 0: none was
     least: int  # name found in the states
     greatest: int
     count: int  # of steps, found in the states

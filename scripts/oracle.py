@@ -17,7 +17,7 @@ DROPPED = "dropped by Triton"
 EXPIRED = "expired"
 EVICTED = "evicted"
 UNKNOWN = "unknown"
-REPLACED = "began again"
+REPLACED = "restarted"
 REFUSED = "START was refused"
 FAILED = "START failed"
 FULL = "full"
@@ -55,7 +55,7 @@ class Rules:
     idle: int  # max_sequence_idle_microseconds, in ns
     evicts: bool = False  # when_full is evict_lru
     budget: bool = False  # max_state_memory_bytes is given
-    end_silent: bool = False  # infer_end_requests is 0: END is not run; its answer is empty, also if no sequence has a state
+    end_silent: bool = False  # infer_end_requests is 0: END is not run; its answer is empty, also without a state
 
 
 class Oracle:
@@ -85,14 +85,14 @@ class Oracle:
 
     def _cancelled(self, x: Exchange) -> tuple[str, str]:
         if x.flags & (START | END):
-            self.alive = False  # it is unknown, and the client has to start again
+            self.alive = False  # unknown, and the client has to start again
         self.slack += 1
         self.broken = True
         return UNCERTAIN, ""
 
     def _answer(self, x: Exchange) -> tuple[str, str]:
         silent = bool(x.flags & END) and self.rules.end_silent
-        # What waits in Triton's queue after a cancelled request of its sequence gets CANCELLED without a message, which a
+        # What waits in Triton's queue after a cancelled request of its sequence gets CANCELLED without a text, which a
         # stream shows as an empty answer (e2e/test_cancelled_queue.py sees it on the server).
         if x.flags & EMPTY and self.broken and not silent:
             self.alive = False

@@ -1,6 +1,6 @@
 """A model, its configuration, and everything that is true of it: what trial.py needs to judge how it is served.
 
-What makes a case knows where the batch stands in every tensor, so a case can tell which requests are right for the
+The maker of a case knows where the batch stands in every tensor, so a case can tell which requests are right for the
 configuration that the server reports, and what ONNX Runtime answers to each sequence alone. Nothing here asks a server.
 """
 

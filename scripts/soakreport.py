@@ -54,7 +54,7 @@ class Report:
             f"{'threads':>8} {'fds':>5}  answers")  # fmt: skip
 
     def add(self, seconds: float, tally: Tally, process: Process) -> None:
-        """Prints what the interval showed that ends this many seconds after the start."""
+        """Prints what an interval showed. seconds is its end, counted from the start."""
         self.sum.add(tally)
         self.samples.append(process)
         rate = tally.total / (seconds - self.seconds)
@@ -109,7 +109,7 @@ class Report:
 
 
 def percentile(ordered: list[int], percent: int) -> int:
-    """The smallest that at least this many percent are not above; 0 if there are none."""
+    """The percentile by nearest rank; 0 of an empty list."""
     return ordered[max(-(-len(ordered) * percent // 100), 1) - 1] if ordered else 0
 
 

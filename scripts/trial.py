@@ -1,7 +1,7 @@
 """Tries a model on a real server: loads it, sends its sequences side by side, and judges every answer.
 
 The verdict is one of Verdict. What is judged is what a user relies on: a model that loads answers every request with
-the numbers that ONNX Runtime gives for the sequence alone, whatever other sequences send; and a model that is refused is told
+the numbers that ONNX Runtime gives for the sequence alone, whatever others send; and a model that is refused is told
 which parameter decides, and is served right with it.
 """
 

@@ -37,7 +37,7 @@ KILL_AFTER = EXIT_TIMEOUT + 10
 # The option of tritonserver by which there is no metrics port to wait for.
 NO_METRICS = "--allow-metrics=false"
 
-# How long an answer about readiness may take; another program that has our port may never give one.
+# Seconds that an answer about readiness may take; another program that has our port may never give one.
 POLL_TIMEOUT = 2
 
 # Run by a fresh interpreter, which then becomes the server: the kernel kills it when we die, even by SIGKILL.

@@ -3,7 +3,7 @@
     python3 scripts/vad.py [recording.wav]
 
 Silero VAD comes from the PyPI package silero-vad, its ONNX file as it is. A tritonserver is started with it; the
-recording is sent as one sequence, in requests of 32 ms, and each is answered with the probability that somebody speaks.
+recording is sent as one sequence, in requests of 32 ms, and each is answered with the probability of speech.
 Without a recording, a sound like speech is made up. Run go run build.go first.
 """
 
@@ -50,7 +50,7 @@ parameters {{ key: "constant_inputs" value {{ string_value: "sr = {audio.RATE}" 
 """
 MODEL = "silero_vad"
 
-SPEECH = 0.5  # from this probability on, somebody speaks
+SPEECH = 0.5  # the least probability that counts as speech
 
 
 class VADError(Exception):
@@ -108,7 +108,7 @@ def show_progress(text: str) -> None:
 
 
 def segments(speech: np.ndarray) -> list[tuple[float, float]]:
-    """From when to when somebody speaks, in seconds."""
+    """Where speech begins and ends, in seconds."""
     edges = np.flatnonzero(np.diff(np.concatenate([[0], speech >= SPEECH, [0]]).astype(int)))
     seconds = edges * WINDOW / audio.RATE
     return list(zip(seconds[::2].tolist(), seconds[1::2].tolist(), strict=True))

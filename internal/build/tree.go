@@ -21,7 +21,7 @@ type tree struct {
 	ctx    context.Context
 	root   string
 	folder string
-	env    []string // "NAME=value", besides our own environment
+	env    []string // "NAME=value", in addition to our own environment
 }
 
 // path returns the absolute path of something in the repository.

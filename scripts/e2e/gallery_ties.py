@@ -146,35 +146,35 @@ TIME_IS_N = """
     state window -> window_out f32 [3, 2, B=i]
     state h -> h_out f32 [1, B=i, 3]
     out y f32 [3, B=i]"""
-TIME_BEHIND = """
+TIME_AFTER = """
     in x f32 [B=i, T=n]
     in frame i64 []
     state h -> h_out f32 [1, B=i, 8]
     out y f32 [8, T=n, B=i]"""
 
 # One state has no batch axis, so that requests run one at a time; the others have one, which begins with one lane.
-BESIDE_SHARED = """
+WITH_SHARED = """
     in x f32 [B={x}, 8, 3]
     state all -> all_out f32 [8]
     state mem -> mem_out f32 [B={m}, 8] -> [B={o}, 8]
     state count -> count_out i64 [B={c}]
     out y f32 [B={y}, 8, 3]"""
-BESIDE_LISTS = BESIDE_SHARED.format(
+WITH_SHARED_LISTS = WITH_SHARED.format(
     x="x_dynamic_axes_1", m="mem_dynamic_axes_1", o="mem_out_dynamic_axes_1", c="count_dynamic_axes_1", y="y_dynamic_axes_1"
 )
 
-TIME_BESIDE_SHARED = """
+TIME_WITH_SHARED = """
     in x f32 [T={a}1, B={a}2, 2]
     in speaker f32 [B={b}1, 2]
     state mem -> mem_out f32 [2, B={c}1] -> [2, B={d}1]
     state all -> all_out f32 [2]
     out y f32 [T={e}1, B={e}2, 2]"""
-TIME_BESIDE_LISTS = TIME_BESIDE_SHARED.format(**{
+TIME_WITH_SHARED_LISTS = TIME_WITH_SHARED.format(**{
     short: f"{name}_dynamic_axes_" for short, name in {"a": "x", "b": "speaker", "c": "mem", "d": "mem_out", "e": "y"}.items()
 })  # fmt: skip
 
 
-def mean_beside_shared(name: str, label: str, config: str = THREE_LINES, **more) -> Case:
+def mean_with_shared(name: str, label: str, config: str = THREE_LINES, **more) -> Case:
     """With no lanes in its state it would run, and say nothing: 0 and 1 are broadcast to 0."""
 
     def dims(of: str) -> tuple[int, str | None]:
@@ -205,7 +205,7 @@ def mean_beside_shared(name: str, label: str, config: str = THREE_LINES, **more)
     )
 
 
-def gru_beside_shared(name: str, batch: str, config: str = THREE_LINES) -> Case:
+def gru_with_shared(name: str, batch: str, config: str = THREE_LINES) -> Case:
     """ONNX Runtime 1.31 ends the process when a GRU or LSTM runs with an extent of 0, so its state must have a lane."""
     return Case(
         name=name,
@@ -242,21 +242,21 @@ PRESENT_IN_FRONT = """
 
 LISTED = [
     family("time_is_n", TIME_IS_N, full(f"{io('x', -1)}, {io('speaker', 3)}", io("y", 3))),
-    family("time_is_n_behind", TIME_BEHIND, full(io("x", -1), io("y", 8, -1)), parameters={"constant_inputs": "frame = 3"},
+    family("time_is_n_after", TIME_AFTER, full(io("x", -1), io("y", 8, -1)), parameters={"constant_inputs": "frame = 3"},
            constants={"frame": np.array(3)}),
     family("time_is_n_3_lines", TIME_IS_N),
-    family("lists_beside_shared", BESIDE_LISTS),
-    family("strange_beside_shared", BESIDE_SHARED.format(x="rows", m="rows", o="rows", c="rows", y="rows")),
-    mean_beside_shared("nameless_beside_shared", ""),
-    mean_beside_shared("nameless_beside_shared_io", "", full(io("x", 3), io("y", 3))),
-    mean_beside_shared("listed_beside_shared", "{}_dynamic_axes_1"),
-    mean_beside_shared("named_beside_shared", "batch", refused=False),
-    family("time_beside_shared", TIME_BESIDE_LISTS),
-    family("time_beside_shared_nameless", re.sub("=[^],]*", "=", TIME_BESIDE_LISTS)),
-    gru_beside_shared("gru_beside_shared", "batch"),
-    gru_beside_shared("gru_beside_shared_strange", "rows"),
-    gru_beside_shared("gru_beside_shared_s0", "s77"),
-    gru_beside_shared("gru_beside_shared_io", "rows", full(io("x", 4), io("y", 4))),
+    family("lists_with_shared", WITH_SHARED_LISTS),
+    family("strange_with_shared", WITH_SHARED.format(x="rows", m="rows", o="rows", c="rows", y="rows")),
+    mean_with_shared("nameless_with_shared", ""),
+    mean_with_shared("nameless_with_shared_io", "", full(io("x", 3), io("y", 3))),
+    mean_with_shared("listed_with_shared", "{}_dynamic_axes_1"),
+    mean_with_shared("named_with_shared", "batch", refused=False),
+    family("time_with_shared", TIME_WITH_SHARED_LISTS),
+    family("time_with_shared_nameless", re.sub("=[^],]*", "=", TIME_WITH_SHARED_LISTS)),
+    gru_with_shared("gru_with_shared", "batch"),
+    gru_with_shared("gru_with_shared_strange", "rows"),
+    gru_with_shared("gru_with_shared_s0", "s77"),
+    gru_with_shared("gru_with_shared_io", "rows", full(io("x", 4), io("y", 4))),
     family("present_in_front", PRESENT_IN_FRONT),
     family("present_in_front_nameless", PRESENT_IN_FRONT.replace("=i", "=").replace("=n", "=").replace("=p", "=")),
     everywhere("tie_frames_batch", "frames", "batch_size", refused=False),

@@ -22,7 +22,7 @@ IN_TRITONS_WORDS = ["conformer_like", "implicit_state", "kv_decoder", "streaming
 
 
 def recurrent() -> ModelProto:
-    """A state with the batch inside, and an input and an output with no axis besides the batch."""
+    """A state with the batch inside, and an input and an output with only the batch axis."""
     return model(
         op("Unsqueeze", "x front -> one"),
         op("Add", "s one -> s_out"),
@@ -85,7 +85,7 @@ MODELS = {
     },
 }
 
-# In both ways of Triton to write a shape: what an input or output has besides its default.
+# In both ways of Triton to write a shape: what an input or output has in addition to its default.
 X = {"name": "x", "data_type": "TYPE_FP32", "dims": [3]}
 Y = X | {"name": "y"}
 N = {"name": "n", "data_type": "TYPE_INT64", "dims": [1], "reshape": {"shape": []}}

@@ -72,7 +72,7 @@ def over_time(*dims: int | str | None, state: int | str | None) -> ModelProto:
 
 
 def mixing() -> ModelProto:
-    """The only dynamic axis is no batch: later entries along it depend on earlier ones."""
+    """The only dynamic axis is no batch: later elements see earlier ones."""
     return model(
         op("CumSum", "x first -> sums"),
         op("Add", "sums s -> y"),
@@ -157,7 +157,7 @@ CASES = {
         {"states": STATES, "axes": {"x": 1, "y": 1}, "initial": {"s": np.zeros((1, 1, 3), F32)}},
         True,
     ),
-    "fixed_behind_time": (
+    "fixed_after_time": (
         Folder(config([io("x", "FP32", -1, 3)], [io("y", "FP32", -1, 3)]), over_time("time", 1, 3, state=1)),
         {"states": STATES, "axes": {"x": 1, "y": 1}},
         False,
@@ -239,7 +239,7 @@ def test_axis(own_client, name):
         ("as_implicit_state", "FP32 [-1,-1,3] 0, the first axis, as Triton has it 24"),
         ("time_has_a_name", "FP32 [1,-1,3] 1, found by runs 12"),
         ("fixed_and_told", 'requests run one at a time: "x" has a batch axis that is fixed at 1'),
-        ("fixed_behind_time", 'requests run one at a time: "x" has a batch axis that is fixed at 1'),
+        ("fixed_after_time", 'requests run one at a time: "x" has a batch axis that is fixed at 1'),
         ("overridden", "FP32 [-1,-1,3] 1, batch_axes"),
         ("fixed", 'requests run one at a time: "s" has no batch axis'),
         ("no_axis", 'requests run one at a time: "s" has no batch axis'),

@@ -26,7 +26,7 @@ def step(stub: service_pb2_grpc.GRPCInferenceServiceStub) -> grpc.Future:
     return stub.ModelInfer.future(request)
 
 
-def test_what_waits_behind_a_cancelled_request_is_cancelled_without_a_text(serve):
+def test_what_waits_after_a_cancelled_request_is_cancelled_without_a_text(serve):
     """So that a soak's oracle (oracle.py) may take an empty answer after a cancelled request for that.
 
     Each step waits a second for others to share its run. While the first one does, three wait after it in their sequence;
@@ -42,15 +42,15 @@ def test_what_waits_behind_a_cancelled_request_is_cancelled_without_a_text(serve
         time.sleep(0.1)
         cancelled = step(stub)
         time.sleep(0.1)
-        after = step(stub)
+        later = step(stub)
         time.sleep(0.1)
         client.async_stream_infer("sum", [X], sequence_id=7, request_id="in a stream")
         time.sleep(0.1)
         cancelled.cancel()
         assert first.result(timeout=10).model_name == "sum"
-        assert after.exception(timeout=10) is not None
-        assert after.code() == grpc.StatusCode.CANCELLED
-        assert after.details() == ""
+        assert later.exception(timeout=10) is not None
+        assert later.code() == grpc.StatusCode.CANCELLED
+        assert later.details() == ""
         result, error = answers.get(timeout=10)
         client.stop_stream()
     assert error is None

@@ -123,7 +123,7 @@ def matting() -> ModelProto:
 
 @dataclass(frozen=True)
 class Documented:
-    """A model of the documentation, and its files besides the ONNX file."""
+    """A model of the documentation, and its files other than the ONNX file."""
 
     onnx: ModelProto
     files: dict[str, bytes]

@@ -29,7 +29,7 @@ STATES = {"s": "s_out"}
 
 
 def strings() -> ModelProto:
-    """Returns strings as they came, next to a state that counts requests."""
+    """Returns texts as they came, with a state that counts requests."""
     return model(
         op("Identity", "text -> echo"),
         op("Add", "count one -> count_out"),

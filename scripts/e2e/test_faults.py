@@ -1,7 +1,7 @@
 """A mistake of ours in Go, of every kind, fails its batch and nothing else; a crash of others is still Triton's.
 
 Uses the library of build/faults, which makes the mistake that a model's configuration asks for (capi/faults_on.go).
-The traps behind this (signal handlers, panics) are described in docs/RATIONALE.md.
+The reasons for this (signal handlers, panics) are described in docs/RATIONALE.md.
 """
 
 import re

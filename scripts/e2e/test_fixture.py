@@ -65,7 +65,7 @@ def test_listens_on_the_loopback_interface_alone(tmp_path):
 
 
 def listening(port: int) -> list[str]:
-    """The addresses, in hexadecimal of the kernel's order, that somebody listens on at a port."""
+    """The addresses, in hexadecimal of the kernel's order, that are listened on at a port."""
     tables = [Path(f"/proc/net/{name}").read_text().splitlines()[1:] for name in ("tcp", "tcp6")]
     rows = [line.split() for table in tables for line in table]
     return [row[1].split(":")[0] for row in rows if row[1].endswith(f":{port:04X}") and row[3] == "0A"]

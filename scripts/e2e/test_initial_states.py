@@ -106,7 +106,7 @@ def reference_type(of: ModelProto) -> np.dtype:
 
 
 def test_again_at_every_start(own_client):
-    """A START begins from the initial state, also in a slot that others have used and on an ID that is still open."""
+    """A START starts over, also in a slot that others have used and on an ID that is still open."""
     ones = [{"x": np.ones((1, 2, 3), F32)}] * 2
     for _ in range(3):
         ((first, second),) = play(own_client, "raw_file", [ones], end=False, ids=[5])

@@ -196,7 +196,7 @@ def test_a_control_of_ones_own_is_served(own_client):
 
 
 def test_padding_that_only_low_numbers_would_show(own_server, own_client):
-    """The answers are below 0, and stay so with a longer sequence."""
+    """The answers are below 0, and stay so next to a longer sequence."""
     lengths = [1, 2, 3, 5]
     random = np.random.default_rng(1)
     sequences = [[{"x": -1 - random.random((1, rows, 3), F32)} for rows in (each, 1, 1)] for each in lengths]

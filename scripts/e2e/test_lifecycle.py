@@ -20,7 +20,7 @@ from unary import tensor as tensor_of
 F32 = np.float32
 
 
-def growing():
+def tape():
     """The state grows by what each request brings: s_out = s and x; y is the last element."""
     return model(
         op("Concat", "s x -> s_out", axis=1),
@@ -77,7 +77,7 @@ def small(**parameters: str) -> str:
 
 def limited(**parameters: str) -> Folder:
     grown = config([io("x", "FP32", -1)], [io("y", "FP32", 1)], oldest(0), max_state_memory_bytes="1024", **parameters)
-    return Folder(grown, growing())
+    return Folder(grown, tape())
 
 
 IDLE = oldest(0).replace("60000000", "1000000")
@@ -96,7 +96,7 @@ MODELS = {
     "queues": Folder(config(*SLOW, IDLE.replace("1000000", "300000"), batch=1, max_candidate_sequence_use_ratio="0.5"), slow()),
     "fails": Folder(config(*SLOW, oldest(0), batch=1), slow()),
     "tokens": Folder(config([io("token", "INT64", 1)], [io("y", "FP32", 1)], oldest(3)), vocabulary()),
-    "grows": Folder(config([io("x", "FP32", -1)], [io("y", "FP32", 1)], oldest(0), max_state_bytes="256"), growing()),
+    "grows": Folder(config([io("x", "FP32", -1)], [io("y", "FP32", 1)], oldest(0), max_state_bytes="256"), tape()),
     "budget": limited(),
     "budget_evicts": limited(when_full="evict_lru"),
 }  # fmt: skip
@@ -162,7 +162,7 @@ def test_evict(own_client):
 
 
 def test_idle(own_client):
-    """Triton forgets an idle sequence by itself; it cannot be continued, and a START begins from nothing."""
+    """Triton forgets an idle sequence by itself; it cannot go on, and a START begins from nothing."""
     m = Model(own_client, "idle")
     assert m.step(1, start=True) == 1 and m.step(1) == 2
     deadline = time.monotonic() + 20
@@ -202,7 +202,7 @@ def test_expired(own_client):
 
 def test_queued(own_server, own_client):
     """Five clients send more than the model can do, so that each waits longer than twice the idle limit for its turn.
-    There are slots for all, and no sequence loses its state."""
+    There are slots for all, and no state is lost."""
     turn = Model(own_client, "queues").rounds(0.19)
     answers = queue.Queue()
     with InferenceServerClient(own_server.grpc_url) as client:
@@ -294,4 +294,4 @@ def test_budget_evicts(own_client):
     evicted = r"sequence 2: its state was evicted \S+ ago to make room for another sequence: states may take at most 1024 bytes"
     m.refuses(evicted + r" \(max_state_memory_bytes\); begin it again", "INVALID_ARGUMENT", 2, 1)
     m.refuses(r"would grow by 2048: at most 1024 bytes", "UNAVAILABLE", 3, 512, start=True)
-    m.step(1, 1)  # no sequence was evicted for what never fits
+    m.step(1, 1)  # nothing was evicted for what never fits

@@ -171,7 +171,7 @@ def test_the_longest_does_not_fail_the_others(own_client):
 
 
 @pytest.mark.parametrize("length", [1 << 32, 1 << 61])
-def test_a_shape_without_data_harms_no_other(own_client, length):
+def test_a_shape_without_data_is_refused_alone(own_client, length):
     """A request may say that it is as long as it likes, if another extent is 0. It is refused alone."""
     one = {"x": np.ones((1, 2, 1), F32)}
     infer(own_client, "open", 81, one, start=True)

@@ -1,4 +1,4 @@
-"""The metrics on Triton's metrics port, after a load of which every number is known; and that docs/ has them all."""
+"""The metrics on Triton's metrics port, after a load of which every number is known; and that docs/ tells of them all."""
 
 import json
 import os
@@ -195,7 +195,7 @@ def test_build_info(own_server):
 
 
 def test_reload_and_unload(serve):
-    """A model that is loaded again, twice there for a moment, keeps its metrics; an unloaded one has none."""
+    """A model that is loaded again, twice for a moment, keeps its metrics; an unloaded one has none."""
     server = serve({"reloaded": MODELS["reloaded"]}, explicit=True)
     server.load("reloaded")
     with InferenceServerClient(server.grpc_url) as client:

@@ -30,9 +30,9 @@ def weighted() -> onnx.ModelProto:
 
 
 def with_external_data(folder: Path) -> dict[str, bytes]:
-    """The files of a model whose weights are next to it, by their names."""
-    external = {"save_as_external_data": True, "location": "weights.bin", "size_threshold": 0}
-    onnx.save_model(weighted(), folder / "model.onnx", **external)
+    """The files of a model whose weights are in a second file, by their names."""
+    apart = {"save_as_external_data": True, "location": "weights.bin", "size_threshold": 0}
+    onnx.save_model(weighted(), folder / "model.onnx", **apart)
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
@@ -44,7 +44,7 @@ def test_a_model_with_a_folder_of_its_own(serve, tmp_path):
     server = serve(
         {
             "inside": Folder(config([X], [Y]), files={f"1/model.onnx/{name}": data for name, data in files.items()}),
-            "beside": Folder(config([X], [Y]), files={f"1/{name}": data for name, data in files.items()}),
+            "next_to": Folder(config([X], [Y]), files={f"1/{name}": data for name, data in files.items()}),
             "completed": Folder(
                 'backend: "stateful"\nsequence_batching { oldest { } }',
                 files={f"1/model.onnx/{name}": data for name, data in files.items()},
@@ -52,7 +52,7 @@ def test_a_model_with_a_folder_of_its_own(serve, tmp_path):
         }
     )
     with InferenceServerClient(server.grpc_url) as client:
-        for name in ("inside", "beside", "completed"):
+        for name in ("inside", "next_to", "completed"):
             for step in (1, 2):
                 answer = infer(client, name, 1, {"x": np.ones((1, 300), F32)}, start=step == 1, end=step == 2)
                 np.testing.assert_array_equal(answer["y"][0], step * WEIGHTS)

@@ -15,7 +15,7 @@ CAPI, DEFECTS, STORE = "capi/{}_test.go::", "backend/defects_test.go::", "stateb
 # The numbers are only names. Of those that need CUDA, what can be shown without a GPU is: the strings of options, the
 # device's memory on a fake driver, and that nothing is opened without need.
 DEFECT_TESTS = {
-    "B1 the END of an unknown sequence frees somebody's slot": [
+    "B1 the END of an unknown sequence frees another one's slot": [
         "backend/execute_test.go::TestEveryModel",
         STORE.format("store") + "TestEndOfUnknown",
         "test_nvidia_sequences.py::test_whole_sequence_in_one_request",
@@ -75,7 +75,7 @@ DEFECT_TESTS = {
         "backend/execute_test.go::TestEndNotInferred",
         CAPI.format("statistics") + "TestStatisticsWhereNothingRan",
         "test_nvidia_sequences.py::test_batch_of_nothing_but_ends",
-        "test_nvidia_sequences.py::test_ends_beside_requests",
+        "test_nvidia_sequences.py::test_ends_and_requests_in_one_batch",
         "test_nvidia_configs.py::test_infer_end_requests",
     ],
     "B16 controls are read as int32 whatever they are": ["backend/plan_test.go::TestControlsOfEveryType"],

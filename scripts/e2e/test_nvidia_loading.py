@@ -35,7 +35,7 @@ RUN = {**PLAIN, "infer_end_requests": "1"}
 
 
 def described(doc: str) -> Callable[[], ModelProto]:
-    """Two states whose names say nothing, named in the graph's doc string alone."""
+    """Two states whose names tell nothing, named in the graph's doc string alone."""
 
     def make() -> ModelProto:
         return model(
@@ -121,7 +121,7 @@ def test_pairs_of_the_doc_string(own_client, name):
 
 
 def test_model_warmup(serve):
-    """Samples of model_warmup run, with and without control tensors, and leave no sequence behind."""
+    """Samples of model_warmup run, with and without control tensors, and leave no sequence open."""
     numbers = variant(FP32, slots(4, 10), WARMUP_NUMBERS, **RUN)
     texts = variant(BOOL_INT8, slots(4, 10), WARMUP_TEXTS, **RUN)
     server = serve({"numbers": numbers, "texts": texts}, options=["--log-verbose=1"])
@@ -146,7 +146,7 @@ def test_unknown_parameters_are_named_once(own_server):
 
 
 def test_settings_without_effect_are_named_once(own_server):
-    """Once for each instance; error_inject_rate, which no one should set, is ignored without a warning."""
+    """Once for each instance; error_inject_rate, which is for tests, is ignored without a warning."""
     gpu = "compute_precision, enable_cuda_graph, enable_trt_caching, ort_ep, trt_cache_dir"
     for name, instance, named in (
         ("idle_settings", "idle_settings_0_0", gpu.replace("enable_cuda", "detailed_metrics_logging_level, enable_cuda")

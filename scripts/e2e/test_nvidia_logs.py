@@ -119,7 +119,7 @@ def test_settings_are_logged(own_server):
 
 
 def test_metrics(own_server, own_client):
-    """At the first batch that ends more than a second after the last report; then the sums start again."""
+    """At the first batch that ends more than a second after the last report; then the sums start over."""
 
     def batch(**flags) -> None:
         for name in METRICS:

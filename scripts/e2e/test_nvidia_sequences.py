@@ -42,7 +42,7 @@ MODELS = {
     "run": variant(FP32, slots(4, 32), **RUN),
     "not_run": variant(FP32, slots(4, 32), **NOT_RUN),
     "nothing_but_ends": variant(FP32, patient(BATCH, 64), **NOT_RUN),
-    "ends_beside": variant(FP32, patient(BATCH, 64), **NOT_RUN),
+    "ends_and_requests": variant(FP32, patient(BATCH, 64), **NOT_RUN),
     "meeting": variant(FP32, patient(2, 64), **RUN),
     "start_alone": variant(FP32, start_control_alone, **RUN),
     "nine_slots": variant(FP32, slots(4, 10), **RUN),  # 90 % of ten
@@ -64,9 +64,9 @@ def end(client, model: str, *sequences: int) -> None:
 
 
 def test_whole_sequence_in_one_request(own_client, either):
-    """START and END together, again and again, with a sequence that is older and one that is younger.
+    """START and END together, again and again, next to a sequence that is older and one that is younger.
 
-    The C++ backend, where END is not run, freed the slot of somebody else by it.
+    The C++ backend, where END is not run, freed the slot of another sequence by it.
     """
     assert fours(own_client, either, 1, start=True) == 4
     for count in range(2, 5):
@@ -89,9 +89,9 @@ def test_batch_of_nothing_but_ends(own_server, own_client):
     assert batches[0]["compute_infer"]["ns"] < 60e9  # the C++ backend's were about 2^64
 
 
-def test_ends_beside_requests(own_server, own_client):
+def test_ends_and_requests_in_one_batch(own_server, own_client):
     """END requests that are not run, in one batch with requests that are: none gets the other's answer or statistics."""
-    model = "ends_beside"
+    model = "ends_and_requests"
     ids = range(20, 20 + BATCH)
     together(*(lambda i=i: fours(own_client, model, i, i, start=True) for i in ids))
     answers = together(*(lambda i=i: fours(own_client, model, i, i, end=i % 2 == 0) for i in ids))
@@ -162,7 +162,7 @@ def test_refused_start_that_ends(own_client):
 
 
 def test_idle_sequences_give_their_slots_back(own_client):
-    """Nothing waits for them: neither Triton, which has forgotten them, nor the backend."""
+    """Neither Triton, which has forgotten them, nor the backend waits for them."""
     for i in range(1, 10):
         fours(own_client, "idle", i, start=True)
     time.sleep(1.4 * IDLE)

@@ -77,12 +77,12 @@ STORIES = {
     "a START that is not one": (PLAIN, [(start(7), ANSWERED), (told(7, 2, flags=START, brings=8), FOREIGN)]),
     "a START on an older state": (PLAIN, [(told(8, 2, flags=START, brings=8), FOREIGN)]),
     "an answer after END": (PLAIN, [(start(7), ANSWERED), (told(7, 2, flags=END), ANSWERED), (told(7, 3), FOREIGN)]),
-    "an answer to no sequence": (PLAIN, [(told(0, 1), FOREIGN)]),
+    "an answer without a sequence": (PLAIN, [(told(0, 1), FOREIGN)]),
     "an empty answer": (PLAIN, [(start(7), ANSWERED), (told(7, 2, flags=EMPTY), FOREIGN)]),
     "an empty answer to END": (PLAIN, [(start(7), ANSWERED), (told(flags=EMPTY | END), FOREIGN)]),
     "END that is not run": (SILENT, [
         (start(7), ANSWERED), (told(flags=EMPTY | END), ANSWERED), (error(UNKNOWN_TEXT), UNKNOWN)]),
-    "END that is not run, of no sequence": (SILENT, [(told(flags=EMPTY | END), ANSWERED)]),
+    "END that is not run, without a sequence": (SILENT, [(told(flags=EMPTY | END), ANSWERED)]),
     "END that is not run, with values": (SILENT, [(start(7), ANSWERED), (told(7, 2, flags=END), FOREIGN)]),
     "END that is not run, of a START after it": (SILENT, [
         (start(7), ANSWERED), (told(8, 2, flags=END, successor=8), FOREIGN)]),
@@ -91,7 +91,7 @@ STORIES = {
     "an answer after END that is not run": (SILENT, [
         (start(7), ANSWERED), (told(flags=EMPTY | END), ANSWERED), (told(7, 2), FOREIGN)]),
     "evicted": (EVICTS, [(start(7), ANSWERED), (error(EVICTED_TEXT), EVICTED), (told(7, 2), FOREIGN)]),
-    "evicted where no sequence is": (PLAIN, [(start(7), ANSWERED), (error(EVICTED_TEXT), FORBIDDEN)]),
+    "evicted without a sequence": (PLAIN, [(start(7), ANSWERED), (error(EVICTED_TEXT), FORBIDDEN)]),
     "a START evicted": (EVICTS, [(error(EVICTED_TEXT, flags=START), FORBIDDEN)]),
     "full": (PLAIN, [(error(FULL_TEXT, flags=START), FULL), (error(REFUSED_TEXT), REFUSED)]),
     "full where others give way": (EVICTS, [(error(FULL_TEXT, flags=START), FORBIDDEN)]),

@@ -1,4 +1,4 @@
-"""The server writes no file and opens no connection because of this backend."""
+"""This backend writes no file and opens no connection."""
 
 import os
 import re
@@ -41,7 +41,7 @@ int socket(int domain, int type, int protocol) {
 """
 
 
-def test_nothing_is_written_and_nothing_is_called(serve, tmp_path: Path):
+def test_nothing_is_written_or_sent(serve, tmp_path: Path):
     """A server with a home of its own serves for longer than telemetry takes to begin, and the home stays empty, no
     library but the server's own asks for a socket, and its sockets are the ports and their clients."""
     home, record = tmp_path / "home", tmp_path / "sockets"

@@ -89,7 +89,7 @@ print(runtime().decode())
 """
 
 
-def test_it_lives_with_another_onnx_runtime(tmp_path):
+def test_another_onnx_runtime_in_the_process(tmp_path):
     """A library that needs libonnxruntime.so.1, as Triton's onnxruntime backend does, gets the one that was meant for it,
     although ours was loaded before; were that ours' name, too, the loader would hand out what is there."""
     (wheels,) = ROOT.glob("build/venv/lib/python3*/site-packages/onnxruntime/capi/libonnxruntime.so.1.*")

@@ -1,4 +1,4 @@
-"""What a request can ask for, how its data can arrive, and what becomes of one that is no longer waited for."""
+"""What a request can ask for, how its data can arrive, and what becomes of one whose client is gone."""
 
 import time
 import uuid
@@ -153,7 +153,7 @@ def test_http_sequences_by_text_and_parameters(http, own_client, sequence):
         sequence_id=sequence,
         sequence_start=True,
         sequence_end=True,
-        parameters={"temperature": 0.5, "note": "ignored", "fast": True},
+        parameters={"temperature": 0.5, "note": "unused", "fast": True},
     )
     np.testing.assert_array_equal(answer.as_numpy("y"), ones()["x"])
     answer = own_client.infer(
@@ -232,7 +232,7 @@ MOST_BEGUN = 4  # all of them, if nothing were cancelled; on a busy machine more
 
 @pytest.mark.parametrize("name", ["slow", "slow_direct", "slow_stateless"])
 def test_cancelled_while_queued(own_server, own_client, name):
-    """Requests that their clients cancel while they wait for another one never run, and the server goes on."""
+    """Requests that their clients cancel while they wait after another one never run, and the server goes on."""
     flags = {} if name == "slow_stateless" else {"sequence_start": True, "sequence_end": True}
     one, outcomes = np.ones((1, 1), F32), []
     before = executions(own_client, name)
@@ -275,7 +275,7 @@ def test_cancelled_stream(own_server, own_client):
 
 
 def test_output_that_the_configuration_does_not_list(own_client, sequence):
-    """It is not computed for anybody, whatever the sizes of the batches."""
+    """It is not computed, whatever the sizes of the batches."""
     with ThreadPoolExecutor(8) as pool:
         for step in range(6):
             together = range(1 + 3 * step % 8)
@@ -287,7 +287,7 @@ def test_output_that_the_configuration_does_not_list(own_client, sequence):
 
 
 def test_optional_input(own_client, sequence):
-    """The model's default stands in for an input that a request leaves out, in every request."""
+    """The model's default stands in for an input that a request leaves out, in every such request."""
     gain = {"gain": np.array([[10]], F32)}
     steps = [(ones(), 2), (ones() | gain, 12), (ones(), 14)]
     for step, (request, want) in enumerate(steps):

@@ -89,7 +89,7 @@ DATATYPES = {np.int32: "INT32", F32: "FP32", bool: "BOOL"}
 
 
 def flags(name: str) -> Folder:
-    """START has no axis besides the batch, the others have one of extent 1."""
+    """START has only the batch axis, the others have one of extent 1."""
     dtype, values, _ = FLAGS[name]
     controls = ", ".join(
         f'{{ name: "{control}" control [{{ kind: CONTROL_SEQUENCE_{control} {values} }}] }}'
@@ -200,7 +200,7 @@ def test_each_instance_has_sequences(own_server):
 
 
 def rows(count: int, first: int = 0) -> Tensors:
-    """A request of this many rows."""
+    """A request with that number of rows."""
     words = [[f"{first}:{row}".encode() * (row % 3)] for row in range(count)]
     return {
         "x": first + np.arange(count * 6, dtype=F32).reshape(count, 2, 3),

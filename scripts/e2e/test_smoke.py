@@ -16,7 +16,7 @@ from onnx import ModelProto
 import generate
 from tritonserver import MODELS, ROOT
 
-# The interpreter that build/venv was made with; by -S without the packages that somebody may have installed for it.
+# The interpreter that build/venv was made with; by -S without packages installed for it.
 PYTHON = [str(Path(sys.base_prefix) / "bin" / "python3"), "-S"]
 MODEL = "accumulate_fp32"
 SMALL = ["--no-build", "--model", MODEL, "--sequences", "2", "--steps", "2"]

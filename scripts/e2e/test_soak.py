@@ -10,7 +10,7 @@ FOLDERS = {model.name: Folder(model.config(), model.graph()) for model in soak.M
 
 
 class Listening(Checker):
-    """A checker that keeps what it is given."""
+    """A checker who keeps what he is given."""
 
     def __init__(self, models: list[Rules]):
         super().__init__(models)

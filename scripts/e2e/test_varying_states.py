@@ -43,7 +43,7 @@ def cache(axis: int | None = 0) -> ModelProto:
 
 
 def two_caches() -> ModelProto:
-    """One grows by what is sent, one by twice that; next to them is a state that does not grow."""
+    """One grows by what is sent, one by twice that; a third state does not grow."""
     shapes = {"slow": ["batch", "past", 2], "fast": ["batch", 2, "past_fast"]}
     return model(
         op("Concat", "slow x -> slow_out", axis=1),
@@ -163,7 +163,7 @@ MODELS = {
 
 
 def rows(*counts: int, first: int = 0) -> list[Tensors]:
-    """Requests of these numbers of rows, of whole numbers that say which they are."""
+    """Requests with these numbers of rows, of whole numbers that tell which they are."""
     return [{"x": np.full((1, count, 2), [1 + first + step, 100], F32)} for step, count in enumerate(counts)]
 
 
@@ -281,7 +281,7 @@ def test_derived_inputs(own_client, name, x):
             np.testing.assert_array_equal(answer["after_y"], np.array([[[after]]], F32), strict=True)
 
 
-def test_derived_inputs_begin_anew(own_client):
+def test_derived_inputs_start_over(own_client):
     play(own_client, "counters", [rows(2, 3)], end=False, ids=[51])
     (answers,) = play(own_client, "counters", [rows(1, 1)], ids=[51])
     assert [int(answer["steps_y"][0, 0]) for answer in answers] == [0, 1]

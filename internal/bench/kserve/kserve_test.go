@@ -17,7 +17,7 @@ func TestRequestIsWhatThePythonClientSends(t *testing.T) {
 		{Name: "Input", Datatype: "FP32", Shape: []int64{1, 2, 1, 300}, Data: []byte{1, 2, 3, 4}},
 		{Name: "Mask", Datatype: "BOOL", Shape: []int64{1, 2}, Data: []byte{1, 0}},
 	}, "Output", "State")
-	request.SetStep(SequenceID{Text: "another step"}, false, true) // leaves nothing behind
+	request.SetStep(SequenceID{Text: "another step"}, false, true) // leaves nothing
 	request.SetStep(SequenceID{Number: 300}, true, false)
 	sent, err := proto.MarshalOptions{Deterministic: true}.Marshal(request)
 	if err != nil {

@@ -48,7 +48,7 @@ class Graph:
     random: np.random.Generator = field(default_factory=lambda: np.random.default_rng(7))
 
     def node(self, op: str, *inputs: str, outputs: int = 1, **attributes) -> str:
-        """Adds an operator and returns the name of its first output; the others have .1, .2 ... after it."""
+        """Adds an operator and returns the name of its first output; the others have .1, .2 ... appended."""
         name = f"{op}_{len(self.nodes)}"
         names = [name, *(f"{name}.{i}" for i in range(1, outputs))]
         self.nodes.append(helper.make_node(op, list(inputs), names, **attributes))

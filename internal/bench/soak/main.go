@@ -44,7 +44,7 @@ func parseConfig(args []string) (c config, err error) {
 	flags.DurationVar(&c.idle, "idle", 2*time.Second, "max_sequence_idle_microseconds of the models; clients pause for up to twice as long")
 	flags.IntVar(&c.clients, "clients", 1000, "clients of each model, each with a correlation ID of its own")
 	flags.IntVar(&c.streams, "streams", 4, "gRPC streams that the clients are spread over")
-	flags.Int64Var(&c.steps, "steps", 0, "end after this many requests (0: only by time)")
+	flags.Int64Var(&c.steps, "steps", 0, "end after this `number` of requests (0: only by time)")
 	flags.DurationVar(&c.duration, "duration", time.Minute, "end after this time")
 	flags.DurationVar(&c.breaks, "breaks", 0, "mean time after which a stream is broken off with its requests on the way (0: never)")
 	flags.Uint64Var(&c.seed, "seed", 1, "seed of the dice")
@@ -65,7 +65,7 @@ type soak struct {
 	ended   atomic.Bool
 }
 
-// over reports whether no more requests are to be sent.
+// over tells that no more requests are to be sent.
 func (s *soak) over() bool {
 	return s.ended.Load() || s.config.steps > 0 && s.steps.Load() >= s.config.steps
 }

@@ -11,7 +11,7 @@ import (
 const (
 	flagStart = 1 << iota
 	flagEnd
-	flagCancelled // we broke the request off, so that it is unknown whether it ran
+	flagCancelled // we broke the request off, so that it may have run or not
 	flagEmpty     // the answer has no values
 )
 

@@ -111,8 +111,8 @@ func TestRecorderWaitsForTheChecker(t *testing.T) {
 	}
 }
 
-// TestRecorderReportsTheFirstFailure, and goes on taking what is not written.
-func TestRecorderReportsTheFirstFailure(t *testing.T) {
+// TestRecorderTellsOfTheFirstFailure, and goes on taking records.
+func TestRecorderTellsOfTheFirstFailure(t *testing.T) {
 	reading, writing := io.Pipe()
 	gone := errors.New("the reader is gone")
 	reading.CloseWithError(gone)
