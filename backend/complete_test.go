@@ -16,7 +16,6 @@ import (
 	"tritonstateful/internal/onnx/runnertest"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
-	"tritonstateful/statebuffer"
 )
 
 // outermost runs a model whose batch is the outermost axis of each tensor: every lane of
@@ -30,19 +29,14 @@ func outermost(sig *onnx.Signature, inputs, outputs []onnx.Tensor) error {
 	}
 	for i := range outputs {
 		out := &outputs[i]
-		out.Shape = sig.Outputs[i].Dims.With(0, lanes)
-		bytes, err := out.Shape.Bytes(tensor.FP32)
-		if err != nil {
-			return err
-		}
-		out.Data = statebuffer.Block{Bytes: make([]byte, bytes), Size: bytes}
+		runnertest.Allocate(out, sig.Outputs[i].Dims.With(0, lanes)...)
 		for lane := range lanes {
 			sum := 0.0
 			each := int64(len(inputs[0].Data.Bytes)) / lanes
 			for _, b := range inputs[0].Data.Bytes[lane*each:][:each] {
 				sum += float64(b)
 			}
-			runnertest.SetElement(out.Data.Bytes, tensor.FP32, lane*bytes/4/lanes, sum)
+			runnertest.SetElement(out.Data.Bytes, tensor.FP32, lane*out.Data.Size/4/lanes, sum)
 		}
 	}
 	return nil
@@ -51,7 +45,7 @@ func outermost(sig *onnx.Signature, inputs, outputs []onnx.Tensor) error {
 // completing calls Complete for a model with these tensors. The model file must be
 // closed again.
 func completing(t testing.TB, cfg, inputs, outputs string) (text []byte, opened *onnx.SessionOptions, log *recorder, err error) {
-	file := &runnertest.File{Sig: onnx.Signature{Inputs: runnertest.Tensors(t, inputs), Outputs: runnertest.Tensors(t, outputs)}}
+	file := runnertest.NewFile(t, inputs, outputs)
 	if strings.Contains(inputs, "STRING") {
 		file.Runs = outermost
 	}
@@ -165,7 +159,7 @@ func TestComplete(t *testing.T) {
 
 // TestCompleteOptionalInputs: an input with a default need not be sent.
 func TestCompleteOptionalInputs(t *testing.T) {
-	file := &runnertest.File{Sig: onnx.Signature{Inputs: runnertest.Tensors(t, "x:FP32[B,8] w:FP32[8,8]"), Outputs: runnertest.Tensors(t, "y:FP32[B,8]")}}
+	file := runnertest.NewFile(t, "x:FP32[B,8] w:FP32[8,8]", "y:FP32[B,8]")
 	file.Sig.Inputs[1].Optional = true
 	server := Server{Log: slog.New(newRecorder(slog.LevelInfo)), DefaultBatch: 1, Open: func(onnx.SessionOptions) (onnx.Runner, error) { return file, nil }}
 	text, err := Complete(ModelInfo{Config: []byte(`{}`)}, server)
@@ -176,7 +170,7 @@ func TestCompleteOptionalInputs(t *testing.T) {
 // TestCompleteDefaultBatch: the operator's default-max-batch-size rules.
 func TestCompleteDefaultBatch(t *testing.T) {
 	for given, want := range map[int]int{0: 0, 1: 1, 4: 64, 16: 16, 230: 230, 231: 230, math.MaxInt32: 230} {
-		file := &runnertest.File{Sig: onnx.Signature{Inputs: runnertest.Tensors(t, lstmInputs), Outputs: runnertest.Tensors(t, lstmOutputs)}}
+		file := runnertest.NewFile(t, lstmInputs, lstmOutputs)
 		server := Server{Log: slog.New(newRecorder(slog.LevelInfo)), DefaultBatch: given, Open: func(onnx.SessionOptions) (onnx.Runner, error) { return file, nil }}
 		text, err := Complete(ModelInfo{}, server)
 		require.NoError(t, err)
@@ -227,7 +221,7 @@ func FuzzComplete(f *testing.F) {
 		if states {
 			inputs, outputs = inputs+" h:FP32[2,B,1] k:FP32[B,L,1]", outputs+" h_out:FP32[2,B,1] k_out:FP32[B,L,1]"
 		}
-		file := &runnertest.File{Sig: onnx.Signature{Inputs: runnertest.Tensors(t, inputs), Outputs: runnertest.Tensors(t, outputs)}}
+		file := runnertest.NewFile(t, inputs, outputs)
 		server := Server{Log: slog.New(newRecorder(slog.LevelError)), DefaultBatch: 4, Open: func(onnx.SessionOptions) (onnx.Runner, error) { return file, nil }}
 		text, err := Complete(ModelInfo{Config: []byte(cfg)}, server)
 		if err != nil || text == nil {

@@ -55,7 +55,7 @@ func TestCompleteLeavesOutWhatHasNoShape(t *testing.T) {
 		{"y:FP32[B,8] hn:FP32[]", "y", "hn"},
 		{"y:FP32[B,8] other:FP32[]", "y", "other"},
 	} {
-		file := &runnertest.File{Sig: onnx.Signature{Inputs: runnertest.Tensors(t, "x:FP32[B,8] h0:FP32[2,B,16]"), Outputs: runnertest.Tensors(t, tt.outputs)}}
+		file := runnertest.NewFile(t, "x:FP32[B,8] h0:FP32[2,B,16]", tt.outputs)
 		file.Sig.Outputs[1].Dims, file.Sig.Outputs[1].Symbols = nil, nil
 		log := newRecorder(slog.LevelInfo)
 		server := Server{Log: slog.New(log), DefaultBatch: config.ServerBatch, Open: func(onnx.SessionOptions) (onnx.Runner, error) { return file, nil }}

@@ -290,12 +290,9 @@ func TestGPUWarmsUp(t *testing.T) {
 func TestNoGraphOfVaryingShapes(t *testing.T) {
 	cfg := cacheConfig()
 	cfg.Parameters["enable_cuda_graph"] = config.Value{String: "1"}
-	log := newRecorder(slog.LevelWarn)
-	model, err := NewModel(ModelInfo{Name: "model", Version: 1, Config: (&setup{config: cfg}).json()}, Server{
-		Log: slog.New(log), Clock: newServer(t).in.model.server.Clock,
-		Open: func(onnx.SessionOptions) (onnx.Runner, error) { return &gpu{Runner: cacheModel(), t: t}, nil },
+	model, log := newModel(t, "", (&setup{config: cfg}).json(), func(onnx.SessionOptions) (onnx.Runner, error) {
+		return &gpu{Runner: cacheModel(), t: t}, nil
 	})
-	require.NoError(t, err)
 	in, err := model.NewInstance(InstanceInfo{Name: "model_0_0", Kind: "gpu"})
 	require.NoError(t, err)
 	in.Close()

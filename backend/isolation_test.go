@@ -3,7 +3,6 @@ package backend
 import (
 	"encoding/binary"
 	"errors"
-	"log/slog"
 	"math"
 	"testing"
 
@@ -111,17 +110,12 @@ func TestLanesIsolatedOnDevice(t *testing.T) {
 	cfg := floatConfig()
 	cfg.Parameters["ort_ep"] = config.Value{String: "cuda"}
 	load := func(onCPU error) (*recorder, error) {
-		log := newRecorder(slog.LevelWarn)
-		m, err := NewModel(ModelInfo{Name: "model", Version: 1, Config: (&setup{config: cfg}).json()}, Server{
-			Log: slog.New(log), Clock: newServer(t).in.model.server.Clock,
-			Open: func(o onnx.SessionOptions) (onnx.Runner, error) {
-				if o.Provider == onnx.CPU {
-					return model, onCPU
-				}
-				return &gpu{Runner: model, t: t}, nil
-			},
+		m, log := newModel(t, "", (&setup{config: cfg}).json(), func(o onnx.SessionOptions) (onnx.Runner, error) {
+			if o.Provider == onnx.CPU {
+				return model, onCPU
+			}
+			return &gpu{Runner: model, t: t}, nil
 		})
-		require.NoError(t, err)
 		in, err := m.NewInstance(InstanceInfo{Name: "model_0_0", Kind: "gpu"})
 		if err == nil {
 			in.Close()

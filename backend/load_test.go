@@ -2,7 +2,6 @@ package backend
 
 import (
 	"fmt"
-	"log/slog"
 	"strings"
 	"testing"
 
@@ -15,15 +14,10 @@ import (
 // TestBatchAxesAreProvedOnce: the instances of a model share what was proved, and the log
 // says it once.
 func TestBatchAxesAreProvedOnce(t *testing.T) {
-	log := newRecorder(slog.LevelInfo)
-	m, err := NewModel(ModelInfo{Name: "model", Version: 1, Config: []byte(`{"name":"model","max_batch_size":8,"input":[{"name":"x","data_type":"TYPE_FP32","dims":[-1]}],` +
-		`"output":[{"name":"y","data_type":"TYPE_FP32","dims":[-1]}]}`)}, Server{
-		Log: slog.New(log), Clock: newServer(t).in.model.server.Clock,
-		Open: func(onnx.SessionOptions) (onnx.Runner, error) {
-			return runnertest.NewRecurrence(t, "x:FP32[time,batch]", "y:FP32[time,batch]", 0), nil
-		},
+	m, log := newModel(t, "", []byte(`{"name":"model","max_batch_size":8,"input":[{"name":"x","data_type":"TYPE_FP32","dims":[-1]}],`+
+		`"output":[{"name":"y","data_type":"TYPE_FP32","dims":[-1]}]}`), func(onnx.SessionOptions) (onnx.Runner, error) {
+		return runnertest.NewRecurrence(t, "x:FP32[time,batch]", "y:FP32[time,batch]", 0), nil
 	})
-	require.NoError(t, err)
 	for i := range 3 {
 		in, err := m.NewInstance(InstanceInfo{Name: fmt.Sprint("model_0_", i), Kind: "cpu"})
 		require.NoError(t, err)
@@ -39,20 +33,15 @@ func TestBatchAxesAreProvedOnce(t *testing.T) {
 // batch would mix and whatever two axes it could stand on.
 func TestNothingHangsOnTheBatch(t *testing.T) {
 	for _, verify := range []string{"inferred", "always", "never"} {
-		log := newRecorder(slog.LevelInfo)
-		m, err := NewModel(ModelInfo{Name: "model", Version: 1, Config: []byte(`{"name":"model","input":[{"name":"x","data_type":"TYPE_FP32","dims":[-1,-1]}],` +
-			`"output":[{"name":"y","data_type":"TYPE_FP32","dims":[-1,-1]}],"parameters":{"verify":{"string_value":"` + verify + `"}}}`)}, Server{
-			Log: slog.New(log), Clock: newServer(t).in.model.server.Clock,
-			Open: func(onnx.SessionOptions) (onnx.Runner, error) {
-				r := runnertest.NewRecurrence(t, "x:FP32[?,?]", "y:FP32[?,?]", 0)
-				r.Runs = func(_ *onnx.Signature, inputs, outputs []onnx.Tensor) error { // nothing mixes: both axes could be the batch
-					outputs[0].Shape, outputs[0].Data = inputs[0].Shape.Clone(), inputs[0].Data
-					return nil
-				}
-				return r, nil
-			},
+		m, log := newModel(t, "", []byte(`{"name":"model","input":[{"name":"x","data_type":"TYPE_FP32","dims":[-1,-1]}],`+
+			`"output":[{"name":"y","data_type":"TYPE_FP32","dims":[-1,-1]}],"parameters":{"verify":{"string_value":"`+verify+`"}}}`), func(onnx.SessionOptions) (onnx.Runner, error) {
+			r := runnertest.NewRecurrence(t, "x:FP32[?,?]", "y:FP32[?,?]", 0)
+			r.Runs = func(_ *onnx.Signature, inputs, outputs []onnx.Tensor) error { // nothing mixes: both axes could be the batch
+				outputs[0].Shape, outputs[0].Data = inputs[0].Shape.Clone(), inputs[0].Data
+				return nil
+			}
+			return r, nil
 		})
-		require.NoError(t, err)
 		in, err := m.NewInstance(InstanceInfo{Name: "model_0", Kind: "cpu"})
 		require.NoError(t, err, verify)
 		in.Close()

@@ -1,7 +1,6 @@
 package backend
 
 import (
-	"log/slog"
 	"math"
 	"testing"
 	"time"
@@ -15,24 +14,6 @@ import (
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
-
-// logged loads a model and gives its log.
-func (s *scripted) logged(t *testing.T, c *config.Config) (*Instance, *recorder) {
-	t.Helper()
-	set, log, now := &setup{config: c}, newRecorder(slog.LevelInfo), time.Hour
-	model, err := NewModel(ModelInfo{Name: "model", Version: 1, Config: set.json()}, Server{
-		Log: slog.New(log), Clock: func() time.Duration { now++; return now },
-		Open: func(onnx.SessionOptions) (onnx.Runner, error) { return s, nil },
-	})
-	require.NoError(t, err)
-	in, err := model.NewInstance(InstanceInfo{Name: "model_0", Kind: "cpu"})
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		in.Close()
-		require.Zero(t, s.memory.Used())
-	})
-	return in, log
-}
 
 // TestMaskProof: what shows that the mask hides padding leaves nothing.
 func TestMaskProof(t *testing.T) {

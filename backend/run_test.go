@@ -9,19 +9,10 @@ import (
 
 	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/onnx/runnertest"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
-	"tritonstateful/statebuffer"
 )
-
-// write makes an output of a run a tensor of that shape.
-func write(out *onnx.Tensor, shape ...int64) {
-	bytes, err := tensor.Shape(shape).Bytes(out.DType)
-	if err != nil {
-		panic(err)
-	}
-	out.Shape, out.Data = shape, statebuffer.Block{Bytes: make([]byte, bytes), Size: bytes}
-}
 
 // TestWrongBatchOfAnOutput: whatever names the batch, and whatever else the shape is,
 // an output that has not one extent for each lane there is no answer.
@@ -88,7 +79,7 @@ func TestWrongBatchOfAnOutput(t *testing.T) {
 			model.run = func(inputs, outputs []onnx.Tensor) error {
 				err := inner(inputs, outputs)
 				if wrong != nil {
-					write(&outputs[tt.out], wrong...)
+					runnertest.Allocate(&outputs[tt.out], wrong...)
 				}
 				return err
 			}
@@ -138,7 +129,7 @@ func TestWrongBatchByOneValue(t *testing.T) {
 	model.run = func(inputs, outputs []onnx.Tensor) error {
 		err := inner(inputs, outputs)
 		if slices.Contains(numbers(inputs[0].Data.Bytes), wrongToken) {
-			write(&outputs[0], inputs[0].Shape[0]-1, 3)
+			runnertest.Allocate(&outputs[0], inputs[0].Shape[0]-1, 3)
 		}
 		return err
 	}
@@ -169,13 +160,13 @@ func TestDeclaredEmpty(t *testing.T) {
 	state := []int64{-1, 0}
 	m.run = func(inputs, outputs []onnx.Tensor) error {
 		lanes := inputs[0].Shape[0]
-		write(&outputs[0], lanes, extent)
+		runnertest.Allocate(&outputs[0], lanes, extent)
 		copy(outputs[0].Data.Bytes, inputs[0].Data.Bytes)
 		shape := slices.Clone(state)
 		if shape[0] < 0 {
 			shape[0] = lanes
 		}
-		write(&outputs[1], shape...)
+		runnertest.Allocate(&outputs[1], shape...)
 		return nil
 	}
 	in := m.loaded(t, c)

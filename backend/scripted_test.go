@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"log/slog"
 	"testing"
 	"time"
 
@@ -44,15 +45,27 @@ func (s *scripted) Run(inputs, outputs []onnx.Tensor) error {
 	return s.run(inputs, outputs)
 }
 
-// instance loads a scripted model for a configuration.
-func (s *scripted) instance(t testing.TB, c *config.Config, directory string) (*Instance, error) {
-	set := &setup{config: c}
-	now := time.Hour
-	model, err := NewModel(ModelInfo{Name: "model", Version: 1, Directory: directory, Config: set.json()}, Server{
-		Log: newServer(t).in.log, Clock: func() time.Duration { now++; return now },
-		Open: func(onnx.SessionOptions) (onnx.Runner, error) { return s, nil },
+// newModel is a model of a configuration, for whose instances open gives the runners.
+func newModel(t testing.TB, directory string, cfg []byte, open onnx.OpenRunner) (*Model, *recorder) {
+	t.Helper()
+	log, now := newRecorder(slog.LevelInfo), time.Hour
+	model, err := NewModel(ModelInfo{Name: "model", Version: 1, Directory: directory, Config: cfg}, Server{
+		Log: slog.New(log), Clock: func() time.Duration { now++; return now }, Open: open,
 	})
 	require.NoError(t, err)
+	return model, log
+}
+
+// instance loads a scripted model for a configuration.
+func (s *scripted) instance(t testing.TB, c *config.Config, directory string) (*Instance, error) {
+	in, _, err := s.load(t, c, directory)
+	return in, err
+}
+
+// load is instance, with the log.
+func (s *scripted) load(t testing.TB, c *config.Config, directory string) (*Instance, *recorder, error) {
+	open := func(onnx.SessionOptions) (onnx.Runner, error) { return s, nil }
+	model, log := newModel(t, directory, (&setup{config: c}).json(), open)
 	in, err := model.NewInstance(InstanceInfo{Name: "model_0", Kind: "cpu"})
 	t.Cleanup(func() {
 		if in != nil {
@@ -60,14 +73,21 @@ func (s *scripted) instance(t testing.TB, c *config.Config, directory string) (*
 		}
 		require.Zero(t, s.memory.Used())
 	})
-	return in, err
+	return in, log, err
+}
+
+// logged is an instance of a scripted model that can be loaded, and its log.
+func (s *scripted) logged(t testing.TB, c *config.Config) (*Instance, *recorder) {
+	t.Helper()
+	in, log, err := s.load(t, c, "")
+	require.NoError(t, err)
+	return in, log
 }
 
 // loaded is an instance of a scripted model that can be loaded.
 func (s *scripted) loaded(t testing.TB, c *config.Config) *Instance {
 	t.Helper()
-	in, err := s.instance(t, c, "")
-	require.NoError(t, err)
+	in, _ := s.logged(t, c)
 	return in
 }
 

@@ -1,10 +1,8 @@
 package backend
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -275,34 +273,24 @@ func TestSingleLaneStaysFilled(t *testing.T) {
 // TestRequestsOfSeveralLanes: without sequences a request may have several lanes, and as
 // many requests share a run as fit.
 func TestRequestsOfSeveralLanes(t *testing.T) {
-	tensors := func(name string) []onnx.TensorInfo {
-		return []onnx.TensorInfo{{Name: name, DType: tensor.FP32, Dims: tensor.Shape{tensor.Dynamic, 1}, Symbols: []string{"batch", ""}}}
-	}
+	names := []string{"batch", ""}
+	model, c := copyModel(tensor.Shape{tensor.Dynamic, 1}, names, names)
+	c.Inputs[0].Dims, c.Outputs[0].Dims = tensor.Shape{1}, tensor.Shape{1}
 	var runs []int // lanes of each
-	r := &scripted{sig: onnx.Signature{Inputs: tensors("x"), Outputs: tensors("y")}, run: func(inputs, outputs []onnx.Tensor) error {
+	inner := model.run
+	model.run = func(inputs, outputs []onnx.Tensor) error {
 		runs = append(runs, int(inputs[0].Shape[0]))
-		copy(outputs[0].Data.Bytes, inputs[0].Data.Bytes)
-		return nil
-	}}
-	model, err := NewModel(ModelInfo{Name: "model", Config: []byte(`{"name":"model","max_batch_size":8,` +
-		`"input":[{"name":"x","data_type":"TYPE_FP32","dims":[1]}],"output":[{"name":"y","data_type":"TYPE_FP32","dims":[1]}]}`)}, Server{
-		Log: slog.New(slog.DiscardHandler), Clock: func() time.Duration { return time.Hour },
-		Open: func(onnx.SessionOptions) (onnx.Runner, error) { return r, nil },
-	})
-	require.NoError(t, err)
-	in, err := model.NewInstance(InstanceInfo{Name: "model_0", Kind: "cpu"})
-	require.NoError(t, err)
-	defer in.Close()
+		return inner(inputs, outputs)
+	}
+	in := model.loaded(t, c)
 	runs = nil
-	b := &fakeBatch{t: t, answers: make([]answer, 4)}
+	var requests []Request
 	for i, rows := range []int64{4, 3, 1, 2} {
-		data := bytes.Repeat([]byte{byte(i + 1)}, int(4*rows))
-		b.requests = append(b.requests, Request{Inputs: []Input{{Present: true, DType: tensor.FP32, Shape: tensor.Shape{rows, 1}, Data: data, Size: 4 * rows}}})
+		values := slices.Repeat([]int32{int32(i + 1)}, int(rows))
+		requests = append(requests, Request{Inputs: intInput(tensor.Shape{rows, 1}, values...)})
 	}
-	in.Execute(b)
+	for i, got := range succeed(t, in, slices.Clone(requests)...) {
+		require.Equal(t, requests[i].Inputs[0].Data, got.outputs[0])
+	}
 	require.Equal(t, []int{8, 2}, runs)
-	for i, rows := range []int{4, 3, 1, 2} {
-		require.NoError(t, b.answers[i].err)
-		require.Equal(t, bytes.Repeat([]byte{byte(i + 1)}, 4*rows), b.answers[i].outputs[0])
-	}
 }

@@ -34,11 +34,21 @@ func fakeGPU(t testing.TB, log *bytes.Buffer, settings ...string) *Runtime {
 	return rt
 }
 
+// openGPU loads a model on the simulated GPU and closes it when the test ends.
 func openGPU(t testing.TB, rt *Runtime, model onnxtest.Model, options onnx.GPUOptions) *gpuRunner {
 	t.Helper()
 	opened, err := rt.Open(onnx.SessionOptions{Path: model.Write(t), Provider: onnx.CUDA, IntraOpThreads: 1, GPU: options})
 	require.NoError(t, err)
+	t.Cleanup(opened.Close)
 	return opened.(*gpuRunner)
+}
+
+// oneStep is the tensors of a run of accumulate(2) with a lane of 1 and 2.
+func oneStep(t testing.TB, r *gpuRunner) (inputs, outputs []onnx.Tensor) {
+	t.Helper()
+	shape := tensor.Shape{1, 2}
+	inputs = []onnx.Tensor{ioTensor(t, r, shape, 1, 2), stateTensor(t, r, shape, 0, 0)}
+	return inputs, []onnx.Tensor{ioTensor(t, r, shape), stateTensor(t, r, shape, 0, 0)}
 }
 
 // ioTensor is a tensor of floats in memory of the host.
@@ -99,7 +109,6 @@ func TestGPURun(t *testing.T) {
 // TestGPUUnwanted leaves out an output.
 func TestGPUUnwanted(t *testing.T) {
 	r := openGPU(t, fakeGPU(t, &bytes.Buffer{}), accumulate(2), onnx.GPUOptions{CUDAGraph: true})
-	defer r.Close()
 	shape := tensor.Shape{1, 2}
 	x, old := ioTensor(t, r, shape, 1, 2), stateTensor(t, r, shape, 3, 4)
 	outputs := []onnx.Tensor{{}, {DType: tensor.FP32}}
@@ -116,7 +125,6 @@ func TestGPUUnwanted(t *testing.T) {
 // stays until the next run.
 func TestGPUAllocates(t *testing.T) {
 	r := openGPU(t, fakeGPU(t, &bytes.Buffer{}), accumulate(2), onnx.GPUOptions{})
-	defer r.Close()
 	for lanes := int64(1); lanes < 4; lanes++ {
 		shape := tensor.Shape{lanes, 2}
 		values := make([]float32, 2*lanes)
@@ -134,7 +142,6 @@ func TestGPUAllocates(t *testing.T) {
 // that an output is of another shape although the inputs are where they were.
 func TestGPUAllocatesAgain(t *testing.T) {
 	r := openGPU(t, fakeGPU(t, &bytes.Buffer{}), nonZero(), onnx.GPUOptions{})
-	defer r.Close()
 	x := ioTensor(t, r, tensor.Shape{4}, 0, 0, 0, 0)
 	for _, found := range []int64{1, 3, 3, 0, 2} {
 		values := make([]float32, 4)
@@ -153,7 +160,6 @@ func TestGPUAllocatesAgain(t *testing.T) {
 // TestGPUCopiesIn takes a lane of an input from the device.
 func TestGPUCopiesIn(t *testing.T) {
 	r := openGPU(t, fakeGPU(t, &bytes.Buffer{}), accumulate(2), onnx.GPUOptions{})
-	defer r.Close()
 	shape := tensor.Shape{3, 2}
 	x, y := ioTensor(t, r, shape, 1, 1, 1, 1, 1, 1), ioTensor(t, r, shape)
 	there := stateTensor(t, r, tensor.Shape{1, 2}, 50, 60)
@@ -180,7 +186,6 @@ func onDevice(b statebuffer.Block) []float32 {
 // and a state to the host: all is there when Run returns, which waits once.
 func TestGPUCopiesOut(t *testing.T) {
 	r := openGPU(t, fakeGPU(t, &bytes.Buffer{}, "DELAY_US", "3000"), accumulate(2), onnx.GPUOptions{})
-	defer r.Close()
 	shape := tensor.Shape{3, 2}
 	x, y := ioTensor(t, r, shape, 1, 2, 3, 4, 5, 6), ioTensor(t, r, shape)
 	old, next := stateTensor(t, r, shape, 10, 10, 10, 10, 10, 10), stateTensor(t, r, shape, 0, 0, 0, 0, 0, 0)
@@ -220,7 +225,6 @@ func TestGPUCopiesOut(t *testing.T) {
 func TestGPURefuses(t *testing.T) {
 	rt := fakeGPU(t, &bytes.Buffer{})
 	r := openGPU(t, rt, accumulate(2), onnx.GPUOptions{})
-	defer r.Close()
 	shape := tensor.Shape{1, 2}
 	x, y := ioTensor(t, r, shape, 1, 2), ioTensor(t, r, shape)
 	old, next := stateTensor(t, r, shape, 0, 0), stateTensor(t, r, shape, 0, 0)
@@ -245,7 +249,6 @@ func TestGPURefuses(t *testing.T) {
 // warm-up until it is closed.
 func TestGPUManyShapes(t *testing.T) {
 	r := openGPU(t, fakeGPU(t, &bytes.Buffer{}, "DELAY_US", "0"), accumulate(1), onnx.GPUOptions{})
-	defer r.Close()
 	rng := rand.New(rand.NewPCG(1, 2))
 	const most = 200
 	x, y := ioTensor(t, r, tensor.Shape{most, 1}), ioTensor(t, r, tensor.Shape{most, 1})
@@ -281,10 +284,7 @@ func TestGPUManyShapes(t *testing.T) {
 // TestGPURunAllocatesNothing in Go, once its tensors are known.
 func TestGPURunAllocatesNothing(t *testing.T) {
 	r := openGPU(t, fakeGPU(t, &bytes.Buffer{}, "DELAY_US", "0"), accumulate(2), onnx.GPUOptions{})
-	defer r.Close()
-	shape := tensor.Shape{1, 2}
-	inputs := []onnx.Tensor{ioTensor(t, r, shape, 1, 2), stateTensor(t, r, shape, 0, 0)}
-	outputs := []onnx.Tensor{ioTensor(t, r, shape), stateTensor(t, r, shape, 0, 0)}
+	inputs, outputs := oneStep(t, r)
 	require.Zero(t, testing.AllocsPerRun(50, func() { require.NoError(t, r.Run(inputs, outputs)) }))
 }
 
@@ -329,11 +329,7 @@ func TestGPULoadFails(t *testing.T) {
 func TestGPUDescription(t *testing.T) {
 	const uuid = "00010203-0405-0607-0809-0a0b0c0d0e0f"
 	rt := fakeGPU(t, &bytes.Buffer{}, "MEMORY", "300000000")
-	load := func() onnx.DeviceRunner {
-		r := openGPU(t, rt, accumulate(2), onnx.GPUOptions{})
-		t.Cleanup(r.Close)
-		return r
-	}
+	load := func() onnx.DeviceRunner { return openGPU(t, rt, accumulate(2), onnx.GPUOptions{}) }
 	plain := onnx.Device{Name: "Fake GPU A", UUID: "GPU-" + uuid}
 	require.Equal(t, plain, load().Device())
 	require.Equal(t, "GPU 0 (Fake GPU A, GPU-"+uuid+")", plain.String())
@@ -361,7 +357,6 @@ func TestMemories(t *testing.T) {
 	rt := fakeGPU(t, &bytes.Buffer{}, "DELAY_US", "0")
 	t.Run("pinned", func(t *testing.T) {
 		r := openGPU(t, rt, accumulate(2), onnx.GPUOptions{})
-		defer r.Close()
 		memorytest.MemorySuite(t, func() statebuffer.Memory { return r.IO() })
 	})
 	t.Run("host", func(t *testing.T) {

@@ -40,7 +40,6 @@ func waitsOf(t *testing.T, model onnxtest.Model) (r *gpuRunner, waits func() uin
 // where ONNX Runtime allocates the outputs, which are of another size every time.
 func TestGPUWaitsOnce(t *testing.T) {
 	r, waits := waitsOf(t, accumulate(2))
-	defer r.Close()
 	client := stateTensor(t, r, tensor.Shape{40, 2}, make([]float32, 80)...)
 	for lanes := int64(1); lanes <= 40; lanes++ {
 		shape := tensor.Shape{lanes, 2}
@@ -95,7 +94,6 @@ func TestGPUWaitsOnce(t *testing.T) {
 // TestGPUFailedSubmit leaves nothing in the stream, and nothing of what was asked for.
 func TestGPUFailedSubmit(t *testing.T) {
 	r := openGPU(t, fakeGPU(t, &bytes.Buffer{}), accumulate(2), onnx.GPUOptions{})
-	defer r.Close()
 	shape := tensor.Shape{1, 2}
 	x, old := ioTensor(t, r, shape, 1, 2), stateTensor(t, r, shape, 3, 4)
 	client := stateTensor(t, r, shape, 7, 7)
@@ -131,7 +129,6 @@ func TestGPUPinnedPoolGrows(t *testing.T) {
 // before the next one, take no more pinned memory than one.
 func TestGPUWritesTakeOnePiece(t *testing.T) {
 	r := openGPU(t, fakeGPU(t, &bytes.Buffer{}), accumulate(2), onnx.GPUOptions{})
-	defer r.Close()
 	shape := tensor.Shape{1, 2}
 	state, client := stateTensor(t, r, shape, 3, 4), stateTensor(t, r, shape, 0, 0)
 	r.Begin()

@@ -22,7 +22,6 @@ import (
 func TestGPUCapturesGraphs(t *testing.T) {
 	var log bytes.Buffer
 	r := openGPU(t, fakeGPU(t, &log), accumulate(2), onnx.GPUOptions{CUDAGraph: true})
-	defer r.Close()
 	for lanes := int64(1); lanes < 4; lanes++ {
 		shape := tensor.Shape{lanes, 2}
 		zeros := make([]float32, 2*lanes)
@@ -54,7 +53,6 @@ func TestCaptureFallsBack(t *testing.T) {
 		return nil
 	}
 	r := openGPU(t, rt, accumulate(2), onnx.GPUOptions{CUDAGraph: true})
-	defer r.Close()
 	require.False(t, r.captures)
 	require.Contains(t, log.String(), "enable_cuda_graph has no effect")
 	require.Contains(t, log.String(), "this session cannot be captured")
@@ -64,10 +62,7 @@ func TestCaptureFallsBack(t *testing.T) {
 func TestRunThatCannotBeCaptured(t *testing.T) {
 	var log bytes.Buffer
 	r := openGPU(t, fakeGPU(t, &log), accumulate(2), onnx.GPUOptions{CUDAGraph: true})
-	defer r.Close()
-	shape := tensor.Shape{1, 2}
-	inputs := []onnx.Tensor{ioTensor(t, r, shape, 1, 2), stateTensor(t, r, shape, 0, 0)}
-	outputs := []onnx.Tensor{ioTensor(t, r, shape), stateTensor(t, r, shape, 0, 0)}
+	inputs, outputs := oneStep(t, r)
 	wait, runs := r.before, 0
 	r.before = func(s *cuda.Stream) error {
 		if runs++; runs == 3 { // the one that is captured
@@ -92,7 +87,6 @@ func TestOneCaptureAtATime(t *testing.T) {
 	var failed [3]error
 	for i := range failed {
 		r := openGPU(t, rt, accumulate(2), onnx.GPUOptions{CUDAGraph: true})
-		defer r.Close()
 		wait := r.before
 		r.before = func(s *cuda.Stream) error {
 			most.Store(max(most.Load(), capturing.Add(1)))
@@ -100,9 +94,7 @@ func TestOneCaptureAtATime(t *testing.T) {
 			time.Sleep(2 * time.Millisecond)
 			return wait(s)
 		}
-		shape := tensor.Shape{1, 2}
-		inputs := []onnx.Tensor{ioTensor(t, r, shape, 1, 2), stateTensor(t, r, shape, 0, 0)}
-		outputs := []onnx.Tensor{ioTensor(t, r, shape), stateTensor(t, r, shape, 0, 0)}
+		inputs, outputs := oneStep(t, r)
 		done.Go(func() { failed[i] = r.WarmUp(inputs, outputs) })
 	}
 	done.Wait()

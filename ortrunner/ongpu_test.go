@@ -97,7 +97,6 @@ func checkSteps(t *testing.T, r *gpuRunner, width int64) string {
 // TestCheckSteps tries out what onGPU does, where the CPU computes.
 func TestCheckSteps(t *testing.T) {
 	r := openGPU(t, fakeGPU(t, &bytes.Buffer{}, "DELAY_US", "0"), accumulate(256), onnx.GPUOptions{CUDAGraph: true})
-	defer r.Close()
 	require.Contains(t, checkSteps(t, r, 256), "for 32")
 	require.Equal(t, 3, r.graphs)
 }
@@ -153,7 +152,6 @@ func ahead(t *testing.T, r *gpuRunner, n int64) (put, done time.Duration) {
 // TestAhead tries out what onGPUAhead does, where the CPU computes.
 func TestAhead(t *testing.T) {
 	r := openGPU(t, fakeGPU(t, &bytes.Buffer{}), squares(3), onnx.GPUOptions{})
-	defer r.Close()
 	put, done := ahead(t, r, 16)
 	require.LessOrEqual(t, put, done)
 }

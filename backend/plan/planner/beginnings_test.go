@@ -10,11 +10,9 @@ import (
 	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/onnx/runnertest"
-	"tritonstateful/internal/tensor"
-	"tritonstateful/statebuffer"
 )
 
-// TestToldStatesBegin: a state of which batch_axes tells the batch, and that would be
+// TestToldStatesBegin: a state of which batch_axes states the batch, and that would be
 // empty for ever, is found at load, whether the model runs with that or not.
 func TestToldStatesBegin(t *testing.T) {
 	for name, tt := range map[string]struct {
@@ -59,16 +57,14 @@ func TestToldStatesBegin(t *testing.T) {
 
 // testStateBegins loads a model with a state of the length that next says.
 func testStateBegins(t *testing.T, tensors [2]string, want string, next func(x, s int64) (int64, error)) {
-	r := &runnertest.File{Sig: onnx.Signature{Inputs: runnertest.Tensors(t, tensors[0]), Outputs: runnertest.Tensors(t, tensors[1])}}
+	r := runnertest.NewFile(t, tensors[0], tensors[1])
 	r.Runs = func(sig *onnx.Signature, inputs, outputs []onnx.Tensor) error {
 		length, err := next(inputs[0].Shape[1], inputs[1].Shape[1])
 		if err != nil {
 			return err
 		}
 		for i, extent := range []int64{inputs[0].Shape[1], length} {
-			outputs[i].Shape = tensor.Shape{inputs[0].Shape[0], extent}
-			bytes, _ := outputs[i].Shape.Bytes(tensor.FP32)
-			outputs[i].Data = statebuffer.Block{Bytes: make([]byte, bytes), Size: bytes}
+			runnertest.Allocate(&outputs[i], inputs[0].Shape[0], extent)
 		}
 		return nil
 	}

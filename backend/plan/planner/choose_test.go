@@ -114,7 +114,7 @@ func TestBatchNotJudged(t *testing.T) {
 	}
 }
 
-// TestBatchOfChance: what is drawn anew in each session in the same way can be judged, what
+// TestBatchOfChance: what is drawn again in each session in the same way can be judged, what
 // is not cannot.
 func TestBatchOfChance(t *testing.T) {
 	session := func(drawn *int64) *runnertest.Recurrence {
@@ -163,22 +163,12 @@ func TestBatchUnproved(t *testing.T) {
 // TestBatchNeverEmpty: a state does not begin with nothing along an axis that no run shows
 // to grow, and no run has such a state.
 func TestBatchNeverEmpty(t *testing.T) {
-	r := &runnertest.File{Sig: onnx.Signature{Inputs: runnertest.Tensors(t, "x:FP32[time,8] s:FP32[rows,8]"), Outputs: runnertest.Tensors(t, "y:FP32[time,8] s_out:FP32[rows,8]")}}
+	r := runnertest.NewFile(t, "x:FP32[time,8] s:FP32[rows,8]", "y:FP32[time,8] s_out:FP32[rows,8]")
 	r.Runs = func(sig *onnx.Signature, inputs, outputs []onnx.Tensor) error {
 		require.NotContains(t, inputs[1].Shape, int64(0), "a run that could end the process")
 		for i := range outputs { // everything sees everything
-			shape := inputs[i].Shape.Clone()
-			bytes, _ := shape.Bytes(tensor.FP32)
-			outputs[i].Shape, outputs[i].Data = shape, statebuffer.Block{Bytes: make([]byte, bytes), Size: bytes}
-			sum := 0.0
-			for k := range inputs {
-				for at := range inputs[k].Data.Size / 4 {
-					sum += runnertest.Element(inputs[k].Data.Bytes, tensor.FP32, at)
-				}
-			}
-			for at := range bytes / 4 {
-				runnertest.SetElement(outputs[i].Data.Bytes, tensor.FP32, at, sum)
-			}
+			runnertest.Allocate(&outputs[i], inputs[i].Shape...)
+			runnertest.Fill(&outputs[i], runnertest.Sum(&inputs[0])+runnertest.Sum(&inputs[1]))
 		}
 		return nil
 	}
@@ -191,10 +181,10 @@ func TestBatchNeverEmpty(t *testing.T) {
 // sums is a model over [batch, time] that writes the sum of each lane, and of all of them
 // where influences says so.
 func sums(t *testing.T, inputs string, influences func(inputs []onnx.Tensor) bool) *runnertest.File {
-	r := &runnertest.File{Sig: onnx.Signature{Inputs: runnertest.Tensors(t, inputs), Outputs: runnertest.Tensors(t, "y:FP32[batch,1]")}}
+	r := runnertest.NewFile(t, inputs, "y:FP32[batch,1]")
 	r.Runs = func(sig *onnx.Signature, inputs, outputs []onnx.Tensor) error {
 		lanes, frames := inputs[0].Shape[0], inputs[0].Shape[1]
-		outputs[0].Shape, outputs[0].Data = tensor.Shape{lanes, 1}, statebuffer.Block{Bytes: make([]byte, 4*lanes), Size: 4 * lanes}
+		runnertest.Allocate(&outputs[0], lanes, 1)
 		all, own := 0.0, make([]float64, lanes)
 		for lane := range lanes {
 			for frame := range frames {
@@ -242,7 +232,7 @@ func TestLanesMeetInAFirstStep(t *testing.T) {
 			return errors.New("batches differ")
 		}
 		all := frames + past
-		outputs[1].Shape, outputs[1].Data = tensor.Shape{lanes, all}, statebuffer.Block{Bytes: make([]byte, 4*lanes*all), Size: 4 * lanes * all}
+		runnertest.Allocate(&outputs[1], lanes, all)
 		for lane := range lanes {
 			for at := range all {
 				value := 0.0
@@ -304,13 +294,13 @@ func TestLanesThatShareAScale(t *testing.T) {
 		r := runnertest.NewRecurrence(t, "x:FP32[N]", "y:FP32[N]", 0)
 		r.Sig.Operators = map[string]int{operator: 1}
 		r.Runs = func(_ *onnx.Signature, inputs, outputs []onnx.Tensor) error {
-			bytes := inputs[0].Data.Size
-			outputs[0].Shape, outputs[0].Data = inputs[0].Shape.Clone(), statebuffer.Block{Bytes: make([]byte, bytes), Size: bytes}
+			elements := inputs[0].Data.Size / 4
+			runnertest.Allocate(&outputs[0], inputs[0].Shape...)
 			most := 0.0
-			for at := range bytes / 4 {
+			for at := range elements {
 				most = max(most, runnertest.Element(inputs[0].Data.Bytes, tensor.FP32, at))
 			}
-			for at := range bytes / 4 {
+			for at := range elements {
 				runnertest.SetElement(outputs[0].Data.Bytes, tensor.FP32, at, runnertest.Element(inputs[0].Data.Bytes, tensor.FP32, at)+most)
 			}
 			return nil

@@ -11,7 +11,6 @@ import (
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/onnx/runnertest"
 	"tritonstateful/internal/tensor"
-	"tritonstateful/statebuffer"
 )
 
 var pastedLine = regexp.MustCompile(`(max_batch_size: 1 )?parameters \{ key: '(\w+)' value \{ string_value: '([^']*)' \} \}`)
@@ -20,23 +19,15 @@ var pastedLine = regexp.MustCompile(`(max_batch_size: 1 )?parameters \{ key: '(\
 // the same refusal read again.
 func TestPastedLineDecides(t *testing.T) {
 	stuck := func(inputs, outputs string) *runnertest.File {
-		r := &runnertest.File{Sig: onnx.Signature{Inputs: runnertest.Tensors(t, inputs), Outputs: runnertest.Tensors(t, outputs)}}
+		r := runnertest.NewFile(t, inputs, outputs)
 		r.Runs = func(*onnx.Signature, []onnx.Tensor, []onnx.Tensor) error { return errors.New("it runs with nothing") }
 		return r
 	}
 	mixing := func(inputs, outputs string) *runnertest.File { // y is the sum of all lanes
-		r := &runnertest.File{Sig: onnx.Signature{Inputs: runnertest.Tensors(t, inputs), Outputs: runnertest.Tensors(t, outputs)}}
+		r := runnertest.NewFile(t, inputs, outputs)
 		r.Runs = func(sig *onnx.Signature, inputs, outputs []onnx.Tensor) error {
-			shape := inputs[0].Shape
-			bytes, _ := shape.Bytes(tensor.FP32)
-			outputs[0].Shape, outputs[0].Data = shape.Clone(), statebuffer.Block{Bytes: make([]byte, bytes), Size: bytes}
-			sum := 0.0
-			for at := range bytes / 4 {
-				sum += runnertest.Element(inputs[0].Data.Bytes, tensor.FP32, at)
-			}
-			for at := range bytes / 4 {
-				runnertest.SetElement(outputs[0].Data.Bytes, tensor.FP32, at, sum)
-			}
+			runnertest.Allocate(&outputs[0], inputs[0].Shape...)
+			runnertest.Fill(&outputs[0], runnertest.Sum(&inputs[0]))
 			return nil
 		}
 		return r
@@ -76,11 +67,11 @@ func TestPastedLineDecides(t *testing.T) {
 
 // TestAxesShownWrongAreNotOffered: where the shapes contradict the axes, there is no line.
 func TestAxesShownWrongAreNotOffered(t *testing.T) {
-	r := &runnertest.File{Sig: onnx.Signature{Inputs: runnertest.Tensors(t, "x:FP32[batch] s:FP32[batch]"), Outputs: runnertest.Tensors(t, "y:FP32[batch] s_out:FP32[batch]")}}
+	r := runnertest.NewFile(t, "x:FP32[batch] s:FP32[batch]", "y:FP32[batch] s_out:FP32[batch]")
 	r.Runs = func(sig *onnx.Signature, inputs, outputs []onnx.Tensor) error {
 		for i := range outputs {
 			lanes := inputs[i].Shape[0] + int64(i) // the state grows along what is called the batch
-			outputs[i].Shape, outputs[i].Data = tensor.Shape{lanes}, statebuffer.Block{Bytes: make([]byte, 4*lanes), Size: 4 * lanes}
+			runnertest.Allocate(&outputs[i], lanes)
 		}
 		return nil
 	}
@@ -95,18 +86,12 @@ func TestAxesShownWrongAreNotOffered(t *testing.T) {
 // TestStateWithoutABatchIsServedSingly: batch_axes says that a state has none, and then there
 // are no lanes that could mix.
 func TestStateWithoutABatchIsServedSingly(t *testing.T) {
-	r := &runnertest.File{Sig: onnx.Signature{Inputs: runnertest.Tensors(t, "x:FP32[batch] s:FP32[heads]"), Outputs: runnertest.Tensors(t, "y:FP32[batch] s_out:FP32[heads]")}}
+	r := runnertest.NewFile(t, "x:FP32[batch] s:FP32[heads]", "y:FP32[batch] s_out:FP32[heads]")
 	r.Runs = func(sig *onnx.Signature, inputs, outputs []onnx.Tensor) error {
 		lanes := inputs[0].Shape[0]
-		sum := 0.0
-		for lane := range lanes {
-			sum += runnertest.Element(inputs[0].Data.Bytes, tensor.FP32, lane)
-		}
 		for i, n := range []int64{lanes, 4 * lanes} {
-			outputs[i].Shape, outputs[i].Data = tensor.Shape{n}, statebuffer.Block{Bytes: make([]byte, 4*n), Size: 4 * n}
-			for at := range n {
-				runnertest.SetElement(outputs[i].Data.Bytes, tensor.FP32, at, sum)
-			}
+			runnertest.Allocate(&outputs[i], n)
+			runnertest.Fill(&outputs[i], runnertest.Sum(&inputs[0]))
 		}
 		return nil
 	}

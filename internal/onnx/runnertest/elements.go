@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 )
 
@@ -50,5 +51,20 @@ func SetElement(to []byte, dtype tensor.DType, at int64, f float64) {
 		to[0] = map[bool]byte{true: 1}[f > 0]
 	default:
 		panic("the accumulator knows no " + dtype.String())
+	}
+}
+
+// Sum adds up the elements of a tensor.
+func Sum(of *onnx.Tensor) (sum float64) {
+	for at := range of.Data.Size / int64(of.DType.Size()) {
+		sum += Element(of.Data.Bytes, of.DType, at)
+	}
+	return sum
+}
+
+// Fill makes every element of a tensor f.
+func Fill(to *onnx.Tensor, f float64) {
+	for at := range to.Data.Size / int64(to.DType.Size()) {
+		SetElement(to.Data.Bytes, to.DType, at, f)
 	}
 }

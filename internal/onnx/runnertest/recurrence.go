@@ -7,7 +7,6 @@ import (
 
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
-	"tritonstateful/statebuffer"
 )
 
 // Recurrence is a model over [time, batch] or [batch, time]: y is the running sum of x
@@ -50,10 +49,9 @@ func (r *Recurrence) Compute(sig *onnx.Signature, inputs, outputs []onnx.Tensor)
 	for i := range outputs {
 		shape := tensor.Shape{lanes}
 		if i == 0 {
-			shape = x.Shape.Clone()
+			shape = x.Shape
 		}
-		bytes, _ := shape.Bytes(sig.Outputs[i].DType)
-		outputs[i].Shape, outputs[i].Data = shape, statebuffer.Block{Bytes: make([]byte, bytes), Size: bytes}
+		Allocate(&outputs[i], shape...)
 	}
 	for lane := range lanes {
 		sum := 0.0

@@ -4,6 +4,7 @@ package runnertest
 
 import (
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -47,6 +48,21 @@ type File struct {
 	Heap   statebuffer.Heap
 	Runs   func(sig *onnx.Signature, inputs, outputs []onnx.Tensor) error
 	Closed bool
+}
+
+// NewFile returns a runner that describes a model with these tensors, as Tensors reads them.
+func NewFile(t testing.TB, inputs, outputs string) *File {
+	return &File{Sig: onnx.Signature{Inputs: Tensors(t, inputs), Outputs: Tensors(t, outputs)}}
+}
+
+// Allocate makes out a tensor of zeros of that shape, as a model does whose outputs are left
+// to it.
+func Allocate(out *onnx.Tensor, shape ...int64) {
+	bytes, err := tensor.Shape(shape).Bytes(out.DType)
+	if err != nil {
+		panic(err)
+	}
+	out.Shape, out.Data = slices.Clone(shape), statebuffer.Block{Bytes: make([]byte, bytes), Size: bytes}
 }
 
 // Signature implements onnx.Runner.
