@@ -32,7 +32,7 @@ func derivedModel(dtypes map[string]tensor.DType, sees func(map[string]float64))
 }
 
 // TestDerivedSummands: a number may be added to what is counted, in every type that
-// holds it, also to what only the outputs of earlier steps tell.
+// holds it, also to what only the outputs of earlier steps show.
 func TestDerivedSummands(t *testing.T) {
 	var seen map[string]float64
 	model := derivedModel(map[string]tensor.DType{

@@ -166,9 +166,9 @@ func checkWritten(p *plan.IO, shape tensor.Shape, lanes int) error {
 
 // checkWrittenState says why what a run has written is not the next value of a state of no
 // elements, which is not bound.
-func checkWrittenState(s *plan.State, shape tensor.Shape, lanes int) error {
-	if want := s.Dims.With(s.Axis, int64(lanes)); !shape.Equal(want) {
-		return status.Errorf(status.Internal, "state %q: the model wrote shape %v for %d lanes: want %v, because that is what the next step can read", s.Input, shape, lanes, want)
+func checkWrittenState(st *plan.State, shape tensor.Shape, lanes int) error {
+	if want := st.Dims.With(st.Axis, int64(lanes)); !shape.Equal(want) {
+		return status.Errorf(status.Internal, "state %q: the model wrote shape %v for %d lanes: want %v, because that is what the next step can read", st.Input, shape, lanes, want)
 	}
 	return nil
 }

@@ -116,7 +116,7 @@ func (t *Trial) variedAt(s setting, axes []int) (why string, err error) {
 // errByChance is about runs on the same inputs that differ.
 var errByChance = errors.New("two runs on the same inputs differ")
 
-// crosses tells what of the kept lane has changed. Where lengths differ between lanes, a
+// crosses returns what of the kept lane has changed. Where lengths differ between lanes, a
 // model may sum more terms for all of them, which are 0, in another order.
 func (t *Trial) crosses(before, after []onnx.Tensor, axes []int, lanes, kept int) (why string) {
 	equal := func(a, b []byte, _ tensor.DType) bool { return bytes.Equal(a, b) }

@@ -12,7 +12,7 @@ import (
 	"tritonstateful/internal/onnx/runnertest"
 )
 
-// TestToldStatesBegin: a state of which batch_axes tells the batch, and that would be
+// TestToldStatesBegin: a state of which batch_axes states the batch, and that would be
 // empty for ever, is found at load, whether the model runs with that or not.
 func TestToldStatesBegin(t *testing.T) {
 	for name, tt := range map[string]struct {

@@ -114,7 +114,7 @@ func TestBatchNotJudged(t *testing.T) {
 	}
 }
 
-// TestBatchOfChance: what is drawn anew in each session in the same way can be judged, what
+// TestBatchOfChance: what is drawn again in each session in the same way can be judged, what
 // is not cannot.
 func TestBatchOfChance(t *testing.T) {
 	session := func(drawn *int64) *runnertest.Recurrence {
