@@ -265,7 +265,7 @@ class Target:
             text, reason = clients.communicate()
         result = json.loads(text) if text else {}
         if not result.get("requests"):
-            reason = reason or f"nothing was answered in {options.seconds:g} s"
+            reason = reason or f"nothing was answered in {options.seconds:g} s (exit status {clients.returncode}: {text!r})"
             raise ServerError(f"{self.contender.name}: {reason}\n{self.server.log_tail()}")
         processors = (after.cpu - before.cpu) / (after.at - before.at)
         return result | {

@@ -7,20 +7,15 @@ from that to theirs, so that the batch can stand on any axis of any tensor.
 from dataclasses import dataclass, field
 
 import numpy as np
-import onnx
-from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
+from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
 
+import graphs
 from axisnames import BATCH, OUT_TIME, PAST, PRESENT, TIME, Names, Spec
 
-OPSET, IR_VERSION = 17, 8
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 LAYER, CHANNEL = "L", "C"  # further roles of axes, of fixed size
 INSIDE = {BATCH: 0, TIME: 1, OUT_TIME: 1, PAST: 1, PRESENT: 1, "K": 1, CHANNEL: 2}
 END = 2**31 - 1
-
-
-def onnx_type(dtype: type | np.dtype) -> int:
-    return TensorProto.STRING if dtype is object else helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
 
 
 @dataclass
@@ -97,19 +92,13 @@ class Graph:
         return self.op("Transpose", value, perm=[0, 2, 1])
 
     def model(self, inputs: list[Spec], outputs: list[Spec], names: Names) -> ModelProto:
-        return self.finished(
-            [info(spec, names[spec.name]) for spec in inputs], [info(spec, names[spec.name]) for spec in outputs]
-        )
+        return self.finished([info(spec, names) for spec in inputs], [info(spec, names) for spec in outputs])
 
     def finished(self, inputs: list[ValueInfoProto], outputs: list[ValueInfoProto]) -> ModelProto:
         """The model of these nodes."""
-        constants = [numpy_helper.from_array(value, name) for name, value in self.constants.items()]
-        graph = helper.make_graph(self.nodes, "random", inputs, outputs, constants)
-        made = helper.make_model(graph, ir_version=IR_VERSION, opset_imports=[helper.make_opsetid("", OPSET)])
-        onnx.checker.check_model(made)
-        return made
+        return graphs.model(*self.nodes, inputs=inputs, outputs=outputs, constants=self.constants)
 
 
-def info(spec: Spec, names: list[str | None]) -> ValueInfoProto:
-    dims = [spec.sizes.get(role, name) for role, name in zip(spec.roles, names, strict=True)]
-    return helper.make_tensor_value_info(spec.name, onnx_type(spec.dtype), dims)
+def info(spec: Spec, names: Names) -> ValueInfoProto:
+    dims = [spec.sizes.get(role, name) for role, name in zip(spec.roles, names[spec.name], strict=True)]
+    return graphs.tensor(spec.name, spec.dtype, *dims)

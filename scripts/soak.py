@@ -19,11 +19,13 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from onnx import ModelProto, TensorProto, helper
-from onnx.checker import check_model
+import numpy as np
+from onnx import ModelProto
 
+import graphs
 import modelsoak
 from checker import Checker
+from graphs import op, tensor
 from oracle import Rules
 from soakreport import Process, Report
 from tritonserver import TritonServer, exit_on_sigterm
@@ -111,46 +113,41 @@ def tagged_model(before: int, after: int, growing: bool) -> ModelProto:
     the greatest element that was found, and the number of steps. A state of zeros is one that begins. There is a state
     with the batch at axis 0 and one with it at axis 1, and the growing state, which grows to its longest and is all names.
     """
-    node, value = helper.make_node, helper.make_tensor_value_info
-    int64 = TensorProto.INT64
     constants = {"zero": [0], "one": [1], "axis1": [1], "names": [-1, before * after], "end": [2**31]}
     constants |= {"keep": [NAMES_A_STEP - LONGEST], "add": [1, NAMES_A_STEP]}
     nodes = [
-        node("Equal", ["who", "zero"], ["begins"]),
-        node("Where", ["begins", "X", "who"], ["new_who"]),  # of [batch, 1]
-        node("Add", ["count", "one"], ["new_count"]),
-        node("Transpose", ["new_who"], ["lanes"], perm=[1, 0, 2]),
-        node("Reshape", ["lanes", "names"], ["flat"]),
+        op("Equal", "who zero -> begins"),
+        op("Where", "begins X who -> new_who"),  # of [batch, 1]
+        op("Add", "count one -> new_count"),
+        op("Transpose", "new_who -> lanes", perm=[1, 0, 2]),
+        op("Reshape", "lanes names -> flat"),
     ]
-    inputs = [
-        value("X", int64, ["batch", 1]),
-        value("who", int64, [before, "batch", after]),
-        value("count", int64, ["batch", 1]),
-    ]
-    outputs = [value("Y", int64, ["batch", 3]), value("new_who", int64, [before, "batch", after])]
-    outputs += [value("new_count", int64, ["batch", 1])]
+    states = {"who": [before, "batch", after], "count": ["batch", 1]}
+    inputs = [tensor(name, np.int64, *dims) for name, dims in states.items()]
+    outputs = [tensor(f"new_{name}", np.int64, *dims) for name, dims in states.items()]
     found = "flat"
     if growing:
         nodes += [
-            node("ReduceMin", ["flat"], ["name"], axes=[1], keepdims=1),
-            node("Slice", ["growing", "keep", "end", "axis1"], ["kept"]),
-            node("Tile", ["name", "add"], ["names_of_step"]),
-            node("Concat", ["kept", "names_of_step"], ["new_growing"], axis=1),
-            node("Concat", ["flat", "new_growing"], ["found"], axis=1),
+            op("ReduceMin", "flat -> name", axes=[1], keepdims=1),
+            op("Slice", "growing keep end axis1 -> kept"),
+            op("Tile", "name add -> names_of_step"),
+            op("Concat", "kept names_of_step -> new_growing", axis=1),
+            op("Concat", "flat new_growing -> found", axis=1),
         ]
-        inputs += [value("growing", int64, ["batch", "length"])]
-        outputs += [value("new_growing", int64, ["batch", "new_length"])]
+        inputs.append(tensor("growing", np.int64, "batch", "length"))
+        outputs.append(tensor("new_growing", np.int64, "batch", "new_length"))
         found = "found"
     nodes += [
-        node("ReduceMin", [found], ["least"], axes=[1], keepdims=1),
-        node("ReduceMax", [found], ["greatest"], axes=[1], keepdims=1),
-        node("Concat", ["least", "greatest", "new_count"], ["Y"], axis=1),
+        op("ReduceMin", f"{found} -> least", axes=[1], keepdims=1),
+        op("ReduceMax", f"{found} -> greatest", axes=[1], keepdims=1),
+        op("Concat", "least greatest new_count -> Y", axis=1),
     ]
-    initializers = [helper.make_tensor(name, int64, [len(v)], v) for name, v in constants.items()]
-    graph = helper.make_graph(nodes, "tagged_model", inputs, outputs, initializers)
-    model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
-    check_model(model, full_check=True)
-    return model
+    return graphs.model(
+        *nodes,
+        inputs=[tensor("X", np.int64, "batch", 1), *inputs],
+        outputs=[tensor("Y", np.int64, "batch", 3), *outputs],
+        constants={name: np.array(value) for name, value in constants.items()},
+    )
 
 
 def write(models: list[Model], repository: Path) -> None:

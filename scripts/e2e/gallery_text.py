@@ -1,7 +1,7 @@
 """The signatures of text decoders as optimum and onnxruntime-genai export them."""
 
 import numpy as np
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
 
 from gallery_names import full, io
 from graphs import model, op, tensor
@@ -121,16 +121,12 @@ def group_query_attention() -> ModelProto:
     ))  # fmt: skip
     g.op("MatMul", g.op("Add", x, "attended"), g.numbers(8, 24, scale=0.4), result="logits")
     b, p, t = "batch_size", "past_sequence_length", "total_sequence_length"
-    made = helper.make_graph(
-        g.nodes, "genai",
+    return g.finished(
         [tensor("input_ids", I64, b, "sequence_length"), tensor("attention_mask", I64, b, t),
          tensor("past_key_values.0.key", F32, b, 1, p, 8), tensor("past_key_values.0.value", F32, b, 1, p, 8)],
         [tensor("logits", F32, b, "sequence_length", 24), tensor("present.0.key", F32, b, 1, t, 8),
          tensor("present.0.value", F32, b, 1, t, 8)],
-        [numpy_helper.from_array(value, name) for name, value in g.constants.items()],
     )  # fmt: skip
-    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
-    return helper.make_model(made, ir_version=8, opset_imports=opsets)
 
 
 def genai(name: str, lengths: list[tuple[int, ...]], masked: bool, **more) -> Case:

@@ -30,7 +30,7 @@ class Reference:
     initial   what states are at first, with the batch axis; the others are zeros, empty along dynamic axes
     axes      where the batch stands in inputs and outputs that have it elsewhere than in front; None: nowhere
     rows      requests and answers have the batch in front; False for max_batch_size 0
-    given     further inputs by the number of the step and the inputs before it
+    given     inputs that the backend writes, by the requests up to the one that runs
     updates   what becomes of a state, by what it was and what the model wrote; the others are replaced
     """
 
@@ -39,7 +39,7 @@ class Reference:
     initial: Tensors = field(default_factory=dict)
     axes: dict[str, int | None] = field(default_factory=dict)
     rows: bool = True
-    given: Callable[[int, list[Tensors]], Tensors] = lambda step, before: {}
+    given: Callable[[list[Tensors]], Tensors] = lambda steps: {}
     updates: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = field(default_factory=dict)
 
     def answers(self, steps: list[Tensors]) -> list[Tensors]:
@@ -49,7 +49,7 @@ class Reference:
         answers = []
         for number, step in enumerate(steps):
             feeds = {name: self.from_request(name, value) for name, value in step.items()}
-            outputs = session.run(feeds | states | self.given(number, steps[:number]))
+            outputs = session.run(feeds | states | self.given(steps[: number + 1]))
             states = {
                 name: self.updates.get(name, replace)(states[name], outputs[output]) for name, output in self.states.items()
             }

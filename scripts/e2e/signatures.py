@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from onnx import ModelProto, TensorProto, helper
 
-from randomgraph import Graph, onnx_type
+import graphs
+from randomgraph import Graph
 from servedcase import Case, Sequence, Tensors
 
 TYPES = {"f32": np.float32, "f16": np.float16, "i64": np.int64, "i32": np.int32, "u8": np.uint8, "bool": np.bool_}
@@ -57,7 +58,7 @@ class Tensor:
 
     def info(self):
         dims = [size if size is not None else name for size, name in zip(self.sizes, self.names)]
-        return helper.make_tensor_value_info(self.name, onnx_type(self.dtype), dims)
+        return graphs.tensor(self.name, self.dtype, *dims)
 
     def shape(self, extents: dict[str, int]) -> tuple[int, ...]:
         return tuple(extents[role] if size is None else size for role, size in zip(self.roles, self.sizes))
@@ -177,9 +178,9 @@ class Writer:
             value = self.g.op("ReduceMean", value, axes=[0], keepdims=0)
         if order != sorted(order):
             value = self.g.op("Transpose", value, perm=[order.index(axis) for axis in range(len(order))])
-        if onnx_type(tensor.dtype) != FLOAT:
+        if graphs.onnx_type(tensor.dtype) != FLOAT:
             value = self.g.op("Round", value)
-        self.g.op("Cast", value, result=tensor.name, to=onnx_type(tensor.dtype))
+        self.g.op("Cast", value, result=tensor.name, to=graphs.onnx_type(tensor.dtype))
 
     def over_time(self, tensor: Tensor, value: str) -> str:
         """[batch, time] of an input, after the convolution."""

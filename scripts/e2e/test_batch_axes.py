@@ -100,7 +100,7 @@ ROW, ROW_OUT = io("x", "FP32", 3), io("y", "FP32", 3)
 SR = np.array(16000)
 
 
-def given_rate(step, before):
+def given_rate(steps):
     return {"sr": SR}
 
 
@@ -195,12 +195,12 @@ CASES = {
     ),
     "constant_element": (
         Folder(config([ROW], [ROW_OUT], constant_inputs="sr = 16000"), rate(1)),
-        {"states": STATES, "given": lambda step, before: {"sr": SR.reshape(1)}},
+        {"states": STATES, "given": lambda steps: {"sr": SR.reshape(1)}},
         True,
     ),
     "constant_for_each_lane": (
         Folder(config([ROW], [ROW_OUT], constant_inputs="sr = 16000"), rate("batch", 1)),
-        {"states": STATES, "given": lambda step, before: {"sr": SR.reshape(1, 1)}},
+        {"states": STATES, "given": lambda steps: {"sr": SR.reshape(1, 1)}},
         True,
     ),
     "shared_input": (

@@ -3,11 +3,11 @@ send tokens and nothing else, and sequences of unequal length share runs where t
 
 import numpy as np
 import pytest
-from onnx import ModelProto, NodeProto, ValueInfoProto, helper, numpy_helper
+from onnx import ModelProto, NodeProto, ValueInfoProto
 
 from configs import config, io, oldest
 from conftest import Folder
-from graphs import IR_VERSION, OPSET, op, tensor
+from graphs import model, op, tensor
 from sequences import Reference, Tensors, play
 
 F32 = np.float32
@@ -53,24 +53,21 @@ def decoder(attention) -> ModelProto:
     constants |= {"split": np.array([0, 0, HEADS, SIZE]), "joined": np.array([0, 0, WIDTH])}
     constants |= {"low": np.array(-1e9, F32), "nothing": np.array(0, F32), "scale": np.array(SIZE**-0.5, F32)}
     constants |= {"ones": np.array([1, 2]), "row": np.array([1]), "column": np.array([0]), "three": np.array([1])}
-    graph = helper.make_graph(
-        nodes,
-        "decoder",
-        [
+    return model(
+        *nodes,
+        inputs=[
             tensor("input_ids", np.int64, "batch_size", "sequence_length"),
             tensor("attention_mask", np.int64, "batch_size", "past_sequence_length + sequence_length"),
             tensor("position_ids", np.int64, "batch_size", "sequence_length"),
             *caches("past_key_values", "past_sequence_length"),
         ],
-        [
+        outputs=[
             tensor("logits", F32, "batch_size", "sequence_length", VOCABULARY),
             tensor("lanes", np.int64, "batch_size"),
             *caches("present", "past_sequence_length + sequence_length"),
         ],
-        [numpy_helper.from_array(value, name) for name, value in constants.items()],
+        constants=constants,
     )
-    domains = [helper.make_opsetid("", OPSET), helper.make_opsetid("com.microsoft", 1)]
-    return helper.make_model(graph, ir_version=IR_VERSION, opset_imports=domains)
 
 
 def masked(layer: int) -> list[NodeProto]:
@@ -132,21 +129,10 @@ def grouped(layer: int) -> list[NodeProto]:
     ]
 
 
-class Decoder(Reference):
-    """One sequence alone, given the mask and the positions that a client of ONNX Runtime would make."""
-
-    def answers(self, steps: list[Tensors]) -> list[Tensors]:
-        ends = np.cumsum([step["input_ids"].shape[1] for step in steps])
-        return super().answers(
-            [
-                {
-                    **step,
-                    "attention_mask": np.ones((1, end), np.int64),
-                    "position_ids": np.arange(end - step["input_ids"].shape[1], end)[np.newaxis],
-                }
-                for step, end in zip(steps, ends, strict=True)
-            ]
-        )
+def given(steps: list[Tensors]) -> Tensors:
+    """The mask and the positions that a client of ONNX Runtime would make."""
+    end, length = sum(step["input_ids"].shape[1] for step in steps), steps[-1]["input_ids"].shape[1]
+    return {"attention_mask": np.ones((1, end), np.int64), "position_ids": np.arange(end - length, end)[np.newaxis]}
 
 
 STATES = {f"past_key_values.{layer}.{part}": f"present.{layer}.{part}" for layer in range(LAYERS) for part in ("key", "value")}
@@ -173,7 +159,9 @@ PROMPTS = [tokens([length, *[1] * 6], length) for length in (3, 5, 4, 7)]
 def test_every_answer_is_that_of_the_sequence_alone(own_client, name):
     answers = play(own_client, name, PROMPTS)
     for number, (steps, answered) in enumerate(zip(PROMPTS, answers, strict=True)):
-        for step, (got, want) in enumerate(zip(answered, Decoder(DECODERS[name], STATES).answers(steps), strict=True)):
+        for step, (got, want) in enumerate(
+            zip(answered, Reference(DECODERS[name], STATES, given=given).answers(steps), strict=True)
+        ):
             np.testing.assert_allclose(
                 got["logits"], want["logits"], rtol=1e-5, atol=1e-4, err_msg=f"sequence {number}, step {step}"
             )

@@ -118,10 +118,9 @@ def test_again_at_every_start(own_client):
 def test_with_a_reset_input(own_client):
     """A model that is told of a start gets the initial value all the same."""
 
-    def start(step, before):
-        return {"START": np.array([[step == 0]])}
-
-    reference = Reference(MODELS["told"].onnx, STATES, {"s": np.full((1, 3), 7, F32)}, given=start)
+    reference = Reference(
+        MODELS["told"].onnx, STATES, {"s": np.full((1, 3), 7, F32)}, given=lambda steps: {"START": np.array([[len(steps) == 1]])}
+    )
     sequences = [[{"x": np.full((1, 3), 10 * at + step, F32)} for step in range(3)] for at in range(3)]
     check(own_client, "told", reference, sequences)
 

@@ -11,6 +11,7 @@ from configs import config, io, oldest
 from conftest import Folder
 from graphs import model, op, tensor
 from sequences import Reference, play
+from test_masks import mask
 from unary import infer
 
 F32 = np.float32
@@ -201,16 +202,12 @@ def test_padding_that_only_low_numbers_would_show(own_server, own_client):
     random = np.random.default_rng(1)
     sequences = [[{"x": -1 - random.random((1, rows, 3), F32)} for rows in (each, 1, 1)] for each in lengths]
 
-    class Masked(Reference):
-        def answers(self, steps):
-            held = np.cumsum([step["x"].shape[1] for step in steps])
-            return super().answers([step | {"mask": np.ones((1, n), np.int64)} for step, n in zip(steps, held)])
-
+    reference = Reference(pooled(), {"past": "present"}, given=mask())
     with ThreadPoolExecutor(len(sequences)) as pool:
         for step in range(3):
             sent = [pool.submit(infer, own_client, "pooled", 10 + at, each[step], start=step == 0)
                     for at, each in enumerate(sequences)]  # fmt: skip
             for each, answer in zip(sequences, sent, strict=True):
-                want = Masked(pooled(), {"past": "present"}).answers(each)[step]["y"]
+                want = reference.answers(each)[step]["y"]
                 np.testing.assert_array_equal(answer.result()["y"], want)
     assert "sequences of unequal length run separately: the mask" in own_server.log_text()

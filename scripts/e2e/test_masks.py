@@ -1,6 +1,7 @@
 """Sequences of unequal length share a run where the model takes a mask and the configuration names it."""
 
 import re
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -130,16 +131,16 @@ def rows(counts: list[int], seed: int) -> list[Tensors]:
     return [{"x": random.normal(size=(1, count, WIDTH)).astype(F32)} for count in counts]
 
 
-class Masked(Reference):
-    """The mask covers what a step brings as well, which only the request itself tells."""
+def mask(window: int = 1 << 62) -> Callable[[list[Tensors]], Tensors]:
+    """A mask over what a model keeps, which is a window at most, and what the step brings."""
 
-    def answers(self, steps: list[Tensors], window: int = 1 << 62) -> list[Tensors]:
-        wide, held = [], 0
-        for step in steps:
-            count = step["x"].shape[1]
-            wide.append({**step, "mask": np.ones((1, held + count), np.int64)})
-            held = min(held + count, window)
-        return super().answers(wide)
+    def covered(steps: list[Tensors]) -> Tensors:
+        held = 0
+        for step in steps[:-1]:
+            held = min(held + step["x"].shape[1], window)
+        return {"mask": np.ones((1, held + steps[-1]["x"].shape[1]), np.int64)}
+
+    return covered
 
 
 @pytest.mark.parametrize("size", [4, 12])
@@ -148,7 +149,7 @@ def test_what_forgets_runs_apart(own_server, own_client, size):
     sequences = [rows(counts, size) for counts in ([4] + [1] * 12, [1] * 13, [3] * 13, [2] + [1] * 12)]
     answers = play(own_client, f"window_{size}", sequences)
     for number, (steps, answered) in enumerate(zip(sequences, answers, strict=True)):
-        want = Masked(window(size), {"past": "present"}).answers(steps, size)
+        want = Reference(window(size), {"past": "present"}, given=mask(size)).answers(steps)
         for step, (got, alone) in enumerate(zip(answered, want, strict=True)):
             np.testing.assert_allclose(got["y"], alone["y"], rtol=0, atol=1e-5, err_msg=f"{number}, {step}")
     log = own_server.log_text()
@@ -166,7 +167,7 @@ def test_the_longest_does_not_fail_the_others(own_client):
         answered = pool.submit(infer, own_client, "limited", 92, short[1])
         with pytest.raises(InferenceServerException, match="past_[01].*max_state_bytes"):
             refused.result()
-        want = Masked(attention(), STATES).answers(short)[1]
+        want = Reference(attention(), STATES, given=mask()).answers(short)[1]
         np.testing.assert_allclose(answered.result()["y"], want["y"], rtol=0, atol=1e-5)
 
 

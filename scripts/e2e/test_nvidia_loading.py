@@ -1,11 +1,10 @@
 """Loading models as NVIDIA's stateful backend does, and saying what is wrong where it guessed, ignored or crashed."""
 
-import re
 from collections.abc import Callable
 
 import numpy as np
 import pytest
-from onnx import ModelProto, helper
+from onnx import ModelProto
 from tritonclient.grpc import InferenceServerClient, model_config_pb2
 
 from configs import config, io
@@ -15,10 +14,8 @@ from nvidia import (
     BOOL_INT8,
     FP32,
     INT32,
-    MIXED,
     PLAIN,
     ModelConfig,
-    configuration,
     fours,
     lines,
     outcome,
@@ -26,7 +23,6 @@ from nvidia import (
     together,
     variant,
 )
-from tritonserver import MODELS as MODEL_FOLDERS
 from tritonserver import ServerError
 from unary import infer
 
@@ -53,13 +49,6 @@ def described(doc: str) -> Callable[[], ModelProto]:
 
 def one_float(doc: str) -> Folder:
     return Folder(config([io("x", "FP32", 1)], [io("y", "FP32", 1)]), described(doc))
-
-
-def comma() -> ModelProto:
-    """Answers with the request before. The state's output has a comma in its name."""
-    side = [tensor(name, np.float32, "batch", 1) for name in ("x", "s", "y", "s, out")]
-    copies = [helper.make_node("Identity", [before], [after]) for before, after in (("s", "y"), ("x", "s, out"))]
-    return model(*copies, inputs=side[:2], outputs=side[2:])
 
 
 DOCS = {
@@ -99,14 +88,8 @@ def upper_case(config: ModelConfig) -> None:
 MODELS = {
     **{name: one_float(doc) for name, doc in DOCS.items()},
     "misspelt": variant(FP32, two_instances, **RUN, inital_buffer_size="512", infer_end_request="0", colour="red"),
-    "on_the_cpu": variant(FP32, **{**RUN, "ort_ep": "cpu"}),
-    "another_provider": variant(FP32, **{**RUN, "ort_ep": "openvino"}),
     "idle_settings": variant(FP32, **{**RUN, "detailed_metrics_logging_level": "INFO"}, max_state_bytes="5"),
     "upper_case": variant(FP32, upper_case, **RUN),
-    "pairs_in_lines": variant(MIXED, **RUN, state_pairs="<<<Accumulate_In_int32,Accumulate_Out_int32>>>;;\n"
-        "  <<<   Accumulate_In_fp16 , Accumulate_Out_fp16  >>> and no more"),
-    "commas": Folder(config([io("x", "FP32", 1)], [io("y", "FP32", 1)], state_pairs="<<<s, s, out>>>"),
-        comma),
 }  # fmt: skip
 
 
@@ -136,15 +119,6 @@ def test_model_warmup(serve):
                 infer(client, "texts", f"s{i}", sides, **flags)
 
 
-def test_unknown_parameters_are_named_once(own_server):
-    warnings = lines(own_server, "model=misspelt", "is unknown")
-    assert sorted(re.sub(" model=.*", "", line) for line in warnings) == [
-        'parameter "colour" is unknown and has no effect',
-        'parameter "infer_end_request" is unknown and has no effect; did you mean "infer_end_requests"?',
-        'parameter "inital_buffer_size" is unknown and has no effect; did you mean "initial_buffer_size"?',
-    ]
-
-
 def test_settings_without_effect_are_named_once(own_server):
     """Once for each instance; error_inject_rate, which is for tests, is ignored without a warning."""
     gpu = "compute_precision, enable_cuda_graph, enable_trt_caching, ort_ep, trt_cache_dir"
@@ -158,27 +132,10 @@ def test_settings_without_effect_are_named_once(own_server):
         assert line.startswith(f"without effect on this instance (CPU): {named} model=")
 
 
-def test_any_provider_will_do_on_the_cpu(own_server, own_client):
-    """As in NVIDIA's backend; a word that is none gets a warning, and no line speaks of TensorRT."""
-    for name, warnings in (("on_the_cpu", 0), ("another_provider", 1)):
-        assert fours(own_client, name, 1, start=True, end=True) == 4
-        assert len(lines(own_server, f"model={name} ", "parameter ort_ep is")) == warnings
-        assert lines(own_server, f"{name}_0_0: ready on CPU")
-        assert not lines(own_server, f"model={name} ", "TensorRT")
-
-
 def test_names_in_another_case(own_client):
     value = {"INPUT": np.ones((1, 4, 1, 5), np.float32)}
     assert infer(own_client, "upper_case", 1, value, start=True)["output"][0, 0, 0] == 5
     assert infer(own_client, "upper_case", 1, value, end=True)["output"][0, 0, 0] == 9
-
-
-def test_pairs_in_every_form(own_server, own_client):
-    (first,) = lines(own_server, "pairs_in_lines_0_0: Accumulate_In_int32 -> Accumulate_Out_int32 ")
-    (second,) = lines(own_server, "pairs_in_lines_0_0: Accumulate_In_fp16 -> Accumulate_Out_fp16 ")
-    assert "state_pairs" in first and "state_pairs" in second
-    assert infer(own_client, "commas", 1, {"x": np.ones((1, 1), np.float32)}, start=True)["y"] == 0
-    assert infer(own_client, "commas", 1, {"x": np.ones((1, 1), np.float32)}, end=True)["y"] == 1
 
 
 def test_all_problems_at_once(serve):
@@ -286,10 +243,3 @@ def test_loads_again_with_another_configuration(serve):
         server.load("changing")
         assert fours(client, "changing", 1, start=True) == 4
         assert fours(client, "changing", 1, end=True) == 0
-
-
-@pytest.mark.parametrize("name", [FP32, INT32, MIXED, BOOL_INT8])
-def test_parameters_of_the_examples_are_documented(name):
-    documented = (MODEL_FOLDERS.parent / "docs" / "parameters.md").read_text()
-    for parameter in configuration(name).parameters:
-        assert f"| `{parameter}` |" in documented

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from onnx import ModelProto
 
-import smoke
 from configs import config, io, oldest
 from conftest import Folder
 from graphs import model, op, tensor
@@ -189,19 +188,6 @@ def test_half_storage_leaves_other_types_alone(own_server, own_client, name):
     if name == "half_int32":
         assert fours(own_client, name, 3, 2**20 + 1, dtype=np.int32, start=True) == 2**22 + 4
         assert fours(own_client, name, 3, 1, dtype=np.int32, end=True) == 2**22 + 8
-
-
-@pytest.mark.parametrize("name", ["half_mixed", "half_bool_int8"])
-def test_half_storage_of_small_numbers_is_exact(own_server, name):
-    for result in smoke.test_model(own_server, name, sequences=6, steps=4):
-        assert not result.mistakes
-
-
-@pytest.mark.parametrize("name", PADDINGS)
-def test_padding_does_not_change_answers(own_server, name):
-    """The accumulate model does not mix lanes, so they are the same ones exactly."""
-    for result in smoke.test_model(own_server, name, sequences=11, steps=4):
-        assert not result.mistakes
 
 
 @pytest.mark.parametrize("name", PADDINGS)

@@ -5,7 +5,6 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from onnx import ModelProto
-from tritonclient.utils import InferenceServerException
 
 from configs import config, direct, io, oldest
 from conftest import Folder
@@ -244,17 +243,6 @@ def test_dynamic_batching_of_unequal_shapes(own_client):
         answers = pool.map(lambda each: infer(own_client, "dynamic_width", 0, each), requests)
         for request, answer in zip(requests, answers, strict=True):
             equal(answer, {"y": np.concatenate([request["x"]] * 2, axis=1)})
-
-
-def test_too_many_rows(own_client):
-    with pytest.raises(InferenceServerException, match="inference request batch-size must be <= 8 for 'default'"):
-        infer(own_client, "default", 0, rows(9))
-
-
-def test_inputs_must_have_the_same_number_of_rows(own_client):
-    mixed = {"x": rows(3)["x"], "word": rows(2)["word"]}
-    with pytest.raises(InferenceServerException, match="batch"):
-        infer(own_client, "default", 0, mixed)
 
 
 def test_without_batch(own_client):

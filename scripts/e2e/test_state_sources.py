@@ -32,12 +32,6 @@ def two_states(a: tuple[str, str], b: tuple[str, str], doc: str = "") -> ModelPr
     )
 
 
-def shifted() -> ModelProto:
-    """a' = b and b' = x, answered with a: one tensor is the input b and the output that a is read from."""
-    x, a, b, y, b_out = (tensor(name, F32, "batch", 2) for name in ("x", "a", "b", "y", "b_out"))
-    return model(op("Identity", "a -> y"), op("Identity", "x -> b_out"), inputs=[x, a, b], outputs=[y, b, b_out])
-
-
 def many_states() -> ModelProto:
     """Each state sums up its own multiple of x; the answer has them all."""
     lane = ["batch", 1]
@@ -129,27 +123,3 @@ def test_many_states(own_client, name):
 )
 def test_report_says_where_a_state_comes_from(own_server, name, source):
     assert f"{source}, begins with zeros" in load_report(own_server, name)
-
-
-REFUSED = {
-    "one_state_missing": (
-        sourced(PLAIN, state_pairs=quoted(PLAIN[0])),
-        ('input "up" [-1,2] of the model has no source', "state_pairs"),
-    ),
-    "contradiction": (
-        sourced(PLAIN, oldest(3, listed(("left", "down"))), state_pairs=quoted(*PLAIN)),
-        ('state "left"', '"right"', '"down"', "declare it once"),
-    ),
-    "input_handed_on": (
-        Folder(config(X, Y, state_pairs=quoted(("a", "b"), ("b", "b_out"))), shifted()),
-        ('tensor "b" of the model is both an input and an output', "Identity"),
-    ),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_refused(refusal, name):
-    folder, words = REFUSED[name]
-    message = refusal(name, folder)
-    for word in words:
-        assert word in message

@@ -55,8 +55,8 @@ def test_one_lane_is_equal_to_the_bit(client):
 def decoder() -> Reference:
     states = {f"past_key_values.{n}.{kind}": f"present.{n}.{kind}" for n in (0, 1) for kind in ("key", "value")}
 
-    def position(step: int, before: list[Tensors]) -> Tensors:
-        return {"position": np.array([[sum(each["input_ids"].size for each in before)]])}
+    def position(steps: list[Tensors]) -> Tensors:
+        return {"position": np.array([[sum(each["input_ids"].size for each in steps[:-1])]])}
 
     return Reference(example("kv_decoder"), states, given=position)
 
@@ -82,8 +82,8 @@ def test_conformer_like(client):
 
 
 def test_implicit_state(client):
-    def start(step: int, before: list[Tensors]) -> Tensors:
-        return {"START": np.array([[step == 0]], np.float32)}
+    def start(steps: list[Tensors]) -> Tensors:
+        return {"START": np.array([[len(steps) == 1]], np.float32)}
 
     states = {"SUM_IN": "SUM_OUT", "MEAN_IN": "MEAN_OUT"}
     reference = Reference(example("implicit_state"), states, {"MEAN_IN": IMPLICIT_MEAN[np.newaxis]}, given=start)

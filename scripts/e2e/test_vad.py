@@ -96,11 +96,6 @@ def test_script_says_what_is_wrong(tmp_path):
     assert done.stderr.startswith("vad.py: ") and "No such file" in done.stderr and "Traceback" not in done.stderr
 
 
-def test_help():
-    done = vad_script("--help")
-    assert done.returncode == 0 and "Silero VAD" in done.stdout
-
-
 @pytest.mark.parametrize("width", [1, 2, 3, 4])
 def test_reads_numbers_of_every_width(tmp_path, width):
     path = tmp_path / "recording.wav"

@@ -44,10 +44,13 @@ def model(
     constants: dict[str, np.ndarray] | None = None,
     doc: str = "",
 ) -> ModelProto:
-    """A checked model. The doc string is the graph's."""
+    """A checked model. The doc string is the graph's. Operators of another domain are those of its version 1."""
     initializers = [numpy_helper.from_array(np.asarray(value), name) for name, value in (constants or {}).items()]
     graph = helper.make_graph(nodes, "graph", inputs, outputs, initializers, doc_string=doc)
-    made = helper.make_model(graph, ir_version=IR_VERSION, opset_imports=[helper.make_opsetid("", OPSET)])
+    domains = {"": OPSET} | {node.domain: 1 for node in nodes if node.domain}
+    made = helper.make_model(
+        graph, ir_version=IR_VERSION, opset_imports=list(map(helper.make_opsetid, domains, domains.values()))
+    )
     onnx.checker.check_model(made)
     return made
 
