@@ -144,6 +144,7 @@ type gpuLoad struct {
 	model  *accumulator // that it runs
 	card   *card        // its memory
 	opened []onnx.SessionOptions
+	onCPU  error // of opening the model there
 	log    *recorder
 }
 
@@ -163,7 +164,7 @@ func (l *gpuLoad) try(t *testing.T, changes ...func(*setup)) (*Instance, error) 
 		Open: func(o onnx.SessionOptions) (onnx.Runner, error) {
 			l.opened = append(l.opened, o)
 			if o.Provider == onnx.CPU {
-				return newAccumulator(&statebuffer.Heap{}, accumulate()), nil
+				return newAccumulator(&statebuffer.Heap{}, accumulate()), l.onCPU
 			}
 			return l.gpu, nil
 		},
@@ -284,6 +285,17 @@ func TestGPUWarmsUp(t *testing.T) {
 	require.Equal(t, []int{2, 5, 8}, l.gpu.warmed, "all that runs are rounded up to")
 	_, l = loadOnGPU(t, preferred)
 	require.Equal(t, []int{1, 2, 5, 8}, l.gpu.warmed)
+}
+
+// TestShapesUnknown: TensorRT is told none where the CPU cannot open the model.
+func TestShapesUnknown(t *testing.T) {
+	l := newGPULoad(t)
+	l.onCPU = errInjected
+	in, err := l.try(t)
+	require.NoError(t, err)
+	defer in.Close()
+	require.Empty(t, l.opened[1].GPU.Shapes)
+	require.Len(t, l.log.having("WARN TensorRT learns the shapes of this model run by run"), 1)
 }
 
 // TestNoGraphOfVaryingShapes says why.
