@@ -65,7 +65,7 @@ type execution struct {
 	lanes   []statebuffer.Lane // of the members, one after another; then comes padding
 	spreads []spread           // of each of plan.Masks
 	ioSet   *ioSet
-	lengths []uint64 // of each of plan.Lengths, see measure
+	lengths []uint64 // of each of plan.Lengths, see measureLengths
 	step    *statebuffer.Step
 	retried bool // its members were in a run that was undone
 	phase   phase

@@ -15,16 +15,6 @@ import (
 	"tritonstateful/internal/tensor"
 )
 
-func TestInterleavedSequences(t *testing.T) {
-	s := newServer(t)
-	s.batch(startOf(7)).ok()
-	s.batch(startOf(8), nextOf(7)).ok()
-	s.batch(nextOf(8), startOf(9), nextOf(7)).ok()
-	s.batch(nextOf(9), nextOf(8)).ok()
-	s.batch(endOf(7), endOf(8), endOf(9)).ok()
-	require.Equal(t, []int{1, 2, 3, 2, 3}, s.runner.runs)
-}
-
 // models are the shapes of model that the stories are told with.
 func models() map[string][]func(*setup) {
 	plain := accumulate()
@@ -111,15 +101,6 @@ func TestAnswerShapes(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestStartOnALiveSequence(t *testing.T) {
-	s := newServer(t)
-	s.batch(startOf(7), startOf(8)).ok()
-	s.batch(nextOf(7)).ok()
-	s.batch(startOf(7), nextOf(8)).ok() // from zero: the plain twin sees to it
-	s.batch(nextOf(7)).ok()
-	require.EqualValues(t, 1, s.in.store.Counters().Restarted)
 }
 
 func TestUnknownSequence(t *testing.T) {

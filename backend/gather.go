@@ -18,7 +18,7 @@ func (e *execution) gather() {
 	first := e.firstRequest()
 	e.ioSet, err = in.ioSetFor(in.lanesWithPadding(in.splitter.lanesFor(len(e.lanes), in.plan.MaxLanes)), first)
 	if err == nil {
-		e.measure(first)
+		e.measureLengths(first)
 		e.placeOutputs()
 		err = e.putInputs()
 	}
@@ -49,9 +49,9 @@ func (e *execution) gather() {
 // firstRequest is the request of the first lane.
 func (e *execution) firstRequest() *Request { return &e.requests[e.members[0].req] }
 
-// measure notes the lengths that the inputs have in the run, whose ioSet is there. An input
+// measureLengths notes the lengths that the inputs have in the run, whose ioSet is there. An input
 // that its requests leave out has length 0; first is nil while warming up.
-func (e *execution) measure(first *Request) {
+func (e *execution) measureLengths(first *Request) {
 	pl := e.in.plan
 	e.lengths = e.lengths[:0]
 	for i := range pl.Lengths {

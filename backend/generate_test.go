@@ -24,12 +24,9 @@ func TestLengthOfAnInputLeftOut(t *testing.T) {
 			model.sig.Inputs = append(model.sig.Inputs, extra)
 			c.Inputs = append(c.Inputs, config.TensorConfig{Name: "Extra", DataType: "TYPE_INT32", Dims: tensor.Shape{extent}, Optional: true})
 			for _, name := range []string{"before", "after"} {
-				count := info(name, tensor.Int32, -1, 1)
-				count.Symbols[0] = "batch"
-				model.sig.Inputs = append(model.sig.Inputs, count)
+				model.addInput(name, tensor.Int32, -1, 1)
 			}
-			model.sig.Inputs[0].Symbols[0], model.sig.Inputs[1].Symbols[0] = "batch", "batch"
-			model.sig.Outputs[0].Symbols[0], model.sig.Outputs[1].Symbols[0] = "batch", "batch"
+			model.nameBatch()
 			var before, after []int32
 			inner := model.run
 			model.run = func(inputs, outputs []onnx.Tensor) error {

@@ -21,18 +21,25 @@ func npy(descr, shape, fortran string, data []byte) []byte {
 	return append(append(file, header...), data...)
 }
 
-// TestInitialStates: what a state is when a sequence starts.
-func TestInitialStates(t *testing.T) {
-	directory := t.TempDir()
+// initialFiles is a model's folder with these files of initial states.
+func initialFiles(t *testing.T, files map[string][]byte) (directory string) {
+	t.Helper()
+	directory = t.TempDir()
 	folder := filepath.Join(directory, "initial_state")
 	require.NoError(t, os.Mkdir(folder, 0o755))
-	for name, data := range map[string][]byte{
+	for name, data := range files {
+		require.NoError(t, os.WriteFile(filepath.Join(folder, name), data, 0o600))
+	}
+	return directory
+}
+
+// TestInitialStates: what a state is when a sequence starts.
+func TestInitialStates(t *testing.T) {
+	directory := initialFiles(t, map[string][]byte{
 		"plain": int32s(5, 6), "short": int32s(5), "array.npy": npy("<i4", "(2,)", "False", int32s(7, 8)), "lane.npy": npy("<i4", "(1, 2)", "False", int32s(7, 8)),
 		"float.npy": npy("<f4", "(2,)", "False", int32s(7, 8)), "wide.npy": npy("<i4", "(3,)", "False", int32s(1, 2, 3)), "cut.npy": npy("<i4", "(2,)", "False", int32s(7)),
 		"fortran.npy": npy("<i4", "(1, 2)", "True", int32s(7, 8)), "text.npy": npy("<U4", "(2,)", "False", nil), "broken.npy": []byte("\x93NUMPY\x01\x00\xff\xff{"), "version.npy": []byte("\x93NUMPY\x09\x00\x00\x00"),
-	} {
-		require.NoError(t, os.WriteFile(filepath.Join(folder, name), data, 0o600))
-	}
+	})
 	require.NoError(t, os.WriteFile(filepath.Join(directory, "secret"), int32s(1, 2), 0o600))
 	tests := []struct {
 		value, want string
@@ -114,9 +121,7 @@ func TestInitialShape(t *testing.T) {
 // TestLongDataFile: of the file of Triton's own initial_state the first bytes count,
 // which is said; the one that a parameter names must have the size.
 func TestLongDataFile(t *testing.T) {
-	directory := t.TempDir()
-	require.NoError(t, os.Mkdir(filepath.Join(directory, "initial_state"), 0o755))
-	require.NoError(t, os.WriteFile(filepath.Join(directory, "initial_state", "long"), int32s(5, 6, 7), 0o600))
+	directory := initialFiles(t, map[string][]byte{"long": int32s(5, 6, 7)})
 	c := sumConfig()
 	c.Parameters = map[string]config.Value{"initial_states": {String: "Sum = file:long"}, "state_pairs": c.Parameters["state_pairs"]}
 	_, err := sumModel().instance(t, c, directory)
@@ -152,9 +157,7 @@ func TestInitialStateOfOneNumber(t *testing.T) {
 			}
 			return nil
 		}
-		directory := t.TempDir()
-		require.NoError(t, os.Mkdir(filepath.Join(directory, "initial_state"), 0o755))
-		require.NoError(t, os.WriteFile(filepath.Join(directory, "initial_state", "seven"), int32s(7), 0o600))
+		directory := initialFiles(t, map[string][]byte{"seven": int32s(7)})
 		c := sumConfig()
 		c.Parameters = nil
 		c.Inputs[0].Dims, c.Outputs[0].Dims = tensor.Shape{1}, tensor.Shape{1}

@@ -227,7 +227,7 @@ func (in *Instance) warmUpWith(lanes int) error {
 	defer in.store.Abort(step, 0)
 	s.bindStates(in.plan, step)
 	in.work.ioSet = s
-	in.work.measure(nil)
+	in.work.measureLengths(nil)
 	if err := in.work.writeGenerated(); err != nil {
 		return err
 	}
@@ -317,5 +317,5 @@ func (in *Instance) maintain(e *execution) {
 		in.reportSaturation()
 		in.periodic.batch(&e.timings, change.Took, now(), in.log)
 	}
-	in.measure(e)
+	in.recordMetrics(e)
 }

@@ -197,9 +197,8 @@ func (b *trialBatch) Answer(req int, outputs []Output, lane, _ int) {
 		if o.Offsets != nil {
 			data = append(data, o.Tensor[o.Offsets[lane]:o.Offsets[lane+1]]...)
 		} else {
-			for piece := range o.Layout.Pieces {
-				data = append(data, o.Tensor[(piece*int64(o.Lanes)+int64(lane))*o.Layout.PieceBytes:][:o.Layout.PieceBytes]...)
-			}
+			data = make([]byte, o.Layout.LaneBytes())
+			o.Layout.TakeLane(data, o.Tensor, o.Lanes, lane)
 		}
 		r.shapes, r.data = append(r.shapes, o.Shape.Clone()), append(r.data, data)
 	}

@@ -174,9 +174,9 @@ func (m *meter) count(metric Metric, total uint64) {
 	}
 }
 
-// measure adds the metrics of the store, and of the batch if it ran, and hands all
+// recordMetrics adds the metrics of the store, and of the batch if it ran, and hands all
 // of them over.
-func (in *Instance) measure(e *execution) {
+func (in *Instance) recordMetrics(e *execution) {
 	m := &in.meter
 	if m.sink == nil {
 		return
@@ -219,7 +219,7 @@ func (in *Instance) measureStore() {
 func (in *Instance) openMeter() {
 	if open := in.server().Metrics; open != nil {
 		in.meter.sink = open(in.labels())
-		in.measure(&in.work) // what there is before the first batch
+		in.recordMetrics(&in.work) // what there is before the first batch
 	}
 }
 

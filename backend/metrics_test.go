@@ -181,7 +181,7 @@ func TestMetricsAllocateNothing(t *testing.T) {
 			s.in.meter.observe(MetricGap, 1)
 		}
 		s.in.meter.ran(8, 8)
-		s.in.measure(x)
+		s.in.recordMetrics(x)
 	}))
 }
 
@@ -198,6 +198,6 @@ func BenchmarkMeasure(b *testing.B) {
 	in.work.timing.ComputeEnd = 1
 	for b.Loop() {
 		in.meter.ran(8, 8)
-		in.measure(&in.work)
+		in.recordMetrics(&in.work)
 	}
 }

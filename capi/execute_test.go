@@ -13,20 +13,6 @@ import (
 	"tritonstateful/statebuffer"
 )
 
-func TestBatchIsAnswered(t *testing.T) {
-	s := serve(t, newEcho())
-	rs := s.execute(t, echoCall(1, 10, 11), echoCall(2, 20, 21), echoCall(3, 30, 31))
-	for i, r := range rs {
-		n := int32(10 * (i + 1))
-		answered(t, r, y(n, n+1), z(7))
-	}
-}
-
-func TestEmptyBatch(t *testing.T) {
-	s := serve(t, newEcho())
-	require.NoError(t, s.instance.Execute())
-}
-
 func TestBatchesGrowAndShrink(t *testing.T) {
 	s := serve(t, newEcho())
 	for _, size := range []int{1, 64, 3, 65, 0, 2} {

@@ -132,13 +132,18 @@ func TestRealTritonHasAllFunctions(t *testing.T) {
 	require.Subset(t, defined(t, file), tableNames(t))
 }
 
-func TestLoaderTellsWhatIsWrongWithTheGoLibrary(t *testing.T) {
+// throughLoader returns TRITONBACKEND_Initialize through a loader, and the library that it opens.
+func throughLoader(t *testing.T) (initialize func() error, next string) {
+	t.Helper()
 	faketriton.Reset()
 	b := faketriton.NewBackend("{}")
-	defer b.Delete()
+	t.Cleanup(b.Delete)
 	loader := buildLoader(t)
-	next := filepath.Join(filepath.Dir(loader), "libtriton_stateful_go.so")
-	initialize := func() error { return b.InitializeThrough(loader) }
+	return func() error { return b.InitializeThrough(loader) }, filepath.Join(filepath.Dir(loader), "libtriton_stateful_go.so")
+}
+
+func TestLoaderTellsWhatIsWrongWithTheGoLibrary(t *testing.T) {
+	initialize, next := throughLoader(t)
 
 	failed(t, initialize(), status.Unavailable, next+": cannot open shared object file")
 	require.NoError(t, os.WriteFile(next, []byte(strings.Repeat("text", 20)), 0o644))
@@ -149,36 +154,29 @@ func TestLoaderTellsWhatIsWrongWithTheGoLibrary(t *testing.T) {
 
 // TestLoaderRefusesPartOfALibrary: dlopen would end the process with SIGBUS.
 func TestLoaderRefusesPartOfALibrary(t *testing.T) {
-	faketriton.Reset()
-	b := faketriton.NewBackend("{}")
-	defer b.Delete()
-	loader := buildLoader(t)
-	next := filepath.Join(filepath.Dir(loader), "libtriton_stateful_go.so")
+	initialize, next := throughLoader(t)
 	run(t, "gcc", "-shared", "-o", next, "-xc", "/dev/null")
 	whole, err := os.ReadFile(next)
 	require.NoError(t, err)
 	for _, size := range []int{0, 3, 63, 64, 100, 4096, len(whole) / 2, len(whole) - 1} {
 		require.NoError(t, os.WriteFile(next, whole[:size], 0o644))
-		failed(t, b.InitializeThrough(loader), status.Unavailable,
+		failed(t, initialize(), status.Unavailable,
 			fmt.Sprintf("%s is truncated: it has %d of at least ", next, size))
 	}
 	require.NoError(t, os.WriteFile(next, whole, 0o644))
-	failed(t, b.InitializeThrough(loader), status.Unavailable, next+" has no function TRITONBACKEND_")
+	failed(t, initialize(), status.Unavailable, next+" has no function TRITONBACKEND_")
 }
 
 // TestLoaderHandsOn opens the loader over a library in C whose functions return
 // their names.
 func TestLoaderHandsOn(t *testing.T) {
-	faketriton.Reset()
-	b := faketriton.NewBackend("{}")
-	defer b.Delete()
-	loader := buildLoader(t)
+	initialize, next := throughLoader(t)
 	source := "extern void *TRITONSERVER_ErrorNew(int, const char *);\n"
 	for _, name := range entryPoints {
 		source += "void *" + name + `(void) { return TRITONSERVER_ErrorNew(3, "this is ` + name + `"); }` + "\n"
 	}
 	file := filepath.Join(t.TempDir(), "names.c")
 	require.NoError(t, os.WriteFile(file, []byte(source), 0o644))
-	run(t, "gcc", "-shared", "-fPIC", "-o", filepath.Join(filepath.Dir(loader), "libtriton_stateful_go.so"), file)
-	failed(t, b.InitializeThrough(loader), status.InvalidArg, "this is TRITONBACKEND_Initialize")
+	run(t, "gcc", "-shared", "-fPIC", "-o", next, file)
+	failed(t, initialize(), status.InvalidArg, "this is TRITONBACKEND_Initialize")
 }

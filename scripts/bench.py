@@ -262,10 +262,11 @@ class Target:
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as clients:
             before = self.read() if clients.stdout.readline() else None  # it writes a line when it begins to measure,
             after = self.read() if clients.stdout.readline() else None  # another one at the end, and then the result
-            text, reason = clients.communicate()
+            # Not communicate: it does not see what the lines before have left in the buffer.
+            text, reason = clients.stdout.read(), clients.stderr.read()
         result = json.loads(text) if text else {}
         if not result.get("requests"):
-            reason = reason or f"nothing was answered in {options.seconds:g} s (exit status {clients.returncode}: {text!r})"
+            reason = reason or f"nothing was answered in {options.seconds:g} s"
             raise ServerError(f"{self.contender.name}: {reason}\n{self.server.log_tail()}")
         processors = (after.cpu - before.cpu) / (after.at - before.at)
         return result | {

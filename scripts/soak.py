@@ -36,8 +36,8 @@ SOAK = ROOT / "build" / "bench" / "soak"
 IDLE_SECONDS = 2.0  # max_sequence_idle_microseconds of the models
 BATCH = 32
 CANDIDATES = 2048  # of Triton, more than there are clients, so that none waits in its backlog
-NAMES_A_STEP = 24  # that a step adds to a tape: 192 bytes, so that it needs more memory again and again
-LONGEST_TAPE = 3 * NAMES_A_STEP
+NAMES_A_STEP = 24  # that a step adds to a growing state: 192 bytes, so that it needs more memory again and again
+LONGEST = 3 * NAMES_A_STEP
 
 CONFIG = """
 backend: "stateful"
@@ -59,7 +59,7 @@ class Model:
     name: str
     slots: int
     names: tuple[int, int] = (2, 3)  # extents of the state of names, before and after the batch
-    tape: bool = False  # it has a state of varying shape, too
+    growing: bool = False  # it has a state of varying shape, too
     instances: int = 1
     parameters: dict[str, str] = field(default_factory=dict)
 
@@ -76,7 +76,7 @@ class Model:
         return text + "\n".join(lines) + "\n"
 
     def graph(self) -> ModelProto:
-        return ledger(*self.names, self.tape)
+        return tagged_model(*self.names, self.growing)
 
     def rules(self) -> Rules:
         """What the model may do with its clients."""
@@ -99,22 +99,22 @@ MODELS = [
     Model("large", slots=640, names=(1, 8192), parameters={"when_full": "evict_lru"}),
     Model("inside", slots=640, names=(2, 4096)),
     Model("evict", slots=640, parameters={"when_full": "evict_lru", "infer_end_requests": "0"}),
-    Model("limited", slots=640, tape=True, parameters={"max_state_memory_bytes": str(384 * 1024)}),
+    Model("limited", slots=640, growing=True, parameters={"max_state_memory_bytes": str(384 * 1024)}),
     Model(
-        "tape", slots=640, tape=True, parameters={"when_full": "evict_lru", "max_state_memory_bytes": str(384 * 1024)}
+        "growing", slots=640, growing=True, parameters={"when_full": "evict_lru", "max_state_memory_bytes": str(384 * 1024)}
     ),  # fmt: skip
 ]
 
 
-def ledger(before: int, after: int, tape: bool) -> ModelProto:
+def tagged_model(before: int, after: int, growing: bool) -> ModelProto:
     """A model whose state says whose it is.
 
     The first request of a sequence brings its name, X, which goes to every element of the states; Y is the least and
     the greatest element that was found, and the number of steps. A state of zeros is one that begins. There is a state
-    with the batch at axis 0 and one with it at axis 1, and the tape, which grows to its longest and is all names.
+    with the batch at axis 0 and one with it at axis 1, and the growing state, which grows to its longest and is all names.
     """
     constants = {"zero": [0], "one": [1], "axis1": [1], "names": [-1, before * after], "end": [2**31]}
-    constants |= {"keep": [NAMES_A_STEP - LONGEST_TAPE], "add": [1, NAMES_A_STEP]}
+    constants |= {"keep": [NAMES_A_STEP - LONGEST], "add": [1, NAMES_A_STEP]}
     nodes = [
         op("Equal", "who zero -> begins"),
         op("Where", "begins X who -> new_who"),  # of [batch, 1]
@@ -126,16 +126,16 @@ def ledger(before: int, after: int, tape: bool) -> ModelProto:
     inputs = [tensor(name, np.int64, *dims) for name, dims in states.items()]
     outputs = [tensor(f"new_{name}", np.int64, *dims) for name, dims in states.items()]
     found = "flat"
-    if tape:
+    if growing:
         nodes += [
             op("ReduceMin", "flat -> name", axes=[1], keepdims=1),
-            op("Slice", "tape keep end axis1 -> kept"),
+            op("Slice", "growing keep end axis1 -> kept"),
             op("Tile", "name add -> names_of_step"),
-            op("Concat", "kept names_of_step -> new_tape", axis=1),
-            op("Concat", "flat new_tape -> found", axis=1),
+            op("Concat", "kept names_of_step -> new_growing", axis=1),
+            op("Concat", "flat new_growing -> found", axis=1),
         ]
-        inputs.append(tensor("tape", np.int64, "batch", "length"))
-        outputs.append(tensor("new_tape", np.int64, "batch", "new_length"))
+        inputs.append(tensor("growing", np.int64, "batch", "length"))
+        outputs.append(tensor("new_growing", np.int64, "batch", "new_length"))
         found = "found"
     nodes += [
         op("ReduceMin", f"{found} -> least", axes=[1], keepdims=1),

@@ -2,7 +2,6 @@ package statebuffer
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -60,18 +59,7 @@ func BenchmarkInPlaceInChunks(b *testing.B) {
 						s.End(all[active+i].key)
 					}
 				}
-				all = all[:active]
-				rng := rand.New(rand.NewPCG(3, 4))
-				sorted := make([]Lane, lanes)
-				batches := make([][]Lane, 64)
-				for i := range batches {
-					rng.Shuffle(len(all), func(i, k int) { all[i], all[k] = all[k], all[i] })
-					batches[i] = lanesOf(all[:lanes])
-				}
-				for i := 0; b.Loop(); i++ {
-					inOrder(b, s, batches[i%len(batches)], sorted)
-				}
-				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*lanes), "ns/lane")
+				benchmarkBatches(b, s, anyOf(all[:active], lanes, 64))
 			})
 		}
 	}

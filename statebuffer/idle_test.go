@@ -45,24 +45,6 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// TestOnlyOneGivesWay: who needs a slot gets that of the sequence that was used least
-// recently. Others that idle as long keep theirs.
-func TestOnlyOneGivesWay(t *testing.T) {
-	for _, policy := range []Policy{Reject, EvictLRU} {
-		s := newTestStore(t, Options{Sizing: Sizing{Initial: 3, MaxChunks: 1}, Limits: Limits{Idle: time.Second, Full: policy, Tombstones: 4}})
-		fill(t, s, 1, 4)
-		serve(t, s, 1, 2, 2, 3, 1)
-		const later = 5 * time.Second
-		s.BeginBatch(later)
-		begin(t, s, number(4), later)
-		require.Zero(t, s.EndBatch(later))
-		_, err := s.Continue(number(2), later)
-		require.EqualError(t, err, "its state expired 0s ago, after idling longer than 1s (max_sequence_idle_microseconds); begin it again with a START request")
-		require.EqualValues(t, 1, s.Counters().Expired)
-		require.Equal(t, 3, s.Usage().Live)
-	}
-}
-
 // TestGone: a sequence whose slot no other needs ends when the instance has waited
 // for requests strictly longer than twice the limit and ten seconds since its last
 // answer, or after twice the limit and an hour of work.

@@ -16,12 +16,8 @@ func BenchmarkInPlace(b *testing.B) {
 			for _, inPlace := range []bool{false, true} {
 				b.Run(fmt.Sprintf("pieces=%d/bytes=%d/%s/inPlace=%v", layout.Pieces, layout.LaneBytes(), pattern, inPlace), func(b *testing.B) {
 					s, batches := patternOf(b, layout, lanes, pattern, inPlace)
-					sorted := make([]Lane, lanes)
 					b.ReportAllocs()
-					for i := 0; b.Loop(); i++ {
-						inOrder(b, s, batches[i%len(batches)], sorted)
-					}
-					b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*lanes), "ns/lane")
+					benchmarkBatches(b, s, batches)
 				})
 			}
 		}
@@ -59,6 +55,26 @@ func inOrder(t testing.TB, s *Store, lanes, sorted []Lane) {
 	stepOnce(t, s, lanes)
 }
 
+// anyOf is that many batches of any of the sequences.
+func anyOf(all []*Sequence, lanes, count int) (batches [][]Lane) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	for range count {
+		rng.Shuffle(len(all), func(i, k int) { all[i], all[k] = all[k], all[i] })
+		batches = append(batches, lanesOf(all[:lanes]))
+	}
+	return batches
+}
+
+// benchmarkBatches runs batches of equal size in turns.
+func benchmarkBatches(b *testing.B, s *Store, batches [][]Lane) {
+	lanes := len(batches[0])
+	sorted := make([]Lane, lanes)
+	for i := 0; b.Loop(); i++ {
+		inOrder(b, s, batches[i%len(batches)], sorted)
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*lanes), "ns/lane")
+}
+
 // BenchmarkInPlaceAmongIdle is a step among sequences that do nothing, some of
 // which have ended, so that free cells lie between them. Copying is next to
 // nothing.
@@ -74,17 +90,7 @@ func BenchmarkInPlaceAmongIdle(b *testing.B) {
 					}
 				}
 				all = all[idle:]
-				rng := rand.New(rand.NewPCG(3, 4))
-				sorted := make([]Lane, lanes)
-				batches := make([][]Lane, 16)
-				for i := range batches {
-					rng.Shuffle(len(all), func(i, k int) { all[i], all[k] = all[k], all[i] })
-					batches[i] = lanesOf(all[:lanes])
-				}
-				for i := 0; b.Loop(); i++ {
-					inOrder(b, s, batches[i%len(batches)], sorted)
-				}
-				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*lanes), "ns/lane")
+				benchmarkBatches(b, s, anyOf(all, lanes, 16))
 			})
 		}
 	}

@@ -113,21 +113,3 @@ func TestPaddedStateMustNotShrink(t *testing.T) {
 	io.OutShape[1], io.Uneven = 4, false // what is not padded may be of any length
 	require.NoError(t, v.checkPadded(io))
 }
-
-func TestUndoLeavesStartsAndEndsAsTheyWere(t *testing.T) {
-	s, err := NewStore(Options{
-		Memory: &Heap{}, States: []State{{Name: "s", Layout: Layout{Pieces: 1, PieceBytes: 1}}}, MaxLanes: 2,
-		Sizing: Sizing{Initial: 2, Subsequent: 2, MaxChunks: 1}, Limits: Limits{Tombstones: 4},
-	})
-	require.NoError(t, err)
-	q, err := s.Begin(Key{Number: 7}, time.Second)
-	require.NoError(t, err)
-	for _, end := range []bool{false, true} {
-		step, err := s.Gather([]Lane{{Sequence: q, End: end}}, 1)
-		require.NoError(t, err)
-		s.Undo(step)
-	}
-	again, err := s.Continue(Key{Number: 7}, time.Second)
-	require.NoError(t, err)
-	require.Same(t, q, again)
-}

@@ -10,28 +10,6 @@ import (
 
 func slot(chunk, index int32) Slot { return Slot{Chunk: chunk, Index: index} }
 
-func TestSlotSetTakesTheLowest(t *testing.T) {
-	var r slotSet
-	r.grow(3)
-	r.grow(2)
-	for _, want := range []Slot{slot(0, 0), slot(0, 1), slot(0, 2), slot(1, 0), slot(1, 1)} {
-		got, ok := r.take()
-		require.True(t, ok)
-		require.Equal(t, want, got)
-	}
-	got, ok := r.take()
-	require.False(t, ok)
-	require.Equal(t, NoSlot, got)
-	for _, back := range []Slot{slot(1, 0), slot(0, 2), slot(0, 1)} {
-		r.put(back)
-	}
-	require.Equal(t, 3, r.free)
-	for _, want := range []Slot{slot(0, 1), slot(0, 2), slot(1, 0)} {
-		got, _ := r.take()
-		require.Equal(t, want, got)
-	}
-}
-
 func TestSlotSetFreedTwicePanics(t *testing.T) {
 	var r slotSet
 	r.grow(70)

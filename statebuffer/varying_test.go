@@ -167,21 +167,6 @@ func TestVaryingRejects(t *testing.T) {
 	}
 }
 
-// TestVaryingShapeOfAModel: what the model wrote must have a lane for each lane.
-func TestVaryingShapeOfAModel(t *testing.T) {
-	for _, written := range []tensor.Shape{{2, 1}, {1, 3, 1}, {3, 2}, {}} {
-		s := newTestStore(t, Options{Limits: Limits{Tombstones: 1}, Varying: []Varying{{Name: "cache", DType: tensor.Int8, Axis: 0, InitialShape: tensor.Shape{1, 0}}}})
-		q, err := s.Begin(Key{Number: 1}, 1)
-		require.NoError(t, err)
-		step, err := s.Gather([]Lane{{Sequence: q}}, 1)
-		require.NoError(t, err)
-		step.Varying[0].OutShape, step.Varying[0].Out = written, Block{Bytes: make([]byte, 64), Size: 64}
-		require.ErrorContains(t, s.Commit(step, 1), `state "cache": the model wrote shape `+written.String())
-		_, err = s.Continue(Key{Number: 1}, 2)
-		require.ErrorContains(t, err, "its START failed")
-	}
-}
-
 // TestRestartGivesLargeBlocksBack: what a sequence had before its new START takes
 // nothing of the limit from then on, neither while its first run is tried and undone
 // nor after it.
