@@ -70,13 +70,25 @@ def delay(dtype: np.dtype | type, *dims: int, axis: int = 0, state: tuple[str, s
     )
 
 
-def running_sum(*dims: int | str, dtype: np.dtype | type = np.float32) -> ModelProto:
-    """Answers with the sum of what the sequence has sent: y = s' = s + x."""
+def running_sum(
+    *dims: int | str,
+    dtype: np.dtype | type = np.float32,
+    nodes: Sequence[NodeProto] = (),
+    term: str = "x",
+    inputs: Sequence[ValueInfoProto] = (),
+    constants: dict[str, np.ndarray] | None = None,
+) -> ModelProto:
+    """Answers with the sum of what the sequence has sent: y = s' = s + term.
+
+    The term is x, or what the nodes make of it, of further inputs and of constants.
+    """
     return model(
-        op("Add", "s x -> s_out"),
+        *nodes,
+        op("Add", f"s {term} -> s_out"),
         op("Identity", "s_out -> y"),
-        inputs=[tensor("x", dtype, *dims), tensor("s", dtype, *dims)],
+        inputs=[tensor("x", dtype, *dims), tensor("s", dtype, *dims), *inputs],
         outputs=[tensor("y", dtype, *dims), tensor("s_out", dtype, *dims)],
+        constants=constants,
     )
 
 

@@ -36,14 +36,7 @@ def recurrent() -> ModelProto:
 
 def scaled() -> ModelProto:
     """s' = s + x * gain, without a batch; the gain is a scalar."""
-    lane = [1, 3]
-    return model(
-        op("Mul", "x gain -> more"),
-        op("Add", "s more -> s_out"),
-        op("Identity", "s_out -> y"),
-        inputs=[tensor("x", F32, *lane), tensor("gain", F32), tensor("s", F32, *lane)],
-        outputs=[tensor("y", F32, *lane), tensor("s_out", F32, *lane)],
-    )
+    return running_sum(1, 3, nodes=[op("Mul", "x gain -> more")], term="more", inputs=[tensor("gain", F32)])
 
 
 def double() -> ModelProto:

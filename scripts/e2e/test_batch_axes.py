@@ -85,14 +85,8 @@ def mixing() -> ModelProto:
 
 def rate(*dims: int | str) -> ModelProto:
     """Like Silero VAD, it is told the sampling rate: y = s' = s + x * rate."""
-    return model(
-        op("Cast", "sr -> rate", to=1),
-        op("Mul", "x rate -> scaled"),
-        op("Add", "s scaled -> s_out"),
-        op("Identity", "s_out -> y"),
-        inputs=[tensor("x", F32, "batch", 3), tensor("s", F32, "batch", 3), tensor("sr", np.int64, *dims)],
-        outputs=[tensor("y", F32, "batch", 3), tensor("s_out", F32, "batch", 3)],
-    )
+    scale = [op("Cast", "sr -> rate", to=1), op("Mul", "x rate -> scaled")]
+    return running_sum("batch", 3, nodes=scale, term="scaled", inputs=[tensor("sr", np.int64, *dims)])
 
 
 X, Y = io("x", "FP32", 2, 3), io("y", "FP32", 2, 3)

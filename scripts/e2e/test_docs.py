@@ -27,6 +27,7 @@ from report import load_report
 from test_bad_models import config, field, pairs, parameter, reset_control
 from test_decoders import DECODERS
 from test_masks import attention
+from test_schedulers import with_inputs
 from test_state_updates import delta
 from tritonserver import MODELS as EXAMPLES
 from tritonserver import ROOT
@@ -64,20 +65,6 @@ def vad_like() -> ModelProto:
         op("ReduceMean", "lanes -> output", axes=[1], keepdims=1),
         inputs=[tensor("input", F32, None, None), tensor("state", F32, 2, None, 128), tensor("sr", np.int64)],
         outputs=[tensor("output", F32, None, 1), tensor("stateN", F32, None, None, None)],
-    )
-
-
-def with_controls() -> ModelProto:
-    given = {"START": F32, "END": np.int32, "READY": bool, "CORRID": np.uint64}
-    return model(
-        op("Add", "s x -> s_out"),
-        op("Cast", "START -> started", to=1),
-        op("Add", "s_out started -> y"),
-        *(op("Identity", f"{name} -> {name}_unused") for name in given),
-        inputs=[tensor("x", F32, "batch", 3), tensor("s", F32, "batch", 3)]
-        + [tensor(name, dtype, "batch", 1) for name, dtype in given.items()],
-        outputs=[tensor("y", F32, "batch", 3), tensor("s_out", F32, "batch", 3)]
-        + [tensor(f"{name}_unused", dtype, "batch", 1) for name, dtype in given.items()],
     )
 
 
@@ -137,7 +124,9 @@ DOCUMENTED = {
     "sum": plain(running_sum("batch", 3), mean_bin=bytes(12)),
     "vad": plain(vad_like()),
     "recurrent": plain(recurrent()),
-    "controls": plain(with_controls()),
+    "controls": plain(
+        with_inputs({"START": (F32, [1]), "END": (np.int32, [1]), "READY": (bool, [1]), "CORRID": (np.uint64, [1])})
+    ),
     "nameless": plain(nameless()),
     "derived": plain(derived()),
     "matting": plain(matting()),

@@ -6,7 +6,7 @@ from onnx import ModelProto
 
 from configs import config, io
 from conftest import Folder
-from graphs import BF16, delay, model, op, tensor
+from graphs import BF16, delay, model, op, running_sum, tensor
 from sequences import Reference, Tensors, check
 
 TYPES = {
@@ -44,16 +44,6 @@ def strings() -> ModelProto:
     )
 
 
-def unbatched_scalar() -> ModelProto:
-    """A state of rank 0, in a model without a batch."""
-    return model(
-        op("Add", "s x -> s_out"),
-        op("Identity", "s_out -> y"),
-        inputs=[tensor("x", np.int64), tensor("s", np.int64)],
-        outputs=[tensor("y", np.int64), tensor("s_out", np.int64)],
-    )
-
-
 def delayed(datatype: str, dims: tuple[int, ...], axis: int = 0) -> Folder:
     inputs, outputs = [io("x", datatype, *dims)], [io("y", datatype, *dims)]
     return Folder(config(inputs, outputs), delay(TYPES[datatype], *dims, axis=axis))
@@ -68,7 +58,7 @@ MODELS = {name: delayed(*case) for name, case in CASES.items()} | {
         config([io("text", "STRING", 2)], [io("echo", "STRING", 2), io("n", "INT64")], state_pairs="<<<count, count_out>>>"),
         strings(),
     ),
-    "rank_0": Folder(config([io("x", "INT64")], [io("y", "INT64")]), unbatched_scalar()),
+    "rank_0": Folder(config([io("x", "INT64")], [io("y", "INT64")]), running_sum(dtype=np.int64)),
 }
 
 

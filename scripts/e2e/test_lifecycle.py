@@ -13,7 +13,7 @@ from tritonclient.utils import InferenceServerException
 
 from configs import config, io, oldest
 from conftest import Folder
-from graphs import model, onnx_type, op, running_sum, tensor
+from graphs import model, op, running_sum, tensor
 from unary import infer
 from unary import tensor as tensor_of
 
@@ -34,27 +34,23 @@ def tape():
 def slow() -> ModelProto:
     """A running sum that takes its time: as many rounds of a loop as its input "rounds" says. Any other than 0 of "fails"
     makes the run fail."""
-    scalar = helper.make_tensor_value_info
     body = helper.make_graph(
         [op("Identity", "go -> goes"), op("Identity", "carried -> carries")],
         "round",
-        [scalar("round", onnx_type(np.int64), []), scalar("go", onnx_type(bool), []), scalar("carried", onnx_type(F32), [])],
-        [scalar("goes", onnx_type(bool), []), scalar("carries", onnx_type(F32), [])],
+        [tensor("round", np.int64), tensor("go", bool), tensor("carried", F32)],
+        [tensor("goes", bool), tensor("carries", F32)],
     )
-    return model(
+    nodes = [
         op("Squeeze", "rounds -> count"),
         op("Loop", "count . zero -> nothing", body=body),
         op("Squeeze", "fails -> at"),
         op("Gather", "only at -> one"),
         op("Mul", "x one -> known"),
         op("Add", "known nothing -> more"),
-        op("Add", "s more -> s_out"),
-        op("Identity", "s_out -> y"),
-        inputs=[tensor("x", F32, "batch", 3), tensor("rounds", np.int64, "batch", 1), tensor("fails", np.int64, "batch", 1),
-                tensor("s", F32, "batch", 3)],
-        outputs=[tensor("y", F32, "batch", 3), tensor("s_out", F32, "batch", 3)],
-        constants={"zero": np.float32(0), "only": np.ones(1, F32)},
-    )  # fmt: skip
+    ]
+    told = [tensor(name, np.int64, "batch", 1) for name in ("rounds", "fails")]
+    constants = {"zero": np.float32(0), "only": np.ones(1, F32)}
+    return running_sum("batch", 3, nodes=nodes, term="more", inputs=told, constants=constants)
 
 
 def vocabulary() -> ModelProto:

@@ -15,7 +15,7 @@ from tritonclient.utils import InferenceServerException
 
 from configs import config, io, oldest
 from conftest import Folder
-from graphs import model, op, running_sum, tensor
+from graphs import op, running_sum, tensor
 from prometheus import Scrape, family, scrape
 from tritonserver import NO_METRICS, ROOT, TritonServer
 from unary import infer
@@ -27,15 +27,9 @@ X, Y = io("x", "FP32", 3), io("y", "FP32", 3)
 
 def picky() -> ModelProto:
     """y = s' = s + x + table[at], which fails for an index that the table has not."""
-    return model(
-        op("Gather", "table at -> one"),
-        op("Add", "x one -> more"),
-        op("Add", "s more -> s_out"),
-        op("Identity", "s_out -> y"),
-        inputs=[tensor("x", F32, "batch", 3), tensor("s", F32, "batch", 3), tensor("at", np.int64, "batch", 1)],
-        outputs=[tensor("y", F32, "batch", 3), tensor("s_out", F32, "batch", 3)],
-        constants={"table": np.zeros(2, F32)},
-    )
+    nodes = [op("Gather", "table at -> one"), op("Add", "x one -> more")]
+    table, at = np.zeros(2, F32), tensor("at", np.int64, "batch", 1)
+    return running_sum("batch", 3, nodes=nodes, term="more", inputs=[at], constants={"table": table})
 
 
 def scheduler(candidates: int, idle: float = 60) -> str:

@@ -8,7 +8,7 @@ from tritonclient.grpc import InferenceServerClient
 
 from configs import config, io
 from conftest import Folder
-from graphs import model, op, tensor
+from graphs import op, running_sum
 from unary import infer
 
 F32 = np.float32
@@ -18,15 +18,8 @@ WEIGHTS = np.arange(300, dtype=F32)
 
 def weighted() -> onnx.ModelProto:
     """y = s' = s + weights * x."""
-    wide = ["batch", 300]
-    return model(
-        op("Mul", "x weights -> more"),
-        op("Add", "s more -> s_out"),
-        op("Identity", "s_out -> y"),
-        inputs=[tensor("x", F32, *wide), tensor("s", F32, *wide)],
-        outputs=[tensor("y", F32, *wide), tensor("s_out", F32, *wide)],
-        constants={"weights": WEIGHTS},
-    )
+    scale = [op("Mul", "x weights -> more")]
+    return running_sum("batch", 300, nodes=scale, term="more", constants={"weights": WEIGHTS})
 
 
 def with_external_data(folder: Path) -> dict[str, bytes]:

@@ -40,16 +40,17 @@ def slow() -> ModelProto:
     """Counts the requests that have run, slowly: x, which has to be 1, goes through large products of matrices."""
     chain = [op("MatMul", f"m{i} ones -> p{i}") for i in range(PRODUCTS)]
     scale = [op("Mul", f"p{i} part -> m{i + 1}") for i in range(PRODUCTS)]
-    return model(
-        op("Reshape", "x one_by_one -> cell"),
-        op("Mul", "cell ones -> m0"),
-        *(node for pair in zip(chain, scale, strict=True) for node in pair),
-        op("ReduceMean", f"m{PRODUCTS} -> back", axes=[0, 1], keepdims=0),
-        op("Reshape", "back lane -> one"),
-        op("Add", "s one -> s_out"),
-        op("Identity", "s_out -> y"),
-        inputs=[tensor("x", F32, "batch", 1), tensor("s", F32, "batch", 1)],
-        outputs=[tensor("y", F32, "batch", 1), tensor("s_out", F32, "batch", 1)],
+    ends = [op("ReduceMean", f"m{PRODUCTS} -> back", axes=[0, 1], keepdims=0), op("Reshape", "back lane -> one")]
+    return running_sum(
+        "batch",
+        1,
+        nodes=[
+            op("Reshape", "x one_by_one -> cell"),
+            op("Mul", "cell ones -> m0"),
+            *(node for pair in zip(chain, scale, strict=True) for node in pair),
+            *ends,
+        ],
+        term="one",
         constants={
             "ones": np.ones((SLOW, SLOW), F32),
             "part": F32(1 / SLOW),
@@ -61,14 +62,8 @@ def slow() -> ModelProto:
 
 def with_default() -> ModelProto:
     """y = s' = s + gain * x, where the gain is 2 if no one gives it."""
-    return model(
-        op("Mul", "x gain -> scaled"),
-        op("Add", "s scaled -> s_out"),
-        op("Identity", "s_out -> y"),
-        inputs=[tensor("x", F32, "batch", 3), tensor("s", F32, "batch", 3), tensor("gain", F32, 1)],
-        outputs=[tensor("y", F32, "batch", 3), tensor("s_out", F32, "batch", 3)],
-        constants={"gain": np.array([2], F32)},
-    )
+    scale, gain = [op("Mul", "x gain -> scaled")], np.array([2], F32)
+    return running_sum("batch", 3, nodes=scale, term="scaled", inputs=[tensor("gain", F32, 1)], constants={"gain": gain})
 
 
 def stateless_with_default() -> ModelProto:
