@@ -60,6 +60,7 @@ func (t *tree) goLibrary(folder string, tags ...string) error {
 	if err != nil {
 		return err
 	}
+	_ = os.Remove(t.path(".h")) // go list writes a header here when it compiles
 	exports, err := t.contents("capi/exports.map")
 	if err != nil {
 		return err

@@ -9,10 +9,10 @@ import (
 	"tritonstateful/statebuffer"
 )
 
-// BenchmarkRows is a step of 32 sequences with 97 states, whose new values go to the
+// BenchmarkSlots is a step of 32 sequences with 97 states, whose new values go to the
 // slots that the old ones were in, or to fresh ones as was planned. Here it is what the
 // host does for it, up to the launch; on a GPU, scripts/gpu_check.sh times whole steps.
-func BenchmarkRows(b *testing.B) {
+func BenchmarkSlots(b *testing.B) {
 	for name, fresh := range map[string]bool{"kept": false, "fresh": true} {
 		b.Run(name, func(b *testing.B) {
 			m := newMemory(b, device(b, "DELAY_US", "0"))
