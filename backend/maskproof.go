@@ -49,7 +49,7 @@ func (in *Instance) proveMasks() {
 	}
 }
 
-// provingMost bounds how long inputs are tried until the model runs with some.
+// provingMost bounds the time of all trials of a model's masks.
 const provingMost = 10 * time.Second
 
 // errUndecided says that a trial has no verdict.
@@ -116,7 +116,7 @@ func (in *Instance) tryFurther(kind trialKind, fractions bool, runs *int) error 
 	if further[len(further)-1].appended >= longestTrial {
 		return nil
 	}
-	long = kind // what a step appends does not hang on its extents, or such a step does not run
+	long = kind // a step appends as much whatever its extents, or one of these does not run
 	long.before, long.beforeExtent = long.stepsTo(longestTrial), kind.extent
 	if err := in.tryMask(&long, runs); settles(err) {
 		return err

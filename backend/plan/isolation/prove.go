@@ -170,7 +170,7 @@ func (t *Trial) repeated(s setting, lanes []lane, many []onnx.Tensor) (outputs [
 	case errors.Is(err, errTooLong):
 		return nil, err.Error()
 	case err != nil || !sameTensors(many, again):
-		return nil, "two runs on the same inputs differ"
+		return nil, errByChance.Error()
 	}
 	return many, ""
 }

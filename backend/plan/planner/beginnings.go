@@ -43,10 +43,10 @@ func (c *chooser) isExcluded(a *attempted) bool {
 // mayBegin reports whether runs may be tried with states as they begin, for which it must
 // be sure that what has an extent of 0 then is not the batch, and ends no process.
 func (c *chooser) mayBegin(a *attempted) bool {
+	if a.planner.beginsEmpty() && a.planner.sig.EndsOnEmpty() != "" {
+		return false
+	}
 	for s, axis := range a.planner.emptyAxes() {
-		if a.planner.sig.EndsOnEmpty() != "" {
-			return false
-		}
 		if s.AxisFrom == "batch_axes" {
 			continue
 		}
@@ -98,7 +98,15 @@ func (c *chooser) checkBeginnings(pl *planner) error {
 	t := isolation.NewTrial(r, &pl.plan, pl.candidate, pl.config.CanRequest, time.Now().Add(proofMost))
 	t.MayBegin = true
 	defer func() { c.runs += t.Runs }()
-	seen := t.StateChanges()
+	var seen map[isolation.InputAxis]isolation.Change
+	for i := range c.tried { // the proof may have seen it
+		if c.tried[i].planner == pl {
+			seen = c.tried[i].changes
+		}
+	}
+	if len(seen) == 0 {
+		seen = t.StateChanges()
+	}
 	begun, err := t.RunBeginning()
 	if len(begun) == 0 && err == nil {
 		pl.warn("no run shows that states can start empty, because the model does not run with what was tried; if every request fails, set their initial values with initial_states")
