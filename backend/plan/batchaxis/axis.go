@@ -17,6 +17,9 @@ type Axis struct {
 	How   string // what says so, for the load report
 }
 
+// ByParameter is the Axis.How of what the parameter batch_axes says.
+const ByParameter = "batch_axes"
+
 // hasNamedAxis reports whether the model names an axis of the tensor.
 func hasNamedAxis(info *onnx.TensorInfo) bool {
 	return slices.ContainsFunc(info.Symbols, func(s string) bool { return s != "" })

@@ -110,7 +110,7 @@ func (e *evidence) add(r Rank, weight int, axis func(input int) Axis) *Candidate
 		given, is := e.given[i]
 		switch {
 		case is:
-			c.In[i] = Axis{given, true, "batch_axes"}
+			c.In[i] = Axis{given, true, ByParameter}
 		case e.sig.Inputs[i].Dims.Fixed():
 			c.In[i] = Axis{tensor.NoAxis, true, "its shape is fixed"}
 		default:
@@ -154,7 +154,7 @@ func (e *evidence) outputs(c *Candidate) {
 		info := &e.sig.Outputs[i]
 		c.Out[i] = Axis{Index: tensor.NoAxis}
 		if axis, given, err := Given(e.params, info); given && err == nil {
-			c.Out[i] = Axis{axis, true, "batch_axes"}
+			c.Out[i] = Axis{axis, true, ByParameter}
 			continue
 		}
 		if info.Dims.Fixed() {
@@ -204,6 +204,6 @@ func (c *Candidate) HasLanes() bool {
 
 // IsInferred reports whether the candidate says more than batch_axes does.
 func (c *Candidate) IsInferred() bool {
-	return slices.ContainsFunc(c.In, func(a Axis) bool { return a.Index != tensor.NoAxis && a.How != "batch_axes" }) ||
+	return slices.ContainsFunc(c.In, func(a Axis) bool { return a.Index != tensor.NoAxis && a.How != ByParameter }) ||
 		slices.ContainsFunc(c.Out, func(a Axis) bool { return !a.Known })
 }

@@ -35,7 +35,7 @@ func (pl *planner) namesAxis(info *onnx.TensorInfo) bool {
 func (pl *planner) inputAxis(at int) (axis int, how string, err error) {
 	info := &pl.sig.Inputs[at]
 	if axis, given := pl.givenAxis(info); given {
-		return axis, "batch_axes", nil
+		return axis, batchaxis.ByParameter, nil
 	}
 	found := pl.candidate.In[at]
 	if !found.Known {

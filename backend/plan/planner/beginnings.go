@@ -19,7 +19,7 @@ import (
 // would begin with nothing along an axis that may be the batch, or that never grows.
 func (c *chooser) excludes(a *attempted) (state *plan.State, why string) {
 	for s, axis := range a.planner.emptyAxes() {
-		if s.AxisFrom == "batch_axes" {
+		if s.AxisFrom == batchaxis.ByParameter {
 			continue
 		}
 		symbol := a.planner.sig.Inputs[s.In].Symbols[axis]
@@ -47,7 +47,7 @@ func (c *chooser) mayBegin(a *attempted) bool {
 		return false
 	}
 	for s, axis := range a.planner.emptyAxes() {
-		if s.AxisFrom == "batch_axes" {
+		if s.AxisFrom == batchaxis.ByParameter {
 			continue
 		}
 		named := a.candidate.Rank == batchaxis.ByBatchName && s.Axis != tensor.NoAxis && !batchaxis.IsBatchName(a.planner.sig.Inputs[s.In].Symbols[axis])

@@ -12,9 +12,9 @@ import (
 	"tritonstateful/internal/onnx/runnertest"
 )
 
-// TestToldStatesBegin: a state of which batch_axes states the batch, and that would be
-// empty for ever, is found at load, whether the model runs with that or not.
-func TestToldStatesBegin(t *testing.T) {
+// TestStatesBeginEmpty: a state that would start empty and stay so is found at load, whether
+// its batch is given or inferred: an error if the model does not run so, else a warning.
+func TestStatesBeginEmpty(t *testing.T) {
 	for name, tt := range map[string]struct {
 		want string // nothing if the model is served
 		next func(x, s int64) (int64, error)

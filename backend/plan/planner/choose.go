@@ -166,12 +166,12 @@ func (c *chooser) try(k *batchaxis.Candidate) {
 // givesOneLane reports whether batch_axes says that a state or an output has no batch, so
 // that a run has one lane.
 func (a *attempted) givesOneLane() bool {
-	none := func(s plan.State) bool { return s.Axis == tensor.NoAxis && s.AxisFrom == "batch_axes" }
+	none := func(s plan.State) bool { return s.Axis == tensor.NoAxis && s.AxisFrom == batchaxis.ByParameter }
 	if slices.ContainsFunc(a.planner.plan.States, none) || slices.ContainsFunc(a.planner.plan.Varying, none) {
 		return true
 	}
 	for i, found := range a.candidate.Out {
-		if info := &a.planner.sig.Outputs[i]; found.How == "batch_axes" && found.Index == tensor.NoAxis && len(info.Dims) > 0 && a.planner.config.CanRequest(info.Name) {
+		if info := &a.planner.sig.Outputs[i]; found.How == batchaxis.ByParameter && found.Index == tensor.NoAxis && len(info.Dims) > 0 && a.planner.config.CanRequest(info.Name) {
 			return true
 		}
 	}
@@ -303,5 +303,5 @@ func (pl *planner) err() error {
 // hasOpenStates reports whether a state has an axis of which nothing says whether it is
 // the batch.
 func (pl *planner) hasOpenStates() bool {
-	return slices.ContainsFunc(pl.plan.Varying, func(s plan.State) bool { return s.Axis == tensor.NoAxis && s.AxisFrom != "batch_axes" })
+	return slices.ContainsFunc(pl.plan.Varying, func(s plan.State) bool { return s.Axis == tensor.NoAxis && s.AxisFrom != batchaxis.ByParameter })
 }

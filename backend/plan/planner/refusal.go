@@ -55,7 +55,7 @@ func (a *attempted) example() string {
 	c, pl := *a.candidate, *a.planner
 	c.In, c.Out, pl.candidate = slices.Clone(c.In), make([]batchaxis.Axis, len(c.Out)), &c
 	for i := range c.In {
-		if c.In[i].How != "batch_axes" {
+		if c.In[i].How != batchaxis.ByParameter {
 			c.In[i].Index = batchaxis.OnlyOpenAxis(a.planner.sig.Inputs[i].Dims)
 		}
 	}

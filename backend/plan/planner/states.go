@@ -121,7 +121,7 @@ func (pl *planner) stateAxis(s *plan.State, in, out *onnx.TensorInfo) (err error
 	if in.Dims[s.Axis] >= 0 {
 		return fixedAxis(s.Axis, in)
 	}
-	if found := pl.candidate.Out[s.Out]; found.Known && found.How != "batch_axes" && found.Index != tensor.NoAxis && found.Index != s.Axis {
+	if found := pl.candidate.Out[s.Out]; found.Known && found.How != batchaxis.ByParameter && found.Index != tensor.NoAxis && found.Index != s.Axis {
 		return fmt.Errorf("the batch is axis %d of the input's shape %v and axis %d of the output's shape %v: they must be the same; set the parameter batch_axes", s.Axis, in.Dims, found.Index, out.Dims)
 	}
 	if out.Dims[s.Axis] >= 0 {
