@@ -26,7 +26,7 @@ LIMIT = 8 * WIDTH * 4  # bytes of eight rows
 
 def attention() -> ModelProto:
     """Attends to all rows so far: what the mask hides gets no weight. One cache has its length in the last axis. An
-    output tells how many lanes the run had."""
+    output has the number of lanes of the run."""
     return model(
         op("Concat", "past_0 x -> present_0", axis=1),
         op("Transpose", "x -> turned", perm=[0, 2, 1]),
