@@ -191,7 +191,7 @@ func TestCompleteRefuses(t *testing.T) {
 		{"no axes at all", `{"sequence_batching":{},"input":[{"name":"x","data_type":"TYPE_FP32","dims":[1,8]}]}`, "x:FP32[1,8] h:FP32[1,2]", "y:FP32[] h_out:FP32[1,2]",
 			`output "y": it has no axes, which the server accepts only with a batch: write max_batch_size: 1`},
 		{"several axes without names", `{"max_batch_size":8,"sequence_batching":{}}`, "x:FP32[?,?,8] h:FP32[?,2]", "y:FP32[?,8] h_out:FP32[?,2]",
-			`it could not be verified that requests in a batch are independent: the model did not run with any contents that were tried, at lengths from 1 to 576 (a length that dims fix is tried as it is); the last failure: it cannot run: if the batch is there, write parameters { key: 'batch_axes' `},
+			`it could not be verified that requests in a batch are independent: the model did not run with any contents that were tried, at lengths from 1 to 1600 (a length that dims fix is tried as it is); the last failure: it cannot run: if the batch is there, write parameters { key: 'batch_axes' `},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
