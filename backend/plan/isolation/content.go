@@ -58,11 +58,11 @@ func (t *Trial) newLane(s setting, scale float64, shared lane) (l lane, ok bool)
 			l[i] = shared[i]
 			continue
 		}
-		n, err := t.shape(in, s).Elements()
-		if err != nil || n > elementsMost {
+		elements, err := t.shape(in, s).Elements()
+		if err != nil || elements > elementsMost {
 			return nil, false
 		}
-		if l[i], ok = t.content(in, s, scale, int(n)); !ok {
+		if l[i], ok = t.content(in, s, scale, int(elements)); !ok {
 			return nil, false
 		}
 	}
