@@ -1,7 +1,9 @@
 package backend
 
 import (
+	"encoding/binary"
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -19,7 +21,7 @@ import (
 func TestMaskProof(t *testing.T) {
 	model, c, _ := maskedModel(0)
 	in, log := model.logged(t, c)
-	require.Len(t, log.having("in trial runs, each has the same answers as by itself model=model runs=54"), 1, "%v", *log.lines)
+	require.Len(t, log.having("in trial runs, each has the same answers as by itself model=model length=4142 runs=160"), 1, "%v", *log.lines)
 	require.Empty(t, log.having("WARN"))
 	require.Empty(t, in.separate)
 	second, err := in.model.NewInstance(InstanceInfo{Name: "model_1", Kind: "cpu"})
@@ -79,40 +81,203 @@ func TestWindowFoundAtLoad(t *testing.T) {
 	require.Len(t, log.having("WARN"), 1)
 	require.Len(t, log.having(runSeparately+`the mask "Mask" needs a model that appends to its states, but a step of length `), 1, "%v", *log.lines)
 
-	model, c, _ = maskedModel(100)
+	model, c, _ = maskedModel(100) // and one that is wider bounds what is padded
 	in, log := model.logged(t, c)
-	require.Empty(t, log.having("WARN"))
+	require.Len(t, log.having("WARN"), 1)
+	require.Len(t, log.having(`run separately if one is longer than 74: the mask "Mask" needs a model that appends to its states`), 1, "%v", *log.lines)
 	send(t, in, stepOf(1, true, 99), stepOf(2, true, 90))
+	for held := range int32(3) {
+		got := send(t, in, stepOf(1, false, 1), stepOf(2, false, 1))
+		require.Equal(t, []int32{min(2*(100+held), 2*101)}, numbers(got[0].outputs[0]))
+		require.Equal(t, []int32{2 * (91 + held)}, numbers(got[1].outputs[0]))
+	}
+	require.Len(t, log.having("WARN"), 1)
+
+	model, c, _ = maskedModel(100) // which what was told does not change
+	c.Parameters["max_padded_length"] = config.Value{String: "1000"}
+	_, log = model.logged(t, c)
+	require.Len(t, log.having("run separately if one is longer than 74"), 1, "%v", *log.lines)
+
+	model, c, _ = maskedModel(5000) // beyond what is tried, it is found as it runs
+	c.Parameters["max_padded_length"] = config.Value{String: "4000"}
+	in, log = model.logged(t, c)
+	in.padded[0] = 10000
+	require.Empty(t, log.having("WARN"))
+	send(t, in, stepOf(1, true, 4999), stepOf(2, true, 4990))
 	for range 3 {
 		send(t, in, stepOf(1, false, 1), stepOf(2, false, 1))
 	}
-	require.Len(t, log.having("WARN"), 1)
-	require.Len(t, log.having(`a step of length 1 took the state "Cache" from length 100 to 100: the model drops old entries`), 1, "%v", *log.lines)
+	require.Len(t, log.having(`a step of length 1 took the state "Cache" from length 5000 to 5000: the model drops old entries`), 1, "%v", *log.lines)
+}
+
+// paddingCounts makes what is padded count where the mask is longer than that.
+func paddingCounts(model *scripted, longer int64) {
+	inner := model.run
+	model.run = func(inputs, outputs []onnx.Tensor) error {
+		if err := inner(inputs, outputs); err != nil {
+			return err
+		}
+		lanes, total := inputs[2].Shape[0], inputs[2].Shape[1]
+		for lane := range lanes {
+			for at, shown := range numbers(inputs[2].Data.Bytes)[lane*total : (lane+1)*total] {
+				if total > longer && shown == 0 && at < 8 {
+					outputs[0].Data.Bytes[4*lane]++
+				}
+			}
+		}
+		return nil
+	}
 }
 
 // TestLongSequencesAreTried: padding that shows only beyond a length is found at load,
-// with inputs of any extent and with those of one.
+// with inputs of any extent and with those of one, and not padded beyond it.
 func TestLongSequencesAreTried(t *testing.T) {
 	for _, rows := range []int64{-1, 1, 2} {
+		for _, longer := range []int64{0, 32, 64, 200, 4000} {
+			model, c, _ := maskedModel(0)
+			model.sig.Inputs[0].Dims[1], c.Inputs[0].Dims = rows, tensor.Shape{rows, -1}
+			paddingCounts(model, longer)
+			in, log := model.logged(t, c)
+			require.Len(t, log.having(`the mask "Mask" does not hide padding from the model`), 1, "%v: %v", rows, *log.lines)
+			if longer == 0 {
+				require.NotEmpty(t, in.separate)
+				continue
+			}
+			require.Len(t, log.having("WARN"), 1)
+			require.LessOrEqual(t, in.padded[0], longer)
+			require.Greater(t, in.padded[0], longer/4)
+		}
+	}
+}
+
+// TestPaddedLength: unequal lengths share runs up to the bound, and not beyond it.
+func TestPaddedLength(t *testing.T) {
+	model, c, seen := maskedModel(0)
+	paddingCounts(model, 100)
+	in, _ := model.logged(t, c)
+	bound := int(in.padded[0])
+	lengths := map[uint64]int{1: bound - 4, 2: bound - 6, 3: 1}
+	for id, length := range lengths {
+		send(t, in, stepOf(id, true, length))
+	}
+	for range 120 - bound {
+		var requests []Request
+		for id := uint64(1); id <= 3; id++ {
+			requests = append(requests, stepOf(id, false, 1))
+			lengths[id]++
+		}
+		for i, got := range send(t, in, requests...) {
+			require.Equal(t, []int32{int32(2 * lengths[uint64(i+1)])}, numbers(got.outputs[0]), "bound %d, sequence %d of length %d", bound, i+1, lengths[uint64(i+1)])
+		}
+		if lengths[1] <= bound {
+			require.Len(t, *seen, 3*lengths[1], "one run")
+		}
+	}
+}
+
+// TestPaddedLengthTold: max_padded_length is how far is tried, and is trusted for what is not.
+func TestPaddedLengthTold(t *testing.T) {
+	for told, want := range map[string]int64{"1": 1, "20": 20, "1000": 1000, "10000": 10000} {
 		model, c, _ := maskedModel(0)
-		model.sig.Inputs[0].Dims[1], c.Inputs[0].Dims = rows, tensor.Shape{rows, -1}
+		model.sig.Inputs[0].Dims[2], c.Inputs[0].Dims[1] = 1, 1
 		inner := model.run
 		model.run = func(inputs, outputs []onnx.Tensor) error {
-			if err := inner(inputs, outputs); err != nil {
+			if inputs[2].Shape[1] > 700 {
+				return errInjected // such as positions that it has not learned
+			}
+			return inner(inputs, outputs)
+		}
+		c.Parameters["max_padded_length"] = config.Value{String: told}
+		in, log := model.logged(t, c)
+		require.Equal(t, []int64{want}, in.padded)
+		require.Empty(t, in.separate)
+		require.Empty(t, log.having("WARN"))
+	}
+}
+
+// TestPaddingWithinLimits: no trial goes beyond what a sequence may hold.
+func TestPaddingWithinLimits(t *testing.T) {
+	model, c, _ := maskedModel(0)
+	c.Parameters["max_state_bytes"] = config.Value{String: "1600"}
+	longest, inner := int64(0), model.run
+	model.run = func(inputs, outputs []onnx.Tensor) error {
+		longest = max(longest, inputs[2].Shape[1])
+		return inner(inputs, outputs)
+	}
+	in, log := model.logged(t, c)
+	require.Len(t, log.having("in trial runs, each has the same answers as by itself"), 1)
+	require.GreaterOrEqual(t, in.padded[0], int64(400))
+	require.Less(t, longest, int64(500))
+}
+
+// TestFiniteBias: a mask that is a bias does not hide padding from scores below it.
+func TestFiniteBias(t *testing.T) {
+	for bias, wrong := range map[float64]bool{-10: true, -100: true, -10000: false} {
+		s := &scripted{sig: onnx.Signature{
+			Inputs:  []onnx.TensorInfo{info("Input", tensor.FP32, -1, -1), info("Cache", tensor.FP32, -1, -1), info("Mask", tensor.Int32, -1, -1)},
+			Outputs: []onnx.TensorInfo{info("Output", tensor.FP32, -1, 1), info("NewCache", tensor.FP32, -1, -1)},
+		}}
+		s.nameBatch()
+		s.run = func(inputs, outputs []onnx.Tensor) error {
+			lanes, rows, old := inputs[0].Shape[0], inputs[0].Shape[1], inputs[1].Shape[1]
+			mask := numbers(inputs[2].Data.Bytes)
+			var answers, caches []byte
+			for lane := range lanes {
+				all := append(append([]byte{}, inputs[1].Data.Bytes[4*lane*old:4*(lane+1)*old]...), inputs[0].Data.Bytes[4*lane*rows:4*(lane+1)*rows]...)
+				scores := make([]float64, old+rows)
+				for at := range scores {
+					scores[at] = float32At(all, at) + bias*float64(1-mask[lane*(old+rows)+int64(at)])
+				}
+				most, sum, weighted := slices.Max(scores), 0.0, 0.0
+				for at, score := range scores {
+					weight := math.Exp(score - most)
+					sum, weighted = sum+weight, weighted+weight*float32At(all, at)
+				}
+				answers, caches = append(answers, tensor.FloatElement(weighted/sum, tensor.FP32)...), append(caches, all...)
+			}
+			outputs[0].Data.Bytes = append(outputs[0].Data.Bytes[:0], answers...)
+			outputs[1].Data, outputs[1].Shape = statebuffer.Block{Bytes: caches, Size: int64(len(caches))}, tensor.Shape{lanes, old + rows}
+			return nil
+		}
+		c := cacheConfig()
+		c.Inputs[0].DataType, c.Outputs[0].DataType = "TYPE_FP32", "TYPE_FP32"
+		c.Inputs[0].Dims, c.Outputs[0].Dims = tensor.Shape{-1}, tensor.Shape{1}
+		c.Parameters["derived_inputs"] = config.Value{String: "Mask = mask(Cache, Input)"}
+		in, log := s.logged(t, c)
+		require.Equal(t, wrong, in.separate != "", "%v: %v", bias, *log.lines)
+	}
+}
+
+func float32At(data []byte, element int) float64 {
+	return float64(math.Float32frombits(binary.NativeEndian.Uint32(data[4*element:])))
+}
+
+// TestMaskWithOptionalInputs: an input that requests may leave out is part of the trials.
+func TestMaskWithOptionalInputs(t *testing.T) {
+	for _, wrong := range []bool{false, true} {
+		model, c, _ := maskedModel(0)
+		model.sig.Inputs = append(model.sig.Inputs, info("Extra", tensor.Int32, -1, 1))
+		model.sig.Inputs[3].Symbols = []string{"batch", ""}
+		model.sig.Inputs[3].Optional = true
+		c.Inputs = append(c.Inputs, config.TensorConfig{Name: "Extra", DataType: "TYPE_INT32", Dims: tensor.Shape{1}, Optional: true})
+		inner := model.run
+		with := 0
+		model.run = func(inputs, outputs []onnx.Tensor) error {
+			if err := inner(inputs, outputs); err != nil || inputs[3].DType == tensor.Invalid {
 				return err
 			}
+			with++
 			lanes, total := inputs[2].Shape[0], inputs[2].Shape[1]
-			for lane := range lanes { // what is padded beyond that length counts
-				for at, shown := range numbers(inputs[2].Data.Bytes)[lane*total : (lane+1)*total] {
-					if total > 32 && shown == 0 && at < 8 {
-						outputs[0].Data.Bytes[4*lane]++
-					}
+			for lane := range lanes {
+				if wrong && numbers(inputs[2].Data.Bytes)[lane*total] == 0 {
+					outputs[0].Data.Bytes[4*lane]++
 				}
 			}
 			return nil
 		}
-		_, log := model.logged(t, c)
-		require.Len(t, log.having(runSeparately+`the mask "Mask" does not hide padding from the model`), 1, "%v: %v", rows, *log.lines)
+		in, log := model.logged(t, c)
+		require.Equal(t, wrong, in.separate != "", "%v", *log.lines)
+		require.NotZero(t, with)
 	}
 }
 
@@ -157,8 +322,8 @@ func TestMaskOverTime(t *testing.T) {
 	model, c, _ := maskedModel(0)
 	in, _ := model.logged(t, c)
 	inner := model.run
-	for _, last := range []int{1, 10, 25, 45, 53} {
-		until := time.Now().Add(20 * time.Millisecond)
+	for last, bounded := range map[int]bool{1: false, 10: false, 26: false, 38: true, 120: true} {
+		until := time.Now().Add(50 * time.Millisecond)
 		runs := 0
 		model.run = func(inputs, outputs []onnx.Tensor) error {
 			if runs++; runs == last {
@@ -166,7 +331,14 @@ func TestMaskOverTime(t *testing.T) {
 			}
 			return inner(inputs, outputs)
 		}
-		ran, err := in.tryMasks(until)
+		ran, lengths, err := in.tryMasks(until)
+		if bounded { // by what was tried
+			require.NoError(t, err)
+			require.ErrorIs(t, lengths.why, errTimeOver, "%d runs", ran)
+			require.Greater(t, lengths.reached[0], int64(15))
+			require.Less(t, lengths.reached[0], int64(4000))
+			continue
+		}
 		require.ErrorContains(t, err, "the time ran out", "%d runs", ran)
 		require.ErrorContains(t, err, `could not verify that the mask "Mask" hides padding`)
 	}
@@ -259,7 +431,7 @@ func TestMaskOfStatesAlone(t *testing.T) {
 	for _, window := range []int64{70, 71, 1000} {
 		model, c, runs := pastMasked(window, 2)
 		in, log := model.logged(t, c)
-		require.Empty(t, log.having("WARN"), "%v", *log.lines)
+		require.Len(t, log.having("WARN sequences of unequal length run separately if one is longer than"), 1, "%v", *log.lines)
 		require.Equal(t, []int64{2}, in.grows)
 		*runs = nil
 		sums := map[uint64][]int32{}
@@ -284,8 +456,6 @@ func TestMaskOfStatesAlone(t *testing.T) {
 		require.Contains(t, *runs, unevenRun{2, 8}, "unequal lengths share runs")
 		if window == 1000 {
 			require.Contains(t, *runs, unevenRun{2, 2 * (steps - 1)})
-		} else {
-			require.Len(t, log.having(runSeparately+`the mask "Mask" needs a model that appends`), 1)
 		}
 	}
 }

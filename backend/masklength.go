@@ -1,0 +1,196 @@
+package backend
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"tritonstateful/statebuffer"
+)
+
+// A model may behave differently from some length on: frequencies that change at 4096
+// tokens, or attention to the first and the last rows only. So unequal lengths share runs
+// only up to a length that was tried. Two copies of a sequence grow together, which pads
+// nothing. At each power of two one of them shares a run with a short sequence, which is
+// padded.
+
+const (
+	// lengthsTime bounds the time of these trials.
+	lengthsTime = 3 * time.Second
+	// lengthsWanted is how far they go if max_padded_length does not say.
+	lengthsWanted = 4096
+	// lengthsMemory bounds what the states of a sequence take in them, in bytes.
+	lengthsMemory = 128 << 20
+	// chunkExtent is the extent of open axes by which sequences grow, if the model takes it.
+	chunkExtent = 64
+)
+
+// paddedLengths is up to which length unequal lengths share runs.
+type paddedLengths struct {
+	reached []int64 // of each of plan.Masks
+	why     error   // why no greater length was tried; nil if it is as great as wanted
+}
+
+// tryLengths tries lengths of 16, 32 and so on, with the kind of a trial that has shown no
+// difference. It is an error, as in tryMask, if the first one is one.
+func (in *Instance) tryLengths(kind *trialKind, runs *int) (lengths paddedLengths, err error) {
+	most, limited := in.longestToTry()
+	if until := time.Now().Add(lengthsTime); until.Before(kind.until) {
+		kind.until = until
+	}
+	for _, chunk := range []int64{chunkExtent, kind.extent} {
+		t, err := in.newMaskTrial(kind)
+		if err != nil {
+			return lengths, fmt.Errorf("%w%w", errUndecided, err)
+		}
+		got := t.grow(chunk, most)
+		*runs += t.runner.runs
+		t.in.Close()
+		if lengths.reached == nil || got.reached != nil && got.reached[0] > lengths.reached[0] {
+			lengths = got
+		}
+		if !errors.Is(got.why, errUndecided) || errors.Is(got.why, errTimeOver) {
+			break
+		}
+	}
+	if lengths.reached == nil {
+		return lengths, lengths.why
+	}
+	if lengths.why == nil {
+		lengths.why = limited
+	}
+	if told := in.model.params.MaxPaddedLength; told > 0 && (lengths.why == nil || errors.Is(lengths.why, errUndecided)) {
+		for mask := range lengths.reached {
+			lengths.reached[mask] = told
+		}
+	}
+	return lengths, nil
+}
+
+// longestToTry is the length that trials go up to. limited is an error if memory is why it is
+// less than wanted.
+func (in *Instance) longestToTry() (most int64, limited error) {
+	params := in.model.params
+	most = params.MaxPaddedLength
+	if most == 0 {
+		most = lengthsWanted
+	}
+	total := int64(0)
+	for _, i := range in.plan.Masks {
+		for _, state := range in.plan.Generated[i].Mask.Covers {
+			each := in.store.LengthBytes(state, nil)
+			if total += each; params.MaxStateBytes > 0 && each > 0 {
+				most = min(most, max(1, params.MaxStateBytes/each)) // no sequence gets longer
+			}
+		}
+	}
+	if total > 0 && most > lengthsMemory/total {
+		return max(1, lengthsMemory/total), fmt.Errorf("%wtheir states would take more than %d MiB in a trial", errUndecided, lengthsMemory>>20)
+	}
+	return most, nil
+}
+
+// The sequences that grow, and those that are padded: the first of each shares runs of
+// unequal lengths, the other one never does.
+var growing, padded = [2]uint64{50, 51}, [2]uint64{60, 61}
+
+// grow tries lengths up to most, with steps in which the extent of open axes is at most chunk.
+func (t *maskTrial) grow(chunk, most int64) (lengths paddedLengths) {
+	first := true
+	var before []int64 // what was reached before the last shared runs, which may show late
+	for next := min(16, most); ; {
+		for length := int64(-1); first || t.length(0) < next-t.extent; first = false {
+			if t.length(0) <= length {
+				lengths.why = fmt.Errorf("%s needs a model that appends to its states, but these stay at length %d", t.names, length)
+				return lengths
+			}
+			length = t.length(0)
+			if lengths.why = t.alike(first, t.step(min(chunk, max(t.extent, next/4)))); lengths.why != nil {
+				if !errors.Is(lengths.why, errUndecided) {
+					lengths.reached = before
+				}
+				return lengths
+			}
+		}
+		if lengths.why = t.pad(); lengths.why != nil {
+			return lengths
+		}
+		before, lengths.reached = lengths.reached, make([]int64, len(t.in.plan.Masks))
+		for mask := range lengths.reached {
+			lengths.reached[mask] = t.length(mask)
+		}
+		if next == most {
+			return lengths
+		}
+		for next <= t.length(0) {
+			next *= 2
+		}
+		next = min(next, most)
+	}
+}
+
+// length is how long the sequence that grows is under a mask.
+func (t *maskTrial) length(mask int) int64 {
+	q := t.in.store.Live(statebuffer.Key{Number: growing[0], Token: growing[0]})
+	return t.in.store.Length(t.in.plan.Generated[t.in.plan.Masks[mask]].Mask.Covers[0], q)
+}
+
+// alike runs the same step of both sequences that grow. What padding has left in one of
+// them makes their answers differ.
+func (t *maskTrial) alike(start bool, inputs []Input) error {
+	answers, err := t.timed(trialRequest{growing[0], start, inputs}, trialRequest{growing[1], start, inputs})
+	if err != nil {
+		return err
+	}
+	if why := t.differ(&answers[0], &answers[1]); why != "" {
+		return t.notHidden(why)
+	}
+	return nil
+}
+
+// pad begins two short sequences, and runs two steps of one of them with one that has
+// grown, and the same steps of the others by themselves.
+func (t *maskTrial) pad() error {
+	begin := t.step(t.short)
+	if _, err := t.timed(trialRequest{padded[0], true, begin}, trialRequest{padded[1], true, begin}); err != nil {
+		return err
+	}
+	for range 2 {
+		long, short := t.step(t.extent), t.step(t.extent)
+		wantLong, err := t.timed(trialRequest{growing[1], false, long})
+		if err != nil {
+			return err
+		}
+		wantShort, err := t.timed(trialRequest{padded[1], false, short})
+		if err != nil {
+			return err
+		}
+		if err := t.sharing([2]trialRequest{{growing[0], false, long}, {padded[0], false, short}}, [2]*trialAnswer{&wantLong[0], &wantShort[0]}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// timed is run, while there is time.
+func (t *maskTrial) timed(asks ...trialRequest) ([]trialAnswer, error) {
+	if time.Now().After(t.until) {
+		return nil, errTimeOver
+	}
+	return t.run(asks...)
+}
+
+// reportPadded says up to which length sequences of unequal length share runs, and why not
+// beyond it.
+func (in *Instance) reportPadded(lengths *paddedLengths, runs int, took time.Duration) {
+	const share = "sequences of unequal length can share runs: in trial runs, each has the same answers as by itself"
+	log, length := in.model.log, lengths.reached[0]
+	log.Info(share, "length", length, "runs", runs, "took", took.Round(time.Millisecond))
+	switch why := lengths.why; {
+	case why == nil || in.model.params.MaxPaddedLength == length && errors.Is(why, errUndecided):
+	case errors.Is(why, errUndecided):
+		log.Info("sequences of unequal length run separately if one is longer than was tried; if you know that longer ones can be padded, set max_padded_length", "length", length, "why", why)
+	default:
+		log.Warn(fmt.Sprintf("sequences of unequal length run separately if one is longer than %d: %v", length, why))
+	}
+}
