@@ -11,8 +11,8 @@ import (
 // A model may behave differently from some length on: frequencies that change at 4096
 // tokens, or attention to the first and the last rows only. So unequal lengths share runs
 // only up to a length that was tried. Two copies of a sequence grow together, which pads
-// nothing. At each power of two one of them shares a run with a short sequence, which is
-// padded.
+// nothing. At each power of two one of them shares runs with two others, which are padded: one
+// that has just started, and one that is half as long.
 
 const (
 	// lengthsTime bounds the time of these trials.
@@ -90,82 +90,92 @@ func (in *Instance) longestToTry() (most int64, limited error) {
 	return most, nil
 }
 
-// The sequences that grow, and those that are padded: the first of each shares runs of
-// unequal lengths, the other one never does.
-var growing, padded = [2]uint64{50, 51}, [2]uint64{60, 61}
+// copies are two copies of a sequence: the first shares runs of unequal lengths, the other
+// one never does.
+type copies struct {
+	shares, control uint64
+	started         bool
+}
 
 // grow tries lengths up to most, with steps in which the extent of open axes is at most chunk.
 func (t *maskTrial) grow(chunk, most int64) (lengths paddedLengths) {
-	first := true
+	long, half := &copies{shares: 50, control: 51}, &copies{shares: 60, control: 61}
 	var before []int64 // what was reached before the last shared runs, which may show late
 	for next := min(16, most); ; {
-		for length := int64(-1); first || t.length(0) < next-t.extent; first = false {
-			if t.length(0) <= length {
-				lengths.why = fmt.Errorf("%s needs a model that appends to its states, but these stay at length %d", t.names, length)
-				return lengths
+		step := min(chunk, max(t.extent, next/4))
+		if lengths.why = t.growTo(long, next, step); lengths.why == nil {
+			lengths.why = t.growTo(half, next/2, step)
+		}
+		if lengths.why != nil {
+			if !errors.Is(lengths.why, errUndecided) {
+				lengths.reached = before
 			}
-			length = t.length(0)
-			if lengths.why = t.alike(first, t.step(min(chunk, max(t.extent, next/4)))); lengths.why != nil {
-				if !errors.Is(lengths.why, errUndecided) {
-					lengths.reached = before
-				}
-				return lengths
+			return lengths
+		}
+		started := &copies{shares: 70, control: 71}
+		lengths.why = t.growTo(started, t.short, t.short)
+		for _, other := range []*copies{started, half} {
+			if lengths.why == nil {
+				lengths.why = t.pad(long, other)
 			}
 		}
-		if lengths.why = t.pad(); lengths.why != nil {
+		if lengths.why != nil {
 			return lengths
 		}
 		before, lengths.reached = lengths.reached, make([]int64, len(t.in.plan.Masks))
 		for mask := range lengths.reached {
-			lengths.reached[mask] = t.length(mask)
+			lengths.reached[mask] = t.length(long, mask)
 		}
 		if next == most {
 			return lengths
 		}
-		for next <= t.length(0) {
+		for next <= t.length(long, 0) {
 			next *= 2
 		}
 		next = min(next, most)
 	}
 }
 
-// length is how long the sequence that grows is under a mask.
-func (t *maskTrial) length(mask int) int64 {
-	q := t.in.store.Live(statebuffer.Key{Number: growing[0], Token: growing[0]})
+// length is how long a sequence is under a mask.
+func (t *maskTrial) length(c *copies, mask int) int64 {
+	q := t.in.store.Live(statebuffer.Key{Number: c.shares, Token: c.shares})
 	return t.in.store.Length(t.in.plan.Generated[t.in.plan.Masks[mask]].Mask.Covers[0], q)
 }
 
-// alike runs the same step of both sequences that grow. What padding has left in one of
-// them makes their answers differ.
-func (t *maskTrial) alike(start bool, inputs []Input) error {
-	answers, err := t.timed(trialRequest{growing[0], start, inputs}, trialRequest{growing[1], start, inputs})
-	if err != nil {
-		return err
-	}
-	if why := t.differ(&answers[0], &answers[1]); why != "" {
-		return t.notHidden(why)
+// growTo runs the same steps of both copies until one more gives them a length. What
+// padding has left in one of them makes their answers differ.
+func (t *maskTrial) growTo(c *copies, length, extent int64) error {
+	for !c.started || t.length(c, 0) < length-t.extent {
+		before, inputs := t.length(c, 0), t.step(extent)
+		answers, err := t.timed(trialRequest{c.shares, !c.started, inputs}, trialRequest{c.control, !c.started, inputs})
+		if err != nil {
+			return err
+		}
+		if why := t.differ(&answers[0], &answers[1]); why != "" {
+			return t.notHidden(why)
+		}
+		if c.started && t.length(c, 0) <= before {
+			return fmt.Errorf("%s needs a model that appends to its states, but these stay at length %d", t.names, before)
+		}
+		c.started = true
 	}
 	return nil
 }
 
-// pad begins two short sequences, and runs two steps of one of them with one that has
-// grown, and the same steps of the others by themselves.
-func (t *maskTrial) pad() error {
-	begin := t.step(t.short)
-	if _, err := t.timed(trialRequest{padded[0], true, begin}, trialRequest{padded[1], true, begin}); err != nil {
-		return err
-	}
+// pad runs two steps of two sequences of unequal length in shared runs, and the same steps
+// of their controls by themselves.
+func (t *maskTrial) pad(long, other *copies) error {
 	for range 2 {
-		long, short := t.step(t.extent), t.step(t.extent)
-		wantLong, err := t.timed(trialRequest{growing[1], false, long})
-		if err != nil {
-			return err
+		steps := [2][]Input{t.step(t.extent), t.step(t.extent)}
+		var wanted [2]*trialAnswer
+		for i, c := range []*copies{long, other} {
+			alone, err := t.timed(trialRequest{c.control, false, steps[i]})
+			if err != nil {
+				return err
+			}
+			wanted[i] = &alone[0]
 		}
-		wantShort, err := t.timed(trialRequest{padded[1], false, short})
-		if err != nil {
-			return err
-		}
-		if err := t.sharing([2]trialRequest{{growing[0], false, long}, {padded[0], false, short}}, [2]*trialAnswer{&wantLong[0], &wantShort[0]}); err != nil {
+		if err := t.sharing([2]trialRequest{{long.shares, false, steps[0]}, {other.shares, false, steps[1]}}, wanted); err != nil {
 			return err
 		}
 	}
