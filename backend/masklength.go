@@ -10,9 +10,9 @@ import (
 
 // A model may behave differently from some length on: frequencies that change at 4096
 // tokens, or attention to the first and the last rows only. So unequal lengths share runs
-// only up to a length that was tried. Two copies of a sequence grow together, which pads
-// nothing. At each power of two one of them shares runs with two others, which are padded: one
-// that has just started, and one that is half as long.
+// only up to a length that was tried. Two copies of a sequence take the same steps together,
+// which pads nothing. At each power of two one of them shares runs with two others, which are
+// padded: one that has just started, and one that is half as long.
 
 const (
 	// lengthsTime bounds the time of these trials.
@@ -21,8 +21,8 @@ const (
 	lengthsWanted = 4096
 	// lengthsMemory bounds what the states of a sequence take in them, in bytes.
 	lengthsMemory = 128 << 20
-	// chunkExtent is the extent of open axes by which sequences grow, if the model takes it.
-	chunkExtent = 64
+	// lengthsByStep is how long sequences get step by step. Beyond it, states are stretched.
+	lengthsByStep = 16
 )
 
 // paddedLengths is up to which length unequal lengths share runs.
@@ -38,21 +38,13 @@ func (in *Instance) tryLengths(kind *trialKind, runs *int) (lengths paddedLength
 	if until := time.Now().Add(lengthsTime); until.Before(kind.until) {
 		kind.until = until
 	}
-	for _, chunk := range []int64{chunkExtent, kind.extent} {
-		t, err := in.newMaskTrial(kind)
-		if err != nil {
-			return lengths, fmt.Errorf("%w%w", errUndecided, err)
-		}
-		got := t.grow(chunk, most)
-		*runs += t.runner.runs
-		t.in.Close()
-		if lengths.reached == nil || got.reached != nil && got.reached[0] > lengths.reached[0] {
-			lengths = got
-		}
-		if !errors.Is(got.why, errUndecided) || errors.Is(got.why, errTimeOver) {
-			break
-		}
+	t, err := in.newMaskTrial(kind)
+	if err != nil {
+		return lengths, fmt.Errorf("%w%w", errUndecided, err)
 	}
+	defer t.Close()
+	lengths = t.grow(most)
+	*runs += t.runner.runs
 	if lengths.reached == nil {
 		return lengths, lengths.why
 	}
@@ -97,14 +89,13 @@ type copies struct {
 	started         bool
 }
 
-// grow tries lengths up to most, with steps in which the extent of open axes is at most chunk.
-func (t *maskTrial) grow(chunk, most int64) (lengths paddedLengths) {
+// grow tries lengths up to most.
+func (t *maskTrial) grow(most int64) (lengths paddedLengths) {
 	long, half := &copies{shares: 50, control: 51}, &copies{shares: 60, control: 61}
 	var before []int64 // what was reached before the last shared runs, which may show late
 	for next := min(16, most); ; {
-		step := min(chunk, max(t.extent, next/4))
-		if lengths.why = t.growTo(long, next, step); lengths.why == nil {
-			lengths.why = t.growTo(half, next/2, step)
+		if lengths.why = t.growTo(long, next); lengths.why == nil {
+			lengths.why = t.growTo(half, next/2)
 		}
 		if lengths.why != nil {
 			if !errors.Is(lengths.why, errUndecided) {
@@ -113,7 +104,7 @@ func (t *maskTrial) grow(chunk, most int64) (lengths paddedLengths) {
 			return lengths
 		}
 		started := &copies{shares: 70, control: 71}
-		lengths.why = t.growTo(started, t.short, t.short)
+		lengths.why = t.growTo(started, 0)
 		for _, other := range []*copies{started, half} {
 			if lengths.why == nil {
 				lengths.why = t.pad(long, other)
@@ -144,10 +135,15 @@ func (t *maskTrial) length(c *copies, mask int) int64 {
 
 // growTo runs the same steps of both copies until one more gives them a length. What
 // padding has left in one of them makes their answers differ.
-func (t *maskTrial) growTo(c *copies, length, extent int64) error {
+func (t *maskTrial) growTo(c *copies, length int64) error {
 	for !c.started || t.length(c, 0) < length-t.extent {
-		before, inputs := t.length(c, 0), t.step(extent)
+		before := t.length(c, 0)
+		if c.started && length > lengthsByStep {
+			t.stretch = max(0, length-2*t.extent-before)
+		}
+		inputs := t.step(t.extent)
 		answers, err := t.timed(trialRequest{c.shares, !c.started, inputs}, trialRequest{c.control, !c.started, inputs})
+		t.stretch = 0
 		if err != nil {
 			return err
 		}
@@ -155,31 +151,26 @@ func (t *maskTrial) growTo(c *copies, length, extent int64) error {
 			return t.notHidden(why)
 		}
 		if c.started && t.length(c, 0) <= before {
-			return fmt.Errorf("%s needs a model that appends to its states, but these stay at length %d", t.names, before)
+			return fmt.Errorf("%s needs a model that appends to its states, but a step took them from length %d to %d", t.names, before, t.length(c, 0))
 		}
 		c.started = true
 	}
 	return nil
 }
 
-// pad runs two steps of two sequences of unequal length in shared runs, and the same steps
-// of their controls by themselves.
+// pad runs a step of two sequences of unequal length in a shared run, and the same step of
+// their controls by themselves.
 func (t *maskTrial) pad(long, other *copies) error {
-	for range 2 {
-		steps := [2][]Input{t.step(t.extent), t.step(t.extent)}
-		var wanted [2]*trialAnswer
-		for i, c := range []*copies{long, other} {
-			alone, err := t.timed(trialRequest{c.control, false, steps[i]})
-			if err != nil {
-				return err
-			}
-			wanted[i] = &alone[0]
-		}
-		if err := t.sharing([2]trialRequest{{long.shares, false, steps[0]}, {other.shares, false, steps[1]}}, wanted); err != nil {
+	steps := [2][]Input{t.step(t.extent), t.step(t.extent)}
+	var wanted [2]*trialAnswer
+	for i, c := range []*copies{long, other} {
+		alone, err := t.timed(trialRequest{c.control, false, steps[i]})
+		if err != nil {
 			return err
 		}
+		wanted[i] = &alone[0]
 	}
-	return nil
+	return t.sharing([2]trialRequest{{long.shares, false, steps[0]}, {other.shares, false, steps[1]}}, wanted)
 }
 
 // timed is run, while there is time.

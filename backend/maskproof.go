@@ -134,7 +134,7 @@ func (in *Instance) tryMask(kind *trialKind, runs *int) error {
 	if err != nil {
 		return fmt.Errorf("%w%w", errUndecided, err)
 	}
-	defer t.in.Close()
+	defer t.Close()
 	err = t.try()
 	*runs += t.runner.runs
 	if !errors.Is(err, errUndecided) {

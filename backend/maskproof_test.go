@@ -21,7 +21,7 @@ import (
 func TestMaskProof(t *testing.T) {
 	model, c, _ := maskedModel(0)
 	in, log := model.logged(t, c)
-	require.Len(t, log.having("in trial runs, each has the same answers as by itself model=model length=4116 runs=247"), 1, "%v", *log.lines)
+	require.Len(t, log.having("in trial runs, each has the same answers as by itself model=model length=4099 runs=113"), 1, "%v", *log.lines)
 	require.Empty(t, log.having("WARN"))
 	require.Empty(t, in.separate)
 	second, err := in.model.NewInstance(InstanceInfo{Name: "model_1", Kind: "cpu"})
@@ -84,7 +84,7 @@ func TestWindowFoundAtLoad(t *testing.T) {
 	model, c, _ = maskedModel(100) // and one that is wider bounds what is padded
 	in, log := model.logged(t, c)
 	require.Len(t, log.having("WARN"), 1)
-	require.Len(t, log.having(`run separately if one is longer than 48: the mask "Mask" needs a model that appends to its states`), 1, "%v", *log.lines)
+	require.Len(t, log.having(`run separately if one is longer than 67: the mask "Mask" needs a model that appends to its states`), 1, "%v", *log.lines)
 	send(t, in, stepOf(1, true, 99), stepOf(2, true, 90))
 	for held := range int32(3) {
 		got := send(t, in, stepOf(1, false, 1), stepOf(2, false, 1))
@@ -96,7 +96,7 @@ func TestWindowFoundAtLoad(t *testing.T) {
 	model, c, _ = maskedModel(100) // which what was told does not change
 	c.Parameters["max_padded_length"] = config.Value{String: "1000"}
 	_, log = model.logged(t, c)
-	require.Len(t, log.having("run separately if one is longer than 48"), 1, "%v", *log.lines)
+	require.Len(t, log.having("run separately if one is longer than 67"), 1, "%v", *log.lines)
 
 	model, c, _ = maskedModel(5000) // beyond what is tried, it is found as it runs
 	c.Parameters["max_padded_length"] = config.Value{String: "4000"}
@@ -322,7 +322,7 @@ func TestMaskOverTime(t *testing.T) {
 	model, c, _ := maskedModel(0)
 	in, _ := model.logged(t, c)
 	inner := model.run
-	for last, bounded := range map[int]bool{1: false, 10: false, 26: false, 80: true, 200: true} {
+	for last, bounded := range map[int]bool{1: false, 10: false, 26: false, 80: true, 105: true} {
 		until := time.Now().Add(50 * time.Millisecond)
 		runs := 0
 		model.run = func(inputs, outputs []onnx.Tensor) error {

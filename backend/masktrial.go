@@ -40,25 +40,31 @@ type trialKind struct {
 type maskTrial struct {
 	trialKind
 	in          *Instance
-	runner      *countedRunner
+	runner      *trialRunner
 	rng         *rand.Rand
 	below, plus uint64
 	shared      []Input // those without a batch axis, which lanes must agree on
 	names       string
+	stretch     int64               // by how much the next run makes the states longer, see stretchStates
+	stretched   []statebuffer.Block // what the last one that did has written
 }
 
-// countedRunner is a session that is borrowed, and runs without errors in the log.
-type countedRunner struct {
+// trialRunner is a session that is borrowed, and runs without errors in the log.
+type trialRunner struct {
 	onnx.Runner
-	runs int
+	runs  int
+	after func(outputs []onnx.Tensor) error // what a run has written may be changed
 }
 
-func (r *countedRunner) Run(inputs, outputs []onnx.Tensor) error {
+func (r *trialRunner) Run(inputs, outputs []onnx.Tensor) error {
 	r.runs++
-	return onnx.Probe(r.Runner, inputs, outputs)
+	if err := onnx.Probe(r.Runner, inputs, outputs); err != nil {
+		return err
+	}
+	return r.after(outputs)
 }
 
-func (r *countedRunner) Close() {}
+func (r *trialRunner) Close() {}
 
 // trialSlots is for all sequences of a trial, with their twins.
 const trialSlots = 16
@@ -73,7 +79,7 @@ func (in *Instance) newMaskTrial(kind *trialKind) (*maskTrial, error) {
 	cfg.Sequence = &sequence
 	params.MaxStateBytes, params.MaxStateMemory = 0, 0
 	model := &Model{info: m.info, server: m.server, log: quiet, config: &cfg, params: &params, sizing: statebuffer.Sizing{Initial: trialSlots, MaxChunks: 1}}
-	runner := &countedRunner{Runner: in.runner}
+	runner := &trialRunner{Runner: in.runner}
 	own := &Instance{model: model, log: quiet, name: in.name, runner: runner, plan: &tensors}
 	own.verbosity = newVerbosity(quiet, &params)
 	own.periodic = newPeriodicLog(&params, model.server.Clock)
@@ -86,7 +92,14 @@ func (in *Instance) newMaskTrial(kind *trialKind) (*maskTrial, error) {
 	t := &maskTrial{trialKind: *kind, in: own, runner: runner, rng: rand.New(rand.NewPCG(1, 2)), names: in.masks()}
 	t.below, t.plus = trialNumbers[kind.numbers].below, trialNumbers[kind.numbers].plus
 	t.shared = t.step(kind.extent)
+	runner.after = t.stretchStates
 	return t, nil
+}
+
+// Close ends the trial's instance.
+func (t *maskTrial) Close() {
+	t.freeStretched()
+	t.in.Close()
 }
 
 // step is the inputs of a request in which open axes have that extent.
