@@ -136,6 +136,7 @@ func TestNoRoomForPadding(t *testing.T) {
 func TestPaddingIsGivenBack(t *testing.T) {
 	const long = 1 << 20
 	model, in, runs := unevenModel(t, "0", 3, 3)
+	in.padded[0] = 2 * long
 	turn := func() { send(t, in, stepOf(1, false, 1), stepOf(2, false, 1)) }
 	turn()
 	before := model.memory.Used()
