@@ -62,11 +62,11 @@ func (t *Trial) compareExtents(s setting, outputs []onnx.Tensor, seen map[InputA
 		}
 		before, after := t.shape(in, s), outputs[slices.Index(t.outputs, in.state)].Shape
 		for axis := range min(len(before), len(after)) {
-			switch k := (InputAxis{in.index, axis}); {
+			switch key := (InputAxis{in.index, axis}); {
 			case before[axis] != after[axis]:
-				seen[k] = Changes
-			case seen[k] == Unseen:
-				seen[k] = Stays
+				seen[key] = Changes
+			case seen[key] == Unseen:
+				seen[key] = Stays
 			}
 		}
 	}
