@@ -51,7 +51,7 @@ func unevenModel(t *testing.T, limit string, lengths ...int) (*scripted, *Instan
 }
 
 // TestLongestDoesNotSlowOthers: sequences of unequal length share a run as long as it
-// is at most twice as large as what is theirs in it, and everybody's answer is right.
+// is at most twice as large as what is theirs in it, and every answer is right.
 func TestLongestDoesNotSlowOthers(t *testing.T) {
 	for name, tt := range map[string]struct {
 		lengths []int

@@ -66,7 +66,7 @@ func (r *trialRunner) Run(inputs, outputs []onnx.Tensor) error {
 
 func (r *trialRunner) Close() {}
 
-// trialSlots is for all sequences of a trial, with their twins.
+// trialSlots is for all sequences of a trial, with their duplicates.
 const trialSlots = 16
 
 // newMaskTrial makes an instance like in for two sequences at a time.
@@ -161,11 +161,11 @@ type trialRequest struct {
 	inputs []Input
 }
 
-// twin is the same request of another sequence, which runs with it so that a run has two
+// duplicate is the same request of another sequence, which runs with it so that a run has two
 // lanes of equal length.
-func (r trialRequest) twin() trialRequest {
-	r.id += 100
-	return r
+func (request trialRequest) duplicate() trialRequest {
+	request.id += 100
+	return request
 }
 
 // trialAnswer is the answer to one.
@@ -205,7 +205,7 @@ func (b *trialBatch) Fail(req int, err error) {
 }
 
 func (b *trialBatch) Answer(req int, outputs []Output, lane, _ int) {
-	r := &b.answers[req]
+	answer := &b.answers[req]
 	for i := range outputs {
 		o := &outputs[i]
 		var data []byte
@@ -215,7 +215,7 @@ func (b *trialBatch) Answer(req int, outputs []Output, lane, _ int) {
 			data = make([]byte, o.Layout.LaneBytes())
 			o.Layout.TakeLane(data, o.Tensor, o.Lanes, lane)
 		}
-		r.shapes, r.data = append(r.shapes, o.Shape.Clone()), append(r.data, data)
+		answer.shapes, answer.data = append(answer.shapes, o.Shape.Clone()), append(answer.data, data)
 	}
 }
 

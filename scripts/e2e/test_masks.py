@@ -26,7 +26,7 @@ LIMIT = 8 * WIDTH * 4  # bytes of eight rows
 
 def attention() -> ModelProto:
     """Attends to all rows so far: what the mask hides gets no weight. One cache has its length in the last axis. An
-    output tells how many lanes the run had."""
+    output has the number of lanes of the run."""
     return model(
         op("Concat", "past_0 x -> present_0", axis=1),
         op("Transpose", "x -> turned", perm=[0, 2, 1]),
@@ -235,7 +235,7 @@ def test_what_forgets_runs_apart(own_server, own_client, size):
             np.testing.assert_allclose(got["y"], alone["y"], rtol=0, atol=1e-5, err_msg=f"{number}, {step}")
     log = own_server.log_text()
     name = rf"model=window_{size}\b"
-    assert len(re.findall(rf"sequences of unequal length run separately: .*the model drops old entries.*{name}", log)) == 1
+    assert len(re.findall(rf"unequal length run separately: .*drops old entries.*{name}", log)) == 1
 
 
 def test_the_longest_does_not_fail_the_others(own_client):

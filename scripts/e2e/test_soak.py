@@ -1,4 +1,4 @@
-"""A short soak: clients that do as they please never see another sequence's state (scripts/soak.py)."""
+"""A short soak: clients that misuse sequences never see another sequence's state (scripts/soak.py)."""
 
 import soak
 from checker import Checker
@@ -10,7 +10,7 @@ FOLDERS = {model.name: Folder(model.config(), model.graph()) for model in soak.M
 
 
 class Listening(Checker):
-    """A checker who keeps what he is given."""
+    """A checker that stores what it is given."""
 
     def __init__(self, models: list[Rules]):
         super().__init__(models)
