@@ -69,7 +69,7 @@ func (f *emptyFlow) follow(nodes []Node) {
 		for _, name := range n.Inputs {
 			worst = max(worst, f.extents[name])
 		}
-		out := worst
+		var out extent
 		switch {
 		case len(n.Bodies) > 0:
 			out = f.bodies(n, worst)

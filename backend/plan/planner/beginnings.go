@@ -44,7 +44,7 @@ func (c *chooser) isExcluded(a *attempted) bool {
 // mayBegin reports whether runs may be tried with states as they begin, for which it must
 // be sure that what has an extent of 0 then is not the batch, and ends no process.
 func (c *chooser) mayBegin(a *attempted) bool {
-	if a.planner.beginsEmpty() && a.planner.sig.EndsOnEmpty() != "" {
+	if a.planner.endsOnEmpty() {
 		return false
 	}
 	for s, axis := range a.planner.emptyAxes() {
@@ -92,7 +92,7 @@ func (c *chooser) checkBeginnings(pl *planner) error {
 	if err := c.checkEmptyStates(pl); err != nil {
 		return err
 	}
-	if !pl.beginsEmpty() || c.verify == config.VerifyNever || pl.sig.EndsOnEmpty() != "" {
+	if !pl.beginsEmpty() || c.verify == config.VerifyNever || pl.endsOnEmpty() {
 		return nil
 	}
 	r, err := c.runner()

@@ -8,16 +8,26 @@ import (
 	"tritonstateful/internal/status"
 )
 
-// checkEmptyStates is the fault of states that would start empty in a model that brings them to
-// an operator with which ONNX Runtime ends the process. Where it is not sure that it does, or
-// initial_states itself says that they are empty, there is a warning.
-func (c *chooser) checkEmptyStates(pl *planner) error {
-	var states []*plan.State // that start empty
+// emptyStates are the states that start with an extent of 0, whatever says so.
+func (pl *planner) emptyStates() (states []*plan.State) {
 	for i := range pl.plan.Varying {
 		if s := &pl.plan.Varying[i]; slices.Contains(s.Shape, 0) {
 			states = append(states, s)
 		}
 	}
+	return states
+}
+
+// endsOnEmpty reports whether a run with states as they begin may end the process.
+func (pl *planner) endsOnEmpty() bool {
+	return pl.sig.EndsOnEmpty() != "" && len(pl.emptyStates()) > 0
+}
+
+// checkEmptyStates is the fault of states that would start empty in a model that brings them to
+// an operator with which ONNX Runtime ends the process. Where it is not sure that it does,
+// there is a warning.
+func (c *chooser) checkEmptyStates(pl *planner) error {
+	states := pl.emptyStates()
 	operator, reach := pl.emptyReaches(states)
 	if reach == onnx.Never {
 		return nil
@@ -31,7 +41,7 @@ func (c *chooser) checkEmptyStates(pl *planner) error {
 	}
 	s := brought[0]
 	line := pl.initialLine(c.stateExtent(&attempted{candidate: pl.candidate, planner: pl}), brought)
-	if reach == onnx.Certain && s.Begins == "empty" {
+	if reach == onnx.Certain {
 		return status.Errorf(status.InvalidArg, "state %q would start empty, with shape %v, and the model brings it into its operator %s, in which ONNX Runtime crashes on an empty tensor: give the state an extent, for example %s", s.Input, s.Shape, operator, line)
 	}
 	pl.warn("state %q begins with shape %v, and ONNX Runtime crashes when the operator %s, which the model has, runs with an empty tensor: if the first step brings the empty state into it, give the state an extent, for example %s", s.Input, s.Shape, operator, line)
