@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"slices"
 
 	"tritonstateful/backend/config"
@@ -114,7 +115,7 @@ func (in *Instance) allocate() (err error) {
 	in.splitter = newSplitter(m.params.Padding == config.PadAuto && !in.plan.Varies && in.store.InPlace() && in.store.SlotBytes() >= splitFrom)
 	in.empty = in.emptyAnswers()
 	in.work.in, in.work.queue, in.work.spreads = in, newQueue(), make([]spread, len(in.plan.Masks))
-	in.grows = make([]int64, len(in.plan.Masks))
+	in.grows, in.padded = make([]int64, len(in.plan.Masks)), slices.Repeat([]int64{math.MaxInt64}, len(in.plan.Masks))
 	in.overlaps.quiet.init(m.config.QueueDelay())
 	return nil
 }

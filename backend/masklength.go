@@ -3,6 +3,8 @@ package backend
 import (
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"time"
 
 	"tritonstateful/statebuffer"
@@ -11,23 +13,29 @@ import (
 // A model may behave differently from some length on: frequencies that change at 4096
 // tokens, or attention to the first and the last rows only. So unequal lengths share runs
 // only up to a length that was tried. Copies of a sequence take the same steps together,
-// which pads nothing. At each power of two one of them shares runs with two others, which are
-// padded: one that has just started, and one that is half as long.
+// which pads nothing. At each power of two one of them shares runs with others, which are
+// padded: one that has just started, one of half the length, and one that is a little shorter.
 
 const (
 	// lengthsTime bounds the time of these trials.
 	lengthsTime = 3 * time.Second
 	// lengthsWanted is how far they go if max_padded_length does not say.
 	lengthsWanted = 4096
-	// lengthsMemory bounds what the states of a sequence take in them, in bytes.
-	lengthsMemory = 64 << 20
-	// lengthsByStep is how long sequences get step by step. Beyond it, states are stretched.
+	// lengthsMemory bounds what the states of a sequence take in them, in bytes; where
+	// max_state_memory_bytes is set, that is a share of it.
+	lengthsMemory      = 64 << 20
+	lengthsMemoryShare = 12 // as many sequences are tried at once
+	// lengthsByStep is how long sequences get step by step. Beyond it, states are stretched,
+	// and with several masks before, so that their lengths differ.
 	lengthsByStep = 16
+	// nearBy is by how much the longest sequence is longer than the one of about its length.
+	nearBy = 16
 )
 
 // paddedLengths is up to which length unequal lengths share runs.
 type paddedLengths struct {
 	reached []int64 // of each of plan.Masks
+	tried   int64   // what trials have reached, of the first mask
 	why     error   // why no greater length was tried; nil if it is as great as wanted
 }
 
@@ -51,21 +59,25 @@ func (in *Instance) tryLengths(kind *trialKind, runs *int) (lengths paddedLength
 	if lengths.why == nil {
 		lengths.why = limited
 	}
+	lengths.tried = lengths.reached[0]
 	if told := in.model.params.MaxPaddedLength; told > 0 && (lengths.why == nil || errors.Is(lengths.why, errUndecided)) {
-		for mask := range lengths.reached {
-			lengths.reached[mask] = told
-		}
+		lengths.reached = in.toldLengths()
 	}
 	return lengths, nil
+}
+
+// toldLengths is max_padded_length for each mask.
+func (in *Instance) toldLengths() []int64 {
+	return slices.Repeat([]int64{in.model.params.MaxPaddedLength}, len(in.plan.Masks))
 }
 
 // longestToTry is the length that trials go up to. limited is an error if memory is why it is
 // less than wanted.
 func (in *Instance) longestToTry() (most int64, limited error) {
 	params := in.model.params
-	most = params.MaxPaddedLength
-	if most == 0 {
-		most = lengthsWanted
+	most = lengthsWanted
+	if params.MaxPaddedLength > 0 {
+		most = min(params.MaxPaddedLength, math.MaxInt64-nearBy) + nearBy
 	}
 	total := int64(0)
 	for _, i := range in.plan.Masks {
@@ -76,8 +88,12 @@ func (in *Instance) longestToTry() (most int64, limited error) {
 			}
 		}
 	}
-	if total > 0 && most > lengthsMemory/total {
-		return max(1, lengthsMemory/total), fmt.Errorf("%wtheir states would take more than %d MiB in a trial", errUndecided, lengthsMemory>>20)
+	memory := int64(lengthsMemory)
+	if params.MaxStateMemory > 0 {
+		memory = min(memory, params.MaxStateMemory/lengthsMemoryShare)
+	}
+	if total > 0 && most > memory/total {
+		return max(1, memory/total), fmt.Errorf("%wits states would take more than %d bytes in a trial", errUndecided, memory)
 	}
 	return most, nil
 }
@@ -91,31 +107,44 @@ type copies struct {
 
 // grow tries lengths up to most.
 func (t *maskTrial) grow(most int64) (lengths paddedLengths) {
-	long, half := &copies{shares: 50, control: 51, twin: 52}, &copies{shares: 60, control: 61, twin: 62}
-	var before []int64 // what was reached before the last shared runs, which may show late
+	long, half, near := newCopies(50), newCopies(60), newCopies(70)
+	var last []int64 // what was reached before the last shared runs, which may show late
 	for next := min(16, most); ; {
-		if lengths.why = t.growTo(long, next); lengths.why == nil {
-			lengths.why = t.growTo(half, next/2)
+		started := newCopies(80)
+		shared := []sharedStep{{other: started, extent: t.extent}, {other: half, extent: t.short}, {other: near, extent: t.extent}, {other: near, extent: t.short}}
+		if t.hasOptional() {
+			shared = append(shared, sharedStep{other: started, extent: t.extent, optional: true}, sharedStep{other: near, extent: t.short, optional: true})
+		}
+		if t.hasIntegers() {
+			shared = append(shared, sharedStep{other: near, extent: t.short, plus: uint64(next)})
+		}
+		before := next // the shared steps
+		for _, step := range shared {
+			before -= step.extent
+		}
+		lengths.why = t.growTo(long, before+t.extent)
+		for _, g := range []struct {
+			c      *copies
+			length int64
+		}{{half, next / 2}, {near, t.length(long, 0) - max(t.extent, min(nearBy, next/4))}, {started, 0}} {
+			if lengths.why == nil {
+				lengths.why = t.growTo(g.c, g.length)
+			}
 		}
 		if lengths.why != nil {
 			if !errors.Is(lengths.why, errUndecided) {
-				lengths.reached = before
+				lengths.reached = last
 			}
 			return lengths
 		}
-		started := &copies{shares: 70, control: 71, twin: 72}
-		lengths.why = t.growTo(started, 0)
-		for _, other := range []*copies{started, half} {
-			if lengths.why == nil {
-				lengths.why = t.pad(long, other)
+		for _, step := range shared {
+			if lengths.why = t.pad(long, step); lengths.why != nil {
+				return lengths
 			}
 		}
-		if lengths.why != nil {
-			return lengths
-		}
-		before, lengths.reached = lengths.reached, make([]int64, len(t.in.plan.Masks))
-		for mask := range lengths.reached {
-			lengths.reached[mask] = t.length(long, mask)
+		last, lengths.reached = lengths.reached, make([]int64, len(t.in.plan.Masks))
+		for mask := range lengths.reached { // from its length on, the model may change for another one
+			lengths.reached[mask] = t.length(near, mask)
 		}
 		if next == most {
 			return lengths
@@ -127,9 +156,26 @@ func (t *maskTrial) grow(most int64) (lengths paddedLengths) {
 	}
 }
 
+// sharedStep is a step that the longest sequence takes together with another one.
+type sharedStep struct {
+	other    *copies
+	extent   int64 // of the open axes of inputs
+	optional bool  // with the inputs that requests may leave out
+	// plus is added to the integers of the longest one, which may be positions; the step is left
+	// out if the model does not run with them.
+	plus uint64
+}
+
+func newCopies(id uint64) *copies { return &copies{shares: id, control: id + 1, twin: id + 2} }
+
+// live is the sequence of an ID, or nil if it has not started.
+func (t *maskTrial) live(id uint64) *statebuffer.Sequence {
+	return t.in.store.Live(statebuffer.Key{Number: id, Token: id})
+}
+
 // length is how long a sequence is under a mask.
 func (t *maskTrial) length(c *copies, mask int) int64 {
-	q := t.in.store.Live(statebuffer.Key{Number: c.shares, Token: c.shares})
+	q := t.live(c.shares)
 	return t.in.store.Length(t.in.plan.Generated[t.in.plan.Masks[mask]].Mask.Covers[0], q)
 }
 
@@ -137,13 +183,12 @@ func (t *maskTrial) length(c *copies, mask int) int64 {
 // padding has left in one of them makes their answers differ.
 func (t *maskTrial) growTo(c *copies, length int64) error {
 	for !c.started || t.length(c, 0) < length-t.extent {
-		before := t.length(c, 0)
-		if c.started && length > lengthsByStep {
-			t.stretch = max(0, length-2*t.extent-before)
+		before, stretch := t.length(c, 0), int64(0)
+		if c.started && (length > lengthsByStep || len(t.in.plan.Masks) > 1) {
+			stretch = max(0, length-2*t.extent-before)
 		}
 		inputs := t.step(t.extent)
-		answers, err := t.timed(trialRequest{c.shares, !c.started, inputs}, trialRequest{c.control, !c.started, inputs}, trialRequest{c.twin, !c.started, inputs})
-		t.stretch = 0
+		answers, err := t.stretching(stretch, trialRequest{c.shares, !c.started, inputs}, trialRequest{c.control, !c.started, inputs}, trialRequest{c.twin, !c.started, inputs})
 		if err != nil {
 			return err
 		}
@@ -158,19 +203,27 @@ func (t *maskTrial) growTo(c *copies, length int64) error {
 	return nil
 }
 
-// pad runs a step of two sequences of unequal length in a shared run, and the same step of
-// their controls, which pads nothing.
-func (t *maskTrial) pad(long, other *copies) error {
-	steps := [2][]Input{t.step(t.extent), t.step(t.extent)}
+// pad runs a step of the longest sequence and another one in a shared run, and the same step
+// of their controls, which pads nothing.
+func (t *maskTrial) pad(long *copies, step sharedStep) error {
+	kind, plus := t.trialKind, t.plus
+	t.optional, t.plus = step.optional, t.plus+step.plus
+	steps := [2][]Input{t.step(step.extent)}
+	t.plus = plus
+	steps[1] = t.step(step.extent)
+	t.trialKind = kind
 	var wanted [2]*trialAnswer
-	for i, c := range []*copies{long, other} {
+	for i, c := range []*copies{long, step.other} {
 		even, err := t.timed(trialRequest{c.control, false, steps[i]}, trialRequest{c.twin, false, steps[i]})
+		if i == 0 && step.plus > 0 && errors.Is(err, errUndecided) && !errors.Is(err, errTimeOver) {
+			return nil
+		}
 		if err != nil {
 			return err
 		}
 		wanted[i] = &even[0]
 	}
-	return t.sharing([2]trialRequest{{long.shares, false, steps[0]}, {other.shares, false, steps[1]}}, wanted)
+	return t.sharing([2]trialRequest{{long.shares, false, steps[0]}, {step.other.shares, false, steps[1]}}, wanted)
 }
 
 // timed is run, while there is time.
@@ -186,9 +239,11 @@ func (t *maskTrial) timed(asks ...trialRequest) ([]trialAnswer, error) {
 func (in *Instance) reportPadded(lengths *paddedLengths, runs int, took time.Duration) {
 	const share = "sequences of unequal length can share runs: in trial runs, each has the same answers as by itself"
 	log, length := in.model.log, lengths.reached[0]
-	log.Info(share, "length", length, "runs", runs, "took", took.Round(time.Millisecond))
+	log.Info(share, "length", lengths.tried, "runs", runs, "took", took.Round(time.Millisecond))
 	switch why := lengths.why; {
-	case why == nil || in.model.params.MaxPaddedLength == length && errors.Is(why, errUndecided):
+	case why == nil:
+	case length > lengths.tried:
+		log.Info("sequences of unequal length can share runs beyond the length that was tried, because of max_padded_length", "length", length, "why", why)
 	case errors.Is(why, errUndecided):
 		log.Info("sequences of unequal length run separately if one is longer than was tried; if you know that longer ones can be padded, set max_padded_length", "length", length, "why", why)
 	default:

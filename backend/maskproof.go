@@ -27,7 +27,9 @@ type maskVerdict struct {
 
 // proveMasks tries the masks of a model, and has unequal lengths run separately for good if
 // it does not support them, or if nothing shows that it does.
-func (in *Instance) proveMasks() {
+func (in *Instance) proveMasks() { in.proveMasksBy(time.Now().Add(provingMost)) }
+
+func (in *Instance) proveMasksBy(until time.Time) {
 	if len(in.plan.Masks) == 0 || in.plan.MaxLanes == 1 || in.device != nil {
 		return // values of unequal length do not share a run
 	}
@@ -36,19 +38,25 @@ func (in *Instance) proveMasks() {
 	defer m.planLock.Unlock()
 	if m.masks == nil {
 		began := time.Now()
-		runs, lengths, err := in.tryMasks(began.Add(provingMost))
+		runs, lengths, err := in.tryMasks(until)
 		m.masks = &maskVerdict{grows: in.grows, padded: lengths.reached}
-		if err != nil {
+		switch {
+		case err == nil:
+			in.reportPadded(&lengths, runs, time.Since(began))
+		case errors.Is(err, errTimeOver) && m.params.MaxPaddedLength > 0:
+			m.masks.padded = in.toldLengths()
+			m.log.Warn("sequences of unequal length share runs because of max_padded_length: " + err.Error())
+		default:
 			m.masks.separate = err.Error()
 			m.log.Warn(runSeparately + m.masks.separate)
-		} else {
-			in.reportPadded(&lengths, runs, time.Since(began))
 		}
 	}
-	in.grows, in.padded = m.masks.grows, m.masks.padded
-	if in.separate = m.masks.separate; in.separate != "" {
+	in.grows, in.separate = m.masks.grows, m.masks.separate
+	if in.separate != "" {
 		in.store.DisableLeftPadding()
+		return
 	}
+	in.padded = m.masks.padded
 }
 
 // provingMost bounds the time of all trials of a model's masks.
@@ -71,14 +79,14 @@ func (in *Instance) tryMasks(until time.Time) (runs int, lengths paddedLengths, 
 		}
 	}
 	fractions := slices.ContainsFunc(pl.Inputs, func(p plan.IO) bool { return closeness[p.DType] > 0 })
-	last := errors.New("the time ran out")
+	last := errTimeOver
 	for _, extent := range trialExtents {
 		for _, short := range []int64{1, extent} {
 			for numbers := range trialNumbers {
 				if time.Now().After(until) {
 					return runs, lengths, in.undecided(last)
 				}
-				kind := trialKind{extent: extent, short: short, numbers: numbers, low: lowNumbers[0], until: until}
+				kind := trialKind{extent: extent, short: short, numbers: numbers, fractions: trialNumbers[numbers].fractions, until: until}
 				err := in.tryMask(&kind, &runs)
 				if err == nil {
 					err = in.tryFurther(kind, fractions, &runs)
@@ -104,9 +112,9 @@ func (in *Instance) tryMasks(until time.Time) (runs int, lengths paddedLengths, 
 // model does not run with say nothing, but no time may be short of them.
 func (in *Instance) tryFurther(kind trialKind, fractions bool, runs *int) error {
 	if fractions {
-		for _, low := range lowNumbers[1:] {
+		for _, low := range lowNumbers {
 			k := kind
-			k.low = low
+			k.fractions = low
 			if err := in.tryMask(&k, runs); settles(err) {
 				return err
 			}
@@ -276,18 +284,22 @@ func (t *maskTrial) notHidden(why string) error {
 	return fmt.Errorf("%s does not hide padding from the model: %s when sequences of unequal length share a run, the shorter ones padded on the left; a model that takes the mask for a length, as GroupQueryAttention does, cannot be padded in this way", t.names, why)
 }
 
-// dependsOnStates makes sure that an answer depends on the steps before, so that it would
-// have shown a padded state that was wrong: after another first step, the answer to the
-// second step must differ.
+// dependsOnStates makes sure that an answer depends on the states under the masks, so that it
+// would have shown a padded one that was wrong: if two sequences swap these after their
+// first step, the answer to the second step must differ.
 func (t *maskTrial) dependsOnStates(s *trialSequence) error {
-	other := &trialSequence{id: 40, steps: [][]Input{t.step(t.extent), s.steps[1]}}
-	for range other.steps {
-		if err := t.byItself(other); err != nil {
-			return err
-		}
+	t.runner.after = t.swapStates
+	_, err := t.timed(trialRequest{40, true, s.steps[0]}, trialRequest{41, true, t.step(t.extent)})
+	t.runner.after = nil
+	if err != nil {
+		return err
 	}
-	if t.differ(&other.answers[1], &s.answers[1]) == "" {
-		return fmt.Errorf("%wno answer depends on earlier requests", errUndecided)
+	swapped, err := t.timed(trialRequest{40, false, s.steps[1]}, trialRequest{41, false, s.steps[1]})
+	if err != nil {
+		return err
+	}
+	if t.differ(&swapped[0], &s.answers[1]) == "" {
+		return fmt.Errorf("%wno answer depends on the states that it covers", errUndecided)
 	}
 	return nil
 }

@@ -3,12 +3,12 @@ package backend
 import (
 	"fmt"
 	"log/slog"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"time"
 
 	"tritonstateful/backend/config"
+	"tritonstateful/backend/plan"
 	"tritonstateful/backend/plan/isolation"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
@@ -18,20 +18,22 @@ import (
 // trialExtents are what open axes of inputs get in trials, until the model runs.
 var trialExtents = []int64{3, 1, 2, 4, 5, 8, 16, 64, 100}
 
-// Numbers with a fraction are random. What integers a model takes is not known: they
-// are random below each of these bounds, or all of the same value.
-var trialNumbers = []struct{ below, plus uint64 }{{8, 0}, {2, 0}, {1, 1}, {1, 0}}
+// Numbers with a fraction are random between two bounds. What integers a model takes is not
+// known: they are random below each of these bounds, or all of the same value.
+var trialNumbers = []struct {
+	below, plus uint64
+	fractions   [2]float64
+}{{8, 0, [2]float64{-1, 1}}, {2, 0, [2]float64{-3, 3}}, {1, 1, [2]float64{-1, 1}}, {1, 0, [2]float64{-3, 3}}, {100, 0, [2]float64{-30, 30}}}
 
-// Numbers with a fraction are between these two. Those far below 0 are for masks that are a
-// bias: next to them the 0 of padding is the largest value, and a bias such as -100 does not
-// outweigh it.
-var lowNumbers = [][2]float64{{-1, 1}, {-9, -1}, {-500, -150}}
+// lowNumbers are fractions far below 0, for masks that are a bias: next to them the 0 of
+// padding is the largest value, and a bias such as -100 does not outweigh it.
+var lowNumbers = [][2]float64{{-9, -1}, {-500, -150}}
 
 // trialKind is what a trial sends, and how long it may take.
 type trialKind struct {
 	extent, short int64      // of the open axes of inputs, in most steps and in some
 	numbers       int        // which of trialNumbers
-	low           [2]float64 // one of lowNumbers
+	fractions     [2]float64 // the bounds of numbers with a fraction
 	optional      bool       // with the inputs that requests may leave out
 	until         time.Time
 }
@@ -45,8 +47,8 @@ type maskTrial struct {
 	below, plus uint64
 	shared      []Input // those without a batch axis, which lanes must agree on
 	names       string
-	stretch     int64               // by how much the next run makes the states longer, see stretchStates
-	stretched   []statebuffer.Block // what the last one that did has written
+	stretched   []statebuffer.Block // see stretchStates
+	turn        int                 // of headFactors
 }
 
 // trialRunner is a session that is borrowed, and runs without errors in the log.
@@ -61,7 +63,10 @@ func (r *trialRunner) Run(inputs, outputs []onnx.Tensor) error {
 	if err := onnx.Probe(r.Runner, inputs, outputs); err != nil {
 		return err
 	}
-	return r.after(outputs)
+	if r.after != nil {
+		return r.after(outputs)
+	}
+	return nil
 }
 
 func (r *trialRunner) Close() {}
@@ -83,7 +88,6 @@ func (in *Instance) newMaskTrial(kind *trialKind) (*maskTrial, error) {
 	own := &Instance{model: model, log: quiet, name: in.name, runner: runner, plan: &tensors}
 	own.verbosity = newVerbosity(quiet, &params)
 	own.periodic = newPeriodicLog(&params, model.server.Clock)
-	own.padded = slices.Repeat([]int64{math.MaxInt64}, len(tensors.Masks))
 	if err := own.allocate(); err != nil {
 		own.Close()
 		return nil, err
@@ -92,14 +96,22 @@ func (in *Instance) newMaskTrial(kind *trialKind) (*maskTrial, error) {
 	t := &maskTrial{trialKind: *kind, in: own, runner: runner, rng: rand.New(rand.NewPCG(1, 2)), names: in.masks()}
 	t.below, t.plus = trialNumbers[kind.numbers].below, trialNumbers[kind.numbers].plus
 	t.shared = t.step(kind.extent)
-	runner.after = t.stretchStates
 	return t, nil
 }
 
 // Close ends the trial's instance.
-func (t *maskTrial) Close() {
-	t.freeStretched()
-	t.in.Close()
+func (t *maskTrial) Close() { t.in.Close() }
+
+// hasIntegers reports whether requests bring integers.
+func (t *maskTrial) hasIntegers() bool {
+	return slices.ContainsFunc(t.in.plan.Inputs, func(p plan.IO) bool {
+		return closeness[p.DType] == 0 && p.DType != tensor.Bool && p.DType != tensor.Bytes
+	})
+}
+
+// hasOptional reports whether requests may leave out inputs.
+func (t *maskTrial) hasOptional() bool {
+	return slices.ContainsFunc(t.in.plan.Inputs, func(p plan.IO) bool { return p.Optional })
 }
 
 // step is the inputs of a request in which open axes have that extent.
@@ -144,11 +156,11 @@ func (t *maskTrial) numbers(dtype tensor.DType, count int64) []byte {
 		to := data[i*size : (i+1)*size]
 		switch dtype {
 		case tensor.FP64, tensor.FP32, tensor.FP16, tensor.BF16:
-			copy(to, tensor.FloatElement(t.low[0]+(t.low[1]-t.low[0])*t.rng.Float64(), dtype))
+			copy(to, tensor.FloatElement(t.fractions[0]+(t.fractions[1]-t.fractions[0])*t.rng.Float64(), dtype))
 		case tensor.Bool:
 			to[0] = byte(min(1, t.rng.Uint64N(min(t.below, 2))+t.plus))
 		default:
-			to[0] = byte(t.rng.Uint64N(t.below) + t.plus) // the rest is 0, in the machine's order
+			tensor.PutInt(to, dtype, int64(t.rng.Uint64N(t.below)+t.plus))
 		}
 	}
 	return data

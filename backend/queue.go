@@ -175,5 +175,10 @@ func (e *execution) kind(req int) uint64 {
 		hashGenerated(&pl.Generated[i], &h, r, sequence)
 	}
 	in.store.HashShapes(&h, sequence)
+	for mask, i := range pl.Masks { // what is too long to pad runs with what is as long
+		if held := in.store.Length(pl.Generated[i].Mask.Covers[0], sequence); held >= in.padded[mask] {
+			maphash.WriteComparable(&h, held)
+		}
+	}
 	return h.Sum64()
 }

@@ -68,6 +68,9 @@ func (q *Sequence) live() bool { return q.loss == NotLost }
 // Steps is how many steps have been committed since the last START.
 func (q *Sequence) Steps() uint64 { return q.steps }
 
+// AddSteps counts steps that did not run.
+func (q *Sequence) AddSteps(n uint64) { q.steps += n }
+
 // Total is the sum of what Add was called with for a counter since the last START.
 func (q *Sequence) Total(counter int) uint64 {
 	if q.fresh || counter >= len(q.totals) {

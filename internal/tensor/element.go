@@ -93,3 +93,17 @@ func FloatElement(f float64, dtype DType) []byte {
 		return binary.NativeEndian.AppendUint16(nil, h)
 	}
 }
+
+// Float returns the first element of data, which is of a floating-point type.
+func Float(data []byte, dtype DType) float64 {
+	switch dtype {
+	case FP64:
+		return math.Float64frombits(binary.NativeEndian.Uint64(data))
+	case FP32:
+		return float64(math.Float32frombits(binary.NativeEndian.Uint32(data)))
+	case BF16:
+		return float64(math.Float32frombits(uint32(binary.NativeEndian.Uint16(data)) << 16))
+	default:
+		return float64(Widen(binary.NativeEndian.Uint16(data)))
+	}
+}

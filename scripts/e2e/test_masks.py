@@ -67,10 +67,10 @@ def attention() -> ModelProto:
     )
 
 
-def pooling(bias: float = 1e9, further: int | None = None, sinks: int | None = None) -> ModelProto:
-    """Attends to its rows with the sum of each as its score; bias is what the mask takes from one that it hides. Beyond a
-    total length, further doubles the answer, as some embeddings of positions change; sinks attends to the first
-    rows and the last ones only, so many in all."""
+def pooling(bias: float = 1e9, further: int | None = None, sinks: int | None = None, sharp: float = 1) -> ModelProto:
+    """Attends to its rows with the sum of each, times sharp, as its score; bias is what the mask takes from one that it
+    hides. Beyond a total length, further doubles the answer, as some embeddings of positions change; sinks attends to
+    the first four rows and the last ones only, as many in all."""
     attended = [op("Identity", "keys -> attended")]
     if sinks is not None:
         attended = [
@@ -96,7 +96,8 @@ def pooling(bias: float = 1e9, further: int | None = None, sinks: int | None = N
         op("Cast", "mask -> seen", to=1),
         op("Sub", "seen unit -> hidden"),
         op("Mul", "hidden bias -> biases"),
-        op("ReduceSum", "present two -> keys", keepdims=0),
+        op("ReduceSum", "present two -> sums", keepdims=0),
+        op("Mul", "sums sharp -> keys"),
         *attended,
         op("Add", "attended biases -> scores"),
         op("Softmax", "scores -> weights", axis=1),
@@ -116,6 +117,7 @@ def pooling(bias: float = 1e9, further: int | None = None, sinks: int | None = N
             "two": np.array([2]),
             "unit": np.array(1, F32),
             "bias": np.array(bias, F32),
+            "sharp": np.array(sharp, F32),
             "length": np.array(further or 0),
             "nothing": np.array(0),
             "step": np.array(1),
@@ -181,7 +183,9 @@ DIFFERENT = {
     "sound": lambda: pooling(),
     "finite_bias": lambda: pooling(bias=100),
     "longer_than_64": lambda: pooling(further=64),
+    "first_and_last_44": lambda: pooling(sinks=44),
     "first_and_last_64": lambda: pooling(sinks=64),
+    "sharp_first_and_last_64": lambda: pooling(sinks=64, sharp=20),
 }
 MODELS = {
     **{name: Folder(POOLING, make) for name, make in DIFFERENT.items()},
@@ -214,7 +218,7 @@ def mask(window: int = 1 << 62) -> Callable[[list[Tensors]], Tensors]:
 def test_padding_only_where_it_was_tried(own_server, own_client, name):
     """What a model does beyond some length, or to values that the mask does not outweigh, is found at load."""
     random = np.random.default_rng(7)
-    counts = [[58] + [1] * 12, [1] * 13, [30] + [2] * 12, [90] + [1] * 12]
+    counts = [[58] + [1] * 12, [42] + [1] * 12, [30] + [2] * 12, [90] + [1] * 12]
     sequences = [[{"x": random.uniform(-60, -50, (1, count, WIDTH)).astype(F32)} for count in steps] for steps in counts]
     for number, (steps, answered) in enumerate(zip(sequences, play(own_client, name, sequences), strict=True)):
         want = Reference(DIFFERENT[name](), {"past": "present"}, given=mask()).answers(steps)

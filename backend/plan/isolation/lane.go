@@ -137,18 +137,7 @@ func values(data []byte, dtype tensor.DType) func(yield func(float64) bool) {
 			return
 		}
 		for ; len(data) >= size; data = data[size:] {
-			var v float64
-			switch dtype {
-			case tensor.FP64:
-				v = math.Float64frombits(binary.NativeEndian.Uint64(data))
-			case tensor.FP32:
-				v = float64(math.Float32frombits(binary.NativeEndian.Uint32(data)))
-			case tensor.FP16:
-				v = float64(tensor.Widen(binary.NativeEndian.Uint16(data)))
-			default:
-				v = float64(math.Float32frombits(uint32(binary.NativeEndian.Uint16(data)) << 16))
-			}
-			if !yield(v) {
+			if !yield(tensor.Float(data, dtype)) {
 				return
 			}
 		}

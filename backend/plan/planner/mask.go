@@ -63,6 +63,23 @@ func (pl *planner) resolveMasks() {
 		if len(m.Covers) == 0 {
 			pl.coversNothing(&pl.plan.Generated[i])
 		}
+		pl.beginAlike(&pl.plan.Generated[i])
+	}
+}
+
+// beginAlike is the fault of a mask whose states begin with different lengths.
+func (pl *planner) beginAlike(g *plan.Generated) {
+	var first *plan.State
+	for _, state := range g.Mask.Covers {
+		s := &pl.plan.Varying[state]
+		switch {
+		case s.TimeAxis == tensor.NoAxis || s.TimeAxis >= len(s.Shape): // a fault of its own
+		case first == nil:
+			first = s
+		case s.Shape[s.TimeAxis] != first.Shape[first.TimeAxis]:
+			pl.fault("parameter derived_inputs: input %q: the states %q and %q share a mask, and begin with the lengths %d and %d: want equal lengths in initial_states, or a mask for each", g.Name, first.Input, s.Input, first.Shape[first.TimeAxis], s.Shape[s.TimeAxis])
+			return
+		}
 	}
 }
 
