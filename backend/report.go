@@ -27,8 +27,9 @@ func (m *Model) reportParameters() {
 		"max_candidate_sequences", c.Candidates(), "use_ratio", strconv.FormatFloat(float64(p.SlotRatio(c)), 'g', -1, 32),
 		"lazy_buffers", lazy, "idle", c.Idle(), "when_full", p.Full,
 		"string_ids", c.StringIDs(), "infer_end_requests", p.InferEnd, "store_states_as_fp16", p.HalfStates,
-		"intra_op_threads", p.IntraOpThreads, "graph_optimization", p.Optimization,
+		"intra_op_threads", p.Session.IntraOpThreads, "graph_optimization", p.Session.Optimization,
 		"logging_level", p.Log, "batch_info_logging_level", p.BatchInfo, "metrics_every", p.MetricsPeriod)
+	m.reportSession()
 	m.log.Debug("model configuration", "json", string(m.info.Config))
 }
 
@@ -164,6 +165,9 @@ func (in *Instance) reportIneffective(provider onnx.Provider) {
 		"trt_cache_dir":                    provider != onnx.TensorRT || !p.TRTCache,
 		"enable_cuda_graph":                provider == onnx.CPU,
 		"gpu_mem_limit":                    provider == onnx.CPU,
+		"cudnn_conv_algo_search":           provider == onnx.CPU,
+		"arena_extend_strategy":            provider == onnx.CPU,
+		"do_copy_in_default_stream":        provider == onnx.CPU,
 		"store_states_as_fp16":             !pl.HasFP32State(),
 		"max_state_bytes":                  len(pl.Varying) == 0,
 		"max_state_memory_bytes":           !in.sequences,
@@ -180,6 +184,9 @@ func (in *Instance) reportIneffective(provider onnx.Provider) {
 		if is && strings.TrimSpace(c.Parameters[name].String) != "" {
 			given = append(given, name)
 		}
+	}
+	if provider == onnx.CPU && len(p.Accelerators) > 0 {
+		given = append(given, "gpu_execution_accelerator "+strings.Join(p.Accelerators, " and "))
 	}
 	if len(given) > 0 {
 		slices.Sort(given)

@@ -13,7 +13,7 @@ import (
 func lines(options []option) string {
 	var b strings.Builder
 	for _, o := range options {
-		b.WriteString(o.key + "=" + o.value + "\n")
+		b.WriteString(o.Key + "=" + o.Value + "\n")
 	}
 	return b.String()
 }
@@ -80,7 +80,7 @@ trt_profile_max_shapes=Input:4x64x5,Accumulate_In:64x5
 // TestRunOptions: a graph has a number above 0, and what is not captured says
 // so only where the session captures graphs.
 func TestRunOptions(t *testing.T) {
-	require.Equal(t, "disable_synchronize_execution_providers=1\n", lines(runOptions(false, 0)))
-	require.Equal(t, "disable_synchronize_execution_providers=1\ngpu_graph_id=2\n", lines(runOptions(true, 2)))
-	require.Equal(t, "disable_synchronize_execution_providers=1\ngpu_graph_id=-1\n", lines(runOptions(true, 0)))
+	require.Equal(t, "disable_synchronize_execution_providers=1\n", lines(runOptions(false, 0, nil)))
+	require.Equal(t, "disable_synchronize_execution_providers=1\ngpu_graph_id=2\n", lines(runOptions(true, 2, nil)))
+	require.Equal(t, "disable_synchronize_execution_providers=1\ngpu_graph_id=-1\n", lines(runOptions(true, 0, nil)))
 }

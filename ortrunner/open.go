@@ -53,7 +53,7 @@ func (r *Runtime) Open(o onnx.SessionOptions) (onnx.Runner, error) {
 const inFolder = "model.onnx"
 
 func openSession(o onnx.SessionOptions) (onnx.Runner, error) {
-	options, err := newOptions(o, nil)
+	options, err := newOptions(o, pluginOf(o))
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func openSession(o onnx.SessionOptions) (onnx.Runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	opened, err := newRunner(session)
+	opened, err := newRunner(session, o.Run)
 	if err != nil {
 		C.ortx_release_session(session)
 		return nil, err

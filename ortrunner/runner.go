@@ -28,13 +28,13 @@ type runner struct {
 	closed    bool
 }
 
-// newRunner takes ownership of the session if it succeeds.
-func newRunner(s *C.OrtSession) (*runner, error) {
+// newRunner takes ownership of the session if it succeeds. run are the options of its runs.
+func newRunner(s *C.OrtSession, run []option) (*runner, error) {
 	signature, err := readSignature(s)
 	if err != nil {
 		return nil, err
 	}
-	call, err := newCall(s, len(signature.Inputs), len(signature.Outputs))
+	call, err := newCall(s, len(signature.Inputs), len(signature.Outputs), run)
 	if err != nil {
 		return nil, err
 	}

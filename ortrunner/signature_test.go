@@ -75,7 +75,7 @@ func TestOperatorsUnknown(t *testing.T) {
 	session, err := newSession(from, options)
 	require.NoError(t, err)
 	require.NoError(t, options.Destroy())
-	writer, err := newRunner(session)
+	writer, err := newRunner(session, nil)
 	require.NoError(t, err)
 	writer.Close()
 

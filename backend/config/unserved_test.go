@@ -32,15 +32,11 @@ func TestUnserved(t *testing.T) {
 	unserved := unserved{}
 	unserved.BatchInput = []batchTensor{{Kind: "BATCH_ELEMENT_COUNT", TargetName: []string{"n"}}}
 	unserved.BatchOutput = []batchTensor{{Kind: "BATCH_SCATTER_WITH_INPUT_SHAPE", TargetName: []string{"y", "z"}}}
-	unserved.ModelOperations.OpLibraryFilename = []string{"ops.so"}
-	unserved.CCModelFilenames = map[string]string{"7.5": "other.onnx"}
 	c := Config{unserved: unserved, Sequence: &SequenceConfig{Iterative: true}}
 	err := c.Refusals()
 	for _, want := range []string{
 		"batch_input BATCH_ELEMENT_COUNT for n: this backend does not generate inputs for a batch: remove it",
 		"batch_output BATCH_SCATTER_WITH_INPUT_SHAPE for y, z: this backend does not scatter outputs: remove it",
-		`op_library_filename "ops.so": custom operator libraries are not supported: export the model without`,
-		`cc_model_filenames: the model file cannot depend on the GPU: set the parameter onnx_file_name`,
 		"iterative_sequence: this backend runs each request once: remove it",
 	} {
 		require.ErrorContains(t, err, want)
@@ -48,16 +44,9 @@ func TestUnserved(t *testing.T) {
 	require.Equal(t, status.InvalidArg, status.CodeOf(err))
 }
 
-// TestOptimizationWithoutEffect: what has a parameter here is pointed there.
-func TestOptimizationWithoutEffect(t *testing.T) {
-	var o optimizationConfig
-	o.Graph.Level, o.CUDA.Graphs = -1, true
-	o.Accelerators.GPU, o.Accelerators.CPU = []accelerator{{"tensorrt"}}, []accelerator{{"openvino"}}
-	c := Config{unserved: unserved{Optimization: o}}
-	warnings := c.Warnings()
-	require.Equal(t, []string{
-		"optimization.graph.level has no effect: use the parameter graph_optimization",
-		"optimization.cuda.graphs has no effect: use the parameter enable_cuda_graph",
-		"optimization.execution_accelerators has no effect (tensorrt, openvino): use the parameter ort_ep, for instances on a GPU",
-	}, warnings)
+// TestCUDAGraphs: what has a parameter here is pointed there.
+func TestCUDAGraphs(t *testing.T) {
+	var c Config
+	c.Optimization.CUDA.Graphs = true
+	require.Equal(t, []string{"optimization.cuda.graphs has no effect: use the parameter enable_cuda_graph"}, c.Warnings())
 }
