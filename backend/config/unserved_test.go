@@ -35,9 +35,9 @@ func TestUnserved(t *testing.T) {
 	c := Config{unserved: unserved, Sequence: &SequenceConfig{Iterative: true}}
 	err := c.Refusals()
 	for _, want := range []string{
-		"batch_input BATCH_ELEMENT_COUNT for n: this backend does not generate inputs for a batch: remove it",
-		"batch_output BATCH_SCATTER_WITH_INPUT_SHAPE for y, z: this backend does not scatter outputs: remove it",
-		"iterative_sequence: this backend runs each request once: remove it",
+		"batch_input BATCH_ELEMENT_COUNT for n: ",
+		"batch_output BATCH_SCATTER_WITH_INPUT_SHAPE for y, z: ",
+		"iterative_sequence: ",
 	} {
 		require.ErrorContains(t, err, want)
 	}
@@ -48,5 +48,8 @@ func TestUnserved(t *testing.T) {
 func TestCUDAGraphs(t *testing.T) {
 	var c Config
 	c.Optimization.CUDA.Graphs = true
-	require.Equal(t, []string{"optimization.cuda.graphs has no effect: use the parameter enable_cuda_graph"}, c.Warnings())
+	warnings := c.Warnings()
+	require.Len(t, warnings, 1)
+	require.Contains(t, warnings[0], "optimization.cuda.graphs has no effect")
+	require.Contains(t, warnings[0], "parameter enable_cuda_graph")
 }

@@ -44,24 +44,30 @@ static OrtStatus *create(const OrtCustomOp *op, const OrtApi *of, const OrtKerne
 
 static void destroy(void *kernel) { (void)kernel; }
 
+// Leaves the function with the status of a call that failed.
+#define TRY(call)                            \
+  do {                                       \
+    OrtStatus *failed = (call);              \
+    if (failed != NULL) return failed;       \
+  } while (0)
+
 static OrtStatus *compute(void *kernel, OrtKernelContext *context) {
   (void)kernel;
-  const OrtValue *input;
-  OrtValue *output;
-  OrtTensorTypeAndShapeInfo *info;
+  const OrtValue *input = NULL;
+  OrtValue *output = NULL;
+  OrtTensorTypeAndShapeInfo *info = NULL;
   size_t rank = 0, count = 0;
   int64_t dims[8];
-  const float *x;
-  float *y;
-  api->KernelContext_GetInput(context, 0, &input);
-  api->GetTensorTypeAndShape(input, &info);
-  api->GetDimensionsCount(info, &rank);
-  api->GetDimensions(info, dims, rank);
-  api->GetTensorShapeElementCount(info, &count);
+  float *x = NULL, *y = NULL;
+  TRY(api->KernelContext_GetInput(context, 0, &input));
+  TRY(api->GetTensorTypeAndShape(input, &info));
+  TRY(api->GetDimensionsCount(info, &rank));
+  TRY(api->GetDimensions(info, dims, rank));
+  TRY(api->GetTensorShapeElementCount(info, &count));
   api->ReleaseTensorTypeAndShapeInfo(info);
-  api->KernelContext_GetOutput(context, 0, dims, rank, &output);
-  api->GetTensorMutableData((OrtValue *)input, (void **)&x);
-  api->GetTensorMutableData(output, (void **)&y);
+  TRY(api->KernelContext_GetOutput(context, 0, dims, rank, &output));
+  TRY(api->GetTensorMutableData((OrtValue *)input, (void **)&x));
+  TRY(api->GetTensorMutableData(output, (void **)&y));
   for (size_t i = 0; i < count; i++) y[i] = 2 * x[i];
   return NULL;
 }

@@ -178,7 +178,7 @@ func (c *completion) findStates(chosen bool) error {
 func (c *completion) look() {
 	c.planner = newPlanner(c.config, c.params, c.sig, nil, c.candidate)
 	c.planner.generated()
-	c.planner.clientTensors("input", c.config.Inputs, c.sig.Inputs, c.planner.takenIn, &c.planner.plan.Inputs)
+	c.planner.clientInputs()
 	c.states = nil
 	if c.config.Sequence == nil {
 		return
