@@ -71,13 +71,10 @@ var SessionKeys = map[string]Kind{
 	"ep.context_enable":                                Bool,
 	"ep.context_file_path":                             Text,
 	"ep.context_model_external_initializers_file_name": Text,
-	"ep.context_node_name_prefix":                      Text,
 	"ep.cuda.fpa_intb_gemm":                            Text,
 	"ep.cuda.fpa_intb_profile_m":                       Text,
 	"ep.cuda.gqa_workspace_max_total_sequence_length":  Integer,
 	"ep.enable_weightless":                             Bool,
-	"ep.share_ep_contexts":                             Bool,
-	"ep.stop_share_ep_contexts":                        Bool,
 
 	"mlas.disable_kleidiai":                             Bool,
 	"mlas.kleidiai.conv_igemm_max_work":                 Integer,

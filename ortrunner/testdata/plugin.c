@@ -2,6 +2,7 @@
 // nothing, and leave all to the CPU's. The file named by the option "trace" gets a line when
 // a session asks one of them for what it can compute.
 #include <onnxruntime_c_api.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,6 +47,18 @@ static uint32_t vendor_id(const OrtEpFactory *f) {
 static const char *version(const OrtEpFactory *f) {
   (void)f;
   return "0.1.0";
+}
+
+// Tensors are in host memory, so there is nothing to copy.
+static OrtStatus *transfer(OrtEpFactory *f, OrtDataTransferImpl **found) {
+  (void)f;
+  *found = NULL;
+  return NULL;
+}
+
+static bool has_streams(const OrtEpFactory *f) {
+  (void)f;
+  return false;
 }
 
 // Each provider offers the first CPU, or nothing.
@@ -110,6 +123,8 @@ OrtStatus *CreateEpFactories(const char *registration, const OrtApiBase *base,
     f->base.GetVersion = version;
     f->base.GetSupportedDevices = devices;
     f->base.CreateEp = create;
+    f->base.CreateDataTransfer = transfer;
+    f->base.IsStreamAware = has_streams;
     f->base.ReleaseEp = destroy;
     f->name = names[*number];
     factories[*number] = &f->base;
