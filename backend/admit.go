@@ -25,27 +25,27 @@ func (e *execution) next() bool {
 
 // takeGroup takes what can run together out of the first group of the queue.
 func (e *execution) takeGroup() {
-	q := &e.queue
-	g, requests := q.first()
+	waiting := &e.queue
+	g, requests := waiting.first()
 	e.retried = g.retried
 	most := e.in.splitter.nextLanes(len(requests))
 	putOff, seen := 0, 0
 	for ; seen < len(requests) && !e.endsBefore(requests[seen], len(requests)-seen, most); seen++ {
 		req, decision := requests[seen], later
-		if g.sorted || !q.looks() || !q.follows(e.keyOf(req)) {
+		if g.sorted || !waiting.looks() || !waiting.follows(e.keyOf(req)) {
 			decision = e.admit(req)
 		}
 		switch decision {
 		case taken, answered:
 		case later:
 			if !g.sorted {
-				q.putOff(req, e.keyOf(req), e.kind(req))
+				waiting.putOff(req, e.keyOf(req), e.kind(req))
 			}
 			requests[putOff] = req
 			putOff++
 		}
 	}
-	q.giveBack(putOff, seen)
+	waiting.giveBack(putOff, seen)
 }
 
 // admission is what becomes of a request when a run is put together.
@@ -236,9 +236,10 @@ func (e *execution) spread(q *statebuffer.Sequence) {
 }
 
 // affordable reports whether the padding that a run has with one lane more costs little
-// enough. The run is at most twice as large as what its lanes hold and the step brings them,
-// so that no run takes more than twice the time and memory because of one long sequence; and
-// the padding is within the limit of memory, together with what all sequences hold.
+// enough, and is known to be hidden from the model. The run is at most twice as large as what
+// its lanes hold and the step brings them, so that no run takes more than twice the time and
+// memory because of one long sequence; and the padding is within the limit of memory,
+// together with what all sequences hold.
 func (e *execution) affordable(r *Request, q *statebuffer.Sequence) bool {
 	in, lanes := e.in, int64(len(e.lanes)+1)
 	padded := int64(0)
@@ -252,7 +253,7 @@ func (e *execution) affordable(r *Request, q *statebuffer.Sequence) bool {
 		if lanes*longest == sum { // all are equal
 			continue
 		}
-		if lanes*(longest+step) > 2*(sum+lanes*step) {
+		if longest+step > in.padded[mask] || lanes*(longest+step) > 2*(sum+lanes*step) {
 			return false
 		}
 		padded += (longest + step) * int64(f.DType.Size())

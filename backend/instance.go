@@ -44,10 +44,11 @@ type Instance struct {
 	saturated         bool   // reportSaturation has warned
 	runs              uint64 // number of the last run
 	// separate is why sequences of unequal length do not share a run, although the model
-	// has a mask; grows is, of each of plan.Masks that names no input, what a step
-	// appends to the states that it covers.
-	separate string
-	grows    []int64
+	// has a mask. Of each of plan.Masks, grows is what a step appends to the states that it
+	// covers, if it names no input, and padded is the greatest length, with what a step
+	// brings, up to which unequal lengths share a run.
+	separate      string
+	grows, padded []int64
 }
 
 func newInstance(m *Model, info InstanceInfo) (*Instance, error) {
@@ -139,15 +140,15 @@ func (in *Instance) newStore() (*statebuffer.Store, error) {
 	cfg, params, sizing := in.model.config, in.model.params, in.model.sizing
 	states := make([]statebuffer.State, len(in.plan.States))
 	for i := range states {
-		s := &in.plan.States[i]
-		states[i] = statebuffer.State{Name: s.Input, Layout: s.Layout, Convert: params.Conversion(s.DType), Initial: s.Value}
+		state := &in.plan.States[i]
+		states[i] = statebuffer.State{Name: state.Input, Layout: state.Layout, Convert: params.Conversion(state.DType), Initial: state.Value}
 	}
 	varying := make([]statebuffer.Varying, len(in.plan.Varying))
 	for i := range varying {
-		s := &in.plan.Varying[i]
+		state := &in.plan.Varying[i]
 		varying[i] = statebuffer.Varying{
-			Name: s.Input, DType: s.DType, Axis: s.Axis, InitialShape: s.Shape, Initial: s.Value, MaxBytes: params.MaxStateBytes,
-			Update: s.Update, AppendAxis: s.AppendAxis, LeftPadded: s.TimePadded, PadAxis: s.TimeAxis,
+			Name: state.Input, DType: state.DType, Axis: state.Axis, InitialShape: state.Shape, Initial: state.Value, MaxBytes: params.MaxStateBytes,
+			Update: state.Update, AppendAxis: state.AppendAxis, LeftPadded: state.TimePadded, PadAxis: state.TimeAxis,
 		}
 	}
 	options := statebuffer.Options{

@@ -20,7 +20,7 @@ from unary import tensor as tensor_of
 F32 = np.float32
 
 
-def tape():
+def growing_state():
     """The state grows by what each request brings: s_out = s and x; y is the last element."""
     return model(
         op("Concat", "s x -> s_out", axis=1),
@@ -73,7 +73,7 @@ def small(**parameters: str) -> str:
 
 def limited(**parameters: str) -> Folder:
     grown = config([io("x", "FP32", -1)], [io("y", "FP32", 1)], oldest(0), max_state_memory_bytes="1024", **parameters)
-    return Folder(grown, tape())
+    return Folder(grown, growing_state())
 
 
 IDLE = oldest(0).replace("60000000", "1000000")
@@ -92,7 +92,7 @@ MODELS = {
     "queues": Folder(config(*SLOW, IDLE.replace("1000000", "300000"), batch=1, max_candidate_sequence_use_ratio="0.5"), slow()),
     "fails": Folder(config(*SLOW, oldest(0), batch=1), slow()),
     "tokens": Folder(config([io("token", "INT64", 1)], [io("y", "FP32", 1)], oldest(3)), vocabulary()),
-    "grows": Folder(config([io("x", "FP32", -1)], [io("y", "FP32", 1)], oldest(0), max_state_bytes="256"), tape()),
+    "grows": Folder(config([io("x", "FP32", -1)], [io("y", "FP32", 1)], oldest(0), max_state_bytes="256"), growing_state()),
     "budget": limited(),
     "budget_evicts": limited(when_full="evict_lru"),
 }  # fmt: skip

@@ -20,7 +20,7 @@ SLOTS = 4
 
 
 def stateless(axis: int = 0) -> ModelProto:
-    """y = 2x, with the batch on an axis of two others; and the texts that come along."""
+    """y = 2x, with the batch on an axis of two others; and strings as they came."""
     shape = [2, 3]
     shape.insert(axis, "batch")
     return model(

@@ -35,8 +35,8 @@ def running_sum() -> ModelProto:
 
 
 def deltas() -> ModelProto:
-    """Writes the new part of caches whose batch and length stand in every order, and answers with what tells all of
-    their rows apart."""
+    """Writes the new part of caches whose batch and length stand in every order, and answers with what differs for
+    each of their rows."""
     return model(
         op("Unsqueeze", "x one -> present_0"),  # [batch, 1, rows, 3], the length inside
         op("Transpose", "x -> present_1", perm=[1, 0, 2]),  # [rows, batch, 3], the batch inside
@@ -84,7 +84,7 @@ def delta() -> ModelProto:
 
 
 def wenet() -> ModelProto:
-    """Writes one row for every two that it is sent, tells its offset, and keeps a state so that it has sequences."""
+    """Writes one row for every two that it is sent, answers with its offset, and keeps a state so that it has sequences."""
     return model(
         op("Slice", "x from to axis step -> half"),
         op("Cast", "offset -> shift", to=1),

@@ -32,7 +32,7 @@ func (t *Trial) StateChanges() map[InputAxis]Change {
 	seen := map[InputAxis]Change{}
 	for _, states := range []stateExtent{statesAlike, statesOne} {
 		ran := map[int64]bool{} // by their extents
-		for s := range settings() {
+		for s := range t.settings() {
 			stretched := s.extent == 1 && len(ran) > 0
 			if s.states != states || ran[s.extent] || stretched || time.Now().After(t.deadline) {
 				continue
@@ -100,7 +100,7 @@ const beginningsMost = 6
 // no time.
 func (t *Trial) RunBeginning() (begun []map[int]tensor.Shape, failed error) {
 	tried := map[int64]bool{}
-	for s := range settings() {
+	for s := range t.settings() {
 		if s.states != statesAlike || tried[s.extent] || len(tried) == beginningsMost {
 			continue
 		}

@@ -3,7 +3,6 @@ package isolation
 import (
 	"bytes"
 	"encoding/binary"
-	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,23 +38,6 @@ const (
 	zeros                    // the same with 0
 )
 
-// settings lists what is tried, the most telling first. 512 and 576 are what models of 16
-// kHz audio want. Extents of 2 and of 1 come last: they are stretched too easily, to any
-// batch.
-func settings() iter.Seq[setting] {
-	return func(yield func(setting) bool) {
-		for _, c := range []contents{random, zeroOne, integers, ones, zeros} {
-			for _, s := range []stateExtent{statesAlike, statesBegin, statesOne} {
-				for _, e := range []int64{3, 4, 5, 8, 16, 64, 100, 512, 576, 2, 1} {
-					if !yield(setting{e, s, c}) {
-						return
-					}
-				}
-			}
-		}
-	}
-}
-
 // lane is what one lane has of each input, in the order of Trial.inputs. Inputs
 // without lanes have the same in all.
 type lane [][]byte
@@ -76,11 +58,11 @@ func (t *Trial) newLane(s setting, scale float64, shared lane) (l lane, ok bool)
 			l[i] = shared[i]
 			continue
 		}
-		n, err := t.shape(in, s).Elements()
-		if err != nil || n > elementsMost {
+		elements, err := t.shape(in, s).Elements()
+		if err != nil || elements > elementsMost {
 			return nil, false
 		}
-		if l[i], ok = t.content(in, s, scale, int(n)); !ok {
+		if l[i], ok = t.content(in, s, scale, int(elements)); !ok {
 			return nil, false
 		}
 	}

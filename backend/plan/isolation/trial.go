@@ -42,6 +42,9 @@ type Trial struct {
 	optional map[int]bool // outputs that the model may leave empty
 	lengths  []plan.Length
 	deadline time.Time
+	// extents are those of open axes that are tried; succeeded counts the runs that did.
+	extents   []int64
+	succeeded int
 }
 
 // trialInput is an input of the model in a trial.
@@ -60,7 +63,7 @@ type trialInput struct {
 // reports whether requests can ask for an output. No run begins after the deadline.
 func NewTrial(r onnx.Runner, p *plan.Plan, k *batchaxis.Candidate, wanted func(output string) bool, deadline time.Time) *Trial {
 	sig := r.Signature()
-	t := &Trial{runner: r, sig: sig, rng: rand.New(rand.NewPCG(1, 2)), optional: map[int]bool{}, lengths: p.Lengths, deadline: deadline}
+	t := &Trial{runner: r, sig: sig, rng: rand.New(rand.NewPCG(1, 2)), optional: map[int]bool{}, lengths: p.Lengths, deadline: deadline, extents: usualExtents}
 	for i := range p.Inputs {
 		in := &p.Inputs[i]
 		name, inputs := strings.ToLower(sig.Inputs[in.Index].Name), &t.inputs
@@ -256,6 +259,7 @@ func (t *Trial) run(s setting, lanes ...lane) (outputs []onnx.Tensor, err error)
 	if err := onnx.Probe(r, inputs, all); err != nil {
 		return nil, err
 	}
+	t.succeeded++
 	for _, at := range t.outputs {
 		out := &all[at]
 		outputs = append(outputs, onnx.Tensor{DType: out.DType, Shape: out.Shape.Clone(), Data: statebuffer.Block{Bytes: bytes.Clone(out.Data.Bytes)}})

@@ -183,13 +183,13 @@ func (c *completion) look() {
 	if c.config.Sequence == nil {
 		return
 	}
-	for _, s := range c.planner.specs() {
-		in, out := exactName(s.Input, c.sig.Inputs), exactName(s.Output, c.sig.Outputs)
+	for _, spec := range c.planner.specs() {
+		in, out := exactName(spec.Input, c.sig.Inputs), exactName(spec.Output, c.sig.Outputs)
 		if in < 0 || out < 0 {
 			continue // loading the model will say so
 		}
-		c.planner.takenIn[in], c.planner.takenOut[out] = s.String(), s.String()
-		c.states = append(c.states, s)
+		c.planner.takenIn[in], c.planner.takenOut[out] = spec.String(), spec.String()
+		c.states = append(c.states, spec)
 	}
 }
 
