@@ -234,9 +234,14 @@ func (p *Parameters) Provider(kind string) (onnx.Provider, error) {
 
 // SlotRatio is max_candidate_sequence_use_ratio. Unless it is given, the strategy
 // direct gets all its slots, and so does oldest without max_candidate_sequences:
-// their sequences are never more than lanes.
+// their sequences are never more than lanes. So does a configuration that lists its states
+// as Triton manages them, which rejects no sequence either; NVIDIA's backend, whose default
+// it is otherwise, has state_pairs.
 func (p *Parameters) SlotRatio(c *Config) float32 {
-	if !p.ratioGiven && (c.Sequence == nil || c.Sequence.Oldest == nil || c.Sequence.Oldest.MaxCandidateSequences == 0) {
+	if p.ratioGiven {
+		return p.useRatio
+	}
+	if c.Sequence == nil || c.Sequence.Oldest == nil || c.Sequence.Oldest.MaxCandidateSequences == 0 || len(c.Sequence.States) > 0 && !p.PairsGiven {
 		return 1
 	}
 	return p.useRatio

@@ -101,3 +101,24 @@ func TestPlugin(t *testing.T) {
 	require.ErrorContains(t, err, "parameter ort_ep_name is given: ort_ep_library must be given with it")
 	require.ErrorContains(t, err, "parameter ort_ep_options is given: ort_ep_library must be given with it")
 }
+
+// TestSlotsOfTritonsStates: every candidate sequence has a slot where Triton would have
+// kept its states; state_pairs mean NVIDIA's backend and its default.
+func TestSlotsOfTritonsStates(t *testing.T) {
+	listed := &Config{Sequence: &SequenceConfig{Oldest: &OldestConfig{MaxCandidateSequences: 16}, States: []StateConfig{{InputName: "s"}}}}
+	inferred := &Config{Sequence: &SequenceConfig{Oldest: &OldestConfig{MaxCandidateSequences: 16}}}
+	for _, c := range []struct {
+		config *Config
+		given  map[string]Value
+		want   float32
+	}{
+		{listed, nil, 1},
+		{listed, given("state_pairs", "<<<s, s_out>>>"), 0.9},
+		{listed, given("max_candidate_sequence_use_ratio", "0.5"), 0.5},
+		{inferred, nil, 0.9},
+	} {
+		p, _, err := ParseParameters(c.given)
+		require.NoError(t, err)
+		require.Equal(t, c.want, p.SlotRatio(c.config))
+	}
+}

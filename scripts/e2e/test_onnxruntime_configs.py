@@ -106,6 +106,17 @@ def test_only_the_backend_changes(serve):
     assert f"without effect on this instance (CPU): {idle}" in server.log_text()
 
 
+def test_every_candidate_has_a_slot(serve):
+    """As many sequences at once as the configuration allows: Triton's own states would have room for all of them."""
+    server = serve({"m": Folder(ours(CONFIG), running_sum("batch", 3))})
+    x = np.ones((1, 3), F32)
+    with InferenceServerClient(server.grpc_url) as client:
+        for step in (1, 2):
+            for sequence in range(1, 17):
+                answer = infer(client, "m", sequence, {"x": x}, start=step == 1, end=step == 2)
+                np.testing.assert_array_equal(answer["y"], step * x)
+
+
 def test_everything_wrong_is_said_at_once(refusal):
     """ONNX Runtime would ignore an unknown setting in silence."""
     wrong = parameters(
