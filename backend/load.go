@@ -37,7 +37,9 @@ func (m *Model) planFor(r onnx.Runner, path string) (*plan.Plan, error) {
 		return m.server.Open(toLook(m.params, path, "batch axes"))
 	}
 	from.Runner = func() (onnx.Runner, error) { return r, nil }
-	if _, device := r.(onnx.DeviceRunner); device { // the host cannot write the memory of a GPU
+	// The host cannot write the memory of a GPU, and a plugin may round in other ways for
+	// each batch size: both would hide what the model itself does.
+	if _, device := r.(onnx.DeviceRunner); device || m.params.Session.Plugin != nil {
 		var onCPU onnx.Runner
 		from.Runner = func() (_ onnx.Runner, err error) {
 			if onCPU == nil {

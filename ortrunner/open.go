@@ -38,7 +38,7 @@ func (r *Runtime) Open(o onnx.SessionOptions) (onnx.Runner, error) {
 	if err != nil {
 		// ONNX Runtime often repeats the path.
 		text := strings.ReplaceAll(err.Error(), o.Path, file)
-		return nil, status.Errorf(status.CodeOf(err), "model file %s: %s", file, text)
+		return nil, status.Errorf(status.CodeOf(err), "model file %s: %s%s", file, text, passedOn(o.Session))
 	}
 	if opened.Signature().Operators, err = onnxfile.Operators(o.Path); err != nil {
 		r.log.Debug("could not read the operators of the model", "model", o.Name, "file", file, "reason", err)
@@ -46,6 +46,19 @@ func (r *Runtime) Open(o onnx.SessionOptions) (onnx.Runner, error) {
 	r.log.Debug("opened a session", "model", o.Name, "file", file,
 		"inputs", len(opened.Signature().Inputs), "outputs", len(opened.Signature().Outputs))
 	return opened, nil
+}
+
+// passedOn reminds of the settings that the configuration has passed on: any of them can be
+// why ONNX Runtime refuses a model.
+func passedOn(settings []onnx.Setting) string {
+	if len(settings) == 0 {
+		return ""
+	}
+	given := make([]string, len(settings))
+	for i, s := range settings {
+		given[i] = s.Key + " = " + s.Value
+	}
+	return "; if it is not the file, look at what the parameters pass on: " + strings.Join(given, ", ")
 }
 
 // inFolder is the name of a model that has a folder for itself, in Triton's

@@ -102,6 +102,12 @@ func TestEntryHasEffect(t *testing.T) {
 	require.Equal(t, 1, got["Identity"])
 }
 
+// TestRefusedByASetting: the error of a model that a setting keeps from loading names it.
+func TestRefusedByASetting(t *testing.T) {
+	_, err := testRuntime(t).Open(onnx.SessionOptions{Path: accumulate(2).Write(t), Session: []onnx.Setting{{Key: "session.disable_cpu_ep_fallback", Value: "1"}}})
+	require.ErrorContains(t, err, "look at what the parameters pass on: session.disable_cpu_ep_fallback = 1")
+}
+
 // threads is how many there are in the process.
 func threads(t *testing.T) int {
 	t.Helper()

@@ -221,7 +221,10 @@ func (r *optimizationReader) sameAsParameter(options []onnx.Setting, key, parame
 // onCPU reads an accelerator of the CPU.
 func (r *optimizationReader) onCPU(name string) {
 	switch {
-	case name == "openvino" && r.p.Session.Plugin != nil: // which then is OpenVINO
+	case name == "openvino" && r.p.Session.Plugin != nil:
+		if plugin := r.p.Session.Plugin; plugin.Name == "" {
+			plugin.Name = "OpenVINOExecutionProvider"
+		}
 	case name == "openvino":
 		r.fault("cpu_execution_accelerator %q: the ONNX Runtime of this backend has no OpenVINO in it: remove it to compute with ONNX Runtime's own kernels, or name OpenVINO's plugin library in the parameter ort_ep_library", name)
 	default:

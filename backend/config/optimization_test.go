@@ -119,6 +119,11 @@ func TestRefusedAccelerators(t *testing.T) {
 
 // TestOpenVINOByPlugin: with a plugin the accelerator names what that is.
 func TestOpenVINOByPlugin(t *testing.T) {
-	_, err := optimized(t, `{"execution_accelerators": {"cpu_execution_accelerator": [{"name": "openvino"}]}}`, given("ort_ep_library", "/opt/libopenvino_ep.so"))
+	const field = `{"execution_accelerators": {"cpu_execution_accelerator": [{"name": "openvino"}]}}`
+	p, err := optimized(t, field, given("ort_ep_library", "/opt/libopenvino_ep.so"))
 	require.NoError(t, err)
+	require.Equal(t, "OpenVINOExecutionProvider", p.Session.Plugin.Name)
+	p, err = optimized(t, field, given("ort_ep_library", "/opt/libopenvino_ep.so", "ort_ep_name", "OpenVINOExecutionProvider.AUTO"))
+	require.NoError(t, err)
+	require.Equal(t, "OpenVINOExecutionProvider.AUTO", p.Session.Plugin.Name)
 }

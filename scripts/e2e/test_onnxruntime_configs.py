@@ -229,6 +229,17 @@ def test_a_plugin_without_a_device(refusal, tmp_path):
     assert "it offers no device on this machine" in said
 
 
+def test_a_plugin_that_computes_nothing(serve, tmp_path):
+    """Its session asks the execution provider what it can compute, and ONNX Runtime computes the rest."""
+    options = {"ort_ep_name": "SecondProvider", "ort_ep_options": f"trace = {tmp_path}/trace"}
+    with_plugin = ours(CONFIG) + parameters(ort_ep_library="libep.so", **options)
+    library = compiled("plugin.c", tmp_path / "libep.so", "-DPROVIDERS=2").read_bytes()
+    server = serve({"m": Folder(with_plugin, running_sum("batch", 3), {"1/libep.so": library})})
+    with InferenceServerClient(server.grpc_url) as client:
+        sums(client, "m")
+    assert "SecondProvider was asked" in (tmp_path / "trace").read_text()
+
+
 def load_files(server: TritonServer, model: str, config: dict, files: dict[str, bytes]) -> None:
     """Loads a model from a configuration and files in the request."""
     encoded = {f"file:{path}": base64.b64encode(data).decode() for path, data in files.items()}
