@@ -25,19 +25,38 @@ import (
 // way to be set, or are for models that are not in a file.
 var notForFiles = regexp.MustCompile(`^session\.(compile_only|enable_cpu_mem_arena|enable_mem_pattern|enable_profiling|execution_mode|graph_optimization_level|in(ter|tra)_op_num_threads|log_\w+|optimized_model_filepath|use_deterministic_compute|use_env_allocators|use_ort_model_bytes_for_initializers|use_per_session_threads)$|^ep\.cuda\.$`)
 
+// requireKeys: the code of a library has the names of all these settings.
+func requireKeys(t *testing.T, code []byte, all ...map[string]onnx.Kind) {
+	t.Helper()
+	for _, keys := range all {
+		for key := range keys {
+			// The compiler puts some strings into instructions, in pieces of 16 or 8 bytes.
+			piece := max(len(key)/16*16, min(len(key), 8))
+			if !bytes.Contains(code, []byte(key[:piece])) {
+				t.Errorf("the library has no setting %s", key)
+			}
+		}
+	}
+}
+
+// TestProviderKeys: the options of accelerators are those of the execution providers, where
+// their libraries are.
+func TestProviderKeys(t *testing.T) {
+	for name, keys := range map[string]map[string]onnx.Kind{"cuda": onnx.CUDAKeys, "tensorrt": onnx.TensorRTKeys} {
+		code, err := os.ReadFile(filepath.Join(filepath.Dir(library(t)), "libonnxruntime_providers_"+name+".so"))
+		if err != nil {
+			t.Skip("this ONNX Runtime is for the CPU only")
+		}
+		requireKeys(t, code, keys)
+	}
+}
+
 // TestKeysAreTheLibrarys: the settings that are passed on are those that this ONNX Runtime
 // has in its code.
 func TestKeysAreTheLibrarys(t *testing.T) {
 	code, err := os.ReadFile(library(t))
 	require.NoError(t, err)
-	for _, keys := range []map[string]onnx.Kind{onnx.SessionKeys, onnx.RunKeys} {
-		for key := range keys {
-			// The compiler puts some strings into instructions, in pieces of 16 bytes.
-			if !bytes.Contains(code, []byte(key[:len(key)/16*16])) {
-				t.Errorf("the library has no setting %s", key)
-			}
-		}
-	}
+	requireKeys(t, code, onnx.SessionKeys, onnx.RunKeys)
 	name := regexp.MustCompile(`^(session|optimization|ep|mlas|memory)\.[a-z0-9_.]+$`)
 	for text := range bytes.SplitSeq(code, []byte{0}) {
 		if len(text) < 8 || !name.Match(text) {
