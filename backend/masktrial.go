@@ -163,9 +163,9 @@ type trialRequest struct {
 
 // twin is the same request of another sequence, which runs with it so that a run has two
 // lanes of equal length.
-func (r trialRequest) twin() trialRequest {
-	r.id += 100
-	return r
+func (request trialRequest) twin() trialRequest {
+	request.id += 100
+	return request
 }
 
 // trialAnswer is the answer to one.
@@ -205,7 +205,7 @@ func (b *trialBatch) Fail(req int, err error) {
 }
 
 func (b *trialBatch) Answer(req int, outputs []Output, lane, _ int) {
-	r := &b.answers[req]
+	answer := &b.answers[req]
 	for i := range outputs {
 		o := &outputs[i]
 		var data []byte
@@ -215,7 +215,7 @@ func (b *trialBatch) Answer(req int, outputs []Output, lane, _ int) {
 			data = make([]byte, o.Layout.LaneBytes())
 			o.Layout.TakeLane(data, o.Tensor, o.Lanes, lane)
 		}
-		r.shapes, r.data = append(r.shapes, o.Shape.Clone()), append(r.data, data)
+		answer.shapes, answer.data = append(answer.shapes, o.Shape.Clone()), append(answer.data, data)
 	}
 }
 

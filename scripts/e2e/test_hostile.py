@@ -213,6 +213,6 @@ def test_the_good_ones_are_good(own_server):
 
 @pytest.mark.parametrize(("name", "width"), [("gru", 2), ("einsum", 3)])
 def test_no_rows_where_they_end_the_process(own_client, name, width, good):
-    with pytest.raises(InferenceServerException, match=r'input "rows" has shape \[1,0,3\]: want no extent of 0'):
+    with pytest.raises(InferenceServerException, match=r'input "rows" has shape \[1,0,3\]'):
         infer(own_client, name, 5, {"rows": np.zeros((1, 0, 3), F32)}, start=True)
     assert infer(own_client, name, 5, {"rows": np.zeros((1, 2, 3), F32)}, start=True)["y"].shape == (1, width)

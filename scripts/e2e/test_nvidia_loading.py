@@ -178,10 +178,7 @@ LAZY = {"initial_buffer_size": "8", "subsequent_buffer_size": "4", "buffer_alloc
 REFUSED = {
     "ratio_text": ({"max_candidate_sequence_use_ratio": "0.9abc"}, "want a number above 0"),
     "buffer_text": ({**LAZY, "initial_buffer_size": "many"}, 'initial_buffer_size is "many": want a whole number'),
-    "buffer_missing": (
-        {"initial_buffer_size": "8", "buffer_alloc_threshold": "4"},
-        "initial_buffer_size is given: subsequent_buffer_size and buffer_dealloc_threshold must be given with it",
-    ),
+    "buffer_missing": ({"initial_buffer_size": "8", "buffer_alloc_threshold": "4"}, "initial_buffer_size is given: subsequent"),
     "position": ({"state_pairs": "<<<Accumulate_In, Accumulate_Out>>> <<<Other>>>"}, "at character 37, .*<<<Other>>>.* has no comma"),
 }  # fmt: skip
 

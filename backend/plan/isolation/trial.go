@@ -81,14 +81,14 @@ func NewTrial(r onnx.Runner, p *plan.Plan, k *batchaxis.Candidate, wanted func(o
 	}
 	for _, states := range [][]plan.State{p.States, p.Varying} {
 		for i := range states {
-			s := &states[i]
-			begin := s.Shape
+			state := &states[i]
+			begin := state.Shape
 			if begin == nil {
-				begin = s.Dims.With(s.Axis, 1)
+				begin = state.Dims.With(state.Axis, 1)
 			}
-			t.inputs = append(t.inputs, trialInput{index: s.In, axis: s.Axis, dims: s.Dims, dtype: s.DType, begin: begin, state: s.Out})
-			t.outputs = append(t.outputs, s.Out)
-			t.optional[s.Out] = s.Update == statebuffer.KeepIfEmpty
+			t.inputs = append(t.inputs, trialInput{index: state.In, axis: state.Axis, dims: state.Dims, dtype: state.DType, begin: begin, state: state.Out})
+			t.outputs = append(t.outputs, state.Out)
+			t.optional[state.Out] = state.Update == statebuffer.KeepIfEmpty
 		}
 	}
 	for i := range sig.Outputs {

@@ -56,11 +56,11 @@ func (a *attempted) example() string {
 	if a.candidate.HasLanes() {
 		return a.planner.line()
 	}
-	c, pl := *a.candidate, *a.planner
-	c.In, c.Out, pl.candidate = slices.Clone(c.In), make([]batchaxis.Axis, len(c.Out)), &c
-	for i := range c.In {
-		if c.In[i].How != batchaxis.ByParameter {
-			c.In[i].Index = batchaxis.OnlyOpenAxis(a.planner.sig.Inputs[i].Dims)
+	candidate, pl := *a.candidate, *a.planner
+	candidate.In, candidate.Out, pl.candidate = slices.Clone(candidate.In), make([]batchaxis.Axis, len(candidate.Out)), &candidate
+	for i := range candidate.In {
+		if candidate.In[i].How != batchaxis.ByParameter {
+			candidate.In[i].Index = batchaxis.OnlyOpenAxis(a.planner.sig.Inputs[i].Dims)
 		}
 	}
 	return pl.line()

@@ -116,7 +116,7 @@ func TestLineOfTheLikeliest(t *testing.T) {
 		cfg.Inputs[0].Dims, cfg.Outputs[0].Dims = tensor.Shape{-1, 1}, tensor.Shape{-1, 1}
 		cfg.Inputs = append(cfg.Inputs, config.TensorConfig{Name: "of", DataType: "TYPE_INT64", Dims: tensor.Shape{1}, Reshape: &config.Reshape{}})
 		_, _, err := proving(t, r, nil, cfg, config.VerifyInferred)
-		require.ErrorContains(t, err, "the model runs without any: if it has none, write parameters { key: 'batch_axes' value { string_value: '* = none' } }")
+		require.ErrorContains(t, err, "if it has none, write parameters { key: 'batch_axes' value { string_value: '* = none' } }")
 		cfg.Parameters["batch_axes"] = config.Value{String: "* = none"}
 		pl, _, err := proving(t, r, nil, cfg, config.VerifyInferred)
 		require.NoError(t, err)
