@@ -296,7 +296,7 @@ func fixture(t *testing.T, source string, flags ...string) string {
 	return path
 }
 
-// twice has an operator that no one but testdata/customop.c knows.
+// twice has an operator that only testdata/customop.c implements.
 func twice() onnxtest.Model {
 	m := accumulate(2)
 	m.Nodes[1] = onnxtest.Node{Op: "Twice", Domain: "com.example", Inputs: []string{"new"}, Outputs: []string{"y"}}
