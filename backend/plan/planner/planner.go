@@ -58,7 +58,6 @@ func (pl *planner) finish() error {
 	pl.handedOn()
 	pl.unused()
 	pl.unusedAssignments()
-	pl.warnOfEmptyStates()
 	if pl.candidate.SingleLane && pl.candidate.HasLanes() {
 		pl.oneLane("the model runs with one request at a time only")
 	}
