@@ -98,7 +98,7 @@ func optimized(t *testing.T, o onnx.SessionOptions) map[string]int {
 	writer, err := newRunner(session, nil)
 	require.NoError(t, err)
 	writer.Close()
-	operators, err := onnxfile.Operators(path)
+	operators, _, err := onnxfile.Read(path)
 	require.NoError(t, err)
 	return operators
 }
