@@ -122,16 +122,13 @@ func (m *Model) warnOfThreads() {
 	}
 }
 
-// reportSession logs what is asked of ONNX Runtime beyond the usual.
-func (m *Model) reportSession() {
+// reportLibraries logs where the libraries are that the configuration names.
+func (m *Model) reportLibraries() {
 	o := &m.params.Session
-	for _, s := range append(slices.Clone(o.Session), o.Run...) {
-		m.log.Info("passed on to ONNX Runtime", "setting", s.Key, "value", s.Value)
-	}
 	for _, path := range o.Operators {
 		m.log.Info("custom operators", "library", path)
 	}
-	if o.Parallel || o.NoArena || o.NoPattern {
-		m.log.Info("session", "execution_mode", map[bool]int{false: 0, true: 1}[o.Parallel], "inter_op_threads", o.InterOpThreads, "enable_mem_arena", !o.NoArena, "enable_mem_pattern", !o.NoPattern)
+	if o.Plugin != nil {
+		m.log.Info("execution provider", "library", o.Plugin.Library)
 	}
 }

@@ -89,6 +89,7 @@ func (r *optimizationReader) graphLevel(level int) {
 	o := &r.p.Session.Optimization
 	if !r.contradicts("graph_optimization", *o == word, "graph.level", fmt.Sprintf("%d (%s)", level, word)) {
 		*o = word
+		r.p.Settings["graph_optimization"] = word
 	}
 }
 
@@ -99,6 +100,7 @@ func (r *optimizationReader) provider(word string) {
 	case given == "":
 		if !r.accelerated("tensorrt") {
 			r.p.GPUProvider = word
+			r.p.Settings["ort_ep"] = word
 		}
 	case given == "cuda" && word == "trt":
 		r.fault(`gpu_execution_accelerator "tensorrt" and the parameter ort_ep = "cuda" contradict each other: remove one of them`)
@@ -135,6 +137,7 @@ func (r *optimizationReader) tensorRT(a *accelerator) {
 	}
 	if precisionGiven := strings.TrimSpace(r.parameters["compute_precision"].String) != ""; !precisionGiven {
 		r.p.FP16Compute = precision == "FP16"
+		r.p.Settings["compute_precision"] = map[bool]string{false: "fp32", true: "fp16"}[r.p.FP16Compute]
 	} else if given != "" {
 		r.contradicts("compute_precision", r.p.FP16Compute == (precision == "FP16"), "tensorrt: precision_mode", precision)
 	}
@@ -206,6 +209,7 @@ func (r *optimizationReader) cudaGraph(accelerator, name, value string) {
 	}
 	if !r.contradicts("enable_cuda_graph", r.p.CUDAGraph == (checked == "1"), accelerator+": "+name, checked) {
 		r.p.CUDAGraph = checked == "1"
+		r.p.Settings["enable_cuda_graph"] = checked
 	}
 }
 

@@ -35,6 +35,7 @@ func TestGraphLevel(t *testing.T) {
 		p, err := optimized(t, fmt.Sprintf(`{"graph": {"level": %d}}`, level), nil)
 		require.NoError(t, err)
 		require.Equal(t, want, p.Session.Optimization, level)
+		require.Equal(t, want, p.Settings["graph_optimization"], "what the log says")
 	}
 	p, err := optimized(t, `{"graph": {"level": 1}}`, given("graph_optimization", "extended"))
 	require.NoError(t, err)

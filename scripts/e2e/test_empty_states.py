@@ -1,5 +1,6 @@
 """States that start empty, in models with operators that end ONNX Runtime's process on an empty tensor: the load is refused
-where the state gets there, with the line that serves the model right, and else it is served without a word."""
+where the state gets there, with the line that serves the model right, and else it is served without a word. So it is in
+models that run with just one extent of a state."""
 
 import re
 
@@ -15,6 +16,7 @@ from sequences import Reference, check
 F32 = np.float32
 C = 4
 X, Y = io("x", "FP32", -1, C), io("y", "FP32", C)
+SAMPLE, FILTERED = io("x", "FP32", 1), io("y", "FP32", 1)
 STATES = {"cache": "cache_out"}
 TENSORS = {
     "inputs": [tensor("x", F32, "batch", "time", C), tensor("cache", F32, "batch", "past", C)],
@@ -79,6 +81,37 @@ def positions() -> ModelProto:
     )  # fmt: skip
 
 
+def window(*, extent: int) -> ModelProto:
+    """A filter over the last samples, of which there must be as many as it has weights; the file leaves that open."""
+    return model(
+        op("MatMul", "window w -> filtered"),
+        op("Add", "filtered x -> y"),
+        op("Slice", "window one end one -> rest"),
+        op("Concat", "rest x -> window_out", axis=1),
+        inputs=[tensor("x", F32, "batch", 1), tensor("window", F32, "batch", "samples")],
+        outputs=[tensor("y", F32, "batch", 1), tensor("window_out", F32, "batch", "samples")],
+        constants={"w": weights(extent, 1), "one": np.array([1]), "end": np.array([1000])},
+    )
+
+
+ONE_EXTENT = (10, 24, 480)
+
+
+@pytest.mark.parametrize("extent", ONE_EXTENT)
+def test_the_extent_of_a_refusal(refusal, extent: int):
+    said = refusal(f"window_{extent}", Folder(config([SAMPLE], [FILTERED]), window(extent=extent)))
+    assert 'state "window" would start empty along axis 1, and the model does not run with that' in said
+    assert LINE.search(said)[1] == f"window = 0[1,{extent}]"
+
+
+@pytest.mark.parametrize("extent", ONE_EXTENT)
+def test_served_with_that_extent(own_client, extent: int):
+    random = np.random.default_rng(1)
+    sequences = [[{"x": random.standard_normal((1, 1)).astype(F32)} for _ in range(5)] for _ in range(4)]
+    reference = Reference(window(extent=extent), {"window": "window_out"}, {"window": np.zeros((1, extent), F32)})
+    check(own_client, f"window_{extent}", reference, sequences, tolerance=1e-5)
+
+
 REFUSED = {"gru_of_before": summary("cache"), "attention_to_before": attention("cache")}
 SERVED = {"gru_of_all": summary("cache_out"), "attention_to_all": attention("cache_out"), "rotary_positions": positions()}
 ONE_ZERO = {"cache": np.zeros((1, 1, C), F32)}
@@ -86,6 +119,10 @@ MODELS = {name: Folder(config([X], [Y]), onnx) for name, onnx in SERVED.items()}
 MODELS |= {
     name: Folder(config([X], [Y], initial_states=f"cache = 0[1,1,{C}]"), onnx) for name, onnx in REFUSED.items()
 }  # what the refusal says
+MODELS |= {
+    f"window_{extent}": Folder(config([SAMPLE], [FILTERED], initial_states=f"window = 0[1,{extent}]"), window(extent=extent))
+    for extent in ONE_EXTENT
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -96,7 +133,7 @@ def test_the_line_of_the_refusal(refusal, name: str):
         assert LINE.search(said)[1] == f"cache = 0[1,1,{C}]"
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", [*REFUSED, *SERVED])
 def test_served(own_server, own_client, name: str):
     random = np.random.default_rng(1)
     lengths = [(3, 1, 2), (3, 1, 2), (1, 4, 1), (2, 2, 2)]
