@@ -76,10 +76,10 @@ func newInstance(m *Model, info InstanceInfo) (*Instance, error) {
 func (in *Instance) load(provider onnx.Provider, info InstanceInfo, faults error) (err error) {
 	m := in.model
 	if m.path != "" {
-		in.runner, err = m.server.Open(onnx.SessionOptions{
+		in.runner, err = m.openRunner(onnx.SessionOptions{
 			Path: m.path, Provider: provider, Device: info.Device, Name: info.Name, GPU: m.gpuOptions(provider),
 			IntraOpThreads: m.params.IntraOpThreads, Optimization: m.params.Optimization,
-		})
+		}, info.HostPolicy)
 		in.device, _ = in.runner.(onnx.DeviceRunner)
 	}
 	if in.runner != nil && m.params.Understood(config.TensorParameters...) {
@@ -294,7 +294,7 @@ func (in *Instance) Close() {
 		if in.io != nil {
 			in.io.free()
 		}
-		in.runner.Close()
+		in.model.closeRunner(in.runner)
 		in.runner = nil
 	}
 }

@@ -26,8 +26,9 @@ type InstanceInfo struct {
 	Name string
 	// Kind is TRITONSERVER_InstanceGroupKind as text: "cpu", "gpu", "model",
 	// "auto".
-	Kind   string
-	Device int
+	Kind       string
+	Device     int
+	HostPolicy HostPolicy
 }
 
 // Server is what a model needs from the process around it.

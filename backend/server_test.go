@@ -134,7 +134,7 @@ func load(t testing.TB, edits ...func(*setup)) (*server, error) {
 	model, err := NewModel(ModelInfo{Name: "model", Version: 3, Directory: "/models/model", Config: set.json()}, Server{
 		Log: slog.New(s.log), Clock: func() time.Duration { return s.now }, Metrics: set.metrics,
 		Open: func(o onnx.SessionOptions) (onnx.Runner, error) {
-			require.Equal(t, "model_0", o.Name)
+			require.Equal(t, "model", o.Name)
 			return s.runner, nil
 		},
 	})

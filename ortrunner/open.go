@@ -58,13 +58,17 @@ func openSession(o onnx.SessionOptions) (onnx.Runner, error) {
 		return nil, err
 	}
 	defer options.Destroy() //nolint:errcheck // fails only for options that do not exist
-	session, err := newSession(o.Path, options)
+	c, err := newSession(o.Path, options)
 	if err != nil {
 		return nil, err
 	}
-	opened, err := newRunner(session)
+	s := newSharedSession(c)
+	defer s.leave() // the runner has joined it, or there is none
+	if s.signature, err = readSignature(c); err != nil {
+		return nil, err
+	}
+	opened, err := newRunner(s)
 	if err != nil {
-		C.ortx_release_session(session)
 		return nil, err
 	}
 	return opened, nil

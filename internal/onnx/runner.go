@@ -28,6 +28,16 @@ type Runner interface {
 	Close()
 }
 
+// Sharer is a Runner whose session others can use at the same time, so that the weights are
+// in memory once.
+type Sharer interface {
+	// Share returns another Runner of the same model and session, with a memory of its own:
+	// each can run on a goroutine of its own, at the same time. The session ends when the
+	// last of them is closed. Share must not be called during Close, but may be called
+	// during Run.
+	Share() (Runner, error)
+}
+
 // Prober is a Runner that can try whether the model takes certain shapes.
 type Prober interface {
 	// Probe is Run, but no error stands in the server's log when it fails.
