@@ -43,6 +43,7 @@ func (r *Runtime) Open(o onnx.SessionOptions) (onnx.Runner, error) {
 	if opened.Signature().Operators, err = onnxfile.Operators(o.Path); err != nil {
 		r.log.Debug("could not read the operators of the model", "model", o.Name, "file", file, "reason", err)
 	}
+	C.ortx_trim() // loading has taken up to twice the memory of the weights, and malloc keeps what was freed
 	r.log.Debug("opened a session", "model", o.Name, "file", file,
 		"inputs", len(opened.Signature().Inputs), "outputs", len(opened.Signature().Outputs))
 	return opened, nil

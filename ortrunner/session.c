@@ -1,4 +1,5 @@
 // Sessions, and what they say of their model.
+#include <malloc.h>
 #include <string.h>
 
 #include "shim_internal.h"
@@ -32,6 +33,8 @@ OrtStatus *ortx_new_session(const char *path, const OrtSessionOptions *options,
                             OrtSession **session) {
   return ortx.CreateSession(ortx_environment, path, options, session);
 }
+
+void ortx_trim(void) { malloc_trim(0); }
 
 void ortx_release_session(OrtSession *session) { ortx.ReleaseSession(session); }
 
