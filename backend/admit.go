@@ -25,27 +25,27 @@ func (e *execution) next() bool {
 
 // takeGroup takes what can run together out of the first group of the queue.
 func (e *execution) takeGroup() {
-	q := &e.queue
-	g, requests := q.first()
+	waiting := &e.queue
+	g, requests := waiting.first()
 	e.retried = g.retried
 	most := e.in.splitter.nextLanes(len(requests))
 	putOff, seen := 0, 0
 	for ; seen < len(requests) && !e.endsBefore(requests[seen], len(requests)-seen, most); seen++ {
 		req, decision := requests[seen], later
-		if g.sorted || !q.looks() || !q.follows(e.keyOf(req)) {
+		if g.sorted || !waiting.looks() || !waiting.follows(e.keyOf(req)) {
 			decision = e.admit(req)
 		}
 		switch decision {
 		case taken, answered:
 		case later:
 			if !g.sorted {
-				q.putOff(req, e.keyOf(req), e.kind(req))
+				waiting.putOff(req, e.keyOf(req), e.kind(req))
 			}
 			requests[putOff] = req
 			putOff++
 		}
 	}
-	q.giveBack(putOff, seen)
+	waiting.giveBack(putOff, seen)
 }
 
 // admission is what becomes of a request when a run is put together.

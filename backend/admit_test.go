@@ -8,6 +8,7 @@ import (
 
 	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/status"
 )
 
 // unevenRun is a run as the model of a mask sees it.
@@ -149,4 +150,12 @@ func TestPaddingIsGivenBack(t *testing.T) {
 		turn()
 	}
 	require.Less(t, model.memory.Used(), before+64<<10)
+}
+
+// TestUnreadableRequest: it is refused by itself, and the others of its batch are not.
+func TestUnreadableRequest(t *testing.T) {
+	s := newServer(t)
+	s.batch(startOf(1)).ok()
+	unreadable := nextOf(2).unreadable(status.Errorf(status.InvalidArg, "the ID is of another type"))
+	s.batch(unreadable.with(func(r *Request) { *r = Request{Err: r.Err} }), nextOf(1)).want("the ID is of another type", "")
 }

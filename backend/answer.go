@@ -214,7 +214,7 @@ func (e *execution) reportPanic(p any) {
 // outputs are tensors of ours, with lanes.
 func canWait(pl *plan.Plan) bool {
 	for i := range pl.Outputs {
-		if p := &pl.Outputs[i]; p.IsState || p.Varies || p.Axis == tensor.NoAxis || p.DType == tensor.Bytes {
+		if output := &pl.Outputs[i]; output.IsState || output.Varies || output.Axis == tensor.NoAxis || output.DType == tensor.Bytes {
 			return false
 		}
 	}

@@ -83,14 +83,14 @@ func TestDerivedReject(t *testing.T) {
 		{tensor.Int32, "1 + steps + 2", `"1 + steps + 2": want steps`},
 		{tensor.Int32, "16", `"16": want steps`},
 		{tensor.Int32, "1.5 + steps", `"1.5 + steps": want steps`},
-		{tensor.Int8, "200 + steps", `"200 + steps": the summand: "200" is not a value of type INT8`},
-		{tensor.Uint32, "steps - 1", `"steps - 1": the summand: "-1" is not a value of type UINT32`},
-		{tensor.Int32, "length_after(Output)", `"Output" is an output: its length is known only after the step; length_before(Output) gives its length in the previous steps`},
+		{tensor.Int8, "200 + steps", `"200 + steps": the summand: "200" is not`},
+		{tensor.Uint32, "steps - 1", `"steps - 1": the summand: "-1" is not`},
+		{tensor.Int32, "length_after(Output)", `"Output" is an output`},
 		{tensor.Int32, "3 + length_after(NewCache)", `"NewCache" is an output: its length`},
-		{tensor.Int32, "length_before(Output:0)", `say which axis of output "Output" [1,-1] is its length`},
+		{tensor.Int32, "length_before(Output:0)", `say which axis of output "Output" [1,-1]`},
 		{tensor.Int32, "length_before(Output:2)", `say which axis of output "Output"`},
-		{tensor.Int32, "length_before(Nothing)", `"Nothing" is not an input of the configuration, nor an output of it or of a state`},
-		{tensor.Int32, "mask(Cache, Input) + 1", `want mask(STATES) or mask(STATES, INPUT) and nothing after it`},
+		{tensor.Int32, "length_before(Nothing)", `"Nothing" is not an input`},
+		{tensor.Int32, "mask(Cache, Input) + 1", `want mask(STATES) or mask(STATES, INPUT)`},
 	} {
 		t.Run(tt.value, func(t *testing.T) {
 			c := cacheConfig()
@@ -107,7 +107,7 @@ func TestDerivedReject(t *testing.T) {
 func TestLengthsWithAMask(t *testing.T) {
 	for value, want := range map[string]string{
 		"mask = mask(Cache, Output)":                             `"Output" is an output: its length`,
-		"mask = mask(Cache, Input); n = length_before(NewCache)": `output "NewCache" belongs to a state that is padded for a mask, so its length includes padding`,
+		"mask = mask(Cache, Input); n = length_before(NewCache)": `output "NewCache" belongs to a state`,
 	} {
 		model := derivedModel(map[string]tensor.DType{"n": tensor.Int32}, func(map[string]float64) {})
 		model.addInput("mask", tensor.Int32, -1, -1)

@@ -23,10 +23,12 @@ func TestEmptyTensorsThatEndTheProcess(t *testing.T) {
 				require.Empty(t, in.plan.Warnings)
 				return
 			}
-			require.EqualError(t, got[0].err, `input "Input" has shape [1,0]: want no extent of 0, because ONNX Runtime's operator `+operator+` crashes on it`)
+			require.ErrorContains(t, got[0].err, `input "Input" has shape [1,0]`)
+			require.ErrorContains(t, got[0].err, operator)
 			require.Len(t, in.plan.Warnings, 1)
-			require.Contains(t, in.plan.Warnings[0], `state "Cache" begins with shape [1,0], and ONNX Runtime crashes when the operator `+operator)
-			require.Contains(t, in.plan.Warnings[0], `give the state an extent by initial_states, for example 'Cache = 0[1,1]'`)
+			require.Contains(t, in.plan.Warnings[0], `state "Cache" begins with shape [1,0]`)
+			require.Contains(t, in.plan.Warnings[0], "operator "+operator)
+			require.Contains(t, in.plan.Warnings[0], `initial_states, for example 'Cache = 0[1,1]'`)
 		})
 	}
 	t.Run("the remedy", func(t *testing.T) {

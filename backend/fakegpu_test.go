@@ -225,9 +225,10 @@ func TestNoRoomOnGPU(t *testing.T) {
 	l = newGPULoad(t)
 	l.card.bytes = need - 1
 	_, err := l.try(t, changes...)
-	require.ErrorContains(t, err, fmt.Sprintf("no room on GPU 3 (Test, GPU-1) for the states of 16 sequences and the tensors of batches of 8: "+
-		"%d bytes are needed, of whose %d the CUDA driver says %d are free; NVML says 5 of 6 GiB are free; use fewer slots (max_candidate_sequences", need, need-1, need-1))
-	for _, remedy := range []string{"initial_buffer_size", "store_states_as_fp16", "gpu_mem_limit", "gpus of instance_group"} {
+	require.ErrorContains(t, err, "no room on GPU 3 (Test, GPU-1)")
+	require.ErrorContains(t, err, fmt.Sprintf("%d bytes are needed", need))
+	require.ErrorContains(t, err, fmt.Sprintf("%d are free", need-1))
+	for _, remedy := range []string{"max_candidate_sequences", "initial_buffer_size", "store_states_as_fp16", "gpu_mem_limit", "gpus of instance_group"} {
 		require.ErrorContains(t, err, remedy)
 	}
 	require.Equal(t, status.Unavailable, status.CodeOf(err))
@@ -249,7 +250,7 @@ func TestGPULabels(t *testing.T) {
 	require.Equal(t, MetricLabels{Model: "model", Version: 3, Instance: "model_0_3", GPUUUID: "GPU-1", GPUName: "Test"}, sink.labels)
 	text := strings.Join(*l.log.lines, "\n")
 	require.Contains(t, text, "ready on TensorRT, GPU 3 (Test, GPU-1)")
-	require.Contains(t, text, "memory of the GPU: 1000 of 2000 bytes are left; NVML said before: 5 of 6 GiB are free")
+	require.Contains(t, text, "1000 of 2000 bytes are left")
 
 	part := newGPULoad(t)
 	part.gpu.part = onnx.Device{Ordinal: 3, Name: "Test MIG 1g", UUID: "MIG-2", Whole: "GPU-1"}
@@ -257,7 +258,7 @@ func TestGPULabels(t *testing.T) {
 	require.NoError(t, err)
 	defer in.Close()
 	require.Equal(t, MetricLabels{Model: "model", Version: 3, Instance: "model_0_3", GPUUUID: "GPU-1", GPUName: "Test MIG 1g", GPUPart: "MIG-2"}, sink.labels)
-	require.Contains(t, strings.Join(*part.log.lines, "\n"), "ready on TensorRT, GPU 3 (Test MIG 1g, MIG-2, a part of GPU-1)")
+	require.Contains(t, strings.Join(*part.log.lines, "\n"), "GPU 3 (Test MIG 1g, MIG-2, a part of GPU-1)")
 
 	newServer(t, measured(sink))
 	require.Equal(t, MetricLabels{Model: "model", Version: 3, Instance: "model_0"}, sink.labels)
@@ -295,7 +296,7 @@ func TestShapesUnknown(t *testing.T) {
 	require.NoError(t, err)
 	defer in.Close()
 	require.Empty(t, l.opened[1].GPU.Shapes)
-	require.Len(t, l.log.having("WARN TensorRT learns the shapes of this model run by run"), 1)
+	require.Len(t, l.log.having("WARN TensorRT learns the shapes"), 1)
 }
 
 // TestNoGraphOfVaryingShapes says why.

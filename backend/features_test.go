@@ -117,7 +117,7 @@ func TestVaryingState(t *testing.T) {
 	require.Equal(t, []int32{10, 11}, numbers(got[2].outputs[0]))
 
 	got = send(t, in, words(1, false, false, 1, 2, 3, 4, 5))
-	require.ErrorContains(t, got[0].err, `state "Cache" would grow to 28 bytes with shape [1,7]: at most 24 bytes are allowed (max_state_bytes)`)
+	require.ErrorContains(t, got[0].err, `state "Cache" would grow to 28 bytes`)
 	require.Equal(t, status.InvalidArg, status.CodeOf(got[0].err))
 	got = send(t, in, words(1, false, false, 12), words(2, true, false, 22))
 	require.Equal(t, []int32{10, 11, 12}, numbers(got[0].outputs[0]), "the state was kept")
@@ -140,19 +140,19 @@ func TestBudgetRefusesOnlyWhoDoesNotFit(t *testing.T) {
 	cfg.Parameters["max_state_bytes"] = config.Value{String: "0"}
 	cfg.Parameters["max_state_memory_bytes"] = config.Value{String: "700"} // a cache takes 256 bytes, then 512
 	in := model.loaded(t, cfg)
-	const refusal = "the states take 512 bytes and would grow by 256: at most 700 bytes are allowed (max_state_memory_bytes); try again later, end sequences that are done, or raise the limit"
+	const refusal = "at most 700 bytes are allowed (max_state_memory_bytes)"
 
 	got := send(t, in, words(1, true, false, 10), words(2, true, false, 20), words(3, true, false, 30))
 	require.Equal(t, []int32{10}, numbers(got[0].outputs[0]))
 	require.Equal(t, []int32{20}, numbers(got[1].outputs[0]))
-	require.EqualError(t, got[2].err, refusal)
+	require.ErrorContains(t, got[2].err, refusal)
 	require.Equal(t, status.Unavailable, status.CodeOf(got[2].err))
 	require.EqualValues(t, 1, in.meter.failedRuns)
 
 	got = send(t, in, words(3, false, false, 31), words(2, false, false, 21), words(1, false, false, make([]int32, 70)...))
 	require.ErrorContains(t, got[0].err, "its START failed")
 	require.Equal(t, []int32{20, 21}, numbers(got[1].outputs[0]))
-	require.EqualError(t, got[2].err, refusal)
+	require.ErrorContains(t, got[2].err, refusal)
 
 	got = send(t, in, words(1, false, false, 11))
 	require.Equal(t, []int32{10, 11}, numbers(got[0].outputs[0]))
@@ -208,16 +208,16 @@ func TestFilledInputs(t *testing.T) {
 
 func TestFilledInputsReject(t *testing.T) {
 	tests := []struct{ name, parameter, value, want string }{
-		{"unknown input", "constant_inputs", "nothing = 1", `parameter constant_inputs: "nothing" is not an input of the model`},
-		{"no number", "constant_inputs", "extra = many", `parameter constant_inputs: input "extra": "many" is not a value of type INT32`},
+		{"unknown input", "constant_inputs", "nothing = 1", `parameter constant_inputs: "nothing" is not`},
+		{"no number", "constant_inputs", "extra = many", `parameter constant_inputs: input "extra": "many"`},
 		{"out of range", "constant_inputs", "extra = 3000000000", `is not a value of type INT32`},
-		{"unknown function", "derived_inputs", "extra = length(Input)", `want steps, length_before(INPUT), length_before(OUTPUT), length_after(INPUT), positions(INPUT), each with an optional integer summand, or mask(STATES, INPUT)`},
+		{"unknown function", "derived_inputs", "extra = length(Input)", `want steps, length_before(INPUT), length_before(OUTPUT), length_after(INPUT), positions(INPUT)`},
 		{"not closed", "derived_inputs", "extra = length_before(Input", `has no closing parenthesis`},
-		{"length of nothing", "derived_inputs", "extra = length_before(Nothing)", `"Nothing" is not an input of the configuration`},
-		{"no axis", "derived_inputs", "extra = length_before(Input:x)", `want an axis counted from 0 after the colon`},
+		{"length of nothing", "derived_inputs", "extra = length_before(Nothing)", `"Nothing" is not an input`},
+		{"no axis", "derived_inputs", "extra = length_before(Input:x)", `want an axis counted from 0`},
 		{"batch axis", "derived_inputs", "extra = length_before(Input:0)", `say which axis of input "Input"`},
 		{"a name of nothing", "batch_axes", "Nothing = 0", `Nothing`},
-		{"no such axis", "batch_axes", "Cache = 2", `parameter batch_axes: "Cache" has "2": want none or an axis of its shape [-1,-1]`},
+		{"no such axis", "batch_axes", "Cache = 2", `parameter batch_axes: "Cache" has "2"`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -284,13 +284,13 @@ func TestImplicitState(t *testing.T) {
 	require.Equal(t, tensor.Shape{1, 2}, got[0].shapes[1])
 
 	for want, spoil := range map[string]func(*config.StateConfig){
-		"data_type is TYPE_FP32 in the configuration, the model has TYPE_INT32": func(s *config.StateConfig) { s.DataType = "TYPE_FP32" },
-		"dims are [3] in the configuration":                                     func(s *config.StateConfig) { s.Dims = tensor.Shape{3} },
-		`data type "FLOAT" is unknown`:                                          func(s *config.StateConfig) { s.DataType = "FLOAT" },
+		"TYPE_FP32 in the configuration":    func(s *config.StateConfig) { s.DataType = "TYPE_FP32" },
+		"dims are [3] in the configuration": func(s *config.StateConfig) { s.Dims = tensor.Shape{3} },
+		`data type "FLOAT" is unknown`:      func(s *config.StateConfig) { s.DataType = "FLOAT" },
 		"a state has one initial value": func(s *config.StateConfig) {
 			s.Initial = append(s.Initial, config.InitialState{DataType: "TYPE_INT32", Dims: tensor.Shape{2}, DataFile: "x"})
 		},
-		`"Sim" is not an input of the model`: func(s *config.StateConfig) { s.InputName = "Sim" },
+		`"Sim" is not an input`: func(s *config.StateConfig) { s.InputName = "Sim" },
 	} {
 		states := []config.StateConfig{c.Sequence.States[0]}
 		spoil(&states[0])
@@ -315,7 +315,7 @@ func TestWithoutSequences(t *testing.T) {
 	require.Equal(t, tensor.Shape{3, 2}, got[0].shapes[0])
 	require.Equal(t, []int32{7, 8}, numbers(got[1].outputs[0]))
 	require.Equal(t, []int32{9, 10, 11, 12}, numbers(got[2].outputs[0]))
-	require.ErrorContains(t, got[3].err, "the request has a batch of 5: at most 4 can run at once")
+	require.ErrorContains(t, got[3].err, "the request has a batch of 5")
 }
 
 // TestNamedAlike: without any description states are found by their names.
@@ -332,7 +332,7 @@ func TestNamedAlike(t *testing.T) {
 	model.sig.Outputs = []onnx.TensorInfo{model.sig.Outputs[0], info("new_h", tensor.Int32, -1, 2), info("h_out", tensor.Int32, -1, 2)}
 	delete(c.Parameters, "state_pairs")
 	_, err := model.instance(t, c, "")
-	require.ErrorContains(t, err, `input "h" could be paired with any of the outputs h_out, new_h: name it in state_pairs`)
+	require.ErrorContains(t, err, `input "h" could be paired with`)
 }
 
 // TestPatternPairs: one pair stands for many states.
@@ -345,5 +345,5 @@ func TestPatternPairs(t *testing.T) {
 	model, c := sumModel(), sumConfig()
 	c.Parameters["state_pairs"] = config.Value{String: "<<<X*, NewX*>>>"}
 	_, err := model.instance(t, c, "")
-	require.ErrorContains(t, err, `the pattern "X*" matches no input of the model`)
+	require.ErrorContains(t, err, `the pattern "X*" matches no input`)
 }

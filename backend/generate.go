@@ -200,18 +200,18 @@ func (e *execution) writePositions(i int) error {
 func (e *execution) writeMask(i int) error {
 	in := e.in
 	g := &in.plan.Generated[i]
-	m := g.Mask
+	mask := g.Mask
 	var longest, step int64
 	for i := range e.lanes {
-		longest = max(longest, in.store.Length(m.Covers[0], e.lanes[i].Sequence))
+		longest = max(longest, in.store.Length(mask.Covers[0], e.lanes[i].Sequence))
 	}
-	if m.Length >= 0 {
-		step = int64(e.lengths[m.Length])
+	if mask.Length >= 0 {
+		step = int64(e.lengths[mask.Length])
 	}
 	element := int64(g.DType.Size())
 	width := longest + step
 	shape := g.Dims.With(g.Axis, int64(e.ioSet.lanes))
-	shape[m.Axis] = width
+	shape[mask.Axis] = width
 	bytes, err := shape.Bytes(g.DType)
 	if err != nil {
 		return status.Errorf(status.Internal, "input %q: the mask: %w", g.Name, err)
@@ -224,7 +224,7 @@ func (e *execution) writeMask(i int) error {
 	for lane := range e.ioSet.lanes {
 		padding := int64(0) // a padding lane has a whole value
 		if lane < len(e.lanes) {
-			padding = longest - in.store.Length(m.Covers[0], e.lanes[lane].Sequence)
+			padding = longest - in.store.Length(mask.Covers[0], e.lanes[lane].Sequence)
 		}
 		for position := range width {
 			copy(to, g.Flag(position >= padding))

@@ -35,7 +35,7 @@ func TestQueuedSequencesKeepTheirState(t *testing.T) {
 	s.forget(1)
 	s.batch(startOf(20)).ok() // takes the slot of the one that was used least recently
 	require.EqualValues(t, 1, s.in.store.Counters().Expired)
-	s.batch(nextOf(1)).want("its state expired 190ms ago, after idling longer than 300ms (max_sequence_idle_microseconds)")
+	s.batch(nextOf(1)).want("its state expired 190ms ago")
 }
 
 func idleLimit(limit time.Duration) func(*setup) {

@@ -49,8 +49,8 @@ func TestInitialStates(t *testing.T) {
 		{"file:plain", "", []int32{5, 6}}, {"file: array.npy", "", []int32{7, 8}}, {"file:lane.npy", "", []int32{7, 8}},
 		{"1.5", `"1.5" is not a value of type INT32`, nil}, {"1[3]", "shape [3] does not fit the state's", nil}, {"1[2", `want a form like [2,128]`, nil}, {"1[-2]", "does not fit", nil},
 		{"file:absent", `file "absent" in the model's folder initial_state`, nil}, {"file:../secret", `file "../secret" in the model's folder initial_state`, nil},
-		{"file:short", `file "short" has 4 bytes: want 8 for shape [1,2] of INT32`, nil}, {"file:float.npy", `file "float.npy" holds FP32: want INT32`, nil},
-		{"file:wide.npy", "shape [3] does not fit", nil}, {"file:cut.npy", "it has 4 bytes after its .npy header: want 8", nil}, {"file:fortran.npy", "Fortran order", nil},
+		{"file:short", `file "short" has 4 bytes: want 8`, nil}, {"file:float.npy", `file "float.npy" holds FP32: want INT32`, nil},
+		{"file:wide.npy", "shape [3] does not fit", nil}, {"file:cut.npy", "4 bytes after its .npy header", nil}, {"file:fortran.npy", "Fortran order", nil},
 		{"file:text.npy", `its .npy type "<U4" has no tensor type`, nil}, {"file:broken.npy", "its .npy header is cut off", nil}, {"file:version.npy", "its .npy version 9 is unknown", nil},
 	}
 	for _, tt := range tests {
@@ -134,7 +134,7 @@ func TestLongDataFile(t *testing.T) {
 	in, err := sumModel().instance(t, c, directory)
 	require.NoError(t, err)
 	require.Len(t, in.plan.Warnings, 1)
-	require.Contains(t, in.plan.Warnings[0], `the first 8 bytes of file "long", which has 12`)
+	require.Contains(t, in.plan.Warnings[0], `of file "long", which has 12`)
 	got := succeed(t, in, Request{Sequence: SequenceID{Number: 1}, Start: true, Inputs: intInput(tensor.Shape{1, 2}, 100, 1000)})
 	require.Equal(t, []int32{105, 1006}, numbers(got[0].outputs[0]))
 }

@@ -140,15 +140,15 @@ func (in *Instance) newStore() (*statebuffer.Store, error) {
 	cfg, params, sizing := in.model.config, in.model.params, in.model.sizing
 	states := make([]statebuffer.State, len(in.plan.States))
 	for i := range states {
-		s := &in.plan.States[i]
-		states[i] = statebuffer.State{Name: s.Input, Layout: s.Layout, Convert: params.Conversion(s.DType), Initial: s.Value}
+		state := &in.plan.States[i]
+		states[i] = statebuffer.State{Name: state.Input, Layout: state.Layout, Convert: params.Conversion(state.DType), Initial: state.Value}
 	}
 	varying := make([]statebuffer.Varying, len(in.plan.Varying))
 	for i := range varying {
-		s := &in.plan.Varying[i]
+		state := &in.plan.Varying[i]
 		varying[i] = statebuffer.Varying{
-			Name: s.Input, DType: s.DType, Axis: s.Axis, InitialShape: s.Shape, Initial: s.Value, MaxBytes: params.MaxStateBytes,
-			Update: s.Update, AppendAxis: s.AppendAxis, LeftPadded: s.TimePadded, PadAxis: s.TimeAxis,
+			Name: state.Input, DType: state.DType, Axis: state.Axis, InitialShape: state.Shape, Initial: state.Value, MaxBytes: params.MaxStateBytes,
+			Update: state.Update, AppendAxis: state.AppendAxis, LeftPadded: state.TimePadded, PadAxis: state.TimeAxis,
 		}
 	}
 	options := statebuffer.Options{

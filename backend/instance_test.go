@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/onnx/runnertest"
 	"tritonstateful/internal/status"
@@ -100,7 +101,7 @@ func TestFailedLoads(t *testing.T) {
 		s.model = newAccumulator(s.memory, s.streams...)
 		s.model.before = func() error { return errInjected }
 	})
-	require.ErrorContains(t, err, `loading instance "model_0": warming up with a batch of 1: the model fails to run: injected`)
+	require.ErrorContains(t, err, `warming up with a batch of 1`)
 	require.Equal(t, status.InvalidArg, status.CodeOf(err))
 	for _, kind := range []string{"auto", "model", ""} {
 		_, err = load(t, func(s *setup) { s.kind = kind })
@@ -130,5 +131,26 @@ func TestFailedLoads(t *testing.T) {
 			require.Equal(t, status.Internal, status.CodeOf(err))
 			require.Zero(t, m.Used())
 		})
+	}
+}
+
+// TestSlotsAreAccountedFor: the load report has how many slots chunks and thresholds allow.
+func TestSlotsAreAccountedFor(t *testing.T) {
+	s := newServer(t, configEdit(func(c *config.Config) { c.MaxBatchSize, c.Sequence.Oldest.MaxCandidateSequences = 16, 1280 }),
+		param("initial_buffer_size", "512"), param("subsequent_buffer_size", "100"), param("buffer_alloc_threshold", "32"), param("buffer_dealloc_threshold", "200"))
+	require.Equal(t, 1112, s.in.store.Usage().Total)
+	require.Len(t, s.log.having("1112"), 1, "the load report has the number")
+}
+
+// TestInstancesHaveEqualTotals: each instance of a model has as many slots as the first.
+func TestInstancesHaveEqualTotals(t *testing.T) {
+	s := newServer(t)
+	for range 3 {
+		other := newAccumulator(s.memory, accumulate())
+		s.in.model.server.Open = func(onnx.SessionOptions) (onnx.Runner, error) { return other, nil }
+		in, err := s.in.model.NewInstance(InstanceInfo{Name: "model_1", Kind: "cpu"})
+		require.NoError(t, err)
+		require.Equal(t, s.in.store.Usage().Total, in.store.Usage().Total)
+		in.Close()
 	}
 }

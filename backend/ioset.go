@@ -113,12 +113,12 @@ func (b *ioBuffers) forGenerated(i int, bytes int64) (statebuffer.Block, error) 
 	return b.forRun(&b.varyingGenerated[i], bytes)
 }
 
-func (b *ioBuffers) forRun(s *statebuffer.Scratch, bytes int64) (statebuffer.Block, error) {
-	s.Begin(b.memory)
-	if err := s.Reserve(b.memory, bytes); err != nil {
+func (b *ioBuffers) forRun(scratch *statebuffer.Scratch, bytes int64) (statebuffer.Block, error) {
+	scratch.Begin(b.memory)
+	if err := scratch.Reserve(b.memory, bytes); err != nil {
 		return statebuffer.Block{}, status.Errorf(status.Internal, "allocating a tensor of %d bytes: %w", bytes, err)
 	}
-	return s.At(0, bytes), nil
+	return scratch.At(0, bytes), nil
 }
 
 // ioSet is everything about a run that depends only on its number of lanes and

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/onnx/runnertest"
 )
@@ -48,4 +49,17 @@ func TestNothingHangsOnTheBatch(t *testing.T) {
 		require.Empty(t, log.having("batch axes"), verify)
 		require.Empty(t, log.having("lanes of a batch"), verify)
 	}
+}
+
+// TestEmptyLists: a configuration may lack any list, and the model still says what is missing.
+func TestEmptyLists(t *testing.T) {
+	for _, text := range []string{"", "{}", `{"max_batch_size":4}`, `{"sequence_batching":{}}`, `{"sequence_batching":{"control_input":[{"name":"x"}],"oldest":{}},"input":[{}],"output":[{}]}`} {
+		s := newServer(t)
+		model, err := NewModel(ModelInfo{Name: "model", Config: []byte(text)}, s.in.model.server)
+		require.NoError(t, err)
+		_, err = model.NewInstance(InstanceInfo{Name: "model_0", Kind: "cpu"})
+		require.ErrorContains(t, err, "has no source in the configuration", text)
+	}
+	_, err := config.Parse([]byte("{"))
+	require.ErrorContains(t, err, "reading the model configuration")
 }

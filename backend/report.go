@@ -68,8 +68,8 @@ func (in *Instance) describeTensors(b *strings.Builder) {
 	}
 	line("tensor", "role", "type", "shape", "batch axis", "bytes each")
 	for i := range pl.Inputs {
-		p := &pl.Inputs[i]
-		line(p.Name, "input", p.DType, sig.Inputs[p.Index].Dims, axisName(p.Axis), size(&p.Layout, p.Varies))
+		input := &pl.Inputs[i]
+		line(input.Name, "input", input.DType, sig.Inputs[input.Index].Dims, axisName(input.Axis), size(&input.Layout, input.Varies))
 	}
 	for i := range pl.Generated {
 		g := &pl.Generated[i]
@@ -84,8 +84,8 @@ func (in *Instance) describeTensors(b *strings.Builder) {
 		line(s.Input+" -> "+s.Output, fmt.Sprintf("varying state from %s%s, begins with %s %v", s.Source, s.UpdateRemark(), s.Begins, s.Shape), s.DType, sig.Inputs[s.In].Dims, axisName(s.Axis)+", "+s.AxisFrom, size(&s.Layout, true))
 	}
 	for i := range pl.Outputs {
-		p := &pl.Outputs[i]
-		line(p.Name, "output", p.DType, sig.Outputs[p.Index].Dims, axisName(p.Axis), size(&p.Layout, p.Varies || p.IsState))
+		output := &pl.Outputs[i]
+		line(output.Name, "output", output.DType, sig.Outputs[output.Index].Dims, axisName(output.Axis), size(&output.Layout, output.Varies || output.IsState))
 	}
 	for _, output := range pl.Unused {
 		line(sig.Outputs[output].Name, "not used", sig.Outputs[output].DType, sig.Outputs[output].Dims)

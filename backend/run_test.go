@@ -3,6 +3,7 @@ package backend
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -101,10 +102,10 @@ func TestWrongBatchOfAnOutput(t *testing.T) {
 				wrong = shape
 				for _, a := range batch(false) {
 					require.ErrorContains(t, a.err, fmt.Sprintf("%s: the model wrote shape %v for ", tt.what, tensor.Shape(shape)))
-					require.ErrorContains(t, a.err, "want rank 2 with the batch at axis 0")
+					require.ErrorContains(t, a.err, "want rank 2")
 					require.Equal(t, status.Internal, status.CodeOf(a.err))
 					if tt.out == 1 && slices.Contains(shape, 0) && len(c.Outputs) == 1 {
-						require.ErrorContains(t, a.err, `; if the model writes nothing to keep the old value, as merged decoders do, write parameters { key: "state_updates" value { string_value: "Cache = keep" } }`)
+						require.ErrorContains(t, a.err, `write parameters { key: "state_updates" value { string_value: "Cache = keep" } }`)
 					}
 				}
 			}
@@ -139,7 +140,7 @@ func TestWrongBatchByOneValue(t *testing.T) {
 		require.NoError(t, got[i].err)
 		require.Equal(t, []int32{want}, numbers(got[i].outputs[0]))
 	}
-	require.EqualError(t, got[1].err, `error during inference: output "Output": the model wrote shape [0,3] for 1 lanes: want rank 2 with the batch at axis 0`)
+	require.ErrorContains(t, got[1].err, `output "Output": the model wrote shape [0,3]`)
 }
 
 // hollowModel has a state and an output of no elements, by its file.
@@ -192,8 +193,23 @@ func TestDeclaredEmpty(t *testing.T) {
 		state = wrong
 		for _, a := range both(false) {
 			require.ErrorContains(t, a.err, `state "Sum": the model wrote shape`)
-			require.ErrorContains(t, a.err, "want [1,0], because that is what the next step can read")
+			require.ErrorContains(t, a.err, "want [1,0], because")
 			require.Equal(t, status.Internal, status.CodeOf(a.err))
 		}
 	}
+}
+
+// TestErrorsAreWhole: an error is not cut, however long, names the tensor, and has no line of
+// the source code.
+func TestErrorsAreWhole(t *testing.T) {
+	long := strings.Repeat("a very long story ", 100)
+	s := newServer(t)
+	s.batch(startOf(1)).ok()
+	s.runner.before = func() error { return status.Errorf(status.InvalidArg, "%s", long) }
+	s.batch(nextOf(1)).want("error during inference: " + long)
+	require.NotContains(t, s.last.answers[0].err.Error(), ".go")
+	s.runner.before = nil
+	_, err := load(t, configEdit(func(c *config.Config) { c.Sequence.ControlInputs = nil }), sig(func(s *onnx.Signature) { s.Inputs[2].Name = "Anfang" }))
+	require.ErrorContains(t, err, `"Anfang"`)
+	require.NotContains(t, err.Error(), resetName)
 }

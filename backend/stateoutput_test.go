@@ -78,9 +78,9 @@ func TestBatchAxesForEach(t *testing.T) {
 	for axes, want := range map[string]string{
 		"Input = 0; Output = 0; Sum = 0; NewSum = 0; Extra = 0": "",
 		"New* = 1; * = 0":      "", // the pattern may be meant for others
-		"Sum = 0; NewSum = 1":  `state <<<Sum, NewSum>>>: the batch is at axis 0 of "Sum", and batch_axes says axis 1 of "NewSum": they must be the same`,
+		"Sum = 0; NewSum = 1":  `batch_axes says axis 1 of "NewSum"`,
 		"NewSum = none":        `and batch_axes says no axis of "NewSum"`,
-		"NewSum = 2":           `parameter batch_axes: "NewSum" has "2": want none or an axis of its shape [-1,2], counted from 0`,
+		"NewSum = 2":           `parameter batch_axes: "NewSum" has "2"`,
 		"Extra = 0; Ekstra= 0": `parameter batch_axes: no tensor named "Ekstra"`,
 	} {
 		m, c := sumModel(), sumConfig()
@@ -106,7 +106,7 @@ func TestStateOutputOfOtherDims(t *testing.T) {
 	c.Sequence.States = []config.StateConfig{{InputName: "Sum", OutputName: "NewSum", DataType: "TYPE_INT32", Dims: tensor.Shape{2}}}
 	c.Outputs = append(c.Outputs, config.TensorConfig{Name: "NewSum", DataType: "TYPE_INT32", Dims: tensor.Shape{3}})
 	_, err := m.instance(t, c, "")
-	require.ErrorContains(t, err, `output "NewSum": dims are [3] and the state "Sum" has [2]: want the extents of the state, or -1`)
+	require.ErrorContains(t, err, `output "NewSum": dims are [3]`)
 	for _, open := range []int64{-1, 2} {
 		c.Outputs[1].Dims = tensor.Shape{open}
 		in := m.loaded(t, c)

@@ -104,7 +104,7 @@ func TestAutoCompleteOfAFileThatCannotBeRead(t *testing.T) {
 		return nil, status.Errorf(status.NotFound, "there is no model.onnx")
 	})
 	s.model.AutoComplete(true)
-	failed(t, s.model.Initialize(), status.NotFound, "opening the model to read its inputs and outputs: there is no model.onnx")
+	failed(t, s.model.Initialize(), status.NotFound, "there is no model.onnx")
 	require.NoError(t, s.model.Finalize())
 }
 

@@ -90,7 +90,7 @@ func TestInitializeRefuses(t *testing.T) {
 
 	defer faketriton.SetAPIVersion(1, 19)
 	faketriton.SetAPIVersion(2, 0)
-	require.EqualError(t, try(""), "this server has TRITONBACKEND API 2.0: want 1.8, or a newer 1.x")
+	require.ErrorContains(t, try(""), "TRITONBACKEND API 2.0")
 	faketriton.SetAPIVersion(1, 7)
 	require.ErrorContains(t, try(""), "want 1.8")
 }

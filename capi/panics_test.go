@@ -132,6 +132,6 @@ func TestStringsThatCannotBeCopied(t *testing.T) {
 	s := serve(t, in)
 	for _, offsets = range [][]int64{{}, {0, 4}, {0, 2, 5}, {-1, 2, 4}, {0, 3, 2}, {0, 1, 2, 3}} {
 		rs := s.execute(t, echoCall(1, 0, 0))
-		refused(t, rs[0], status.Internal, "do not split a tensor of 4 bytes into 2 lanes")
+		refused(t, rs[0], status.Internal, "a tensor of 4 bytes into 2 lanes")
 	}
 }

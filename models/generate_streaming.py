@@ -8,11 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-import onnx
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
+from onnx import ModelProto, TensorProto
 
-OPSET = 17
-IR_VERSION = 8
+from graph import Graph
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 
@@ -22,51 +20,23 @@ class Streaming:
     """One example model, and its other files by their path in the model's folder."""
 
     name: str
-    build: Callable[[], GraphProto]
+    build: Callable[[], Graph]
     files: dict[str, bytes] = field(default_factory=dict)
 
     def model(self) -> ModelProto:
         """Returns the whole model, checked."""
-        model = helper.make_model(self.build(), ir_version=IR_VERSION, opset_imports=[helper.make_opsetid("", OPSET)])
-        onnx.checker.check_model(model, full_check=True)
-        return model
+        return self.build().model()
 
 
-class Graph:
-    """A graph under construction. It chooses the names of intermediate values."""
+class Network(Graph):
+    """A graph of the layers that the examples have in common."""
 
     def __init__(self, name: str):
-        self.name = name
-        self.inputs, self.outputs = [], []
-        self.nodes: list[NodeProto] = []
-        self.initializers: list[TensorProto] = []
-        self.random = np.random.default_rng(sum(map(ord, name)))
-
-    def input(self, name: str, onnx_type: int, *dims: int | str) -> str:
-        self.inputs.append(helper.make_tensor_value_info(name, onnx_type, dims))
-        return name
-
-    def output(self, value: str, name: str, onnx_type: int, *dims: int | str) -> None:
-        self.nodes.append(helper.make_node("Identity", [value], [name]))
-        self.outputs.append(helper.make_tensor_value_info(name, onnx_type, dims))
-
-    def constant(self, value, dtype=np.int64) -> str:
-        name = f"constant_{len(self.initializers)}"
-        self.initializers.append(numpy_helper.from_array(np.array(value, dtype), name))
-        return name
+        super().__init__(name, seed=sum(map(ord, name)))
 
     def weight(self, *shape: int) -> str:
         """Adds random weights, scaled so that a product with them keeps the magnitude of its input."""
         return self.constant(self.random.standard_normal(shape) / np.sqrt(shape[0]), np.float32)
-
-    def op(self, kind: str, *values: str, outputs: int = 1, **attributes):
-        """Adds a node; returns the name of its output, or a list of names."""
-        names = [f"{kind}_{len(self.nodes)}_{i}" for i in range(outputs)]
-        self.nodes.append(helper.make_node(kind, values, names, **attributes))
-        return names[0] if outputs == 1 else names
-
-    def slice(self, value: str, start: int, end: int, axis: int) -> str:
-        return self.op("Slice", value, *(self.constant([number]) for number in (start, end, axis)))
 
     def reshape(self, value: str, *shape: int) -> str:
         return self.op("Reshape", value, self.constant(shape))
@@ -77,14 +47,11 @@ class Graph:
         scores = self.op("Where", visible, scores, self.constant(-1e9, np.float32))
         return self.op("MatMul", self.op("Softmax", scores, axis=-1), value)
 
-    def proto(self) -> GraphProto:
-        return helper.make_graph(self.nodes, self.name, self.inputs, self.outputs, self.initializers)
 
-
-def streaming_lstm() -> GraphProto:
+def streaming_lstm() -> Network:
     """Two LSTM layers over the frames of a chunk, and a linear layer. The batch is the middle axis of the states."""
     features, hidden, layers, classes = 8, 16, 2, 4
-    g = Graph("streaming_lstm")
+    g = Network("streaming_lstm")
     x = g.op("Transpose", g.input("x", FLOAT, "batch", "frames", features), perm=[1, 0, 2])
     before = {name: g.input(name, FLOAT, layers, "batch", hidden) for name in ("h", "c")}
     after: dict[str, list[str]] = {"h": [], "c": []}
@@ -101,14 +68,14 @@ def streaming_lstm() -> GraphProto:
     g.output(y, "y", FLOAT, "batch", "frames", classes)
     for name, parts in after.items():
         g.output(g.op("Concat", *parts, axis=0), f"{name}_out", FLOAT, layers, "batch", hidden)
-    return g.proto()
+    return g
 
 
-def kv_decoder() -> GraphProto:
+def kv_decoder() -> Network:
     """A decoder of two attention layers whose caches of keys and values start empty and grow with every token."""
     vocabulary, positions, heads, width, layers = 32, 128, 2, 8, 2
     model = heads * width
-    g = Graph("kv_decoder")
+    g = Network("kv_decoder")
     tokens = g.input("input_ids", INT64, "batch", "sequence")
     position = g.input("position", INT64, "batch", 1)
     count = g.op("Gather", g.op("Shape", tokens), g.constant(1))
@@ -133,16 +100,16 @@ def kv_decoder() -> GraphProto:
     g.output(g.op("MatMul", x, g.weight(model, vocabulary)), "logits", FLOAT, "batch", "sequence", vocabulary)
     for name, value in present.items():
         g.output(value, name, FLOAT, "batch", heads, "total", width)
-    return g.proto()
+    return g
 
 
-def conformer_like() -> GraphProto:
+def conformer_like() -> Network:
     """Two layers, each with attention over a cache of frames and a causal convolution over another cache. The batch is
     axis 1 of cached keys, 2 of values, and 0 of the convolution's cache and of the number of frames seen so far, which masks
     the empty part of the cache."""
     frames, features, heads, left, kernel, layers = 4, 8, 2, 6, 3, 2
     width = features // heads
-    g = Graph("conformer_like")
+    g = Network("conformer_like")
     x = g.input("x", FLOAT, "batch", frames, features)
     lengths = g.input("x_lens", INT64, "batch")
     seen_before = g.input("processed_lens", INT64, "batch")
@@ -179,15 +146,15 @@ def conformer_like() -> GraphProto:
     g.output(g.op("Add", seen_before, lengths), "new_processed_lens", INT64, "batch")
     for output in outputs:
         g.output(*output)
-    return g.proto()
+    return g
 
 
 IMPLICIT_MEAN = np.array([0.5, -0.5, 2, 0], np.float32)
 
 
-def implicit_state() -> GraphProto:
+def implicit_state() -> Network:
     """A moving average, and a sum that the START flag resets, as in models for Triton's implicit state."""
-    g = Graph("implicit_state")
+    g = Network("implicit_state")
     x = g.input("INPUT", FLOAT, "batch", 4)
     start = g.input("START", FLOAT, "batch", 1)
     mean_before = g.input("MEAN_IN", FLOAT, "batch", 4)
@@ -199,24 +166,24 @@ def implicit_state() -> GraphProto:
     g.output(g.op("Add", mean, total), "OUTPUT", FLOAT, "batch", 4)
     g.output(mean, "MEAN_OUT", FLOAT, "batch", 4)
     g.output(total, "SUM_OUT", FLOAT, "batch", 4)
-    return g.proto()
+    return g
 
 
-def ensemble_first() -> GraphProto:
+def ensemble_first() -> Network:
     """Subtracts the mean from every frame; has no states."""
-    g = Graph("ensemble_first")
+    g = Network("ensemble_first")
     frames = g.input("frames", FLOAT, "batch", "count", 8)
     centred = g.op("Sub", frames, g.op("ReduceMean", frames, axes=[2], keepdims=1))
     g.output(centred, "centred", FLOAT, "batch", "count", 8)
-    return g.proto()
+    return g
 
 
-def ensemble_last() -> GraphProto:
+def ensemble_last() -> Network:
     """Turns the scores of every frame into probabilities; has no states."""
-    g = Graph("ensemble_last")
+    g = Network("ensemble_last")
     values = g.input("values", FLOAT, "batch", "count", 4)
     g.output(g.op("Softmax", values, axis=-1), "probabilities", FLOAT, "batch", "count", 4)
-    return g.proto()
+    return g
 
 
 STREAMING = {

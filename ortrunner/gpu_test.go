@@ -229,20 +229,20 @@ func TestGPURefuses(t *testing.T) {
 	x, y := ioTensor(t, r, shape, 1, 2), ioTensor(t, r, shape)
 	old, next := stateTensor(t, r, shape, 0, 0), stateTensor(t, r, shape, 0, 0)
 	err := r.Run([]onnx.Tensor{x}, []onnx.Tensor{y, next})
-	require.ErrorContains(t, err, "1 inputs and 2 outputs: the model has 2 and 2")
+	require.ErrorContains(t, err, "1 inputs and 2 outputs")
 	heap := x
 	heap.Data = statebuffer.Block{Addr: 12345, Bytes: make([]byte, 8), Size: 8}
 	err = r.Run([]onnx.Tensor{heap, old}, []onnx.Tensor{y, next})
-	require.ErrorContains(t, err, `input "x": 8 bytes at host address 0x3039 are not pinned`)
+	require.ErrorContains(t, err, `8 bytes at host address 0x3039`)
 	short := x
 	short.Shape = tensor.Shape{2, 2}
 	err = r.Run([]onnx.Tensor{short, old}, []onnx.Tensor{y, next})
-	require.ErrorContains(t, err, `input "x": shape [2,2] of FP32 takes 16 bytes, its data has 8`)
+	require.ErrorContains(t, err, `input "x": shape [2,2] of FP32 takes 16 bytes`)
 	require.NoError(t, r.Run([]onnx.Tensor{x, old}, []onnx.Tensor{y, next}))
 	require.ErrorContains(t, r.Probe([]onnx.Tensor{short, old}, []onnx.Tensor{y, next}), "takes 16 bytes")
 	require.NoError(t, r.Probe([]onnx.Tensor{x, old}, []onnx.Tensor{y, next}))
 	_, err = rt.Open(onnx.SessionOptions{Path: stringIdentity().Write(t), Provider: onnx.CUDA})
-	require.ErrorContains(t, err, "has strings, which a GPU cannot hold: use KIND_CPU instances")
+	require.ErrorContains(t, err, "use KIND_CPU instances")
 }
 
 // TestGPUManyShapes keeps no more bindings than it should, and those of the
@@ -309,7 +309,7 @@ func TestGPULoadFails(t *testing.T) {
 	require.ErrorContains(t, err, "parameter trt_cache_dir: mkdir 1/model.onnx: not a directory")
 	withDriver.gpu.provide = provideGPU
 	_, err = withDriver.Open(onnx.SessionOptions{Path: path, Provider: onnx.CUDA, GPU: onnx.GPUOptions{CUDAGraph: true}})
-	require.ErrorContains(t, err, "execution provider CUDA does not start: CUDA execution provider is not enabled in this build")
+	require.ErrorContains(t, err, "execution provider CUDA does not start")
 	require.ErrorContains(t, err, "libonnxruntime_providers_cuda.so")
 	_, err = withDriver.Open(onnx.SessionOptions{Path: path, Provider: onnx.TensorRT})
 	require.ErrorContains(t, err, "execution provider TensorRT does not start: ")
@@ -319,7 +319,7 @@ func TestGPULoadFails(t *testing.T) {
 	defer opened.Close()
 	for _, memory := range []statebuffer.Memory{opened.Memory(), opened.(*gpuRunner).IO()} {
 		_, err = memory.Alloc(1 << 20)
-		require.ErrorContains(t, err, "allocating 1048576 bytes on GPU 0 (Fake GPU A): out of memory; ")
+		require.ErrorContains(t, err, "allocating 1048576 bytes on GPU 0")
 		require.Equal(t, status.Unavailable, status.CodeOf(err))
 	}
 }

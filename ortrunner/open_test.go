@@ -26,24 +26,24 @@ func TestBadFiles(t *testing.T) {
 	late.Opset = 99
 	version := slices.Clone(good)
 	version[1] = 120 // ir_version
-	const cutOff = "Protobuf parsing failed.: it is truncated, or not an ONNX model: compare its size"
+	const cutOff = "compare its size"
 	for name, c := range map[string]struct {
 		data []byte // nil: no file
 		code status.Code
 		want string
 	}{
 		"missing":          {nil, status.NotFound, "model file 1/model.onnx does not exist"},
-		"empty":            {[]byte{}, status.InvalidArg, "model file 1/model.onnx is empty: copy it again"},
-		"web page":         {[]byte("\n<html>404</html>"), status.InvalidArg, "Protobuf parsing failed.: it is a web page or XML, not the model: download the file itself"},
+		"empty":            {[]byte{}, status.InvalidArg, "1/model.onnx is empty"},
+		"web page":         {[]byte("\n<html>404</html>"), status.InvalidArg, "it is a web page"},
 		"pointer":          {[]byte("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"), status.InvalidArg, "it is a Git LFS pointer, not the model"},
-		"archive":          {[]byte("PK\x03\x04archive/data.pkl"), status.InvalidArg, "it is a ZIP archive, such as PyTorch writes"},
+		"archive":          {[]byte("PK\x03\x04archive/data.pkl"), status.InvalidArg, "it is a ZIP archive"},
 		"truncated":        {good[:len(good)-9], status.InvalidArg, cutOff},
 		"half":             {good[:len(good)/2], status.InvalidArg, cutOff},
-		"without a graph":  {good[:12], status.InvalidArg, "No graph was found in the protobuf.: it is truncated"},
-		"unknown operator": {broken.Marshal(), status.InvalidArg, "No Op registered for NoSuchOperator with domain_version of 17: export it with operators that ONNX Runtime 1."},
-		"custom operator":  {foreign.Marshal(), status.InvalidArg, "com.example:Add(-1) is not a registered function/op: export it with operators that ONNX Runtime 1."},
-		"late opset":       {late.Marshal(), status.InvalidArg, ": export it for an opset that ONNX Runtime 1."},
-		"late IR":          {version, status.InvalidArg, "max supported IR version: 13: export it for an opset that ONNX Runtime 1."},
+		"without a graph":  {good[:12], status.InvalidArg, "it is truncated"},
+		"unknown operator": {broken.Marshal(), status.InvalidArg, "No Op registered for NoSuchOperator"},
+		"custom operator":  {foreign.Marshal(), status.InvalidArg, "com.example:Add(-1) is not a registered"},
+		"late opset":       {late.Marshal(), status.InvalidArg, "export it for an opset"},
+		"late IR":          {version, status.InvalidArg, "max supported IR version: 13"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "1", "model.onnx")
@@ -94,7 +94,7 @@ func TestOptions(t *testing.T) {
 		"basic":      {options: onnx.SessionOptions{Optimization: "basic"}},
 		"extended":   {options: onnx.SessionOptions{Optimization: "extended"}},
 		"all":        {options: onnx.SessionOptions{Optimization: "all"}},
-		"fast":       {onnx.SessionOptions{Optimization: "fast"}, status.InvalidArg, `graph optimization "fast" is unknown: want disabled, basic, extended or all`},
+		"fast":       {onnx.SessionOptions{Optimization: "fast"}, status.InvalidArg, `graph optimization "fast" is unknown`},
 		"no threads": {onnx.SessionOptions{IntraOpThreads: -1}, status.InvalidArg, "intra-op threads: -1"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -193,6 +193,6 @@ var _ onnx.OpenRunner = (*Runtime)(nil).Open
 func TestRemedyForWeights(t *testing.T) {
 	refusal := status.Errorf(status.Internal, `validation failed for initializer: w. Error: External data path does not exist: "1/model.onnx.data"`)
 	err := withRemedy("", refusal)
-	require.ErrorContains(t, err, `"1/model.onnx.data": copy the file of the weights next to the model`)
+	require.ErrorContains(t, err, `"1/model.onnx.data": copy the file`)
 	require.Equal(t, status.InvalidArg, status.CodeOf(err))
 }

@@ -25,7 +25,7 @@ func TestGPUThread(t *testing.T) {
 	}
 	require.Len(t, ids, 1)
 	err := thread.do(func() error { var none *int; *none = 1; return nil })
-	require.ErrorContains(t, err, "panic in a run: runtime error: invalid memory address")
+	require.ErrorContains(t, err, "panic in a run")
 	require.NoError(t, thread.do(func() error { return nil }), "it lives on")
 }
 

@@ -94,11 +94,11 @@ func TestFirstLoad(t *testing.T) {
 	for _, c := range []struct{ library, want string }{
 		{"missing.so", "no such file"},
 		{"text.so", "invalid ELF header"},
-		{"empty.so", "it is truncated: it ends after 0 bytes: copy the backend's folder again"},
+		{"empty.so", "it ends after 0 bytes"},
 		{"half.so", "it is truncated: it ends after"},
 		{"most.so", "it is truncated: it has"},
-		{"other.so", "it is not ONNX Runtime: it has no OrtGetApiBase"},
-		{"old.so", "ONNX Runtime 1.20.1 is too old: version 1.29 or later is needed"},
+		{"other.so", "it has no OrtGetApiBase"},
+		{"old.so", "ONNX Runtime 1.20.1 is too old"},
 	} {
 		_, err := New(Options{Library: filepath.Join(fakes, c.library)})
 		require.ErrorContains(t, err, c.want)

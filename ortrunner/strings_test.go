@@ -65,8 +65,8 @@ func TestBadStrings(t *testing.T) {
 		want  string
 	}{
 		"no prefix":    {good[:7], tensor.Shape{1, 2}, "7 bytes end before string 1 of 2"},
-		"cut":          {good[:11], tensor.Shape{1, 2}, "string 1 of 2 has 2 bytes, but only 1 are left"},
-		"too many":     {good, tensor.Shape{1, 1}, "6 bytes are left after the last of 1 strings"},
+		"cut":          {good[:11], tensor.Shape{1, 2}, "string 1 of 2 has 2 bytes"},
+		"too many":     {good, tensor.Shape{1, 1}, "6 bytes are left"},
 		"wrong length": {[]byte{255, 255, 255, 255, 1}, tensor.Shape{1, 1}, "has 4294967295 bytes"},
 		"wrong shape":  {good, tensor.Shape{1 << 40, 2}, "12 bytes end before string 2"},
 		"overflow":     {good, tensor.Shape{1 << 40, 1 << 40}, "63 bits"},

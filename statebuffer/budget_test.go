@@ -49,11 +49,11 @@ func TestBudgetOfChunks(t *testing.T) {
 	}
 	require.Equal(t, 6, s.Usage().Slots, "7 would fit, but slots come in twos")
 	_, err := s.Begin(number(6), 2)
-	require.EqualError(t, err, "too many simultaneous sequences: 6 slots are taken, and more would exceed 63 bytes (max_state_memory_bytes); try again later, end sequences that are done, or raise the limit")
-	lost(t, s, 6, "its START was refused 0s ago because there was no free slot: states may take at most 63 bytes (max_state_memory_bytes)")
+	require.ErrorContains(t, err, "would exceed 63 bytes (max_state_memory_bytes)")
+	lost(t, s, 6, "its START was refused 0s ago", "63 bytes (max_state_memory_bytes)")
 	s.limits.Full = EvictLRU
 	begin(t, s, number(7), 2)
-	lost(t, s, 0, "its state was evicted 0s ago to make room for another sequence: states may take at most 63 bytes (max_state_memory_bytes)")
+	lost(t, s, 0, "its state was evicted 0s ago", "63 bytes (max_state_memory_bytes)")
 	s.End(number(7))
 	begin(t, s, number(0), 2)
 	s.limits.Full = Reject
@@ -64,10 +64,12 @@ func TestBudgetOfChunks(t *testing.T) {
 }
 
 // lost asks for a sequence that lost its state a moment ago.
-func lost(t testing.TB, s *Store, n uint64, want string) {
+func lost(t testing.TB, s *Store, n uint64, parts ...string) {
 	t.Helper()
 	_, err := s.Continue(number(n), 20)
-	require.EqualError(t, err, want+"; begin it again with a START request")
+	for _, part := range append(parts, "begin it again") {
+		require.ErrorContains(t, err, part)
+	}
 }
 
 // TestBudgetOfTheFirstChunk: it is never freed, so it must fit.
@@ -75,7 +77,7 @@ func TestBudgetOfTheFirstChunk(t *testing.T) {
 	options := Options{Memory: &Heap{}, MaxLanes: 1, Sizing: Sizing{Initial: 4, MaxChunks: 1}, Limits: Limits{Bytes: 31, Field: "max_candidate_sequences"},
 		States: []State{{Name: "state", Layout: Layout{Pieces: 2, PieceBytes: 4}}}}
 	_, err := NewStore(options)
-	require.EqualError(t, err, "the first 4 slots of 8 bytes each are more than 31 bytes (max_state_memory_bytes): lower initial_buffer_size or max_candidate_sequences, or raise the limit")
+	require.ErrorContains(t, err, "are more than 31 bytes (max_state_memory_bytes)")
 	options.Limits.Bytes = 32
 	s, err := NewStore(options)
 	require.NoError(t, err)
@@ -89,8 +91,7 @@ func TestBudgetRejects(t *testing.T) {
 	a, b := begin(t, s, number(1), 1), begin(t, s, number(2), 1)
 	require.NoError(t, writeCache(t, s, a, 512, 2))
 	require.NoError(t, writeCache(t, s, b, 300, 3)) // takes 512
-	require.EqualError(t, writeCache(t, s, a, 513, 4),
-		"the states take 1088 bytes and would grow by 512: at most 1088 bytes are allowed (max_state_memory_bytes); try again later, end sequences that are done, or raise the limit")
+	require.ErrorContains(t, writeCache(t, s, a, 513, 4), "at most 1088 bytes are allowed (max_state_memory_bytes)")
 	require.NoError(t, writeCache(t, s, a, 512, 5), "a client can try again")
 	s.End(number(2))
 	require.NoError(t, writeCache(t, s, a, 513, 6))
@@ -119,7 +120,7 @@ func TestBudgetRefusesOnlyWhoDoesNotFit(t *testing.T) {
 		for _, l := range lanes {
 			refused = append(refused, l.Refused != nil)
 			if l.Refused != nil {
-				require.EqualError(t, l.Refused, "the states take 2112 bytes and would grow by 512: at most 2112 bytes are allowed (max_state_memory_bytes); try again later, end sequences that are done, or raise the limit")
+				require.ErrorContains(t, l.Refused, "at most 2112 bytes are allowed (max_state_memory_bytes)")
 			}
 		}
 		require.LessOrEqual(t, s.Usage().Bytes, int64(64+2048))
@@ -144,7 +145,7 @@ func TestBudgetRefusesOnlyWhoDoesNotFit(t *testing.T) {
 	require.Equal(t, []bool{false, false, false}, run(start(1), start(2), start(3))) // take 512 each
 	require.Equal(t, []bool{false, false, false, true}, run(next(1), start(4), next(2), start(5)))
 	require.Equal(t, []byte{2, 2, 1, 2}, []byte{cache(1), cache(2), cache(3), cache(4)})
-	lost(t, s, 5, "its START failed 0s ago, so it has no state: states may take at most 2112 bytes (max_state_memory_bytes)")
+	lost(t, s, 5, "its START failed 0s ago", "2112 bytes (max_state_memory_bytes)")
 
 	last := next(4)
 	last.End = true
@@ -162,7 +163,7 @@ func TestBudgetEvicts(t *testing.T) {
 	}
 	q := s.Touch(number(1), 10)
 	require.NoError(t, writeCache(t, s, q, 512, 10))
-	lost(t, s, 0, "its state was evicted 0s ago to make room for another sequence: states may take at most 1088 bytes (max_state_memory_bytes)")
+	lost(t, s, 0, "its state was evicted 0s ago", "1088 bytes (max_state_memory_bytes)")
 	_, err := s.Continue(number(2), 11)
 	require.NoError(t, err)
 	budget := &BudgetError{}

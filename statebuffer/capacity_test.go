@@ -44,7 +44,7 @@ func TestChunkWithoutRoom(t *testing.T) {
 	memory.free, memory.allocs = memory.Used()+4*408-1, 0
 	now := time.Duration(1000)
 	_, err := s.Maintain(at(now))
-	require.EqualError(t, err, "a chunk of 4 slots of 408 bytes: 1632 bytes are wanted and 1631 are free")
+	require.ErrorContains(t, err, "1632 bytes are wanted and 1631")
 	require.Zero(t, memory.allocs)
 	require.Equal(t, "original", doStep(t, s, Lane{Sequence: q}, "8 bytes."))
 	memory.free++

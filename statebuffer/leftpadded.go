@@ -158,12 +158,12 @@ func (v *Varying) checkPadded(io *VaryingIO) error {
 func (v *Varying) shift(to []byte, toShape tensor.Shape, from []byte, fromShape, part tensor.Shape) {
 	axis := v.PadAxis
 	unit := elements(part[axis+1:]) * int64(v.DType.Size())
-	l := Layout{Pieces: elements(part[:axis]), PieceBytes: part[axis] * unit}
-	if l.LaneBytes() == 0 {
+	layout := Layout{Pieces: elements(part[:axis]), PieceBytes: part[axis] * unit}
+	if layout.LaneBytes() == 0 {
 		return
 	}
 	toPiece, fromPiece := toShape[axis]*unit, fromShape[axis]*unit
-	l.copyPieces(to[toPiece-l.PieceBytes:], toPiece, from[fromPiece-l.PieceBytes:], fromPiece)
+	layout.copyPieces(to[toPiece-layout.PieceBytes:], toPiece, from[fromPiece-layout.PieceBytes:], fromPiece)
 }
 
 // paddedValue is room for one lane of that shape; what is in it does not count.

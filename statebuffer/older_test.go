@@ -18,7 +18,7 @@ func TestDisplaced(t *testing.T) {
 	begin(t, s, token(2, 2), time.Second)
 	begin(t, s, token(3, 1), time.Second)
 	_, err := s.Continue(token(1, 1), 3*time.Second)
-	require.EqualError(t, err, "its batch slot was given to another sequence 2s ago, because the server had dropped it (idle or cancelled); begin it again with a START request")
+	require.ErrorContains(t, err, "its batch slot was given")
 	require.EqualValues(t, 1, s.Counters().Displaced)
 	s.End(token(2, 2))
 	begin(t, s, token(5, 2), time.Second)
@@ -66,7 +66,7 @@ func TestOlderSequenceMakesRoom(t *testing.T) {
 		require.NotNil(t, s.Touch(token(1, 1), 5), "used less recently, but by no one else")
 		require.NotNil(t, s.Touch(token(2, 3), 5))
 		_, err := s.Continue(token(2, 2), 5)
-		require.EqualError(t, err, "its state was dropped 0s ago, because its ID began again before it had ended: there are at most 3 slots (); wait for the answer to END before using an ID again")
+		require.ErrorContains(t, err, "its ID began again")
 		begin(t, s, token(2, 2), 6)
 		require.NotNil(t, s.Touch(token(2, 2), 7), "what is remembered of a key does not stay in its way")
 	}

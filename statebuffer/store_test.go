@@ -162,20 +162,22 @@ func TestLostErrors(t *testing.T) {
 		Sizing: Sizing{Initial: 2, MaxChunks: 1},
 		Limits: Limits{Idle: time.Second, Full: EvictLRU, Tombstones: 4, Field: "max_candidate_sequences"},
 	})
-	ask := func(n uint64, want string) {
+	ask := func(n uint64, parts ...string) {
 		t.Helper()
 		_, err := s.Continue(number(n), 10*time.Second)
-		require.EqualError(t, err, want+"; begin it again with a START request")
+		for _, part := range append(parts, "begin it again") {
+			require.ErrorContains(t, err, part)
+		}
 	}
 	begin(t, s, number(1), 0)
 	begin(t, s, number(2), 1)
 	begin(t, s, number(3), 2)
-	ask(1, "its state was evicted 10s ago to make room for another sequence: there are at most 2 slots (max_candidate_sequences)")
+	ask(1, "its state was evicted 10s ago", "2 slots (max_candidate_sequences)")
 	s.Fail(Lane{Sequence: begin(t, s, number(3), time.Millisecond)}, time.Millisecond)
-	ask(3, "its START failed 9.999s ago, so it has no state")
+	ask(3, "its START failed 9.999s ago")
 	begin(t, s, number(10), 2*time.Second)
 	begin(t, s, number(8), 2500*time.Millisecond)
-	ask(2, "its state expired 7.5s ago, after idling longer than 1s (max_sequence_idle_microseconds)")
+	ask(2, "its state expired 7.5s ago", "1s (max_sequence_idle_microseconds)")
 	s.End(number(10))
 	s.End(number(8))
 	ask(9, "no such sequence is known")
@@ -184,12 +186,12 @@ func TestLostErrors(t *testing.T) {
 		begin(t, s, number(n), 3*time.Second)
 	}
 	_, err := s.Begin(number(6), 3*time.Second)
-	require.EqualError(t, err, "too many simultaneous sequences: 2 of 2 slots are taken; try again later, end sequences that are done, or raise max_candidate_sequences")
-	ask(6, "its START was refused 7s ago because there was no free slot: there are at most 2 slots (max_candidate_sequences)")
+	require.ErrorContains(t, err, "2 of 2 slots are taken")
+	ask(6, "its START was refused 7s ago", "2 slots (max_candidate_sequences)")
 	_, err = s.Begin(number(7), 3*time.Second)
 	require.Error(t, err)
 	ask(1, "no such sequence is known") // the fifth loss made the first be forgotten
-	ask(2, "its state expired 7.5s ago, after idling longer than 1s (max_sequence_idle_microseconds)")
+	ask(2, "its state expired 7.5s ago", "1s (max_sequence_idle_microseconds)")
 	s.End(number(4))
 	begin(t, s, number(6), 4*time.Second)
 	_, err = s.Continue(number(6), 5*time.Second)
@@ -207,7 +209,7 @@ func TestDamaged(t *testing.T) {
 	memory.scatter = errInjected
 	require.ErrorIs(t, s.Commit(step, 2), errInjected)
 	_, err = s.Continue(number(1), 2)
-	require.EqualError(t, err, "its state could not be stored 0s ago because writing to memory failed; begin it again with a START request")
+	require.ErrorContains(t, err, "writing to memory failed")
 	require.Equal(t, 0, s.Usage().Live)
 }
 
@@ -266,7 +268,7 @@ func TestInitialValueOfTheWrongSize(t *testing.T) {
 	memory := &Heap{}
 	_, err := NewStore(Options{Memory: memory, MaxLanes: 1, Sizing: Sizing{Initial: 1, MaxChunks: 1},
 		States: []State{{Name: "state", Layout: Layout{Pieces: 2, PieceBytes: 4}, Initial: make([]byte, 7)}}})
-	require.EqualError(t, err, `state "state": the initial value has 7 bytes: want 8`)
+	require.ErrorContains(t, err, `initial value has 7 bytes: want 8`)
 	require.Zero(t, memory.Used())
 }
 

@@ -163,10 +163,10 @@ func (st *strip) transfers(to []Transfer, from Block, width int, slots []Slot, v
 			Slots: make([]Slot, 0, given), Chunks: make([]Block, 0, given),
 		}
 		for lane := range slots {
-			for q := range st.parts {
+			for part := range st.parts {
 				slot, block := NoSlot, Block{}
 				if slots[lane] != NoSlot {
-					slot, block = Slot{Chunk: int32(len(t.Chunks))}, values[lane].At(st.first+(p*st.parts+q)*st.stride, piece)
+					slot, block = Slot{Chunk: int32(len(t.Chunks))}, values[lane].At(st.first+(p*st.parts+part)*st.stride, piece)
 				}
 				t.Slots, t.Chunks = append(t.Slots, slot), append(t.Chunks, block)
 			}

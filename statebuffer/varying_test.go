@@ -151,7 +151,7 @@ func TestVaryingRejects(t *testing.T) {
 		state Varying
 		fault string
 	}{
-		{"bytes that do not fit the shape", Varying{DType: tensor.FP32, InitialShape: tensor.Shape{1, 2}, Initial: make([]byte, 7)}, `state "cache": the initial value has 7 bytes: want 8 for shape [1,2]`},
+		{"bytes that do not fit the shape", Varying{DType: tensor.FP32, InitialShape: tensor.Shape{1, 2}, Initial: make([]byte, 7)}, `initial value has 7 bytes: want 8`},
 		{"no fixed shape", Varying{DType: tensor.FP32, InitialShape: tensor.Shape{1, -1}}, `state "cache": the initial value: shape [1,-1]`},
 		{"strings", Varying{DType: tensor.Bytes, InitialShape: tensor.Shape{1, 1}}, "have no fixed size"},
 		{"no memory", Varying{DType: tensor.FP32, InitialShape: tensor.Shape{1, 1 << 20}}, `state "cache": the initial value: allocating 4194304 bytes`},

@@ -113,11 +113,11 @@ type Control struct {
 
 // Effective is the control whose value the input has, nil if there is none. With several
 // it is as in Triton, which writes START, END, READY and CORRID one over the other.
-func (c *ControlConfig) Effective() (last *Control) {
+func (input *ControlConfig) Effective() (last *Control) {
 	order := []string{ControlStart, ControlEnd, ControlReady, ControlCorrID}
-	for i := range c.Controls {
-		if last == nil || slices.Index(order, c.Controls[i].Kind) > slices.Index(order, last.Kind) {
-			last = &c.Controls[i]
+	for i := range input.Controls {
+		if last == nil || slices.Index(order, input.Controls[i].Kind) > slices.Index(order, last.Kind) {
+			last = &input.Controls[i]
 		}
 	}
 	return last

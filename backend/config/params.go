@@ -68,9 +68,9 @@ func (p *Parameters) Understood(names ...string) bool {
 
 // Clone is a copy whose assignments can be marked as used.
 func (p *Parameters) Clone() *Parameters {
-	c := *p
-	c.BatchAxes, c.InitialStates, c.StateUpdates = slices.Clone(p.BatchAxes), slices.Clone(p.InitialStates), slices.Clone(p.StateUpdates)
-	return &c
+	clone := *p
+	clone.BatchAxes, clone.InitialStates, clone.StateUpdates = slices.Clone(p.BatchAxes), slices.Clone(p.InitialStates), slices.Clone(p.StateUpdates)
+	return &clone
 }
 
 // Padding is which batch sizes the model is run with.

@@ -37,11 +37,11 @@ func TestUnserved(t *testing.T) {
 	c := Config{unserved: unserved, Sequence: &SequenceConfig{Iterative: true}}
 	err := c.Refusals()
 	for _, want := range []string{
-		"batch_input BATCH_ELEMENT_COUNT for n: this backend does not generate inputs for a batch: remove it",
-		"batch_output BATCH_SCATTER_WITH_INPUT_SHAPE for y, z: this backend does not scatter outputs: remove it",
-		`op_library_filename "ops.so": custom operator libraries are not supported: export the model without`,
-		`cc_model_filenames: the model file cannot depend on the GPU: set the parameter onnx_file_name`,
-		"iterative_sequence: this backend runs each request once: remove it",
+		"batch_input BATCH_ELEMENT_COUNT for n: ",
+		"batch_output BATCH_SCATTER_WITH_INPUT_SHAPE for y, z: ",
+		`op_library_filename "ops.so": `,
+		`set the parameter onnx_file_name`,
+		"iterative_sequence: ",
 	} {
 		require.ErrorContains(t, err, want)
 	}
@@ -55,9 +55,13 @@ func TestOptimizationWithoutEffect(t *testing.T) {
 	o.Accelerators.GPU, o.Accelerators.CPU = []accelerator{{"tensorrt"}}, []accelerator{{"openvino"}}
 	c := Config{unserved: unserved{Optimization: o}}
 	warnings := c.Warnings()
-	require.Equal(t, []string{
-		"optimization.graph.level has no effect: use the parameter graph_optimization",
-		"optimization.cuda.graphs has no effect: use the parameter enable_cuda_graph",
-		"optimization.execution_accelerators has no effect (tensorrt, openvino): use the parameter ort_ep, for instances on a GPU",
-	}, warnings)
+	for i, want := range [][2]string{
+		{"optimization.graph.level has no effect", "parameter graph_optimization"},
+		{"optimization.cuda.graphs has no effect", "parameter enable_cuda_graph"},
+		{"optimization.execution_accelerators has no effect (tensorrt, openvino)", "parameter ort_ep"},
+	} {
+		require.Contains(t, warnings[i], want[0])
+		require.Contains(t, warnings[i], want[1])
+	}
+	require.Len(t, warnings, 3)
 }

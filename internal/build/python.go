@@ -68,7 +68,7 @@ func (t *tree) models() error {
 	if err != nil {
 		return err
 	}
-	sources, err := t.contents("models/generate.py", "models/generate_streaming.py", "scripts/requirements.txt")
+	sources, err := t.contents("models/generate.py", "models/generate_streaming.py", "models/graph.py", "scripts/requirements.txt")
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ func TestNoMemory(t *testing.T) {
 	first, err := m.Alloc(1 << 19)
 	require.NoError(t, err)
 	_, err = m.Alloc(1 << 20)
-	require.EqualError(t, err, "allocating 1048576 bytes on GPU 0 (Fake GPU A): out of memory; 524288 of 1048576 bytes are free")
+	require.ErrorContains(t, err, "524288 of 1048576 bytes are free")
 	full, ok := errors.AsType[*memoryError](err)
 	require.True(t, ok)
 	require.Equal(t, int64(1<<19), full.Free)
@@ -38,7 +38,7 @@ func TestRoom(t *testing.T) {
 	block, err := m.Alloc(1 << 19)
 	require.NoError(t, err)
 	require.NoError(t, m.CheckCapacity(1<<19))
-	require.EqualError(t, m.CheckCapacity(1<<19+1), "524289 bytes are needed on GPU 0 (Fake GPU A): the CUDA driver reports 524288 of 1048576 bytes as free")
+	require.ErrorContains(t, m.CheckCapacity(1<<19+1), "524289 bytes are needed on GPU 0")
 	m.Free(block)
 	require.NoError(t, m.CheckCapacity(1<<20))
 }
@@ -48,7 +48,10 @@ func TestFreeOfNoBlock(t *testing.T) {
 	m := newMemory(t, device(t))
 	b, err := m.Alloc(64)
 	require.NoError(t, err)
-	require.PanicsWithValue(t, "devicememory: free of 32 bytes at 0x0, which is not a block of this memory", func() { m.Free(statebuffer.Block{Size: 32}) })
+	func() {
+		defer func() { require.Contains(t, recover(), "free of 32 bytes at 0x0") }()
+		m.Free(statebuffer.Block{Size: 32})
+	}()
 	m.Free(b)
 	require.Panics(t, func() { m.Free(b) })
 }
@@ -83,19 +86,19 @@ func TestBadTransfers(t *testing.T) {
 	}
 	require.NoError(t, m.Scatter([]statebuffer.Transfer{good}))
 	for name, spoil := range map[string]func(*statebuffer.Transfer){
-		"lane 0: no chunk holds slot {0 4} of 16 bytes":                          func(b *statebuffer.Transfer) { b.Slots = []statebuffer.Slot{{Index: 4}} },
-		"lane 0: no chunk holds slot {0 -1} of 16 bytes":                         func(b *statebuffer.Transfer) { b.Slots = []statebuffer.Slot{{Index: -1}} },
-		"lane 1: no chunk holds slot {1 0} of 16 bytes":                          func(b *statebuffer.Transfer) { b.Slots = []statebuffer.Slot{{}, {Chunk: 1}} },
-		"1 pieces of 16 bytes for 1 of 5 lanes do not fit a tensor of 64 bytes":  func(b *statebuffer.Transfer) { b.Lanes = 5 },
-		"1 pieces of 16 bytes for 2 of 1 lanes do not fit a tensor of 64 bytes":  func(b *statebuffer.Transfer) { b.Slots = make([]statebuffer.Slot, 2); b.Lanes = 1 },
-		"-1 pieces of 16 bytes for 1 of 4 lanes do not fit a tensor of 64 bytes": func(b *statebuffer.Transfer) { b.Pieces = -1 },
-		"1 pieces of 9223372036854775807 bytes for 0 of 0 lanes do not fit a tensor of -1 bytes": func(b *statebuffer.Transfer) {
+		"lane 0: no chunk holds slot {0 4}":  func(b *statebuffer.Transfer) { b.Slots = []statebuffer.Slot{{Index: 4}} },
+		"lane 0: no chunk holds slot {0 -1}": func(b *statebuffer.Transfer) { b.Slots = []statebuffer.Slot{{Index: -1}} },
+		"lane 1: no chunk holds slot {1 0}":  func(b *statebuffer.Transfer) { b.Slots = []statebuffer.Slot{{}, {Chunk: 1}} },
+		"1 of 5 lanes do not fit":            func(b *statebuffer.Transfer) { b.Lanes = 5 },
+		"2 of 1 lanes do not fit":            func(b *statebuffer.Transfer) { b.Slots = make([]statebuffer.Slot, 2); b.Lanes = 1 },
+		"-1 pieces of 16 bytes":              func(b *statebuffer.Transfer) { b.Pieces = -1 },
+		"1 pieces of 9223372036854775807 bytes": func(b *statebuffer.Transfer) {
 			b.PieceBytes, b.Lanes, b.Slots, b.Tensor.Size = 1<<63-1, 0, nil, -1
 		},
 	} {
 		bad := good
 		spoil(&bad)
-		require.EqualError(t, m.Scatter([]statebuffer.Transfer{bad}), name)
+		require.ErrorContains(t, m.Scatter([]statebuffer.Transfer{bad}), name)
 	}
 	_, err = m.Alloc(-1)
 	require.ErrorContains(t, err, "allocating -1 bytes on GPU 0 (Fake GPU A)")
@@ -168,7 +171,7 @@ func TestSickDevice(t *testing.T) {
 	wide := statebuffer.Block{Addr: b.Addr + 1<<20, Size: 1 << 20}
 	move := statebuffer.Transfer{Layout: statebuffer.Layout{Pieces: 1, PieceBytes: 64}, Chunks: []statebuffer.Block{b}, Slots: []statebuffer.Slot{{}}, Tensor: wide, Lanes: 1}
 	require.NoError(t, m.Scatter([]statebuffer.Transfer{move}), "the device does it later")
-	require.ErrorContains(t, m.Sync(), "GPU 0 (Fake GPU A): cuStreamSynchronize: an illegal memory access was encountered (CUDA_ERROR_ILLEGAL_ADDRESS)")
+	require.ErrorContains(t, m.Sync(), "CUDA_ERROR_ILLEGAL_ADDRESS")
 	_, err = m.Alloc(64)
 	require.ErrorContains(t, err, "illegal memory access")
 	require.ErrorContains(t, m.Gather([]statebuffer.Transfer{move}), "illegal memory access")

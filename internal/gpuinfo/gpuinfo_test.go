@@ -65,10 +65,10 @@ func TestList(t *testing.T) {
 		return
 	}
 	for nvml, want := range map[string]string{
-		"no driver":        "error: libnvidia-ml.so.1: cannot open shared object file",
+		"no driver":        "error: libnvidia-ml.so.1: ",
 		"few functions":    "driver: 580.1.2 gpus: [Fake GPU, GPU-00010203-0405-0607-0809-0a0b0c0d0e0f, 1.5 of 8.0 GiB free] error: <nil>",
 		"split":            "1.5 of 8.0 GiB free, split (MIG)] error: <nil>",
-		"lacks a function": "error: libnvidia-ml.so.1 lacks nvmlDeviceGetName: want the one of driver 450 or newer",
+		"lacks a function": "libnvidia-ml.so.1 lacks nvmlDeviceGetName",
 	} {
 		t.Run(nvml, func(t *testing.T) { require.Contains(t, withNVML(t, "TestList", nvml), want) })
 	}
@@ -85,7 +85,7 @@ func TestFind(t *testing.T) {
 	}
 	const part = "Fake GPU MIG 1g.4gb, MIG-10111213-1415-1617-1819-1a1b1c1d1e1f, 0.8 of 4.0 GiB free whole: GPU-00010203-0405-0607-0809-0a0b0c0d0e0f error: <nil>"
 	for nvml, want := range map[string][]string{
-		"no driver":     {"error: libnvidia-ml.so.1: cannot open shared object file"},
+		"no driver":     {"error: libnvidia-ml.so.1: "},
 		"few functions": {"Fake GPU, GPU-00010203-0405-0607-0809-0a0b0c0d0e0f, 1.5 of 8.0 GiB free whole:  error: <nil>", "libnvidia-ml.so.1: GPU 10111213-1415-1617-1819-1a1b1c1d1e1f: a fake error"},
 		"split":         {part},
 	} {

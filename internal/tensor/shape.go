@@ -40,17 +40,17 @@ func (s Shape) Elements() (int64, error) {
 
 // Bytes returns the size of a tensor with this shape in bytes. It fails as Elements
 // does, and for a type whose elements have no fixed size.
-func (s Shape) Bytes(d DType) (int64, error) {
+func (s Shape) Bytes(dtype DType) (int64, error) {
 	n, err := s.Elements()
 	if err != nil {
 		return 0, err
 	}
-	size := int64(d.Size())
+	size := int64(dtype.Size())
 	if size == 0 {
-		return 0, fmt.Errorf("elements of type %v have no fixed size", d)
+		return 0, fmt.Errorf("elements of type %v have no fixed size", dtype)
 	}
 	if n > math.MaxInt64/size {
-		return 0, fmt.Errorf("shape %v of %v has more bytes than 63 bits can count", s, d)
+		return 0, fmt.Errorf("shape %v of %v has more bytes than 63 bits can count", s, dtype)
 	}
 	return n * size, nil
 }

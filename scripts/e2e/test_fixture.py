@@ -93,14 +93,14 @@ def test_tries_other_ports_when_one_was_taken(tmp_path, monkeypatch, taken):
 
 
 def test_says_why_the_server_does_not_start(tmp_path):
-    with pytest.raises(ServerError, match="(?s)ended with code 1 before it was ready.*invalid argument"):
+    with pytest.raises(ServerError, match="(?s)ended with code 1.*invalid argument"):
         empty(tmp_path, options=["--model-control-mode=no-such-mode"]).start()
 
 
 def test_names_a_missing_folder(tmp_path):
-    with pytest.raises(ServerError, match="there is no model repository .*nowhere: name a folder that has models"):
+    with pytest.raises(ServerError, match="there is no model repository .*nowhere"):
         TritonServer(tmp_path / "nowhere").start()
-    with pytest.raises(ServerError, match="there is no backends folder .*nowhere: run go run build.go"):
+    with pytest.raises(ServerError, match="there is no backends folder .*nowhere"):
         TritonServer(tmp_path, tmp_path / "nowhere").start()
 
 

@@ -178,6 +178,6 @@ def test_a_shape_without_data_is_refused_alone(own_client, length):
     infer(own_client, "open", 81, one, start=True)
     hollow = InferInput("x", [1, length, 0], "FP32")
     hollow._raw_content = b""  # the client has no other way to send what numpy cannot make
-    with pytest.raises(InferenceServerException, match="mask of length 0 for the states and .*end the sequence"):
+    with pytest.raises(InferenceServerException, match="mask of length 0"):
         own_client.infer("open", [hollow], sequence_id=82, sequence_start=True)
     assert infer(own_client, "open", 81, one)["seen"].tolist() == [[1, 1, 1, 1]]

@@ -10,7 +10,7 @@ import pytest
 
 from tritonserver import ROOT
 
-CAPI, DEFECTS, STORE = "capi/{}_test.go::", "backend/defects_test.go::", "statebuffer/{}_test.go::"
+CAPI, STORE = "capi/{}_test.go::", "statebuffer/{}_test.go::"
 
 # The numbers are only names. Of those that need CUDA, what can be shown without a GPU is: the strings of options, the
 # device's memory on a fake driver, and that nothing is opened without need.
@@ -30,7 +30,7 @@ DEFECT_TESTS = {
         "test_examples.py::test_failed_start",
     ],
     "B3 a request that cannot be read ends the server": [
-        DEFECTS + "B3_a_request_that_cannot_be_read_is_refused_alone",
+        "backend/admit_test.go::TestUnreadableRequest",
         CAPI.format("execute") + "TestUnreadableRequestsAreTheirOwnFault",
         "test_nvidia_sequences.py::test_ids_of_both_kinds_and_ends_without_their_controls",
     ],
@@ -108,7 +108,7 @@ DEFECT_TESTS = {
         "backend/report_test.go::TestLoadReport",
         "test_nvidia_logs.py::test_load_report",
     ],
-    "B26 empty lists of tensors and dims are not expected": [DEFECTS + "B26_nothing_is_taken_for_granted"],
+    "B26 empty lists of tensors and dims are not expected": ["backend/load_test.go::TestEmptyLists"],
     "B27 a sequence that waits in the queue idles": [
         "backend/idle_test.go::TestQueuedSequencesKeepTheirState",
         "test_nvidia_sequences.py::test_idle_sequences_give_their_slots_back",
@@ -117,11 +117,11 @@ DEFECT_TESTS = {
         "test_examples.py::test_streams_of_many_sequences",
     ],
     "B29 errors are cut, and tell of the build machine": [
-        DEFECTS + "B29_errors_are_whole_and_name_the_tensor",
+        "backend/run_test.go::TestErrorsAreWhole",
         "test_nvidia_loading.py::test_all_problems_at_once",
     ],
     "B30 slots get lost without a word": [
-        DEFECTS + "B30_slots_are_accounted_for",
+        "backend/instance_test.go::TestSlotsAreAccountedFor",
         "test_nvidia_storage.py::test_slots",
     ],
     "B31 batches that failed are in the averages": ["backend/report_test.go::TestMetrics"],
@@ -193,9 +193,3 @@ def test_is_shown(tests):
 
 def test_a_test_that_is_not_there_is_noticed():
     assert not has("test_nvidia_index.py::test_nothing")
-
-
-def test_every_row_of_the_core_is_named():
-    """What the Go tests say of a defect, the table here says too."""
-    rows = set(re.findall(r'"(B\d+)_\w+"', (ROOT / "backend" / "defects_test.go").read_text()))
-    assert rows <= {name.split()[0] for name in DEFECT_TESTS}

@@ -169,8 +169,8 @@ def test_all_problems_at_once(serve):
     for name, (value, want) in bad.items():
         assert f'parameter {name} is "{value}": want {want}' in text
     assert "max_candidate_sequences 17 times max_candidate_sequence_use_ratio 0.9" in text
-    assert '"Input": data_type is TYPE_INT32 in the configuration, the model has TYPE_FP32' in text
-    assert 'output "Mystery" of the configuration is not in the model' in text
+    assert '"Input": data_type is TYPE_INT32' in text
+    assert 'output "Mystery" of the configuration' in text
     assert len(text.splitlines()) == len(bad) + 3
 
 

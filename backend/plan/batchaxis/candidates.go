@@ -138,7 +138,7 @@ func (e *evidence) isGenerated(input int) bool {
 			return true
 		}
 	}
-	return info.Optional || e.config.Sequence != nil && slices.ContainsFunc(e.config.Sequence.ControlInputs, func(c config.ControlConfig) bool { return strings.EqualFold(c.Name, info.Name) })
+	return info.Optional || e.config.Sequence != nil && slices.ContainsFunc(e.config.Sequence.ControlInputs, func(input config.ControlConfig) bool { return strings.EqualFold(input.Name, info.Name) })
 }
 
 // outputs notes what names say about the outputs. A name of an output that is on no

@@ -77,9 +77,9 @@ func (e *evidence) contradicted() bool {
 // that has the name of a length.
 func (e *evidence) byMarks() {
 	axes := map[int]int{}
-	for _, c := range e.config.Inputs {
-		i := onnx.TensorName(c.Name, e.sig.Inputs)
-		dims := c.LaneDims()
+	for _, input := range e.config.Inputs {
+		i := onnx.TensorName(input.Name, e.sig.Inputs)
+		dims := input.LaneDims()
 		if i < 0 || !slices.Contains(e.open, i) || e.config.MaxBatchSize == 0 {
 			continue
 		}

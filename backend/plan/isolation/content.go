@@ -45,9 +45,9 @@ const (
 func settings() iter.Seq[setting] {
 	return func(yield func(setting) bool) {
 		for _, c := range []contents{random, zeroOne, integers, ones, zeros} {
-			for _, s := range []stateExtent{statesAlike, statesBegin, statesOne} {
+			for _, states := range []stateExtent{statesAlike, statesBegin, statesOne} {
 				for _, e := range []int64{3, 4, 5, 8, 16, 64, 100, 512, 576, 2, 1} {
-					if !yield(setting{e, s, c}) {
+					if !yield(setting{e, states, c}) {
 						return
 					}
 				}
@@ -76,11 +76,11 @@ func (t *Trial) newLane(s setting, scale float64, shared lane) (l lane, ok bool)
 			l[i] = shared[i]
 			continue
 		}
-		n, err := t.shape(in, s).Elements()
-		if err != nil || n > elementsMost {
+		elements, err := t.shape(in, s).Elements()
+		if err != nil || elements > elementsMost {
 			return nil, false
 		}
-		if l[i], ok = t.content(in, s, scale, int(n)); !ok {
+		if l[i], ok = t.content(in, s, scale, int(elements)); !ok {
 			return nil, false
 		}
 	}

@@ -40,12 +40,12 @@ func laneOf(t *onnx.Tensor, axis, lane int) []byte {
 	if t.DType == tensor.Bytes {
 		return stringsOf(t, axis, lane)
 	}
-	l, err := statebuffer.LayoutOf(t.Shape, axis, t.DType)
+	layout, err := statebuffer.LayoutOf(t.Shape, axis, t.DType)
 	if err != nil {
 		return nil
 	}
-	value := make([]byte, l.LaneBytes())
-	l.TakeLane(value, t.Data.Bytes, int(t.Shape[axis]), lane)
+	value := make([]byte, layout.LaneBytes())
+	layout.TakeLane(value, t.Data.Bytes, int(t.Shape[axis]), lane)
 	return value
 }
 

@@ -125,7 +125,7 @@ func orNot(s *plan.StateSpec, all []plan.StateSpec) string {
 	if s.Source != byNames {
 		return ""
 	}
-	others := slices.DeleteFunc(slices.Clone(all), func(o plan.StateSpec) bool { return o.Input == s.Input })
+	others := slices.DeleteFunc(slices.Clone(all), func(other plan.StateSpec) bool { return other.Input == s.Input })
 	if len(others) == 0 {
 		return fmt.Sprintf("; this pair was guessed from the names: if it is not a state, list %q in input", s.Input)
 	}

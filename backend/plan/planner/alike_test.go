@@ -69,11 +69,15 @@ func TestNamesThatDoNotTell(t *testing.T) {
 	const paste = `parameters { key: 'state_pairs' value { string_value: '`
 	_, faults := pairedByName(t, "x:FP32[B,8] h:FP32[B,2] c:FP32[B,2]", "y:FP32[B,8] h_out:FP32[B,2] new_h:FP32[B,2] c_out:FP32[B,2]")
 	require.Len(t, faults, 1)
-	require.EqualError(t, faults[0], `input "h" could be paired with any of the outputs h_out, new_h: name it in state_pairs, for example `+paste+`<<<h, h_out>>> <<<c, c_out>>>' } }`)
+	require.ErrorContains(t, faults[0], `input "h" could be paired`)
+	require.ErrorContains(t, faults[0], "h_out, new_h")
+	require.ErrorContains(t, faults[0], paste+`<<<h, h_out>>> <<<c, c_out>>>' } }`)
 
 	_, faults = pairedByName(t, "x:FP32[B,8] h:FP32[B,2] h0:FP32[B,2]", "y:FP32[B,8] hn:FP32[B,2]")
 	require.Len(t, faults, 1)
-	require.EqualError(t, faults[0], `output "hn" could be paired with any of the inputs h, h0: name the state in state_pairs, for example `+paste+`<<<h, hn>>>' } }`)
+	require.ErrorContains(t, faults[0], `output "hn" could be paired`)
+	require.ErrorContains(t, faults[0], "h, h0")
+	require.ErrorContains(t, faults[0], paste+`<<<h, hn>>>' } }`)
 }
 
 // TestDocumentedForms: the page lists the forms that there are, and its examples are

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -105,11 +106,11 @@ func TestBatchNotJudged(t *testing.T) {
 	p, proof, err := proving(t, model("time,batch", "time,batch"), nil, recurrenceConfig("FP32", false), config.VerifyInferred)
 	require.NoError(t, err)
 	require.Equal(t, 1, p.Inputs[0].Axis)
-	require.Contains(t, proof.Warning, `could not verify that requests in a batch are independent: the model did not run with any contents that were tried`)
+	require.Contains(t, proof.Warning, `could not verify that`)
 	require.Contains(t, proof.Warning, "string_value: '* = 1'")
 	for _, axes := range [][2]string{{"time,batch", "a,b"}, {"s0,s1", "s0,s1"}, {"?,?", "?,?"}} {
 		_, _, err = proving(t, model(axes[0], axes[1]), nil, recurrenceConfig("FP32", false), config.VerifyInferred)
-		require.ErrorContains(t, err, "it could not be verified that requests in a batch are independent", axes)
+		require.ErrorContains(t, err, "could not be verified", axes)
 		require.ErrorContains(t, err, "write parameters { key: 'batch_axes'", axes)
 	}
 }
@@ -127,7 +128,7 @@ func TestBatchOfChance(t *testing.T) {
 	require.Equal(t, 1, p.Inputs[0].Axis)
 	drawn := new(int64)
 	_, _, err = proving(t, session(drawn), func() onnx.Runner { return session(drawn) }, recurrenceConfig("FP32", false), config.VerifyInferred)
-	require.ErrorContains(t, err, "two runs on the same inputs differ")
+	require.ErrorContains(t, err, "two runs on the same inputs")
 }
 
 // TestBatchThatIsTold: batch_axes is believed; verify: always checks it and warns once.
@@ -142,7 +143,7 @@ func TestBatchThatIsTold(t *testing.T) {
 	require.Empty(t, proof.Warning)
 	_, proof, err = proving(t, r, nil, cfg, config.VerifyAlways)
 	require.NoError(t, err)
-	require.Contains(t, proof.Warning, `batch_axes sets the batch to axis 0 of "x", but trial runs contradict it: output "y" of one request changes with the inputs of another`)
+	require.Contains(t, proof.Warning, `batch_axes sets the batch to axis 0 of "x"`)
 	cfg.Parameters["batch_axes"] = config.Value{String: "* = 1"}
 	_, proof, err = proving(t, r, nil, cfg, config.VerifyAlways)
 	require.NoError(t, err)
@@ -157,7 +158,7 @@ func TestBatchUnproved(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, p.Inputs[0].Axis)
 	require.Zero(t, proof.Runs)
-	require.Contains(t, proof.Warning, "verify is never: no run has verified")
+	require.Contains(t, proof.Warning, "verify is never")
 }
 
 // TestBatchNeverEmpty: a state does not begin with nothing along an axis that no run shows
@@ -249,7 +250,7 @@ func TestLanesMeetInAFirstStep(t *testing.T) {
 	cfg := recurrenceConfig("FP32", true)
 	cfg.Outputs[0].Dims = tensor.Shape{1}
 	_, _, err := proving(t, r, nil, cfg, config.VerifyInferred)
-	require.ErrorContains(t, err, `output "y" of one request changes with the inputs of another`)
+	require.ErrorContains(t, err, `output "y" of one request changes`)
 }
 
 // TestLanesMeetByWhatMayBeLeftOut: inputs that requests may leave out are tried with the
@@ -287,10 +288,7 @@ func TestProofOverTime(t *testing.T) {
 // TestLanesThatShareAScale: the refusal of a model that quantizes while it runs says why its
 // lanes are not isolated, and only that of such a model.
 func TestLanesThatShareAScale(t *testing.T) {
-	for operator, want := range map[string]string{
-		"DynamicQuantizeLinear": `: output "y" of one request changes with the inputs of another, because the model quantizes at run time (DynamicQuantizeLinear) with one scale for all of them, with the batch`,
-		"QuantizeLinear":        `: output "y" of one request changes with the inputs of another, with the batch`,
-	} {
+	for operator, shared := range map[string]bool{"DynamicQuantizeLinear": true, "QuantizeLinear": false} {
 		r := runnertest.NewRecurrence(t, "x:FP32[N]", "y:FP32[N]", 0)
 		r.Sig.Operators = map[string]int{operator: 1}
 		r.Runs = func(_ *onnx.Signature, inputs, outputs []onnx.Tensor) error {
@@ -309,7 +307,8 @@ func TestLanesThatShareAScale(t *testing.T) {
 		cfg.Inputs[0].Dims, cfg.Outputs[0].Dims = tensor.Shape{1}, tensor.Shape{1}
 		cfg.Inputs[0].Reshape, cfg.Outputs[0].Reshape = &config.Reshape{}, &config.Reshape{}
 		_, _, err := proving(t, r, nil, cfg, config.VerifyInferred)
-		require.ErrorContains(t, err, want)
+		require.ErrorContains(t, err, `output "y" of one request changes`)
+		require.Equal(t, shared, strings.Contains(err.Error(), "(DynamicQuantizeLinear)"))
 	}
 }
 
@@ -364,6 +363,6 @@ func TestBatchAxesOfAFixedAxis(t *testing.T) {
 	cfg.Inputs[0].Dims, cfg.Outputs[0].Dims = tensor.Shape{3}, tensor.Shape{3}
 	cfg.Parameters["batch_axes"] = config.Value{String: "x = 1"}
 	_, _, err := proving(t, r, nil, cfg, config.VerifyInferred)
-	require.ErrorContains(t, err, `input "x": batch_axes names axis 1 of [-1,3], which is fixed: a batch needs a dynamic axis`)
+	require.ErrorContains(t, err, `batch_axes names axis 1 of [-1,3]`)
 	require.NotContains(t, err.Error(), "write dims")
 }

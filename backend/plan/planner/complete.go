@@ -178,18 +178,18 @@ func (c *completion) findStates(chosen bool) error {
 func (c *completion) look() {
 	c.planner = newPlanner(c.config, c.params, c.sig, nil, c.candidate)
 	c.planner.generated()
-	c.planner.clientTensors("input", c.config.Inputs, c.sig.Inputs, c.planner.takenIn, &c.planner.plan.Inputs)
+	c.planner.clientInputs()
 	c.states = nil
 	if c.config.Sequence == nil {
 		return
 	}
-	for _, s := range c.planner.specs() {
-		in, out := exactName(s.Input, c.sig.Inputs), exactName(s.Output, c.sig.Outputs)
+	for _, spec := range c.planner.specs() {
+		in, out := exactName(spec.Input, c.sig.Inputs), exactName(spec.Output, c.sig.Outputs)
 		if in < 0 || out < 0 {
 			continue // loading the model will say so
 		}
-		c.planner.takenIn[in], c.planner.takenOut[out] = s.String(), s.String()
-		c.states = append(c.states, s)
+		c.planner.takenIn[in], c.planner.takenOut[out] = spec.String(), spec.String()
+		c.states = append(c.states, spec)
 	}
 }
 

@@ -116,15 +116,15 @@ func (c *completion) fillTensors() error {
 		}
 		var words []string
 		for i := range part.model {
-			t, err := c.describe(part.model[i])
-			if err == nil && t.Reshape != nil && c.config.MaxBatchSize == 0 {
+			described, err := c.describe(part.model[i])
+			if err == nil && described.Reshape != nil && c.config.MaxBatchSize == 0 {
 				err = errScalar
 			}
 			if err != nil {
 				return fmt.Errorf("%s %q: %w", part.field, part.model[i].Name, err)
 			}
-			*part.given = append(*part.given, t)
-			words = append(words, fmt.Sprintf("%s %q %s %v from the model", part.field, t.Name, t.DataType, t.Dims))
+			*part.given = append(*part.given, described)
+			words = append(words, fmt.Sprintf("%s %q %s %v from the model", part.field, described.Name, described.DataType, described.Dims))
 		}
 		c.fill(part.field, *part.given, words...)
 	}
@@ -134,21 +134,21 @@ func (c *completion) fillTensors() error {
 // describe writes a tensor of the model as a configuration has it: without the
 // batch axis. Triton wants at least one axis; what has none is reshaped.
 func (c *completion) describe(info modelTensor) (config.TensorConfig, error) {
-	t := config.TensorConfig{Name: info.Name, DataType: info.DType.ConfigName(), Dims: info.Dims.Clone()}
+	described := config.TensorConfig{Name: info.Name, DataType: info.DType.ConfigName(), Dims: info.Dims.Clone()}
 	if info.DType == tensor.Invalid {
-		return t, fmt.Errorf("its element type has no counterpart in Triton")
+		return described, fmt.Errorf("its element type has no counterpart in Triton")
 	}
 	if c.config.MaxBatchSize > 0 {
 		axis := info.batchAxis()
 		if axis == tensor.NoAxis && !info.Known && !info.Dims.Fixed() {
-			return t, fmt.Errorf("the batch axis of %v is unknown: set the parameter batch_axes, \"%s = none\" if there is none", info.Dims, info.Name)
+			return described, fmt.Errorf("the batch axis of %v is unknown: set the parameter batch_axes, \"%s = none\" if there is none", info.Dims, info.Name)
 		}
-		t.Dims = t.Dims.Without(axis)
+		described.Dims = described.Dims.Without(axis)
 	}
-	if len(t.Dims) == 0 {
-		t.Dims, t.Reshape = tensor.Shape{1}, &config.Reshape{Shape: tensor.Shape{}}
+	if len(described.Dims) == 0 {
+		described.Dims, described.Reshape = tensor.Shape{1}, &config.Reshape{Shape: tensor.Shape{}}
 	}
-	return t, nil
+	return described, nil
 }
 
 // fillSequences fills in sequence_batching. The states are listed in it for people to
@@ -168,10 +168,10 @@ func (c *completion) fillSequences() {
 	}{Oldest: map[string]int{"max_candidate_sequences": sequenceCandidates}}
 	words := []string{fmt.Sprintf("sequence_batching { oldest { max_candidate_sequences: %d } }, because the model has states", sequenceCandidates)}
 	for _, s := range c.states {
-		t, err := c.describe(c.input(exactName(s.Input, c.sig.Inputs)))
+		described, err := c.describe(c.input(exactName(s.Input, c.sig.Inputs)))
 		words = append(words, fmt.Sprintf("state %q -> %q from the model, paired by %s", s.Input, s.Output, s.Source))
-		if err == nil && t.Dims.Fixed() {
-			sequences.States = append(sequences.States, state{s.Input, s.Output, t.DataType, t.LaneDims()})
+		if err == nil && described.Dims.Fixed() {
+			sequences.States = append(sequences.States, state{s.Input, s.Output, described.DataType, described.LaneDims()})
 		}
 	}
 	if len(sequences.States) < len(c.states) {

@@ -17,12 +17,12 @@ import (
 func (pl *planner) generated() {
 	if pl.config.Sequence != nil {
 		for i := range pl.config.Sequence.ControlInputs {
-			c := &pl.config.Sequence.ControlInputs[i]
-			at, control := onnx.TensorName(c.Name, pl.sig.Inputs), c.Effective()
-			if at >= 0 && control != nil && pl.claim(pl.takenIn, at, c.Name, "the control "+control.Kind) {
-				pl.control(c.Name, control, at)
-				if len(c.Controls) > 1 {
-					pl.warn("control_input %q has %d controls in one tensor: as in Triton, its value is that of %s alone, the last of START, END, READY and CORRID", c.Name, len(c.Controls), control.Kind)
+			input := &pl.config.Sequence.ControlInputs[i]
+			at, control := onnx.TensorName(input.Name, pl.sig.Inputs), input.Effective()
+			if at >= 0 && control != nil && pl.claim(pl.takenIn, at, input.Name, "the control "+control.Kind) {
+				pl.control(input.Name, control, at)
+				if len(input.Controls) > 1 {
+					pl.warn("control_input %q has %d controls in one tensor: as in Triton, its value is that of %s alone, the last of START, END, READY and CORRID", input.Name, len(input.Controls), control.Kind)
 				}
 			}
 		}

@@ -35,15 +35,15 @@ type Proof struct {
 func Make(s *Source) (*plan.Plan, Proof, error) {
 	files := initialFiles(s.Directory)
 	batches := s.Config.MaxBatchSize > 0
-	c := chooser{
+	search := chooser{
 		verify: s.Parameters.Verify, batches: batches, whole: !batches && s.Config.Sequence == nil,
 		finish: (*planner).finish, runner: s.Runner, open: s.Open,
 		attempt: func(k *batchaxis.Candidate) *planner {
 			return planInputs(s.Config, s.Parameters, s.Signature, files, k)
 		},
 	}
-	pl, err := c.choose(batchaxis.Candidates(s.Config, s.Parameters, s.Signature))
-	proof := Proof{c.runs, c.warning}
+	pl, err := search.choose(batchaxis.Candidates(s.Config, s.Parameters, s.Signature))
+	proof := Proof{search.runs, search.warning}
 	if err != nil {
 		return nil, proof, err
 	}

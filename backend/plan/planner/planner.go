@@ -1,7 +1,6 @@
 package planner
 
 import (
-	"errors"
 	"fmt"
 
 	"tritonstateful/backend/config"
@@ -9,7 +8,6 @@ import (
 	"tritonstateful/backend/plan/batchaxis"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
-	"tritonstateful/statebuffer"
 )
 
 // planner collects everything that does not fit while a plan is made.
@@ -44,7 +42,7 @@ func newPlanner(cfg *config.Config, params *config.Parameters, sig *onnx.Signatu
 func planInputs(cfg *config.Config, params *config.Parameters, sig *onnx.Signature, files fileReader, axes *batchaxis.Candidate) *planner {
 	pl := newPlanner(cfg, params, sig, files, axes)
 	pl.generated()
-	pl.clientTensors("input", cfg.Inputs, sig.Inputs, pl.takenIn, &pl.plan.Inputs)
+	pl.clientInputs()
 	pl.states()
 	pl.unfed()
 	return pl
@@ -53,7 +51,7 @@ func planInputs(cfg *config.Config, params *config.Parameters, sig *onnx.Signatu
 // finish plans the outputs, and what depends on inputs and outputs. The error joins
 // everything that is wrong.
 func (pl *planner) finish() error {
-	pl.clientTensors("output", pl.config.Outputs, pl.sig.Outputs, pl.takenOut, &pl.plan.Outputs)
+	pl.clientOutputs()
 	pl.resolveLengths()
 	pl.resolveMasks()
 	pl.checkUpdates()
@@ -100,107 +98,6 @@ func (pl *planner) claim(taken []string, at int, tensorName, use string) bool {
 	}
 	taken[at] = use
 	return true
-}
-
-func (pl *planner) clientTensors(kind string, configs []config.TensorConfig, infos []onnx.TensorInfo, taken []string, ports *[]plan.IO) {
-	for i := range configs {
-		c := &configs[i]
-		at := onnx.TensorName(c.Name, infos)
-		if at < 0 {
-			pl.fault("%s %q of the configuration is not in the model: its %ss are %s", kind, c.Name, kind, onnx.Names(infos))
-			continue
-		}
-		state, isState := pl.stateOfOutput(kind, at)
-		if !isState && !pl.claim(taken, at, infos[at].Name, fmt.Sprintf("%s %q", kind, c.Name)) {
-			continue
-		}
-		p := plan.IO{EndsOnEmpty: pl.sig.EndsOnEmpty(), IOTensor: onnx.IOTensor{Name: c.Name, Optional: c.Optional && infos[at].Optional}, Index: at, Axis: tensor.NoAxis, State: state, IsState: isState}
-		found := pl.candidate.In
-		if kind == "output" {
-			found = pl.candidate.Out
-		}
-		if err := pl.clientTensor(&p, c, &infos[at], found[at]); err != nil {
-			pl.fault("%s %q: %w", kind, c.Name, err)
-			continue
-		}
-		switch {
-		case p.Axis != tensor.NoAxis && infos[at].Dims[p.Axis] == 1:
-			pl.fixedAtOne(c.Name)
-		case p.Axis == tensor.NoAxis && kind == "output":
-			pl.unbatched(c.Name)
-		}
-		if kind == "output" {
-			p.LanesAxis = pl.lanesAxis(&p, found[at])
-			if p.LaneBytes() == 0 { // the file may say that there is nothing where the model writes something
-				p.Varies, pl.plan.Varies = true, true
-			}
-		}
-		if kind == "input" && (p.Axis == tensor.NoAxis || p.Optional) {
-			pl.plan.Shares = true
-		}
-		*ports = append(*ports, p)
-	}
-}
-
-// stateOfOutput reports whether an output is that of a state, which clients can then
-// ask for.
-func (pl *planner) stateOfOutput(kind string, at int) (state int, is bool) {
-	if kind != "output" {
-		return 0, false
-	}
-	for i := range pl.plan.States {
-		if pl.plan.States[i].Out == at {
-			return i, true
-		}
-	}
-	for i := range pl.plan.Varying {
-		if pl.plan.Varying[i].Out == at {
-			return len(pl.plan.States) + i, true
-		}
-	}
-	return 0, false
-}
-
-// errScalar is about an input or output of the model without any axis.
-var errScalar = errors.New("it has no axes, which the server accepts only with a batch: write max_batch_size: 1, and dims: [ 1 ] reshape: { shape: [ ] } for it")
-
-func (pl *planner) clientTensor(p *plan.IO, c *config.TensorConfig, info *onnx.TensorInfo, found batchaxis.Axis) error {
-	dtype, err := tensor.ParseDType(c.DataType)
-	if err != nil {
-		return err
-	}
-	if dtype != info.DType {
-		return fmt.Errorf("data_type is %s in the configuration, the model has %s: write data_type: %s", c.DataType, info.DType.ConfigName(), info.DType.ConfigName())
-	}
-	p.DType = dtype
-	if err := pl.matchDims(p, c.LaneDims(), info, found); err != nil {
-		axis, given, nonsense := batchaxis.Given(pl.params, info)
-		switch {
-		case given && nonsense == nil && axis != tensor.NoAxis && info.Dims[axis] > 1:
-			return fixedAxis(axis, info)
-		case len(info.Dims) > 0:
-			return fmt.Errorf("%w%s", err, pl.writeDims(p, c.LaneDims(), info, found))
-		case pl.config.MaxBatchSize == 0:
-			return errScalar
-		default:
-			return fmt.Errorf("%w; for a tensor without axes write dims: [ 1 ] reshape: { shape: [ ] }", err)
-		}
-	}
-	settleShapes(p)
-	if p.IsState {
-		if s := pl.plan.StateAt(p.State); !s.Agrees(p) {
-			return fmt.Errorf("dims are %v and the state %q has %v: want the extents of the state, or -1", c.LaneDims(), s.Input, s.Dims.Without(s.Axis))
-		}
-	}
-	if dtype == tensor.Bytes || !p.Dims.Without(p.Axis).Fixed() {
-		p.Varies, pl.plan.Varies = true, true
-		if dtype == tensor.Bytes && p.Axis > 0 {
-			return fmt.Errorf("its batch is axis %d of %v: strings need the batch at axis 0", p.Axis, info.Dims)
-		}
-		return nil
-	}
-	p.Layout, err = statebuffer.LayoutOf(p.Dims, p.Axis, dtype)
-	return err
 }
 
 // handedOn finds outputs that are inputs of the model, under one name and with no node

@@ -144,7 +144,7 @@ func MergedDecoderAdvice(cfg *config.Config, params *config.Parameters, sig *onn
 			continue
 		}
 		control := ""
-		if !slices.ContainsFunc(cfg.Sequence.ControlInputs, func(c config.ControlConfig) bool { return c.Name == mergedSwitch }) {
+		if !slices.ContainsFunc(cfg.Sequence.ControlInputs, func(input config.ControlConfig) bool { return input.Name == mergedSwitch }) {
 			control = fmt.Sprintf(", and in sequence_batching control_input [{ name: '%s' control [{ kind: %s bool_false_true: [ true, false ] }] }]", mergedSwitch, config.ControlStart)
 		}
 		return fmt.Sprintf("a merged decoder writes the caches of the encoder, such as that of %q, in the first request of a sequence only: write %s%s", name, parameterText("state_updates", mergedCaches+" = keep"), control)

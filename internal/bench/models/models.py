@@ -15,67 +15,43 @@ import json
 import shutil
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import onnx
 from google.protobuf import json_format, text_format
-from onnx import NodeProto, TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 from tritonclient.grpc import model_config_pb2
 
 ROOT = Path(__file__).resolve().parents[3]
-OPSET = 17
-IR_VERSION = 8
+sys.path.insert(0, str(ROOT / "models"))
+
+from graph import Graph  # noqa: E402
+
+FLOAT = TensorProto.FLOAT
 
 MAX_BATCH = 64
 CANDIDATES = 1280  # slots for sequences
+LAST = 2**31  # the end of a slice that takes the rest
 
-Shape = list[int | str]
+Shape = tuple[int | str, ...]
 
 
-@dataclass
-class Graph:
-    """A graph in the making. Every tensor is float32, but for inputs of indices, and its batch axis is called "batch"."""
+class StatefulGraph(Graph):
+    """A graph with states. Every tensor is float32 unless it says otherwise, and its batch axis is called "batch"."""
 
-    name: str
-    inputs: dict[str, Shape] = field(default_factory=dict)
-    outputs: dict[str, Shape] = field(default_factory=dict)
-    states: dict[str, str] = field(default_factory=dict)  # input and output of each state
-    indices: set[str] = field(default_factory=set)  # inputs of int64
-    nodes: list[NodeProto] = field(default_factory=list)
-    constants: list[TensorProto] = field(default_factory=list)
-    random: np.random.Generator = field(default_factory=lambda: np.random.default_rng(7))
-
-    def node(self, op: str, *inputs: str, outputs: int = 1, **attributes) -> str:
-        """Adds an operator and returns the name of its first output; the others have .1, .2 ... appended."""
-        name = f"{op}_{len(self.nodes)}"
-        names = [name, *(f"{name}.{i}" for i in range(1, outputs))]
-        self.nodes.append(helper.make_node(op, list(inputs), names, **attributes))
-        return name
-
-    def constant(self, value: np.ndarray) -> str:
-        name = f"constant_{len(self.constants)}"
-        self.constants.append(numpy_helper.from_array(value, name))
-        return name
-
-    def integers(self, *values: int) -> str:
-        return self.constant(np.array(values, np.int64))
+    def __init__(self, name: str):
+        super().__init__(name, seed=7)
+        self.states: dict[str, str] = {}  # input and output of each state
+        self.shapes: dict[str, Shape] = {}  # of states
 
     def weights(self, *shape: int) -> str:
         """Random numbers so small that nothing grows from step to step."""
-        return self.constant((self.random.standard_normal(shape) / np.sqrt(4 * shape[-2])).astype(np.float32))
+        return self.constant(self.random.standard_normal(shape) / np.sqrt(4 * shape[-2]), np.float32)
 
-    def slice(self, of: str, axis: int, begin: int, end: int = 2**31) -> str:
-        return self.node("Slice", of, *(self.integers(n) for n in (begin, end, axis)))
-
-    def result(self, name: str, shape: Shape, tensor: str) -> None:
-        self.nodes.append(helper.make_node("Identity", [tensor], [name]))
-        self.outputs[name] = shape
-
-    def state(self, name: str, shape: Shape) -> str:
-        self.inputs[name] = shape
-        return name
+    def state(self, name: str, *shape: int | str) -> str:
+        self.shapes[name] = shape
+        return self.input(name, FLOAT, *shape)
 
     def keep(self, state: str, tensor: str) -> None:
         """Makes a tensor the new value of a state. The operator that makes it writes it: there is no copy."""
@@ -85,100 +61,94 @@ class Graph:
                 for i, name in enumerate(names):
                     if name == tensor:
                         names[i] = new
-        self.outputs[new] = self.inputs[state]
+        self.outputs.append(helper.make_tensor_value_info(new, FLOAT, self.shapes[state]))
         self.states[state] = new
 
-    def model(self) -> onnx.ModelProto:
-        value = helper.make_tensor_value_info
-        types = {name: TensorProto.INT64 for name in self.indices}
-        inputs = [value(name, types.get(name, TensorProto.FLOAT), shape) for name, shape in self.inputs.items()]
-        outputs = [value(name, TensorProto.FLOAT, shape) for name, shape in self.outputs.items()]
-        graph = helper.make_graph(self.nodes, self.name, inputs, outputs, self.constants)
-        model = helper.make_model(graph, ir_version=IR_VERSION, opset_imports=[helper.make_opsetid("", OPSET)])
-        onnx.checker.check_model(model, full_check=True)
-        return model
 
-
-def lstm2x512() -> Graph:
-    g = Graph("lstm2x512", inputs={"x": ["batch", 80]})
-    h, c = (g.state(name, [2, "batch", 512]) for name in "hc")
-    frames = g.node("Unsqueeze", "x", g.integers(0))  # [time, batch, features]
+def lstm2x512() -> StatefulGraph:
+    g = StatefulGraph("lstm2x512")
+    x = g.input("x", FLOAT, "batch", 80)
+    h, c = (g.state(name, 2, "batch", 512) for name in "hc")
+    frames = g.op("Unsqueeze", x, g.constant([0]))  # [time, batch, features]
     ends = []
     for layer, features in enumerate((80, 512)):
         weights, recurrent = g.weights(1, 4 * 512, features), g.weights(1, 4 * 512, 512)
-        before = [g.slice(state, 0, layer, layer + 1) for state in (h, c)]
-        end = g.node("LSTM", frames, weights, recurrent, "", "", *before, outputs=3, hidden_size=512)
-        frames = g.node("Squeeze", end, g.integers(1))  # one direction
+        before = [g.slice(state, layer, layer + 1, axis=0) for state in (h, c)]
+        frames, *end = g.op("LSTM", frames, weights, recurrent, "", "", *before, outputs=3, hidden_size=512)
+        frames = g.op("Squeeze", frames, g.constant([1]))  # one direction
         ends.append(end)
-    g.keep(h, g.node("Concat", *(f"{end}.1" for end in ends), axis=0))
-    g.keep(c, g.node("Concat", *(f"{end}.2" for end in ends), axis=0))
-    g.result("y", ["batch", 512], g.node("Squeeze", frames, g.integers(0)))
+    for state, parts in zip((h, c), zip(*ends)):
+        g.keep(state, g.op("Concat", *parts, axis=0))
+    g.output(g.op("Squeeze", frames, g.constant([0])), "y", FLOAT, "batch", 512)
     return g
 
 
-def kvring() -> Graph:
-    g = Graph("kvring", inputs={"x": ["batch", 1024]})
-    ring = g.state("ring", ["batch", 128, 1024])
-    newest = g.node("Unsqueeze", "x", g.integers(1))
-    g.keep(ring, g.node("Concat", g.slice(ring, 1, 1), newest, axis=1))
-    g.result("y", ["batch", 1024], g.node("ReduceMean", "new_ring", axes=[1], keepdims=0))
+def kvring() -> StatefulGraph:
+    g = StatefulGraph("kvring")
+    x = g.input("x", FLOAT, "batch", 1024)
+    ring = g.state("ring", "batch", 128, 1024)
+    newest = g.op("Unsqueeze", x, g.constant([1]))
+    g.keep(ring, g.op("Concat", g.slice(ring, 1, LAST, axis=1), newest, axis=1))
+    g.output(g.op("ReduceMean", "new_ring", axes=[1], keepdims=0), "y", FLOAT, "batch", 1024)
     return g
 
 
-def tokens() -> Graph:
-    g = Graph("tokens", inputs={"token": ["batch", 1]}, indices={"token"})
-    total = g.state("sum", ["batch", 8])
-    x = g.node("Gather", g.weights(8, 2048), g.node("Squeeze", "token", g.integers(1)))
+def tokens() -> StatefulGraph:
+    g = StatefulGraph("tokens")
+    token = g.input("token", TensorProto.INT64, "batch", 1)
+    total = g.state("sum", "batch", 8)
+    x = g.op("Gather", g.weights(8, 2048), g.op("Squeeze", token, g.constant([1])))
     for _ in range(2):
-        x = g.node("Relu", g.node("MatMul", x, g.weights(2048, 2048)))
-    g.keep(total, g.node("Add", total, g.slice(x, 1, 0, 8)))
-    g.result("y", ["batch", 8], f"new_{total}")
+        x = g.op("Relu", g.op("MatMul", x, g.weights(2048, 2048)))
+    g.keep(total, g.op("Add", total, g.slice(x, 0, 8, axis=1)))
+    g.output(f"new_{total}", "y", FLOAT, "batch", 8)
     return g
 
 
-def zipformer97() -> Graph:
+def zipformer97() -> StatefulGraph:
     frames, width = 16, 384
-    g = Graph("zipformer97", inputs={"x": ["batch", frames, width]})
-    embed = g.state("embed", ["batch", 128, 3, 19])
-    g.keep(embed, g.node("Neg", embed))
-    x = "x"
+    g = StatefulGraph("zipformer97")
+    x = g.input("x", FLOAT, "batch", frames, width)
+    embed = g.state("embed", "batch", 128, 3, 19)
+    g.keep(embed, g.op("Neg", embed))
     for layer in range(16):
         x = zipformer_block(g, layer, x, frames, width)
-    g.result("y", ["batch", frames, width], x)
+    g.output(x, "y", FLOAT, "batch", frames, width)
     return g
 
 
-def zipformer_block(g: Graph, layer: int, x: str, frames: int, width: int) -> str:
+def zipformer_block(g: StatefulGraph, layer: int, x: str, frames: int, width: int) -> str:
     """One block: caches of keys and values move on by the new frames, and matrix products over the frames."""
     past = 64
     for name, size in (("key", 128), ("val1", 48), ("val2", 48)):  # [time, batch, size]
-        cache = g.state(f"{name}_{layer}", [past, "batch", size])
-        new = g.node("Transpose", g.node("MatMul", x, g.weights(width, size)), perm=[1, 0, 2])
-        g.keep(cache, g.node("Concat", g.slice(cache, 0, frames), new, axis=0))
-    cache = g.state(f"nonlin_{layer}", [1, "batch", past, 144])
-    new = g.node("Unsqueeze", g.node("MatMul", x, g.weights(width, 144)), g.integers(0))
-    g.keep(cache, g.node("Concat", g.slice(cache, 2, frames), new, axis=2))
+        cache = g.state(f"{name}_{layer}", past, "batch", size)
+        new = g.op("Transpose", g.op("MatMul", x, g.weights(width, size)), perm=[1, 0, 2])
+        g.keep(cache, g.op("Concat", g.slice(cache, frames, LAST, axis=0), new, axis=0))
+    cache = g.state(f"nonlin_{layer}", 1, "batch", past, 144)
+    new = g.op("Unsqueeze", g.op("MatMul", x, g.weights(width, 144)), g.constant([0]))
+    g.keep(cache, g.op("Concat", g.slice(cache, frames, LAST, axis=2), new, axis=2))
     for name in ("conv1", "conv2"):  # the frames before, for a convolution over time
-        cache = g.state(f"{name}_{layer}", ["batch", 192, 15])
-        new = g.node("Transpose", g.node("MatMul", x, g.weights(width, 192)), perm=[0, 2, 1])
-        both = g.node("Concat", cache, new, axis=2)
-        g.keep(cache, g.slice(both, 2, frames))
-    attended = g.node("ReduceMean", f"new_key_{layer}", axes=[0], keepdims=0)  # [batch, 128]
-    attended = g.node("Unsqueeze", g.node("MatMul", attended, g.weights(128, width)), g.integers(1))
-    x = g.node("Add", x, attended)
-    wide = g.node("Relu", g.node("MatMul", x, g.weights(width, 1024)))
-    return g.node("Add", g.node("Mul", x, g.constant(np.float32(0.5))), g.node("MatMul", wide, g.weights(1024, width)))
+        cache = g.state(f"{name}_{layer}", "batch", 192, 15)
+        new = g.op("Transpose", g.op("MatMul", x, g.weights(width, 192)), perm=[0, 2, 1])
+        both = g.op("Concat", cache, new, axis=2)
+        g.keep(cache, g.slice(both, frames, LAST, axis=2))
+    attended = g.op("ReduceMean", f"new_key_{layer}", axes=[0], keepdims=0)  # [batch, 128]
+    attended = g.op("Unsqueeze", g.op("MatMul", attended, g.weights(128, width)), g.constant([1]))
+    x = g.op("Add", x, attended)
+    wide = g.op("Relu", g.op("MatMul", x, g.weights(width, 1024)))
+    return g.op("Add", g.op("Mul", x, g.constant(0.5, np.float32)), g.op("MatMul", wide, g.weights(1024, width)))
 
 
-def config_of(g: Graph) -> model_config_pb2.ModelConfig:
+def config_of(g: StatefulGraph) -> model_config_pb2.ModelConfig:
     """The configuration of a graph: every request brings one lane, and the batch is Triton's."""
     config = model_config_pb2.ModelConfig(name=g.name, backend="stateful", max_batch_size=MAX_BATCH)
     states = {*g.states, *g.states.values()}
     for tensors, of_config in ((g.inputs, config.input), (g.outputs, config.output)):
-        for name, shape in tensors.items():
-            if name not in states:
-                data_type = model_config_pb2.TYPE_INT64 if name in g.indices else model_config_pb2.TYPE_FP32
-                of_config.add(name=name, data_type=data_type, dims=shape[1:])
+        for tensor in tensors:
+            if tensor.name not in states:
+                kind = tensor.type.tensor_type
+                data_type = model_config_pb2.TYPE_FP32 if kind.elem_type == FLOAT else model_config_pb2.TYPE_INT64
+                of_config.add(name=tensor.name, data_type=data_type, dims=[dim.dim_value for dim in kind.shape.dim[1:]])
     pairs = ", ".join(f"<<<{before}, {after}>>>" for before, after in g.states.items())
     config.parameters["state_pairs"].string_value = pairs
     return config
