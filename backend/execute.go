@@ -30,6 +30,8 @@ import (
 //   - Sequences of unequal length that shared a run run again separately, if it showed that
 //     the model does not append to its states (retryUneven).
 func (in *Instance) Execute(batch Batch) {
+	in.ticker.mu.Lock() // only a tick can have it
+	defer in.ticker.mu.Unlock()
 	e := &in.work
 	e.take(batch)
 	defer e.finish()

@@ -41,6 +41,7 @@ type Instance struct {
 	overlaps          overlaps
 	verbosity         verbosity
 	meter             meter
+	ticker            ticker
 	saturated         bool   // reportSaturation has warned
 	runs              uint64 // number of the last run
 	// separate is why sequences of unequal length do not share a run, although the model
@@ -68,6 +69,7 @@ func newInstance(m *Model, info InstanceInfo) (*Instance, error) {
 	}
 	in.reportSharedScale()
 	in.reportLoad(provider)
+	in.startTicks() // last, because a tick uses everything
 	return in, nil
 }
 
@@ -284,6 +286,7 @@ func (in *Instance) StringIDs() bool { return in.model.StringIDs() }
 
 // Close frees the instance's memory and session. No batch may be running.
 func (in *Instance) Close() {
+	in.ticker.stop()
 	in.meter.close()
 	if in.store != nil {
 		in.overlaps.close(in)

@@ -42,6 +42,9 @@ type Server struct {
 	// DefaultBatch is the max_batch_size that the server's operator wants filled
 	// in where a configuration has none: default-max-batch-size.
 	DefaultBatch int
+	// After calls a function once, when that time has passed, on a goroutine of its own. It
+	// is nil where nothing is to happen between batches.
+	After func(time.Duration, func())
 	// Metrics begins to report the metrics of an instance. It is nil, or returns
 	// nil, where the server takes none.
 	Metrics func(MetricLabels) MetricSink

@@ -30,6 +30,7 @@ type setup struct {
 	kind    string
 	level   slog.Level
 	metrics func(MetricLabels) MetricSink
+	after   func(time.Duration, func())
 }
 
 // param sets a parameter.
@@ -132,7 +133,7 @@ func load(t testing.TB, edits ...func(*setup)) (*server, error) {
 	set := newSetup(edits...)
 	s := &server{t: t, config: set.config, memory: set.memory, runner: set.model, now: time.Hour, plain: map[string]*plainSequence{}, log: newRecorder(set.level)}
 	model, err := NewModel(ModelInfo{Name: "model", Version: 3, Directory: "/models/model", Config: set.json()}, Server{
-		Log: slog.New(s.log), Clock: func() time.Duration { return s.now }, Metrics: set.metrics,
+		Log: slog.New(s.log), Clock: func() time.Duration { return s.now }, Metrics: set.metrics, After: set.after,
 		Open: func(o onnx.SessionOptions) (onnx.Runner, error) {
 			require.Equal(t, "model", o.Name)
 			return s.runner, nil

@@ -28,6 +28,7 @@ type sharers struct {
 	opened  []onnx.SessionOptions // of each session
 	runners []int                 // open ones of each session
 	refuse  error                 // of each Share
+	after   func(time.Duration, func())
 }
 
 func (s *sharers) open(options onnx.SessionOptions) (onnx.Runner, error) {
@@ -67,7 +68,7 @@ func (s *sharers) model(parameters string) *Model {
 	m, err := NewModel(ModelInfo{Name: "model", Version: 1, Config: []byte(`{"name":"model","max_batch_size":8,` +
 		`"input":[{"name":"x","data_type":"TYPE_FP32","dims":[-1]}],"output":[{"name":"y","data_type":"TYPE_FP32","dims":[-1]}],` +
 		`"parameters":{` + parameters + `}}`)}, Server{
-		Log: slog.New(slog.DiscardHandler), Clock: func() time.Duration { return time.Hour }, Open: s.open,
+		Log: slog.New(slog.DiscardHandler), Clock: func() time.Duration { return time.Hour }, Open: s.open, After: s.after,
 	})
 	require.NoError(s.t, err)
 	return m

@@ -76,7 +76,7 @@ func initialize(of backendObject, assemble assembler) error {
 	}
 	log.Info("loaded the stateful backend", "version", version, "onnxruntime", parts.onnxRuntime)
 	metrics := &metrics{log: log, onnxRuntime: parts.onnxRuntime}
-	server := backend.Server{Log: log, Clock: newClock(), Open: parts.open, DefaultBatch: config.defaultBatch}
+	server := backend.Server{Log: log, Clock: newClock(), Open: parts.open, After: after, DefaultBatch: config.defaultBatch}
 	if config.metrics {
 		server.Metrics = metrics.open
 	}

@@ -34,7 +34,7 @@ OrtStatus *ortx_new_session(const char *path, const OrtSessionOptions *options,
   return ortx.CreateSession(ortx_environment, path, options, session);
 }
 
-void ortx_trim(void) { malloc_trim(0); }
+int ortx_trim(void) { return malloc_trim(0); }
 
 void ortx_release_session(OrtSession *session) { ortx.ReleaseSession(session); }
 

@@ -54,8 +54,8 @@ OrtStatus *ortx_set_log_id(OrtSessionOptions *options, const char *id);
 OrtStatus *ortx_new_session(const char *path, const OrtSessionOptions *options,
                             OrtSession **session);
 void ortx_release_session(OrtSession *session);
-// Gives the memory that is free in the C heap back to the system.
-void ortx_trim(void);
+// Gives the memory that is free in the C heap back to the system. Returns whether there was any.
+int ortx_trim(void);
 
 OrtStatus *ortx_count(const OrtSession *session, ortx_group group, size_t *count);
 // On failure there is nothing to release.

@@ -101,6 +101,7 @@ def test_story(own_server, own_client):
     assert counts(after) == {
         "stateful_sequences_active": 2,
         "stateful_slots_capacity": 3,
+        "stateful_slots_used_ratio": 2 / 3,
         "stateful_slots_free": 1,
         "stateful_state_bytes": 3 * 3 * 4,
         "stateful_chunks": 1,
