@@ -23,6 +23,7 @@ type Instance struct {
 	name   string
 	runner onnx.Runner
 	device onnx.DeviceRunner // the runner, if it is on a GPU
+	shared bool              // other instances may use the runner's session, too
 	plan   *plan.Plan
 	store  *statebuffer.Store
 	ioSets []*ioSet // by the number of lanes, made when first needed
@@ -69,6 +70,7 @@ func newInstance(m *Model, info InstanceInfo) (*Instance, error) {
 	}
 	in.reportSharedScale()
 	in.reportLoad(provider)
+	in.reportMemory()
 	in.startTicks() // last, because a tick uses everything
 	return in, nil
 }
@@ -78,7 +80,7 @@ func newInstance(m *Model, info InstanceInfo) (*Instance, error) {
 func (in *Instance) load(provider onnx.Provider, info InstanceInfo, faults error) (err error) {
 	m := in.model
 	if m.path != "" {
-		in.runner, err = m.openRunner(onnx.SessionOptions{
+		in.runner, in.shared, err = m.openRunner(onnx.SessionOptions{
 			Path: m.path, Provider: provider, Device: info.Device, Name: info.Name, GPU: m.gpuOptions(provider),
 			IntraOpThreads: m.params.IntraOpThreads, Optimization: m.params.Optimization,
 		}, info.HostPolicy)
@@ -299,6 +301,9 @@ func (in *Instance) Close() {
 		}
 		in.model.closeRunner(in.runner)
 		in.runner = nil
+		if in.model.info.ReportMemory != nil {
+			in.model.reportMemory(in, nil)
+		}
 	}
 }
 

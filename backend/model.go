@@ -30,6 +30,7 @@ type Model struct {
 	masks *maskVerdict
 	// sessions are those that instances share.
 	sessions sessions
+	memory   memoryReport
 	// faults are those of the configuration by itself. NewInstance reports them, together
 	// with what does not fit the model file.
 	faults error

@@ -31,6 +31,8 @@ type setup struct {
 	level   slog.Level
 	metrics func(MetricLabels) MetricSink
 	after   func(time.Duration, func())
+	// memoryReport is ModelInfo.ReportMemory.
+	memoryReport func([]MemoryUse)
 }
 
 // param sets a parameter.
@@ -132,7 +134,7 @@ type plainSequence struct{ states [][][]float64 }
 func load(t testing.TB, edits ...func(*setup)) (*server, error) {
 	set := newSetup(edits...)
 	s := &server{t: t, config: set.config, memory: set.memory, runner: set.model, now: time.Hour, plain: map[string]*plainSequence{}, log: newRecorder(set.level)}
-	model, err := NewModel(ModelInfo{Name: "model", Version: 3, Directory: "/models/model", Config: set.json()}, Server{
+	model, err := NewModel(ModelInfo{Name: "model", Version: 3, Directory: "/models/model", Config: set.json(), ReportMemory: set.memoryReport}, Server{
 		Log: slog.New(s.log), Clock: func() time.Duration { return s.now }, Metrics: set.metrics, After: set.after,
 		Open: func(o onnx.SessionOptions) (onnx.Runner, error) {
 			require.Equal(t, "model", o.Name)

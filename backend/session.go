@@ -19,9 +19,10 @@ type sessions struct {
 }
 
 // openRunner opens the model for an instance, or has it join the session of another one.
-func (m *Model) openRunner(options onnx.SessionOptions, policy HostPolicy) (onnx.Runner, error) {
+func (m *Model) openRunner(options onnx.SessionOptions, policy HostPolicy) (_ onnx.Runner, shared bool, _ error) {
 	if !m.sharesSession(&options) {
-		return m.server.Open(options)
+		runner, err := m.server.Open(options)
+		return runner, false, err
 	}
 	s := &m.sessions
 	s.mu.Lock() // the first instance opens the file, while the others wait
@@ -33,13 +34,13 @@ func (m *Model) openRunner(options onnx.SessionOptions, policy HostPolicy) (onnx
 		runner, err = m.server.Open(options)
 	}
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if s.open == nil {
 		s.open = map[string][]onnx.Runner{}
 	}
 	s.open[key] = append(s.open[key], runner)
-	return runner, nil
+	return runner, true, nil
 }
 
 // join returns one more runner of a session, or nil where none is open.

@@ -29,6 +29,7 @@ type sharers struct {
 	runners []int                 // open ones of each session
 	refuse  error                 // of each Share
 	after   func(time.Duration, func())
+	memory  func([]MemoryUse)
 }
 
 func (s *sharers) open(options onnx.SessionOptions) (onnx.Runner, error) {
@@ -65,7 +66,7 @@ func (r *sharer) Close() {
 
 // model is one with these parameters, as JSON.
 func (s *sharers) model(parameters string) *Model {
-	m, err := NewModel(ModelInfo{Name: "model", Version: 1, Config: []byte(`{"name":"model","max_batch_size":8,` +
+	m, err := NewModel(ModelInfo{Name: "model", Version: 1, ReportMemory: s.memory, Config: []byte(`{"name":"model","max_batch_size":8,` +
 		`"input":[{"name":"x","data_type":"TYPE_FP32","dims":[-1]}],"output":[{"name":"y","data_type":"TYPE_FP32","dims":[-1]}],` +
 		`"parameters":{` + parameters + `}}`)}, Server{
 		Log: slog.New(slog.DiscardHandler), Clock: func() time.Duration { return time.Hour }, Open: s.open, After: s.after,

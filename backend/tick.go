@@ -17,15 +17,15 @@ type ticker struct {
 	closed bool
 }
 
-// startTicks begins to look after an instance that has sequences.
+// startTicks begins to look after an instance.
 func (in *Instance) startTicks() {
-	if in.ticker.after = in.server().After; in.ticker.after != nil && in.sequences {
+	if in.ticker.after = in.server().After; in.ticker.after != nil {
 		in.ticker.after(tickEvery, in.tick)
 	}
 }
 
 // tick ends sequences whose clients are gone and frees their memory, as the end of a batch
-// does, and updates the gauges. While a batch runs it does nothing.
+// does, updates the gauges and reports the memory in use. While a batch runs it does nothing.
 func (in *Instance) tick() {
 	t := &in.ticker
 	if t.mu.TryLock() {
@@ -45,6 +45,7 @@ func (in *Instance) idle() {
 	in.work.timings.begin(now)
 	in.work.timing, in.work.succeeded = Timing{}, 0 // of no run
 	in.maintain(&in.work)
+	in.reportMemory()
 }
 
 // stop waits for a tick that is under way; no other one follows.

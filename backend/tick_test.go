@@ -95,12 +95,3 @@ func TestTickThatPanics(t *testing.T) {
 type panicking struct{ discard }
 
 func (panicking) Record([]MetricUpdate) { panic("injected") }
-
-// TestNoTicksWithoutSequences: nothing changes between the batches of such a model.
-func TestNoTicksWithoutSequences(t *testing.T) {
-	k := &ticks{}
-	in, err := (&sharers{t: t, after: k.after}).model("").NewInstance(InstanceInfo{Name: "model_0_0", Kind: "cpu"})
-	require.NoError(t, err)
-	defer in.Close()
-	require.Nil(t, k.next)
-}

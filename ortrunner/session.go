@@ -32,3 +32,16 @@ func (s *session) leave() {
 		C.ortx_release_session(s.c)
 	}
 }
+
+// SessionBytes implements onnx.Sizer.
+func (r *runner) SessionBytes() int64 { return sessionBytes(r.session.c, nil) }
+
+// SessionBytes implements onnx.Sizer.
+func (r *gpuRunner) SessionBytes() int64 { return sessionBytes(r.session, r.where) }
+
+// sessionBytes is 0 also where ONNX Runtime fails to say: it is for reports only.
+func sessionBytes(s *C.OrtSession, memory *C.OrtMemoryInfo) int64 {
+	var bytes C.uint64_t
+	_ = statusError(C.ortx_session_bytes(s, memory, &bytes))
+	return int64(bytes)
+}

@@ -68,3 +68,12 @@ func TestShare(t *testing.T) {
 	another.Close()
 	require.Zero(t, all[3].session.users.Load())
 }
+
+// TestSessionBytes: a session holds its weights once, however many runners it has.
+func TestSessionBytes(t *testing.T) {
+	const weights = 4 * 256 * 256 * 4 // of four layers
+	all := share(t, layers(256, 4).Write(t), 2)
+	require.GreaterOrEqual(t, all[0].SessionBytes(), int64(weights))
+	require.Less(t, all[0].SessionBytes(), int64(2*weights))
+	require.Equal(t, all[0].SessionBytes(), all[1].SessionBytes())
+}

@@ -38,6 +38,14 @@ type Sharer interface {
 	Share() (Runner, error)
 }
 
+// Sizer is a Runner that knows what its session takes.
+type Sizer interface {
+	// SessionBytes is the memory that the session holds, in bytes: weights, and what it
+	// keeps for activations. It is 0 where ONNX Runtime does not say. Safe for concurrent
+	// use until Close.
+	SessionBytes() int64
+}
+
 // Prober is a Runner that can try whether the model takes certain shapes.
 type Prober interface {
 	// Probe is Run, but no error stands in the server's log when it fails.
