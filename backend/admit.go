@@ -236,9 +236,10 @@ func (e *execution) spread(q *statebuffer.Sequence) {
 }
 
 // affordable reports whether the padding that a run has with one lane more costs little
-// enough. The run is at most twice as large as what its lanes hold and the step brings them,
-// so that no run takes more than twice the time and memory because of one long sequence; and
-// the padding is within the limit of memory, together with what all sequences hold.
+// enough, and is known to be hidden from the model. The run is at most twice as large as what
+// its lanes hold and the step brings them, so that no run takes more than twice the time and
+// memory because of one long sequence; and the padding is within the limit of memory,
+// together with what all sequences hold.
 func (e *execution) affordable(r *Request, q *statebuffer.Sequence) bool {
 	in, lanes := e.in, int64(len(e.lanes)+1)
 	padded := int64(0)
@@ -252,7 +253,7 @@ func (e *execution) affordable(r *Request, q *statebuffer.Sequence) bool {
 		if lanes*longest == sum { // all are equal
 			continue
 		}
-		if lanes*(longest+step) > 2*(sum+lanes*step) {
+		if longest+step > in.padded[mask] || lanes*(longest+step) > 2*(sum+lanes*step) {
 			return false
 		}
 		padded += (longest + step) * int64(f.DType.Size())

@@ -51,7 +51,7 @@ func unevenModel(t *testing.T, limit string, lengths ...int) (*scripted, *Instan
 }
 
 // TestLongestDoesNotSlowOthers: sequences of unequal length share a run as long as it
-// is at most twice as large as what is theirs in it, and everybody's answer is right.
+// is at most twice as large as what is theirs in it, and every answer is right.
 func TestLongestDoesNotSlowOthers(t *testing.T) {
 	for name, tt := range map[string]struct {
 		lengths []int
@@ -136,6 +136,7 @@ func TestNoRoomForPadding(t *testing.T) {
 func TestPaddingIsGivenBack(t *testing.T) {
 	const long = 1 << 20
 	model, in, runs := unevenModel(t, "0", 3, 3)
+	in.padded[0] = 2 * long
 	turn := func() { send(t, in, stepOf(1, false, 1), stepOf(2, false, 1)) }
 	turn()
 	before := model.memory.Used()

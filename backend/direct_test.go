@@ -12,12 +12,12 @@ import (
 	"tritonstateful/internal/tensor"
 )
 
-// direct has that many places in the batch.
-func direct(places int) func(*setup) {
-	return func(s *setup) { s.config.MaxBatchSize, s.config.Sequence.Oldest = places, nil }
+// direct has that many batch slots in the batch.
+func direct(batchSlots int) func(*setup) {
+	return func(s *setup) { s.config.MaxBatchSize, s.config.Sequence.Oldest = batchSlots, nil }
 }
 
-// idle is what the direct scheduler sends for a place whose sequence has no request.
+// idle is what the direct scheduler sends for a batch slot whose sequence has no request.
 var idle = ask{}
 
 // TestDirect: idle lanes of the direct strategy are answered and nothing else.
@@ -35,9 +35,9 @@ func TestDirect(t *testing.T) {
 	require.Equal(t, 1, in.store.Usage().Live)
 }
 
-// TestDirectPlaceIsGivenAway: Triton frees the place of a sequence that idled or
+// TestDirectBatchSlotIsGivenAway: Triton frees the batch slot of a sequence that idled or
 // was cancelled, and sends no notice. A START there says that the sequence before is gone.
-func TestDirectPlaceIsGivenAway(t *testing.T) {
+func TestDirectBatchSlotIsGivenAway(t *testing.T) {
 	for _, full := range []string{"reject", "evict_lru"} {
 		t.Run(full, func(t *testing.T) {
 			s := newServer(t, direct(4), param("when_full", full))
@@ -55,21 +55,21 @@ func TestDirectPlaceIsGivenAway(t *testing.T) {
 }
 
 // TestDirectStory imitates Triton's direct scheduler, which drops sequences without a
-// word and gives their places, and later also their IDs, to others. Everybody whom
-// it serves must be served.
+// word and gives their batch slots, and later also their IDs, to others. Every
+// sequence that it serves must get its answers.
 func TestDirectStory(t *testing.T) {
 	t.Parallel()
-	const places, ids, batches = 5, 12, 5000
+	const batchSlots, ids, batches = 5, 12, 5000
 	rng := rand.New(rand.NewPCG(1, 2))
-	s := newServer(t, direct(places))
-	var serves [places]string // the sequence of each place, as Triton has it
+	s := newServer(t, direct(batchSlots))
+	var serves [batchSlots]string // the sequence of each batch slot, as Triton has it
 	for range batches {
-		asks := make([]ask, 1+rng.IntN(places)) // cut short after the last request
-		for place := range asks {
+		asks := make([]ask, 1+rng.IntN(batchSlots)) // cut short after the last request
+		for batchSlot := range asks {
 			if rng.IntN(3) == 0 {
-				serves[place] = "" // dropped
+				serves[batchSlot] = "" // dropped
 			}
-			id := serves[place]
+			id := serves[batchSlot]
 			switch {
 			case rng.IntN(4) == 0:
 				continue // idle
@@ -77,12 +77,12 @@ func TestDirectStory(t *testing.T) {
 				if id = fmt.Sprint(1 + rng.IntN(ids)); slices.Contains(serves[:], id) && rng.IntN(2) == 0 {
 					continue // else the END of the sequence that has the ID is queued
 				}
-				asks[place] = ask{id: id, start: true, end: rng.IntN(8) == 0}
+				asks[batchSlot] = ask{id: id, start: true, end: rng.IntN(8) == 0}
 			default:
-				asks[place] = ask{id: id, start: rng.IntN(20) == 0, end: rng.IntN(8) == 0}
+				asks[batchSlot] = ask{id: id, start: rng.IntN(20) == 0, end: rng.IntN(8) == 0}
 			}
-			if serves[place] = id; asks[place].end {
-				serves[place] = ""
+			if serves[batchSlot] = id; asks[batchSlot].end {
+				serves[batchSlot] = ""
 			}
 		}
 		s.batch(asks...).ok()
@@ -105,9 +105,9 @@ func TestDirectExpired(t *testing.T) {
 	require.Zero(t, s.in.store.Counters().Displaced)
 }
 
-// TestDirectRefusedStartTakesThePlace: the place is the new sequence's, also when
+// TestDirectRefusedStartTakesTheBatchSlot: the batch slot is the new sequence's, also when
 // its START does not run.
-func TestDirectRefusedStartTakesThePlace(t *testing.T) {
+func TestDirectRefusedStartTakesTheBatchSlot(t *testing.T) {
 	s := newServer(t, direct(2))
 	s.batch(startOf(1), startOf(2)).ok()
 	s.forget(1)
@@ -116,9 +116,9 @@ func TestDirectRefusedStartTakesThePlace(t *testing.T) {
 	s.batch(startOf(4), nextOf(2)).ok()
 }
 
-// TestDirectOnlyAStartTakesAPlace: whatever else comes at a place, its sequence
+// TestDirectOnlyAStartTakesABatchSlot: whatever else comes at a batch slot, its sequence
 // stays, and so does one that starts again at its own.
-func TestDirectOnlyAStartTakesAPlace(t *testing.T) {
+func TestDirectOnlyAStartTakesABatchSlot(t *testing.T) {
 	s := newServer(t, direct(2))
 	s.batch(startOf(1), startOf(2)).ok()
 	s.batch(nextOf(9), idle).want("no such sequence", "")
@@ -128,7 +128,7 @@ func TestDirectOnlyAStartTakesAPlace(t *testing.T) {
 }
 
 // TestDirectSequenceMoves: a sequence that Triton dropped starts again at another
-// place. Its old one may be given away without harm to it, even in the same batch.
+// batch slot. Its old one may be given away without harm to it, even in the same batch.
 func TestDirectSequenceMoves(t *testing.T) {
 	s := newServer(t, direct(3))
 	s.batch(startOf(1)).ok()

@@ -46,10 +46,11 @@ type Instance struct {
 	saturated         bool   // reportSaturation has warned
 	runs              uint64 // number of the last run
 	// separate is why sequences of unequal length do not share a run, although the model
-	// has a mask; grows is, of each of plan.Masks that names no input, what a step
-	// appends to the states that it covers.
-	separate string
-	grows    []int64
+	// has a mask. Of each of plan.Masks, grows is what a step appends to the states that it
+	// covers, if it names no input, and padded is the greatest length, with what a step
+	// brings, up to which unequal lengths share a run.
+	separate      string
+	grows, padded []int64
 }
 
 func newInstance(m *Model, info InstanceInfo) (*Instance, error) {

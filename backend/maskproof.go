@@ -15,12 +15,14 @@ import (
 // the left. Not every model that has a mask supports that. One may take the mask for a
 // length, as GroupQueryAttention does, or forget what is old. So before a model is served,
 // trial sequences run on it as requests do, each by itself and then together with a longer
-// one. Only if every answer is the same do unequal lengths share runs.
+// one. Only if every answer is the same do unequal lengths share runs, and only up to the
+// length that was tried (masklength.go).
 
 // maskVerdict is what is known of a model's masks.
 type maskVerdict struct {
 	separate string  // why unequal lengths run separately; empty if they need not
 	grows    []int64 // see Instance.grows
+	padded   []int64 // see Instance.padded
 }
 
 // proveMasks tries the masks of a model, and has unequal lengths run separately for good if
@@ -34,16 +36,16 @@ func (in *Instance) proveMasks() {
 	defer m.planLock.Unlock()
 	if m.masks == nil {
 		began := time.Now()
-		runs, err := in.tryMasks(began.Add(provingMost))
-		m.masks = &maskVerdict{grows: in.grows}
+		runs, lengths, err := in.tryMasks(began.Add(provingMost))
+		m.masks = &maskVerdict{grows: in.grows, padded: lengths.reached}
 		if err != nil {
 			m.masks.separate = err.Error()
 			m.log.Warn(runSeparately + m.masks.separate)
 		} else {
-			m.log.Info("sequences of unequal length can share runs: in trial runs, each has the same answers as by itself", "runs", runs, "took", time.Since(began).Round(time.Millisecond))
+			in.reportPadded(&lengths, runs, time.Since(began))
 		}
 	}
-	in.grows = m.masks.grows
+	in.grows, in.padded = m.masks.grows, m.masks.padded
 	if in.separate = m.masks.separate; in.separate != "" {
 		in.store.DisableLeftPadding()
 	}
@@ -61,11 +63,11 @@ var errTimeOver = fmt.Errorf("%wthe time ran out", errUndecided)
 // tryMasks makes trials with one kind of inputs after another, until one has a verdict. It
 // returns how often the model ran, and notes what a step appends where a mask names no
 // input.
-func (in *Instance) tryMasks(until time.Time) (runs int, err error) {
+func (in *Instance) tryMasks(until time.Time) (runs int, lengths paddedLengths, err error) {
 	pl := in.plan
 	for _, i := range pl.Masks {
 		if g := &pl.Generated[i]; g.Mask.Length < 0 && slices.ContainsFunc(pl.Inputs, func(p plan.IO) bool { return !p.Dims.Without(p.Axis).Fixed() }) {
-			return 0, fmt.Errorf("the mask %q names no input, and the inputs vary in shape, so what a step appends is not known; if the mask also covers what a step brings, write mask(%s, INPUT)", g.Name, g.Mask.States)
+			return 0, lengths, fmt.Errorf("the mask %q names no input, and the inputs vary in shape, so what a step appends is not known; if the mask also covers what a step brings, write mask(%s, INPUT)", g.Name, g.Mask.States)
 		}
 	}
 	fractions := slices.ContainsFunc(pl.Inputs, func(p plan.IO) bool { return closeness[p.DType] > 0 })
@@ -74,52 +76,48 @@ func (in *Instance) tryMasks(until time.Time) (runs int, err error) {
 		for _, short := range []int64{1, extent} {
 			for numbers := range trialNumbers {
 				if time.Now().After(until) {
-					return runs, in.undecided(last)
+					return runs, lengths, in.undecided(last)
 				}
-				kind := trialKind{extent: extent, short: short, numbers: numbers, until: until}
+				kind := trialKind{extent: extent, short: short, numbers: numbers, low: lowNumbers[0], until: until}
 				err := in.tryMask(&kind, &runs)
 				if err == nil {
 					err = in.tryFurther(kind, fractions, &runs)
 				}
+				if err == nil {
+					lengths, err = in.tryLengths(&kind, &runs)
+				}
 				if errors.Is(err, errTimeOver) {
-					return runs, in.undecided(err)
+					return runs, lengths, in.undecided(err)
 				}
 				if !errors.Is(err, errUndecided) {
-					return runs, err
+					return runs, lengths, err
 				}
 				last = err
 			}
 		}
 	}
-	return runs, in.undecided(last)
+	return runs, lengths, in.undecided(last)
 }
 
-// tryFurther makes the trials that look closer, of a kind that has shown no difference:
-// with large numbers below 0, and with a long sequence. Those that the model does not run
-// say nothing, but no time may be short of them.
+// tryFurther makes the trials that look closer, of a kind that has shown no difference: with
+// large numbers below 0, and with the inputs that requests may leave out. Numbers that the
+// model does not run with say nothing, but no time may be short of them.
 func (in *Instance) tryFurther(kind trialKind, fractions bool, runs *int) error {
-	var further []trialKind
 	if fractions {
-		low := kind
-		low.negative = true
-		further = append(further, low)
-	}
-	long := kind
-	long.before, long.beforeExtent = 1, longestTrial
-	further = append(further, long)
-	for i := range further {
-		k := &further[i]
-		if err := in.tryMask(k, runs); settles(err) {
-			return err
+		for _, low := range lowNumbers[1:] {
+			k := kind
+			k.low = low
+			if err := in.tryMask(&k, runs); settles(err) {
+				return err
+			}
 		}
 	}
-	if further[len(further)-1].appended >= longestTrial {
+	if !slices.ContainsFunc(in.plan.Inputs, func(p plan.IO) bool { return p.Optional }) {
 		return nil
 	}
-	long = kind // a step appends as much whatever its extents, or one of these does not run
-	long.before, long.beforeExtent = long.stepsTo(longestTrial), kind.extent
-	if err := in.tryMask(&long, runs); settles(err) {
-		return err
+	kind.optional = true
+	if err := in.tryMask(&kind, runs); err != nil {
+		return fmt.Errorf("with the inputs that requests may leave out: %w", err)
 	}
 	return nil
 }
@@ -130,16 +128,15 @@ func settles(err error) bool {
 	return err != nil && (errors.Is(err, errTimeOver) || !errors.Is(err, errUndecided))
 }
 
-// tryMask makes one trial, adds its runs, and notes in kind what a first step appends.
+// tryMask makes one trial, and adds its runs.
 func (in *Instance) tryMask(kind *trialKind, runs *int) error {
 	t, err := in.newMaskTrial(kind)
 	if err != nil {
 		return fmt.Errorf("%w%w", errUndecided, err)
 	}
-	defer t.in.Close()
+	defer t.Close()
 	err = t.try()
 	*runs += t.runner.runs
-	kind.appended = t.appended
 	if !errors.Is(err, errUndecided) {
 		in.grows = t.in.grows
 	}
@@ -188,23 +185,13 @@ func (s *trialSequence) request() (r trialRequest, want *trialAnswer) {
 // restart begins the sequence again, as another one.
 func (s *trialSequence) restart() { s.id, s.next = s.id+1, 0 }
 
-// longestTrial is how long a sequence gets in a trial, in elements of the axis that
-// grows. What a model does differently beyond that, such as to drop what is old, is seen
-// only by the shapes of its states as it runs.
-const longestTrial = 48
-
-// stepsTo is how many steps of a kind that was tried make a sequence that long.
-func (k *trialKind) stepsTo(length int64) int {
-	return int((length + k.appended - 1) / max(1, k.appended))
-}
-
 // try runs three sequences, each by itself and then in pairs of unequal length, in one of
 // which a sequence has just started. nil says that the answers are the same, except for what
 // the order of a sum changes. An errUndecided is no verdict.
 func (t *maskTrial) try() error {
 	e, short := t.extent, t.short
 	// Those that share a run bring the same extent.
-	long := t.sequence(10, append(slices.Repeat([]int64{t.beforeExtent}, t.before), e, e, short, e, short, e)...)
+	long := t.sequence(10, e, e, short, e, short, e)
 	middle := t.sequence(20, e, short, short, short, short)
 	late := t.sequence(30, e, short, e, short)
 	sequences := []*trialSequence{long, middle, late}
@@ -218,7 +205,7 @@ func (t *maskTrial) try() error {
 	for _, s := range sequences {
 		s.restart()
 	}
-	for _, s := range append(slices.Repeat([]*trialSequence{long}, t.before), long, long, middle) { // which leaves them unequal
+	for _, s := range []*trialSequence{long, long, middle} { // which leaves them unequal
 		if err := t.byItself(s); err != nil {
 			return err
 		}
@@ -258,10 +245,16 @@ func (t *maskTrial) byItself(s *trialSequence) error {
 // together runs the next step of two sequences of unequal length in one run. Their twins stop
 // here: from now on the sequences only run together.
 func (t *maskTrial) together(pair [2]*trialSequence) error {
-	before := t.runner.runs
 	first, wantFirst := pair[0].request()
 	second, wantSecond := pair[1].request()
-	answers, err := t.run(first, second)
+	return t.sharing([2]trialRequest{first, second}, [2]*trialAnswer{wantFirst, wantSecond})
+}
+
+// sharing runs requests of two sequences of unequal length in one run, and compares the
+// answers with those that are wanted.
+func (t *maskTrial) sharing(pair [2]trialRequest, wanted [2]*trialAnswer) error {
+	before := t.runner.runs
+	answers, err := t.run(pair[:]...)
 	switch {
 	case err != nil:
 		return err
@@ -270,12 +263,17 @@ func (t *maskTrial) together(pair [2]*trialSequence) error {
 	case t.runner.runs != before+1:
 		return fmt.Errorf("%wsequences of unequal length do not share a run of this model", errUndecided)
 	}
-	for i, want := range []*trialAnswer{wantFirst, wantSecond} {
+	for i, want := range wanted {
 		if why := t.differ(&answers[i], want); why != "" {
-			return fmt.Errorf("%s does not hide padding from the model: %s when sequences of unequal length share a run, the shorter ones padded on the left; a model that takes the mask for a length, as GroupQueryAttention does, cannot be padded in this way", t.names, why)
+			return t.notHidden(why)
 		}
 	}
 	return nil
+}
+
+// notHidden is the error for a difference that padding makes.
+func (t *maskTrial) notHidden(why string) error {
+	return fmt.Errorf("%s does not hide padding from the model: %s when sequences of unequal length share a run, the shorter ones padded on the left; a model that takes the mask for a length, as GroupQueryAttention does, cannot be padded in this way", t.names, why)
 }
 
 // dependsOnStates makes sure that an answer depends on the steps before, so that it would
@@ -304,6 +302,5 @@ func (t *maskTrial) noteGrowth(s *trialSequence) {
 	for mask, i := range t.in.plan.Masks {
 		state := t.in.plan.Generated[i].Mask.Covers[0]
 		t.in.grows[mask] = t.in.store.Length(state, first) - t.in.store.Length(state, nil)
-		t.appended = max(t.appended, t.in.grows[mask])
 	}
 }

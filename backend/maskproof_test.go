@@ -1,7 +1,9 @@
 package backend
 
 import (
+	"encoding/binary"
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -19,7 +21,7 @@ import (
 func TestMaskProof(t *testing.T) {
 	model, c, _ := maskedModel(0)
 	in, log := model.logged(t, c)
-	require.Len(t, log.having("model=model runs=54"), 1, "%v", *log.lines)
+	require.Len(t, log.having("model=model length=4099 runs=113"), 1, "%v", *log.lines)
 	require.Empty(t, log.having("WARN"))
 	require.Empty(t, in.separate)
 	second, err := in.model.NewInstance(InstanceInfo{Name: "model_1", Kind: "cpu"})
@@ -72,47 +74,82 @@ func TestMaskTakenForALength(t *testing.T) {
 	require.Len(t, log.having("WARN"), 1)
 }
 
-// TestWindowFoundAtLoad: and one that is wider than what is tried is found as it runs.
+// TestWindowFoundAtLoad: a model that drops what is old does not share runs of unequal lengths.
 func TestWindowFoundAtLoad(t *testing.T) {
 	model, c, _ := maskedModel(4)
 	_, log := model.logged(t, c)
 	require.Len(t, log.having("WARN"), 1)
 	require.Len(t, log.having(runSeparately+`the mask "Mask" needs a model`), 1, "%v", *log.lines)
-
-	model, c, _ = maskedModel(100)
-	in, log := model.logged(t, c)
-	require.Empty(t, log.having("WARN"))
-	send(t, in, stepOf(1, true, 99), stepOf(2, true, 90))
-	for range 3 {
-		send(t, in, stepOf(1, false, 1), stepOf(2, false, 1))
-	}
-	require.Len(t, log.having("WARN"), 1)
-	require.Len(t, log.having(`state "Cache" from length 100 to 100`), 1, "%v", *log.lines)
 }
 
-// TestLongSequencesAreTried: padding that shows only beyond a length is found at load,
-// with inputs of any extent and with those of one.
-func TestLongSequencesAreTried(t *testing.T) {
-	for _, rows := range []int64{-1, 1, 2} {
+// TestFiniteBias: a mask that is a bias does not hide padding from scores below it.
+func TestFiniteBias(t *testing.T) {
+	for bias, wrong := range map[float64]bool{-10: true, -100: true, -10000: false} {
+		s := &scripted{sig: onnx.Signature{
+			Inputs:  []onnx.TensorInfo{info("Input", tensor.FP32, -1, -1), info("Cache", tensor.FP32, -1, -1), info("Mask", tensor.Int32, -1, -1)},
+			Outputs: []onnx.TensorInfo{info("Output", tensor.FP32, -1, 1), info("NewCache", tensor.FP32, -1, -1)},
+		}}
+		s.nameBatch()
+		s.run = func(inputs, outputs []onnx.Tensor) error {
+			lanes, rows, old := inputs[0].Shape[0], inputs[0].Shape[1], inputs[1].Shape[1]
+			mask := numbers(inputs[2].Data.Bytes)
+			var answers, caches []byte
+			for lane := range lanes {
+				all := append(append([]byte{}, inputs[1].Data.Bytes[4*lane*old:4*(lane+1)*old]...), inputs[0].Data.Bytes[4*lane*rows:4*(lane+1)*rows]...)
+				scores := make([]float64, old+rows)
+				for at := range scores {
+					scores[at] = float32At(all, at) + bias*float64(1-mask[lane*(old+rows)+int64(at)])
+				}
+				most, sum, weighted := slices.Max(scores), 0.0, 0.0
+				for at, score := range scores {
+					weight := math.Exp(score - most)
+					sum, weighted = sum+weight, weighted+weight*float32At(all, at)
+				}
+				answers, caches = append(answers, tensor.FloatElement(weighted/sum, tensor.FP32)...), append(caches, all...)
+			}
+			outputs[0].Data.Bytes = append(outputs[0].Data.Bytes[:0], answers...)
+			outputs[1].Data, outputs[1].Shape = statebuffer.Block{Bytes: caches, Size: int64(len(caches))}, tensor.Shape{lanes, old + rows}
+			return nil
+		}
+		c := cacheConfig()
+		c.Inputs[0].DataType, c.Outputs[0].DataType = "TYPE_FP32", "TYPE_FP32"
+		c.Inputs[0].Dims, c.Outputs[0].Dims = tensor.Shape{-1}, tensor.Shape{1}
+		c.Parameters["derived_inputs"] = config.Value{String: "Mask = mask(Cache, Input)"}
+		in, log := s.logged(t, c)
+		require.Equal(t, wrong, in.separate != "", "%v: %v", bias, *log.lines)
+	}
+}
+
+func float32At(data []byte, element int) float64 {
+	return float64(math.Float32frombits(binary.NativeEndian.Uint32(data[4*element:])))
+}
+
+// TestMaskWithOptionalInputs: an input that requests may leave out is part of the trials.
+func TestMaskWithOptionalInputs(t *testing.T) {
+	for _, wrong := range []bool{false, true} {
 		model, c, _ := maskedModel(0)
-		model.sig.Inputs[0].Dims[1], c.Inputs[0].Dims = rows, tensor.Shape{rows, -1}
+		model.sig.Inputs = append(model.sig.Inputs, info("Extra", tensor.Int32, -1, 1))
+		model.sig.Inputs[3].Symbols = []string{"batch", ""}
+		model.sig.Inputs[3].Optional = true
+		c.Inputs = append(c.Inputs, config.TensorConfig{Name: "Extra", DataType: "TYPE_INT32", Dims: tensor.Shape{1}, Optional: true})
 		inner := model.run
+		with := 0
 		model.run = func(inputs, outputs []onnx.Tensor) error {
-			if err := inner(inputs, outputs); err != nil {
+			if err := inner(inputs, outputs); err != nil || inputs[3].DType == tensor.Invalid {
 				return err
 			}
+			with++
 			lanes, total := inputs[2].Shape[0], inputs[2].Shape[1]
-			for lane := range lanes { // what is padded beyond that length counts
-				for at, shown := range numbers(inputs[2].Data.Bytes)[lane*total : (lane+1)*total] {
-					if total > 32 && shown == 0 && at < 8 {
-						outputs[0].Data.Bytes[4*lane]++
-					}
+			for lane := range lanes {
+				if wrong && numbers(inputs[2].Data.Bytes)[lane*total] == 0 {
+					outputs[0].Data.Bytes[4*lane]++
 				}
 			}
 			return nil
 		}
-		_, log := model.logged(t, c)
-		require.Len(t, log.having(runSeparately+`the mask "Mask" does not hide padding`), 1, "%v: %v", rows, *log.lines)
+		in, log := model.logged(t, c)
+		require.Equal(t, wrong, in.separate != "", "%v", *log.lines)
+		require.NotZero(t, with)
 	}
 }
 
@@ -157,8 +194,8 @@ func TestMaskOverTime(t *testing.T) {
 	model, c, _ := maskedModel(0)
 	in, _ := model.logged(t, c)
 	inner := model.run
-	for _, last := range []int{1, 10, 25, 45, 53} {
-		until := time.Now().Add(20 * time.Millisecond)
+	for last, bounded := range map[int]bool{1: false, 10: false, 26: false, 80: true, 105: true} {
+		until := time.Now().Add(50 * time.Millisecond)
 		runs := 0
 		model.run = func(inputs, outputs []onnx.Tensor) error {
 			if runs++; runs == last {
@@ -166,7 +203,14 @@ func TestMaskOverTime(t *testing.T) {
 			}
 			return inner(inputs, outputs)
 		}
-		ran, err := in.tryMasks(until)
+		ran, lengths, err := in.tryMasks(until)
+		if bounded { // by what was tried
+			require.NoError(t, err)
+			require.ErrorIs(t, lengths.why, errTimeOver, "%d runs", ran)
+			require.Greater(t, lengths.reached[0], int64(15))
+			require.Less(t, lengths.reached[0], int64(4000))
+			continue
+		}
 		require.ErrorContains(t, err, "the time ran out", "%d runs", ran)
 		require.ErrorContains(t, err, `the mask "Mask" hides padding`)
 	}
@@ -259,7 +303,7 @@ func TestMaskOfStatesAlone(t *testing.T) {
 	for _, window := range []int64{70, 71, 1000} {
 		model, c, runs := pastMasked(window, 2)
 		in, log := model.logged(t, c)
-		require.Empty(t, log.having("WARN"), "%v", *log.lines)
+		require.Len(t, log.having("run separately if one"), 1, "%v", *log.lines)
 		require.Equal(t, []int64{2}, in.grows)
 		*runs = nil
 		sums := map[uint64][]int32{}
@@ -284,8 +328,6 @@ func TestMaskOfStatesAlone(t *testing.T) {
 		require.Contains(t, *runs, unevenRun{2, 8}, "unequal lengths share runs")
 		if window == 1000 {
 			require.Contains(t, *runs, unevenRun{2, 2 * (steps - 1)})
-		} else {
-			require.Len(t, log.having(runSeparately+`the mask "Mask" needs a model`), 1)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package backend
 import (
 	"fmt"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -21,14 +22,17 @@ var trialExtents = []int64{3, 1, 2, 4, 5, 8, 16, 64, 100}
 // are random below each of these bounds, or all of the same value.
 var trialNumbers = []struct{ below, plus uint64 }{{8, 0}, {2, 0}, {1, 1}, {1, 0}}
 
+// Numbers with a fraction are between these two. Those far below 0 are for masks that are a
+// bias: next to them the 0 of padding is the largest value, and a bias such as -100 does not
+// outweigh it.
+var lowNumbers = [][2]float64{{-1, 1}, {-9, -1}, {-500, -150}}
+
 // trialKind is what a trial sends, and how long it may take.
 type trialKind struct {
-	extent, short int64 // of the open axes of inputs, in most steps and in some
-	numbers       int   // which of trialNumbers
-	negative      bool  // fractions are large and below 0, next to which the 0 of padding is most
-	before        int   // further steps at the beginning of the longest sequence
-	beforeExtent  int64 // in which open axes have this extent
-	appended      int64 // what a first step appends; known after a trial
+	extent, short int64      // of the open axes of inputs, in most steps and in some
+	numbers       int        // which of trialNumbers
+	low           [2]float64 // one of lowNumbers
+	optional      bool       // with the inputs that requests may leave out
 	until         time.Time
 }
 
@@ -36,25 +40,31 @@ type trialKind struct {
 type maskTrial struct {
 	trialKind
 	in          *Instance
-	runner      *countedRunner
+	runner      *trialRunner
 	rng         *rand.Rand
 	below, plus uint64
 	shared      []Input // those without a batch axis, which lanes must agree on
 	names       string
+	stretch     int64               // by how much the next run makes the states longer, see stretchStates
+	stretched   []statebuffer.Block // what the last one that did has written
 }
 
-// countedRunner is a session that is borrowed, and runs without errors in the log.
-type countedRunner struct {
+// trialRunner is a session that is borrowed, and runs without errors in the log.
+type trialRunner struct {
 	onnx.Runner
-	runs int
+	runs  int
+	after func(outputs []onnx.Tensor) error // what a run has written may be changed
 }
 
-func (r *countedRunner) Run(inputs, outputs []onnx.Tensor) error {
+func (r *trialRunner) Run(inputs, outputs []onnx.Tensor) error {
 	r.runs++
-	return onnx.Probe(r.Runner, inputs, outputs)
+	if err := onnx.Probe(r.Runner, inputs, outputs); err != nil {
+		return err
+	}
+	return r.after(outputs)
 }
 
-func (r *countedRunner) Close() {}
+func (r *trialRunner) Close() {}
 
 // trialSlots is for all sequences of a trial, with their twins.
 const trialSlots = 16
@@ -69,18 +79,27 @@ func (in *Instance) newMaskTrial(kind *trialKind) (*maskTrial, error) {
 	cfg.Sequence = &sequence
 	params.MaxStateBytes, params.MaxStateMemory = 0, 0
 	model := &Model{info: m.info, server: m.server, log: quiet, config: &cfg, params: &params, sizing: statebuffer.Sizing{Initial: trialSlots, MaxChunks: 1}}
-	runner := &countedRunner{Runner: in.runner}
+	runner := &trialRunner{Runner: in.runner}
 	own := &Instance{model: model, log: quiet, name: in.name, runner: runner, plan: &tensors}
 	own.verbosity = newVerbosity(quiet, &params)
 	own.periodic = newPeriodicLog(&params, model.server.Clock)
+	own.padded = slices.Repeat([]int64{math.MaxInt64}, len(tensors.Masks))
 	if err := own.allocate(); err != nil {
 		own.Close()
 		return nil, err
 	}
+	copy(own.grows, in.grows)
 	t := &maskTrial{trialKind: *kind, in: own, runner: runner, rng: rand.New(rand.NewPCG(1, 2)), names: in.masks()}
 	t.below, t.plus = trialNumbers[kind.numbers].below, trialNumbers[kind.numbers].plus
 	t.shared = t.step(kind.extent)
+	runner.after = t.stretchStates
 	return t, nil
+}
+
+// Close ends the trial's instance.
+func (t *maskTrial) Close() {
+	t.freeStretched()
+	t.in.Close()
 }
 
 // step is the inputs of a request in which open axes have that extent.
@@ -88,7 +107,7 @@ func (t *maskTrial) step(extent int64) []Input {
 	inputs := make([]Input, len(t.in.plan.Inputs))
 	for i := range inputs {
 		p := &t.in.plan.Inputs[i]
-		if p.Optional {
+		if p.Optional && !t.optional {
 			continue
 		}
 		if p.Axis == tensor.NoAxis && t.shared != nil {
@@ -125,11 +144,7 @@ func (t *maskTrial) numbers(dtype tensor.DType, count int64) []byte {
 		to := data[i*size : (i+1)*size]
 		switch dtype {
 		case tensor.FP64, tensor.FP32, tensor.FP16, tensor.BF16:
-			value := 2*t.rng.Float64() - 1
-			if t.negative {
-				value = -1 - 8*t.rng.Float64()
-			}
-			copy(to, tensor.FloatElement(value, dtype))
+			copy(to, tensor.FloatElement(t.low[0]+(t.low[1]-t.low[0])*t.rng.Float64(), dtype))
 		case tensor.Bool:
 			to[0] = byte(min(1, t.rng.Uint64N(min(t.below, 2))+t.plus))
 		default:
@@ -148,9 +163,9 @@ type trialRequest struct {
 
 // twin is the same request of another sequence, which runs with it so that a run has two
 // lanes of equal length.
-func (r trialRequest) twin() trialRequest {
-	r.id += 100
-	return r
+func (request trialRequest) twin() trialRequest {
+	request.id += 100
+	return request
 }
 
 // trialAnswer is the answer to one.
@@ -190,7 +205,7 @@ func (b *trialBatch) Fail(req int, err error) {
 }
 
 func (b *trialBatch) Answer(req int, outputs []Output, lane, _ int) {
-	r := &b.answers[req]
+	answer := &b.answers[req]
 	for i := range outputs {
 		o := &outputs[i]
 		var data []byte
@@ -200,7 +215,7 @@ func (b *trialBatch) Answer(req int, outputs []Output, lane, _ int) {
 			data = make([]byte, o.Layout.LaneBytes())
 			o.Layout.TakeLane(data, o.Tensor, o.Lanes, lane)
 		}
-		r.shapes, r.data = append(r.shapes, o.Shape.Clone()), append(r.data, data)
+		answer.shapes, answer.data = append(answer.shapes, o.Shape.Clone()), append(answer.data, data)
 	}
 }
 

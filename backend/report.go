@@ -165,6 +165,7 @@ func (in *Instance) reportIneffective(provider onnx.Provider) {
 		"enable_cuda_graph":                provider == onnx.CPU,
 		"gpu_mem_limit":                    provider == onnx.CPU,
 		"store_states_as_fp16":             !pl.HasFP32State(),
+		"max_padded_length":                len(pl.Masks) == 0,
 		"max_state_bytes":                  len(pl.Varying) == 0,
 		"max_state_memory_bytes":           !in.sequences,
 		"detailed_metrics_logging_level":   p.MetricsPeriod == 0 || p.Log == config.LogNone,

@@ -15,7 +15,7 @@ import (
 
 // logHandler is a slog.Handler that writes to Triton's log: "message key=value".
 // Debug is Triton's verbose level. Whether a level is on is asked of Triton for
-// every record, for a client can change it while the server runs.
+// every record, because a client can change it while the server runs.
 type logHandler struct {
 	attrs  string // those of With, as written in a line: " key=value"
 	prefix string // the open groups: "group."

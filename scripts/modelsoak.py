@@ -135,7 +135,7 @@ class Progress:
 
 
 def keep(seed: int, failures: list[tuple[int, Case, Outcome]], told: bool) -> None:
-    """Writes down the models that failed, each in a folder that a repository can have, and tells of them."""
+    """Writes down the models that failed, each in a folder that a repository can have, and prints where."""
     for index, case, outcome in sorted(failures, key=lambda each: (list(Verdict).index(each[2].verdict), each[0])):
         folder = FAILURES / case.name
         case.write(folder)

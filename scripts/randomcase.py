@@ -121,7 +121,7 @@ def main_input(draft: Draft, timed: bool, channels: int) -> tuple[str, str]:
 
 
 def more_inputs(draft: Draft, value: str, channels: int) -> str:
-    """Further inputs: with a batch axis or without, divisors, texts."""
+    """Further inputs: with a batch axis or without, divisors, strings."""
     g = draft.graph
     if draft.odds(0.25):
         of = Spec("speaker", np.float32, draft.shuffled(BATCH, CHANNEL), dict(draft.sizes))

@@ -27,7 +27,7 @@ class Written:
 
 
 def configure(random: np.random.Generator, inputs: list[Spec], outputs: list[Spec], states: list[State]) -> Written:
-    """Draws a configuration and writes it. It tells nothing but the truth."""
+    """Draws a configuration and writes it. Everything in it is true of the model."""
     written = Written()
     kind = random.random()
     written.implicit = bool(states) and kind < 0.25 and first(inputs + outputs, states)

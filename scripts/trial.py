@@ -115,7 +115,7 @@ def unload(server: TritonServer, name: str) -> None:
         try:
             server.unload(name)
         except (ServerError, OSError):
-            pass  # it was refused, so it is not there; or the server has just ended, which the next model tells
+            pass  # it was refused, so it is not there; or the server has just ended, which shows with the next model
     shutil.rmtree(folder)
 
 

@@ -85,7 +85,7 @@ func TestBudgetOfTheFirstChunk(t *testing.T) {
 }
 
 // TestBudgetRejects: a state that would take the store beyond its limit is
-// refused and stays as it is, and so does everybody else's.
+// refused and stays as it is, and so do those of others.
 func TestBudgetRejects(t *testing.T) {
 	s := cacheStore(t, Limits{Bytes: 64 + 1024})
 	a, b := begin(t, s, number(1), 1), begin(t, s, number(2), 1)

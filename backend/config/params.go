@@ -56,6 +56,9 @@ type Parameters struct {
 	Constants     []Assignment // input = value
 	Derived       []Assignment // input = steps and the like
 	MaxStateBytes int64        // of one sequence's value of a state that varies
+	// MaxPaddedLength bounds the length up to which sequences of unequal length share a run;
+	// 0 means up to where trials at load have shown that a mask hides padding.
+	MaxPaddedLength int64
 	// MaxStateMemory bounds the states of all sequences of an instance, in bytes;
 	// 0 means no bound.
 	MaxStateMemory int64
@@ -188,6 +191,7 @@ func (r *paramReader) parameters() *Parameters {
 	p.Constants = r.assignments("constant_inputs")
 	p.Derived = r.assignments("derived_inputs")
 	p.GPUMemory = int64(r.count("gpu_mem_limit", 0, math.MaxInt))
+	p.MaxPaddedLength = int64(r.count("max_padded_length", 0, math.MaxInt))
 	p.MaxStateBytes = int64(r.count("max_state_bytes", defaultMaxStateBytes, math.MaxInt))
 	p.MaxStateMemory = int64(r.count("max_state_memory_bytes", 0, math.MaxInt))
 	_, log := r.value("logging_level")

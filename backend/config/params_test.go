@@ -58,6 +58,7 @@ func parameterTable() map[string]parameterRow {
 		"inter_op_threads":       {func(*Parameters) any { return nil }, nil, map[string]any{"0": nil, "1": nil, "1024": nil}, "a whole number from 0 to 1024", badThreads},
 		"graph_optimization":     {func(p *Parameters) any { return p.Optimization }, "all", map[string]any{"disabled": "disabled", "basic": "basic", "extended": "extended", "all": "all"}, "one of disabled, basic, extended, all", []string{"99", "ALL"}},
 		"when_full":              {func(p *Parameters) any { return p.Full }, statebuffer.Reject, map[string]any{"reject": statebuffer.Reject, "evict_lru": statebuffer.EvictLRU}, "one of reject, evict_lru", []string{"evict", "LRU"}},
+		"max_padded_length":      {func(p *Parameters) any { return p.MaxPaddedLength }, int64(0), map[string]any{"0": int64(0), "8192": int64(8192)}, "a whole number from 0", []string{"-1", "8k"}},
 		"max_state_bytes":        {func(p *Parameters) any { return p.MaxStateBytes }, int64(64 << 20), map[string]any{"0": int64(0), "1000": int64(1000)}, "a whole number from 0", []string{"-1", "64M"}},
 		"max_state_memory_bytes": {func(p *Parameters) any { return p.MaxStateMemory }, int64(0), map[string]any{"0": int64(0), "1073741824": int64(1 << 30)}, "a whole number from 0", []string{"-1", "1G"}},
 		"batch_axes":             assignmentRow(func(p *Parameters) []Assignment { return p.BatchAxes }),

@@ -49,13 +49,13 @@ func (s *State) Agrees(out *IO) bool {
 }
 
 // ExampleValue returns a value for initial_states with which the state does not begin
-// empty: zeros in a shape of the state's rank, with an extent of 1 where the model leaves it
-// open and where the batch is.
-func (s *State) ExampleValue() string {
+// empty: zeros in a shape of the state's rank, with the given extent where the model leaves it
+// open, and 1 where the batch is.
+func (s *State) ExampleValue(open int64) string {
 	shape := s.Dims.With(s.Axis, 1)
 	for axis, extent := range shape {
 		if extent < 0 {
-			shape[axis] = 1
+			shape[axis] = open
 		}
 	}
 	return "0" + shape.String()

@@ -1,6 +1,8 @@
 """Decoders as Hugging Face's exporters write them, with attention_mask and position_ids that the backend makes: clients
 send tokens and nothing else, and sequences of unequal length share runs where the model stands it."""
 
+import re
+
 import numpy as np
 import pytest
 from onnx import ModelProto, NodeProto, ValueInfoProto
@@ -173,8 +175,5 @@ def test_what_the_mask_shows_is_found_at_load(own_server, own_client):
     """With GroupQueryAttention unequal lengths run separately, and the log says so, once."""
     log = own_server.log_text()
     assert log.count("sequences of unequal length run separately: ") == 1
-    assert (
-        'the mask \\"attention_mask\\" does not hide padding from the model: output \\"logits\\" has ' in log
-        or 'the mask "attention_mask" does not hide padding from the model: output "logits" has ' in log
-    )
-    assert log.count("sequences of unequal length can share runs") == 1
+    assert re.search(r'the mask \\?"attention_mask\\?" does not hide padding .*"logits', log)
+    assert log.count("unequal length can share runs") == 1

@@ -1,4 +1,4 @@
-"""The direct scheduler gives away the places of sequences that were idle or cancelled, and tells the backend nothing: no
+"""The direct scheduler gives away the batch slots of sequences that were idle or cancelled, and tells the backend nothing: no
 START may be refused for them, and no sequence that goes on may suffer."""
 
 import itertools

@@ -29,7 +29,7 @@ STATES = {"s": "s_out"}
 
 
 def strings() -> ModelProto:
-    """Returns texts as they came, with a state that counts requests."""
+    """Returns strings as they came, with a state that counts requests."""
     return model(
         op("Identity", "text -> echo"),
         op("Add", "count one -> count_out"),
@@ -78,16 +78,16 @@ def test_type(own_client, name):
     check(own_client, name, Reference(MODELS[name].onnx, STATES, axes={"x": axis, "y": axis}), sequences)
 
 
-def texts(*words: str) -> Tensors:
+def of_strings(*words: str) -> Tensors:
     return {"text": np.array([[word.encode() for word in words]], object)}
 
 
 def test_strings(own_client):
     """Texts of different lengths run together; none is seen by another sequence."""
     sequences = [
-        [texts("a", "bb"), texts("", "Käse → 語"), texts("x" * 5000, "y")],
-        [texts("", ""), texts("three", "four"), texts("five\0six", " ")],
-        [texts("1", "22"), texts("333", "4444"), texts("55555", "")],
+        [of_strings("a", "bb"), of_strings("", "Käse → 語"), of_strings("x" * 5000, "y")],
+        [of_strings("", ""), of_strings("three", "four"), of_strings("five\0six", " ")],
+        [of_strings("1", "22"), of_strings("333", "4444"), of_strings("55555", "")],
     ]
     check(own_client, "strings", Reference(MODELS["strings"].onnx, {"count": "count_out"}), sequences)
 

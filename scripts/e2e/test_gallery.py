@@ -1,7 +1,7 @@
 """A gallery of models with the signatures of real ones: names, axes and types as toolkits export them, small weights.
 
 Each is served right with the configuration that its users would write, mostly three lines, or refused with the
-parameter that makes it right; scripts/trial.py is the judge.
+parameter that makes it right; scripts/trial.py decides.
 """
 
 from dataclasses import replace
@@ -22,7 +22,7 @@ GALLERY = {
     for module in (gallery_names, gallery_ties, gallery_recurrent, gallery_text, gallery_speech, recipes)
     for case in module.LISTED
 }
-# These are right as soon as it is told where the batch is, for nothing else about them has to be found out.
+# These are right as soon as batch_axes says where the batch is: nothing else about them has to be found out.
 BATCH_ALONE = [
     name for name, case in GALLERY.items()
     if case.decides == ("batch_axes",) and case not in recipes.LISTED and not name.endswith("_3_lines")

@@ -26,7 +26,7 @@ LIMIT = 8 * WIDTH * 4  # bytes of eight rows
 
 def attention() -> ModelProto:
     """Attends to all rows so far: what the mask hides gets no weight. One cache has its length in the last axis. An
-    output tells how many lanes the run had."""
+    output has the number of lanes of the run."""
     return model(
         op("Concat", "past_0 x -> present_0", axis=1),
         op("Transpose", "x -> turned", perm=[0, 2, 1]),
@@ -63,6 +63,65 @@ def attention() -> ModelProto:
             "two": np.array([2]),
             "unit": np.array(1, F32),
             "huge": np.array(1e9, F32),
+        },
+    )
+
+
+def pooling(bias: float = 1e9, further: int | None = None, sinks: int | None = None) -> ModelProto:
+    """Attends to its rows with the sum of each as its score; bias is what the mask takes from one that it hides. Beyond a
+    total length, further doubles the answer, as some embeddings of positions change; sinks attends to the first
+    rows and the last ones only, so many in all."""
+    attended = [op("Identity", "keys -> attended")]
+    if sinks is not None:
+        attended = [
+            op("Range", "nothing total step -> rows"),
+            op("Less", "rows four -> first"),
+            op("Sub", "total last -> begin"),
+            op("GreaterOrEqual", "rows begin -> recent"),
+            op("Or", "first recent -> kept"),
+            op("Where", "kept keys low -> attended"),
+        ]
+    answer = [op("Identity", "sum -> y")]
+    if further is not None:
+        answer = [
+            op("Greater", "total length -> long"),
+            op("Cast", "long -> factor", to=1),
+            op("Mul", "sum factor -> more"),
+            op("Add", "sum more -> y"),
+        ]
+    return model(
+        op("Concat", "past x -> present", axis=1),
+        op("Shape", "mask -> shape"),
+        op("Gather", "shape one -> total"),
+        op("Cast", "mask -> seen", to=1),
+        op("Sub", "seen unit -> hidden"),
+        op("Mul", "hidden bias -> biases"),
+        op("ReduceSum", "present two -> keys", keepdims=0),
+        *attended,
+        op("Add", "attended biases -> scores"),
+        op("Softmax", "scores -> weights", axis=1),
+        op("Unsqueeze", "weights two -> column"),
+        op("Mul", "column present -> weighted"),
+        op("ReduceSum", "weighted axis -> sum", keepdims=0),
+        *answer,
+        inputs=[
+            tensor("x", F32, "batch", "rows", WIDTH),
+            tensor("past", F32, "batch", "past", WIDTH),
+            tensor("mask", np.int64, "batch", "total"),
+        ],
+        outputs=[tensor("y", F32, "batch", WIDTH), tensor("present", F32, "batch", "total", WIDTH)],
+        constants={
+            "one": np.array(1),
+            "axis": np.array([1]),
+            "two": np.array([2]),
+            "unit": np.array(1, F32),
+            "bias": np.array(bias, F32),
+            "length": np.array(further or 0),
+            "nothing": np.array(0),
+            "step": np.array(1),
+            "four": np.array(4),
+            "last": np.array((sinks or 4) - 4),
+            "low": np.array(-1e9, F32),
         },
     )
 
@@ -117,7 +176,15 @@ TOLD = {"batch_axes": "* = 0"}  # an output that counts the lanes looks like one
 MASK = {"derived_inputs": "mask = mask(past_*, x)", **TOLD}
 BY_AXIS = {"derived_inputs": "mask = mask(past, x:1)", **TOLD}
 WAITING = oldest(4, delay=300_000)
+POOLING = config([ROWS], [OUT], WAITING, state_pairs="<<<past, present>>>", **BY_AXIS)
+DIFFERENT = {
+    "sound": lambda: pooling(),
+    "finite_bias": lambda: pooling(bias=100),
+    "longer_than_64": lambda: pooling(further=64),
+    "first_and_last_64": lambda: pooling(sinks=64),
+}
 MODELS = {
+    **{name: Folder(POOLING, make) for name, make in DIFFERENT.items()},
     "limited": Folder(config([ROWS], [OUT, LANES], WAITING, max_state_bytes=str(LIMIT), **MASK), attention()),
     # One window is reached when the model is tried at load, the other not before it is served.
     "window_4": Folder(config([ROWS], [OUT, LANES], WAITING, **BY_AXIS), lambda: window(4)),
@@ -143,6 +210,20 @@ def mask(window: int = 1 << 62) -> Callable[[list[Tensors]], Tensors]:
     return covered
 
 
+@pytest.mark.parametrize("name", DIFFERENT)
+def test_padding_only_where_it_was_tried(own_server, own_client, name):
+    """What a model does beyond some length, or to values that the mask does not outweigh, is found at load."""
+    random = np.random.default_rng(7)
+    counts = [[58] + [1] * 12, [1] * 13, [30] + [2] * 12, [90] + [1] * 12]
+    sequences = [[{"x": random.uniform(-60, -50, (1, count, WIDTH)).astype(F32)} for count in steps] for steps in counts]
+    for number, (steps, answered) in enumerate(zip(sequences, play(own_client, name, sequences), strict=True)):
+        want = Reference(DIFFERENT[name](), {"past": "present"}, given=mask()).answers(steps)
+        for step, (got, alone) in enumerate(zip(answered, want, strict=True)):
+            np.testing.assert_allclose(got["y"], alone["y"], rtol=1e-5, atol=1e-4, err_msg=f"{number}, {step}")
+    separate = rf"sequences of unequal length run separately[^\n]*model={name}\b"
+    assert bool(re.search(separate, own_server.log_text())) == (name != "sound")
+
+
 @pytest.mark.parametrize("size", [4, 12])
 def test_what_forgets_runs_apart(own_server, own_client, size):
     """A model with a window drops what is old, so padding would push out a shorter sequence's own rows."""
@@ -154,7 +235,7 @@ def test_what_forgets_runs_apart(own_server, own_client, size):
             np.testing.assert_allclose(got["y"], alone["y"], rtol=0, atol=1e-5, err_msg=f"{number}, {step}")
     log = own_server.log_text()
     name = rf"model=window_{size}\b"
-    assert len(re.findall(rf"sequences of unequal length run separately: .*the model drops old entries.*{name}", log)) == 1
+    assert len(re.findall(rf"unequal length run separately: .*drops old entries.*{name}", log)) == 1
 
 
 def test_the_longest_does_not_fail_the_others(own_client):

@@ -1,4 +1,4 @@
-"""The metrics on Triton's metrics port, after a load of which every number is known; and that docs/ tells of them all."""
+"""The metrics on Triton's metrics port, after a load of which every number is known; and that docs/ lists them all."""
 
 import json
 import os

@@ -68,7 +68,7 @@ def typed(dtype: np.dtype | type) -> Folder:
     return Folder(config(*sides, infer_end_requests="0"), lambda: delay(dtype, 2, 3))
 
 
-def texts() -> Folder:
+def strings() -> Folder:
     """A string passes through, next to a state."""
     graph = lambda: model(
         op("Identity", "text -> same"),
@@ -94,7 +94,7 @@ def triton_dims(of) -> None:
 MODELS = {
     **{infer_end(name, value): variant(name, infer_end_requests=value, **PLAIN) for name in ORIGINALS for value in "01"},
     **{f"typed_{np.dtype(dtype).name}": typed(dtype) for dtype in ELEMENTS},
-    "texts": texts(),
+    "strings": strings(),
     "triton_dims": variant(FP32, triton_dims, infer_end_requests="1", **PLAIN),
     "no_preferred_size": variant(FP32, slots(batch=16, candidates=64), infer_end_requests="1", **PLAIN),
 }
@@ -147,10 +147,10 @@ def test_end_answer_is_a_valid_tensor(own_server, own_client, dtype):
 def test_end_answer_of_texts(own_server, own_client):
     """The element is the empty text."""
     values = {"text": np.array([[b"some", b"text"]], object), "x": np.ones((1, 1), np.float32)}
-    np.testing.assert_array_equal(infer(own_client, "texts", 5, values, start=True)["same"], values["text"])
-    last = infer(own_client, "texts", 5, values, end=True)["same"]
+    np.testing.assert_array_equal(infer(own_client, "strings", 5, values, start=True)["same"], values["text"])
+    last = infer(own_client, "strings", 5, values, end=True)["same"]
     np.testing.assert_array_equal(last, np.array([[b""]], object))
-    assert outcome(own_server, "texts", 2) == (2, 0)
+    assert outcome(own_server, "strings", 2) == (2, 0)
 
 
 def test_dims_of_both_conventions(own_client):

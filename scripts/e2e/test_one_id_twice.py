@@ -41,9 +41,9 @@ MODELS = {
 
 
 def pipelined(url: str, model: str, ids: range, sequences: int, steps: int) -> tuple[list[str], list[str]]:
-    """Sends whole sequences of each ID one after the other and waits for nothing. Returns what was wrong, and the errors.
+    """Sends whole sequences of each ID one after the other and does not wait. Returns what was wrong, and the errors.
 
-    Sequence n of an ID sends n + 1 in each request, so that an answer tells whose state it was.
+    Sequence n of an ID sends n + 1 in each request, so that an answer shows whose state it was.
     """
     answers: queue.Queue = queue.Queue()
     wrong, errors = [], []

@@ -64,7 +64,7 @@ def example(onnx: ModelProto, *lengths: int, taken: int = -1, **more) -> Case:
 
 
 def unclear(**more) -> Case:
-    """A model that is refused unless batch_axes tells."""
+    """A model that is refused without batch_axes."""
     random = np.random.default_rng(0)
     return Case(
         name="unclear",

@@ -295,5 +295,5 @@ def test_input_without_a_batch_axis_in_a_request_of_several_rows(own_client):
     x = np.arange(6, dtype=F32).reshape(2, 3)
     answer = infer(own_client, "stateless_default", 0, {"x": x, "gain": np.full((2, 1), 10, F32)})
     np.testing.assert_array_equal(answer["y"], 10 * x)
-    with pytest.raises(InferenceServerException, match='input "gain" differs within the batch .* no batch axis'):
+    with pytest.raises(InferenceServerException, match='input "gain" differs within the batch'):
         infer(own_client, "stateless_default", 0, {"x": x, "gain": np.array([[10], [11]], F32)})

@@ -20,7 +20,7 @@ SLOTS = 4
 
 
 def stateless(axis: int = 0) -> ModelProto:
-    """y = 2x, with the batch on an axis of two others; and the texts that come along."""
+    """y = 2x, with the batch on an axis of two others; and strings as they came."""
     shape = [2, 3]
     shape.insert(axis, "batch")
     return model(
@@ -265,7 +265,7 @@ def test_flags_in_one_tensor(own_server, own_client):
     """The last of START, END, READY and CORRID is what Triton leaves in a tensor of several; a warning says so."""
     for answered in play(own_client, "flags_in_one", whole_numbers(3, 3)):
         assert [answer["FLAG_y"].item() for answer in answered] == [0, 0, 1]
-    warning = "has 2 controls in one tensor: as in Triton, its value is that of CONTROL_SEQUENCE_END"
+    warning = "its value is that of CONTROL_SEQUENCE_END"
     assert warning in own_server.log_text()
 
 

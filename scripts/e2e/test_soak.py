@@ -10,7 +10,7 @@ FOLDERS = {model.name: Folder(model.config(), model.graph()) for model in soak.M
 
 
 class Listening(Checker):
-    """A checker who keeps what he is given."""
+    """A checker that stores what it is given."""
 
     def __init__(self, models: list[Rules]):
         super().__init__(models)

@@ -35,8 +35,8 @@ def running_sum() -> ModelProto:
 
 
 def deltas() -> ModelProto:
-    """Writes the new part of caches whose batch and length stand in every order, and answers with what tells all of
-    their rows apart."""
+    """Writes the new part of caches whose batch and length stand in every order, and answers with what differs for
+    each of their rows."""
     return model(
         op("Unsqueeze", "x one -> present_0"),  # [batch, 1, rows, 3], the length inside
         op("Transpose", "x -> present_1", perm=[1, 0, 2]),  # [rows, batch, 3], the batch inside
@@ -84,7 +84,7 @@ def delta() -> ModelProto:
 
 
 def wenet() -> ModelProto:
-    """Writes one row for every two that it is sent, tells its offset, and keeps a state so that it has sequences."""
+    """Writes one row for every two that it is sent, answers with its offset, and keeps a state so that it has sequences."""
     return model(
         op("Slice", "x from to axis step -> half"),
         op("Cast", "offset -> shift", to=1),
@@ -185,7 +185,7 @@ def test_limit_of_the_joined_state(own_client):
 
     infer(own_client, "limited", 7, rows(2), start=True)
     for _ in range(2):
-        with pytest.raises(InferenceServerException, match=r"would grow to 48 bytes with shape \[1,4,3\]: at most 36 "):
+        with pytest.raises(InferenceServerException, match=r"would grow to 48 bytes .* at most 36 "):
             infer(own_client, "limited", 7, rows(2))
     assert infer(own_client, "limited", 7, rows(1), end=True)["y"].tolist() == [[10, 10, 10]]
 
@@ -254,7 +254,7 @@ def test_merged_decoder_whose_batch_was_said(own_server, own_client):
 
     assert own_client.is_model_ready("merged_by_axes")
     (line,) = [line for line in own_server.log_text().splitlines() if "a merged decoder writes the caches" in line]
-    assert "the second request of a sequence will fail" in line and "model=merged_by_axes" in line
+    assert "second request of a sequence" in line and "model=merged_by_axes" in line
     infer(own_client, "merged_by_axes", 77, request(0), start=True)
     with pytest.raises(InferenceServerException, match=r'string_value: "past_key_values.0.encoder.key = keep"'):
         infer(own_client, "merged_by_axes", 77, request(1))

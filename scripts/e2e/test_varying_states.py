@@ -214,11 +214,7 @@ def test_limit(own_client):
     (want,) = [Reference(MODELS["limited"].onnx, GROWING, axes={"length": None}).answers([steps[0], steps[2]])]
     ((first,),) = play(own_client, "limited", [steps[:1]], end=False, ids=[9])
     np.testing.assert_array_equal(first["y"], want[0]["y"])
-    message = (
-        r'state "past" would grow to 88 bytes with shape \[1,11,2\]: at most 80 bytes are allowed \(max_state_bytes\); '
-        "end the sequence, or raise the limit"
-    )
-    with pytest.raises(InferenceServerException, match=message):
+    with pytest.raises(InferenceServerException, match=r'state "past" would grow to 88 bytes .*\(max_state_bytes\)'):
         infer(own_client, "limited", 9, *rows(5))
     last = infer(own_client, "limited", 9, steps[2], end=True)
     np.testing.assert_array_equal(last["y"], want[1]["y"])

@@ -42,6 +42,7 @@ const (
 	ByBatchName      Rank = iota // a name of batches on every input, dims with -1 for the batch, or a batch that is fixed at 1
 	ByOtherName                  // any name on some inputs
 	ByPosition                   // the same position among the open axes of every input
+	ByCombination                // any open axis of each input
 	SomeWithoutBatch             // as above, with inputs that have open axes and no batch
 	WithoutBatch                 // no batch at all
 )
@@ -86,6 +87,7 @@ func Candidates(cfg *config.Config, params *config.Parameters, sig *onnx.Signatu
 	}
 	e.byOtherNames()
 	e.byPositions()
+	e.byCombinations()
 	e.none(WithoutBatch)
 	slices.SortStableFunc(e.all, func(a, b Candidate) int { return cmp.Compare(a.Rank, b.Rank) })
 	return e.all

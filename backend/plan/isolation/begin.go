@@ -25,14 +25,14 @@ type InputAxis struct{ Input, Axis int }
 
 // StateChanges runs one lane with states that are not empty, and returns for their open axes
 // whether a step changes their extents. States of nothing are not tried: along an axis
-// that is the batch after all, kernels of ONNX Runtime end the process. Two extents are,
-// for one may be that of a window. Extents of 1 are only tried where others do not run,
+// that is the batch after all, kernels of ONNX Runtime end the process. Two extents are
+// tried, because one may be that of a window. Extents of 1 are only tried where others do not run,
 // because they are stretched to any length.
 func (t *Trial) StateChanges() map[InputAxis]Change {
 	seen := map[InputAxis]Change{}
 	for _, states := range []stateExtent{statesAlike, statesOne} {
 		ran := map[int64]bool{} // by their extents
-		for s := range settings() {
+		for s := range t.settings() {
 			stretched := s.extent == 1 && len(ran) > 0
 			if s.states != states || ran[s.extent] || stretched || time.Now().After(t.deadline) {
 				continue
@@ -62,11 +62,11 @@ func (t *Trial) compareExtents(s setting, outputs []onnx.Tensor, seen map[InputA
 		}
 		before, after := t.shape(in, s), outputs[slices.Index(t.outputs, in.state)].Shape
 		for axis := range min(len(before), len(after)) {
-			switch k := (InputAxis{in.index, axis}); {
+			switch key := (InputAxis{in.index, axis}); {
 			case before[axis] != after[axis]:
-				seen[k] = Changes
-			case seen[k] == Unseen:
-				seen[k] = Stays
+				seen[key] = Changes
+			case seen[key] == Unseen:
+				seen[key] = Stays
 			}
 		}
 	}
@@ -100,7 +100,7 @@ const beginningsMost = 6
 // no time.
 func (t *Trial) RunBeginning() (begun []map[int]tensor.Shape, failed error) {
 	tried := map[int64]bool{}
-	for s := range settings() {
+	for s := range t.settings() {
 		if s.states != statesAlike || tried[s.extent] || len(tried) == beginningsMost {
 			continue
 		}

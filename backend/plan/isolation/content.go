@@ -3,7 +3,6 @@ package isolation
 import (
 	"bytes"
 	"encoding/binary"
-	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,23 +37,6 @@ const (
 	ones                     // integers that are all 1, so that they tell no lanes apart
 	zeros                    // the same with 0
 )
-
-// settings lists what is tried, the most telling first. 512 and 576 are what models of 16
-// kHz audio want. Extents of 2 and of 1 come last: they are stretched too easily, to any
-// batch.
-func settings() iter.Seq[setting] {
-	return func(yield func(setting) bool) {
-		for _, c := range []contents{random, zeroOne, integers, ones, zeros} {
-			for _, states := range []stateExtent{statesAlike, statesBegin, statesOne} {
-				for _, e := range []int64{3, 4, 5, 8, 16, 64, 100, 512, 576, 2, 1} {
-					if !yield(setting{e, states, c}) {
-						return
-					}
-				}
-			}
-		}
-	}
-}
 
 // lane is what one lane has of each input, in the order of Trial.inputs. Inputs
 // without lanes have the same in all.

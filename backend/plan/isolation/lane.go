@@ -31,7 +31,7 @@ func joinLanes(shape tensor.Shape, axis int, dtype tensor.DType, lanes []lane, i
 	return data, nil
 }
 
-// laneOf is what a tensor on the host has of a lane; nil if it has none such, or if its
+// laneOf is what a tensor on the host has of a lane; nil if it has no such lane, or if its
 // strings do not lie lane by lane.
 func laneOf(t *onnx.Tensor, axis, lane int) []byte {
 	if axis >= len(t.Shape) || int64(lane) >= t.Shape[axis] {

@@ -31,6 +31,8 @@ const (
 type Judgement struct {
 	Verdict Verdict
 	Why     string
+	// RanAlone: the model ran with one lane.
+	RanAlone bool
 	// Misshapen: the shapes of outputs contradict the axes, not only their contents.
 	// WrongAlone: that of a run with one lane does.
 	Misshapen, WrongAlone bool
@@ -48,7 +50,7 @@ const failuresMost = 12
 func (t *Trial) Judge(expected []batchaxis.Axis) Judgement {
 	var failure error
 	failures, alone, several := 0, false, false
-	for s := range settings() {
+	for s := range t.settings() {
 		if time.Now().After(t.deadline) {
 			return Judgement{Verdict: Undecided, Why: errTooLong.Error()}
 		}
@@ -63,13 +65,13 @@ func (t *Trial) Judge(expected []batchaxis.Axis) Judgement {
 		}
 		alone = true
 		if why := t.lengthens(one); why != "" {
-			return Judgement{Verdict: NotIsolated, Why: why, Misshapen: true, WrongAlone: true}
+			return Judgement{Verdict: NotIsolated, Why: why, RanAlone: true, Misshapen: true, WrongAlone: true}
 		}
 		if !slices.ContainsFunc(t.inputs, func(in trialInput) bool { return t.laned(&in) }) {
-			return Judgement{Verdict: OneLane, Why: "no input has lanes"}
+			return Judgement{Verdict: OneLane, RanAlone: true, Why: "no input has lanes"}
 		}
 		j, ran, err := t.compare(s, first, one, expected)
-		if err == nil {
+		if j.RanAlone = true; err == nil {
 			return j
 		}
 		several = several || ran
@@ -80,11 +82,11 @@ func (t *Trial) Judge(expected []batchaxis.Axis) Judgement {
 	}
 	switch {
 	case alone && !several:
-		return Judgement{Verdict: OneLane, Why: fmt.Sprintf("the model runs with one request, and not with two: %v", failure)}
+		return Judgement{Verdict: OneLane, RanAlone: true, Why: fmt.Sprintf("the model runs with one request, and not with two: %v", failure)}
 	case failure == nil:
 		failure = errors.New("its inputs are too large, or of unsupported types")
 	}
-	return Judgement{Verdict: Undecided, Why: fmt.Sprintf("the model did not run with any contents that were tried, at lengths from 1 to 576 (a length that dims fix is tried as it is); the last failure: %v", failure)}
+	return Judgement{Verdict: Undecided, RanAlone: alone, Why: fmt.Sprintf("the model did not run with any contents that were tried, at lengths from 1 to 1600 (a length that dims fix is tried as it is); the last failure: %v", failure)}
 }
 
 // lengthens returns which state is longer after a step of one lane along the axis that is to

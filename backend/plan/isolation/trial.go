@@ -42,6 +42,9 @@ type Trial struct {
 	optional map[int]bool // outputs that the model may leave empty
 	lengths  []plan.Length
 	deadline time.Time
+	// extents are those of open axes that are tried; succeeded counts the runs that did.
+	extents   []int64
+	succeeded int
 }
 
 // trialInput is an input of the model in a trial.
@@ -60,7 +63,7 @@ type trialInput struct {
 // reports whether requests can ask for an output. No run begins after the deadline.
 func NewTrial(r onnx.Runner, p *plan.Plan, k *batchaxis.Candidate, wanted func(output string) bool, deadline time.Time) *Trial {
 	sig := r.Signature()
-	t := &Trial{runner: r, sig: sig, rng: rand.New(rand.NewPCG(1, 2)), optional: map[int]bool{}, lengths: p.Lengths, deadline: deadline}
+	t := &Trial{runner: r, sig: sig, rng: rand.New(rand.NewPCG(1, 2)), optional: map[int]bool{}, lengths: p.Lengths, deadline: deadline, extents: usualExtents}
 	for i := range p.Inputs {
 		in := &p.Inputs[i]
 		name, inputs := strings.ToLower(sig.Inputs[in.Index].Name), &t.inputs
@@ -78,14 +81,14 @@ func NewTrial(r onnx.Runner, p *plan.Plan, k *batchaxis.Candidate, wanted func(o
 	}
 	for _, states := range [][]plan.State{p.States, p.Varying} {
 		for i := range states {
-			s := &states[i]
-			begin := s.Shape
+			state := &states[i]
+			begin := state.Shape
 			if begin == nil {
-				begin = s.Dims.With(s.Axis, 1)
+				begin = state.Dims.With(state.Axis, 1)
 			}
-			t.inputs = append(t.inputs, trialInput{index: s.In, axis: s.Axis, dims: s.Dims, dtype: s.DType, begin: begin, state: s.Out})
-			t.outputs = append(t.outputs, s.Out)
-			t.optional[s.Out] = s.Update == statebuffer.KeepIfEmpty
+			t.inputs = append(t.inputs, trialInput{index: state.In, axis: state.Axis, dims: state.Dims, dtype: state.DType, begin: begin, state: state.Out})
+			t.outputs = append(t.outputs, state.Out)
+			t.optional[state.Out] = state.Update == statebuffer.KeepIfEmpty
 		}
 	}
 	for i := range sig.Outputs {
@@ -256,6 +259,7 @@ func (t *Trial) run(s setting, lanes ...lane) (outputs []onnx.Tensor, err error)
 	if err := onnx.Probe(r, inputs, all); err != nil {
 		return nil, err
 	}
+	t.succeeded++
 	for _, at := range t.outputs {
 		out := &all[at]
 		outputs = append(outputs, onnx.Tensor{DType: out.DType, Shape: out.Shape.Clone(), Data: statebuffer.Block{Bytes: bytes.Clone(out.Data.Bytes)}})

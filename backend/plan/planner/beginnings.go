@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 	"time"
 
 	"tritonstateful/backend/config"
@@ -112,15 +113,51 @@ func (c *chooser) checkBeginnings(pl *planner) error {
 		pl.warn("no run shows that states can start empty, because the model does not run with what was tried; if every request fails, set their initial values with initial_states")
 		return nil
 	}
+	stays := map[*plan.State]int{} // along that axis
 	for s, axis := range pl.emptyAxes() {
 		longer := func(shapes map[int]tensor.Shape) bool { return axis < len(shapes[s.Out]) && shapes[s.Out][axis] > 0 }
-		switch {
-		case seen[isolation.InputAxis{Input: s.In, Axis: axis}] != isolation.Stays:
+		if seen[isolation.InputAxis{Input: s.In, Axis: axis}] == isolation.Stays && !slices.ContainsFunc(begun, longer) {
+			stays[s] = axis
+		}
+	}
+	if len(stays) == 0 {
+		return nil
+	}
+	line := pl.initialLine(t.StateExtent(), func(s *plan.State) bool { _, is := stays[s]; return is })
+	for s, axis := range pl.emptyAxes() {
+		switch first, is := stays[s]; {
+		case !is || first != axis:
 		case len(begun) == 0:
-			return status.Errorf(status.InvalidArg, "state %q would start empty along axis %d, and the model does not run with that: %w: set its initial value with initial_states, for example '%s = %s'", s.Input, axis, err, s.Input, s.ExampleValue())
-		case !slices.ContainsFunc(begun, longer):
-			pl.warn("state %q starts empty along axis %d, and stays so; if it should not, set its initial value with initial_states, for example '%s = %s'", s.Input, axis, s.Input, s.ExampleValue())
+			return status.Errorf(status.InvalidArg, "state %q would start empty along axis %d, and the model does not run with that: %w: set its initial value with initial_states, for example %s", s.Input, axis, err, line)
+		default:
+			pl.warn("state %q starts empty along axis %d, and stays so; if it should not, set its initial value with initial_states, for example %s", s.Input, axis, line)
 		}
 	}
 	return nil
+}
+
+// initialLine is the parameter initial_states with which these states, of those that vary, begin
+// with zeros of that extent along their open axes. What it says so far, it keeps.
+func (pl *planner) initialLine(extent int64, of func(*plan.State) bool) string {
+	var values []string
+	for _, given := range pl.params.InitialStates {
+		values = append(values, given.Name+" = "+given.Value)
+	}
+	for i := range pl.plan.Varying {
+		if s := &pl.plan.Varying[i]; of(s) {
+			values = append(values, s.Input+" = "+s.ExampleValue(extent))
+		}
+	}
+	return parameterText("initial_states", strings.Join(values, "; "))
+}
+
+// stateExtent is an extent of states with which the model runs by a candidate, or 1.
+func (c *chooser) stateExtent(a *attempted) int64 {
+	r, err := c.runner()
+	if err != nil {
+		return 1
+	}
+	t := isolation.NewTrial(r, &a.planner.plan, a.candidate, a.planner.config.CanRequest, time.Now().Add(proofMost))
+	defer func() { c.runs += t.Runs }()
+	return t.StateExtent()
 }

@@ -2,6 +2,7 @@ package planner
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -80,8 +81,43 @@ func testStateBegins(t *testing.T, tensors [2]string, want string, next func(x, 
 	}
 	require.ErrorContains(t, err, `state "s" would start empty along axis 1`)
 	require.ErrorContains(t, err, want)
-	require.ErrorContains(t, err, `initial_states, for example 's = 0[1,1]'`)
+	require.ErrorContains(t, err, `initial_states, for example parameters { key: 'initial_states' value { string_value: 's = 0[1,1]' } }`)
 	cfg.Parameters["initial_states"] = config.Value{String: "s = 0[1,1]"}
 	_, _, err = proving(t, r, nil, cfg, config.VerifyInferred)
 	require.NoError(t, err)
+}
+
+// TestStatesOfOneExtent: where the model runs with just one extent of its states, the refusal of
+// states that would start empty has it, for all of them and next to what was set before.
+func TestStatesOfOneExtent(t *testing.T) {
+	for _, only := range []int64{10, 24, 480} {
+		for _, batch := range []string{"batch", "a"} {
+			open := "FP32[" + batch + ",?]"
+			r := runnertest.NewFile(t, "x:"+open+" s1:"+open+" s2:"+open+" s3:"+open, "y:"+open+" s1_out:"+open+" s2_out:"+open+" s3_out:"+open)
+			r.Runs = func(sig *onnx.Signature, inputs, outputs []onnx.Tensor) error {
+				for i := range outputs {
+					if i > 0 && inputs[i].Shape[1] != only || inputs[i].Shape[0] != inputs[0].Shape[0] {
+						return errors.New("extents differ")
+					}
+					runnertest.Allocate(&outputs[i], inputs[i].Shape...)
+					copy(outputs[i].Data.Bytes, inputs[i].Data.Bytes)
+				}
+				return nil
+			}
+			cfg := recurrenceConfig("FP32", true)
+			if batch == "a" {
+				cfg.Parameters["batch_axes"] = config.Value{String: "* = 0"}
+			}
+			cfg.Parameters["initial_states"] = config.Value{String: fmt.Sprintf("s2 = 0.5[1,%d]", only)}
+			_, _, err := proving(t, r, nil, cfg, config.VerifyInferred)
+			want := fmt.Sprintf("s2 = 0.5[1,%d]; s1 = 0[1,%d]; s3 = 0[1,%d]", only, only, only)
+			require.ErrorContains(t, err, "parameters { key: 'initial_states' value { string_value: '"+want+"' } }")
+			cfg.Parameters["initial_states"] = config.Value{String: want}
+			pl, proof, err := proving(t, r, nil, cfg, config.VerifyInferred)
+			require.NoError(t, err)
+			require.Empty(t, pl.Warnings)
+			require.Empty(t, proof.Warning)
+			require.Equal(t, 8, pl.MaxLanes)
+		}
+	}
 }

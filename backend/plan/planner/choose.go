@@ -128,6 +128,11 @@ func (c *chooser) try(k *batchaxis.Candidate) {
 	}
 	if c.verify != config.VerifyAlways && !k.IsInferred() && !a.planner.hasOpenStates() {
 		a.Verdict = isolation.Isolated // nothing is inferred
+		if r, err := c.runner(); err == nil && k.Rank == batchaxis.WithoutBatch && c.batches {
+			t := isolation.NewTrial(r, &a.planner.plan, k, a.planner.config.CanRequest, c.deadline)
+			a.RanAlone = t.Judge(k.Out).RanAlone
+			c.runs += t.Runs
+		}
 	} else if r, err := c.runner(); err != nil {
 		a.Why = err.Error()
 	} else {
@@ -187,7 +192,7 @@ func (c *chooser) decide(tried []attempted) (*planner, error) {
 			held = append(held, a)
 		}
 	}
-	if len(held) > 0 && held[0].candidate.Rank >= batchaxis.SomeWithoutBatch && c.batches && (c.mayHaveBatch() || !held[0].planner.fixedPorts()) {
+	if len(held) > 0 && held[0].candidate.Rank >= batchaxis.SomeWithoutBatch && c.batches && (c.mayHaveBatch(held[0]) || !held[0].planner.fixedPorts()) {
 		return nil, nil // that no axis is the batch may be a wrong way to read dims
 	}
 	several := slices.DeleteFunc(slices.Clone(held), func(a *attempted) bool { return a.candidate.SingleLane })
@@ -215,7 +220,7 @@ func (c *chooser) decide(tried []attempted) (*planner, error) {
 			c.warning = doubt
 			return a.planner, nil
 		}
-		if a.Verdict == isolation.Undecided && a.candidate.HasLanes() {
+		if a.Verdict == isolation.Undecided && a.candidate.HasLanes() && a.mayHold() {
 			return nil, c.refusal(a)
 		}
 	}
@@ -223,11 +228,19 @@ func (c *chooser) decide(tried []attempted) (*planner, error) {
 }
 
 // mayHaveBatch reports whether some axes may be the batch for all that runs have shown, or are
-// by their name though the lanes are not isolated there.
-func (c *chooser) mayHaveBatch() bool {
+// by their name though the lanes are not isolated there. none is the candidate without a batch:
+// if the model runs with it, axes with which not even one lane runs are not the batch.
+func (c *chooser) mayHaveBatch(none *attempted) bool {
 	return slices.ContainsFunc(c.tried, func(a attempted) bool {
-		return a.faults == nil && a.candidate.HasLanes() && a.candidate.Rank < batchaxis.SomeWithoutBatch && (a.Verdict == isolation.Undecided || a.candidate.Rank == batchaxis.ByBatchName)
+		return a.faults == nil && a.candidate.HasLanes() && a.candidate.Rank < batchaxis.SomeWithoutBatch && (a.mayHold() || !none.RanAlone) &&
+			(a.Verdict == isolation.Undecided || a.candidate.Rank == batchaxis.ByBatchName)
 	})
+}
+
+// mayHold reports whether something speaks for a candidate: a run with one lane, or the names
+// in the model.
+func (a *attempted) mayHold() bool {
+	return a.RanAlone || a.isNamed()
 }
 
 // exported is what is doubtful of a candidate that the exporter has named, and that
@@ -246,35 +259,28 @@ func (c *chooser) exported(a *attempted) string {
 
 // last decides where no candidate was shown to hold.
 func (c *chooser) last() (*planner, error) {
-	var faults error
-	var contradicted, open *attempted
-	for i := range c.tried {
-		a := &c.tried[i]
-		switch {
-		case a.Verdict == isolation.NotIsolated:
-			if contradicted == nil {
-				contradicted = a
-			}
-		case a.faults != nil:
-			if faults == nil {
-				faults = a.faults
-			}
-		case open == nil && a.candidate.HasLanes():
-			open = a
-		}
-	}
 	if pl := c.asGiven(); pl != nil {
 		return pl, nil
 	}
-	switch {
-	case faults != nil && contradicted == nil && (open == nil || c.tried[0].faults != nil):
-		return nil, faults
-	case open != nil && (contradicted == nil || open.candidate.Rank <= contradicted.candidate.Rank):
-		return nil, c.refusal(open)
-	case contradicted != nil:
-		return nil, c.refusal(contradicted)
+	var best *attempted
+	var faults error
+	for i := range c.tried {
+		a := &c.tried[i]
+		if a.faults != nil && a.Verdict != isolation.NotIsolated {
+			if faults == nil {
+				faults = a.faults
+			}
+		} else if (a.Verdict == isolation.NotIsolated || a.candidate.HasLanes() || a.RanAlone && !c.isExcluded(a)) && (best == nil || a.likelier(best)) {
+			best = a
+		}
 	}
-	return nil, c.refusal(&c.tried[len(c.tried)-1])
+	switch {
+	case faults != nil && (best == nil || best.Verdict != isolation.NotIsolated && c.tried[0].faults != nil):
+		return nil, faults
+	case best == nil:
+		best = &c.tried[len(c.tried)-1]
+	}
+	return nil, c.refusal(best)
 }
 
 // asGiven is what batch_axes says, if it says all: the operator may know better than runs

@@ -67,6 +67,7 @@ func TestBatchIsProved(t *testing.T) {
 			{name: "a divisor", x: "?,?", y: "?,?", s: "?", divisor: true},
 			{name: "no states, no names", x: "?,?", y: "?,?"},
 			{name: "many frames", x: "time,batch", y: "time,batch", s: "batch", least: 100},
+			{name: "more frames than are usual", x: "?,?", y: "?,?", s: "?", least: 1000},
 		} {
 			t.Run(dtype+" "+c.name, func(t *testing.T) {
 				inputs, outputs := fmt.Sprintf("x:%s[%s]", dtype, c.x), fmt.Sprintf("y:%s[%s]", dtype, c.y)
@@ -95,12 +96,41 @@ func TestBatchIsProved(t *testing.T) {
 	}
 }
 
+// TestBatchAtDifferentPositions: without names, the batch of one tensor may be at its last open
+// axis and that of another at its first.
+func TestBatchAtDifferentPositions(t *testing.T) {
+	r := runnertest.NewRecurrence(t, "x:FP32[?,?] s:FP32[?,?]", "y:FP32[?,?] s_out:FP32[?,?]", 0)
+	r.Runs = func(sig *onnx.Signature, inputs, outputs []onnx.Tensor) error {
+		lanes, rest := inputs[1].Shape[0], inputs[1].Shape[1]
+		first := onnx.Tensor{DType: tensor.FP32, Shape: tensor.Shape{lanes}}
+		runnertest.Allocate(&first, lanes)
+		for lane := range lanes {
+			runnertest.SetElement(first.Data.Bytes, tensor.FP32, lane, runnertest.Element(inputs[1].Data.Bytes, tensor.FP32, lane*rest))
+		}
+		if err := r.Compute(sig, []onnx.Tensor{inputs[0], first}, outputs); err != nil {
+			return err
+		}
+		sums := outputs[1]
+		runnertest.Allocate(&outputs[1], inputs[1].Shape...)
+		for at := range lanes * rest {
+			runnertest.SetElement(outputs[1].Data.Bytes, tensor.FP32, at, runnertest.Element(sums.Data.Bytes, tensor.FP32, at/rest))
+		}
+		return nil
+	}
+	cfg := recurrenceConfig("FP32", true)
+	cfg.Parameters["initial_states"] = config.Value{String: "s = 0[1,2]"}
+	p, _, err := proving(t, r, nil, cfg, config.VerifyInferred)
+	require.NoError(t, err)
+	require.Equal(t, 1, p.Inputs[0].Axis)
+	require.Equal(t, 0, p.Varying[0].Axis)
+}
+
 // TestBatchNotJudged: where no run shows anything, the exporter's name on all tensors is
 // believed, with a warning, and nothing else is.
 func TestBatchNotJudged(t *testing.T) {
 	model := func(x, y string) *runnertest.Recurrence {
 		r := runnertest.NewRecurrence(t, "x:FP32["+x+"]", "y:FP32["+y+"]", 0)
-		r.Least = 1000
+		r.Least = 2000
 		return r
 	}
 	p, proof, err := proving(t, model("time,batch", "time,batch"), nil, recurrenceConfig("FP32", false), config.VerifyInferred)

@@ -29,7 +29,7 @@ func (pl *planner) warnOfEmptyStates() {
 	}
 	for i := range pl.plan.Varying {
 		if s := &pl.plan.Varying[i]; slices.Contains(s.Shape, 0) {
-			pl.warn("state %q begins with shape %v, and ONNX Runtime crashes when the operator %s, which the model has, runs with an empty tensor: if the first step brings the empty state into it, give the state an extent by initial_states, for example '%s = %s'", s.Input, s.Shape, operator, s.Input, s.ExampleValue())
+			pl.warn("state %q begins with shape %v, and ONNX Runtime crashes when the operator %s, which the model has, runs with an empty tensor: if the first step brings the empty state into it, give the state an extent by initial_states, for example '%s = %s'", s.Input, s.Shape, operator, s.Input, s.ExampleValue(1))
 			return
 		}
 	}

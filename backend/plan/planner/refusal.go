@@ -18,12 +18,16 @@ import (
 func (c *chooser) refusal(a *attempted) error {
 	c.refused = true
 	if s, why := c.excludes(a); s != nil && a.Verdict != isolation.NotIsolated {
-		return status.Errorf(status.InvalidArg, "the batch axis is unknown: %s: set the initial value of the state with initial_states, for example %s, or, if that axis is the batch, set batch_axes, for example %s", why, parameterText("initial_states", s.Input+" = "+s.ExampleValue()), a.example())
+		return status.Errorf(status.InvalidArg, "the batch axis is unknown: %s: set the initial value of the state with initial_states, for example %s, or, if that axis is the batch, set batch_axes, for example %s", why, a.planner.initialLine(c.stateExtent(a), func(other *plan.State) bool { return other == s }), a.example())
 	}
 	if a.Verdict == isolation.NotIsolated {
 		return c.notIsolated(a)
 	}
-	if !a.candidate.HasLanes() {
+	switch {
+	case a.candidate.HasLanes():
+	case a.RanAlone && a.Verdict == isolation.Isolated:
+		return status.Errorf(status.InvalidArg, "no input has a known batch axis, and the model runs without any: if it has none, write %s, else set batch_axes to where it is", a.planner.line())
+	default:
 		return status.Errorf(status.InvalidArg, "no input has a known batch axis: set the parameter batch_axes, for example %s", a.example())
 	}
 	return status.Errorf(status.InvalidArg, "the batch seems to be at %s, but it could not be verified that requests in a batch are independent: %s: if the batch is there, write %s", a.planner.plan.BatchAxes(), a.Why, a.planner.line())
@@ -52,11 +56,11 @@ func (a *attempted) example() string {
 	if a.candidate.HasLanes() {
 		return a.planner.line()
 	}
-	c, pl := *a.candidate, *a.planner
-	c.In, c.Out, pl.candidate = slices.Clone(c.In), make([]batchaxis.Axis, len(c.Out)), &c
-	for i := range c.In {
-		if c.In[i].How != batchaxis.ByParameter {
-			c.In[i].Index = batchaxis.OnlyOpenAxis(a.planner.sig.Inputs[i].Dims)
+	candidate, pl := *a.candidate, *a.planner
+	candidate.In, candidate.Out, pl.candidate = slices.Clone(candidate.In), make([]batchaxis.Axis, len(candidate.Out)), &candidate
+	for i := range candidate.In {
+		if candidate.In[i].How != batchaxis.ByParameter {
+			candidate.In[i].Index = batchaxis.OnlyOpenAxis(a.planner.sig.Inputs[i].Dims)
 		}
 	}
 	return pl.line()

@@ -83,6 +83,47 @@ func TestAxesShownWrongAreNotOffered(t *testing.T) {
 	require.NotRegexp(t, pastedLine, err.Error())
 }
 
+// TestLineOfTheLikeliest: of several axes that are not shown to hold, the line has those with
+// which shapes are right, or with which the model runs at all.
+func TestLineOfTheLikeliest(t *testing.T) {
+	t.Run("a state that lanes share", func(t *testing.T) {
+		r := runnertest.NewRecurrence(t, "x:FP32[?,?] s:FP32[?,1] all:FP32[2]", "y:FP32[?,?] s_out:FP32[?,1] all_out:FP32[2]", 0)
+		r.Runs = func(sig *onnx.Signature, inputs, outputs []onnx.Tensor) error {
+			if err := r.Compute(sig, []onnx.Tensor{inputs[0], {DType: tensor.FP32, Shape: inputs[1].Shape[:1], Data: inputs[1].Data}}, outputs[:2]); err != nil {
+				return err
+			}
+			outputs[1].Shape = inputs[1].Shape.Clone()
+			runnertest.Allocate(&outputs[2], 2)
+			runnertest.Fill(&outputs[2], runnertest.Sum(&inputs[0])+runnertest.Sum(&inputs[2]))
+			runnertest.Fill(&outputs[0], runnertest.Sum(&outputs[2]))
+			return nil
+		}
+		_, _, err := proving(t, r, nil, recurrenceConfig("FP32", true), config.VerifyInferred)
+		require.ErrorContains(t, err, "write parameters { key: 'batch_axes' value { string_value: 'x = 1; s = 0; y = 1' } }")
+	})
+	t.Run("a batch of 1 in the model", func(t *testing.T) {
+		r := runnertest.NewFile(t, "x:FP32[s3,1] of:INT64[]", "y:FP32[s3,1]")
+		r.Runs = func(sig *onnx.Signature, inputs, outputs []onnx.Tensor) error {
+			if inputs[0].Shape[0] < 3 {
+				return errors.New("too short")
+			}
+			runnertest.Allocate(&outputs[0], inputs[0].Shape...)
+			copy(outputs[0].Data.Bytes, inputs[0].Data.Bytes)
+			return nil
+		}
+		cfg := recurrenceConfig("FP32", false)
+		cfg.MaxBatchSize = 1
+		cfg.Inputs[0].Dims, cfg.Outputs[0].Dims = tensor.Shape{-1, 1}, tensor.Shape{-1, 1}
+		cfg.Inputs = append(cfg.Inputs, config.TensorConfig{Name: "of", DataType: "TYPE_INT64", Dims: tensor.Shape{1}, Reshape: &config.Reshape{}})
+		_, _, err := proving(t, r, nil, cfg, config.VerifyInferred)
+		require.ErrorContains(t, err, "if it has none, write parameters { key: 'batch_axes' value { string_value: '* = none' } }")
+		cfg.Parameters["batch_axes"] = config.Value{String: "* = none"}
+		pl, _, err := proving(t, r, nil, cfg, config.VerifyInferred)
+		require.NoError(t, err)
+		require.Equal(t, tensor.NoAxis, pl.Inputs[0].Axis)
+	})
+}
+
 // TestStateWithoutABatchIsServedSingly: batch_axes says that a state has none, and then there
 // are no lanes that could mix.
 func TestStateWithoutABatchIsServedSingly(t *testing.T) {

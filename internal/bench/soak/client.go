@@ -25,7 +25,7 @@ type exchange struct {
 }
 
 // client is a correlation ID and a client that uses it as it pleases: one sequence after the other, with breaks, with
-// requests that come too late, and at times with two requests on the way at once. He knows of his sequence what he needs
+// requests that come too late, and at times with two requests on the way at once. It knows of its sequence what it needs
 // for that; what is right is for the checker to say.
 type client struct {
 	model    int // its number
@@ -95,7 +95,7 @@ func (c *client) prepare(i int, now time.Time) *kserve.ModelInferRequest {
 	return r
 }
 
-// note keeps an answer; it tells whether all that were sent have come.
+// note keeps an answer; it reports whether all that were sent have come.
 func (c *client) note(i int, a *answer) (all bool) {
 	x := &c.pending[i]
 	x.done, x.err, x.values, x.empty, x.latency = true, a.err, a.values, a.empty, a.at.Sub(x.sent)

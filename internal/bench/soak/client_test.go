@@ -33,7 +33,7 @@ func TestLearn(t *testing.T) {
 	}
 }
 
-// TestDecide: the dice make everything that a client can do, names are never used twice, and END tells of a START after
+// TestDecide: the dice make everything that a client can do, names are never used twice, and END knows of a START after
 // it.
 func TestDecide(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))

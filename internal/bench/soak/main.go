@@ -65,7 +65,7 @@ type soak struct {
 	ended   atomic.Bool
 }
 
-// over tells that no more requests are to be sent.
+// over reports that no more requests are to be sent.
 func (s *soak) over() bool {
 	return s.ended.Load() || s.config.steps > 0 && s.steps.Load() >= s.config.steps
 }

@@ -157,7 +157,7 @@ func (s *stream) act(c *client) error {
 	return nil
 }
 
-// take notes an answer, and when it was the last that its client waits for lets him go on.
+// take notes an answer, and when it was the last that its client waits for, lets it go on.
 func (s *stream) take(a *answer) error {
 	switch {
 	case a.generation != s.generation:
