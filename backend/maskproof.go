@@ -220,14 +220,14 @@ func (t *maskTrial) try() error {
 	return t.dependsOnStates(middle)
 }
 
-// byItself runs the next step of a sequence, together with a twin that does the same, so
+// byItself runs the next step of a sequence, together with a duplicate that does the same, so
 // that the run has two lanes and no padding.
 func (t *maskTrial) byItself(s *trialSequence) error {
 	if time.Now().After(t.until) {
 		return errTimeOver
 	}
 	ask, want := s.request()
-	answers, err := t.run(ask, ask.twin())
+	answers, err := t.run(ask, ask.duplicate())
 	if err != nil {
 		return err
 	}
@@ -242,7 +242,7 @@ func (t *maskTrial) byItself(s *trialSequence) error {
 	return nil
 }
 
-// together runs the next step of two sequences of unequal length in one run. Their twins stop
+// together runs the next step of two sequences of unequal length in one run. Their duplicates stop
 // here: from now on the sequences only run together.
 func (t *maskTrial) together(pair [2]*trialSequence) error {
 	first, wantFirst := pair[0].request()

@@ -66,7 +66,7 @@ func (r *trialRunner) Run(inputs, outputs []onnx.Tensor) error {
 
 func (r *trialRunner) Close() {}
 
-// trialSlots is for all sequences of a trial, with their twins.
+// trialSlots is for all sequences of a trial, with their duplicates.
 const trialSlots = 16
 
 // newMaskTrial makes an instance like in for two sequences at a time.
@@ -161,9 +161,9 @@ type trialRequest struct {
 	inputs []Input
 }
 
-// twin is the same request of another sequence, which runs with it so that a run has two
+// duplicate is the same request of another sequence, which runs with it so that a run has two
 // lanes of equal length.
-func (request trialRequest) twin() trialRequest {
+func (request trialRequest) duplicate() trialRequest {
 	request.id += 100
 	return request
 }

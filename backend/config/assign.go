@@ -2,11 +2,12 @@ package config
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 )
 
 // Assignment is one "name = value" of a parameter that says something of
-// several tensors. A * in the name stands for any string.
+// several tensors. A * or a {word} in the name stands for any string.
 type Assignment struct {
 	Name, Value string
 	used        bool
@@ -68,16 +69,16 @@ func Unused(all []Assignment) (names []string) {
 	return names
 }
 
-// wildcards are the ways to write "any string" in a pattern.
-var wildcards = strings.NewReplacer("{i}", "*")
+// wildcard is a way to write "any string" in a pattern: * or a word in braces.
+var wildcard = regexp.MustCompile(`\*|\{\w+\}`)
 
 // IsPattern reports whether a name holds a wildcard.
-func IsPattern(name string) bool { return strings.Contains(wildcards.Replace(name), "*") }
+func IsPattern(name string) bool { return wildcard.MatchString(name) }
 
-// MatchPattern reports whether name is pattern with any string for each *, and
-// the parts of name that the *s stand for. The shortest possible ones are taken first.
+// MatchPattern reports whether name is pattern with any string for each wildcard,
+// and the parts of name that these stand for. The shortest possible ones are taken first.
 func MatchPattern(pattern, name string) (matches []string, ok bool) {
-	parts := strings.Split(wildcards.Replace(pattern), "*")
+	parts := wildcard.Split(pattern, -1)
 	if len(parts) == 1 {
 		return nil, pattern == name
 	}
@@ -102,7 +103,7 @@ func MatchPattern(pattern, name string) (matches []string, ok bool) {
 
 // FillPattern puts strings in place of the wildcards.
 func FillPattern(pattern string, matches []string) string {
-	parts := strings.Split(wildcards.Replace(pattern), "*")
+	parts := wildcard.Split(pattern, -1)
 	var b strings.Builder
 	for i, part := range parts {
 		b.WriteString(part)

@@ -178,7 +178,7 @@ def test_host_policy(serve):
     """The threads that load and execute an instance, and those of ONNX Runtime, are on the cores of its host policy;
     instances of another policy have a session of their own."""
     first, second = sorted(os.sched_getaffinity(0))[:2]
-    groups = "instance_group [{ kind: KIND_CPU host_policy: \"a\" count: 2 }, { kind: KIND_CPU host_policy: \"b\" count: 2 }]"
+    groups = 'instance_group [{ kind: KIND_CPU host_policy: "a" count: 2 }, { kind: KIND_CPU host_policy: "b" count: 2 }]'
     base = folder(intra_op_threads="0")
     bound = Folder(base.config.replace("instance_group [{ kind: KIND_CPU count: 1 }]", groups), base.onnx)
     assert groups in bound.config
