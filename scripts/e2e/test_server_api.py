@@ -70,7 +70,7 @@ def collector() -> Iterator[tuple[str, list[bytes]]]:
     bodies: list[bytes] = []
 
     class Handler(BaseHTTPRequestHandler):
-        def do_POST(self):  # noqa: N802, the name that the class wants
+        def do_POST(self):
             bodies.append(self.rfile.read(int(self.headers["Content-Length"])))
             self.send_response(200)
             self.end_headers()
