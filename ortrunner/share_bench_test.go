@@ -14,12 +14,12 @@ import (
 
 // layers is x [batch, width] through that many square matrices, with Tanh between.
 func layers(width, count int) onnxtest.Model {
-	weights := make([]float32, width*width)
-	for i := range weights {
-		weights[i] = float32(i%17-8) / float32(4*width)
-	}
 	m := onnxtest.Model{Inputs: []onnxtest.Value{wide("x0", width)}}
 	for i := range count {
+		weights := make([]float32, width*width) // other ones for each: ONNX Runtime keeps equal ones once
+		for k := range weights {
+			weights[k] = float32((k+i)%17-8) / float32(4*width)
+		}
 		matrix, product, next := fmt.Sprintf("w%d", i), fmt.Sprintf("p%d", i), fmt.Sprintf("x%d", i+1)
 		m.Initializers = append(m.Initializers, onnxtest.Tensor{Name: matrix, Type: onnxtest.Float, Dims: []int64{int64(width), int64(width)}, Data: weights})
 		m.Nodes = append(m.Nodes,
