@@ -69,12 +69,12 @@ func (r *trialRunner) Close() {}
 // trialSlots is for all sequences of a trial, with their duplicates.
 const trialSlots = 16
 
-// newMaskTrial makes an instance like in for two sequences at a time.
+// newMaskTrial makes an instance like in for a few sequences at a time.
 func (in *Instance) newMaskTrial(kind *trialKind) (*maskTrial, error) {
 	quiet := slog.New(slog.DiscardHandler)
 	m := in.model
 	tensors, cfg, params, sequence := *in.plan, *m.config, *m.params, *m.config.Sequence
-	tensors.MaxLanes = 2
+	tensors.MaxLanes = min(3, tensors.MaxLanes)
 	sequence.Oldest, sequence.MaxIdleMicroseconds = &config.OldestConfig{MaxCandidateSequences: trialSlots}, 0
 	cfg.Sequence = &sequence
 	params.MaxStateBytes, params.MaxStateMemory = 0, 0

@@ -40,8 +40,12 @@ func (r *Runtime) Open(o onnx.SessionOptions) (onnx.Runner, error) {
 		text := strings.ReplaceAll(err.Error(), o.Path, file)
 		return nil, status.Errorf(status.CodeOf(err), "model file %s: %s", file, text)
 	}
-	if opened.Signature().Operators, err = onnxfile.Operators(o.Path); err != nil {
+	sig := opened.Signature()
+	if sig.Operators, sig.Nodes, err = onnxfile.Read(o.Path); err != nil {
 		r.log.Debug("could not read the operators of the model", "model", o.Name, "file", file, "reason", err)
+	}
+	if sig.EndsOnEmpty() == "" {
+		sig.Nodes = nil // no one asks for them
 	}
 	C.ortx_trim() // loading has taken up to twice the memory of the weights, and malloc keeps what was freed
 	r.log.Debug("opened a session", "model", o.Name, "file", file,

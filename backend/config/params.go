@@ -40,6 +40,8 @@ type Parameters struct {
 	// faulty names the parameters that could not be understood and have their
 	// defaults instead.
 	faulty map[string]bool
+	// Settings is the text of each parameter that is given or has a default, by its name.
+	Settings map[string]string
 	// Misspelt is about unknown parameters whose names are close to known ones: if the
 	// model does not load, this may be why.
 	Misspelt []string
@@ -148,10 +150,10 @@ var TensorParameters = []string{"state_pairs", "batch_axes", "initial_states", "
 // returned with it has defaults for them, so that the rest can be checked too.
 // Warnings say what was given but has no effect; unknown names are among them.
 func ParseParameters(given map[string]Value) (p *Parameters, warnings []string, err error) {
-	r := &paramReader{given: given, known: map[string]bool{}, faulty: map[string]bool{}}
+	r := newParamReader(given)
 	p = r.parameters()
 	r.reportUnknown()
-	p.faulty, p.Misspelt = r.faulty, r.misspelt
+	p.faulty, p.Misspelt, p.Settings = r.faulty, r.misspelt, r.settings
 	if len(r.faults) > 0 {
 		return p, r.warnings, status.Errorf(status.InvalidArg, "%w", errors.Join(r.faults...))
 	}
