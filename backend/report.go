@@ -194,6 +194,7 @@ func (in *Instance) reportIneffective(provider onnx.Provider) {
 		"cudnn_conv_algo_search":           provider == onnx.CPU,
 		"arena_extend_strategy":            provider == onnx.CPU,
 		"do_copy_in_default_stream":        provider == onnx.CPU,
+		"share_session_between_instances":  provider != onnx.CPU,
 		"store_states_as_fp16":             !pl.HasFP32State(),
 		"max_padded_length":                len(pl.Masks) == 0,
 		"max_state_bytes":                  len(pl.Varying) == 0,

@@ -72,7 +72,7 @@ func setThreads(options *ort.SessionOptions, o *onnx.SessionOptions) error {
 		}
 		return statusError(C.ortx_share_threads(c))
 	}
-	return errors.Join(options.SetIntraOpNumThreads(o.IntraOpThreads), options.SetInterOpNumThreads(o.InterOpThreads))
+	return errors.Join(options.SetIntraOpNumThreads(intraOpThreads(o.IntraOpThreads)), options.SetInterOpNumThreads(o.InterOpThreads))
 }
 
 // defaultEntries are ours. Several instances share the cores: an idle session must not burn

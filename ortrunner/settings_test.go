@@ -95,9 +95,7 @@ func optimized(t *testing.T, o onnx.SessionOptions) map[string]int {
 	defer options.Destroy() //nolint:errcheck // fails only for options that do not exist
 	session, err := newSession(optimizable().Write(t), options)
 	require.NoError(t, err)
-	writer, err := newRunner(session, nil)
-	require.NoError(t, err)
-	writer.Close()
+	newSharedSession(session, nil).leave()
 	operators, _, err := onnxfile.Read(path)
 	require.NoError(t, err)
 	return operators

@@ -53,6 +53,7 @@ type Parameters struct {
 	CUDA, TensorRT []onnx.Setting
 	// Accelerators are the names in gpu_execution_accelerator.
 	Accelerators []string
+	ShareSession ShareSession
 	Full         statebuffer.Policy
 
 	Verify        Verify       // which batch axes are proved by runs
@@ -108,6 +109,17 @@ const (
 
 // String is the word that the parameter verify has for it.
 func (v Verify) String() string { return [...]string{"inferred", "always", "never"}[v] }
+
+// ShareSession is whether the instances of a model on the CPU share one session of ONNX
+// Runtime, and so the weights.
+type ShareSession uint8
+
+// The choices of the parameter share_session_between_instances.
+const (
+	ShareAuto ShareSession = iota // unless each instance has several threads
+	ShareNever
+	ShareAlways
+)
 
 // Verbosity is a logging level as the parameters name them.
 type Verbosity int8
@@ -171,6 +183,8 @@ func (r *paramReader) parameters() *Parameters {
 		Details:       r.verbosity("detailed_metrics_logging_level", LogVerbose),
 		Session:       r.session(),
 		CUDA:          r.cuda(),
+		ShareSession: oneOf(r, "share_session_between_instances", ShareAuto, choice("auto", ShareAuto),
+			choice("0", ShareNever), choice("1", ShareAlways), choice("false", ShareNever), choice("true", ShareAlways)),
 		Full: oneOf(r, "when_full", statebuffer.Reject,
 			choice("reject", statebuffer.Reject), choice("evict_lru", statebuffer.EvictLRU)),
 	}
