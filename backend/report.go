@@ -190,6 +190,7 @@ func (in *Instance) reportIneffective(provider onnx.Provider) {
 		"trt_cache_dir":                    provider != onnx.TensorRT || !p.TRTCache,
 		"enable_cuda_graph":                provider == onnx.CPU,
 		"gpu_mem_limit":                    provider == onnx.CPU,
+		"share_session_between_instances":  provider != onnx.CPU,
 		"store_states_as_fp16":             !pl.HasFP32State(),
 		"max_padded_length":                len(pl.Masks) == 0,
 		"max_state_bytes":                  len(pl.Varying) == 0,

@@ -16,6 +16,7 @@ The last column is the server's CPU time over that of floor.
 With --step, the step alone instead: whole batches through the library's entry points, with a fake Triton,
 against ONNX Runtime in a loop at the same batch; with --micro the parts of a step. With --wrong what one client who always
 sends a value that the model refuses costs the others; it uses --sequences (default: 32), --rounds, --seconds and --warmup.
+With --weights what several instances of a model of 200 MB cost, with the same options.
 """
 
 import argparse
@@ -29,7 +30,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -41,6 +42,7 @@ from google.protobuf import text_format
 from tritonclient.grpc import InferenceServerClient, model_config_pb2
 from tritonclient.utils import InferenceServerException
 
+import benchweights
 import benchwrong
 from benchlayout import Layout, Tensor
 from benchreport import Samples, cpu_per_request, plot, table
@@ -380,12 +382,18 @@ def parse_options() -> argparse.Namespace:
     add("--step", action="store_true", help="measure the step alone, without a server")
     add("--micro", action="store_true", help="measure the parts of a step")
     add("--wrong", action="store_true", help="measure what a client of wrong values costs the others")
+    add("--weights", action="store_true", help="measure the memory and throughput of several instances of a large model")
     options = parser.parse_args()
     if options.before:
         CONTENDERS["before"] = Contender("before", options.before.resolve(), prepare_stateful)
         options.contenders.append("before")
-    options.sequences = options.sequences or ([32] if options.wrong else [8, 64, 256])
+    options.sequences = options.sequences or ([32] if options.wrong or options.weights else [8, 64, 256])
     return options
+
+
+def load_weights(server: TritonServer, config: ModelConfig, options: argparse.Namespace) -> dict:
+    """Loads a server of benchweights once."""
+    return Target(CONTENDERS["stateful"], Workload(config.name, output="y"), config, server).load(options.sequences[0], options)
 
 
 def positive(text: str) -> int:
@@ -405,6 +413,9 @@ def main() -> int:
         build(["stateful"])
         with serve(CONTENDERS["stateful"], Workload("tokens", output="y"), options.max_batch) as target:
             return benchwrong.measure(target, options)
+    if options.weights:
+        build(["stateful"])
+        return benchweights.measure(partial(load_weights, options=options), BUILD / "weights", options)
     build(options.contenders)
     try:
         results = {name: measure(WORKLOADS[name], options) for name in options.model}

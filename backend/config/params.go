@@ -47,6 +47,7 @@ type Parameters struct {
 	Misspelt []string
 
 	IntraOpThreads int
+	ShareSession   ShareSession
 	Optimization   string
 	Full           statebuffer.Policy
 
@@ -103,6 +104,17 @@ const (
 
 // String is the word that the parameter verify has for it.
 func (v Verify) String() string { return [...]string{"inferred", "always", "never"}[v] }
+
+// ShareSession is whether the instances of a model on the CPU share one session of ONNX
+// Runtime, and so the weights.
+type ShareSession uint8
+
+// The choices of the parameter share_session_between_instances.
+const (
+	ShareAuto ShareSession = iota // unless each instance has several threads
+	ShareNever
+	ShareAlways
+)
 
 // Verbosity is a logging level as the parameters name them.
 type Verbosity int8
@@ -165,6 +177,8 @@ func (r *paramReader) parameters() *Parameters {
 		BatchInfo:      r.verbosity("batch_info_logging_level", LogInfo),
 		Details:        r.verbosity("detailed_metrics_logging_level", LogVerbose),
 		IntraOpThreads: r.count("intra_op_threads", 1, 1024),
+		ShareSession: oneOf(r, "share_session_between_instances", ShareAuto, choice("auto", ShareAuto),
+			choice("0", ShareNever), choice("1", ShareAlways), choice("false", ShareNever), choice("true", ShareAlways)),
 		Optimization: oneOf(r, "graph_optimization", "all",
 			choice("disabled", "disabled"), choice("basic", "basic"), choice("extended", "extended"), choice("all", "all")),
 		Full: oneOf(r, "when_full", statebuffer.Reject,
