@@ -18,9 +18,11 @@ import (
 func (c *chooser) refusal(a *attempted) error {
 	c.refused = true
 	if s, along, why := c.excludes(a); s != nil && a.Verdict != isolation.NotIsolated {
-		// Axes of which no run has shown that they are the batch are not offered as a line: pasted,
-		// they would be served unproved.
-		return status.Errorf(status.InvalidArg, "the batch axis is unknown: %s: set the initial value of the state with initial_states, for example %s, or, if axis %d of %q is the batch, say so with batch_axes", why, a.planner.initialLine(c.stateExtent(a), []*plan.State{s}), along, s.Input)
+		batch := "say so with batch_axes"
+		if !a.candidate.HasLanes() && batchaxis.OnlyOpenAxis(a.planner.sig.Inputs[s.In].Dims) == along {
+			batch = "set batch_axes, for example " + a.example() // other axes would be served unproved if they were pasted
+		}
+		return status.Errorf(status.InvalidArg, "the batch axis is unknown: %s: set the initial value of the state with initial_states, for example %s, or, if axis %d of %q is the batch, %s", why, a.planner.initialLine(c.stateExtent(a), []*plan.State{s}), along, s.Input, batch)
 	}
 	if a.Verdict == isolation.NotIsolated {
 		return c.notIsolated(a)
