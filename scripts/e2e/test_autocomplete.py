@@ -194,3 +194,12 @@ def test_a_missing_model_file(refusal):
     message = refusal("empty", Folder('backend: "stateful"\nsequence_batching { }\n'))
     assert "opening the model" in message
     assert "model.onnx" in message
+
+
+def test_all_faults_at_once(refusal):
+    """Also where inputs and outputs are filled in: parameters that are not understood do not hide the others."""
+    parameters = {"intra_op_threads": "many", "batch_axes": "nothing = 0", "initial_states": "nobody = 1"}
+    lines = "".join(f'parameters {{ key: "{name}" value {{ string_value: "{value}" }} }}\n' for name, value in parameters.items())
+    message = refusal("faults", Folder(f'backend: "stateful"\nsequence_batching {{ }}\n{lines}', recurrent))
+    for word in ('parameter intra_op_threads is "many"', '"nothing"', '"nobody"'):
+        assert word in message
