@@ -90,8 +90,14 @@ static OrtCustomOp twice = {
 
 OrtStatus *RegisterCustomOps(OrtSessionOptions *options, const OrtApiBase *base);
 
+static OrtCustomOpDomain *domain; // of all sessions
+
+// ONNX Runtime closes the library with its last session.
+__attribute__((destructor)) static void release(void) {
+  if (domain != NULL) api->ReleaseCustomOpDomain(domain);
+}
+
 OrtStatus *RegisterCustomOps(OrtSessionOptions *options, const OrtApiBase *base) {
-  static OrtCustomOpDomain *domain; // lives as long as the process
   api = base->GetApi(16);
   if (domain == NULL) {
     OrtStatus *status = api->CreateCustomOpDomain("com.example", &domain);
