@@ -38,9 +38,11 @@ func (m *Model) planFor(r onnx.Runner, path string) (*plan.Plan, error) {
 		return m.server.Open(toLook(m.params, path, "batch axes"))
 	}
 	from.Runner = func() (onnx.Runner, error) { return r, nil }
-	// The host cannot write the memory of a GPU, and a plugin may round in other ways for
-	// each batch size: both would hide what the model itself does.
-	if _, device := r.(onnx.DeviceRunner); device || m.params.Session.Plugin != nil {
+	// The proof has a session of its own where that of the instance does not suit it: the
+	// host cannot write the memory of a GPU, a plugin may round in other ways for each batch
+	// size, and what threads of a session log of a run that fails cannot be told from errors.
+	_, device := r.(onnx.DeviceRunner)
+	if device || m.params.Session.Plugin != nil || m.params.Session.Parallel {
 		var onCPU onnx.Runner
 		from.Runner = func() (_ onnx.Runner, err error) {
 			if onCPU == nil {
