@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -99,6 +100,26 @@ func TestDerivedReject(t *testing.T) {
 			require.ErrorContains(t, err, tt.want)
 			require.Equal(t, status.InvalidArg, status.CodeOf(err))
 		})
+	}
+}
+
+// TestLengthPerElement: one number for each sequence is refused for an input with a dynamic
+// axis, such as a mask, and what the refusal says to write loads.
+func TestLengthPerElement(t *testing.T) {
+	for value, paste := range map[string]string{
+		"mask = length_before(Input)": "mask = mask(Cache, Input)", "mask = 1 + length_after(Input)": "mask = positions(Input)",
+		"mask = steps": "mask = mask(Cache, INPUT)",
+	} {
+		model := derivedModel(nil, func(map[string]float64) {})
+		model.addInput("mask", tensor.Int32, -1, -1)
+		c := cacheConfig()
+		c.Parameters["derived_inputs"] = config.Value{String: value}
+		_, err := model.instance(t, c, "")
+		require.ErrorContains(t, err, `input "mask": `)
+		require.ErrorContains(t, err, "'"+paste+"'")
+		require.Equal(t, status.InvalidArg, status.CodeOf(err))
+		c.Parameters["derived_inputs"] = config.Value{String: strings.Replace(paste, "INPUT", "Input", 1)}
+		model.loaded(t, c)
 	}
 }
 

@@ -149,7 +149,7 @@ func TestDirectNamesItsOwnLimit(t *testing.T) {
 	require.Len(t, s.log.having("max_batch_size 2 times max_candidate_sequence_use_ratio 1 is 2"), 1)
 	for _, parameter := range []struct{ name, value, want string }{
 		{"max_candidate_sequence_use_ratio", "0.9", "max_candidate_sequence_use_ratio is 0.9: the direct scheduler"},
-		{"max_state_memory_bytes", "1", "lower initial_buffer_size or max_batch_size"},
+		{"max_state_memory_bytes", "1", "lower max_batch_size, or"},
 	} {
 		_, err := load(t, direct(2), param(parameter.name, parameter.value))
 		require.ErrorContains(t, err, parameter.want)

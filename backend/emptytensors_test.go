@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tritonstateful/backend/config"
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 )
 
@@ -28,9 +29,26 @@ func TestEmptyTensorsThatEndTheProcess(t *testing.T) {
 			require.Len(t, in.plan.Warnings, 1)
 			require.Contains(t, in.plan.Warnings[0], `state "Cache" begins with shape [1,0]`)
 			require.Contains(t, in.plan.Warnings[0], "operator "+operator)
-			require.Contains(t, in.plan.Warnings[0], `initial_states, for example 'Cache = 0[1,1]'`)
+			require.Contains(t, in.plan.Warnings[0], `parameters { key: 'initial_states' value { string_value: 'Cache = 0[1,1]' } }`)
 		})
 	}
+	t.Run("a state that gets there", func(t *testing.T) {
+		model, c := cacheModel(), cacheConfig()
+		model.sig.Operators = map[string]int{"GRU": 1}
+		model.sig.Nodes = []onnx.Node{{Operator: "GRU", Inputs: []string{"Cache"}}}
+		_, err := model.instance(t, c, "")
+		require.ErrorContains(t, err, `state "Cache" would start empty, with shape [1,0], and the model brings it into its operator GRU`)
+		require.ErrorContains(t, err, `parameters { key: 'initial_states' value { string_value: 'Cache = 0[1,1]' } }`)
+		c.Parameters["initial_states"] = config.Value{String: "Cache = 0[1,0]"}
+		_, err = model.instance(t, c, "")
+		require.ErrorContains(t, err, `string_value: 'Cache = 0[1,1]' } }`)
+	})
+	t.Run("a state that does not get there", func(t *testing.T) {
+		model := cacheModel()
+		model.sig.Operators = map[string]int{"GRU": 1}
+		model.sig.Nodes = []onnx.Node{{Operator: "GRU", Inputs: []string{"Input"}}}
+		require.Empty(t, model.loaded(t, cacheConfig()).plan.Warnings)
+	})
 	t.Run("the remedy", func(t *testing.T) {
 		model, c := cacheModel(), cacheConfig()
 		model.sig.Operators = map[string]int{"Einsum": 1}

@@ -56,7 +56,7 @@ func models() map[string][]func(*setup) {
 }
 
 // TestEveryModel lets random clients talk to every shape of model; the answers
-// must be the plain twin's.
+// must be the reference's.
 func TestEveryModel(t *testing.T) {
 	for name, edits := range models() {
 		t.Run(name, func(t *testing.T) {

@@ -337,7 +337,7 @@ func TestNamedAlike(t *testing.T) {
 
 // TestPatternPairs: one pair stands for many states.
 func TestPatternPairs(t *testing.T) {
-	for _, pairs := range []string{"<<<S*, NewS*>>>", "<<<S{i}, NewS{i}>>>"} {
+	for _, pairs := range []string{"<<<S*, NewS*>>>", "<<<S{i}, NewS{i}>>>", "<<<S{name}, NewS{name}>>>"} {
 		model, c := sumModel(), sumConfig()
 		c.Parameters["state_pairs"] = config.Value{String: pairs}
 		model.loaded(t, c)

@@ -48,6 +48,7 @@ func TestInitialStates(t *testing.T) {
 		{"", "", []int32{0, 0}}, {"3", "", []int32{3, 3}}, {"-1[2]", "", []int32{-1, -1}}, {"ones[1,2]", "", []int32{1, 1}}, {"zeros", "", []int32{0, 0}}, {"0x10", "", []int32{16, 16}},
 		{"file:plain", "", []int32{5, 6}}, {"file: array.npy", "", []int32{7, 8}}, {"file:lane.npy", "", []int32{7, 8}},
 		{"1.5", `"1.5" is not a value of type INT32`, nil}, {"1[3]", "shape [3] does not fit the state's", nil}, {"1[2", `want a form like [2,128]`, nil}, {"1[-2]", "does not fit", nil},
+		{"hello", "or file:NAME", nil}, {"hello", "parameter initial_states", nil},
 		{"file:absent", `file "absent" in the model's folder initial_state`, nil}, {"file:../secret", `file "../secret" in the model's folder initial_state`, nil},
 		{"file:short", `file "short" has 4 bytes: want 8`, nil}, {"file:float.npy", `file "float.npy" holds FP32: want INT32`, nil},
 		{"file:wide.npy", "shape [3] does not fit", nil}, {"file:cut.npy", "4 bytes after its .npy header", nil}, {"file:fortran.npy", "Fortran order", nil},
@@ -74,6 +75,17 @@ func TestInitialStates(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestInitialStateWithoutAFolder: the error names the parameter and the file.
+func TestInitialStateWithoutAFolder(t *testing.T) {
+	c := sumConfig()
+	c.Parameters["initial_states"] = config.Value{String: "Sum = file:start.npy"}
+	directory := t.TempDir()
+	_, err := sumModel().instance(t, c, directory)
+	require.ErrorContains(t, err, `parameter initial_states: file "start.npy"`)
+	require.ErrorContains(t, err, "folder initial_state")
+	require.NotContains(t, err.Error(), directory)
 }
 
 // TestInitialShape: how long a growing state is at the start of a sequence.

@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -82,9 +83,11 @@ func Complete(info ModelInfo, server Server) ([]byte, error) {
 	if len(cfg.Inputs) > 0 && len(cfg.Outputs) > 0 {
 		return nil, nil
 	}
-	params, _, err := config.ParseParameters(cfg.Parameters) // NewModel logs the warnings
-	if err != nil {
-		return nil, err
+	// NewModel logs the warnings. Loading the model reports faults of parameters together with
+	// all others, so they are errors here only if nothing can be filled in.
+	params, _, faults := config.ParseParameters(cfg.Parameters)
+	if !params.Understood("onnx_file_name") || !params.Understood(config.TensorParameters...) {
+		return nil, faults
 	}
 	path, err := modelFile(info, cfg, params)
 	if err != nil {
@@ -103,7 +106,8 @@ func Complete(info ModelInfo, server Server) ([]byte, error) {
 	}
 	text, filled, err := planner.Complete(&from, info.Config, server.DefaultBatch)
 	if err != nil {
-		return nil, planner.WithAdvice(status.Errorf(status.InvalidArg, "filling in the configuration from the model: %w", err), planner.MergedDecoderAdvice(cfg, params, from.Signature))
+		err = planner.WithAdvice(status.Errorf(status.InvalidArg, "filling in the configuration from the model: %w", err), planner.MergedDecoderAdvice(cfg, params, from.Signature))
+		return nil, errors.Join(faults, err)
 	}
 	log := server.Log.With("model", info.Name)
 	for _, line := range filled {

@@ -10,7 +10,7 @@ import (
 
 // A model may behave differently from some length on: frequencies that change at 4096
 // tokens, or attention to the first and the last rows only. So unequal lengths share runs
-// only up to a length that was tried. Two copies of a sequence take the same steps together,
+// only up to a length that was tried. Copies of a sequence take the same steps together,
 // which pads nothing. At each power of two one of them shares runs with two others, which are
 // padded: one that has just started, and one that is half as long.
 
@@ -20,7 +20,7 @@ const (
 	// lengthsWanted is how far they go if max_padded_length does not say.
 	lengthsWanted = 4096
 	// lengthsMemory bounds what the states of a sequence take in them, in bytes.
-	lengthsMemory = 128 << 20
+	lengthsMemory = 64 << 20
 	// lengthsByStep is how long sequences get step by step. Beyond it, states are stretched.
 	lengthsByStep = 16
 )
@@ -82,16 +82,16 @@ func (in *Instance) longestToTry() (most int64, limited error) {
 	return most, nil
 }
 
-// copies are two copies of a sequence: the first shares runs of unequal lengths, the other
-// one never does.
+// copies are copies of a sequence: the first shares runs of unequal lengths. The others never
+// do, and run together, because an answer may depend on the number of lanes.
 type copies struct {
-	shares, control uint64
-	started         bool
+	shares, control, twin uint64
+	started               bool
 }
 
 // grow tries lengths up to most.
 func (t *maskTrial) grow(most int64) (lengths paddedLengths) {
-	long, half := &copies{shares: 50, control: 51}, &copies{shares: 60, control: 61}
+	long, half := &copies{shares: 50, control: 51, twin: 52}, &copies{shares: 60, control: 61, twin: 62}
 	var before []int64 // what was reached before the last shared runs, which may show late
 	for next := min(16, most); ; {
 		if lengths.why = t.growTo(long, next); lengths.why == nil {
@@ -103,7 +103,7 @@ func (t *maskTrial) grow(most int64) (lengths paddedLengths) {
 			}
 			return lengths
 		}
-		started := &copies{shares: 70, control: 71}
+		started := &copies{shares: 70, control: 71, twin: 72}
 		lengths.why = t.growTo(started, 0)
 		for _, other := range []*copies{started, half} {
 			if lengths.why == nil {
@@ -133,7 +133,7 @@ func (t *maskTrial) length(c *copies, mask int) int64 {
 	return t.in.store.Length(t.in.plan.Generated[t.in.plan.Masks[mask]].Mask.Covers[0], q)
 }
 
-// growTo runs the same steps of both copies until one more gives them a length. What
+// growTo runs the same steps of all copies until one more gives them a length. What
 // padding has left in one of them makes their answers differ.
 func (t *maskTrial) growTo(c *copies, length int64) error {
 	for !c.started || t.length(c, 0) < length-t.extent {
@@ -142,7 +142,7 @@ func (t *maskTrial) growTo(c *copies, length int64) error {
 			t.stretch = max(0, length-2*t.extent-before)
 		}
 		inputs := t.step(t.extent)
-		answers, err := t.timed(trialRequest{c.shares, !c.started, inputs}, trialRequest{c.control, !c.started, inputs})
+		answers, err := t.timed(trialRequest{c.shares, !c.started, inputs}, trialRequest{c.control, !c.started, inputs}, trialRequest{c.twin, !c.started, inputs})
 		t.stretch = 0
 		if err != nil {
 			return err
@@ -159,16 +159,16 @@ func (t *maskTrial) growTo(c *copies, length int64) error {
 }
 
 // pad runs a step of two sequences of unequal length in a shared run, and the same step of
-// their controls by themselves.
+// their controls, which pads nothing.
 func (t *maskTrial) pad(long, other *copies) error {
 	steps := [2][]Input{t.step(t.extent), t.step(t.extent)}
 	var wanted [2]*trialAnswer
 	for i, c := range []*copies{long, other} {
-		alone, err := t.timed(trialRequest{c.control, false, steps[i]})
+		even, err := t.timed(trialRequest{c.control, false, steps[i]}, trialRequest{c.twin, false, steps[i]})
 		if err != nil {
 			return err
 		}
-		wanted[i] = &alone[0]
+		wanted[i] = &even[0]
 	}
 	return t.sharing([2]trialRequest{{long.shares, false, steps[0]}, {other.shares, false, steps[1]}}, wanted)
 }

@@ -140,3 +140,23 @@ func TestWideWindow(t *testing.T) {
 	}
 	require.Len(t, log.having(`state "Cache" from length 5000 to 5000`), 1, "%v", *log.lines)
 }
+
+// TestPaddingAndTheNumberOfLanes: an answer may depend on how many lanes a run has, as long
+// as padding changes nothing.
+func TestPaddingAndTheNumberOfLanes(t *testing.T) {
+	model, c, _ := maskedModel(0)
+	c.Parameters["batch_axes"] = config.Value{String: "* = 0"}
+	inner := model.run
+	model.run = func(inputs, outputs []onnx.Tensor) error {
+		if err := inner(inputs, outputs); err != nil {
+			return err
+		}
+		for lane := range inputs[2].Shape[0] {
+			outputs[0].Data.Bytes[4*lane+3] = byte(inputs[2].Shape[0])
+		}
+		return nil
+	}
+	in, log := model.logged(t, c)
+	require.Empty(t, in.separate, "%v", *log.lines)
+	require.Greater(t, in.padded[0], int64(4000))
+}

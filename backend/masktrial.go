@@ -66,15 +66,15 @@ func (r *trialRunner) Run(inputs, outputs []onnx.Tensor) error {
 
 func (r *trialRunner) Close() {}
 
-// trialSlots is for all sequences of a trial, with their twins.
+// trialSlots is for all sequences of a trial, with their duplicates.
 const trialSlots = 16
 
-// newMaskTrial makes an instance like in for two sequences at a time.
+// newMaskTrial makes an instance like in for a few sequences at a time.
 func (in *Instance) newMaskTrial(kind *trialKind) (*maskTrial, error) {
 	quiet := slog.New(slog.DiscardHandler)
 	m := in.model
 	tensors, cfg, params, sequence := *in.plan, *m.config, *m.params, *m.config.Sequence
-	tensors.MaxLanes = 2
+	tensors.MaxLanes = min(3, tensors.MaxLanes)
 	sequence.Oldest, sequence.MaxIdleMicroseconds = &config.OldestConfig{MaxCandidateSequences: trialSlots}, 0
 	cfg.Sequence = &sequence
 	params.MaxStateBytes, params.MaxStateMemory = 0, 0
@@ -161,9 +161,9 @@ type trialRequest struct {
 	inputs []Input
 }
 
-// twin is the same request of another sequence, which runs with it so that a run has two
+// duplicate is the same request of another sequence, which runs with it so that a run has two
 // lanes of equal length.
-func (request trialRequest) twin() trialRequest {
+func (request trialRequest) duplicate() trialRequest {
 	request.id += 100
 	return request
 }

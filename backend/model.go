@@ -28,6 +28,9 @@ type Model struct {
 	planLock sync.Mutex
 	// masks is the verdict on the masks; the first instance finds it for all.
 	masks *maskVerdict
+	// sessions are those that instances share.
+	sessions sessions
+	memory   memoryReport
 	// faults are those of the configuration by itself. NewInstance reports them, together
 	// with what does not fit the model file.
 	faults error

@@ -32,7 +32,7 @@ func (c *clockwork) run(in *Instance, now time.Duration) {
 }
 
 // busyServer always has something to run, and distinguishes its sequences only in its own
-// account: by() is for the plain twin, and the instance does not see it.
+// account: by() is for the reference, and the instance does not see it.
 func busyServer(t *testing.T) *server {
 	s := newServer(t, slots(16, 8))
 	s.busy, s.untold = true, true

@@ -3,32 +3,40 @@ package backend
 import (
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
 
 	"tritonstateful/backend/config"
+	"tritonstateful/backend/plan"
 	"tritonstateful/backend/plan/planner"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
 
-// reportParameters logs the value of each setting, when the model is loaded.
+// reportParameters logs the value of each setting by its name, with those that have their
+// defaults, when the model is loaded.
 func (m *Model) reportParameters() {
 	p, c := m.params, m.config
-	lazy := "off"
-	if p.Lazy != nil {
-		lazy = fmt.Sprintf("%d+%d,%d..%d", p.Lazy.Initial, p.Lazy.Subsequent, p.Lazy.AllocThreshold, p.Lazy.DeallocThreshold)
+	ids := "numbers"
+	if c.StringIDs() {
+		ids = "strings"
 	}
-	m.log.Info("settings",
-		"file", m.path, "max_batch_size", c.MaxBatchSize, "preferred_batch_size", c.PreferredBatchSizes(), "batch_padding", p.Padding,
-		"max_candidate_sequences", c.Candidates(), "use_ratio", strconv.FormatFloat(float64(p.SlotRatio(c)), 'g', -1, 32),
-		"lazy_buffers", lazy, "idle", c.Idle(), "when_full", p.Full,
-		"string_ids", c.StringIDs(), "infer_end_requests", p.InferEnd, "store_states_as_fp16", p.HalfStates,
-		"intra_op_threads", p.IntraOpThreads, "graph_optimization", p.Optimization,
-		"logging_level", p.Log, "batch_info_logging_level", p.BatchInfo, "metrics_every", p.MetricsPeriod)
+	values := []any{
+		"file", m.path, "max_batch_size", c.MaxBatchSize, "preferred_batch_size", c.PreferredBatchSizes(), "max_candidate_sequences", c.Candidates(),
+		"max_sequence_idle_microseconds", c.Idle().Microseconds(), "correlation_ids", ids,
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.Settings)) {
+		value := p.Settings[name]
+		if name == "max_candidate_sequence_use_ratio" { // its default depends on the scheduler
+			value = strconv.FormatFloat(float64(p.SlotRatio(c)), 'g', -1, 32)
+		}
+		values = append(values, name, value)
+	}
+	m.log.Info("settings", values...)
 	m.log.Debug("model configuration", "json", string(m.info.Config))
 }
 
@@ -73,15 +81,18 @@ func (in *Instance) describeTensors(b *strings.Builder) {
 	}
 	for i := range pl.Generated {
 		g := &pl.Generated[i]
-		line(g.Name, g.Kind.String(), g.DType, sig.Inputs[g.Index].Dims, axisName(g.Axis), size(&g.Layout, false))
+		line(g.Name, g.Kind.String(), g.DType, sig.Inputs[g.Index].Dims, axisName(g.Axis), size(&g.Layout, g.Kind == plan.KindMask || g.Kind == plan.KindPositions))
 	}
 	for i := range pl.States {
 		s := &pl.States[i]
 		line(s.Input+" -> "+s.Output, "state from "+s.Source+", begins with "+s.Begins, s.DType, sig.Inputs[s.In].Dims, axisName(s.Axis)+", "+s.AxisFrom, size(&s.Layout, false))
 	}
 	for i := range pl.Varying {
-		s := &pl.Varying[i]
-		line(s.Input+" -> "+s.Output, fmt.Sprintf("varying state from %s%s, begins with %s %v", s.Source, s.UpdateRemark(), s.Begins, s.Shape), s.DType, sig.Inputs[s.In].Dims, axisName(s.Axis)+", "+s.AxisFrom, size(&s.Layout, true))
+		s, begins := &pl.Varying[i], "empty"
+		if s.Begins != begins {
+			begins = "with " + s.Begins
+		}
+		line(s.Input+" -> "+s.Output, fmt.Sprintf("varying state from %s%s, begins %s, %v", s.Source, s.UpdateRemark(), begins, s.Shape), s.DType, sig.Inputs[s.In].Dims, axisName(s.Axis)+", "+s.AxisFrom, size(&s.Layout, true))
 	}
 	for i := range pl.Outputs {
 		output := &pl.Outputs[i]
@@ -130,9 +141,23 @@ func (in *Instance) describeMemory(b *strings.Builder) {
 	if sizing.Lazy() {
 		fmt.Fprint(b, ", minus what does not fill a chunk")
 	}
-	bytes := in.store.SlotBytes()
-	fmt.Fprintf(b, "\nstates: %d bytes for each sequence, %d bytes now, at most %d; %d bytes for a batch of %d\n",
-		bytes, int64(sizing.Initial)*bytes, int64(sizing.Total())*bytes, batches, in.plan.MaxLanes)
+	fmt.Fprint(b, "\nstates: ")
+	if bytes := in.store.SlotBytes(); bytes > 0 || len(in.plan.Varying) == 0 {
+		fmt.Fprintf(b, "%d bytes for each sequence, %d bytes now, at most %d; ", bytes, int64(sizing.Initial)*bytes, int64(sizing.Total())*bytes)
+	}
+	if n := len(in.plan.Varying); n > 0 {
+		fmt.Fprintf(b, "%d that vary, each as large as it grows in its sequence, %s", n, limit("max_state_bytes", p.MaxStateBytes))
+		fmt.Fprintf(b, ", all together %s; ", limit("max_state_memory_bytes", p.MaxStateMemory))
+	}
+	fmt.Fprintf(b, "%d bytes for a batch of %d\n", batches, in.plan.MaxLanes)
+}
+
+// limit is a limit that a parameter sets, in words; 0 is none.
+func limit(parameter string, bytes int64) string {
+	if bytes == 0 {
+		return "no limit (" + parameter + ")"
+	}
+	return fmt.Sprintf("at most %d bytes (%s)", bytes, parameter)
 }
 
 func axisName(axis int) string {
@@ -158,12 +183,14 @@ func (in *Instance) reportIneffective(provider onnx.Provider) {
 		in.log.Warn(fmt.Sprintf("parameter ort_ep is %q and has no effect: this instance is on the CPU; GPU instances accept trt and cuda", p.GPUProvider))
 	}
 	idle := map[string]bool{
+		"error_inject_rate":                true,
 		"ort_ep":                           provider == onnx.CPU && isGPU,
 		"compute_precision":                provider == onnx.CPU,
 		"enable_trt_caching":               provider != onnx.TensorRT,
 		"trt_cache_dir":                    provider != onnx.TensorRT || !p.TRTCache,
 		"enable_cuda_graph":                provider == onnx.CPU,
 		"gpu_mem_limit":                    provider == onnx.CPU,
+		"share_session_between_instances":  provider != onnx.CPU,
 		"store_states_as_fp16":             !pl.HasFP32State(),
 		"max_padded_length":                len(pl.Masks) == 0,
 		"max_state_bytes":                  len(pl.Varying) == 0,

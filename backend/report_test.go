@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tritonstateful/backend/config"
+	"tritonstateful/internal/docstable"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 )
@@ -143,15 +145,48 @@ func TestLoadReport(t *testing.T) {
 	require.Contains(t, text, "slots: 57 now, at most 57")
 	require.Contains(t, text, "/models/model/3/model.onnx")
 	silent := newServer(t, param("logging_level", "NONE"))
-	require.NotContains(t, strings.Join(*silent.log.lines, "\n"), "Accumulate_In")
+	require.NotContains(t, strings.Join(*silent.log.lines, "\n"), "state from")
+}
+
+// TestSettings: each parameter with its default, and each that is given, by its own name.
+func TestSettings(t *testing.T) {
+	s := newServer(t, param("always_pad_to_max_batch", "1"), param("max_state_memory_bytes", "4096"))
+	lines := s.log.having("INFO settings model=model")
+	require.Len(t, lines, 1)
+	has := func(name, value string) { require.Contains(t, lines[0]+" ", fmt.Sprintf(" %s=%s ", name, value)) }
+	given := map[string]string{"always_pad_to_max_batch": "1", "batch_padding": "preferred", "max_state_memory_bytes": "4096"}
+	for _, cells := range docstable.Rows(t, "parameters.md", "| Parameter |") {
+		if name, fallback := cells[0], cells[2]; fallback != "none" {
+			has(name, cmp.Or(given[name], fallback))
+		}
+	}
+	has("max_batch_size", "8")
+	has("max_candidate_sequences", "64")
+	has("max_sequence_idle_microseconds", "1000000")
+}
+
+// TestLoadReportOfVaryingStates: what varies in size is not said to have 0 bytes.
+func TestLoadReportOfVaryingStates(t *testing.T) {
+	in := deltaModel(func([]int32) {}).loaded(t, deltaConfig())
+	var b strings.Builder
+	in.describeMemory(&b)
+	require.Contains(t, b.String(), "states: 1 that vary, ")
+	require.Contains(t, b.String(), "at most 67108864 bytes (max_state_bytes)")
+	require.Contains(t, b.String(), "no limit (max_state_memory_bytes)")
+	require.NotContains(t, b.String(), " 0 bytes for each sequence")
+
+	model, c, _ := maskedModel(0)
+	b.Reset()
+	model.loaded(t, c).describeTensors(&b)
+	require.Regexp(t, `(?m)^Mask +mask .* varies *$`, b.String())
 }
 
 // TestWithoutEffect: settings for a GPU say once that they do nothing here.
 func TestWithoutEffect(t *testing.T) {
-	s := newServer(t, param("ort_ep", "trt"), param("enable_cuda_graph", "1"), param("compute_precision", "fp32"))
+	s := newServer(t, param("ort_ep", "trt"), param("enable_cuda_graph", "1"), param("compute_precision", "fp32"), param("error_inject_rate", "3"))
 	lines := s.log.having("without effect on this instance (CPU)")
 	require.Len(t, lines, 1)
-	for _, name := range []string{"ort_ep", "enable_cuda_graph", "compute_precision"} {
+	for _, name := range []string{"ort_ep", "enable_cuda_graph", "compute_precision", "error_inject_rate"} {
 		require.Contains(t, lines[0], name)
 	}
 	require.Empty(t, newServer(t).log.having("without effect"))

@@ -30,6 +30,9 @@ type setup struct {
 	kind    string
 	level   slog.Level
 	metrics func(MetricLabels) MetricSink
+	after   func(time.Duration, func())
+	// memoryReport is ModelInfo.ReportMemory.
+	memoryReport func([]MemoryUse)
 }
 
 // param sets a parameter.
@@ -98,7 +101,7 @@ func (s *setup) json() []byte {
 	return text
 }
 
-// server is a loaded model with a plain twin that knows what it must answer.
+// server is a loaded model with a reference that knows what it must answer.
 type server struct {
 	t      testing.TB
 	in     *Instance
@@ -131,10 +134,10 @@ type plainSequence struct{ states [][][]float64 }
 func load(t testing.TB, edits ...func(*setup)) (*server, error) {
 	set := newSetup(edits...)
 	s := &server{t: t, config: set.config, memory: set.memory, runner: set.model, now: time.Hour, plain: map[string]*plainSequence{}, log: newRecorder(set.level)}
-	model, err := NewModel(ModelInfo{Name: "model", Version: 3, Directory: "/models/model", Config: set.json()}, Server{
-		Log: slog.New(s.log), Clock: func() time.Duration { return s.now }, Metrics: set.metrics,
+	model, err := NewModel(ModelInfo{Name: "model", Version: 3, Directory: "/models/model", Config: set.json(), ReportMemory: set.memoryReport}, Server{
+		Log: slog.New(s.log), Clock: func() time.Duration { return s.now }, Metrics: set.metrics, After: set.after,
 		Open: func(o onnx.SessionOptions) (onnx.Runner, error) {
-			require.Equal(t, "model_0", o.Name)
+			require.Equal(t, "model", o.Name)
 			return s.runner, nil
 		},
 	})
@@ -166,7 +169,7 @@ func newServer(t testing.TB, edits ...func(*setup)) *server {
 }
 
 // batch executes requests and checks every answer that is no error against the
-// plain twin.
+// reference.
 func (s *server) batch(asks ...ask) *outcome {
 	s.t.Helper()
 	s.now += time.Microsecond
@@ -234,7 +237,7 @@ func (t *stream) input1(a *ask, row, feature int64) float64 {
 	return a.value + float64(row) + float64(feature)/4*float64(index(t.dtype == tensor.FP32 || t.dtype == tensor.FP64))
 }
 
-// step is the plain twin's step: the new state, and what the outputs must be.
+// step is the reference's step: the new state, and what the outputs must be.
 func (s *server) step(a *ask, state [][]float64) (next [][]float64, outputs [][]byte) {
 	for i := range s.runner.streams {
 		t := &s.runner.streams[i]
@@ -271,7 +274,7 @@ func (s *server) zero() (state [][]float64) {
 	return state
 }
 
-// settle brings the plain twin up to date with an answer, and checks it.
+// settle brings the reference up to date with an answer, and checks it.
 func (s *server) settle(a *ask, got *answer) {
 	s.t.Helper()
 	q := s.plain[a.who()]
@@ -356,7 +359,7 @@ type outcome struct {
 	answers []answer
 }
 
-// want compares the errors: "" is none. Exactly the plain twin's sequences must
+// want compares the errors: "" is none. Exactly the reference's sequences must
 // be live afterwards.
 func (o *outcome) want(errors ...string) *outcome {
 	o.s.t.Helper()

@@ -90,7 +90,7 @@ func TestAppendedState(t *testing.T) {
 
 	var b strings.Builder
 	in.describeTensors(&b)
-	require.Contains(t, b.String(), "append(1) from state_updates, begins with empty [1,0]")
+	require.Contains(t, b.String(), "append(1) from state_updates, begins empty, [1,0]")
 }
 
 // crossModel computes a value from its first input and uses it from then on: it
@@ -153,7 +153,7 @@ func TestKeptState(t *testing.T) {
 	}
 	var b strings.Builder
 	in.describeTensors(&b)
-	require.Contains(t, b.String(), "keep from state_updates, begins with zeros [1,1]")
+	require.Contains(t, b.String(), "keep from state_updates, begins with zeros, [1,1]")
 }
 
 // TestSharedFlags: what there is once for all lanes is the same for the whole run,

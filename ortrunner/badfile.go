@@ -18,7 +18,7 @@ func checkFile(path string) error {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return status.Errorf(status.NotFound, "does not exist: copy it there, or set the parameter onnx_file_name")
+		return status.Errorf(status.NotFound, "does not exist: copy it there, or give the name of the file that is there in the parameter onnx_file_name")
 	case err != nil:
 		return status.Errorf(status.Unavailable, "cannot be read: %w", errors.Unwrap(err))
 	case info.IsDir():

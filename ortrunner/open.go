@@ -40,9 +40,14 @@ func (r *Runtime) Open(o onnx.SessionOptions) (onnx.Runner, error) {
 		text := strings.ReplaceAll(err.Error(), o.Path, file)
 		return nil, status.Errorf(status.CodeOf(err), "model file %s: %s", file, text)
 	}
-	if opened.Signature().Operators, err = onnxfile.Operators(o.Path); err != nil {
+	sig := opened.Signature()
+	if sig.Operators, sig.Nodes, err = onnxfile.Read(o.Path); err != nil {
 		r.log.Debug("could not read the operators of the model", "model", o.Name, "file", file, "reason", err)
 	}
+	if sig.EndsOnEmpty() == "" {
+		sig.Nodes = nil // no one asks for them
+	}
+	C.ortx_trim() // loading has taken up to twice the memory of the weights, and malloc keeps what was freed
 	r.log.Debug("opened a session", "model", o.Name, "file", file,
 		"inputs", len(opened.Signature().Inputs), "outputs", len(opened.Signature().Outputs))
 	return opened, nil
@@ -58,13 +63,17 @@ func openSession(o onnx.SessionOptions) (onnx.Runner, error) {
 		return nil, err
 	}
 	defer options.Destroy() //nolint:errcheck // fails only for options that do not exist
-	session, err := newSession(o.Path, options)
+	c, err := newSession(o.Path, options)
 	if err != nil {
 		return nil, err
 	}
-	opened, err := newRunner(session)
+	s := newSharedSession(c)
+	defer s.leave() // the runner has joined it, or there is none
+	if s.signature, err = readSignature(c); err != nil {
+		return nil, err
+	}
+	opened, err := newRunner(s)
 	if err != nil {
-		C.ortx_release_session(session)
 		return nil, err
 	}
 	return opened, nil

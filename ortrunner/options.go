@@ -56,7 +56,7 @@ func setOptions(options *ort.SessionOptions, o onnx.SessionOptions) error {
 	for _, set := range []func() error{
 		func() error { return options.SetGraphOptimizationLevel(level) },
 		func() error { return options.SetExecutionMode(ort.ExecutionModeSequential) },
-		func() error { return options.SetIntraOpNumThreads(o.IntraOpThreads) },
+		func() error { return options.SetIntraOpNumThreads(intraOpThreads(o.IntraOpThreads)) },
 		// Several instances share the cores: an idle session must not burn one.
 		func() error { return options.AddSessionConfigEntry("session.intra_op.allow_spinning", "0") },
 		func() error { return setLogID(options, o.Name) },

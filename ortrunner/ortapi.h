@@ -13,6 +13,7 @@ typedef struct OrtAllocator OrtAllocator;
 typedef struct OrtCUDAProviderOptionsV2 OrtCUDAProviderOptionsV2;
 typedef struct OrtEnv OrtEnv;
 typedef struct OrtIoBinding OrtIoBinding;
+typedef struct OrtKeyValuePairs OrtKeyValuePairs;
 typedef struct OrtMemoryInfo OrtMemoryInfo;
 typedef struct OrtModelMetadata OrtModelMetadata;
 typedef struct OrtRunOptions OrtRunOptions;
@@ -69,6 +70,12 @@ enum { ORTX_API_VERSION = 29 };
   X(37, OrtStatus *, SessionGetOutputName, (const OrtSession *, size_t, OrtAllocator *, char **))  \
   X(38, OrtStatus *, SessionGetOverridableInitializerName,                                         \
     (const OrtSession *, size_t, OrtAllocator *, char **))                                         \
+  X(131, OrtStatus *, CreateAllocator,                                                             \
+    (const OrtSession *, const OrtMemoryInfo *, OrtAllocator **))                                  \
+  X(132, void, ReleaseAllocator, (OrtAllocator *))                                                 \
+  X(319, OrtStatus *, AllocatorGetStats, (const OrtAllocator *, OrtKeyValuePairs **))              \
+  X(297, const char *, GetKeyValue, (const OrtKeyValuePairs *, const char *))                      \
+  X(300, void, ReleaseKeyValuePairs, (OrtKeyValuePairs *))                                         \
   X(111, OrtStatus *, SessionGetModelMetadata, (const OrtSession *, OrtModelMetadata **))          \
   X(158, OrtStatus *, ModelMetadataGetGraphDescription,                                            \
     (const OrtModelMetadata *, OrtAllocator *, char **))                                           \

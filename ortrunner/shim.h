@@ -54,6 +54,12 @@ OrtStatus *ortx_set_log_id(OrtSessionOptions *options, const char *id);
 OrtStatus *ortx_new_session(const char *path, const OrtSessionOptions *options,
                             OrtSession **session);
 void ortx_release_session(OrtSession *session);
+// The bytes that a session has allocated of its execution provider's memory, by the statistics
+// of the arena; 0 if it has none. memory is NULL for the host's.
+OrtStatus *ortx_session_bytes(const OrtSession *session, const OrtMemoryInfo *memory,
+                              uint64_t *bytes);
+// Gives the memory that is free in the C heap back to the system. Returns whether there was any.
+int ortx_trim(void);
 
 OrtStatus *ortx_count(const OrtSession *session, ortx_group group, size_t *count);
 // On failure there is nothing to release.

@@ -1,4 +1,4 @@
-"""What the state of a sequence must be: the model that every answer of a soak is held against.
+"""What the state of a sequence must be: the model that every answer of a soak is compared with.
 
 The models of a soak say whose their states are: START brings a name that no other sequence has, which goes to every
 element, and each answer shows the least and the greatest name that was found in the states, and how many steps they

@@ -1,10 +1,10 @@
-"""Soaks the stateful backend in a real tritonserver: full load, with clients that do as they please.
+"""Soaks the stateful backend in a real tritonserver: full load, with clients that misuse sequences.
 
-Every model keeps states that say whose they are, and has fewer slots than there are clients. Clients begin sequences,
-go on, end, start again without an end, come back too late, send two requests at once, and break their streams off; they
-are a program in Go (internal/bench/soak), which writes down every request and its answer. While it runs, each of them
-is held against a model of what the client's sequence must be (oracle.py). An answer from a state that is not the
-sequence's, an error that the model does not allow, or memory that grows fails the soak.
+Every model keeps states that say which sequence they belong to, and has fewer slots than there are clients. Clients
+begin sequences, continue and end them, start again without END, come back too late, send two requests at once, and break
+their streams. They are a program in Go (internal/bench/soak), which records every request and its answer. While it runs,
+each answer is compared with what the client's sequence must give (oracle.py). The soak fails if an answer comes from the
+state of another sequence, if an error is not allowed, or if memory grows.
 
 With --models it serves random models instead (modelsoak.py).
 """
@@ -237,12 +237,12 @@ def main() -> int:
     add("--streams", type=int, default=Load.streams, metavar="N", help=f"gRPC streams for the clients {default}")
     add("--every", type=float, default=5, metavar="S", help=f"seconds between lines of the report {default}")
     add("--breaks", type=float, default=Load.breaks, metavar="S",
-        help="also break each stream off every S seconds or so; the memory is not checked then (default: never)")  # fmt: skip
-    add("--seed", type=int, default=Load.seed, metavar="N", help=f"seed of the clients' dice {default}")
+        help="also break each stream about every S seconds; memory is not checked then (default: never)")  # fmt: skip
+    add("--seed", type=int, default=Load.seed, metavar="N", help=f"random seed {default}")
     add("--models", type=int, default=0, metavar="N",
         help="instead: serve N random models, one after the other, and compare all answers with ONNX Runtime")  # fmt: skip
-    add("--only", type=int, metavar="I", help="of these models, serve the one of number I again")
-    add("--told", action="store_true", help="tell where the batch of each of these models is")
+    add("--only", type=int, metavar="I", help="of these models, serve only number I")
+    add("--told", action="store_true", help="set batch_axes for each of these models")
     arguments = vars(parser.parse_args())
     every, models, only, told = (arguments.pop(name) for name in ("every", "models", "only", "told"))
     load = Load(**arguments)

@@ -209,6 +209,10 @@ class TritonServer:
         """The end of what the server has printed."""
         return "\n".join(self.log_text().splitlines()[-lines:])
 
+    def _log_end(self) -> str:
+        """The end of the log for an error, and where the whole log is."""
+        return f"The end of its log, {self.log}:\n{self.log_tail()}"
+
     def _command(self) -> list[str]:
         if not self.repository.is_dir():
             raise ServerError(f"there is no model repository {self.repository}: name a folder that has models")
@@ -253,9 +257,9 @@ class TritonServer:
             if code is not None and "already in use" in self.log_tail():
                 raise PortTaken
             if code is not None:
-                raise ServerError(f"tritonserver ended with code {code} before it was ready:\n{self.log_tail()}")
+                raise ServerError(f"tritonserver ended with code {code} before it was ready. {self._log_end()}")
             if time.monotonic() > deadline:
-                raise ServerError(f"tritonserver is not ready after {self.timeout:g} s:\n{self.log_tail()}")
+                raise ServerError(f"tritonserver is not ready after {self.timeout:g} s. {self._log_end()}")
             time.sleep(0.05)
 
     def _started(self) -> subprocess.Popen:
@@ -344,7 +348,7 @@ def main() -> int:
         with TritonServer(arguments.repository, arguments.backends, options=arguments.options) as server:
             show(server)
             code = server.wait()
-            print(f"tritonserver ended with code {code}:\n{server.log_tail()}")
+            print(f"tritonserver ended with code {code}. {server._log_end()}")
             return 1
     except ServerError as failure:
         print(failure, file=sys.stderr)

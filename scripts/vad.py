@@ -1,4 +1,4 @@
-"""Finds the speech in a recording with Silero VAD, a model that no one here wrote, served by our backend.
+"""Finds the speech in a recording with Silero VAD, a third-party model, served by our backend.
 
     python3 scripts/vad.py [recording.wav]
 

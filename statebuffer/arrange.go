@@ -8,7 +8,7 @@ import (
 // arranger finds the order of the lanes in which a step can read most values where they
 // are.
 type arranger struct {
-	flat    bool // the batch is outermost in every state, so blocks are of one cell
+	flat    bool // the batch is outermost in every state, so strips are of one cell
 	window  span // the cells that the next step is to read, or none
 	order   []int
 	members []member
@@ -39,7 +39,7 @@ func (r *arranger) arrange(lanes []Lane) []int {
 	case r.flat:
 		r.findWindow(len(lanes))
 	default:
-		r.findBlock(len(lanes))
+		r.findStrip(len(lanes))
 	}
 	if !r.worthwhile() {
 		r.disarrange()
@@ -102,17 +102,17 @@ func (r *arranger) findWindow(n int) {
 	}
 }
 
-// findBlock makes the window the block of n lanes that has most members.
-func (r *arranger) findBlock(n int) {
+// findStrip makes the window the strip of n lanes that has most members.
+func (r *arranger) findStrip(n int) {
 	best := 0
 	for _, m := range r.members {
 		first := int(m.slab.start[m.cell])
-		block := span{m.slab, first, n}
-		if int(m.slab.width[first]) != n || r.window == block {
+		strip := span{m.slab, first, n}
+		if int(m.slab.width[first]) != n || r.window == strip {
 			continue
 		}
-		if count := r.count(block); count > best {
-			best, r.window = count, block
+		if count := r.count(strip); count > best {
+			best, r.window = count, strip
 		}
 	}
 }

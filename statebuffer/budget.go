@@ -21,7 +21,7 @@ func (s *Store) nextChunk() int64 { return int64(s.sizing.Subsequent) * s.SlotBy
 func (s *Store) checkBudget() error {
 	most, each := s.limits.Bytes, s.SlotBytes()
 	if most > 0 && each > 0 && int64(s.sizing.Initial) > most/each {
-		return &FirstChunkError{Slots: s.sizing.Initial, Each: each, Most: most, Field: s.limits.Field}
+		return &FirstChunkError{Slots: s.sizing.Initial, Each: each, Most: most, Lazy: s.sizing.Lazy(), Field: s.limits.Field}
 	}
 	return nil
 }

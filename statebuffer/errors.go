@@ -84,9 +84,14 @@ func (e *BudgetError) Error() string {
 type FirstChunkError struct {
 	Slots      int
 	Each, Most int64  // bytes of a slot, and of all
+	Lazy       bool   // further chunks follow
 	Field      string // see Limits
 }
 
 func (e *FirstChunkError) Error() string {
-	return fmt.Sprintf("the first %d slots of %d bytes each are more than %d bytes (max_state_memory_bytes): lower initial_buffer_size or %s, or raise the limit", e.Slots, e.Each, e.Most, e.Field)
+	slots := e.Field
+	if e.Lazy {
+		slots = "initial_buffer_size"
+	}
+	return fmt.Sprintf("the first %d slots of %d bytes each are more than %d bytes (max_state_memory_bytes): lower %s, or raise the limit", e.Slots, e.Each, e.Most, slots)
 }

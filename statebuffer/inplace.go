@@ -6,15 +6,15 @@ import "slices"
 // release: half a millisecond of copying.
 const drainBytes = 4 << 20
 
-// inPlaceValues is the placement in which values stay where runs wrote them. A step reads a block of cells as it
+// inPlaceValues is the placement in which values stay where runs wrote them. A step reads a strip of cells as it
 // is where its lanes have their values together in one, or nearly; else it gathers them
-// into a block. Its outputs are bound to other free cells, and when the run succeeded
+// into a strip. Its outputs are bound to other free cells, and when the run succeeded
 // these belong to the lanes' sequences. So a batch of the same sequences as an earlier
 // one copies nothing, and any other batch copies each value once.
 //
 // The slabs of the chunks have a cell for each slot, and there are two scratch slabs,
 // each of one largest batch. A sequence that owns a slot has a cell in the pool, wherever
-// that is, if need be a vacancy between the lanes of a block. So a scratch slab can always
+// that is, if need be a vacancy between the lanes of a strip. So a scratch slab can always
 // be emptied.
 type inPlaceValues struct {
 	states     []State

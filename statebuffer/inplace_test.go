@@ -40,9 +40,9 @@ func lanesOf(sequences []*Sequence) []Lane {
 	return lanes
 }
 
-// twins is a store that keeps values in place and one that copies them, to which the
+// storePair is a store that keeps values in place and one that copies them, to which the
 // same happens.
-type twins struct {
+type storePair struct {
 	t      *testing.T
 	rng    *rand.Rand
 	layout Layout
@@ -61,7 +61,7 @@ func TestInPlaceEqualsCopying(t *testing.T) {
 		for _, slots := range []int{8, 24, 64} { // with 8, every cell is owned
 			t.Run(fmt.Sprintf("pieces=%d/slots=%d", layout.Pieces, slots), func(t *testing.T) {
 				t.Parallel()
-				w := &twins{t: t, rng: rand.New(rand.NewPCG(uint64(slots), 5)), layout: layout, both: map[uint64][2]*Sequence{}, lanes: 8}
+				w := &storePair{t: t, rng: rand.New(rand.NewPCG(uint64(slots), 5)), layout: layout, both: map[uint64][2]*Sequence{}, lanes: 8}
 				for i, from := range []int64{-1, 1} {
 					w.stores[i] = newTestStore(t, Options{
 						States:   []State{{Name: "state", Layout: layout, Initial: bytes.Repeat([]byte{7}, 40)}, {Name: "other", Layout: Layout{layout.Pieces, 3}}},
@@ -78,7 +78,7 @@ func TestInPlaceEqualsCopying(t *testing.T) {
 }
 
 // pick chooses a batch: the first sequences, which often come together, or any.
-func (w *twins) pick(slots int) (ids []uint64) {
+func (w *storePair) pick(slots int) (ids []uint64) {
 	if w.rng.IntN(2) == 0 {
 		first := uint64(w.rng.IntN(2) * (slots - w.lanes) / 2)
 		for i := range uint64(w.lanes - w.rng.IntN(2)) {
@@ -96,7 +96,7 @@ func (w *twins) pick(slots int) (ids []uint64) {
 }
 
 // step runs a batch on both stores, which want their lanes in different orders.
-func (w *twins) step(ids []uint64) {
+func (w *storePair) step(ids []uint64) {
 	fails, padding := w.rng.IntN(12) == 0, w.rng.IntN(4)/3
 	ends, starts := map[uint64]bool{}, map[uint64]bool{}
 	for _, id := range ids {
@@ -120,7 +120,7 @@ func (w *twins) step(ids []uint64) {
 }
 
 // run is the step on one store; the model adds to what it reads.
-func (w *twins) run(i int, s *Store, ids []uint64, starts, ends map[uint64]bool, fails bool, width int, salt byte) map[uint64][]byte {
+func (w *storePair) run(i int, s *Store, ids []uint64, starts, ends map[uint64]bool, fails bool, width int, salt byte) map[uint64][]byte {
 	lanes := make([]Lane, len(ids))
 	for lane, id := range ids {
 		if id == noSequence {

@@ -26,7 +26,7 @@ func CompareLocations(a, b *Sequence) int {
 }
 
 // Adjacent reports whether one run can read the states of both where they are: those of
-// b come right after those of a, or both are in one block. It is also true of two that
+// b come right after those of a, or both are in one strip. It is also true of two that
 // have none.
 func Adjacent(a, b *Sequence) bool {
 	if !a.hasLocation() || !b.hasLocation() {

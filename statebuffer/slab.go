@@ -3,12 +3,12 @@ package statebuffer
 import "math/bits"
 
 // slab is memory in cells. A cell is room for one lane's value of every state.
-// Consecutive cells can be used as one block: a batched tensor of that many lanes, as a
+// Consecutive cells can be used as one strip: a batched tensor of that many lanes, as a
 // run wrote it or is to read it. Where every state has its batch outermost, lanes do not
-// interlace, and blocks are of one cell.
+// interlace, and strips are of one cell.
 //
-// A block lasts while a cell of it has an owner, the sequence whose values are there, or
-// a step holds it. A cell of a block that has no owner is a vacancy; what is in no block
+// A strip lasts while a cell of it has an owner, the sequence whose values are there, or
+// a step holds it. A cell of a strip that has no owner is a vacancy; what is in no strip
 // is free.
 type slab struct {
 	number    int       // among the slabs of a store
@@ -16,7 +16,7 @@ type slab struct {
 	stale     bool      // the pool has to look at it again
 	states    []State
 	memory    []Block // of each state
-	flat      bool    // blocks are of one cell
+	flat      bool    // strips are of one cell
 	free      bitset  // cells
 	freeCells int
 	longest   int // no more free cells than that are consecutive
@@ -24,9 +24,9 @@ type slab struct {
 	owners    []*Sequence
 	vacancies bitset  // cells
 	vacant    int     // how many vacancies there are
-	start     []int32 // of each cell in a block: the first cell of that
-	width     []int32 // of each block, by its first cell
-	uses      []int32 // of each block: its owners, and 1 while a step holds it
+	start     []int32 // of each cell in a strip: the first cell of that
+	width     []int32 // of each strip, by its first cell
+	uses      []int32 // of each strip: its owners, and 1 while a step holds it
 }
 
 func newSlab(number int, states []State, memory []Block, cells int, flat bool) *slab {
@@ -58,7 +58,7 @@ func (s span) tensor(i int) Block {
 }
 
 // hold keeps the cells of a span from being freed or given out. Free cells become one
-// block, or blocks of one cell; used ones must be whole blocks.
+// strip, or strips of one cell; used ones must be whole strips.
 func (s span) hold() {
 	b := s.slab
 	for cell := s.first; cell < s.first+s.n; {
@@ -74,7 +74,7 @@ func (s span) hold() {
 	}
 }
 
-// drop ends a hold. Blocks without owners are free again.
+// drop ends a hold. Strips without owners are free again.
 func (s span) drop() {
 	for cell := s.first; cell < s.first+s.n; {
 		width := int(s.slab.width[cell])
@@ -83,7 +83,7 @@ func (s span) drop() {
 	}
 }
 
-// open makes free cells a block, all of whose cells are vacancies.
+// open makes free cells a strip, all of whose cells are vacancies.
 func (b *slab) open(first, width int) {
 	for cell := first; cell < first+width; cell++ {
 		b.free.remove(cell)
@@ -97,7 +97,7 @@ func (b *slab) open(first, width int) {
 	b.changed()
 }
 
-// unuse takes away one use of a block. After the last one its cells are free.
+// unuse takes away one use of a strip. After the last one its cells are free.
 func (b *slab) unuse(first int) {
 	b.uses[first]--
 	if b.uses[first] > 0 {
@@ -152,7 +152,7 @@ func (b *slab) findCells(n int) (first int) {
 	return -1
 }
 
-// vacancy finds a cell without an owner in a block, outside of a span, or returns a
+// vacancy finds a cell without an owner in a strip, outside of a span, or returns a
 // negative number.
 func (b *slab) vacancy(outside span) int {
 	cell := b.vacancies.next(0)
@@ -206,7 +206,7 @@ func (q *Sequence) vacate(overwrite bool) {
 	q.slab = nil
 }
 
-// lane is where a cell has state i: the batched tensor of the cell's block, how many
+// lane is where a cell has state i: the batched tensor of the cell's strip, how many
 // lanes that has, and which one is the cell's.
 func (b *slab) lane(i, cell int) (tensor []byte, lanes, lane int) {
 	first := int(b.start[cell])

@@ -31,7 +31,7 @@ func (w *world) checkPool(at int, b *slab) {
 	}
 }
 
-// checkSlabs: between steps every value has one cell, every block has an
+// checkSlabs: between steps every value has one cell, every strip has an
 // owner, and nothing is held.
 func (w *world) checkSlabs() {
 	v, values := inPlaceOf(w.store), 0
@@ -61,7 +61,7 @@ func (w *world) checkSlabs() {
 					owners++
 				}
 			}
-			require.NotZero(w.t, owners, "a block without owners")
+			require.NotZero(w.t, owners, "a strip without owners")
 			require.Equal(w.t, owners, int(b.uses[at]))
 		}
 		require.Equal(w.t, free, b.freeCells)

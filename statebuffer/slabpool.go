@@ -67,7 +67,7 @@ func (p *slabPool) refresh() {
 }
 
 // findCells finds n consecutive free cells. A slab that turns out to have none is not
-// searched again until a block of it is free.
+// searched again until a strip of it is free.
 func (p *slabPool) findCells(n int) (b *slab, first int) {
 	p.refresh()
 	for i := p.longest.first(0, int32(n)); i >= 0; i = p.longest.first(i+1, int32(n)) {
@@ -78,7 +78,7 @@ func (p *slabPool) findCells(n int) (b *slab, first int) {
 	return nil, 0
 }
 
-// vacancy finds a cell without an owner in a block, outside of a span.
+// vacancy finds a cell without an owner in a strip, outside of a span.
 func (p *slabPool) vacancy(outside span) (b *slab, cell int) {
 	p.refresh()
 	for i := p.vacancies.next(0); i >= 0; i = p.vacancies.next(i + 1) {

@@ -45,7 +45,7 @@ func (f *flaky) Scatter(t []Transfer) error {
 
 var errInjected = errors.New("injected")
 
-// world is a Store, its plain twin and the dice.
+// world is a Store, a naive store of the same values, and a source of random numbers.
 type world struct {
 	t       *testing.T
 	rng     *rand.Rand

@@ -2,11 +2,13 @@ package config
 
 import (
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 )
 
 // Assignment is one "name = value" of a parameter that says something of
-// several tensors. A * in the name stands for any string.
+// several tensors. A * or a {word} in the name stands for any string.
 type Assignment struct {
 	Name, Value string
 	used        bool
@@ -68,16 +70,16 @@ func Unused(all []Assignment) (names []string) {
 	return names
 }
 
-// wildcards are the ways to write "any string" in a pattern.
-var wildcards = strings.NewReplacer("{i}", "*")
+// wildcard is a way to write "any string" in a pattern: * or a word in braces.
+var wildcard = regexp.MustCompile(`\*|\{\w+\}`)
 
 // IsPattern reports whether a name holds a wildcard.
-func IsPattern(name string) bool { return strings.Contains(wildcards.Replace(name), "*") }
+func IsPattern(name string) bool { return wildcard.MatchString(name) }
 
-// MatchPattern reports whether name is pattern with any string for each *, and
-// the parts of name that the *s stand for. The shortest possible ones are taken first.
+// MatchPattern reports whether name is pattern with any string for each wildcard,
+// and the parts of name that these stand for. The shortest possible ones are taken first.
 func MatchPattern(pattern, name string) (matches []string, ok bool) {
-	parts := strings.Split(wildcards.Replace(pattern), "*")
+	parts := wildcard.Split(pattern, -1)
 	if len(parts) == 1 {
 		return nil, pattern == name
 	}
@@ -102,7 +104,7 @@ func MatchPattern(pattern, name string) (matches []string, ok bool) {
 
 // FillPattern puts strings in place of the wildcards.
 func FillPattern(pattern string, matches []string) string {
-	parts := strings.Split(wildcards.Replace(pattern), "*")
+	parts := wildcard.Split(pattern, -1)
 	var b strings.Builder
 	for i, part := range parts {
 		b.WriteString(part)
@@ -111,4 +113,28 @@ func FillPattern(pattern string, matches []string) string {
 		}
 	}
 	return b.String()
+}
+
+// CommonPattern returns a pattern that matches all of these names, or the only one.
+func CommonPattern(names []string) string {
+	if len(names) == 1 {
+		return names[0]
+	}
+	common := func(of func(name string, n int) string) (part string) {
+		for n := 1; n <= len(names[0]); n++ {
+			next := of(names[0], n)
+			if slices.ContainsFunc(names, func(name string) bool { return n > len(name) || of(name, n) != next }) {
+				break
+			}
+			part = next
+		}
+		return part
+	}
+	prefix := common(func(name string, n int) string { return name[:n] })
+	rest := make([]string, len(names))
+	for i, name := range names {
+		rest[i] = strings.TrimPrefix(name, prefix)
+	}
+	names = rest
+	return prefix + "*" + common(func(name string, n int) string { return name[len(name)-n:] })
 }

@@ -14,7 +14,7 @@ import (
 // TestDocumentedParameters: the page has every parameter, no other one, and the
 // defaults that they have.
 func TestDocumentedParameters(t *testing.T) {
-	r := &paramReader{known: map[string]bool{}, faulty: map[string]bool{}}
+	r := newParamReader(nil)
 	r.parameters()
 	plain, _, err := ParseParameters(nil)
 	require.NoError(t, err)
@@ -23,8 +23,10 @@ func TestDocumentedParameters(t *testing.T) {
 		name, fallback := cells[0], cells[2]
 		documented = append(documented, name)
 		if fallback == "none" {
+			require.NotContains(t, plain.Settings, name)
 			continue
 		}
+		require.Equal(t, fallback, plain.Settings[name])
 		given, warnings, err := ParseParameters(map[string]Value{name: {fallback}})
 		require.NoError(t, err, name)
 		require.Empty(t, warnings, name)

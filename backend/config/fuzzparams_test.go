@@ -63,6 +63,7 @@ func FuzzParseParameters(f *testing.F) {
 func FuzzAssignments(f *testing.F) {
 	f.Add("h = 1; c = 0", "h")
 	f.Add("past_key_values.{i}.key = 0[1,2]\nrest* = none", "past_key_values.7.key")
+	f.Add("{layer}.{kind} = 1; {}{a b}{{x}} = 2", "0.key")
 	f.Add("* = 1; **a*=2;=;x=", "aaa")
 	f.Add(strings.Repeat("*a", 20)+"=1", strings.Repeat("a", 60))
 	f.Fuzz(func(t *testing.T, text, name string) {

@@ -21,6 +21,11 @@ type paramReader struct {
 	faults   []error
 	warnings []string
 	misspelt []string // those of the warnings that are about a name close to a known one
+	settings map[string]string
+}
+
+func newParamReader(given map[string]Value) *paramReader {
+	return &paramReader{given: given, known: map[string]bool{}, faulty: map[string]bool{}, settings: map[string]string{}}
 }
 
 // value is the text of a parameter without surrounding blanks. An empty text
@@ -28,7 +33,18 @@ type paramReader struct {
 func (r *paramReader) value(name string) (string, bool) {
 	r.known[name] = true
 	text := strings.TrimSpace(r.given[name].String)
+	if text != "" && !r.faulty[name] {
+		r.settings[name] = text
+	}
 	return text, text != ""
+}
+
+// byDefault notes a parameter that has its default, and returns that.
+func byDefault[T any](r *paramReader, name string, fallback T) T {
+	if text := fmt.Sprint(fallback); text != "" {
+		r.settings[name] = text
+	}
+	return fallback
 }
 
 func (r *paramReader) fault(name, value, want string) {
@@ -37,6 +53,7 @@ func (r *paramReader) fault(name, value, want string) {
 
 func (r *paramReader) reject(name string, err error) {
 	r.faulty[name] = true
+	delete(r.settings, name)
 	r.faults = append(r.faults, err)
 }
 
@@ -44,7 +61,7 @@ func (r *paramReader) text(name, fallback string) string {
 	if text, ok := r.value(name); ok {
 		return text
 	}
-	return fallback
+	return byDefault(r, name, fallback)
 }
 
 func (r *paramReader) flag(name string, fallback bool) bool {
@@ -58,12 +75,12 @@ func (r *paramReader) verbosity(name string, fallback Verbosity) Verbosity {
 func (r *paramReader) count(name string, fallback, most int) int {
 	text, ok := r.value(name)
 	if !ok {
-		return fallback
+		return byDefault(r, name, fallback)
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 0 || n > int64(most) {
 		r.fault(name, text, fmt.Sprintf("a whole number from 0 to %d", most))
-		return fallback
+		return byDefault(r, name, fallback)
 	}
 	return int(n)
 }
@@ -73,12 +90,12 @@ func (r *paramReader) count(name string, fallback, most int) int {
 func (r *paramReader) period(name string) time.Duration {
 	text, ok := r.value(name)
 	if !ok {
-		return 0
+		return time.Duration(byDefault(r, name, 0))
 	}
 	seconds, err := strconv.ParseInt(text, 10, 32)
 	if err != nil {
 		r.fault(name, text, "a whole number of seconds, 0 for never")
-		return 0
+		return time.Duration(byDefault(r, name, 0))
 	}
 	return time.Duration(max(seconds, 0)) * time.Second
 }
@@ -86,12 +103,12 @@ func (r *paramReader) period(name string) time.Duration {
 func (r *paramReader) ratio(name string, fallback float32) float32 {
 	text, ok := r.value(name)
 	if !ok {
-		return fallback
+		return byDefault(r, name, fallback)
 	}
 	f, err := strconv.ParseFloat(text, 32)
 	if err != nil || !(f > 0) || math.IsInf(f, 0) {
 		r.fault(name, text, "a number above 0, such as 0.9")
-		return fallback
+		return byDefault(r, name, fallback)
 	}
 	return float32(f)
 }
@@ -100,11 +117,11 @@ func (r *paramReader) ratio(name string, fallback float32) float32 {
 func (r *paramReader) fileName(name, fallback string) string {
 	text, ok := r.value(name)
 	if !ok {
-		return fallback
+		return byDefault(r, name, fallback)
 	}
 	if !filepath.IsLocal(text) {
 		r.fault(name, text, "the name of a file inside the model's version folder")
-		return fallback
+		return byDefault(r, name, fallback)
 	}
 	return text
 }
@@ -190,19 +207,23 @@ type option[T any] struct {
 
 func choice[T any](word string, value T) option[T] { return option[T]{word, value} }
 
-// oneOf reads a parameter that is one of some words.
-func oneOf[T any](r *paramReader, name string, fallback T, options ...option[T]) T {
-	text, ok := r.value(name)
-	if !ok {
-		return fallback
-	}
-	words := make([]string, len(options))
+// oneOf reads a parameter that is one of some words. The default is shown as the first word
+// for it.
+func oneOf[T comparable](r *paramReader, name string, fallback T, options ...option[T]) T {
+	text, given := r.value(name)
+	words, shown := make([]string, len(options)), ""
 	for i, o := range options {
-		if o.word == text {
+		if given && o.word == text {
 			return o.value
+		}
+		if o.value == fallback && shown == "" {
+			shown = o.word
 		}
 		words[i] = o.word
 	}
-	r.fault(name, text, "one of "+strings.Join(words, ", "))
+	if given {
+		r.fault(name, text, "one of "+strings.Join(words, ", "))
+	}
+	byDefault(r, name, shown)
 	return fallback
 }

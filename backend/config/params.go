@@ -40,11 +40,14 @@ type Parameters struct {
 	// faulty names the parameters that could not be understood and have their
 	// defaults instead.
 	faulty map[string]bool
+	// Settings is the text of each parameter that is given or has a default, by its name.
+	Settings map[string]string
 	// Misspelt is about unknown parameters whose names are close to known ones: if the
 	// model does not load, this may be why.
 	Misspelt []string
 
 	IntraOpThreads int
+	ShareSession   ShareSession
 	Optimization   string
 	Full           statebuffer.Policy
 
@@ -102,6 +105,17 @@ const (
 // String is the word that the parameter verify has for it.
 func (v Verify) String() string { return [...]string{"inferred", "always", "never"}[v] }
 
+// ShareSession is whether the instances of a model on the CPU share one session of ONNX
+// Runtime, and so the weights.
+type ShareSession uint8
+
+// The choices of the parameter share_session_between_instances.
+const (
+	ShareAuto ShareSession = iota // unless each instance has several threads
+	ShareNever
+	ShareAlways
+)
+
 // Verbosity is a logging level as the parameters name them.
 type Verbosity int8
 
@@ -136,10 +150,10 @@ var TensorParameters = []string{"state_pairs", "batch_axes", "initial_states", "
 // returned with it has defaults for them, so that the rest can be checked too.
 // Warnings say what was given but has no effect; unknown names are among them.
 func ParseParameters(given map[string]Value) (p *Parameters, warnings []string, err error) {
-	r := &paramReader{given: given, known: map[string]bool{}, faulty: map[string]bool{}}
+	r := newParamReader(given)
 	p = r.parameters()
 	r.reportUnknown()
-	p.faulty, p.Misspelt = r.faulty, r.misspelt
+	p.faulty, p.Misspelt, p.Settings = r.faulty, r.misspelt, r.settings
 	if len(r.faults) > 0 {
 		return p, r.warnings, status.Errorf(status.InvalidArg, "%w", errors.Join(r.faults...))
 	}
@@ -163,6 +177,8 @@ func (r *paramReader) parameters() *Parameters {
 		BatchInfo:      r.verbosity("batch_info_logging_level", LogInfo),
 		Details:        r.verbosity("detailed_metrics_logging_level", LogVerbose),
 		IntraOpThreads: r.count("intra_op_threads", 1, 1024),
+		ShareSession: oneOf(r, "share_session_between_instances", ShareAuto, choice("auto", ShareAuto),
+			choice("0", ShareNever), choice("1", ShareAlways), choice("false", ShareNever), choice("true", ShareAlways)),
 		Optimization: oneOf(r, "graph_optimization", "all",
 			choice("disabled", "disabled"), choice("basic", "basic"), choice("extended", "extended"), choice("all", "all")),
 		Full: oneOf(r, "when_full", statebuffer.Reject,

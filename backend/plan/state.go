@@ -97,6 +97,7 @@ func (s *State) UpdateRemark() string {
 type StateSpec struct {
 	Input, Output string // names of the model's tensors
 	Source        string // where the description comes from, for reports and errors
+	Pattern       string // the pair with wildcards that matched, or ""
 	// GivenDType and GivenDims are what the configuration says, tensor.Invalid and nil if
 	// it says nothing. GivenDims leave out the batch axis.
 	GivenDType tensor.DType

@@ -90,10 +90,17 @@ func (t *tree) version() string {
 	return described
 }
 
-// loader compiles the library that Triton opens.
+// loader compiles the library that Triton opens, if its sources or the command
+// changed.
 func (t *tree) loader() error {
-	return t.run(compiler(), "-O2", "-Wall", "-Wextra", "-shared", "-fPIC", "-Wl,-z,nodelete", t.exports(),
-		"-o", filepath.Join(t.installed(), loaderFile), t.path("capi", "loader", "loader.c"), "-ldl")
+	const source = "capi/loader/loader.c"
+	library := filepath.Join(t.installed(), loaderFile)
+	args := []string{"-O2", "-Wall", "-Wextra", "-shared", "-fPIC", "-Wl,-z,nodelete", t.exports(), "-o", library, t.path(source), "-ldl"}
+	sources, err := t.contents(source, "capi/resolve.h", "internal/triton/triton.h", "capi/exports.map")
+	if err != nil {
+		return err
+	}
+	return t.refresh(library, sources+compiler()+strings.Join(args, " "), func() error { return t.run(compiler(), args...) })
 }
 
 // onnxRuntime copies the library out of the environment and gives it a SONAME of

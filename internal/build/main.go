@@ -15,16 +15,17 @@ import (
 type verb struct {
 	name, help string
 	run        func(t *tree, args []string) error
+	hasHelp    bool // run answers -h
 }
 
 var verbs = []verb{
-	{"build", "make the library, its Python environment and the example models (the default)", noArguments((*tree).build)},
-	{"test", "check and test everything, or only some: test [packages] [-run X] [scripts/e2e/test_x.py] [-k X]", (*tree).test},
-	{"serve", "start tritonserver on the example models; serve -h lists its options", script("tritonserver.py")},
-	{"bench", "measure requests/s and latencies on a real tritonserver; bench -h lists its options", script("bench.py")},
-	{"soak", "load a real tritonserver with clients that do as they please; soak -h lists its options", script("soak.py")},
-	{"lint", "check the style of the Go code", noArguments((*tree).lint)},
-	{"clean", "remove what was built", noArguments((*tree).clean)},
+	{"build", "make the library, its Python environment and the example models (the default)", noArguments((*tree).build), false},
+	{"test", "check and test everything, or only some: test [packages] [-run X] [scripts/e2e/test_x.py] [-k X]", (*tree).test, false},
+	{"serve", "start tritonserver on the example models; serve -h lists its options", script("tritonserver.py"), true},
+	{"bench", "measure requests/s and latencies on a real tritonserver; bench -h lists its options", script("bench.py"), true},
+	{"soak", "load a real tritonserver with clients that misuse sequences; soak -h lists its options", script("soak.py"), true},
+	{"lint", "run the linters and formatters of Go and Python", noArguments((*tree).lint), false},
+	{"clean", "remove what was built", noArguments((*tree).clean), false},
 }
 
 // Main runs the verb that the arguments begin with, in the current folder, and
@@ -34,19 +35,26 @@ func Main(args []string) int {
 	if len(args) > 0 {
 		name, args = args[0], args[1:]
 	}
-	if name == "help" || name == "-h" || name == "--help" {
+	if isHelp(name) || name == "help" {
 		usage()
 		return 0
 	}
 	for _, v := range verbs {
-		if v.name == name {
-			return exitCode(name, run(v, args))
+		if v.name != name {
+			continue
 		}
+		if !v.hasHelp && len(args) == 1 && isHelp(args[0]) {
+			usage()
+			return 0
+		}
+		return exitCode(name, run(v, args))
 	}
 	fmt.Fprintf(os.Stderr, "build.go: there is no verb %q\n\n", name)
 	usage()
 	return 2
 }
+
+func isHelp(arg string) bool { return arg == "-h" || arg == "--help" }
 
 func usage() {
 	fmt.Println("usage: go run build.go [verb]")

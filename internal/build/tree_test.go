@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -34,11 +35,17 @@ func TestRefreshMakesOnlyAfterAChange(t *testing.T) {
 		require.NoError(t, root.refresh(output, step.content, write), step.why)
 		require.Equal(t, step.made, made, step.why)
 	}
+	// One of several outputs is gone, and then all are there.
+	other := root.path("bin", "other")
+	for range 2 {
+		require.NoError(t, root.refresh(output, "b", func() error { return errors.Join(write(), os.WriteFile(other, nil, 0o644)) }, other))
+		require.Equal(t, 4, made)
+	}
 	// After a failure the output may be anything, even if the content is that of an earlier success.
 	bad := errors.New("bad")
 	require.ErrorIs(t, root.refresh(output, "c", func() error { return bad }), bad)
 	require.NoError(t, root.refresh(output, "b", write))
-	require.Equal(t, 4, made)
+	require.Equal(t, 5, made)
 }
 
 func TestStepsGoOnAfterAFailureButNotAfterAnInterrupt(t *testing.T) {
@@ -56,6 +63,51 @@ func TestStepsGoOnAfterAFailureButNotAfterAnInterrupt(t *testing.T) {
 	err := (&tree{ctx: ctx}).steps(note("lint", errors.New("bad")), note("build", nil), note("last", nil), note("never", nil))
 	require.EqualError(t, err, "FAILED: lint, never")
 	require.Equal(t, []string{"lint", "build", "last"}, ran)
+}
+
+func TestLoaderIsCompiledOnlyAfterAChange(t *testing.T) {
+	root := &tree{ctx: t.Context(), root: t.TempDir()}
+	include := regexp.MustCompile(`#include "(.*)"`)
+	loader, err := os.ReadFile("../../capi/loader/loader.c")
+	require.NoError(t, err)
+	sources := []string{"capi/exports.map", "capi/loader/loader.c"}
+	for _, header := range include.FindAllSubmatch(loader, -1) {
+		sources = append(sources, filepath.Join("capi/loader", string(header[1])))
+	}
+	for _, name := range sources {
+		require.NoError(t, os.MkdirAll(filepath.Dir(root.path(name)), 0o755))
+		require.NoError(t, os.WriteFile(root.path(name), nil, 0o600))
+	}
+	require.NoError(t, os.MkdirAll(root.installed(), 0o755))
+	runs := filepath.Join(t.TempDir(), "runs")
+	compiler := filepath.Join(t.TempDir(), "compiler") // notes each run and makes the file after -o
+	script := "#!/bin/sh\necho run >> " + runs + "\nwhile [ $1 != -o ]; do shift; done; touch $2\n"
+	require.NoError(t, os.WriteFile(compiler, []byte(script), 0o755))
+	t.Setenv("CC", compiler)
+	for i, changed := range append([]string{""}, sources...) {
+		if changed != "" {
+			require.NoError(t, os.WriteFile(root.path(changed), []byte("// changed"), 0o600))
+		}
+		for range 2 {
+			require.NoError(t, root.loader())
+			made, err := os.ReadFile(runs)
+			require.NoError(t, err)
+			require.Equal(t, i+1, strings.Count(string(made), "run"), "after a change of %q", changed)
+		}
+	}
+}
+
+func TestVerbsShowTheUsage(t *testing.T) {
+	t.Chdir(t.TempDir()) // where every verb itself fails
+	for _, v := range verbs {
+		for _, help := range []string{"-h", "--help"} {
+			if !v.hasHelp {
+				require.Zero(t, Main([]string{v.name, help}), v.name)
+			}
+		}
+	}
+	require.Equal(t, 1, Main([]string{"lint"}))
+	require.Equal(t, 1, Main([]string{"lint", "--help", "more"}))
 }
 
 func TestClean(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 	"tritonstateful/statebuffer"
 )
 
-// twin is a transfer on the device and the same one on the host.
-type twin struct {
+// transferPair is a transfer on the device and the same one on the host.
+type transferPair struct {
 	device, host statebuffer.Transfer
 }
 
@@ -32,9 +32,9 @@ func both(t *testing.T, rng *rand.Rand, m *Memory, bytes, offset int64) (device,
 	return device.At(offset, bytes), statebuffer.Block{Bytes: content, Size: bytes + offset}.At(offset, bytes)
 }
 
-// newTwin is a transfer of random extents, at addresses of every alignment.
-func newTwin(t *testing.T, rng *rand.Rand, m *Memory, slots []statebuffer.Slot, lanes int) twin {
-	var w twin
+// newTransferPair is a transfer of random extents, at addresses of every alignment.
+func newTransferPair(t *testing.T, rng *rand.Rand, m *Memory, slots []statebuffer.Slot, lanes int) transferPair {
+	var w transferPair
 	layout := statebuffer.Layout{Pieces: 1 + rng.Int64N(4), PieceBytes: 4 * (1 + rng.Int64N(40))}
 	if rng.IntN(2) == 0 {
 		layout.PieceBytes = 16 * (1 + rng.Int64N(600))
@@ -102,11 +102,11 @@ func compareWithHost(t *testing.T, m *Memory, rng *rand.Rand) {
 			sources[i] = statebuffer.InitialSlot
 		}
 	}
-	twins := make([]twin, 1+rng.IntN(5))
-	device, host := make([]statebuffer.Transfer, len(twins)), make([]statebuffer.Transfer, len(twins))
-	for i := range twins {
-		twins[i] = newTwin(t, rng, m, sources, lanes)
-		device[i], host[i] = twins[i].device, twins[i].host
+	pairs := make([]transferPair, 1+rng.IntN(5))
+	device, host := make([]statebuffer.Transfer, len(pairs)), make([]statebuffer.Transfer, len(pairs))
+	for i := range pairs {
+		pairs[i] = newTransferPair(t, rng, m, sources, lanes)
+		device[i], host[i] = pairs[i].device, pairs[i].host
 	}
 	require.NoError(t, m.Gather(device))
 	require.NoError(t, statebuffer.GatherHost(host))
@@ -116,8 +116,8 @@ func compareWithHost(t *testing.T, m *Memory, rng *rand.Rand) {
 	}
 	require.NoError(t, m.Scatter(device))
 	require.NoError(t, statebuffer.ScatterHost(host))
-	for i := range twins {
-		w := &twins[i]
+	for i := range pairs {
+		w := &pairs[i]
 		what := fmt.Sprintf("state %d: %v, convert %v, %d lanes, slots %v", i, w.device.Layout, w.device.Convert, lanes, slots)
 		same(t, m, w.device.Tensor, w.host.Tensor, what+": gathered")
 		same(t, m, w.device.Initial, w.host.Initial, what+": initial value")

@@ -2,7 +2,8 @@ package onnx
 
 // endsOnEmpty are the operators that end the process in ONNX Runtime 1.31, by
 // std::terminate or a division by zero, where a tensor has an extent of 0: GRU where the
-// batch or the time is 0, Einsum where any axis is, the others where the batch is.
+// batch or the time is 0, Einsum where an axis is over which products are summed, the others
+// where the batch is.
 var endsOnEmpty = [...]string{"GRU", "LSTM", "Einsum", "DynamicQuantizeLSTM", "QAttention"}
 
 // EndsOnEmpty returns an operator of the model that ends the process when it runs with an

@@ -19,6 +19,9 @@ type Signature struct {
 	// op_type, also inside of subgraphs and functions; nil where the file does not
 	// tell (ORT format).
 	Operators map[string]int
+	// Nodes are those of the graph, sorted as they run; nil where Operators is, and for a
+	// model without an operator of which EndsOnEmpty tells.
+	Nodes []Node
 }
 
 // TensorInfo describes one tensor of a model.

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+
+	"tritonstateful/internal/onnx"
 )
 
 // errORTFormat is the error for a file in ONNX Runtime's own format (.ort), whose
@@ -16,44 +18,47 @@ var errORTFormat = errors.New("the file is in ORT format")
 const (
 	maxDepth = 64   // levels of nested messages; protobuf's own parser allows 100
 	maxName  = 256  // bytes of an operator's name
+	maxText  = 4096 // bytes of the name of a tensor, and of an attribute that is read
 	maxNames = 4096 // different operators
 )
 
-// Operators returns how many nodes of each op_type a model file has, in any domain.
-// It counts the nodes of the graph, of all graphs nested in it (the branches of If,
-// the body of Loop) and of the model's functions; each node counts once, however often
-// it runs. Files with external data are not read.
-func Operators(path string) (map[string]int, error) {
+// Read returns how many nodes of each op_type a model file has, in any domain, and the nodes
+// of its graph. It counts the nodes of the graph, of all graphs nested in it (the branches of
+// If, the body of Loop) and of the model's functions; each node counts once, however often it
+// runs. Files with external data are not read.
+func Read(path string) (operators map[string]int, nodes []onnx.Node, err error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer file.Close()
 	return scan(file)
 }
 
-// scan is Operators for an open file. It starts at the beginning of the file.
-func scan(file io.ReadSeeker) (map[string]int, error) {
+// scan is Read for an open file. It starts at the beginning of the file.
+func scan(file io.ReadSeeker) (operators map[string]int, nodes []onnx.Node, err error) {
 	size, err := file.Seek(0, io.SeekEnd)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	s := &scanner{file: file, read: bufio.NewReader(file), found: map[string]int{}}
 	// ORT format is a flatbuffer: an offset, then an identifier.
 	if head, err := s.read.Peek(8); err == nil && string(head[4:]) == "ORTM" {
-		return nil, errORTFormat
+		return nil, nil, errORTFormat
 	}
-	err = s.message(model, size, 1)
+	var whole content
+	err = s.message(model, size, 1, &whole)
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
 	}
 	if err != nil {
-		return nil, fmt.Errorf("at byte %d: %w", s.at, err)
+		return nil, nil, fmt.Errorf("at byte %d: %w", s.at, err)
 	}
-	return s.found, nil
+	whole.callFunctions(whole.nodes)
+	return s.found, whole.nodes, nil
 }
 
 // kind is a message of onnx.proto that can contain nodes.
@@ -66,16 +71,22 @@ const (
 	node
 	attribute
 	function
-	opType // not a message: the string with the name of a node's operator
+	// What follows are strings, and not messages.
+	opType
+	inputName
+	outputName
+	attributeName
+	attributeText
+	functionName
 )
 
-// fields are the fields that lead to nodes, by their numbers in onnx.proto.
+// fields are the fields that lead to nodes and what is read of them, by their numbers in onnx.proto.
 var fields = map[kind]map[uint64]kind{
 	model:     {7: graph, 25: function},
 	graph:     {1: node},
-	function:  {7: node},
-	node:      {4: opType, 5: attribute},
-	attribute: {6: graph, 11: graph}, // g, graphs
+	function:  {1: functionName, 7: node},
+	node:      {1: inputName, 2: outputName, 4: opType, 5: attribute},
+	attribute: {1: attributeName, 4: attributeText, 6: graph, 11: graph}, // g, graphs
 }
 
 // scanner reads a file once, from its beginning to its end.
@@ -87,11 +98,10 @@ type scanner struct {
 }
 
 // message reads a message of a kind that ends at the offset end.
-func (s *scanner) message(k kind, end int64, depth int) error {
+func (s *scanner) message(k kind, end int64, depth int, to *content) error {
 	if depth > maxDepth {
 		return fmt.Errorf("more than %d levels of nested messages", maxDepth)
 	}
-	operator := "" // of a node; the last one counts, as in protobuf
 	for s.at < end {
 		key, err := binary.ReadUvarint(s)
 		if err != nil {
@@ -106,12 +116,18 @@ func (s *scanner) message(k kind, end int64, depth int) error {
 		}
 		inside := fields[k][key>>3]
 		switch {
-		case inside == other || key&7 != wireBytes:
+		case inside == other || key&7 != wireBytes || inside == attributeText && size > maxText:
 			err = s.skip(int64(size))
-		case inside == opType:
-			operator, err = s.text(int64(size))
+		case inside >= opType:
+			var text string
+			if text, err = s.text(inside, int64(size)); err == nil {
+				to.setText(inside, text)
+			}
 		default:
-			err = s.message(inside, s.at+int64(size), depth+1)
+			var part content
+			if err = s.message(inside, s.at+int64(size), depth+1, &part); err == nil {
+				to.add(k, inside, &part)
+			}
 		}
 		if err != nil {
 			return err
@@ -120,7 +136,7 @@ func (s *scanner) message(k kind, end int64, depth int) error {
 	if s.at > end {
 		return errors.New("a field ends after its message: the file is not an ONNX model")
 	}
-	return s.count(operator)
+	return s.count(to.node.Operator)
 }
 
 // count counts a node with this operator; "" stands for no node.
@@ -168,9 +184,12 @@ func (s *scanner) ReadByte() (byte, error) {
 	return b, err
 }
 
-func (s *scanner) text(size int64) (string, error) {
-	if size > maxName {
+func (s *scanner) text(k kind, size int64) (string, error) {
+	switch {
+	case k == opType && size > maxName:
 		return "", fmt.Errorf("the name of an operator has %d bytes: want at most %d", size, maxName)
+	case size > maxText:
+		return "", fmt.Errorf("a name has %d bytes: want at most %d", size, maxText)
 	}
 	text := make([]byte, size)
 	n, err := io.ReadFull(s.read, text)

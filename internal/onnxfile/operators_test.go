@@ -53,10 +53,23 @@ func TestOperators(t *testing.T) {
 	if err := os.WriteFile(path, file, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	got, err := Operators(path)
+	got, nodes, err := Read(path)
 	want := map[string]int{"Add": 3, "Loop": 1, "Mul": 1, "If": 1, "RandomNormal": 1, "DynamicQuantizeLinear": 1}
 	if err != nil || !equal(got, want) {
 		t.Fatalf("got %v, %v: want %v", got, err, want)
+	}
+	if graph := fmt.Sprint(nodes); graph != "[{Add [x] [y]  []} {Loop [x] [y]  [[{Mul [x] [y]  []}] [{If [x] [y]  [[{RandomNormal [x] [y]  []} {Add [x] [y]  []}]]}]]} {Add [x] [y]  []}]" {
+		t.Fatal("the nodes are", graph)
+	}
+}
+
+// TestNodes: what is read of nodes besides their operators, and the bodies of functions.
+func TestNodes(t *testing.T) {
+	einsum := field(1, text(1, "a"), text(1, "b"), text(2, "c"), text(4, "Einsum"), field(5, text(1, "equation"), text(4, "i,i->i")), field(5, text(1, "other"), text(4, strings.Repeat("x", maxText+1))))
+	file := bytes.Join([][]byte{field(7, einsum, nodeOf("MyFunction")), field(25, text(1, "MyFunction"), field(7, text(4, "Cos")))}, nil)
+	_, nodes, err := scan(bytes.NewReader(file))
+	if got := fmt.Sprint(nodes); err != nil || got != "[{Einsum [a b] [c] i,i->i []} {MyFunction [x] [y]  [[{Cos [] []  []}]]}]" {
+		t.Fatal(got, err)
 	}
 }
 
@@ -83,19 +96,19 @@ func TestInvalidFiles(t *testing.T) {
 		"too many names": {string(field(7, names...)), "4096 different operators"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := scan(strings.NewReader(c.file))
+			got, _, err := scan(strings.NewReader(c.file))
 			if err == nil || got != nil || !strings.Contains(err.Error(), c.want) {
 				t.Fatalf("got %v, %v: want an error with %q", got, err, c.want)
 			}
 		})
 	}
-	if _, err := scan(strings.NewReader("\x20\x00\x00\x00ORTM")); !errors.Is(err, errORTFormat) {
+	if _, _, err := scan(strings.NewReader("\x20\x00\x00\x00ORTM")); !errors.Is(err, errORTFormat) {
 		t.Error("ORT format is not recognized:", err)
 	}
-	if _, err := Operators(filepath.Join(t.TempDir(), "none")); !errors.Is(err, os.ErrNotExist) {
+	if _, _, err := Read(filepath.Join(t.TempDir(), "none")); !errors.Is(err, os.ErrNotExist) {
 		t.Error("no file:", err)
 	}
-	if got, err := scan(strings.NewReader("")); err != nil || len(got) > 0 {
+	if got, _, err := scan(strings.NewReader("")); err != nil || len(got) > 0 {
 		t.Error("an empty file has no operators:", got, err)
 	}
 }
@@ -123,7 +136,7 @@ func TestRandomModels(t *testing.T) {
 			return bytes.Join(nodes, nil)
 		}
 		file := field(7, write(2))
-		if got, err := scan(bytes.NewReader(file)); err != nil || !equal(got, want) {
+		if got, _, err := scan(bytes.NewReader(file)); err != nil || !equal(got, want) {
 			t.Fatalf("seed %d: got %v, %v: want %v", seed, got, err, want)
 		}
 	}
@@ -160,7 +173,7 @@ func TestWeightsAreSkipped(t *testing.T) {
 	file := binary.AppendUvarint([]byte{7<<3 | wireBytes}, uint64(len(inside)+weights))
 	file = append(file, inside...)
 	s := &sparse{SectionReader: io.NewSectionReader(beginning(file), 0, int64(len(file))+weights)}
-	got, err := scan(s)
+	got, _, err := scan(s)
 	if err != nil || got["Add"] != 1 || s.read > 100_000 {
 		t.Fatalf("got %v, %v after %d bytes", got, err, s.read)
 	}
@@ -173,7 +186,7 @@ func FuzzOperators(f *testing.F) {
 	f.Add(field(25, field(7, text(4, "Cos"))), 3)
 	f.Add([]byte("\x20\x00\x00\x00ORTM"), 4)
 	f.Fuzz(func(t *testing.T, file []byte, cut int) {
-		whole, err := scan(bytes.NewReader(file))
+		whole, _, err := scan(bytes.NewReader(file))
 		total := 0
 		for name, n := range whole {
 			if n <= 0 || name == "" || !bytes.Contains(file, []byte(name)) {
@@ -187,7 +200,7 @@ func FuzzOperators(f *testing.F) {
 		if err != nil || cut < 0 || cut > len(file) {
 			return
 		}
-		part, _ := scan(bytes.NewReader(file[:cut]))
+		part, _, _ := scan(bytes.NewReader(file[:cut]))
 		for name, n := range part {
 			if n > whole[name] {
 				t.Fatalf("the first %d bytes have %d of operator %q, the whole file has %d", cut, n, name, whole[name])

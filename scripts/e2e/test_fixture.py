@@ -93,8 +93,9 @@ def test_tries_other_ports_when_one_was_taken(tmp_path, monkeypatch, taken):
 
 
 def test_says_why_the_server_does_not_start(tmp_path):
-    with pytest.raises(ServerError, match="(?s)ended with code 1.*invalid argument"):
-        empty(tmp_path, options=["--model-control-mode=no-such-mode"]).start()
+    log = tmp_path / "server.log"
+    with pytest.raises(ServerError, match=f"(?s)ended with code 1.*{log}:\n.*invalid argument"):
+        empty(tmp_path, options=["--model-control-mode=no-such-mode"], log=log).start()
 
 
 def test_names_a_missing_folder(tmp_path):

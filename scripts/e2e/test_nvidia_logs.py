@@ -114,7 +114,14 @@ def test_settings_are_logged(own_server):
     """Once for each model, whatever its logging_level."""
     for name in MODELS:
         (line,) = lines(own_server, "settings model=" + name + " ")
-        for part in ("max_batch_size=16", "max_candidate_sequences=1280", "use_ratio=0.9", "idle=1m40s", "string_ids=false"):
+        for part in (
+            "max_batch_size=16",
+            "max_candidate_sequences=1280",
+            "max_candidate_sequence_use_ratio=0.9",
+            "max_sequence_idle_microseconds=100000000",
+            "correlation_ids=numbers",
+            "max_state_memory_bytes=0",
+        ):
             assert f" {part}" in line
 
 

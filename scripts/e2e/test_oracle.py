@@ -1,4 +1,4 @@
-"""The model that a soak's answers are held against (scripts/oracle.py): stories of a client, each with what is due."""
+"""The model that a soak's answers are compared with (scripts/oracle.py): stories of a client, each with what is due."""
 
 import pytest
 

@@ -95,7 +95,7 @@ def test_wrong_answers_fail_and_show_the_end_of_the_log(tmp_path):
 def test_a_model_that_is_refused_fails_and_shows_the_end_of_the_log(tmp_path):
     code, output = run(checkout(tmp_path, b"this is no model"), *SMALL)
     assert code == 1
-    assert "tritonserver ended with code 1" in output
+    assert "tritonserver ended with code 1 before it was ready. The end of its log, " in output
     assert "parsing failed" in output
     assert output.endswith("\n\nFAILED\n")
 

@@ -1,4 +1,4 @@
-"""A short soak: clients that do as they please never see another sequence's state (scripts/soak.py)."""
+"""A short soak: clients that misuse sequences never see another sequence's state (scripts/soak.py)."""
 
 import soak
 from checker import Checker

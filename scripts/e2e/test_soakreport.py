@@ -57,7 +57,7 @@ def test_what_is_wrong_is_shown_at_once(capsys):
     ([GOOD] * 30 + [replace(GOOD, mib=116.1)] * 10, ["MiB of memory grew from 100 to 116"]),
 ])  # fmt: skip
 def test_growth(processes, faults):
-    """The median of the last quarter is held against that of the second."""
+    """The median of the last quarter is compared with that of the second."""
     assert reported(processes).verdict(checking=0) == faults
 
 

@@ -10,13 +10,21 @@ import (
 	"tritonstateful/internal/tensor"
 )
 
-// givenAxis is what the parameter batch_axes says of a tensor; nonsense is a fault.
+// givenAxis is what the parameter batch_axes says of a tensor that hasNonsense knows nothing
+// against.
 func (pl *planner) givenAxis(info *onnx.TensorInfo) (axis int, given bool) {
-	axis, given, err := batchaxis.Given(pl.params, info)
-	if err != nil {
-		pl.faults = append(pl.faults, err)
-	}
+	axis, given, _ = batchaxis.Given(pl.params, info)
 	return axis, given
+}
+
+// hasNonsense reports whether batch_axes gives a tensor an axis that it does not have, which
+// it notes as a fault. Nothing more is said of the tensor then.
+func (pl *planner) hasNonsense(info *onnx.TensorInfo) bool {
+	_, _, err := batchaxis.Given(pl.params, info)
+	if err != nil {
+		pl.faultOf([]string{info.Name}, "%w", err)
+	}
+	return err != nil
 }
 
 // fixedAxis is why an axis that batch_axes names cannot be the batch's.

@@ -44,7 +44,7 @@ func (c *chooser) isExcluded(a *attempted) bool {
 // mayBegin reports whether runs may be tried with states as they begin, for which it must
 // be sure that what has an extent of 0 then is not the batch, and ends no process.
 func (c *chooser) mayBegin(a *attempted) bool {
-	if a.planner.beginsEmpty() && a.planner.sig.EndsOnEmpty() != "" {
+	if a.planner.endsOnEmpty() {
 		return false
 	}
 	for s, axis := range a.planner.emptyAxes() {
@@ -89,7 +89,10 @@ func (pl *planner) beginsEmpty() bool {
 // stay empty, there is a warning. Where the batch is, is known by now. Nothing is run that
 // could end the process.
 func (c *chooser) checkBeginnings(pl *planner) error {
-	if !pl.beginsEmpty() || c.verify == config.VerifyNever || pl.sig.EndsOnEmpty() != "" {
+	if err := c.checkEmptyStates(pl); err != nil {
+		return err
+	}
+	if !pl.beginsEmpty() || c.verify == config.VerifyNever || pl.endsOnEmpty() {
 		return nil
 	}
 	r, err := c.runner()
@@ -113,40 +116,38 @@ func (c *chooser) checkBeginnings(pl *planner) error {
 		pl.warn("no run shows that states can start empty, because the model does not run with what was tried; if every request fails, set their initial values with initial_states")
 		return nil
 	}
-	stays := map[*plan.State]int{} // along that axis
+	var stay []*plan.State
+	var along []int // these axes
 	for s, axis := range pl.emptyAxes() {
 		longer := func(shapes map[int]tensor.Shape) bool { return axis < len(shapes[s.Out]) && shapes[s.Out][axis] > 0 }
-		if seen[isolation.InputAxis{Input: s.In, Axis: axis}] == isolation.Stays && !slices.ContainsFunc(begun, longer) {
-			stays[s] = axis
+		if seen[isolation.InputAxis{Input: s.In, Axis: axis}] == isolation.Stays && !slices.ContainsFunc(begun, longer) && !slices.Contains(stay, s) {
+			stay, along = append(stay, s), append(along, axis)
 		}
 	}
-	if len(stays) == 0 {
+	if len(stay) == 0 {
 		return nil
 	}
-	line := pl.initialLine(t.StateExtent(), func(s *plan.State) bool { _, is := stays[s]; return is })
-	for s, axis := range pl.emptyAxes() {
-		switch first, is := stays[s]; {
-		case !is || first != axis:
-		case len(begun) == 0:
-			return status.Errorf(status.InvalidArg, "state %q would start empty along axis %d, and the model does not run with that: %w: set its initial value with initial_states, for example %s", s.Input, axis, err, line)
-		default:
-			pl.warn("state %q starts empty along axis %d, and stays so; if it should not, set its initial value with initial_states, for example %s", s.Input, axis, line)
-		}
+	line := pl.initialLine(t.StateExtent(), stay)
+	if len(begun) == 0 {
+		return status.Errorf(status.InvalidArg, "state %q would start empty along axis %d, and the model does not run with that: %w: set its initial value with initial_states, for example %s", stay[0].Input, along[0], err, line)
+	}
+	for i, s := range stay {
+		pl.warn("state %q starts empty along axis %d, and stays so; if it should not, set its initial value with initial_states, for example %s", s.Input, along[i], line)
 	}
 	return nil
 }
 
 // initialLine is the parameter initial_states with which these states, of those that vary, begin
-// with zeros of that extent along their open axes. What it says so far, it keeps.
-func (pl *planner) initialLine(extent int64, of func(*plan.State) bool) string {
+// with zeros of that extent along their open axes. What it says of others, it keeps.
+func (pl *planner) initialLine(extent int64, states []*plan.State) string {
 	var values []string
 	for _, given := range pl.params.InitialStates {
-		values = append(values, given.Name+" = "+given.Value)
-	}
-	for i := range pl.plan.Varying {
-		if s := &pl.plan.Varying[i]; of(s) {
-			values = append(values, s.Input+" = "+s.ExampleValue(extent))
+		if !slices.ContainsFunc(states, func(s *plan.State) bool { return s.Input == given.Name }) {
+			values = append(values, given.Name+" = "+given.Value)
 		}
+	}
+	for _, s := range states {
+		values = append(values, s.Input+" = "+s.ExampleValue(extent))
 	}
 	return parameterText("initial_states", strings.Join(values, "; "))
 }

@@ -89,8 +89,11 @@ func (pl *planner) stateOfOutput(at int) (state int, is bool) {
 func (pl *planner) clientTensor(kind string, p *plan.IO, c *config.TensorConfig, info *onnx.TensorInfo, found batchaxis.Axis) bool {
 	p.EndsOnEmpty, p.Axis = pl.sig.EndsOnEmpty(), tensor.NoAxis
 	p.IOTensor = onnx.IOTensor{Name: c.Name, Optional: c.Optional && info.Optional}
+	if pl.hasNonsense(info) {
+		return false
+	}
 	if err := pl.matchTensor(p, c, info, found); err != nil {
-		pl.fault("%s %q: %w", kind, c.Name, err)
+		pl.faultOf([]string{c.Name, info.Name}, "%s %q: %w", kind, c.Name, err)
 		return false
 	}
 	if p.Axis != tensor.NoAxis && info.Dims[p.Axis] == 1 {
@@ -114,10 +117,12 @@ func (pl *planner) matchTensor(p *plan.IO, c *config.TensorConfig, info *onnx.Te
 	}
 	p.DType = dtype
 	if err := pl.matchDims(p, c.LaneDims(), info, found); err != nil {
-		axis, given, nonsense := batchaxis.Given(pl.params, info)
+		axis, given := pl.givenAxis(info)
 		switch {
-		case given && nonsense == nil && axis != tensor.NoAxis && info.Dims[axis] > 1:
+		case given && axis != tensor.NoAxis && info.Dims[axis] > 1:
 			return fixedAxis(axis, info)
+		case given && axis == tensor.NoAxis && pl.config.MaxBatchSize > 0 && !info.Dims.Fixed():
+			return fmt.Errorf("dims are %v, but batch_axes says that no axis of the model's shape %v is the batch: write all of them, %s, or give the batch axis of %q in batch_axes", c.LaneDims(), info.Dims, dimsText(info.Dims), info.Name)
 		case len(info.Dims) > 0:
 			return fmt.Errorf("%w%s", err, pl.writeDims(p, c.LaneDims(), info, found))
 		case pl.config.MaxBatchSize == 0:

@@ -145,6 +145,8 @@ func (pl *planner) resolveLengths() {
 		dims, batch, found := pl.lengthTensor(l)
 		kind := "input"
 		switch {
+		case !found && pl.faulty[l.Name]:
+			continue
 		case !found:
 			pl.fault("parameter derived_inputs: %q is not an input of the configuration, nor an output of it or of a state", l.Name)
 			continue

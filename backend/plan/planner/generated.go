@@ -47,6 +47,9 @@ func (pl *planner) assigned(parameter string, a config.Assignment, fill func(*pl
 	}
 	info := &pl.sig.Inputs[at]
 	f := plan.Generated{Name: a.Name, Index: at, DType: info.DType}
+	if pl.hasNonsense(info) {
+		return
+	}
 	if err := fill(&f, info, a.Value); err != nil {
 		pl.fault("parameter %s: input %q: %w", parameter, a.Name, err)
 		return
@@ -81,6 +84,9 @@ func (pl *planner) constant(f *plan.Generated, info *onnx.TensorInfo, text strin
 func (pl *planner) control(name string, c *config.Control, at int) {
 	info := &pl.sig.Inputs[at]
 	f := plan.Generated{Name: name, Index: at, DType: info.DType}
+	if pl.hasNonsense(info) {
+		return
+	}
 	if err := pl.perLane(&f, info); err != nil {
 		pl.fault("control input %q: %w", name, err)
 		return

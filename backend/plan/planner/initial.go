@@ -1,8 +1,10 @@
 package planner
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -25,8 +27,11 @@ const maxInitialFile = 1 << 30
 func initialFiles(modelDirectory string) fileReader {
 	return func(name string) ([]byte, error) {
 		root, err := os.OpenRoot(filepath.Join(modelDirectory, "initial_state"))
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("file %q: want it in the model's folder initial_state, which does not exist", name)
+		}
 		if err != nil {
-			return nil, fmt.Errorf("the folder initial_state of the model: %w", err)
+			return nil, fmt.Errorf("file %q in the model's folder initial_state: %w", name, err)
 		}
 		defer root.Close()
 		file, err := root.Open(name)
@@ -51,7 +56,9 @@ func (pl *planner) initialValue(s *plan.State) (err error) {
 	text, given := config.Lookup(pl.params.InitialStates, s.Input)
 	switch {
 	case given:
-		err = pl.initialFromText(s, text)
+		if err = pl.initialFromText(s, text); err != nil {
+			err = fmt.Errorf("parameter initial_states: %w", err)
+		}
 	case s.Initial != nil && (s.Initial.DataFile != "" || len(s.Initial.Dims) > 0):
 		err = pl.initialFromConfig(s)
 	default:
@@ -106,7 +113,7 @@ func (pl *planner) initialFromText(s *plan.State, text string) error {
 	}
 	element, err := tensor.ParseElement(strings.TrimSpace(number), s.DType)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: want a number, a number with a shape, such as %s, or file:NAME", err, s.ExampleValue(1))
 	}
 	if s.Value, err = repeated(element, s.Shape, s.DType); err != nil {
 		return err

@@ -36,5 +36,5 @@ func TestInitialFilesStayInside(t *testing.T) {
 		require.Empty(t, data, name)
 	}
 	_, err := initialFiles(filepath.Join(model, "elsewhere"))("good")
-	require.ErrorContains(t, err, "the folder initial_state of the model")
+	require.ErrorContains(t, err, "the model's folder initial_state")
 }

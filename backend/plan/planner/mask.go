@@ -61,9 +61,28 @@ func (pl *planner) resolveMasks() {
 		}
 		pl.plan.Masks = append(pl.plan.Masks, i)
 		if len(m.Covers) == 0 {
-			pl.fault("parameter derived_inputs: input %q: mask(%s) names no state that grows", pl.plan.Generated[i].Name, m.States)
+			pl.coversNothing(&pl.plan.Generated[i])
 		}
 	}
+}
+
+// coversNothing is the fault of a mask that names no state that grows, unless it names one
+// that has a fault itself.
+func (pl *planner) coversNothing(g *plan.Generated) {
+	for name := range pl.faulty {
+		if _, ok := config.MatchPattern(g.Mask.States, name); ok {
+			return
+		}
+	}
+	argument := g.Mask.States
+	if g.Mask.Length >= 0 {
+		argument += ", " + pl.plan.Lengths[g.Mask.Length].Name
+	}
+	grow := "no state of the model grows"
+	if len(pl.plan.Varying) > 0 {
+		grow = "the states that grow are " + strings.Join(pl.varyingNames(), ", ")
+	}
+	pl.fault("parameter derived_inputs: input %q: mask(%s) names no state that grows: %s", g.Name, argument, grow)
 }
 
 // pad marks a state as one whose sequences may share a run at unequal length.

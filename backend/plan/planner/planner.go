@@ -20,6 +20,9 @@ type planner struct {
 	plan      plan.Plan
 	// takenIn and takenOut name what feeds or takes each tensor of the model.
 	takenIn, takenOut []string
+	// faulty names the tensors of which a fault is noted: what follows from it is not
+	// reported, too.
+	faulty map[string]bool
 	// mismatches are named as states and cannot be any.
 	mismatches []mismatch
 	faults     []error
@@ -30,6 +33,7 @@ func newPlanner(cfg *config.Config, params *config.Parameters, sig *onnx.Signatu
 		config: cfg, params: params.Clone(), sig: sig, files: files, candidate: axes,
 		takenIn:  make([]string, len(sig.Inputs)),
 		takenOut: make([]string, len(sig.Outputs)),
+		faulty:   map[string]bool{},
 	}
 	pl.plan.MaxLanes = max(cfg.MaxBatchSize, 1)
 	if cfg.MaxBatchSize == 0 {
@@ -44,6 +48,7 @@ func planInputs(cfg *config.Config, params *config.Parameters, sig *onnx.Signatu
 	pl.generated()
 	pl.clientInputs()
 	pl.states()
+	pl.refuseLengthPerElement()
 	pl.unfed()
 	return pl
 }
@@ -58,7 +63,6 @@ func (pl *planner) finish() error {
 	pl.handedOn()
 	pl.unused()
 	pl.unusedAssignments()
-	pl.warnOfEmptyStates()
 	if pl.candidate.SingleLane && pl.candidate.HasLanes() {
 		pl.oneLane("the model runs with one request at a time only")
 	}
@@ -67,6 +71,14 @@ func (pl *planner) finish() error {
 
 func (pl *planner) fault(format string, args ...any) {
 	pl.faults = append(pl.faults, fmt.Errorf(format, args...))
+}
+
+// faultOf notes a fault of tensors, by their names.
+func (pl *planner) faultOf(tensors []string, format string, args ...any) {
+	pl.fault(format, args...)
+	for _, name := range tensors {
+		pl.faulty[name] = true
+	}
 }
 
 // warn notes what is served otherwise than it may look.

@@ -18,7 +18,7 @@ import (
 func (c *chooser) refusal(a *attempted) error {
 	c.refused = true
 	if s, why := c.excludes(a); s != nil && a.Verdict != isolation.NotIsolated {
-		return status.Errorf(status.InvalidArg, "the batch axis is unknown: %s: set the initial value of the state with initial_states, for example %s, or, if that axis is the batch, set batch_axes, for example %s", why, a.planner.initialLine(c.stateExtent(a), func(other *plan.State) bool { return other == s }), a.example())
+		return status.Errorf(status.InvalidArg, "the batch axis is unknown: %s: set the initial value of the state with initial_states, for example %s, or, if that axis is the batch, set batch_axes, for example %s", why, a.planner.initialLine(c.stateExtent(a), []*plan.State{s}), a.example())
 	}
 	if a.Verdict == isolation.NotIsolated {
 		return c.notIsolated(a)

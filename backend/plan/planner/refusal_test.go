@@ -98,8 +98,13 @@ func TestLineOfTheLikeliest(t *testing.T) {
 			runnertest.Fill(&outputs[0], runnertest.Sum(&outputs[2]))
 			return nil
 		}
-		_, _, err := proving(t, r, nil, recurrenceConfig("FP32", true), config.VerifyInferred)
+		cfg := recurrenceConfig("FP32", true)
+		_, _, err := proving(t, r, nil, cfg, config.VerifyInferred)
 		require.ErrorContains(t, err, "write parameters { key: 'batch_axes' value { string_value: 'x = 1; s = 0; y = 1' } }")
+		cfg.Parameters["batch_axes"] = config.Value{String: "x = 1; s = 0; y = 1"}
+		p, _, err := proving(t, r, nil, cfg, config.VerifyInferred)
+		require.NoError(t, err)
+		require.Equal(t, 1, p.MaxLanes, "no advice to write max_batch_size: 1 is needed")
 	})
 	t.Run("a batch of 1 in the model", func(t *testing.T) {
 		r := runnertest.NewFile(t, "x:FP32[s3,1] of:INT64[]", "y:FP32[s3,1]")

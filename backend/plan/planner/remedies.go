@@ -16,16 +16,52 @@ import (
 // noStates is what to do about a model with sequences in which no states were found.
 func (pl *planner) noStates() string {
 	text := fmt.Sprintf("could not find any state tensors: name them in the parameter state_pairs, <<<input, output>>> for each (the model's inputs are %s, its outputs %s)", onnx.Names(pl.sig.Inputs), onnx.Names(pl.sig.Outputs))
-	if like := pl.likeStates(); len(like) > 0 {
-		text += fmt.Sprintf("; the pairs of equal type and shape, in the model's order, are %s: keep the pairs that are states", pairsParameter(like))
-	}
+	text += pl.choices()
 	return text + "; for a model without states, remove sequence_batching"
 }
 
-// likeStates pairs inputs and outputs by nothing but type and shape, in the order of
-// the model: something to choose from. Inputs that the configuration names are no
-// states, unless it names all: then auto-completion may have written them.
-func (pl *planner) likeStates() (specs []plan.StateSpec) {
+// choice is the inputs and the outputs of one type and shape, any of which may be a pair.
+type choice struct {
+	inputs  []int // positions in the signature
+	outputs []int
+}
+
+// choices lists what may be states by nothing but type and shape. A pair is written out only
+// where there is no other one: a wrong pair loads, and keeps the wrong values.
+func (pl *planner) choices() string {
+	var groups, pairs []string
+	sure := true
+	for _, c := range pl.likeStates() {
+		names := make([]string, len(c.inputs))
+		for i, in := range c.inputs {
+			names[i] = pl.sig.Inputs[in].Name
+		}
+		info := &pl.sig.Inputs[c.inputs[0]]
+		groups = append(groups, fmt.Sprintf("%v %v: inputs %s, outputs %s", info.DType, info.Dims, strings.Join(names, ", "), pl.outputNames(c.outputs)))
+		output := "OUTPUT"
+		if len(c.inputs) == 1 && len(c.outputs) == 1 {
+			output = pl.sig.Outputs[c.outputs[0]].Name
+		} else {
+			sure = false
+		}
+		for _, name := range names {
+			pairs = append(pairs, fmt.Sprintf("<<<%s, %s>>>", name, output))
+		}
+	}
+	if len(groups) == 0 {
+		return ""
+	}
+	remedy := "write the right OUTPUT for each and keep the pairs that are states"
+	if sure {
+		remedy = "keep the pairs that are states"
+	}
+	return fmt.Sprintf("; of equal type and shape are %s: %s: %s", strings.Join(groups, "; "), parameterText("state_pairs", strings.Join(pairs, " ")), remedy)
+}
+
+// likeStates groups inputs and outputs by nothing but type and shape. Inputs that the
+// configuration names are no states, unless it names all: then auto-completion may have
+// written them. Outputs that it names are hardly those of states, and come last.
+func (pl *planner) likeStates() (choices []choice) {
 	named := map[int]bool{}
 	for _, p := range pl.plan.Inputs {
 		named[p.Index] = true
@@ -34,21 +70,40 @@ func (pl *planner) likeStates() (specs []plan.StateSpec) {
 	for i := range pl.sig.Inputs {
 		all = all && (pl.takenIn[i] != "" || pl.sig.Inputs[i].Optional)
 	}
-	taken := make([]bool, len(pl.sig.Outputs))
 	for i := range pl.sig.Inputs {
 		in := &pl.sig.Inputs[i]
 		if in.Optional || pl.takenIn[i] != "" && !(all && named[i]) {
 			continue
 		}
-		for j := range pl.sig.Outputs {
-			if out := &pl.sig.Outputs[j]; !taken[j] && oneState(in, out) && in.Dims.Equal(out.Dims) {
-				taken[j] = true
-				specs = append(specs, plan.StateSpec{Input: in.Name, Output: out.Name})
-				break
-			}
+		if at := slices.IndexFunc(choices, func(c choice) bool {
+			other := &pl.sig.Inputs[c.inputs[0]]
+			return other.DType == in.DType && other.Dims.Equal(in.Dims)
+		}); at >= 0 {
+			choices[at].inputs = append(choices[at].inputs, i)
+			continue
+		}
+		if outputs := pl.outputsLike(in); len(outputs) > 0 {
+			choices = append(choices, choice{[]int{i}, outputs})
 		}
 	}
-	return specs
+	return choices
+}
+
+// outputsLike are the outputs of the type and shape of an input; those that the configuration
+// names come last.
+func (pl *planner) outputsLike(in *onnx.TensorInfo) (outputs []int) {
+	var listed []int
+	for j := range pl.sig.Outputs {
+		out := &pl.sig.Outputs[j]
+		switch {
+		case !oneState(in, out) || !in.Dims.Equal(out.Dims):
+		case slices.ContainsFunc(pl.config.Outputs, func(c config.TensorConfig) bool { return strings.EqualFold(c.Name, out.Name) }):
+			listed = append(listed, j)
+		default:
+			outputs = append(outputs, j)
+		}
+	}
+	return append(outputs, listed...)
 }
 
 // dimsText is dims as a configuration has them.

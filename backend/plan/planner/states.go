@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"tritonstateful/backend/config"
 	"tritonstateful/backend/plan"
 	"tritonstateful/backend/plan/batchaxis"
 	"tritonstateful/internal/onnx"
@@ -16,6 +17,9 @@ func (pl *planner) states() {
 	if pl.config.Sequence == nil {
 		if pl.params.PairsGiven {
 			pl.fault("sequence_batching is missing: states need it, for example sequence_batching { oldest { max_candidate_sequences: 1024 } }")
+			for _, spec := range pl.specs() {
+				pl.misfit(&spec, exactName(spec.Input, pl.sig.Inputs), exactName(spec.Output, pl.sig.Outputs))
+			}
 		}
 		return
 	}
@@ -29,6 +33,22 @@ func (pl *planner) states() {
 	}
 }
 
+// misfit notes that a fault of a state is reported: its tensors have their use, and what
+// parameters say of it is no error.
+func (pl *planner) misfit(spec *plan.StateSpec, in, out int) {
+	pl.faulty[spec.Input], pl.faulty[spec.Output] = true, true
+	if in >= 0 && pl.takenIn[in] == "" {
+		pl.takenIn[in] = spec.String()
+	}
+	if out >= 0 && pl.takenOut[out] == "" {
+		pl.takenOut[out] = spec.String()
+	}
+	for _, said := range [][]config.Assignment{pl.params.BatchAxes, pl.params.InitialStates, pl.params.StateUpdates} {
+		config.Lookup(said, spec.Input)
+	}
+	config.Lookup(pl.params.BatchAxes, spec.Output)
+}
+
 // state plans one state of all.
 func (pl *planner) state(spec plan.StateSpec, all []plan.StateSpec) {
 	in, out := exactName(spec.Input, pl.sig.Inputs), exactName(spec.Output, pl.sig.Outputs)
@@ -36,17 +56,27 @@ func (pl *planner) state(spec plan.StateSpec, all []plan.StateSpec) {
 		pl.fault("%s: %q is not an input of the model: its inputs are %s", spec.Source, spec.Input, onnx.Names(pl.sig.Inputs))
 	}
 	if out < 0 {
-		pl.fault("%s: %q is not an output of the model: its outputs are %s", spec.Source, spec.Output, onnx.Names(pl.sig.Outputs))
+		matched := ""
+		if spec.Pattern != "" {
+			matched = fmt.Sprintf("; the pattern %s matches the input %q", spec.Pattern, spec.Input)
+		}
+		pl.fault("%s: %q is not an output of the model: its outputs are %s%s", spec.Source, spec.Output, onnx.Names(pl.sig.Outputs), matched)
 	}
 	if in < 0 || out < 0 {
+		pl.misfit(&spec, in, out)
 		return
 	}
 	if !pl.claim(pl.takenIn, in, spec.Input, spec.String()) || !pl.claim(pl.takenOut, out, spec.Output, spec.String()) {
 		return
 	}
+	if nonsense := pl.hasNonsense(&pl.sig.Inputs[in]); pl.hasNonsense(&pl.sig.Outputs[out]) || nonsense {
+		pl.misfit(&spec, in, out)
+		return
+	}
 	s := plan.State{StateSpec: spec, In: in, Out: out}
 	if err := pl.matchState(&s); err != nil {
 		pl.fault("%v: %w%s", &spec, err, orNot(&spec, all))
+		pl.misfit(&spec, in, out)
 		return
 	}
 	if !s.Varies() {
@@ -110,8 +140,7 @@ func (pl *planner) stateAxis(s *plan.State, in, out *onnx.TensorInfo) (err error
 	if s.Axis, s.AxisFrom, err = pl.inputAxis(s.In); err != nil {
 		return err
 	}
-	faults := len(pl.faults)
-	if axis, given := pl.givenAxis(out); given && axis != s.Axis && pl.namesAxis(out) && len(pl.faults) == faults {
+	if axis, given := pl.givenAxis(out); given && axis != s.Axis && pl.namesAxis(out) {
 		return fmt.Errorf("the batch is at %s, and batch_axes says %s: they must be the same", batchaxis.Text(s.Input, s.Axis), batchaxis.Text(s.Output, axis))
 	}
 	if s.Axis == tensor.NoAxis {

@@ -1,6 +1,8 @@
 package planner
 
 import (
+	"fmt"
+
 	"tritonstateful/backend/config"
 	"tritonstateful/backend/plan"
 	"tritonstateful/internal/onnx"
@@ -40,7 +42,7 @@ func (pl *planner) pairSpecs(pairs []config.Pair, source string) (specs []plan.S
 			name := pl.sig.Inputs[i].Name
 			if parts, ok := config.MatchPattern(p.Input, name); ok {
 				matches++
-				specs = append(specs, plan.StateSpec{Input: name, Output: config.FillPattern(p.Output, parts), Source: source})
+				specs = append(specs, plan.StateSpec{Input: name, Output: config.FillPattern(p.Output, parts), Source: source, Pattern: fmt.Sprintf("<<<%s, %s>>>", p.Input, p.Output)})
 			}
 		}
 		if matches == 0 {

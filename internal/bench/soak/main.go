@@ -47,7 +47,7 @@ func parseConfig(args []string) (c config, err error) {
 	flags.Int64Var(&c.steps, "steps", 0, "end after this `number` of requests (0: only by time)")
 	flags.DurationVar(&c.duration, "duration", time.Minute, "end after this time")
 	flags.DurationVar(&c.breaks, "breaks", 0, "mean time after which a stream is broken off with its requests on the way (0: never)")
-	flags.Uint64Var(&c.seed, "seed", 1, "seed of the dice")
+	flags.Uint64Var(&c.seed, "seed", 1, "random seed")
 	if err := flags.Parse(args); err != nil {
 		return c, err
 	}

@@ -1,0 +1,143 @@
+"""States that start empty, in models with operators that end ONNX Runtime's process on an empty tensor: the load is refused
+where the state gets there, with the line that serves the model right, and else it is served without a word. So it is in
+models that run with just one extent of a state."""
+
+import re
+
+import numpy as np
+import pytest
+from onnx import ModelProto
+
+from configs import config, io
+from conftest import Folder
+from graphs import model, op, tensor
+from sequences import Reference, check
+
+F32 = np.float32
+C = 4
+X, Y = io("x", "FP32", -1, C), io("y", "FP32", C)
+SAMPLE, FILTERED = io("x", "FP32", 1), io("y", "FP32", 1)
+STATES = {"cache": "cache_out"}
+TENSORS = {
+    "inputs": [tensor("x", F32, "batch", "time", C), tensor("cache", F32, "batch", "past", C)],
+    "outputs": [tensor("y", F32, "batch", C), tensor("cache_out", F32, "batch", "total", C)],
+}
+LINE = re.compile(r"parameters \{ key: 'initial_states' value \{ string_value: '([^']*)' \} \}")
+
+
+def weights(*shape: int) -> np.ndarray:
+    return np.random.default_rng(0).standard_normal(shape).astype(F32)
+
+
+def summary(of: str) -> ModelProto:
+    """A GRU over the cache: over what was before this request, or over all."""
+    return model(
+        op("Concat", "cache x -> cache_out", axis=1),
+        op("Transpose", f"{of} -> by_time", perm=[1, 0, 2]),
+        op("GRU", "by_time w r -> every last", hidden_size=C),
+        op("Squeeze", "last zero -> h"),
+        op("ReduceSum", "x one -> now", keepdims=0),
+        op("Add", "h now -> y"),
+        **TENSORS,
+        constants={"w": weights(1, 3 * C, C), "r": weights(1, 3 * C, C), "zero": np.array([0]), "one": np.array([1])},
+    )
+
+
+def attention(of: str) -> ModelProto:
+    """Attention by Einsum to the keys of the cache: to those from before this request, or to all."""
+    return model(
+        op("Concat", "cache x -> cache_out", axis=1),
+        op("ReduceMean", "x -> q", axes=[1], keepdims=1),
+        op("Einsum", f"q {of} -> scores", equation="btc,bsc->bts"),
+        op("Softmax", "scores -> shares", axis=2),
+        op("Einsum", f"shares {of} -> rows", equation="bts,bsc->btc"),
+        op("Squeeze", "rows one -> y"),
+        **TENSORS,
+        constants={"one": np.array([1])},
+    )
+
+
+def positions() -> ModelProto:
+    """Angles of positions by Einsum, as rotary embeddings have them: the length before says where they begin."""
+    return model(
+        op("Concat", "cache x -> cache_out", axis=1),
+        op("Shape", "cache -> before_dims"),
+        op("Gather", "before_dims at_time -> before"),
+        op("Shape", "cache_out -> dims"),
+        op("Gather", "dims at_time -> total"),
+        op("Range", "zero total step -> numbers"),
+        op("Cast", "numbers -> positions", to=1),
+        op("Einsum", "positions rates -> angles", equation="i,j->ij"),
+        op("Sin", "angles -> turned"),
+        op("Mul", "cache_out turned -> all"),
+        op("Cast", "before -> length", to=1),
+        op("ReduceSum", "all one -> sums", keepdims=0),
+        op("Add", "sums length -> y"),
+        **TENSORS,
+        constants={
+            "at_time": np.array(1), "zero": np.array(0), "step": np.array(1), "one": np.array([1]),
+            "rates": np.array([1, 0.1, 0.01, 0.001], F32),
+        },
+    )  # fmt: skip
+
+
+def window(*, extent: int) -> ModelProto:
+    """A filter over the last samples, of which there must be as many as it has weights; the file leaves that open."""
+    return model(
+        op("MatMul", "window w -> filtered"),
+        op("Add", "filtered x -> y"),
+        op("Slice", "window one end one -> rest"),
+        op("Concat", "rest x -> window_out", axis=1),
+        inputs=[tensor("x", F32, "batch", 1), tensor("window", F32, "batch", "samples")],
+        outputs=[tensor("y", F32, "batch", 1), tensor("window_out", F32, "batch", "samples")],
+        constants={"w": weights(extent, 1), "one": np.array([1]), "end": np.array([1000])},
+    )
+
+
+ONE_EXTENT = (10, 24, 480)
+
+
+@pytest.mark.parametrize("extent", ONE_EXTENT)
+def test_the_extent_of_a_refusal(refusal, extent: int):
+    said = refusal(f"window_{extent}", Folder(config([SAMPLE], [FILTERED]), window(extent=extent)))
+    assert 'state "window" would start empty along axis 1, and the model does not run with that' in said
+    assert LINE.search(said)[1] == f"window = 0[1,{extent}]"
+
+
+@pytest.mark.parametrize("extent", ONE_EXTENT)
+def test_served_with_that_extent(own_client, extent: int):
+    random = np.random.default_rng(1)
+    sequences = [[{"x": random.standard_normal((1, 1)).astype(F32)} for _ in range(5)] for _ in range(4)]
+    reference = Reference(window(extent=extent), {"window": "window_out"}, {"window": np.zeros((1, extent), F32)})
+    check(own_client, f"window_{extent}", reference, sequences, tolerance=1e-5)
+
+
+REFUSED = {"gru_of_before": summary("cache"), "attention_to_before": attention("cache")}
+SERVED = {"gru_of_all": summary("cache_out"), "attention_to_all": attention("cache_out"), "rotary_positions": positions()}
+ONE_ZERO = {"cache": np.zeros((1, 1, C), F32)}
+MODELS = {name: Folder(config([X], [Y]), onnx) for name, onnx in SERVED.items()}
+MODELS |= {
+    name: Folder(config([X], [Y], initial_states=f"cache = 0[1,1,{C}]"), onnx) for name, onnx in REFUSED.items()
+}  # what the refusal says
+MODELS |= {
+    f"window_{extent}": Folder(config([SAMPLE], [FILTERED], initial_states=f"window = 0[1,{extent}]"), window(extent=extent))
+    for extent in ONE_EXTENT
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_the_line_of_the_refusal(refusal, name: str):
+    for suffix, parameters in {"": {}, "_as_told": {"initial_states": f"cache = 0[1,0,{C}]"}}.items():
+        said = refusal(name + suffix, Folder(config([X], [Y], **parameters), REFUSED[name]))
+        assert 'state "cache" would start empty' in said and "ONNX Runtime crashes on an empty tensor" in said
+        assert LINE.search(said)[1] == f"cache = 0[1,1,{C}]"
+
+
+@pytest.mark.parametrize("name", [*REFUSED, *SERVED])
+def test_served(own_server, own_client, name: str):
+    random = np.random.default_rng(1)
+    lengths = [(3, 1, 2), (3, 1, 2), (1, 4, 1), (2, 2, 2)]
+    sequences = [[{"x": random.standard_normal((1, time, C)).astype(F32)} for time in times] for times in lengths]
+    reference = Reference((REFUSED | SERVED)[name], STATES, ONE_ZERO if name in REFUSED else {})
+    check(own_client, name, reference, sequences, tolerance=1e-5)
+    assert f"{name}_0_0: state" not in "\n".join(line for line in own_server.log_text().splitlines() if "crashes" in line)
