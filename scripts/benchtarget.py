@@ -52,7 +52,7 @@ class Target:
             "-model", self.workload.model, "-inputs", self.inputs(), "-outputs", self.workload.output,
         ]  # fmt: skip
 
-    def load(self, sequences: int, options: argparse.Namespace, *, rate: float = 0, active: int = 0, verify: bool = True) -> dict:
+    def load(self, sequences: int, options: argparse.Namespace, *, rate: float = 0, active: int = 0) -> dict:
         """Loads the server once; returns what the load generator says and what the server spent meanwhile.
 
         With a rate, so many requests arrive per second, at random times; else the next request of a sequence follows the
@@ -67,7 +67,7 @@ class Target:
         ]  # fmt: skip
         if has_string_ids(self.config):
             command.append("-string-ids")
-        if verify and self.contender.computes and self.workload.verify and not rate:
+        if self.contender.computes and self.workload.verify and not rate:
             command += ["-verify", *self.end_answer()]
         opened = None
         with running(command) as clients:
