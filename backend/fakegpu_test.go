@@ -210,7 +210,7 @@ func TestGPUOptions(t *testing.T) {
 	_, l = loadOnGPU(t, param("ort_ep", "cuda"), param("compute_precision", "fp32"), param("verify", "never"))
 	require.Len(t, l.opened, 1, "CUDA needs no shapes")
 	require.Equal(t, onnx.SessionOptions{Path: l.opened[0].Path, Name: "model_0_3", Provider: onnx.CUDA, Device: 3, Optimization: "all",
-		IntraOpThreads: l.opened[0].IntraOpThreads}, l.opened[0])
+		IntraOpThreads: l.opened[0].IntraOpThreads, InterOpThreads: l.opened[0].InterOpThreads}, l.opened[0])
 }
 
 // TestNoRoomOnGPU: what does not fit is refused before anything is taken, with all

@@ -80,15 +80,14 @@ func newInstance(m *Model, info InstanceInfo) (*Instance, error) {
 // has looked at the model: one attempt to load shows everything that is wrong.
 func (in *Instance) load(provider onnx.Provider, info InstanceInfo, faults error) (err error) {
 	m := in.model
-	if m.path != "" {
-		in.runner, in.shared, err = m.openRunner(onnx.SessionOptions{
-			Path: m.path, Provider: provider, Device: info.Device, Name: info.Name, GPU: m.gpuOptions(provider),
-			IntraOpThreads: m.params.IntraOpThreads, Optimization: m.params.Optimization,
-		}, info.HostPolicy)
+	options, refused := m.sessionOf(provider, info)
+	faults = errors.Join(faults, refused)
+	if m.path != "" && refused == nil {
+		in.runner, in.shared, err = m.openRunner(options, info.HostPolicy)
 		in.device, _ = in.runner.(onnx.DeviceRunner)
 	}
 	if in.runner != nil && m.params.Understood(config.TensorParameters...) {
-		in.plan, err = m.planFor(in.runner)
+		in.plan, err = m.planFor(in.runner, options.Path)
 		err = planner.WithAdvice(err, planner.MergedDecoderAdvice(m.config, m.params, in.runner.Signature()))
 	}
 	if err := errors.Join(faults, err); err != nil {

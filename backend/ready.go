@@ -9,7 +9,12 @@ func (in *Instance) Ready() error {
 	if in.device == nil {
 		return nil
 	}
-	if _, _, err := in.device.MemInfo(); err != nil {
+	answer := make(chan error)
+	go func() { // on a thread of Go's: the driver leaves a context on the one that calls it
+		_, _, err := in.device.MemInfo()
+		answer <- err
+	}()
+	if err := <-answer; err != nil {
 		return status.Errorf(status.Unavailable, "instance %q: %v does not answer: %w; restart the server", in.name, in.device.Device(), err)
 	}
 	return nil

@@ -42,6 +42,12 @@ type Server struct {
 	Clock func() time.Duration
 	// Open loads a model file.
 	Open onnx.OpenRunner
+	// Capability returns the compute capability of a GPU, such as "8.0". It is nil where
+	// there are none.
+	Capability func(device int) (string, error)
+	// GlobalThreads: all sessions share one pool of threads, and what a model says of its
+	// own has no effect.
+	GlobalThreads bool
 	// DefaultBatch is the max_batch_size that the server's operator wants filled
 	// in where a configuration has none: default-max-batch-size.
 	DefaultBatch int

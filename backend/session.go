@@ -75,7 +75,7 @@ func (m *Model) closeRunner(runner onnx.Runner) {
 
 // sharesSession reports whether the instances of the model share a session. A GPU's session
 // has one stream, and a session with threads of its own would have the instances compete for
-// them.
+// them. Threads of the whole process they share in any case.
 func (m *Model) sharesSession(options *onnx.SessionOptions) bool {
 	if options.Provider != onnx.CPU {
 		return false
@@ -86,6 +86,6 @@ func (m *Model) sharesSession(options *onnx.SessionOptions) bool {
 	case config.ShareNever:
 		return false
 	default: // 0 threads are those of the whole machine, which one session can use up
-		return options.IntraOpThreads <= 1
+		return m.server.GlobalThreads || options.IntraOpThreads <= 1 && !options.Parallel
 	}
 }

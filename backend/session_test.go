@@ -126,15 +126,16 @@ func TestWhichInstancesShare(t *testing.T) {
 		second   HostPolicy
 		sessions int
 	}{
-		"":                               {near, 1},
-		" ":                              {far, 2},
-		share("auto"):                    {near, 1},
-		share("1"):                       {near, 1},
-		share("0"):                       {near, 4},
-		threads("0"):                     {near, 1},
-		threads("2"):                     {near, 4},
-		threads("2") + "," + share("1"):  {near, 1},
-		threads("2") + "," + share("1 "): {far, 2},
+		"":                                      {near, 1},
+		" ":                                     {far, 2},
+		share("auto"):                           {near, 1},
+		share("1"):                              {near, 1},
+		share("0"):                              {near, 4},
+		threads("0"):                            {near, 1},
+		threads("2"):                            {near, 4},
+		`"execution_mode":{"string_value":"1"}`: {near, 4 + 1}, // one for the proof of the batch axes
+		threads("2") + "," + share("1"):         {near, 1},
+		threads("2") + "," + share("1 "):        {far, 2},
 	} {
 		s := &sharers{t: t}
 		m := s.model(parameters)

@@ -38,6 +38,9 @@ type components struct {
 	onnxRuntime string // its version
 	open        onnx.OpenRunner
 	load        func(backend.ModelInfo, backend.Server) (model, error)
+	capability  func(device int) (string, error) // compute capability of a GPU
+	// globalThreads: all models share one pool of threads.
+	globalThreads bool
 }
 
 // assembler returns the components for the settings of the server's command line.
@@ -76,7 +79,7 @@ func initialize(of backendObject, assemble assembler) error {
 	}
 	log.Info("loaded the stateful backend", "version", version, "onnxruntime", parts.onnxRuntime)
 	metrics := &metrics{log: log, onnxRuntime: parts.onnxRuntime}
-	server := backend.Server{Log: log, Clock: newClock(), Open: parts.open, After: after, DefaultBatch: config.defaultBatch}
+	server := backend.Server{Log: log, Clock: newClock(), Open: parts.open, After: after, Capability: parts.capability, GlobalThreads: parts.globalThreads, DefaultBatch: config.defaultBatch}
 	if config.metrics {
 		server.Metrics = metrics.open
 	}

@@ -38,7 +38,7 @@ func (r *Runtime) Open(o onnx.SessionOptions) (onnx.Runner, error) {
 	if err != nil {
 		// ONNX Runtime often repeats the path.
 		text := strings.ReplaceAll(err.Error(), o.Path, file)
-		return nil, status.Errorf(status.CodeOf(err), "model file %s: %s", file, text)
+		return nil, status.Errorf(status.CodeOf(err), "model file %s: %s%s", file, text, passedOn(o.Session))
 	}
 	sig := opened.Signature()
 	if sig.Operators, sig.Nodes, err = onnxfile.Read(o.Path); err != nil {
@@ -53,12 +53,25 @@ func (r *Runtime) Open(o onnx.SessionOptions) (onnx.Runner, error) {
 	return opened, nil
 }
 
+// passedOn reminds of the settings that the configuration has passed on: any of them can be
+// why ONNX Runtime refuses a model.
+func passedOn(settings []onnx.Setting) string {
+	if len(settings) == 0 {
+		return ""
+	}
+	given := make([]string, len(settings))
+	for i, s := range settings {
+		given[i] = s.Key + " = " + s.Value
+	}
+	return "; if it is not the file, look at what the parameters pass on: " + strings.Join(given, ", ")
+}
+
 // inFolder is the name of a model that has a folder for itself, in Triton's
 // onnxruntime backend too.
 const inFolder = "model.onnx"
 
 func openSession(o onnx.SessionOptions) (onnx.Runner, error) {
-	options, err := newOptions(o, nil)
+	options, err := newOptions(o, pluginOf(o))
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +80,7 @@ func openSession(o onnx.SessionOptions) (onnx.Runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := newSharedSession(c)
+	s := newSharedSession(c, o.Run)
 	defer s.leave() // the runner has joined it, or there is none
 	if s.signature, err = readSignature(c); err != nil {
 		return nil, err

@@ -30,7 +30,7 @@ type runner struct {
 
 // newRunner returns one more user of the session.
 func newRunner(s *session) (*runner, error) {
-	call, err := newCall(s.c, len(s.signature.Inputs), len(s.signature.Outputs))
+	call, err := newCall(s.c, len(s.signature.Inputs), len(s.signature.Outputs), s.run)
 	if err != nil {
 		return nil, err
 	}

@@ -26,6 +26,10 @@ static group_functions functions_of(ortx_group group) {
   }
 }
 
+OrtStatus *ortx_share_threads(OrtSessionOptions *options) {
+  return ortx.DisablePerSessionThreads(options);
+}
+
 OrtStatus *ortx_set_log_id(OrtSessionOptions *options, const char *id) {
   return ortx.SetSessionLogId(options, id);
 }

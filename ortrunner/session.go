@@ -15,12 +15,14 @@ import (
 type session struct {
 	c         *C.OrtSession // owned
 	signature *onnx.Signature
+	run       []option     // of each run
 	users     atomic.Int32 // open runners; the last one releases c
 }
 
-// newSharedSession takes ownership of c. The caller is its first user.
-func newSharedSession(c *C.OrtSession) *session {
-	s := &session{c: c}
+// newSharedSession takes ownership of c, whose runs have the options run. The caller is its
+// first user.
+func newSharedSession(c *C.OrtSession, run []option) *session {
+	s := &session{c: c, run: run}
 	s.users.Store(1)
 	return s
 }
