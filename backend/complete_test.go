@@ -62,6 +62,28 @@ func completing(t testing.TB, cfg, inputs, outputs string) (text []byte, opened 
 	return text, opened, log, err
 }
 
+// TestCompleteLeavesFaultsToTheLoad: a fault of a parameter does not keep the others from
+// being reported, and is reported with those of the completion itself.
+func TestCompleteLeavesFaultsToTheLoad(t *testing.T) {
+	faulty := func(pairs string) string {
+		return `{"sequence_batching":{},"parameters":{"intra_op_threads":{"string_value":"many"},"initial_states":{"string_value":"g = 1"},"state_pairs":{"string_value":"` + pairs + `"}}}`
+	}
+	file := runnertest.NewFile(t, lstmInputs, lstmOutputs)
+	open := func(onnx.SessionOptions) (onnx.Runner, error) { return file, nil }
+	text, err := Complete(ModelInfo{Name: "m", Config: []byte(faulty("<<<h, h_out>>> <<<c, c_new>>>"))}, Server{Log: slog.New(slog.DiscardHandler), Open: open})
+	require.NoError(t, err)
+	m, _ := newModel(t, "", text, open)
+	_, err = m.NewInstance(InstanceInfo{Name: "m_0", Kind: "cpu"})
+	for _, want := range []string{"parameter intra_op_threads", `"c_new" is not an output`, `no state named "g"`} {
+		require.ErrorContains(t, err, want)
+	}
+
+	_, err = Complete(ModelInfo{Name: "m", Config: []byte(faulty("<<<h, h_out>>> <<<c, c_out>>> <<<x, y>>>"))}, Server{Log: slog.New(slog.DiscardHandler), Open: open})
+	require.ErrorContains(t, err, "parameter intra_op_threads")
+	require.ErrorContains(t, err, "leaves no input for requests")
+	require.Equal(t, status.InvalidArg, status.CodeOf(err))
+}
+
 // plans checks that a model loads with its completed configuration.
 func plans(t testing.TB, text []byte, sig *onnx.Signature) {
 	t.Helper()

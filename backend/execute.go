@@ -30,6 +30,8 @@ import (
 //   - Sequences of unequal length that shared a run run again separately, if it showed that
 //     the model does not append to its states (retryUneven).
 func (in *Instance) Execute(batch Batch) {
+	in.ticker.mu.Lock() // only a tick can have it
+	defer in.ticker.mu.Unlock()
 	e := &in.work
 	e.take(batch)
 	defer e.finish()
@@ -43,9 +45,15 @@ func (in *Instance) Execute(batch Batch) {
 // its members if it is to be retried.
 func (e *execution) attempt() {
 	defer e.rescue()
-	e.gather()
-	e.run()
+	times := RunTimes{Gather: e.timings.last}
+	if e.gather(); e.phase == gathered {
+		times.Run = e.timings.last
+	}
+	if e.run(); e.phase == ran {
+		times.Store = e.timings.last
+	}
 	e.commit()
+	e.noteTimes(times)
 	e.respond()
 }
 
@@ -73,6 +81,7 @@ type execution struct {
 	waitingLanes int // lanes of runs whose answers wait, see send
 	waitingRuns  int // how many of these runs have a slice of answers of their own
 	succeeded    int // requests whose run succeeded
+	traced       bool
 	timings      timings
 }
 
@@ -122,6 +131,9 @@ func (e *execution) begin() {
 				r.Token = uint64(req) + 1
 			}
 		}
+	}
+	for req := range e.requests {
+		e.traced = e.traced || e.requests[req].Trace != nil
 	}
 	in.overlaps.enter(e)
 	for _, starts := range []bool{false, true} {

@@ -30,7 +30,7 @@ type gpu struct {
 	waits  int
 	runs   bool  // from Submit to Wait
 	ran    bool  // the last Submit
-	broken error // of Bring and Write
+	broken error // of CopyOut, Write and MemInfo
 	late   error // of Wait
 	warmed []int
 	part   onnx.Device // if it is a part of a GPU
@@ -57,7 +57,7 @@ func (g *gpu) IO() statebuffer.Memory { return &g.host }
 func (g *gpu) Device() onnx.Device {
 	return cmp.Or(g.part, onnx.Device{Ordinal: 3, Name: "Test", UUID: "GPU-1", Managed: "5 of 6 GiB are free"})
 }
-func (g *gpu) MemInfo() (free, total int64, err error) { return 1000, 2000, nil }
+func (g *gpu) MemInfo() (free, total int64, err error) { return 1000, 2000, g.broken }
 
 func (g *gpu) Begin() { g.before, g.after = nil, nil }
 
@@ -159,7 +159,7 @@ func newGPULoad(t *testing.T) *gpuLoad {
 func (l *gpuLoad) try(t *testing.T, changes ...func(*setup)) (*Instance, error) {
 	t.Helper()
 	set := newSetup(changes...)
-	model, err := NewModel(ModelInfo{Name: "model", Version: 3, Config: set.json()}, Server{
+	model, err := NewModel(ModelInfo{Name: "model", Version: 3, Config: set.json(), ReportMemory: set.memoryReport}, Server{
 		Log: slog.New(l.log), Clock: newServer(t).in.model.server.Clock, Metrics: set.metrics,
 		Open: func(o onnx.SessionOptions) (onnx.Runner, error) {
 			l.opened = append(l.opened, o)
@@ -210,7 +210,7 @@ func TestGPUOptions(t *testing.T) {
 	_, l = loadOnGPU(t, param("ort_ep", "cuda"), param("compute_precision", "fp32"), param("verify", "never"))
 	require.Len(t, l.opened, 1, "CUDA needs no shapes")
 	require.Equal(t, onnx.SessionOptions{Path: l.opened[0].Path, Name: "model_0_3", Provider: onnx.CUDA, Device: 3, Optimization: "all",
-		IntraOpThreads: l.opened[0].IntraOpThreads}, l.opened[0])
+		IntraOpThreads: l.opened[0].IntraOpThreads, InterOpThreads: l.opened[0].InterOpThreads}, l.opened[0])
 }
 
 // TestNoRoomOnGPU: what does not fit is refused before anything is taken, with all

@@ -24,6 +24,7 @@ type Instance struct {
 	name   string
 	runner onnx.Runner
 	device onnx.DeviceRunner // the runner, if it is on a GPU
+	shared bool              // other instances may use the runner's session, too
 	plan   *plan.Plan
 	store  *statebuffer.Store
 	ioSets []*ioSet // by the number of lanes, made when first needed
@@ -42,6 +43,7 @@ type Instance struct {
 	overlaps          overlaps
 	verbosity         verbosity
 	meter             meter
+	ticker            ticker
 	saturated         bool   // reportSaturation has warned
 	runs              uint64 // number of the last run
 	// separate is why sequences of unequal length do not share a run, although the model
@@ -70,6 +72,8 @@ func newInstance(m *Model, info InstanceInfo) (*Instance, error) {
 	}
 	in.reportSharedScale()
 	in.reportLoad(provider)
+	in.reportMemory()
+	in.startTicks() // last, because a tick uses everything
 	return in, nil
 }
 
@@ -77,15 +81,14 @@ func newInstance(m *Model, info InstanceInfo) (*Instance, error) {
 // has looked at the model: one attempt to load shows everything that is wrong.
 func (in *Instance) load(provider onnx.Provider, info InstanceInfo, faults error) (err error) {
 	m := in.model
-	if m.path != "" {
-		in.runner, err = m.server.Open(onnx.SessionOptions{
-			Path: m.path, Provider: provider, Device: info.Device, Name: info.Name, GPU: m.gpuOptions(provider),
-			IntraOpThreads: m.params.IntraOpThreads, Optimization: m.params.Optimization,
-		})
+	options, refused := m.sessionOf(provider, info)
+	faults = errors.Join(faults, refused)
+	if m.path != "" && refused == nil {
+		in.runner, in.shared, err = m.openRunner(options, info.HostPolicy)
 		in.device, _ = in.runner.(onnx.DeviceRunner)
 	}
 	if in.runner != nil && m.params.Understood(config.TensorParameters...) {
-		in.plan, err = m.planFor(in.runner)
+		in.plan, err = m.planFor(in.runner, options.Path)
 		err = planner.WithAdvice(err, planner.MergedDecoderAdvice(m.config, m.params, in.runner.Signature()))
 	}
 	if err := errors.Join(faults, err); err != nil {
@@ -286,6 +289,7 @@ func (in *Instance) StringIDs() bool { return in.model.StringIDs() }
 
 // Close frees the instance's memory and session. No batch may be running.
 func (in *Instance) Close() {
+	in.ticker.stop()
 	in.meter.close()
 	if in.store != nil {
 		in.overlaps.close(in)
@@ -296,8 +300,11 @@ func (in *Instance) Close() {
 		if in.io != nil {
 			in.io.free()
 		}
-		in.runner.Close()
+		in.model.closeRunner(in.runner)
 		in.runner = nil
+		if in.model.info.ReportMemory != nil {
+			in.model.reportMemory(in, nil)
+		}
 	}
 }
 

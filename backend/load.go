@@ -1,10 +1,10 @@
 package backend
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"time"
 
 	"tritonstateful/backend/config"
@@ -21,23 +21,28 @@ func modelFile(info ModelInfo, cfg *config.Config, params *config.Parameters) (s
 	if !filepath.IsLocal(name) {
 		return "", status.Errorf(status.InvalidArg, "default_model_filename is %q: want the name of a file inside the model's version folder", name)
 	}
-	return filepath.Join(info.Directory, strconv.FormatUint(info.Version, 10), name), nil
+	return filepath.Join(versionFolder(info), name), nil
 }
 
 // planFor makes the plan, once for all instances. Runs of the model prove the batch axes, as
-// the parameter verify says.
-func (m *Model) planFor(r onnx.Runner) (*plan.Plan, error) {
+// the parameter verify says. path is the model's file; the others that cc_model_filenames
+// names must have the same tensors.
+func (m *Model) planFor(r onnx.Runner, path string) (*plan.Plan, error) {
 	m.planLock.Lock()
 	defer m.planLock.Unlock()
 	if m.plan != nil {
-		return m.plan, nil
+		return m.plan, m.sameTensors(r.Signature(), path)
 	}
 	from := planner.Source{Config: m.config, Parameters: m.params, Signature: r.Signature(), Directory: m.info.Directory}
 	from.Open = func() (onnx.Runner, error) {
-		return m.server.Open(onnx.SessionOptions{Path: m.path, Name: "batch axes", IntraOpThreads: 1, Optimization: m.params.Optimization})
+		return m.server.Open(toLook(m.params, path, "batch axes"))
 	}
 	from.Runner = func() (onnx.Runner, error) { return r, nil }
-	if _, device := r.(onnx.DeviceRunner); device { // the host cannot write the memory of a GPU
+	// The proof has a session of its own where that of the instance does not suit it: the
+	// host cannot write the memory of a GPU, a plugin may round in other ways for each batch
+	// size, and what threads of a session log of a run that fails cannot be told from errors.
+	_, device := r.(onnx.DeviceRunner)
+	if device || m.params.Session.Plugin != nil || m.params.Session.Parallel {
 		var onCPU onnx.Runner
 		from.Runner = func() (_ onnx.Runner, err error) {
 			if onCPU == nil {
@@ -64,7 +69,7 @@ func (m *Model) planFor(r onnx.Runner) (*plan.Plan, error) {
 	if proof.Warning != "" {
 		m.log.Warn(proof.Warning)
 	}
-	m.plan = made
+	m.plan, m.planned = made, r.Signature()
 	return m.plan, nil
 }
 
@@ -82,15 +87,19 @@ func Complete(info ModelInfo, server Server) ([]byte, error) {
 	if len(cfg.Inputs) > 0 && len(cfg.Outputs) > 0 {
 		return nil, nil
 	}
-	params, _, err := config.ParseParameters(cfg.Parameters) // NewModel logs the warnings
-	if err != nil {
-		return nil, err
+	// NewModel logs the warnings. Loading the model reports faults of parameters together with
+	// all others, so they are errors here only if nothing can be filled in.
+	params, _, faults := config.ParseParameters(cfg.Parameters)
+	if !params.Understood("onnx_file_name") || !params.Understood(config.TensorParameters...) {
+		return nil, faults
 	}
 	path, err := modelFile(info, cfg, params)
 	if err != nil {
 		return nil, err
 	}
-	options := onnx.SessionOptions{Path: path, Provider: onnx.CPU, Name: "auto-complete", IntraOpThreads: 1, Optimization: "disabled"}
+	takeLibraries(info, cfg, params)
+	options := toLook(params, path, "auto-complete")
+	options.Optimization = "disabled"
 	runner, err := server.Open(options)
 	if err != nil {
 		return nil, fmt.Errorf("opening the model to read its inputs and outputs: %w", err)
@@ -103,7 +112,8 @@ func Complete(info ModelInfo, server Server) ([]byte, error) {
 	}
 	text, filled, err := planner.Complete(&from, info.Config, server.DefaultBatch)
 	if err != nil {
-		return nil, planner.WithAdvice(status.Errorf(status.InvalidArg, "filling in the configuration from the model: %w", err), planner.MergedDecoderAdvice(cfg, params, from.Signature))
+		err = planner.WithAdvice(status.Errorf(status.InvalidArg, "filling in the configuration from the model: %w", err), planner.MergedDecoderAdvice(cfg, params, from.Signature))
+		return nil, errors.Join(faults, err)
 	}
 	log := server.Log.With("model", info.Name)
 	for _, line := range filled {
@@ -113,14 +123,14 @@ func Complete(info ModelInfo, server Server) ([]byte, error) {
 }
 
 // gpuOptions are the settings for a GPU.
-func (m *Model) gpuOptions(provider onnx.Provider) onnx.GPUOptions {
+func (m *Model) gpuOptions(provider onnx.Provider, path string) onnx.GPUOptions {
 	p := m.params
-	gpu := onnx.GPUOptions{MemoryLimit: p.GPUMemory, CUDAGraph: p.CUDAGraph, FP16: p.FP16Compute}
+	gpu := onnx.GPUOptions{MemoryLimit: p.GPUMemory, CUDAGraph: p.CUDAGraph, FP16: p.FP16Compute, CUDA: p.CUDA, TensorRT: p.TensorRT}
 	if p.TRTCache {
 		gpu.CacheFolder = p.TRTCacheDir
 	}
 	if provider == onnx.TensorRT && p.Understood(config.TensorParameters...) {
-		gpu.Shapes = m.shapes()
+		gpu.Shapes = m.shapes(path)
 	}
 	return gpu
 }
@@ -128,15 +138,15 @@ func (m *Model) gpuOptions(provider onnx.Provider) onnx.GPUOptions {
 // shapes are those of the inputs that have dynamic axes, for batches from one to
 // the largest. There are none if they are not known before a run, or if the model
 // cannot be opened or planned for: opening it for good reports that.
-func (m *Model) shapes() []onnx.InputShapes {
+func (m *Model) shapes(path string) []onnx.InputShapes {
 	const learns = "TensorRT learns the shapes of this model run by run, and builds an engine again each time"
-	onCPU, err := m.server.Open(onnx.SessionOptions{Path: m.path, Name: "shapes", IntraOpThreads: 1})
+	onCPU, err := m.server.Open(toLook(m.params, path, "shapes"))
 	if err != nil {
 		m.log.Warn(learns+": the CPU cannot open the model to read them", "error", err)
 		return nil
 	}
 	defer onCPU.Close()
-	pl, err := m.planFor(onCPU)
+	pl, err := m.planFor(onCPU, path)
 	if err != nil {
 		return nil
 	}

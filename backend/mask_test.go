@@ -151,6 +151,36 @@ func TestMaskOfStatesOfOtherLengths(t *testing.T) {
 	require.NoError(t, send(t, instance, step(1, true, 1))[0].err)
 }
 
+// TestMaskThatForgetsAState: the warning names the state that grows and that no mask covers,
+// with a value that is right.
+func TestMaskThatForgetsAState(t *testing.T) {
+	for _, states := range []string{"Cache", "Cache*"} {
+		t.Run(states, func(t *testing.T) {
+			model, c, _ := maskedModel(0)
+			in, out := info("Cache2", tensor.Int32, -1, -1), info("NewCache2", tensor.Int32, -1, -1)
+			in.Symbols[0], out.Symbols[0] = "batch", "batch"
+			model.sig.Inputs, model.sig.Outputs = append(model.sig.Inputs, in), append(model.sig.Outputs, out)
+			inner := model.run
+			model.run = func(inputs, outputs []onnx.Tensor) error {
+				err := inner(inputs, outputs)
+				outputs[2] = outputs[1]
+				return err
+			}
+			c.Parameters["state_pairs"] = config.Value{String: "<<<Cache*, NewCache*>>>"}
+			c.Parameters["derived_inputs"] = config.Value{String: "Mask = mask(" + states + ", Input:1)"}
+			_, log := model.logged(t, c)
+			lines := log.having(runSeparately)
+			if states == "Cache*" {
+				require.Empty(t, lines)
+				return
+			}
+			require.Len(t, lines, 1)
+			require.Contains(t, lines[0], "it does not name Cache2,")
+			require.Contains(t, lines[0], "'Mask = mask(Cache*, Input:1)'")
+		})
+	}
+}
+
 // masked loads a model with these derived inputs, which fails for the reason that is
 // wanted, or not at all.
 func masked(t *testing.T, m *scripted, c *config.Config, derived, want string) {

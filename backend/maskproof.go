@@ -7,7 +7,10 @@ import (
 	"strings"
 	"time"
 
+	"tritonstateful/backend/config"
 	"tritonstateful/backend/plan"
+	"tritonstateful/backend/plan/batchaxis"
+	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
 
@@ -269,6 +272,9 @@ func (t *maskTrial) sharing(pair [2]trialRequest, wanted [2]*trialAnswer) error 
 	case t.in.separate != "":
 		return errors.New(t.in.separate)
 	case t.runner.runs != before+1:
+		if err := t.notCovered(pair); err != nil {
+			return err
+		}
 		return fmt.Errorf("%wsequences of unequal length do not share a run of this model", errUndecided)
 	}
 	for i, want := range wanted {
@@ -277,6 +283,39 @@ func (t *maskTrial) sharing(pair [2]trialRequest, wanted [2]*trialAnswer) error 
 		}
 	}
 	return nil
+}
+
+// notCovered is the error about states that no mask names and that keep two sequences from
+// sharing a run, or nil.
+func (t *maskTrial) notCovered(pair [2]trialRequest) error {
+	store, pl := t.in.store, t.in.plan
+	sequence := func(r trialRequest) *statebuffer.Sequence {
+		return store.Touch(statebuffer.Key{Number: r.id, Token: r.id}, t.in.server().Clock())
+	}
+	a, b := sequence(pair[0]), sequence(pair[1])
+	var missing []string
+	for i := range pl.Varying {
+		if !pl.Varying[i].TimePadded && store.Differs(i, a, b) {
+			missing = append(missing, pl.Varying[i].Input)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	g := &pl.Generated[pl.Masks[0]]
+	names := slices.Clone(missing)
+	for _, at := range g.Mask.Covers {
+		names = append(names, pl.Varying[at].Input)
+	}
+	argument := config.CommonPattern(names)
+	if g.Mask.Length >= 0 {
+		l := &pl.Lengths[g.Mask.Length]
+		argument += ", " + l.Name
+		if batchaxis.OnlyOpenAxis(pl.Inputs[l.Input].Dims) == tensor.NoAxis {
+			argument += fmt.Sprintf(":%d", l.Axis)
+		}
+	}
+	return fmt.Errorf("%wit does not name %s, of which the length differs, too: write '%s = mask(%s)'", errUndecided, strings.Join(missing, " and "), g.Name, argument)
 }
 
 // notHidden is the error for a difference that padding makes.

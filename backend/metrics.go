@@ -8,6 +8,7 @@ type Metric uint32
 const (
 	MetricActive Metric = iota
 	MetricCapacity
+	MetricUsedRatio
 	MetricFree
 	MetricStateBytes
 	MetricChunks
@@ -73,6 +74,7 @@ const rejectedHelp = "STARTs that failed. Reason full: no slot was free; start_f
 var metrics = [metricCount]MetricInfo{
 	MetricActive:     {Name: "stateful_sequences_active", Kind: Gauge, Help: "Sequences that have a state"},
 	MetricCapacity:   {Name: "stateful_slots_capacity", Kind: Gauge, Help: "Sequences that can have a state at the same time"},
+	MetricUsedRatio:  {Name: "stateful_slots_used_ratio", Kind: Gauge, Help: "Sequences that have a state, over those that can have one at the same time"},
 	MetricFree:       {Name: "stateful_slots_free", Kind: Gauge, Help: "Slots that are allocated and not in use"},
 	MetricStateBytes: {Name: "stateful_state_bytes", Kind: Gauge, Help: "Memory held for the states of sequences, used or not, in bytes"},
 	MetricChunks:     {Name: "stateful_chunks", Kind: Gauge, Help: "Chunks of slots that are allocated"},
@@ -130,8 +132,8 @@ func (in *Instance) labels() MetricLabels {
 
 // MetricSink takes the metrics of one instance to the server.
 type MetricSink interface {
-	// Record takes what changed, borrowed until it returns. One goroutine calls
-	// it, once a batch.
+	// Record takes what changed, borrowed until it returns. One goroutine at a time calls
+	// it, after each batch and now and then between them.
 	Record([]MetricUpdate)
 	// Close takes the metrics from the server, unless another instance has the
 	// same labels.
@@ -198,6 +200,7 @@ func (in *Instance) measureStore() {
 	m, u, c := &in.meter, in.store.Usage(), in.store.Counters()
 	m.observe(MetricActive, float64(u.Live))
 	m.observe(MetricCapacity, float64(u.Total))
+	m.observe(MetricUsedRatio, float64(u.Live)/float64(max(u.Total, 1)))
 	m.observe(MetricFree, float64(u.Free))
 	m.observe(MetricStateBytes, float64(u.Bytes))
 	m.observe(MetricChunks, float64(u.Chunks))

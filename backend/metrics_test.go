@@ -41,9 +41,11 @@ func measured(f *fakeSink) func(*setup) {
 	}
 }
 
-// want checks gauges and counters; those that are not named must be 0.
+// want checks gauges and counters; those that are not named must be 0, but for the ratio,
+// which follows.
 func (f *fakeSink) want(t *testing.T, want map[Metric]float64) {
 	t.Helper()
+	want = with(want, map[Metric]float64{MetricUsedRatio: want[MetricActive] / max(want[MetricCapacity], 1)})
 	for i, info := range Metrics() {
 		if info.Kind != Histogram {
 			require.Equal(t, want[Metric(i)], f.sums[i], "%s %s", info.Name, info.Reason)

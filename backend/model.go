@@ -9,6 +9,7 @@ import (
 
 	"tritonstateful/backend/config"
 	"tritonstateful/backend/plan"
+	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 	"tritonstateful/statebuffer"
 )
@@ -25,9 +26,13 @@ type Model struct {
 	path   string // of the ONNX file
 	// plan is what each tensor is for; the first instance makes it for all.
 	plan     *plan.Plan
+	planned  *onnx.Signature // what the plan was made for
 	planLock sync.Mutex
 	// masks is the verdict on the masks; the first instance finds it for all.
 	masks *maskVerdict
+	// sessions are those that instances share.
+	sessions sessions
+	memory   memoryReport
 	// faults are those of the configuration by itself. NewInstance reports them, together
 	// with what does not fit the model file.
 	faults error
@@ -46,7 +51,9 @@ func NewModel(info ModelInfo, server Server) (*Model, error) {
 	for _, warning := range append(warnings, cfg.Warnings()...) {
 		m.log.Warn(warning)
 	}
-	m.faults = errors.Join(m.faults, cfg.Refusals())
+	m.faults = errors.Join(m.faults, m.params.AddOptimization(cfg), cfg.Refusals())
+	takeLibraries(info, cfg, m.params)
+	m.warnOfThreads()
 	if m.sizing, err = m.size(); err != nil {
 		m.faults = errors.Join(m.faults, err)
 	} else if least := m.sizing.SteadyFrom(); m.sizing.Lazy() && m.sizing.DeallocAbove < least {

@@ -37,6 +37,7 @@ func (m *Model) reportParameters() {
 		values = append(values, name, value)
 	}
 	m.log.Info("settings", values...)
+	m.reportLibraries()
 	m.log.Debug("model configuration", "json", string(m.info.Config))
 }
 
@@ -190,6 +191,10 @@ func (in *Instance) reportIneffective(provider onnx.Provider) {
 		"trt_cache_dir":                    provider != onnx.TensorRT || !p.TRTCache,
 		"enable_cuda_graph":                provider == onnx.CPU,
 		"gpu_mem_limit":                    provider == onnx.CPU,
+		"cudnn_conv_algo_search":           provider == onnx.CPU,
+		"arena_extend_strategy":            provider == onnx.CPU,
+		"do_copy_in_default_stream":        provider == onnx.CPU,
+		"share_session_between_instances":  provider != onnx.CPU,
 		"store_states_as_fp16":             !pl.HasFP32State(),
 		"max_padded_length":                len(pl.Masks) == 0,
 		"max_state_bytes":                  len(pl.Varying) == 0,
@@ -207,6 +212,9 @@ func (in *Instance) reportIneffective(provider onnx.Provider) {
 		if is && strings.TrimSpace(c.Parameters[name].String) != "" {
 			given = append(given, name)
 		}
+	}
+	if provider == onnx.CPU && len(p.Accelerators) > 0 {
+		given = append(given, "gpu_execution_accelerator "+strings.Join(p.Accelerators, " and "))
 	}
 	if len(given) > 0 {
 		slices.Sort(given)

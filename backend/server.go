@@ -19,6 +19,9 @@ type ModelInfo struct {
 	// Config is the complete model configuration as JSON
 	// (TRITONBACKEND_ModelConfig).
 	Config []byte
+	// ReportMemory, if not nil, takes what the model holds of each memory, whenever that
+	// has changed, until its last instance is closed. One goroutine at a time calls it.
+	ReportMemory func([]MemoryUse)
 }
 
 // InstanceInfo is what the server says of an instance of a model.
@@ -26,8 +29,9 @@ type InstanceInfo struct {
 	Name string
 	// Kind is TRITONSERVER_InstanceGroupKind as text: "cpu", "gpu", "model",
 	// "auto".
-	Kind   string
-	Device int
+	Kind       string
+	Device     int
+	HostPolicy HostPolicy
 }
 
 // Server is what a model needs from the process around it.
@@ -38,9 +42,18 @@ type Server struct {
 	Clock func() time.Duration
 	// Open loads a model file.
 	Open onnx.OpenRunner
+	// Capability returns the compute capability of a GPU, such as "8.0". It is nil where
+	// there are none.
+	Capability func(device int) (string, error)
+	// GlobalThreads: all sessions share one pool of threads, and what a model says of its
+	// own has no effect.
+	GlobalThreads bool
 	// DefaultBatch is the max_batch_size that the server's operator wants filled
 	// in where a configuration has none: default-max-batch-size.
 	DefaultBatch int
+	// After calls a function once, when that time has passed, on a goroutine of its own. It
+	// is nil where nothing is to happen between batches.
+	After func(time.Duration, func())
 	// Metrics begins to report the metrics of an instance. It is nil, or returns
 	// nil, where the server takes none.
 	Metrics func(MetricLabels) MetricSink
@@ -87,6 +100,15 @@ type Timing struct {
 	ComputeEnd   time.Duration
 }
 
+// RunTimes is when the run of a request did what, on the clock of [Server]. A part ends when
+// the next one begins. Parts that a run did not come to are 0.
+type RunTimes struct {
+	Gather time.Duration // began to bring inputs and states into the tensors of the run
+	Run    time.Duration // began to run the model
+	Store  time.Duration // began to store the new states
+	End    time.Duration // ended all that
+}
+
 // SequenceID is a correlation ID: a number, or a string for models with string
 // IDs. The zero value is no sequence: such requests come from Triton's
 // model_warmup and, with the direct scheduler, from idle lanes.
@@ -110,6 +132,9 @@ type Request struct {
 	End   bool // TRITONSERVER_REQUEST_FLAG_SEQUENCE_END
 	// Cancelled: the client is no longer interested, and the server knows.
 	Cancelled bool
+	// Trace is where to note what the request's run did when, if the server traces the
+	// request; else nil. Borrowed until Batch.Finish.
+	Trace *RunTimes
 	// Inputs are in the order of the instance's inputs.
 	Inputs []Input
 	// Err is why the server could not read the request; it is what the client

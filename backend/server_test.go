@@ -30,6 +30,9 @@ type setup struct {
 	kind    string
 	level   slog.Level
 	metrics func(MetricLabels) MetricSink
+	after   func(time.Duration, func())
+	// memoryReport is ModelInfo.ReportMemory.
+	memoryReport func([]MemoryUse)
 }
 
 // param sets a parameter.
@@ -131,10 +134,10 @@ type plainSequence struct{ states [][][]float64 }
 func load(t testing.TB, edits ...func(*setup)) (*server, error) {
 	set := newSetup(edits...)
 	s := &server{t: t, config: set.config, memory: set.memory, runner: set.model, now: time.Hour, plain: map[string]*plainSequence{}, log: newRecorder(set.level)}
-	model, err := NewModel(ModelInfo{Name: "model", Version: 3, Directory: "/models/model", Config: set.json()}, Server{
-		Log: slog.New(s.log), Clock: func() time.Duration { return s.now }, Metrics: set.metrics,
+	model, err := NewModel(ModelInfo{Name: "model", Version: 3, Directory: "/models/model", Config: set.json(), ReportMemory: set.memoryReport}, Server{
+		Log: slog.New(s.log), Clock: func() time.Duration { return s.now }, Metrics: set.metrics, After: set.after,
 		Open: func(o onnx.SessionOptions) (onnx.Runner, error) {
-			require.Equal(t, "model_0", o.Name)
+			require.Equal(t, "model", o.Name)
 			return s.runner, nil
 		},
 	})

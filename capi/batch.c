@@ -6,6 +6,7 @@
 
 #include "read.h"
 #include "signals.h"
+#include "trace.h"
 
 uint64_t clock_now_ns(void) {
   struct timespec now;
@@ -122,6 +123,7 @@ static void report(const batch *b, const timings *m, bool ran) {
   for (uint32_t i = 0; i < b->count; i++) {
     const batch_request *req = &b->requests[i];
     if (req->answer == BATCH_OUTPUTS) size += req->lanes;
+    trace_report(req);
     error_log("reporting a request", triton.TRITONBACKEND_ModelInstanceReportStatistics(
                                          b->instance, req->request, req->succeeded,
                                          m->exec_start, m->compute_start, m->compute_end,

@@ -53,6 +53,11 @@ typedef struct {
   TRITONSERVER_Error *failure; // or NULL
 } batch_held;
 
+// What the run of a request did when: backend.RunTimes.
+typedef struct {
+  int64_t gather, run, store, end;
+} batch_times;
+
 typedef struct {
   TRITONBACKEND_Request *request;
   TRITONBACKEND_Response *response; // NULL once it was sent
@@ -63,6 +68,7 @@ typedef struct {
   const char *string; // the sequence ID, or NULL where it is `number`
   uint64_t token;   // where Triton keeps the state `token_input` of the request's sequence, or 0
   bool cancelled;
+  TRITONSERVER_InferenceTrace *trace; // or NULL
   batch_reading reading;
   uint32_t faulty_input;       // which one, for ON_DEVICE and NO_MEMORY
   TRITONSERVER_Error *refusal; // for REFUSED; the batch's until batch_finish
@@ -75,6 +81,7 @@ typedef struct {
   batch_held *held; // not NULL: batch_send and batch_finish leave it to release_held
   bool reserved; // its buffers are known, and batch_send does not fill those on a device
   bool succeeded;
+  batch_times times; // of a request that is traced
 } batch_request;
 
 enum { BATCH_MAX_RANK = 32 };
@@ -103,6 +110,7 @@ typedef struct {
   bool string_ids; // ask for the sequence ID as a string first
   char *token_input; // one of Triton's own states, or NULL
   bool takes_device; // inputs may be in the memory of a GPU
+  bool untraced; // this server has no traces
 
   uint32_t count; // requests of this batch
   batch_request *requests;

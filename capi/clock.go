@@ -3,7 +3,10 @@ package main
 // #include "batch.h"
 import "C"
 
-import "time"
+import (
+	"runtime/debug"
+	"time"
+)
 
 // newClock is a clock that reads CLOCK_MONOTONIC, which Triton's statistics are
 // in, without a call into C: Go's monotonic clock is the same one, less an offset
@@ -30,3 +33,12 @@ func clockOffset() (start time.Time, offset time.Duration) {
 
 // systemClock is CLOCK_MONOTONIC.
 func systemClock() time.Duration { return time.Duration(C.clock_now_ns()) }
+
+// after implements Server.After. What f does with bad addresses becomes a panic, which f must
+// recover, as in guard.
+func after(d time.Duration, f func()) {
+	time.AfterFunc(d, func() {
+		debug.SetPanicOnFault(true) // of this goroutine
+		f()
+	})
+}

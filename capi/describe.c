@@ -33,6 +33,10 @@ TRITONSERVER_Error *describe_instance(TRITONBACKEND_ModelInstance *of, instance_
   TRY(TRITONBACKEND_ModelInstanceKind(of, &d->kind));
   TRY(TRITONBACKEND_ModelInstanceDeviceId(of, &d->device));
   TRY(TRITONBACKEND_ModelInstanceModel(of, &d->model));
+  if (triton.TRITONBACKEND_ModelInstanceHostPolicy == NULL) return NULL;
+  TRITONSERVER_Message *policy = NULL;
+  TRY(TRITONBACKEND_ModelInstanceHostPolicy(of, &policy));
+  TRY(TRITONSERVER_MessageSerializeToJson(policy, &d->host_policy, &d->host_policy_bytes));
   return NULL;
 }
 

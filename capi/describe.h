@@ -27,6 +27,8 @@ typedef struct {
   const char *name;
   TRITONSERVER_InstanceGroupKind kind;
   int32_t device;
+  const char *host_policy; // as JSON; Triton's, or NULL where it tells of none
+  size_t host_policy_bytes;
   TRITONBACKEND_Model *model;
 } instance_description;
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -294,4 +295,72 @@ func TestEveryCodeReachesTheClient(t *testing.T) {
 		rs := s.execute(t, echoCall(1, 1, 1))
 		refused(t, rs[0], code, "because 100%s")
 	}
+}
+
+// notReady is an instance that cannot execute.
+type notReady struct{ *fakeInstance }
+
+func (notReady) Ready() error { return status.Errorf(status.Unavailable, "the GPU is gone") }
+
+func TestReady(t *testing.T) {
+	s := serve(t, notReady{newEcho()})
+	failed(t, s.instance.Ready(), status.Unavailable, "the GPU is gone")
+}
+
+func TestHostPolicies(t *testing.T) {
+	for text, want := range map[string]backend.HostPolicy{
+		"": nil, `{}`: nil, `{"cpu":{}}`: {}, `{"near":{"cpu-cores":"0-1"}}`: {"cpu-cores": "0-1"},
+	} {
+		got, err := readHostPolicy([]byte(text))
+		require.NoError(t, err, text)
+		require.Equal(t, want, got, text)
+	}
+	_, err := readHostPolicy([]byte(`["cpu"]`))
+	require.ErrorContains(t, err, `host policy "[\"cpu\"]"`)
+	require.Equal(t, status.Internal, status.CodeOf(err))
+}
+
+// TestTraces: of the requests that the server traces, those that ran get the parts of their run.
+func TestTraces(t *testing.T) {
+	in := newEcho()
+	e := &echo{}
+	in.execute = func(b backend.Batch) {
+		for req, times := range []backend.RunTimes{
+			{Gather: 10, Run: 20, Store: 30, End: 40}, {}, {}, {Gather: 11, End: 21}, {Gather: 12, Run: 22, End: 32},
+		} {
+			if to := b.Requests()[req].Trace; to != nil {
+				*to = times
+			}
+		}
+		e.execute(b)
+	}
+	calls := make([]faketriton.Call, 5)
+	for i := range calls {
+		calls[i] = echoCall(uint64(i)+1, 1, 2)
+		calls[i].Traced = i != 1
+	}
+	s := serve(t, in)
+	rs := s.execute(t, calls...)
+	gather := func(from, to uint64) []faketriton.Activity {
+		return []faketriton.Activity{{Name: "stateful_gather_START", At: from}, {Name: "stateful_gather_END", At: to}}
+	}
+	run := func(from, to uint64) []faketriton.Activity {
+		return []faketriton.Activity{{Name: "stateful_run_START", At: from}, {Name: "stateful_run_END", At: to}}
+	}
+	store := []faketriton.Activity{{Name: "stateful_store_START", At: 30}, {Name: "stateful_store_END", At: 40}}
+	require.Equal(t, slices.Concat(gather(10, 20), run(20, 30), store), rs[0].Activities())
+	require.Empty(t, rs[2].Activities(), "it did not run")
+	require.Equal(t, gather(11, 21), rs[3].Activities(), "its run failed at the first part")
+	require.Equal(t, slices.Concat(gather(12, 22), run(22, 32)), rs[4].Activities(), "and at the second")
+}
+
+// TestServerWithoutTraces is asked once.
+func TestServerWithoutTraces(t *testing.T) {
+	s := serve(t, newEcho())
+	faketriton.WithoutTraces()
+	for range 2 {
+		rs := s.execute(t, echoCall(1, 1, 2), echoCall(2, 3, 4))
+		answered(t, rs[1], y(3, 4), z(7))
+	}
+	require.Equal(t, 1, faketriton.CallsOf("TRITONBACKEND_RequestTrace"))
 }

@@ -53,6 +53,11 @@ func TRITONBACKEND_ModelInstanceExecute(i *C.TRITONBACKEND_ModelInstance, reques
 	return guard(func() error { return execute(i, requests, count) })
 }
 
+//export TRITONBACKEND_ModelInstanceReady
+func TRITONBACKEND_ModelInstanceReady(i *C.TRITONBACKEND_ModelInstance) *C.TRITONSERVER_Error {
+	return guard(func() error { return ready(i) })
+}
+
 // guard turns the error or the panic of an entry point into an error of Triton: a
 // panic that leaves an exported function would end the process. Once a batch is
 // open, its requests must be answered instead: see batch.ensureFinished.

@@ -27,6 +27,7 @@ var entryPoints = []string{
 	"TRITONBACKEND_ModelInstanceExecute",
 	"TRITONBACKEND_ModelInstanceFinalize",
 	"TRITONBACKEND_ModelInstanceInitialize",
+	"TRITONBACKEND_ModelInstanceReady",
 }
 
 // libcFamily is all that may be needed at run time: a backend is copied to

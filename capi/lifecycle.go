@@ -38,6 +38,9 @@ type components struct {
 	onnxRuntime string // its version
 	open        onnx.OpenRunner
 	load        func(backend.ModelInfo, backend.Server) (model, error)
+	capability  func(device int) (string, error) // compute capability of a GPU
+	// globalThreads: all models share one pool of threads.
+	globalThreads bool
 }
 
 // assembler returns the components for the settings of the server's command line.
@@ -76,7 +79,7 @@ func initialize(of backendObject, assemble assembler) error {
 	}
 	log.Info("loaded the stateful backend", "version", version, "onnxruntime", parts.onnxRuntime)
 	metrics := &metrics{log: log, onnxRuntime: parts.onnxRuntime}
-	server := backend.Server{Log: log, Clock: newClock(), Open: parts.open, DefaultBatch: config.defaultBatch}
+	server := backend.Server{Log: log, Clock: newClock(), Open: parts.open, After: after, Capability: parts.capability, GlobalThreads: parts.globalThreads, DefaultBatch: config.defaultBatch}
 	if config.metrics {
 		server.Metrics = metrics.open
 	}
@@ -133,6 +136,7 @@ func initializeModel(of *C.TRITONBACKEND_Model) error {
 			return err
 		}
 	}
+	info.ReportMemory = memoryReporter(of, lib.server.Log)
 	loaded, err := lib.load(info, lib.server)
 	if err != nil {
 		return err
@@ -179,12 +183,17 @@ func initializeInstance(of *C.TRITONBACKEND_ModelInstance) error {
 	if err != nil {
 		return err
 	}
+	policy, err := readHostPolicy(goBytes(d.host_policy, d.host_policy_bytes))
+	if err != nil {
+		return err
+	}
 	var saved C.signals_saved
 	C.signals_save(&saved)
 	exec, err := loaded.NewInstance(backend.InstanceInfo{
-		Name:   C.GoString(d.name),
-		Kind:   kinds[d.kind],
-		Device: int(d.device),
+		Name:       C.GoString(d.name),
+		Kind:       kinds[d.kind],
+		Device:     int(d.device),
+		HostPolicy: policy,
 	})
 	C.signals_restore(&saved)
 	if err != nil {
@@ -202,6 +211,21 @@ func initializeInstance(of *C.TRITONBACKEND_ModelInstance) error {
 		in.close()
 	}
 	return err
+}
+
+// readier is an executor that can say why it cannot execute.
+type readier interface{ Ready() error }
+
+// ready is called on any thread, also during Execute.
+func ready(of *C.TRITONBACKEND_ModelInstance) error {
+	in, err := loadHandle[*instance](C.instance_state(of))
+	if err != nil {
+		return err
+	}
+	if r, ok := in.executor.(readier); ok {
+		return r.Ready()
+	}
+	return nil
 }
 
 func newInstance(of *C.TRITONBACKEND_ModelInstance, exec executor) (*instance, error) {

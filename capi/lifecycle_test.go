@@ -44,6 +44,11 @@ func TestLifeOfABackend(t *testing.T) {
 	line, _ := faketriton.LastLog()
 	require.Contains(t, line, "version=unversioned onnxruntime=1.31.1")
 	require.NoError(t, m.Initialize())
+	info.ReportMemory([]backend.MemoryUse{{Device: backend.HostMemory, Bytes: 5}, {Device: 3, Bytes: 1 << 40}})
+	require.Equal(t, "0:0=5 2:3=1099511627776", m.Memory())
+	info.ReportMemory([]backend.MemoryUse{{Device: backend.HostMemory, Bytes: 6}})
+	require.Equal(t, "0:0=6", m.Memory())
+	info.ReportMemory = nil // it cannot be compared
 	require.Equal(t, backend.ModelInfo{
 		Name: "streaming", Version: 1, Directory: "/models/streaming", Config: []byte(`{"name":"streaming"}`),
 	}, info)
@@ -51,8 +56,12 @@ func TestLifeOfABackend(t *testing.T) {
 	require.EqualError(t, err, "opened")
 	require.InDelta(t, systemClock(), given.Clock(), float64(time.Second))
 
+	i.SetHostPolicy(`{"gpu_3":{"numa-node":"1","cpu-cores":"4-7"}}`)
+	failed(t, i.Ready(), status.Internal, "used before it was initialised")
 	require.NoError(t, i.Initialize())
-	require.Equal(t, backend.InstanceInfo{Name: "streaming_0_1", Kind: "gpu", Device: 3}, of)
+	require.Equal(t, backend.InstanceInfo{Name: "streaming_0_1", Kind: "gpu", Device: 3,
+		HostPolicy: backend.HostPolicy{"numa-node": "1", "cpu-cores": "4-7"}}, of)
+	require.NoError(t, i.Ready())
 	require.NoError(t, i.Execute(requests(t, echoCall(1, 2, 3))...))
 
 	require.NoError(t, i.Finalize())

@@ -41,18 +41,25 @@ func assemble(s settings, log *slog.Logger) (components, error) {
 
 // assembleOver is assemble with the ONNX Runtime at that path.
 func assembleOver(library string, s settings, log *slog.Logger) (components, error) {
-	runtime, err := ortrunner.New(ortrunner.Options{
+	options := ortrunner.Options{
 		Library:  library,
 		LogLevel: s.ortLogging,
 		LogSink:  uintptr(C.log_onnxruntime),
 		Log:      log,
 		Identify: identify,
-	})
+	}
+	if s.globalThreads {
+		options.Threads = &ortrunner.Threads{IntraOp: s.intraOp, InterOp: s.interOp}
+	}
+	runtime, err := ortrunner.New(options)
 	if err != nil {
 		return components{}, err
 	}
 	logGPUs(log)
-	return components{onnxRuntime: runtime.Version(), open: runtime.Open, load: loadModel}, nil
+	return components{
+		onnxRuntime: runtime.Version(), open: runtime.Open, load: loadModel,
+		capability: runtime.Capability, globalThreads: runtime.SharesThreads(),
+	}, nil
 }
 
 // logGPUs logs which GPUs the machine has. On one without a driver only the verbose

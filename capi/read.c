@@ -1,5 +1,7 @@
 #include "read.h"
 
+#include "trace.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -140,6 +142,7 @@ static batch_reading read_request(batch *b, uint32_t r) {
   batch_input *inputs = &b->request_inputs[(size_t)r * b->inputs.count];
   memset(inputs, 0, b->inputs.count * sizeof *inputs);
 
+  trace_find(b, req);
   // Flags and id come first: an END counts also where the rest is unreadable.
   req->refusal = triton.TRITONBACKEND_RequestFlags(req->request, &req->flags);
   if (req->refusal == NULL) req->refusal = read_id(b, req);

@@ -13,6 +13,9 @@ import (
 	"tritonstateful/internal/tensor"
 )
 
+// The times of a run are the same in memory of Go and of C.
+var _ [C.sizeof_batch_times]byte = [unsafe.Sizeof(backend.RunTimes{})]byte{}
+
 // Requests implements backend.Batch.
 func (b *batch) Requests() []backend.Request { return b.requests }
 
@@ -35,6 +38,9 @@ func (b *batch) readRequests() {
 			End:       entries[i].flags&C.TRITONSERVER_REQUEST_FLAG_SEQUENCE_END != 0,
 			Cancelled: bool(entries[i].cancelled),
 			Inputs:    b.requestInputs[from:to:to],
+		}
+		if entries[i].trace != nil {
+			b.requests[i].Trace = (*backend.RunTimes)(unsafe.Pointer(&entries[i].times))
 		}
 		b.requests[i].Err = b.readError(&entries[i], b.requests[i].Inputs)
 	}

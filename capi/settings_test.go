@@ -22,7 +22,8 @@ func TestSettings(t *testing.T) {
 		`{}`:                                    {ortLogging: 2, defaultBatch: 4, metrics: true},
 		`{"cmdline":{}}`:                        {ortLogging: 2, defaultBatch: 4, metrics: true},
 		`{"cmdline":{"ort-logging-level":"0"}}`: {ortLogging: 0, defaultBatch: 4, metrics: true},
-		`{"cmdline":{"ort-logging-level":"4","default-max-batch-size":"16","metrics":"false"}}`: {ortLogging: 4, defaultBatch: 16},
+		`{"cmdline":{"ort-logging-level":"4","default-max-batch-size":"16","metrics":"false"}}`:                {ortLogging: 4, defaultBatch: 16},
+		`{"cmdline":{"enable-global-threadpool":"1","intra_op_thread_count":"4","inter_op_thread_count":"0"}}`: {ortLogging: 2, defaultBatch: 4, metrics: true, globalThreads: true, intraOp: 4},
 	} {
 		got, err := parse(config)
 		require.NoError(t, err, config)
@@ -41,4 +42,22 @@ func TestSettings(t *testing.T) {
 	_, err = parse(`{"cmdline":{"ort-loging-level":"1"}}`)
 	require.NoError(t, err)
 	require.Contains(t, log.String(), "ort-loging-level")
+}
+
+// TestGlobalThreadSettings: what is wrong with them, or does nothing, is said.
+func TestGlobalThreadSettings(t *testing.T) {
+	var log strings.Builder
+	logger := slog.New(slog.NewTextHandler(&log, nil))
+	for _, config := range []string{
+		`{"cmdline":{"enable-global-threadpool":"maybe"}}`,
+		`{"cmdline":{"intra_op_thread_count":"-1"}}`,
+		`{"cmdline":{"inter_op_thread_count":"1025"}}`,
+	} {
+		_, err := parseSettings([]byte(config), logger)
+		require.ErrorContains(t, err, "--backend-config=stateful,", config)
+		require.Equal(t, status.InvalidArg, status.CodeOf(err))
+	}
+	_, err := parseSettings([]byte(`{"cmdline":{"intra_op_thread_count":"4"}}`), logger)
+	require.NoError(t, err)
+	require.Contains(t, log.String(), "no effect without enable-global-threadpool=1")
 }

@@ -30,6 +30,12 @@
   OPTIONAL(TRITONSERVER_MetricIncrement)                            \
   OPTIONAL(TRITONSERVER_MetricSet)                                  \
   OPTIONAL(TRITONSERVER_MetricObserve)                              \
+  OPTIONAL(TRITONSERVER_InferenceTraceReportActivity)               \
+  OPTIONAL(TRITONSERVER_BufferAttributesNew)                        \
+  OPTIONAL(TRITONSERVER_BufferAttributesDelete)                     \
+  OPTIONAL(TRITONSERVER_BufferAttributesSetMemoryType)              \
+  OPTIONAL(TRITONSERVER_BufferAttributesSetMemoryTypeId)            \
+  OPTIONAL(TRITONSERVER_BufferAttributesSetByteSize)                \
   REQUIRED(TRITONBACKEND_ApiVersion)                                \
   REQUIRED(TRITONBACKEND_BackendConfig)                             \
   REQUIRED(TRITONBACKEND_BackendState)                              \
@@ -45,9 +51,11 @@
   REQUIRED(TRITONBACKEND_ModelBackend)                              \
   REQUIRED(TRITONBACKEND_ModelState)                                \
   REQUIRED(TRITONBACKEND_ModelSetState)                             \
+  OPTIONAL(TRITONBACKEND_ModelReportMemoryUsage)                    \
   REQUIRED(TRITONBACKEND_ModelInstanceName)                         \
   REQUIRED(TRITONBACKEND_ModelInstanceKind)                         \
   REQUIRED(TRITONBACKEND_ModelInstanceDeviceId)                     \
+  OPTIONAL(TRITONBACKEND_ModelInstanceHostPolicy)                   \
   REQUIRED(TRITONBACKEND_ModelInstanceModel)                        \
   REQUIRED(TRITONBACKEND_ModelInstanceState)                        \
   REQUIRED(TRITONBACKEND_ModelInstanceSetState)                     \
@@ -56,6 +64,7 @@
   REQUIRED(TRITONBACKEND_RequestFlags)                              \
   REQUIRED(TRITONBACKEND_RequestCorrelationId)                      \
   REQUIRED(TRITONBACKEND_RequestCorrelationIdString)                \
+  OPTIONAL(TRITONBACKEND_RequestTrace)                              \
   OPTIONAL(TRITONBACKEND_RequestIsCancelled)                        \
   REQUIRED(TRITONBACKEND_RequestInput)                              \
   REQUIRED(TRITONBACKEND_RequestOutputCount)                        \

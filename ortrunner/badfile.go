@@ -46,7 +46,7 @@ func withRemedy(path string, err error) error {
 	case code == status.Internal && (strings.Contains(text, "IR version") || strings.Contains(text, "opset")):
 		return status.Errorf(status.InvalidArg, "%w: export it for an opset that ONNX Runtime %s knows", err, ort.GetVersion())
 	case strings.Contains(text, "No Op registered") || strings.Contains(text, "not a registered function/op"):
-		return status.Errorf(status.InvalidArg, "%w: export it with operators that ONNX Runtime %s knows; custom ones are not loaded", err, ort.GetVersion())
+		return status.Errorf(status.InvalidArg, "%w: export it with operators that ONNX Runtime %s knows, or name the library of the custom ones in model_operations { op_library_filename }", err, ort.GetVersion())
 	case strings.Contains(text, "External data path does not exist"):
 		return status.Errorf(status.InvalidArg, "%w: copy the file of the weights next to the model", err)
 	case code == status.Internal: // it is the file that is refused

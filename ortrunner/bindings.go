@@ -89,7 +89,7 @@ func newPairs(options []option) pairs {
 	p := pairs{(**C.char)(C.malloc(size)), (**C.char)(C.malloc(size)), C.size_t(len(options))}
 	keys, values := unsafe.Slice(p.keys, len(options)), unsafe.Slice(p.values, len(options))
 	for i, o := range options {
-		keys[i], values[i] = C.CString(o.key), C.CString(o.value)
+		keys[i], values[i] = C.CString(o.Key), C.CString(o.Value)
 	}
 	return p
 }

@@ -6,6 +6,7 @@ import "C"
 
 import (
 	"errors"
+	"fmt"
 	"unsafe"
 
 	"tritonstateful/internal/onnx"
@@ -22,10 +23,19 @@ type call struct {
 	results     []C.ortx_result
 }
 
-func newCall(s *C.OrtSession, inputs, outputs int) (call, error) {
+// newCall makes the arguments of runs, which have the options run.
+func newCall(s *C.OrtSession, inputs, outputs int, run []option) (call, error) {
 	c := C.ortx_new_call(s, C.size_t(inputs), C.size_t(outputs))
 	if c == nil {
 		return call{}, errors.New("allocating the arguments of a run: out of memory")
+	}
+	if len(run) > 0 {
+		p := newPairs(run)
+		defer p.free()
+		if err := statusError(C.ortx_set_run_options(c, p.keys, p.values, p.count)); err != nil {
+			C.ortx_free_call(c)
+			return call{}, fmt.Errorf("options of a run: %w", err)
+		}
 	}
 	return call{
 		c:           c,

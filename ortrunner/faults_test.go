@@ -99,7 +99,12 @@ func lifeOfSessions(t *testing.T, rt *Runtime, sums, words string) (errs []error
 				require.Equal(t, []float32{2, 4, 6, 8, 10, 12}, elements[float32](t, out[1]))
 			}
 		}
+		another, err := r.Share()
+		require.NoError(t, err, "it asks nothing of ONNX Runtime")
 		r.Close()
+		x = floats(t, another.(*runner), shape, 1, 2, 3, 4, 5, 6)
+		note(another.Run([]onnx.Tensor{x, x}, leftOpen(another)))
+		another.Close()
 	}
 	if opened, err := rt.Open(onnx.SessionOptions{Path: words, IntraOpThreads: 1}); note(err) {
 		r := opened.(*runner)

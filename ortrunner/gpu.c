@@ -62,21 +62,13 @@ static OrtStatus *bind_tensors(const ortx_call *call, const OrtMemoryInfo *memor
   return NULL;
 }
 
-static OrtStatus *set_options(ortx_binding *b, const char *const *keys, const char *const *values,
-                              size_t count) {
-  ORTX_TRY(ortx.CreateRunOptions(&b->options));
-  for (size_t i = 0; i < count; i++)
-    ORTX_TRY(ortx.AddRunConfigEntry(b->options, keys[i], values[i]));
-  return NULL;
-}
-
 OrtStatus *ortx_bind(const ortx_call *call, const OrtMemoryInfo *memory, const char *const *keys,
                      const char *const *values, size_t count, ortx_binding **binding) {
   ortx_binding *b = calloc(1, sizeof *b);
   if (b == NULL) return ortx.CreateStatus(ORTX_FAIL, "no memory for the arguments of a run");
   b->memory = memory;
   OrtStatus *status = bind_tensors(call, memory, b);
-  if (status == NULL) status = set_options(b, keys, values, count);
+  if (status == NULL) status = ortx_new_run_options(keys, values, count, &b->options);
   if (status != NULL) {
     ortx_free_binding(b);
     return status;

@@ -22,29 +22,30 @@ import (
 // the outputs, and then waits once, for an event after them. States are gathered
 // before and scattered after it in the same stream, so that nothing waits for them.
 type gpuRunner struct {
-	log       *slog.Logger
-	thread    *osThread
-	device    onnx.Device
-	context   *cuda.Context
-	stream    *cuda.Stream
-	done      *cuda.Event // after the last run
-	memory    *devicememory.Memory
-	io        *staging
-	where     *C.OrtMemoryInfo
-	before    func(*cuda.Stream) error // a run; nil, unless the GPU is simulated
-	session   *C.OrtSession
-	signature *onnx.Signature
-	inputs    []sessionTensor
-	outputs   []sessionTensor
-	call      call
-	bindings  bindings
-	captures  bool       // runs of the warm-up are captured as CUDA graphs
-	graphs    int        // captured so far
-	copiesIn  []copyD2D  // before the next run
-	copiesOut []copyD2D  // after it
-	toHost    []copyD2H  // after it
-	pinned    pinnedPool // what toHost copies to
-	ran       bool       // what was submitted is in the stream as a whole
+	log         *slog.Logger
+	thread      *osThread
+	device      onnx.Device
+	context     *cuda.Context
+	stream      *cuda.Stream
+	done        *cuda.Event // after the last run
+	memory      *devicememory.Memory
+	io          *staging
+	where       *C.OrtMemoryInfo
+	before      func(*cuda.Stream) error // a run; nil, unless the GPU is simulated
+	session     *C.OrtSession
+	signature   *onnx.Signature
+	inputs      []sessionTensor
+	outputs     []sessionTensor
+	call        call
+	bindings    bindings
+	captures    bool       // runs of the warm-up are captured as CUDA graphs
+	runSettings []option   // that the configuration passes on to each run
+	graphs      int        // captured so far
+	copiesIn    []copyD2D  // before the next run
+	copiesOut   []copyD2D  // after it
+	toHost      []copyD2H  // after it
+	pinned      pinnedPool // what toHost copies to
+	ran         bool       // what was submitted is in the stream as a whole
 	// The run that the thread is to do.
 	given, wanted []onnx.Tensor
 	submitJob     func() error
@@ -302,7 +303,7 @@ func (r *gpuRunner) binding(graph int) (*binding, error) {
 	if b := r.bindings.find(); b != nil {
 		return b, nil
 	}
-	p := newPairs(runOptions(r.captures, graph))
+	p := newPairs(runOptions(r.captures, graph, r.runSettings))
 	defer p.free()
 	var c *C.ortx_binding
 	if err := statusError(C.ortx_bind(r.call.c, r.where, p.keys, p.values, p.count, &c)); err != nil {

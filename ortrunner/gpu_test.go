@@ -43,6 +43,16 @@ func openGPU(t testing.TB, rt *Runtime, model onnxtest.Model, options onnx.GPUOp
 	return opened.(*gpuRunner)
 }
 
+// TestCapability asks the driver for the compute capability of a GPU.
+func TestCapability(t *testing.T) {
+	rt := fakeGPU(t, &bytes.Buffer{})
+	capability, err := rt.Capability(0)
+	require.NoError(t, err)
+	require.Equal(t, "9.0", capability)
+	_, err = rt.Capability(99)
+	require.ErrorContains(t, err, "GPU 99")
+}
+
 // oneStep is the tensors of a run of accumulate(2) with a lane of 1 and 2.
 func oneStep(t testing.TB, r *gpuRunner) (inputs, outputs []onnx.Tensor) {
 	t.Helper()

@@ -9,7 +9,7 @@ import (
 )
 
 // option is a setting of an execution provider, by ONNX Runtime's name for it.
-type option struct{ key, value string }
+type option = onnx.Setting
 
 const (
 	// workspace is how much memory TensorRT may try layers with, in bytes, unless
@@ -23,20 +23,21 @@ const (
 // them: it is no string.
 func cudaOptions(o onnx.SessionOptions) []option {
 	options := []option{
-		{"device_id", strconv.Itoa(o.Device)},
-		{"has_user_compute_stream", "1"},
-		{"do_copy_in_default_stream", "1"}, // that is, in the stream of the run
-		{"cudnn_conv_algo_search", "EXHAUSTIVE"},
+		{Key: "device_id", Value: strconv.Itoa(o.Device)},
+		{Key: "has_user_compute_stream", Value: "1"},
+		{Key: "do_copy_in_default_stream", Value: "1"}, // that is, in the stream of the run
+		{Key: "cudnn_conv_algo_search", Value: "EXHAUSTIVE"},
 		// Doubling, the default, would take memory that the states need.
-		{"arena_extend_strategy", "kSameAsRequested"},
+		{Key: "arena_extend_strategy", Value: "kSameAsRequested"},
 		// FP32 that is computed with the mantissa of FP16 is not what fp32 asks for.
-		{"use_tf32", flag(o.GPU.FP16)},
+		{Key: "use_tf32", Value: flag(o.GPU.FP16)},
 	}
 	if o.GPU.MemoryLimit > 0 {
-		options = append(options, option{"gpu_mem_limit", strconv.FormatInt(o.GPU.MemoryLimit, 10)})
+		options = append(options, option{Key: "gpu_mem_limit", Value: strconv.FormatInt(o.GPU.MemoryLimit, 10)})
 	}
 	// With TensorRT in front it is TensorRT that captures graphs.
-	return append(options, option{"enable_cuda_graph", flag(o.GPU.CUDAGraph && o.Provider == onnx.CUDA)})
+	options = append(options, option{Key: "enable_cuda_graph", Value: flag(o.GPU.CUDAGraph && o.Provider == onnx.CUDA)})
+	return onnx.Override(options, o.GPU.CUDA)
 }
 
 // tensorRTOptions are those of the TensorRT execution provider.
@@ -46,20 +47,20 @@ func tensorRTOptions(o onnx.SessionOptions) []option {
 		most = min(most, o.GPU.MemoryLimit)
 	}
 	options := []option{
-		{"device_id", strconv.Itoa(o.Device)},
-		{"has_user_compute_stream", "1"},
-		{"trt_max_partition_iterations", strconv.Itoa(partitions)},
-		{"trt_min_subgraph_size", "1"},
-		{"trt_max_workspace_size", strconv.FormatInt(most, 10)},
-		{"trt_fp16_enable", flag(o.GPU.FP16)},
-		{"trt_cuda_graph_enable", flag(o.GPU.CUDAGraph)},
+		{Key: "device_id", Value: strconv.Itoa(o.Device)},
+		{Key: "has_user_compute_stream", Value: "1"},
+		{Key: "trt_max_partition_iterations", Value: strconv.Itoa(partitions)},
+		{Key: "trt_min_subgraph_size", Value: "1"},
+		{Key: "trt_max_workspace_size", Value: strconv.FormatInt(most, 10)},
+		{Key: "trt_fp16_enable", Value: flag(o.GPU.FP16)},
+		{Key: "trt_cuda_graph_enable", Value: flag(o.GPU.CUDAGraph)},
 	}
 	folder := o.GPU.CacheFolder
-	options = append(options, option{"trt_engine_cache_enable", flag(folder != "")}, option{"trt_timing_cache_enable", flag(folder != "")})
+	options = append(options, option{Key: "trt_engine_cache_enable", Value: flag(folder != "")}, option{Key: "trt_timing_cache_enable", Value: flag(folder != "")})
 	if folder != "" {
-		options = append(options, option{"trt_engine_cache_path", folder}, option{"trt_timing_cache_path", folder})
+		options = append(options, option{Key: "trt_engine_cache_path", Value: folder}, option{Key: "trt_timing_cache_path", Value: folder})
 	}
-	return append(options, profile(o.GPU.Shapes)...)
+	return onnx.Override(append(options, profile(o.GPU.Shapes)...), o.GPU.TensorRT)
 }
 
 // profile gives TensorRT the shapes of all inputs that have dynamic axes, so that
@@ -76,9 +77,9 @@ func profile(inputs []onnx.InputShapes) []option {
 		most = append(most, profileEntry(in.Name, in.Most))
 	}
 	return []option{
-		{"trt_profile_min_shapes", strings.Join(least, ",")},
-		{"trt_profile_opt_shapes", strings.Join(usual, ",")},
-		{"trt_profile_max_shapes", strings.Join(most, ",")},
+		{Key: "trt_profile_min_shapes", Value: strings.Join(least, ",")},
+		{Key: "trt_profile_opt_shapes", Value: strings.Join(usual, ",")},
+		{Key: "trt_profile_max_shapes", Value: strings.Join(most, ",")},
 	}
 }
 
@@ -100,14 +101,14 @@ func flag(on bool) string {
 
 // runOptions are those of one run. A run returns when its work is in the stream,
 // and not when it is done. graph is the number of the CUDA graph that the run
-// belongs to; 0 is none.
-func runOptions(captures bool, graph int) []option {
-	options := []option{{"disable_synchronize_execution_providers", "1"}}
+// belongs to; 0 is none. more are those that the model's configuration passes on.
+func runOptions(captures bool, graph int, more []option) []option {
+	options := []option{{Key: "disable_synchronize_execution_providers", Value: "1"}}
 	switch {
 	case captures && graph > 0:
-		options = append(options, option{"gpu_graph_id", strconv.Itoa(graph)})
+		options = append(options, option{Key: "gpu_graph_id", Value: strconv.Itoa(graph)})
 	case captures:
-		options = append(options, option{"gpu_graph_id", "-1"}) // else it would be captured as number 0
+		options = append(options, option{Key: "gpu_graph_id", Value: "-1"}) // else it would be captured as number 0
 	}
-	return options
+	return append(options, more...)
 }

@@ -13,7 +13,7 @@ import (
 func lines(options []option) string {
 	var b strings.Builder
 	for _, o := range options {
-		b.WriteString(o.key + "=" + o.value + "\n")
+		b.WriteString(o.Key + "=" + o.Value + "\n")
 	}
 	return b.String()
 }
@@ -77,10 +77,28 @@ trt_profile_max_shapes=Input:4x64x5,Accumulate_In:64x5
 	})))
 }
 
+// TestOptionsOfAccelerators: options of the configuration win over ours.
+func TestOptionsOfAccelerators(t *testing.T) {
+	o := onnx.SessionOptions{Provider: onnx.TensorRT, GPU: onnx.GPUOptions{
+		CUDA:     []onnx.Setting{{Key: "cudnn_conv_algo_search", Value: "HEURISTIC"}, {Key: "cudnn_conv_use_max_workspace", Value: "0"}},
+		TensorRT: []onnx.Setting{{Key: "trt_max_workspace_size", Value: "1000"}, {Key: "trt_int8_enable", Value: "1"}},
+		Shapes:   []onnx.InputShapes{{Name: "x", Least: tensor.Shape{1}, Usual: tensor.Shape{2}, Most: tensor.Shape{4}}},
+	}}
+	cuda, trt := lines(cudaOptions(o)), lines(tensorRTOptions(o))
+	require.Contains(t, cuda, "cudnn_conv_algo_search=HEURISTIC\n")
+	require.NotContains(t, cuda, "EXHAUSTIVE")
+	require.Contains(t, cuda, "cudnn_conv_use_max_workspace=0\n")
+	require.Contains(t, trt, "trt_max_workspace_size=1000\n")
+	require.NotContains(t, trt, "4294967296")
+	require.Contains(t, trt, "trt_int8_enable=1\n")
+	require.Contains(t, trt, "trt_profile_max_shapes=x:4\n")
+}
+
 // TestRunOptions: a graph has a number above 0, and what is not captured says
 // so only where the session captures graphs.
 func TestRunOptions(t *testing.T) {
-	require.Equal(t, "disable_synchronize_execution_providers=1\n", lines(runOptions(false, 0)))
-	require.Equal(t, "disable_synchronize_execution_providers=1\ngpu_graph_id=2\n", lines(runOptions(true, 2)))
-	require.Equal(t, "disable_synchronize_execution_providers=1\ngpu_graph_id=-1\n", lines(runOptions(true, 0)))
+	require.Equal(t, "disable_synchronize_execution_providers=1\n", lines(runOptions(false, 0, nil)))
+	require.Equal(t, "disable_synchronize_execution_providers=1\ngpu_graph_id=2\n", lines(runOptions(true, 2, nil)))
+	require.Equal(t, "disable_synchronize_execution_providers=1\ngpu_graph_id=-1\n", lines(runOptions(true, 0, nil)))
+	require.Equal(t, "disable_synchronize_execution_providers=1\nmemory.enable_memory_arena_shrinkage=gpu:0\n", lines(runOptions(false, 0, []option{{Key: onnx.ArenaShrinkage, Value: "gpu:0"}})))
 }

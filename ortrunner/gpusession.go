@@ -6,6 +6,7 @@ import "C"
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -42,9 +43,13 @@ func provideGPU(options *ort.SessionOptions, o onnx.SessionOptions, stream *cuda
 	if err != nil {
 		return err
 	}
-	// Weights go straight to the device, not through the arena for activations.
-	if err := options.AddSessionConfigEntry("session.use_device_allocator_for_initializers", "1"); err != nil {
-		return err
+	// Weights go straight to the device, not through the arena for activations, unless
+	// the configuration wants them there.
+	const direct = "session.use_device_allocator_for_initializers"
+	if !slices.ContainsFunc(o.Session, func(s onnx.Setting) bool { return s.Key == direct }) {
+		if err := options.AddSessionConfigEntry(direct, "1"); err != nil {
+			return err
+		}
 	}
 	handle := C.uintptr_t(stream.Handle())
 	if o.Provider == onnx.TensorRT {
@@ -116,6 +121,19 @@ func (r *Runtime) openWithGraphs(device *cuda.Device, o onnx.SessionOptions) (*g
 	return opened, nil
 }
 
+// Capability returns the compute capability of a GPU, such as "8.0".
+func (r *Runtime) Capability(ordinal int) (string, error) {
+	driver, err := r.driver()
+	if err != nil {
+		return "", err
+	}
+	device, err := driver.Device(ordinal)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%d.%d", device.Major, device.Minor), nil
+}
+
 // describe returns which device it is. Without the management library it is named
 // by what the driver knows.
 func (r *Runtime) describe(device *cuda.Device) onnx.Device {
@@ -141,7 +159,7 @@ func newGPURunner(rt *Runtime, device *cuda.Device, o onnx.SessionOptions) (*gpu
 	if err != nil {
 		return nil, err
 	}
-	r := &gpuRunner{log: rt.log.With("model", o.Name), thread: newOSThread(), device: rt.describe(device), context: context, before: rt.gpu.before, captures: o.GPU.CUDAGraph}
+	r := &gpuRunner{log: rt.log.With("model", o.Name), thread: newOSThread(), device: rt.describe(device), context: context, before: rt.gpu.before, captures: o.GPU.CUDAGraph, runSettings: o.Run}
 	r.submitJob, r.runJob, r.warmUpJob = r.submit, r.run, r.warmUp
 	err = r.openMemory()
 	if err == nil {
@@ -195,7 +213,7 @@ func (r *gpuRunner) openSession(gpu *gpuBackend, o onnx.SessionOptions) error {
 			tensors[i].where = r.where
 		}
 	}
-	if r.call, err = newCall(r.session, len(r.inputs), len(r.outputs)); err != nil {
+	if r.call, err = newCall(r.session, len(r.inputs), len(r.outputs), nil); err != nil {
 		return err
 	}
 	return nil

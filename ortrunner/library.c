@@ -83,8 +83,26 @@ static char *find_api(void *library, const ortx_api_base **found) {
   return NULL;
 }
 
-static OrtStatus *create_environment(unsigned log_level) {
+static OrtStatus *set_pools(OrtThreadingOptions *threads, ortx_pools pools) {
+  ORTX_TRY(ortx.SetGlobalIntraOpNumThreads(threads, pools.intra_op));
+  ORTX_TRY(ortx.SetGlobalInterOpNumThreads(threads, pools.inter_op));
+  return ortx.SetGlobalSpinControl(threads, 0); // idle threads must not burn cores
+}
+
+static OrtStatus *create_with_pools(unsigned log_level, ortx_pools pools) {
+  OrtThreadingOptions *threads = NULL;
+  ORTX_TRY(ortx.CreateThreadingOptions(&threads));
+  OrtStatus *status = set_pools(threads, pools);
+  if (status == NULL)
+    status = ortx.CreateEnvWithCustomLoggerAndGlobalThreadPools(
+        on_log, NULL, log_level, "stateful", threads, &ortx_environment);
+  ortx.ReleaseThreadingOptions(threads);
+  return status;
+}
+
+static OrtStatus *create_environment(unsigned log_level, ortx_pools pools) {
   const ortx_signed_enum device_allocator = 0, default_memory = 0;
+  if (ortx_environment == NULL && pools.global) ORTX_TRY(create_with_pools(log_level, pools));
   if (ortx_environment == NULL)
     ORTX_TRY(ortx.CreateEnvWithCustomLogger(on_log, NULL, log_level, "stateful",
                                             &ortx_environment));
@@ -92,7 +110,7 @@ static OrtStatus *create_environment(unsigned log_level) {
   return ortx.CreateCpuMemoryInfo(device_allocator, default_memory, &ortx_host_memory);
 }
 
-char *ortx_load(const char *path, unsigned log_level) {
+char *ortx_load(const char *path, unsigned log_level, ortx_pools pools) {
   if (base != NULL) return NULL;
   void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (library == NULL) return message("%s", dlerror());
@@ -102,7 +120,7 @@ char *ortx_load(const char *path, unsigned log_level) {
     dlclose(library);
     return failure;
   }
-  OrtStatus *status = create_environment(log_level); // from here on the library stays
+  OrtStatus *status = create_environment(log_level, pools); // from here on the library stays
   if (status != NULL) return status_message(status);
   base = found;
   return NULL;

@@ -38,7 +38,7 @@ func (r *Runtime) Open(o onnx.SessionOptions) (onnx.Runner, error) {
 	if err != nil {
 		// ONNX Runtime often repeats the path.
 		text := strings.ReplaceAll(err.Error(), o.Path, file)
-		return nil, status.Errorf(status.CodeOf(err), "model file %s: %s", file, text)
+		return nil, status.Errorf(status.CodeOf(err), "model file %s: %s%s", file, text, passedOn(o.Session))
 	}
 	sig := opened.Signature()
 	if sig.Operators, sig.Nodes, err = onnxfile.Read(o.Path); err != nil {
@@ -47,9 +47,23 @@ func (r *Runtime) Open(o onnx.SessionOptions) (onnx.Runner, error) {
 	if sig.EndsOnEmpty() == "" {
 		sig.Nodes = nil // no one asks for them
 	}
+	C.ortx_trim() // loading has taken up to twice the memory of the weights, and malloc keeps what was freed
 	r.log.Debug("opened a session", "model", o.Name, "file", file,
 		"inputs", len(opened.Signature().Inputs), "outputs", len(opened.Signature().Outputs))
 	return opened, nil
+}
+
+// passedOn reminds of the settings that the configuration has passed on: any of them can be
+// why ONNX Runtime refuses a model.
+func passedOn(settings []onnx.Setting) string {
+	if len(settings) == 0 {
+		return ""
+	}
+	given := make([]string, len(settings))
+	for i, s := range settings {
+		given[i] = s.Key + " = " + s.Value
+	}
+	return "; if it is not the file, look at what the parameters pass on: " + strings.Join(given, ", ")
 }
 
 // inFolder is the name of a model that has a folder for itself, in Triton's
@@ -57,18 +71,22 @@ func (r *Runtime) Open(o onnx.SessionOptions) (onnx.Runner, error) {
 const inFolder = "model.onnx"
 
 func openSession(o onnx.SessionOptions) (onnx.Runner, error) {
-	options, err := newOptions(o, nil)
+	options, err := newOptions(o, pluginOf(o))
 	if err != nil {
 		return nil, err
 	}
 	defer options.Destroy() //nolint:errcheck // fails only for options that do not exist
-	session, err := newSession(o.Path, options)
+	c, err := newSession(o.Path, options)
 	if err != nil {
 		return nil, err
 	}
-	opened, err := newRunner(session)
+	s := newSharedSession(c, o.Run)
+	defer s.leave() // the runner has joined it, or there is none
+	if s.signature, err = readSignature(c); err != nil {
+		return nil, err
+	}
+	opened, err := newRunner(s)
 	if err != nil {
-		C.ortx_release_session(session)
 		return nil, err
 	}
 	return opened, nil

@@ -94,8 +94,8 @@ func TestOptions(t *testing.T) {
 		"basic":      {options: onnx.SessionOptions{Optimization: "basic"}},
 		"extended":   {options: onnx.SessionOptions{Optimization: "extended"}},
 		"all":        {options: onnx.SessionOptions{Optimization: "all"}},
-		"fast":       {onnx.SessionOptions{Optimization: "fast"}, status.InvalidArg, `graph optimization "fast" is unknown`},
-		"no threads": {onnx.SessionOptions{IntraOpThreads: -1}, status.InvalidArg, "intra-op threads: -1"},
+		"fast":       {onnx.SessionOptions{Optimization: "fast"}, status.InvalidArg, `graph optimization: "fast" is unknown`},
+		"no threads": {onnx.SessionOptions{IntraOpThreads: -1}, status.InvalidArg, "threads: -1 for one operator"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.options.Path = path

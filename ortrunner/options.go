@@ -44,30 +44,6 @@ func newOptions(o onnx.SessionOptions, provider func(*ort.SessionOptions) error)
 	return options, nil
 }
 
-func setOptions(options *ort.SessionOptions, o onnx.SessionOptions) error {
-	level, known := optimization[o.Optimization]
-	if !known {
-		return status.Errorf(status.InvalidArg,
-			"graph optimization %q is unknown: want disabled, basic, extended or all", o.Optimization)
-	}
-	if o.IntraOpThreads < 0 {
-		return status.Errorf(status.InvalidArg, "intra-op threads: %d: want 0 or more", o.IntraOpThreads)
-	}
-	for _, set := range []func() error{
-		func() error { return options.SetGraphOptimizationLevel(level) },
-		func() error { return options.SetExecutionMode(ort.ExecutionModeSequential) },
-		func() error { return options.SetIntraOpNumThreads(o.IntraOpThreads) },
-		// Several instances share the cores: an idle session must not burn one.
-		func() error { return options.AddSessionConfigEntry("session.intra_op.allow_spinning", "0") },
-		func() error { return setLogID(options, o.Name) },
-	} {
-		if err := set(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // setLogID makes ONNX Runtime name the model in its log lines.
 func setLogID(options *ort.SessionOptions, name string) error {
 	if name == "" {

@@ -13,6 +13,7 @@ typedef struct OrtAllocator OrtAllocator;
 typedef struct OrtCUDAProviderOptionsV2 OrtCUDAProviderOptionsV2;
 typedef struct OrtEnv OrtEnv;
 typedef struct OrtIoBinding OrtIoBinding;
+typedef struct OrtKeyValuePairs OrtKeyValuePairs;
 typedef struct OrtMemoryInfo OrtMemoryInfo;
 typedef struct OrtModelMetadata OrtModelMetadata;
 typedef struct OrtRunOptions OrtRunOptions;
@@ -20,6 +21,7 @@ typedef struct OrtSession OrtSession;
 typedef struct OrtSessionOptions OrtSessionOptions;
 typedef struct OrtStatus OrtStatus;
 typedef struct OrtTensorRTProviderOptionsV2 OrtTensorRTProviderOptionsV2;
+typedef struct OrtThreadingOptions OrtThreadingOptions;
 typedef struct OrtTensorTypeAndShapeInfo OrtTensorTypeAndShapeInfo;
 typedef struct OrtTypeInfo OrtTypeInfo;
 typedef struct OrtValue OrtValue;
@@ -48,6 +50,14 @@ enum { ORTX_API_VERSION = 29 };
                                                                                                    \
   X(4, OrtStatus *, CreateEnvWithCustomLogger,                                                     \
     (ortx_log_function, void *, ortx_enum, const char *, OrtEnv **))                               \
+  X(151, OrtStatus *, CreateEnvWithCustomLoggerAndGlobalThreadPools,                               \
+    (ortx_log_function, void *, ortx_enum, const char *, const OrtThreadingOptions *, OrtEnv **))  \
+  X(121, OrtStatus *, CreateThreadingOptions, (OrtThreadingOptions **))                            \
+  X(122, void, ReleaseThreadingOptions, (OrtThreadingOptions *))                                   \
+  X(147, OrtStatus *, SetGlobalIntraOpNumThreads, (OrtThreadingOptions *, int))                    \
+  X(148, OrtStatus *, SetGlobalInterOpNumThreads, (OrtThreadingOptions *, int))                    \
+  X(149, OrtStatus *, SetGlobalSpinControl, (OrtThreadingOptions *, int))                          \
+  X(120, OrtStatus *, DisablePerSessionThreads, (OrtSessionOptions *))                             \
   X(69, OrtStatus *, CreateCpuMemoryInfo, (ortx_signed_enum, ortx_signed_enum, OrtMemoryInfo **))  \
   X(78, OrtStatus *, GetAllocatorWithDefaultOptions, (OrtAllocator **))                            \
   X(76, OrtStatus *, AllocatorFree, (OrtAllocator *, void *))                                      \
@@ -69,6 +79,12 @@ enum { ORTX_API_VERSION = 29 };
   X(37, OrtStatus *, SessionGetOutputName, (const OrtSession *, size_t, OrtAllocator *, char **))  \
   X(38, OrtStatus *, SessionGetOverridableInitializerName,                                         \
     (const OrtSession *, size_t, OrtAllocator *, char **))                                         \
+  X(131, OrtStatus *, CreateAllocator,                                                             \
+    (const OrtSession *, const OrtMemoryInfo *, OrtAllocator **))                                  \
+  X(132, void, ReleaseAllocator, (OrtAllocator *))                                                 \
+  X(319, OrtStatus *, AllocatorGetStats, (const OrtAllocator *, OrtKeyValuePairs **))              \
+  X(297, const char *, GetKeyValue, (const OrtKeyValuePairs *, const char *))                      \
+  X(300, void, ReleaseKeyValuePairs, (OrtKeyValuePairs *))                                         \
   X(111, OrtStatus *, SessionGetModelMetadata, (const OrtSession *, OrtModelMetadata **))          \
   X(158, OrtStatus *, ModelMetadataGetGraphDescription,                                            \
     (const OrtModelMetadata *, OrtAllocator *, char **))                                           \

@@ -4,18 +4,22 @@ import (
 	"runtime"
 	"runtime/debug"
 
+	"golang.org/x/sys/unix"
+
 	"tritonstateful/internal/status"
 )
 
 // osThread is one thread of the operating system. ONNX Runtime keeps CUDA graphs by
-// thread, and the server loads a model on another one than it runs it on.
+// thread, and the server loads a model on another one than it runs it on. The thread may run
+// on the cores that its maker's may run on: those of the instance's host policy.
 type osThread struct {
 	work   chan func() error
 	result chan error
+	cores  *unix.CPUSet // nil: not known
 }
 
 func newOSThread() *osThread {
-	t := &osThread{work: make(chan func() error), result: make(chan error)}
+	t := &osThread{work: make(chan func() error), result: make(chan error), cores: threadCores()}
 	go t.serve()
 	return t
 }
@@ -33,6 +37,9 @@ func (t *osThread) stop() { close(t.work) }
 // serve never unlocks its thread, so that it ends with the goroutine.
 func (t *osThread) serve() {
 	runtime.LockOSThread()
+	if t.cores != nil {
+		_ = unix.SchedSetaffinity(0, t.cores) // without it the thread only runs elsewhere
+	}
 	for f := range t.work {
 		t.result <- guarded(f)
 	}

@@ -139,7 +139,21 @@ void ortx_drop_results(ortx_call *call) {
   for (size_t i = 0; i < call->output_count; i++) drop(&call->results[i].value);
 }
 
+OrtStatus *ortx_new_run_options(const char *const *keys, const char *const *values, size_t count,
+                                OrtRunOptions **options) {
+  ORTX_TRY(ortx.CreateRunOptions(options));
+  for (size_t i = 0; i < count; i++)
+    ORTX_TRY(ortx.AddRunConfigEntry(*options, keys[i], values[i]));
+  return NULL;
+}
+
+OrtStatus *ortx_set_run_options(ortx_call *call, const char *const *keys,
+                                const char *const *values, size_t count) {
+  return ortx_new_run_options(keys, values, count, &call->options);
+}
+
 void ortx_free_call(ortx_call *call) {
+  if (call->options != NULL) ortx.ReleaseRunOptions(call->options);
   if (call->results != NULL) {
     ortx_drop_results(call);
     for (size_t i = 0; i < call->output_count; i++) free(call->results[i].strings);
@@ -164,7 +178,7 @@ OrtStatus *ortx_run(ortx_call *call) {
     call->wanted_names[count] = name;
     call->wanted[count++] = call->outputs[i];
   }
-  ORTX_TRY(ortx.Run(call->session, NULL, call->input_names, (const OrtValue *const *)call->inputs,
+  ORTX_TRY(ortx.Run(call->session, call->options, call->input_names, (const OrtValue *const *)call->inputs,
                     call->input_count, call->wanted_names, count, call->wanted));
   for (size_t i = 0, k = 0; i < call->output_count; i++) {
     if (call->output_names[i] == NULL) continue;

@@ -13,45 +13,53 @@ import (
 	"tritonstateful/statebuffer"
 )
 
-// runner is a session on the CPU. It implements onnx.Runner.
+// runner runs a session on the CPU, which it may share with other runners. It implements
+// onnx.Runner and onnx.Sharer.
 //
 // It uses OrtApi::Run with cached values. An IoBinding is no faster where tensors
 // stay, and rebinding costs a third more where states change addresses with every
 // step (BenchmarkRun, BenchmarkBinding).
 type runner struct {
-	session   *C.OrtSession // owned
-	signature *onnx.Signature
-	memory    *hostMemory
-	inputs    []sessionTensor
-	outputs   []sessionTensor
-	call      call
-	closed    bool
+	session *session // counts this runner
+	memory  *hostMemory
+	inputs  []sessionTensor
+	outputs []sessionTensor
+	call    call
+	closed  bool
 }
 
-// newRunner takes ownership of the session if it succeeds.
-func newRunner(s *C.OrtSession) (*runner, error) {
-	signature, err := readSignature(s)
+// newRunner returns one more user of the session.
+func newRunner(s *session) (*runner, error) {
+	call, err := newCall(s.c, len(s.signature.Inputs), len(s.signature.Outputs), s.run)
 	if err != nil {
 		return nil, err
 	}
-	call, err := newCall(s, len(signature.Inputs), len(signature.Outputs))
-	if err != nil {
-		return nil, err
-	}
+	s.join()
 	r := &runner{
-		session:   s,
-		signature: signature,
-		memory:    newHostMemory(),
-		inputs:    newSessionTensors(signature.Inputs),
-		outputs:   newSessionTensors(signature.Outputs),
-		call:      call,
+		session: s,
+		memory:  newHostMemory(),
+		inputs:  newSessionTensors(s.signature.Inputs),
+		outputs: newSessionTensors(s.signature.Outputs),
+		call:    call,
 	}
 	return r, nil
 }
 
+// Share implements onnx.Sharer.
+func (r *runner) Share() (onnx.Runner, error) {
+	if r.closed {
+		return nil, errors.New("sharing a session that was closed")
+	}
+	other, err := newRunner(r.session)
+	if err != nil {
+		return nil, err // and not other, which would be a Runner that is not nil
+	}
+	return other, nil
+}
+
 // Signature implements onnx.Runner. Dims is nil where the model does not even give
 // the rank.
-func (r *runner) Signature() *onnx.Signature { return r.signature }
+func (r *runner) Signature() *onnx.Signature { return r.session.signature }
 
 // Memory implements onnx.Runner.
 func (r *runner) Memory() statebuffer.Memory { return r.memory }
@@ -149,6 +157,6 @@ func (r *runner) Close() {
 	for i := range r.outputs {
 		r.outputs[i].close()
 	}
-	C.ortx_release_session(r.session)
+	r.session.leave()
 	r.memory.close()
 }

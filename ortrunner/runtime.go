@@ -25,6 +25,9 @@ type Options struct {
 	// OrtLoggingLevel: 0 verbose, 1 info, 2 warning, 3 error, 4 fatal. The level
 	// of the first Runtime of the process holds.
 	LogLevel int
+	// Threads, if not nil, are pools that all sessions share, instead of threads of their
+	// own. Those of the first Runtime of the process hold.
+	Threads *Threads
 	// LogSink, if not 0, is the address of a C function
 	// void (int level, const char *message) that gets ONNX Runtime's log lines.
 	// It is called from ONNX Runtime's threads, concurrently. 0 leaves the sink of
@@ -36,6 +39,10 @@ type Options struct {
 	// knows by this UUID, 8-4-4-4-12 hexadecimal digits. nil: nothing is known.
 	Identify func(uuid string) (Identity, error)
 }
+
+// Threads are pools of threads: IntraOp for one operator, InterOp for operators that run at
+// the same time; 0 leaves the number to ONNX Runtime.
+type Threads struct{ IntraOp, InterOp int }
 
 // Identity is what the management library says of a GPU, or a part of one.
 type Identity struct {
@@ -56,10 +63,12 @@ type Runtime struct {
 }
 
 // process is what the C side holds for the whole process: the path of the library
-// that was opened, or "".
+// that was opened, or "", and whether all sessions share threads, which does not change
+// after that.
 var process struct {
 	sync.Mutex
-	library string
+	library       string
+	globalThreads bool
 }
 
 // New opens ONNX Runtime. A second New with the same library shares the
@@ -84,12 +93,12 @@ func New(o Options) (*Runtime, error) {
 	case "":
 		err := checkWhole(library)
 		if err == nil {
-			err = initialize(library, o.LogLevel)
+			err = initialize(library, o.LogLevel, o.Threads)
 		}
 		if err != nil {
 			return nil, status.Errorf(status.Unavailable, "onnxruntime library %s: %w", library, err)
 		}
-		process.library = library
+		process.library, process.globalThreads = library, o.Threads != nil
 		log.Info("opened ONNX Runtime", "library", library, "version", version())
 	default:
 		return nil, status.Errorf(status.AlreadyExists,
@@ -116,6 +125,9 @@ func realPath(path string) (string, error) {
 	return filepath.EvalSymlinks(path)
 }
 
+// SharesThreads reports whether all sessions share one pool of threads.
+func (r *Runtime) SharesThreads() bool { return process.globalThreads }
+
 // Version is the library's version, "1.31.1".
 func (r *Runtime) Version() string { return version() }
 
@@ -125,10 +137,14 @@ func version() string { return C.GoString(C.ortx_version()) }
 // wrapper's own environment then attaches to it, as OrtEnv is one per process.
 // The shim comes first also because it refuses a library that is too old for the
 // wrapper, which must not be touched after a failed start (triton-go.md, T6).
-func initialize(library string, logLevel int) error {
+func initialize(library string, logLevel int, threads *Threads) error {
 	path := C.CString(library)
 	defer C.free(unsafe.Pointer(path))
-	if failure := C.ortx_load(path, C.uint(logLevel)); failure != nil {
+	var pools C.ortx_pools
+	if threads != nil {
+		pools = C.ortx_pools{global: true, intra_op: C.int(threads.IntraOp), inter_op: C.int(threads.InterOp)}
+	}
+	if failure := C.ortx_load(path, C.uint(logLevel), pools); failure != nil {
 		defer C.free(unsafe.Pointer(failure))
 		return errors.New(C.GoString(failure))
 	}

@@ -1,4 +1,6 @@
 // Sessions, and what they say of their model.
+#include <malloc.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "shim_internal.h"
@@ -24,6 +26,10 @@ static group_functions functions_of(ortx_group group) {
   }
 }
 
+OrtStatus *ortx_share_threads(OrtSessionOptions *options) {
+  return ortx.DisablePerSessionThreads(options);
+}
+
 OrtStatus *ortx_set_log_id(OrtSessionOptions *options, const char *id) {
   return ortx.SetSessionLogId(options, id);
 }
@@ -31,6 +37,24 @@ OrtStatus *ortx_set_log_id(OrtSessionOptions *options, const char *id) {
 OrtStatus *ortx_new_session(const char *path, const OrtSessionOptions *options,
                             OrtSession **session) {
   return ortx.CreateSession(ortx_environment, path, options, session);
+}
+
+int ortx_trim(void) { return malloc_trim(0); }
+
+OrtStatus *ortx_session_bytes(const OrtSession *session, const OrtMemoryInfo *memory,
+                              uint64_t *bytes) {
+  OrtAllocator *allocator = NULL;
+  OrtKeyValuePairs *statistics = NULL;
+  *bytes = 0;
+  ORTX_TRY(ortx.CreateAllocator(session, memory != NULL ? memory : ortx_host_memory, &allocator));
+  OrtStatus *status = ortx.AllocatorGetStats(allocator, &statistics);
+  if (status == NULL) {
+    const char *total = ortx.GetKeyValue(statistics, "TotalAllocated");
+    if (total != NULL) *bytes = strtoull(total, NULL, 10);
+    ortx.ReleaseKeyValuePairs(statistics);
+  }
+  ortx.ReleaseAllocator(allocator);
+  return status;
 }
 
 void ortx_release_session(OrtSession *session) { ortx.ReleaseSession(session); }

@@ -11,8 +11,13 @@
 // Opens the library, creates the process's OrtEnv with our logger, and fills the
 // API table. After a success every other function here may be called; a second
 // call does nothing. Returns NULL, or a message that the caller frees. Not safe
-// for concurrent use.
-char *ortx_load(const char *path, unsigned log_level);
+// for concurrent use. With pools, one pool of threads for one operator and one for several
+// serve all sessions; 0 threads leave the number to ONNX Runtime.
+typedef struct {
+  bool global;
+  int intra_op, inter_op;
+} ortx_pools;
+char *ortx_load(const char *path, unsigned log_level, ortx_pools pools);
 
 // The library's version, "1.31.1". Only after ortx_load.
 const char *ortx_version(void);
@@ -50,10 +55,18 @@ typedef struct {
   const char *symbols[ORTX_MAX_RANK]; // "" where there is none
 } ortx_description;
 
+// Lets a session use the pools of the process, which must have some.
+OrtStatus *ortx_share_threads(OrtSessionOptions *options);
 OrtStatus *ortx_set_log_id(OrtSessionOptions *options, const char *id);
 OrtStatus *ortx_new_session(const char *path, const OrtSessionOptions *options,
                             OrtSession **session);
 void ortx_release_session(OrtSession *session);
+// The bytes that a session has allocated of its execution provider's memory, by the statistics
+// of the arena; 0 if it has none. memory is NULL for the host's.
+OrtStatus *ortx_session_bytes(const OrtSession *session, const OrtMemoryInfo *memory,
+                              uint64_t *bytes);
+// Gives the memory that is free in the C heap back to the system. Returns whether there was any.
+int ortx_trim(void);
 
 OrtStatus *ortx_count(const OrtSession *session, ortx_group group, size_t *count);
 // On failure there is nothing to release.
@@ -94,6 +107,7 @@ typedef struct {
 // borrowed.
 typedef struct {
   OrtSession *session;
+  OrtRunOptions *options; // owned; NULL is ONNX Runtime's defaults
   const char **input_names;
   OrtValue **inputs;
   size_t input_count; // how many are given, at the front of the arrays
@@ -108,6 +122,9 @@ typedef struct {
 // NULL when out of memory. inputs and outputs are the most that a run may have.
 ortx_call *ortx_new_call(OrtSession *session, size_t inputs, size_t outputs);
 void ortx_free_call(ortx_call *call);
+// Gives all runs of the call these options, pairs of a key and a value.
+OrtStatus *ortx_set_run_options(ortx_call *call, const char *const *keys,
+                                const char *const *values, size_t count);
 // OrtApi::Run. Results of the run before are gone when it returns.
 OrtStatus *ortx_run(ortx_call *call);
 

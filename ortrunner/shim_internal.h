@@ -15,6 +15,10 @@ extern OrtMemoryInfo *ortx_host_memory; // says "host memory" of a tensor
 // environment is made. False: it could not (telemetry.c).
 bool ortx_silence(const void *code);
 
+// Makes options of a run from pairs of a key and a value. On failure *options is what there
+// is of them, or NULL (run.c).
+OrtStatus *ortx_new_run_options(const char *const *keys, const char *const *values, size_t count,
+                                OrtRunOptions **options);
 // Forgets the tensors that ONNX Runtime allocated in the run before (run.c).
 void ortx_drop_results(ortx_call *call);
 // Fills in what a result says of its value.

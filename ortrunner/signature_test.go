@@ -75,9 +75,7 @@ func TestOperatorsUnknown(t *testing.T) {
 	session, err := newSession(from, options)
 	require.NoError(t, err)
 	require.NoError(t, options.Destroy())
-	writer, err := newRunner(session)
-	require.NoError(t, err)
-	writer.Close()
+	newSharedSession(session, nil).leave()
 
 	r, err := rt.Open(onnx.SessionOptions{Path: path})
 	require.NoError(t, err)

@@ -24,20 +24,31 @@ COLUMNS: list[tuple[str, str, Callable[[dict], float]]] = [
 
 def table(samples: Samples) -> str:
     """The medians of all rounds, one row per number of sequences and contender."""
-    rows = [["sequences", "backend", *(title for title, _, _ in COLUMNS), "CPU / floor"]]
+    bases = ["floor", "ort"] if any(name == "ort" for _, name in samples) else ["floor"]
+    rows = [["sequences", "backend", *(title for title, _, _ in COLUMNS), *(f"CPU / {base}" for base in bases)]]
     for (sequences, name), results in samples.items():
         medians = [format(statistics.median(map(figure, results)), style) for _, style, figure in COLUMNS]
-        rows.append([str(sequences), name, *medians, over_floor(samples, sequences, name)])
+        rows.append([str(sequences), name, *medians, *(cpu_over(samples, sequences, name, base) for base in bases)])
+    return aligned(rows)
+
+
+def aligned(rows: list[list[str]]) -> str:
+    """Rows as text, in columns."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return "\n".join("  ".join(cell.rjust(width) for cell, width in zip(row, widths)) for row in rows)
 
 
-def over_floor(samples: Samples, sequences: int, name: str) -> str:
-    """The median of the rounds' ratios of CPU time per request to the floor's."""
-    floor = samples.get((sequences, "floor"), [])
-    if name in ("nothing", "floor") or not floor:
+def counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'s' if number != 1 else ''}"
+
+
+def cpu_over(samples: Samples, sequences: int, name: str, base: str) -> str:
+    """The median of the rounds' ratios of CPU time per request to that of another contender, with the same allocator."""
+    backend, plus, allocator = name.partition("+")
+    others = samples.get((sequences, base + plus + allocator), [])
+    if backend in ("nothing", "floor", base) or not others:
         return "-"
-    ratios = [cpu_per_request(a) / cpu_per_request(b) for a, b in zip(samples[sequences, name], floor)]
+    ratios = [cpu_per_request(a) / cpu_per_request(b) for a, b in zip(samples[sequences, name], others)]
     return format(statistics.median(ratios), ".2f")
 
 

@@ -29,7 +29,7 @@ LOADS: dict[str, list[str] | None] = {
 
 
 def measure(target, options: argparse.Namespace) -> int:
-    """Measures all loads of a server, a Target of bench.py, in turns, prints what the others have left of their
+    """Measures all loads of a server, a benchtarget.Target, in turns, prints what the others have left of their
     throughput, and says by the exit code whether that is enough."""
     rounds = options.rounds
     rates: dict[str, list[float]] = {name: [] for name in LOADS}

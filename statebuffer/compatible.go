@@ -10,6 +10,12 @@ import (
 // equal shapes. A nil sequence is one that starts.
 func (s *Store) Compatible(a, b *Sequence) bool { return s.varying.compatible(a, b) }
 
+// Differs reports whether a state by itself keeps two sequences from being Compatible. state
+// counts in Options.Varying.
+func (s *Store) Differs(state int, a, b *Sequence) bool {
+	return !s.varying.states[state].compatibleShapes(s.varying.shape(state, a), s.varying.shape(state, b))
+}
+
 // compatible reports whether two sequences can share a run.
 func (s *varyingStore) compatible(a, b *Sequence) bool {
 	for i := range s.states {

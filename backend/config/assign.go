@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -112,4 +113,28 @@ func FillPattern(pattern string, matches []string) string {
 		}
 	}
 	return b.String()
+}
+
+// CommonPattern returns a pattern that matches all of these names, or the only one.
+func CommonPattern(names []string) string {
+	if len(names) == 1 {
+		return names[0]
+	}
+	common := func(of func(name string, n int) string) (part string) {
+		for n := 1; n <= len(names[0]); n++ {
+			next := of(names[0], n)
+			if slices.ContainsFunc(names, func(name string) bool { return n > len(name) || of(name, n) != next }) {
+				break
+			}
+			part = next
+		}
+		return part
+	}
+	prefix := common(func(name string, n int) string { return name[:n] })
+	rest := make([]string, len(names))
+	for i, name := range names {
+		rest[i] = strings.TrimPrefix(name, prefix)
+	}
+	names = rest
+	return prefix + "*" + common(func(name string, n int) string { return name[len(name)-n:] })
 }

@@ -24,7 +24,18 @@ type Config struct {
 	// DefaultModelFilename names the model file where onnx_file_name does not.
 	DefaultModelFilename string           `json:"default_model_filename"`
 	Parameters           map[string]Value `json:"parameters"`
+	Optimization         optimization     `json:"optimization"`
+	ModelOperations      ModelOperations  `json:"model_operations"`
+	// CCModelFilenames are the model files for GPUs of a compute capability, such as
+	// "8.0"; other GPUs and the CPU have the file that every instance has otherwise.
+	CCModelFilenames map[string]string `json:"cc_model_filenames"`
 	unserved
+}
+
+// ModelOperations is model_operations.
+type ModelOperations struct {
+	// OpLibraryFilename names libraries with custom operators.
+	OpLibraryFilename []string `json:"op_library_filename"`
 }
 
 // Value is a parameter's value.

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tritonstateful/internal/docstable"
+	"tritonstateful/internal/onnx"
 )
 
 // TestDocumentedParameters: the page has every parameter, no other one, and the
@@ -35,6 +36,21 @@ func TestDocumentedParameters(t *testing.T) {
 	}
 	slices.Sort(documented)
 	require.Equal(t, slices.Sorted(maps.Keys(r.known)), documented)
+}
+
+// TestDocumentedSettings: the page has every setting that is passed on, and its type.
+func TestDocumentedSettings(t *testing.T) {
+	want := map[string]string{}
+	for _, keys := range []map[string]onnx.Kind{onnx.SessionKeys, onnx.RunKeys} {
+		for key, kind := range keys {
+			want[key] = [...]string{onnx.Text: "string", onnx.Bool: "bool", onnx.Integer: "integer", onnx.Number: "number"}[kind]
+		}
+	}
+	documented := map[string]string{}
+	for _, cells := range docstable.Rows(t, "parameters.md", "| Setting | Type |") {
+		documented[cells[0]] = cells[1]
+	}
+	require.Equal(t, want, documented)
 }
 
 // TestDocumentedWords: the words that the page allows are those that are allowed.

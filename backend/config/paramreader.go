@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"tritonstateful/internal/onnx"
 	"tritonstateful/statebuffer"
 )
 
@@ -65,7 +66,19 @@ func (r *paramReader) text(name, fallback string) string {
 }
 
 func (r *paramReader) flag(name string, fallback bool) bool {
-	return oneOf(r, name, fallback, choice("0", false), choice("1", true), choice("false", false), choice("true", true))
+	shown := map[bool]string{false: "0", true: "1"}[fallback]
+	text, ok := r.value(name)
+	if !ok {
+		byDefault(r, name, shown)
+		return fallback
+	}
+	value, err := onnx.Bool.Check(text)
+	if err != nil {
+		r.reject(name, fmt.Errorf("parameter %s is %q: %w", name, text, err))
+		byDefault(r, name, shown)
+		return fallback
+	}
+	return value == "1"
 }
 
 func (r *paramReader) verbosity(name string, fallback Verbosity) Verbosity {
@@ -83,6 +96,15 @@ func (r *paramReader) count(name string, fallback, most int) int {
 		return byDefault(r, name, fallback)
 	}
 	return int(n)
+}
+
+// gpuMemory is a number of bytes. Triton's onnxruntime backend says "no limit" by the largest
+// number of 64 bits.
+func (r *paramReader) gpuMemory() int64 {
+	if text, _ := r.value("gpu_mem_limit"); text == strconv.FormatUint(math.MaxUint64, 10) {
+		return 0
+	}
+	return int64(r.count("gpu_mem_limit", 0, math.MaxInt))
 }
 
 // period is a number of seconds; like 0, a negative one means never, as it does

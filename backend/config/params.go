@@ -46,9 +46,15 @@ type Parameters struct {
 	// model does not load, this may be why.
 	Misspelt []string
 
-	IntraOpThreads int
-	Optimization   string
-	Full           statebuffer.Policy
+	// Session is how the model is to be loaded, but for its file, its device and
+	// libraries of operators.
+	Session onnx.SessionOptions
+	// CUDA and TensorRT are options of these execution providers by ONNX Runtime's names.
+	CUDA, TensorRT []onnx.Setting
+	// Accelerators are the names in gpu_execution_accelerator.
+	Accelerators []string
+	ShareSession ShareSession
+	Full         statebuffer.Policy
 
 	Verify        Verify       // which batch axes are proved by runs
 	BatchAxes     []Assignment // tensor = axis, or none
@@ -104,6 +110,17 @@ const (
 // String is the word that the parameter verify has for it.
 func (v Verify) String() string { return [...]string{"inferred", "always", "never"}[v] }
 
+// ShareSession is whether the instances of a model on the CPU share one session of ONNX
+// Runtime, and so the weights.
+type ShareSession uint8
+
+// The choices of the parameter share_session_between_instances.
+const (
+	ShareAuto ShareSession = iota // unless each instance has several threads
+	ShareNever
+	ShareAlways
+)
+
 // Verbosity is a logging level as the parameters name them.
 type Verbosity int8
 
@@ -151,22 +168,23 @@ func ParseParameters(given map[string]Value) (p *Parameters, warnings []string, 
 // parameters reads each parameter that there is.
 func (r *paramReader) parameters() *Parameters {
 	p := &Parameters{
-		onnxFile:       r.fileName("onnx_file_name", ""),
-		GPUProvider:    r.text("ort_ep", "trt"),
-		FP16Compute:    oneOf(r, "compute_precision", true, choice("fp16", true), choice("fp32", false)),
-		TRTCache:       r.flag("enable_trt_caching", false),
-		TRTCacheDir:    r.text("trt_cache_dir", defaultCacheDir),
-		CUDAGraph:      r.flag("enable_cuda_graph", false),
-		HalfStates:     r.flag("store_states_as_fp16", false),
-		useRatio:       r.ratio("max_candidate_sequence_use_ratio", defaultUseRatio),
-		InferEnd:       r.flag("infer_end_requests", true),
-		MetricsPeriod:  r.period("metric_logging_frequency_seconds"),
-		Log:            r.verbosity("logging_level", LogInfo),
-		BatchInfo:      r.verbosity("batch_info_logging_level", LogInfo),
-		Details:        r.verbosity("detailed_metrics_logging_level", LogVerbose),
-		IntraOpThreads: r.count("intra_op_threads", 1, 1024),
-		Optimization: oneOf(r, "graph_optimization", "all",
-			choice("disabled", "disabled"), choice("basic", "basic"), choice("extended", "extended"), choice("all", "all")),
+		onnxFile:      r.fileName("onnx_file_name", ""),
+		GPUProvider:   r.text("ort_ep", "trt"),
+		FP16Compute:   oneOf(r, "compute_precision", true, choice("fp16", true), choice("fp32", false)),
+		TRTCache:      r.flag("enable_trt_caching", false),
+		TRTCacheDir:   r.text("trt_cache_dir", defaultCacheDir),
+		CUDAGraph:     r.flag("enable_cuda_graph", false),
+		HalfStates:    r.flag("store_states_as_fp16", false),
+		useRatio:      r.ratio("max_candidate_sequence_use_ratio", defaultUseRatio),
+		InferEnd:      r.flag("infer_end_requests", true),
+		MetricsPeriod: r.period("metric_logging_frequency_seconds"),
+		Log:           r.verbosity("logging_level", LogInfo),
+		BatchInfo:     r.verbosity("batch_info_logging_level", LogInfo),
+		Details:       r.verbosity("detailed_metrics_logging_level", LogVerbose),
+		Session:       r.session(),
+		CUDA:          r.cuda(),
+		ShareSession: oneOf(r, "share_session_between_instances", ShareAuto, choice("auto", ShareAuto),
+			choice("0", ShareNever), choice("1", ShareAlways), choice("false", ShareNever), choice("true", ShareAlways)),
 		Full: oneOf(r, "when_full", statebuffer.Reject,
 			choice("reject", statebuffer.Reject), choice("evict_lru", statebuffer.EvictLRU)),
 	}
@@ -178,7 +196,7 @@ func (r *paramReader) parameters() *Parameters {
 	p.StateUpdates = r.assignments("state_updates")
 	p.Constants = r.assignments("constant_inputs")
 	p.Derived = r.assignments("derived_inputs")
-	p.GPUMemory = int64(r.count("gpu_mem_limit", 0, math.MaxInt))
+	p.GPUMemory = r.gpuMemory()
 	p.MaxPaddedLength = int64(r.count("max_padded_length", 0, math.MaxInt))
 	p.MaxStateBytes = int64(r.count("max_state_bytes", defaultMaxStateBytes, math.MaxInt))
 	p.MaxStateMemory = int64(r.count("max_state_memory_bytes", 0, math.MaxInt))
@@ -188,9 +206,6 @@ func (r *paramReader) parameters() *Parameters {
 	p.Padding = r.padding()
 	p.Lazy = r.lazy()
 	r.pairs(p)
-	if r.count("inter_op_threads", 1, 1024) != 1 {
-		r.warnings = append(r.warnings, "parameter inter_op_threads has no effect: the operators of a model run one after the other; intra_op_threads gives more threads to each")
-	}
 	r.text("error_inject_rate", "") // accepted: sample configurations of NVIDIA's backend carry it
 	return p
 }
@@ -235,9 +250,14 @@ func (p *Parameters) Provider(kind string) (onnx.Provider, error) {
 
 // SlotRatio is max_candidate_sequence_use_ratio. Unless it is given, the strategy
 // direct gets all its slots, and so does oldest without max_candidate_sequences:
-// their sequences are never more than lanes.
+// their sequences are never more than lanes. So does a configuration that lists its states
+// as Triton manages them, which rejects no sequence either; NVIDIA's backend, whose default
+// it is otherwise, has state_pairs.
 func (p *Parameters) SlotRatio(c *Config) float32 {
-	if !p.ratioGiven && (c.Sequence == nil || c.Sequence.Oldest == nil || c.Sequence.Oldest.MaxCandidateSequences == 0) {
+	if p.ratioGiven {
+		return p.useRatio
+	}
+	if c.Sequence == nil || c.Sequence.Oldest == nil || c.Sequence.Oldest.MaxCandidateSequences == 0 || len(c.Sequence.States) > 0 && !p.PairsGiven {
 		return 1
 	}
 	return p.useRatio

@@ -25,7 +25,7 @@ type parameterRow struct {
 func parameterTable() map[string]parameterRow {
 	flags := func(get func(*Parameters) any, fallback bool) parameterRow {
 		return parameterRow{get, fallback, map[string]any{"0": false, "1": true, "false": false, "true": true, " 1 ": true},
-			"one of 0, 1, false, true", []string{"2", "yes", "TRUE", "1.0", "-1"}}
+			"one of 0, 1, false, true", []string{"2", "yes", "1.0", "-1"}}
 	}
 	words := map[string]any{"NONE": LogNone, "INFO": LogInfo, "VERBOSE": LogVerbose}
 	level := func(get func(*Parameters) any, fallback Verbosity) parameterRow {
@@ -54,17 +54,26 @@ func parameterTable() map[string]parameterRow {
 		"detailed_metrics_logging_level": level(func(p *Parameters) any { return p.Details }, LogVerbose),
 		"max_candidate_sequence_use_ratio": {func(p *Parameters) any { return p.useRatio }, float32(0.9), map[string]any{"1": float32(1), "1.2": float32(1.2), ".5": float32(.5), "1e-1": float32(.1)},
 			"a number above 0, such as 0.9", []string{"0", "-0.9", "0.9abc", "nan", "inf", "1e99", "ninety"}},
-		"intra_op_threads":       {func(p *Parameters) any { return p.IntraOpThreads }, 1, map[string]any{"0": 0, "1": 1, "1024": 1024}, "a whole number from 0 to 1024", badThreads},
-		"inter_op_threads":       {func(*Parameters) any { return nil }, nil, map[string]any{"0": nil, "1": nil, "1024": nil}, "a whole number from 0 to 1024", badThreads},
-		"graph_optimization":     {func(p *Parameters) any { return p.Optimization }, "all", map[string]any{"disabled": "disabled", "basic": "basic", "extended": "extended", "all": "all"}, "one of disabled, basic, extended, all", []string{"99", "ALL"}},
-		"when_full":              {func(p *Parameters) any { return p.Full }, statebuffer.Reject, map[string]any{"reject": statebuffer.Reject, "evict_lru": statebuffer.EvictLRU}, "one of reject, evict_lru", []string{"evict", "LRU"}},
-		"max_padded_length":      {func(p *Parameters) any { return p.MaxPaddedLength }, int64(0), map[string]any{"0": int64(0), "8192": int64(8192)}, "a whole number from 0", []string{"-1", "8k"}},
-		"max_state_bytes":        {func(p *Parameters) any { return p.MaxStateBytes }, int64(64 << 20), map[string]any{"0": int64(0), "1000": int64(1000)}, "a whole number from 0", []string{"-1", "64M"}},
-		"max_state_memory_bytes": {func(p *Parameters) any { return p.MaxStateMemory }, int64(0), map[string]any{"0": int64(0), "1073741824": int64(1 << 30)}, "a whole number from 0", []string{"-1", "1G"}},
-		"batch_axes":             assignmentRow(func(p *Parameters) []Assignment { return p.BatchAxes }),
-		"initial_states":         assignmentRow(func(p *Parameters) []Assignment { return p.InitialStates }),
-		"constant_inputs":        assignmentRow(func(p *Parameters) []Assignment { return p.Constants }),
-		"derived_inputs":         assignmentRow(func(p *Parameters) []Assignment { return p.Derived }),
+		"intra_op_threads":          {func(p *Parameters) any { return p.Session.IntraOpThreads }, 1, map[string]any{"0": 0, "1": 1, "1024": 1024}, "a whole number from 0 to 1024", badThreads},
+		"inter_op_threads":          {func(p *Parameters) any { return p.Session.InterOpThreads }, 1, map[string]any{"0": 0, "1": 1, "1024": 1024}, "a whole number from 0 to 1024", badThreads},
+		"intra_op_thread_count":     {func(p *Parameters) any { return p.Session.IntraOpThreads }, 1, map[string]any{"0": 0, "1": 1, "1024": 1024}, "a whole number from 0 to 1024", badThreads},
+		"inter_op_thread_count":     {func(p *Parameters) any { return p.Session.InterOpThreads }, 1, map[string]any{"0": 0, "1": 1, "1024": 1024}, "a whole number from 0 to 1024", badThreads},
+		"execution_mode":            {func(p *Parameters) any { return p.Session.Parallel }, false, map[string]any{"0": false, "1": true}, "one of 0, 1", []string{"2", "parallel"}},
+		"enable_mem_arena":          flags(func(p *Parameters) any { return !p.Session.NoArena }, true),
+		"enable_mem_pattern":        flags(func(p *Parameters) any { return !p.Session.NoPattern }, true),
+		"cudnn_conv_algo_search":    {func(p *Parameters) any { return p.CUDA }, []onnx.Setting(nil), map[string]any{"2": []onnx.Setting{{Key: "cudnn_conv_algo_search", Value: "DEFAULT"}}}, "one of 0, 1, 2", []string{"EXHAUSTIVE", "3"}},
+		"do_copy_in_default_stream": {func(p *Parameters) any { return p.CUDA }, []onnx.Setting(nil), map[string]any{"0": []onnx.Setting{{Key: "do_copy_in_default_stream", Value: "0"}}}, "one of 0, 1, false, true", []string{"2"}},
+		"ort_ep_library":            {func(p *Parameters) any { return p.Session.Plugin }, (*onnx.Plugin)(nil), map[string]any{"/ep.so": &onnx.Plugin{Library: "/ep.so"}}, "", nil},
+		"arena_extend_strategy":     {func(p *Parameters) any { return p.CUDA }, []onnx.Setting(nil), map[string]any{"0": []onnx.Setting{{Key: "arena_extend_strategy", Value: "kNextPowerOfTwo"}}}, "one of 0, 1", []string{"2"}},
+		"graph_optimization":        {func(p *Parameters) any { return p.Session.Optimization }, "all", map[string]any{"disabled": "disabled", "basic": "basic", "extended": "extended", "all": "all"}, "one of disabled, basic, extended, all", []string{"99", "ALL"}},
+		"when_full":                 {func(p *Parameters) any { return p.Full }, statebuffer.Reject, map[string]any{"reject": statebuffer.Reject, "evict_lru": statebuffer.EvictLRU}, "one of reject, evict_lru", []string{"evict", "LRU"}},
+		"max_padded_length":         {func(p *Parameters) any { return p.MaxPaddedLength }, int64(0), map[string]any{"0": int64(0), "8192": int64(8192)}, "a whole number from 0", []string{"-1", "8k"}},
+		"max_state_bytes":           {func(p *Parameters) any { return p.MaxStateBytes }, int64(64 << 20), map[string]any{"0": int64(0), "1000": int64(1000)}, "a whole number from 0", []string{"-1", "64M"}},
+		"max_state_memory_bytes":    {func(p *Parameters) any { return p.MaxStateMemory }, int64(0), map[string]any{"0": int64(0), "1073741824": int64(1 << 30)}, "a whole number from 0", []string{"-1", "1G"}},
+		"batch_axes":                assignmentRow(func(p *Parameters) []Assignment { return p.BatchAxes }),
+		"initial_states":            assignmentRow(func(p *Parameters) []Assignment { return p.InitialStates }),
+		"constant_inputs":           assignmentRow(func(p *Parameters) []Assignment { return p.Constants }),
+		"derived_inputs":            assignmentRow(func(p *Parameters) []Assignment { return p.Derived }),
 		// Three of the four without the first have no effect; see TestLazyParameters.
 		"initial_buffer_size":      {func(p *Parameters) any { return p.Lazy != nil }, false, nil, "must be given with it", []string{"1", "-1", "x"}},
 		"subsequent_buffer_size":   {func(p *Parameters) any { return p.Lazy != nil }, false, map[string]any{"100": false}, "a whole number", []string{"-1", "512abc"}},

@@ -11,13 +11,8 @@ import (
 // unserved is the part of a model configuration that means something to other
 // backends. It is read to be refused, or warned of, rather than passed over.
 type unserved struct {
-	BatchInput      []batchTensor `json:"batch_input"`
-	BatchOutput     []batchTensor `json:"batch_output"`
-	ModelOperations struct {
-		OpLibraryFilename []string `json:"op_library_filename"`
-	} `json:"model_operations"`
-	CCModelFilenames map[string]string  `json:"cc_model_filenames"`
-	Optimization     optimizationConfig `json:"optimization"`
+	BatchInput  []batchTensor `json:"batch_input"`
+	BatchOutput []batchTensor `json:"batch_output"`
 }
 
 // batchTensor is a batch_input or batch_output.
@@ -28,26 +23,6 @@ type batchTensor struct {
 
 func (b *batchTensor) String() string {
 	return b.Kind + " for " + strings.Join(b.TargetName, ", ")
-}
-
-// optimizationConfig is optimization, as far as this backend has a parameter for
-// the same.
-type optimizationConfig struct {
-	Graph struct {
-		Level int `json:"level"`
-	} `json:"graph"`
-	CUDA struct {
-		Graphs bool `json:"graphs"`
-	} `json:"cuda"`
-	Accelerators struct {
-		GPU []accelerator `json:"gpu_execution_accelerator"`
-		CPU []accelerator `json:"cpu_execution_accelerator"`
-	} `json:"execution_accelerators"`
-}
-
-// accelerator is one of optimization.execution_accelerators.
-type accelerator struct {
-	Name string `json:"name"`
 }
 
 // Refusals is what the configuration asks for and would not get.
@@ -61,12 +36,6 @@ func (c *Config) Refusals() error {
 	}
 	for i := range c.BatchOutput {
 		fault("batch_output %v: this backend does not scatter outputs: remove it; every output has its batch axis, and requests of different shapes run separately", &c.BatchOutput[i])
-	}
-	for _, name := range c.ModelOperations.OpLibraryFilename {
-		fault("model_operations has op_library_filename %q: custom operator libraries are not supported: export the model without custom operators and remove it", name)
-	}
-	if len(c.CCModelFilenames) > 0 {
-		fault("cc_model_filenames: the model file cannot depend on the GPU: set the parameter onnx_file_name")
 	}
 	if c.Sequence != nil && c.Sequence.Iterative {
 		fault("sequence_batching.iterative_sequence: this backend runs each request once: remove it")
@@ -84,18 +53,8 @@ func (c *Config) Warnings() (warnings []string) {
 		warn("control %q has data_type %s: tritonserver before 25.01 may crash when a client sends a string as the correlation ID; "+
 			"remove the control if the model has no input %q, because this backend does not need it, or write data_type: TYPE_STRING if clients may send strings", name, control.DataType, name)
 	}
-	if c.Optimization.Graph.Level != 0 {
-		warn("optimization.graph.level has no effect: use the parameter graph_optimization")
-	}
 	if c.Optimization.CUDA.Graphs {
 		warn("optimization.cuda.graphs has no effect: use the parameter enable_cuda_graph")
-	}
-	var accelerators []string
-	for _, a := range append(c.Optimization.Accelerators.GPU, c.Optimization.Accelerators.CPU...) {
-		accelerators = append(accelerators, a.Name)
-	}
-	if len(accelerators) > 0 {
-		warn("optimization.execution_accelerators has no effect (%s): use the parameter ort_ep, for instances on a GPU", strings.Join(accelerators, ", "))
 	}
 	return warnings
 }

@@ -32,15 +32,11 @@ func TestUnserved(t *testing.T) {
 	unserved := unserved{}
 	unserved.BatchInput = []batchTensor{{Kind: "BATCH_ELEMENT_COUNT", TargetName: []string{"n"}}}
 	unserved.BatchOutput = []batchTensor{{Kind: "BATCH_SCATTER_WITH_INPUT_SHAPE", TargetName: []string{"y", "z"}}}
-	unserved.ModelOperations.OpLibraryFilename = []string{"ops.so"}
-	unserved.CCModelFilenames = map[string]string{"7.5": "other.onnx"}
 	c := Config{unserved: unserved, Sequence: &SequenceConfig{Iterative: true}}
 	err := c.Refusals()
 	for _, want := range []string{
 		"batch_input BATCH_ELEMENT_COUNT for n: ",
 		"batch_output BATCH_SCATTER_WITH_INPUT_SHAPE for y, z: ",
-		`op_library_filename "ops.so": `,
-		`set the parameter onnx_file_name`,
 		"iterative_sequence: ",
 	} {
 		require.ErrorContains(t, err, want)
@@ -48,20 +44,12 @@ func TestUnserved(t *testing.T) {
 	require.Equal(t, status.InvalidArg, status.CodeOf(err))
 }
 
-// TestOptimizationWithoutEffect: what has a parameter here is pointed there.
-func TestOptimizationWithoutEffect(t *testing.T) {
-	var o optimizationConfig
-	o.Graph.Level, o.CUDA.Graphs = -1, true
-	o.Accelerators.GPU, o.Accelerators.CPU = []accelerator{{"tensorrt"}}, []accelerator{{"openvino"}}
-	c := Config{unserved: unserved{Optimization: o}}
+// TestCUDAGraphs: what has a parameter here is pointed there.
+func TestCUDAGraphs(t *testing.T) {
+	var c Config
+	c.Optimization.CUDA.Graphs = true
 	warnings := c.Warnings()
-	for i, want := range [][2]string{
-		{"optimization.graph.level has no effect", "parameter graph_optimization"},
-		{"optimization.cuda.graphs has no effect", "parameter enable_cuda_graph"},
-		{"optimization.execution_accelerators has no effect (tensorrt, openvino)", "parameter ort_ep"},
-	} {
-		require.Contains(t, warnings[i], want[0])
-		require.Contains(t, warnings[i], want[1])
-	}
-	require.Len(t, warnings, 3)
+	require.Len(t, warnings, 1)
+	require.Contains(t, warnings[0], "optimization.cuda.graphs has no effect")
+	require.Contains(t, warnings[0], "parameter enable_cuda_graph")
 }

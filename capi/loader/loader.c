@@ -31,6 +31,7 @@
   ENTRY(ModelFinalize, (TRITONBACKEND_Model * m), (m))                             \
   ENTRY(ModelInstanceInitialize, (TRITONBACKEND_ModelInstance * i), (i))           \
   ENTRY(ModelInstanceFinalize, (TRITONBACKEND_ModelInstance * i), (i))             \
+  ENTRY(ModelInstanceReady, (TRITONBACKEND_ModelInstance * i), (i))                \
   ENTRY(ModelInstanceExecute,                                                      \
         (TRITONBACKEND_ModelInstance * i, TRITONBACKEND_Request * *r, uint32_t n), \
         (i, r, n))

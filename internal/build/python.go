@@ -72,10 +72,9 @@ func (t *tree) models() error {
 	if err != nil {
 		return err
 	}
+	var made []string
 	for _, config := range configs {
-		if _, err := os.Stat(filepath.Join(filepath.Dir(config), "1")); err != nil {
-			sources += "\nlost: " + config
-		}
+		made = append(made, filepath.Join(filepath.Dir(config), "1"))
 	}
-	return t.refresh(filepath.Dir(generator), sources, func() error { return t.run(t.python(), generator) })
+	return t.refresh(filepath.Dir(generator), sources, func() error { return t.run(t.python(), generator) }, made...)
 }

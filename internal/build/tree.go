@@ -87,20 +87,24 @@ func explain(name string, err error) error {
 	return nil
 }
 
-// refresh calls produce unless output exists and was made from the same content.
+// refresh calls produce unless output, and what else it makes, exists and was made
+// from the same content.
 // The stamp, a hash of the content, is written last: what was interrupted is
 // made again.
-func (t *tree) refresh(output, content string, produce func() error) error {
+func (t *tree) refresh(output, content string, produce func() error, others ...string) error {
 	relative, err := filepath.Rel(t.root, output)
 	if err != nil {
 		return err
 	}
 	stamp := t.path("build", "stamps", strings.ReplaceAll(relative, "/", "-"))
 	want := fmt.Sprintf("%x\n", sha256.Sum256([]byte(content)))
-	if made, err := os.ReadFile(stamp); err == nil && string(made) == want {
-		if _, err := os.Stat(output); err == nil {
-			return nil
-		}
+	missing := func(path string) bool {
+		_, err := os.Stat(path)
+		return err != nil
+	}
+	made, err := os.ReadFile(stamp)
+	if err == nil && string(made) == want && !missing(output) && !slices.ContainsFunc(others, missing) {
+		return nil
 	}
 	if err := errors.Join(os.RemoveAll(stamp), produce()); err != nil {
 		return err

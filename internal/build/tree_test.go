@@ -35,11 +35,17 @@ func TestRefreshMakesOnlyAfterAChange(t *testing.T) {
 		require.NoError(t, root.refresh(output, step.content, write), step.why)
 		require.Equal(t, step.made, made, step.why)
 	}
+	// One of several outputs is gone, and then all are there.
+	other := root.path("bin", "other")
+	for range 2 {
+		require.NoError(t, root.refresh(output, "b", func() error { return errors.Join(write(), os.WriteFile(other, nil, 0o644)) }, other))
+		require.Equal(t, 4, made)
+	}
 	// After a failure the output may be anything, even if the content is that of an earlier success.
 	bad := errors.New("bad")
 	require.ErrorIs(t, root.refresh(output, "c", func() error { return bad }), bad)
 	require.NoError(t, root.refresh(output, "b", write))
-	require.Equal(t, 4, made)
+	require.Equal(t, 5, made)
 }
 
 func TestStepsGoOnAfterAFailureButNotAfterAnInterrupt(t *testing.T) {

@@ -61,6 +61,10 @@ TRITONSERVER_Error *fake_instance_finalize(TRITONBACKEND_ModelInstance *instance
   return CALL_ENTRY(TRITONBACKEND_ModelInstanceFinalize, instance);
 }
 
+TRITONSERVER_Error *fake_instance_ready(TRITONBACKEND_ModelInstance *instance) {
+  return CALL_ENTRY(TRITONBACKEND_ModelInstanceReady, instance);
+}
+
 typedef struct {
   TRITONBACKEND_ModelInstance *instance;
   TRITONBACKEND_Request **requests;

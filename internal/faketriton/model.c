@@ -92,6 +92,8 @@ GET(TRITONBACKEND_ModelInstanceName, TRITONBACKEND_ModelInstance, const char *, 
 GET(TRITONBACKEND_ModelInstanceKind, TRITONBACKEND_ModelInstance, TRITONSERVER_InstanceGroupKind,
     kind)
 GET(TRITONBACKEND_ModelInstanceDeviceId, TRITONBACKEND_ModelInstance, int32_t, device)
+GET(TRITONBACKEND_ModelInstanceHostPolicy, TRITONBACKEND_ModelInstance, TRITONSERVER_Message *,
+    host_policy)
 GET(TRITONBACKEND_ModelInstanceModel, TRITONBACKEND_ModelInstance, TRITONBACKEND_Model *, model)
 GET(TRITONBACKEND_ModelInstanceState, TRITONBACKEND_ModelInstance, void *, state)
 SET(TRITONBACKEND_ModelInstanceSetState, TRITONBACKEND_ModelInstance, void *, state)

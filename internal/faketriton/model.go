@@ -70,6 +70,9 @@ func (m Model) AutoComplete(on bool) { m.c.auto_complete = C.bool(on) }
 // Config is the configuration, as last set.
 func (m Model) Config() string { return C.GoString(m.c.config) }
 
+// Memory is what was reported of the model's memory, "0:0=123 2:1=456": type, id and bytes.
+func (m Model) Memory() string { return C.GoString(&m.c.memory[0]) }
+
 // Initialize is TRITONBACKEND_ModelInitialize.
 func (m Model) Initialize() error { return take(C.fake_model_initialize(m.c)) }
 
@@ -96,8 +99,23 @@ func NewInstance(of Model, name string, kind, device int) Instance {
 	c.kind = C.TRITONSERVER_InstanceGroupKind(kind)
 	c.device = C.int32_t(device)
 	c.thread = C.fake_new_thread()
-	return Instance{c}
+	i := Instance{c}
+	i.SetHostPolicy(`{"cpu":{}}`)
+	return i
 }
+
+// SetHostPolicy sets what TRITONBACKEND_ModelInstanceHostPolicy returns: JSON.
+func (i Instance) SetHostPolicy(policy string) {
+	if i.c.host_policy != nil {
+		C.TRITONSERVER_MessageDelete(i.c.host_policy)
+	}
+	text := C.CString(policy)
+	defer C.free(unsafe.Pointer(text))
+	i.c.host_policy = C.fake_message(text)
+}
+
+// Ready is TRITONBACKEND_ModelInstanceReady.
+func (i Instance) Ready() error { return take(C.fake_instance_ready(i.c)) }
 
 // Initialize is TRITONBACKEND_ModelInstanceInitialize.
 func (i Instance) Initialize() error { return take(C.fake_instance_initialize(i.c)) }
@@ -109,6 +127,7 @@ func (i Instance) Finalize() error { return take(C.fake_instance_finalize(i.c)) 
 func (i Instance) Delete() {
 	C.fake_end_thread(i.c.thread)
 	freeStrings(i.c.name)
+	C.TRITONSERVER_MessageDelete(i.c.host_policy)
 	C.free(unsafe.Pointer(i.c))
 }
 

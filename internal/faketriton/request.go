@@ -41,6 +41,7 @@ type Call struct {
 	StringID    string // the sequence ID, if it is a string
 	HasStringID bool
 	Cancelled   bool
+	Traced      bool
 	Inputs      []Input
 	// Outputs are the names of those it wants.
 	Outputs []string
@@ -60,6 +61,10 @@ func NewRequest(call Call) *Request {
 		c.string_id = C.CString(call.StringID)
 	}
 	c.cancelled = C.bool(call.Cancelled)
+	if call.Traced {
+		c.trace = newObject[C.TRITONSERVER_InferenceTrace]()
+		c.trace.request = c
+	}
 	c.output_memory = C.TRITONSERVER_MemoryType(call.OutputMemory)
 	c.input_count = C.uint32_t(len(call.Inputs))
 	c.inputs = newArray[C.TRITONBACKEND_Input](len(call.Inputs))
@@ -105,6 +110,7 @@ func (r *Request) Delete() {
 	}
 	freeStrings(unsafe.Slice(r.c.wanted, r.c.wanted_count)...)
 	freeStrings(r.c.string_id)
+	C.free(unsafe.Pointer(r.c.trace))
 	C.free(unsafe.Pointer(r.c.inputs))
 	C.free(unsafe.Pointer(r.c.wanted))
 	C.free(unsafe.Pointer(r.c))
@@ -118,6 +124,20 @@ func (r *Request) Released() int { return int(r.c.released) }
 
 // Statistics is what was reported of the request.
 func (r *Request) Statistics() Statistics { return statistics(r.c.statistics) }
+
+// Activity is an activity in the trace of a request, at a time in nanoseconds.
+type Activity struct {
+	Name string
+	At   uint64
+}
+
+// Activities are those that were added to the trace of the request.
+func (r *Request) Activities() (all []Activity) {
+	for _, a := range r.c.trace.activities[:r.c.trace.count] {
+		all = append(all, Activity{C.GoString(&a.name[0]), uint64(a.at)})
+	}
+	return all
+}
 
 // Output is an output tensor of an answer.
 type Output struct {

@@ -97,4 +97,5 @@ void fake_forget_answer(TRITONBACKEND_Request *request) {
   request->failed = false;
   request->responses = request->sent = request->released = 0;
   request->statistics = (fake_statistics){0};
+  if (request->trace != NULL) request->trace->count = 0;
 }

@@ -81,6 +81,7 @@ void fake_reset(void) {
   fake_fail_at(0);
   fake_set_verbose(false);
   fake_metrics_off(false);
+  fake_traces_off(false);
   fake_keep_data(false);
   violations = 0;
   last_violation[0] = last_log[0] = 0;

@@ -32,7 +32,7 @@ func CallsOf(name string) int {
 
 // Alive counts the objects that were made and not deleted; families of metrics
 // and the arguments of new ones count as metrics.
-type Alive struct{ Errors, Messages, Responses, Metrics, Parameters int }
+type Alive struct{ Errors, Messages, Responses, Metrics, Parameters, Attributes int }
 
 // CountAlive counts them now.
 func CountAlive() Alive {
@@ -42,6 +42,7 @@ func CountAlive() Alive {
 		Responses:  int(C.fake_live_count(C.LIVE_RESPONSES)),
 		Metrics:    int(C.fake_live_count(C.LIVE_METRICS)),
 		Parameters: int(C.fake_live_count(C.LIVE_PARAMETERS)),
+		Attributes: int(C.fake_live_count(C.LIVE_ATTRIBUTES)),
 	}
 }
 
@@ -49,6 +50,9 @@ func CountAlive() Alive {
 func Violations() (count int, last string) {
 	return int(C.fake_violations()), C.GoString(C.fake_last_violation())
 }
+
+// WithoutTraces makes the server one that was built without traces, until Reset.
+func WithoutTraces() { C.fake_traces_off(true) }
 
 // SetVerbose makes the log want verbose lines too.
 func SetVerbose(on bool) { C.fake_set_verbose(C.bool(on)) }

@@ -31,7 +31,7 @@ void fake_fail_at(unsigned call);
 unsigned fake_calls(void);
 unsigned fake_calls_of(const char *name);
 
-typedef enum { LIVE_ERRORS, LIVE_MESSAGES, LIVE_RESPONSES, LIVE_METRICS, LIVE_PARAMETERS, LIVE_KINDS } live_kind;
+typedef enum { LIVE_ERRORS, LIVE_MESSAGES, LIVE_RESPONSES, LIVE_METRICS, LIVE_PARAMETERS, LIVE_ATTRIBUTES, LIVE_KINDS } live_kind;
 void fake_live(live_kind kind, int change);
 int fake_live_count(live_kind kind);
 
@@ -50,6 +50,9 @@ const char *fake_message_text(const TRITONSERVER_Message *message);
 
 // fake_set_api_version changes what TRITONBACKEND_ApiVersion returns.
 void fake_set_api_version(uint32_t major, uint32_t minor);
+
+// fake_traces_off makes the server one that was built without traces.
+void fake_traces_off(bool off);
 
 // ---- metrics (metric.c) ----
 
@@ -72,6 +75,7 @@ struct TRITONBACKEND_BackendAttribute {
 
 struct TRITONBACKEND_Model {
   TRITONBACKEND_Backend *backend;
+  char memory[256]; // what was reported, "0:0=123 2:1=456": type, id, bytes
   char *name, *directory, *config;
   uint64_t version;
   bool auto_complete;
@@ -89,6 +93,7 @@ typedef struct fake_thread fake_thread;
 
 struct TRITONBACKEND_ModelInstance {
   TRITONBACKEND_Model *model;
+  TRITONSERVER_Message *host_policy;
   char *name;
   TRITONSERVER_InstanceGroupKind kind;
   int32_t device;
@@ -129,7 +134,19 @@ struct TRITONBACKEND_Response {
   TRITONBACKEND_Output *outputs; // the last one first
 };
 
+enum { FAKE_ACTIVITIES = 16 };
+
+struct TRITONSERVER_InferenceTrace {
+  TRITONBACKEND_Request *request;
+  struct {
+    char name[64];
+    uint64_t at;
+  } activities[FAKE_ACTIVITIES];
+  unsigned count;
+};
+
 struct TRITONBACKEND_Request {
+  TRITONSERVER_InferenceTrace *trace; // or NULL
   uint32_t flags;
   uint64_t number;
   char *string_id; // NULL: the ID is the number
@@ -165,6 +182,7 @@ TRITONSERVER_Error *fake_model_initialize(TRITONBACKEND_Model *model);
 TRITONSERVER_Error *fake_model_finalize(TRITONBACKEND_Model *model);
 TRITONSERVER_Error *fake_instance_initialize(TRITONBACKEND_ModelInstance *instance);
 TRITONSERVER_Error *fake_instance_finalize(TRITONBACKEND_ModelInstance *instance);
+TRITONSERVER_Error *fake_instance_ready(TRITONBACKEND_ModelInstance *instance);
 
 // A thread for each instance, on which it executes.
 fake_thread *fake_new_thread(void);

@@ -9,6 +9,8 @@
 //     and a shape.
 //   - A [Signature] is what the model file says of its tensors, a [TensorInfo] for each.
 //   - [OpenRunner] loads a model as [SessionOptions] say.
+//   - A [Setting] is a setting of ONNX Runtime by its own name; [SessionKeys] and its
+//     neighbors are the names that there are, with the [Kind] of each.
 //
 // The package holds no code that runs anything and has no state. It imports
 // statebuffer for the memory of tensors, and internal/tensor.

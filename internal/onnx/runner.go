@@ -28,6 +28,24 @@ type Runner interface {
 	Close()
 }
 
+// Sharer is a Runner whose session others can use at the same time, so that the weights are
+// in memory once.
+type Sharer interface {
+	// Share returns another Runner of the same model and session, with a memory of its own:
+	// each can run on a goroutine of its own, at the same time. The session ends when the
+	// last of them is closed. Share must not be called during Close, but may be called
+	// during Run.
+	Share() (Runner, error)
+}
+
+// Sizer is a Runner that knows what its session takes.
+type Sizer interface {
+	// SessionBytes is the memory that the session holds, in bytes: weights, and what it
+	// keeps for activations. It is 0 where ONNX Runtime does not say. Safe for concurrent
+	// use until Close.
+	SessionBytes() int64
+}
+
 // Prober is a Runner that can try whether the model takes certain shapes.
 type Prober interface {
 	// Probe is Run, but no error stands in the server's log when it fails.

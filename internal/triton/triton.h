@@ -17,6 +17,8 @@
 
 typedef struct TRITONSERVER_Error TRITONSERVER_Error;
 typedef struct TRITONSERVER_Message TRITONSERVER_Message;
+typedef struct TRITONSERVER_InferenceTrace TRITONSERVER_InferenceTrace;
+typedef struct TRITONSERVER_BufferAttributes TRITONSERVER_BufferAttributes;
 typedef struct TRITONBACKEND_Backend TRITONBACKEND_Backend;
 typedef struct TRITONBACKEND_BackendAttribute TRITONBACKEND_BackendAttribute;
 typedef struct TRITONBACKEND_Model TRITONBACKEND_Model;
@@ -165,6 +167,24 @@ typedef enum { TRITONSERVER_RESPONSE_COMPLETE_FINAL = 1 } TRITONSERVER_ResponseC
 
 typedef enum { TRITONBACKEND_ARTIFACT_FILESYSTEM } TRITONBACKEND_ArtifactType;
 
+// ---- traces, attributes of buffers (tritonserver.h) ----
+
+// Adds an activity to a trace, at a time of CLOCK_MONOTONIC in nanoseconds. Copies the name.
+// In OpenTelemetry mode NAME_START begins a span, which NAME_END ends.
+TRITONSERVER_Error *TRITONSERVER_InferenceTraceReportActivity(TRITONSERVER_InferenceTrace *trace,
+                                                              uint64_t timestamp_ns,
+                                                              const char *name);
+
+// The caller owns the attributes. The id of a memory is the ordinal of the GPU, or 0.
+TRITONSERVER_Error *TRITONSERVER_BufferAttributesNew(TRITONSERVER_BufferAttributes **attributes);
+TRITONSERVER_Error *TRITONSERVER_BufferAttributesDelete(TRITONSERVER_BufferAttributes *attributes);
+TRITONSERVER_Error *TRITONSERVER_BufferAttributesSetMemoryType(
+    TRITONSERVER_BufferAttributes *attributes, TRITONSERVER_MemoryType type);
+TRITONSERVER_Error *TRITONSERVER_BufferAttributesSetMemoryTypeId(
+    TRITONSERVER_BufferAttributes *attributes, int64_t id);
+TRITONSERVER_Error *TRITONSERVER_BufferAttributesSetByteSize(
+    TRITONSERVER_BufferAttributes *attributes, size_t bytes);
+
 // ---- backend ----
 
 TRITONSERVER_Error *TRITONBACKEND_ApiVersion(uint32_t *major, uint32_t *minor);
@@ -209,6 +229,13 @@ TRITONSERVER_Error *TRITONBACKEND_ModelBackend(TRITONBACKEND_Model *model,
 TRITONSERVER_Error *TRITONBACKEND_ModelState(TRITONBACKEND_Model *model, void **state);
 TRITONSERVER_Error *TRITONBACKEND_ModelSetState(TRITONBACKEND_Model *model, void *state);
 
+// What the model holds until TRITONBACKEND_ModelFinalize, one entry for each memory; it replaces
+// what was reported before. Safe at any time of the model's life. What an instance reports by a
+// function of its own is read without a lock, so that one is not used.
+TRITONSERVER_Error *TRITONBACKEND_ModelReportMemoryUsage(TRITONBACKEND_Model *model,
+                                                         TRITONSERVER_BufferAttributes **usage,
+                                                         uint32_t count);
+
 // ---- instance of a model ----
 
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceName(TRITONBACKEND_ModelInstance *instance,
@@ -217,6 +244,9 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceKind(TRITONBACKEND_ModelInstance 
                                                     TRITONSERVER_InstanceGroupKind *kind);
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceDeviceId(TRITONBACKEND_ModelInstance *instance,
                                                         int32_t *device_id);
+// The message {"policy": {"setting": "value", ...}} belongs to Triton.
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceHostPolicy(TRITONBACKEND_ModelInstance *instance,
+                                                          TRITONSERVER_Message **policy);
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceModel(TRITONBACKEND_ModelInstance *instance,
                                                      TRITONBACKEND_Model **model);
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceState(TRITONBACKEND_ModelInstance *instance,
@@ -247,6 +277,10 @@ TRITONSERVER_Error *TRITONBACKEND_RequestCorrelationIdString(TRITONBACKEND_Reque
                                                              const char **id);
 TRITONSERVER_Error *TRITONBACKEND_RequestIsCancelled(TRITONBACKEND_Request *request,
                                                      bool *is_cancelled);
+// NULL for a request that is not traced. UNSUPPORTED in a server that was built without traces.
+// The trace lives as long as the request.
+TRITONSERVER_Error *TRITONBACKEND_RequestTrace(TRITONBACKEND_Request *request,
+                                               TRITONSERVER_InferenceTrace **trace);
 // Fails if the request has no such input.
 TRITONSERVER_Error *TRITONBACKEND_RequestInput(TRITONBACKEND_Request *request, const char *name,
                                                TRITONBACKEND_Input **input);
@@ -308,3 +342,6 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceFinalize(TRITONBACKEND_ModelInsta
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceExecute(TRITONBACKEND_ModelInstance *instance,
                                                        TRITONBACKEND_Request **requests,
                                                        uint32_t count);
+// Whether the instance can execute: NULL, or why not. On any thread, also during Execute.
+// Servers before 26.01 do not call it.
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceReady(TRITONBACKEND_ModelInstance *instance);

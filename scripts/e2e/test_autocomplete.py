@@ -171,7 +171,9 @@ def test_the_same_as_written_by_hand(own_server, server, name):
         for each in tensors(written, part):
             assert by_name.pop(each["name"]) == each
         assert not by_name or part == "output"  # by hand, an output can be left out
-    assert filled["max_batch_size"] == (57 if name in ("implicit_state", "kv_decoder") else 64)  # 64 sequences times 0.9
+    assert filled["max_batch_size"] == (
+        57 if name == "kv_decoder" else 64
+    )  # 64 sequences times 0.9, unless its states are listed
 
 
 def test_default_max_batch_size(serve):
@@ -192,3 +194,12 @@ def test_a_missing_model_file(refusal):
     message = refusal("empty", Folder('backend: "stateful"\nsequence_batching { }\n'))
     assert "opening the model" in message
     assert "model.onnx" in message
+
+
+def test_all_faults_at_once(refusal):
+    """Also where inputs and outputs are filled in: parameters that are not understood do not hide the others."""
+    parameters = {"intra_op_threads": "many", "batch_axes": "nothing = 0", "initial_states": "nobody = 1"}
+    lines = "".join(f'parameters {{ key: "{name}" value {{ string_value: "{value}" }} }}\n' for name, value in parameters.items())
+    message = refusal("faults", Folder(f'backend: "stateful"\nsequence_batching {{ }}\n{lines}', recurrent))
+    for word in ('parameter intra_op_threads is "many"', '"nothing"', '"nobody"'):
+        assert word in message

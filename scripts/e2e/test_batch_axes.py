@@ -254,7 +254,7 @@ def test_probe_runs_log_no_errors(own_server):
 REFUSED = {
     "several_axes": (
         Folder(config([X], [Y]), running_sum(None, None, 3)),
-        ("batch_axes", "string_value: '* = 0'"),
+        ("string_value: 's = 0[1,1,3]'", 'axis 1 of "s"', "batch_axes"),
     ),
     "lanes_are_not_apart": (
         Folder(config([ROW], [ROW_OUT]), mixing()),

@@ -101,6 +101,7 @@ def test_story(own_server, own_client):
     assert counts(after) == {
         "stateful_sequences_active": 2,
         "stateful_slots_capacity": 3,
+        "stateful_slots_used_ratio": 2 / 3,
         "stateful_slots_free": 1,
         "stateful_state_bytes": 3 * 3 * 4,
         "stateful_chunks": 1,
@@ -129,6 +130,20 @@ def test_story(own_server, own_client):
     assert 0.05 < after["stateful_sequence_gap_seconds_sum"] < 30
     parts = sum(after[f"stateful_{part}_seconds_sum"] for part in ("gather", "run", "scatter"))
     assert 0 < parts < after["stateful_step_seconds_sum"] < 30
+
+
+def test_gauges_follow_without_requests(serve):
+    """A sequence whose client is gone ends after twice the idle limit and ten seconds, and the gauges say so: no request
+    is needed for that."""
+    server = serve({"idling": MODELS["idling"]})
+    with InferenceServerClient(server.grpc_url) as client:
+        step(client, "idling", 1, start=True)
+    assert settled(server, "idling", "stateful_sequences_active", 1)["stateful_slots_used_ratio"] == 1
+    deadline = time.monotonic() + 30
+    while (found := scraped(server).of("idling"))["stateful_sequences_active"] > 0 and time.monotonic() < deadline:
+        time.sleep(0.5)
+    assert found["stateful_sequences_active"] == found["stateful_slots_used_ratio"] == 0
+    assert found["stateful_slots_free"] == found["stateful_sequences_expired_total"] == 1
 
 
 def counts(samples: dict[str, float]) -> dict[str, float]:

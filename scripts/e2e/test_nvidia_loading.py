@@ -121,10 +121,10 @@ def test_model_warmup(serve):
 
 def test_settings_without_effect_are_named_once(own_server):
     """Once for each instance."""
-    gpu = "compute_precision, enable_cuda_graph, enable_trt_caching, ort_ep, trt_cache_dir"
+    gpu = "compute_precision, enable_cuda_graph, enable_trt_caching, error_inject_rate, ort_ep, trt_cache_dir"
     for name, instance, named in (
         ("idle_settings", "idle_settings_0_0", gpu.replace("enable_cuda", "detailed_metrics_logging_level, enable_cuda")
-            .replace("ort_ep", "error_inject_rate, max_state_bytes, ort_ep")),
+            .replace("ort_ep", "max_state_bytes, ort_ep")),
         ("misspelt", "misspelt_0_0", gpu),
         ("misspelt", "misspelt_0_1", gpu),
     ):  # fmt: skip

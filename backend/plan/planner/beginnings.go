@@ -18,7 +18,7 @@ import (
 
 // excludes is why a candidate cannot be taken though no run speaks against it: a state
 // would begin with nothing along an axis that may be the batch, or that never grows.
-func (c *chooser) excludes(a *attempted) (state *plan.State, why string) {
+func (c *chooser) excludes(a *attempted) (state *plan.State, along int, why string) {
 	for s, axis := range a.planner.emptyAxes() {
 		if s.AxisFrom == batchaxis.ByParameter {
 			continue
@@ -26,18 +26,18 @@ func (c *chooser) excludes(a *attempted) (state *plan.State, why string) {
 		symbol := a.planner.sig.Inputs[s.In].Symbols[axis]
 		switch seen := a.changes[isolation.InputAxis{Input: s.In, Axis: axis}]; {
 		case batchaxis.IsBatchName(symbol):
-			return s, fmt.Sprintf("state %q would start empty along axis %d, which is named %q", s.Input, axis, symbol)
+			return s, axis, fmt.Sprintf("state %q would start empty along axis %d, which is named %q", s.Input, axis, symbol)
 		case seen == isolation.Stays && a.candidate.Rank != batchaxis.ByBatchName:
-			return s, fmt.Sprintf("state %q would start empty along axis %d, and stay so", s.Input, axis)
+			return s, axis, fmt.Sprintf("state %q would start empty along axis %d, and stay so", s.Input, axis)
 		case seen == isolation.Unseen && s.Axis == tensor.NoAxis:
-			return s, fmt.Sprintf("state %q would start empty along axis %d, which may be the batch", s.Input, axis)
+			return s, axis, fmt.Sprintf("state %q would start empty along axis %d, which may be the batch", s.Input, axis)
 		}
 	}
-	return nil, ""
+	return nil, tensor.NoAxis, ""
 }
 
 func (c *chooser) isExcluded(a *attempted) bool {
-	state, _ := c.excludes(a)
+	state, _, _ := c.excludes(a)
 	return state != nil
 }
 
@@ -129,7 +129,7 @@ func (c *chooser) checkBeginnings(pl *planner) error {
 	}
 	line := pl.initialLine(t.StateExtent(), stay)
 	if len(begun) == 0 {
-		return status.Errorf(status.InvalidArg, "state %q would start empty along axis %d, and the model does not run with that: %w: set its initial value with initial_states, for example %s", stay[0].Input, along[0], err, line)
+		return status.Errorf(status.InvalidArg, "state %q would start empty along axis %d, and the model does not run with that: set its initial value with initial_states, for example %s; the last trial run failed with: %w", stay[0].Input, along[0], line, err)
 	}
 	for i, s := range stay {
 		pl.warn("state %q starts empty along axis %d, and stays so; if it should not, set its initial value with initial_states, for example %s", s.Input, along[i], line)

@@ -99,7 +99,7 @@ func (c *chooser) unproved(candidates []batchaxis.Candidate) (*planner, error) {
 		if all := c.finish(pl); all != nil {
 			err = all
 		}
-		if state, _ := c.excludes(&attempted{candidate: &candidates[i], planner: pl}); err == nil && state != nil {
+		if state, _, _ := c.excludes(&attempted{candidate: &candidates[i], planner: pl}); err == nil && state != nil {
 			err = c.refusal(&attempted{candidate: &candidates[i], planner: pl})
 		}
 		if err != nil {

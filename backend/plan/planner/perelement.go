@@ -3,8 +3,8 @@ package planner
 import (
 	"fmt"
 	"slices"
-	"strings"
 
+	"tritonstateful/backend/config"
 	"tritonstateful/backend/plan"
 	"tritonstateful/backend/plan/batchaxis"
 	"tritonstateful/internal/tensor"
@@ -26,11 +26,14 @@ func (pl *planner) refuseLengthPerElement() {
 		}
 		input := "INPUT"
 		if g.Kind != plan.KindSteps {
-			input = pl.plan.Lengths[g.Length].Name
+			l := &pl.plan.Lengths[g.Length]
+			if input = l.Name; l.Axis != tensor.NoAxis {
+				input += fmt.Sprintf(":%d", l.Axis)
+			}
 		}
 		remedy := fmt.Sprintf("for positions write '%s = positions(%s)'", g.Name, input)
 		if states := pl.varyingNames(); len(states) > 0 {
-			remedy += fmt.Sprintf(", for a mask '%s = mask(%s, %s)'", g.Name, patternOf(states), input)
+			remedy += fmt.Sprintf(", for a mask '%s = mask(%s, %s)'", g.Name, config.CommonPattern(states), input)
 		}
 		pl.fault("parameter derived_inputs: input %q: %v is one number for each sequence, but axis %d of its shape %v is dynamic: %s", g.Name, g.Kind, open[0], info.Dims, remedy)
 	}
@@ -43,28 +46,4 @@ func (pl *planner) varyingNames() []string {
 		names[i] = pl.plan.Varying[i].Input
 	}
 	return names
-}
-
-// patternOf is a pattern that matches all of these names, or the only one.
-func patternOf(names []string) string {
-	if len(names) == 1 {
-		return names[0]
-	}
-	common := func(of func(name string, n int) string) (part string) {
-		for n := 1; n <= len(names[0]); n++ {
-			next := of(names[0], n)
-			if slices.ContainsFunc(names, func(name string) bool { return n > len(name) || of(name, n) != next }) {
-				break
-			}
-			part = next
-		}
-		return part
-	}
-	prefix := common(func(name string, n int) string { return name[:n] })
-	rest := make([]string, len(names))
-	for i, name := range names {
-		rest[i] = strings.TrimPrefix(name, prefix)
-	}
-	names = rest
-	return prefix + "*" + common(func(name string, n int) string { return name[len(name)-n:] })
 }

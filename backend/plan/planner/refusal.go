@@ -17,8 +17,12 @@ import (
 // the same refusal again.
 func (c *chooser) refusal(a *attempted) error {
 	c.refused = true
-	if s, why := c.excludes(a); s != nil && a.Verdict != isolation.NotIsolated {
-		return status.Errorf(status.InvalidArg, "the batch axis is unknown: %s: set the initial value of the state with initial_states, for example %s, or, if that axis is the batch, set batch_axes, for example %s", why, a.planner.initialLine(c.stateExtent(a), []*plan.State{s}), a.example())
+	if s, along, why := c.excludes(a); s != nil && a.Verdict != isolation.NotIsolated {
+		batch := "say so with batch_axes"
+		if !a.candidate.HasLanes() && batchaxis.OnlyOpenAxis(a.planner.sig.Inputs[s.In].Dims) == along {
+			batch = "set batch_axes, for example " + a.example() // other axes would be served unproved if they were pasted
+		}
+		return status.Errorf(status.InvalidArg, "the batch axis is unknown: %s: set the initial value of the state with initial_states, for example %s, or, if axis %d of %q is the batch, %s", why, a.planner.initialLine(c.stateExtent(a), []*plan.State{s}), along, s.Input, batch)
 	}
 	if a.Verdict == isolation.NotIsolated {
 		return c.notIsolated(a)

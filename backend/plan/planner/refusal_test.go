@@ -65,6 +65,47 @@ func TestPastedLineDecides(t *testing.T) {
 	}
 }
 
+// TestPastedInitialStateServesRight: where a state would start empty, the refusal offers one line.
+// With it, runs show where the batch is. Axes that no run has proved are not offered: pasted, they
+// would be served unproved.
+func TestPastedInitialStateServesRight(t *testing.T) {
+	for _, layers := range []int64{1, 2} {
+		r := runnertest.NewFile(t, "x:FP32[?,?,4] s:FP32[?,?,4]", "y:FP32[?,?,4] s_out:FP32[?,?,4]")
+		r.Runs = func(_ *onnx.Signature, inputs, outputs []onnx.Tensor) error { // over time, which is axis 0 of x
+			x, s := &inputs[0], &inputs[1]
+			if s.Shape[0] != layers || s.Shape[1] != x.Shape[1] {
+				return errors.New("the shape of s is wrong")
+			}
+			runnertest.Allocate(&outputs[0], x.Shape...)
+			runnertest.Allocate(&outputs[1], s.Shape...)
+			each := x.Shape[1] * 4
+			for at := range each {
+				sum := runnertest.Element(s.Data.Bytes, tensor.FP32, at)
+				for frame := range x.Shape[0] {
+					sum += runnertest.Element(x.Data.Bytes, tensor.FP32, frame*each+at)
+					runnertest.SetElement(outputs[0].Data.Bytes, tensor.FP32, frame*each+at, sum)
+				}
+				for layer := range layers {
+					runnertest.SetElement(outputs[1].Data.Bytes, tensor.FP32, layer*each+at, sum)
+				}
+			}
+			return nil
+		}
+		cfg := recurrenceConfig("FP32", true)
+		cfg.Inputs[0].Dims, cfg.Outputs[0].Dims = tensor.Shape{-1, 4}, tensor.Shape{-1, 4}
+		_, _, err := proving(t, r, nil, cfg, config.VerifyInferred)
+		require.ErrorContains(t, err, `state "s" would start empty along axis`)
+		lines := pastedLine.FindAllStringSubmatch(err.Error(), -1)
+		require.Len(t, lines, 1, "%v", err)
+		cfg.Parameters[lines[0][2]] = config.Value{String: lines[0][3]}
+		pl, proof, err := proving(t, r, nil, cfg, config.VerifyInferred)
+		require.NoError(t, err)
+		require.Empty(t, proof.Warning)
+		require.Equal(t, 1, pl.Inputs[0].Axis)
+		require.Equal(t, 1, pl.Varying[0].Axis)
+	}
+}
+
 // TestAxesShownWrongAreNotOffered: where the shapes contradict the axes, there is no line.
 func TestAxesShownWrongAreNotOffered(t *testing.T) {
 	r := runnertest.NewFile(t, "x:FP32[batch] s:FP32[batch]", "y:FP32[batch] s_out:FP32[batch]")

@@ -7,6 +7,13 @@
 // of its own. A run has three phases: a warm-up, the measurement, and a drain in which every sequence is ended. At both
 // ends of the measurement it writes a line, so that the caller can read the server's counters there.
 //
+// With -active, only so many requests are in flight: an answer is followed by a step of any other sequence. All
+// sequences are started before the warm-up; then it writes a line and leaves the server alone for the time of -pause, so
+// that the caller can see what idle sequences cost.
+//
+// With -rate, requests are sent at random times (a Poisson process), whether or not earlier ones were answered, each by
+// the sequence whose turn it is. Latencies count from these times.
+//
 // A Python client can load a server with a few thousand requests a second on one core; this one leaves most of a small
 // machine to the server.
 //

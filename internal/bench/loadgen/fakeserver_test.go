@@ -8,6 +8,7 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 
@@ -21,12 +22,14 @@ type fakeServer struct {
 	server  *grpc.Server
 	spoil   func(step int, output []float32) // changes an answer before it is sent; nil: does not
 	refuses float32                          // a value that is an error and changes nothing; 0: none
+	delay   time.Duration                    // of every answer
 
 	mu       sync.Mutex
 	open     map[string]*fakeSequence
 	started  int
 	refused  map[string]int // requests of open sequences
 	requests int
+	steps    map[string]int // of every sequence that began
 }
 
 type fakeSequence struct {
@@ -42,7 +45,7 @@ func startFakeServer(t *testing.T) *fakeServer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fakeServer{url: listener.Addr().String(), open: map[string]*fakeSequence{}, refused: map[string]int{}}
+	f := &fakeServer{url: listener.Addr().String(), open: map[string]*fakeSequence{}, refused: map[string]int{}, steps: map[string]int{}}
 	f.server = grpc.NewServer(grpc.UnknownServiceHandler(f.handle))
 	go func() { _ = f.server.Serve(listener) }()
 	t.Cleanup(f.server.Stop)
@@ -57,6 +60,7 @@ func (f *fakeServer) handle(_ any, stream grpc.ServerStream) error {
 		} else if err != nil {
 			return err
 		}
+		time.Sleep(f.delay)
 		if err := stream.SendMsg(f.infer(&request)); err != nil {
 			return err
 		}
@@ -93,6 +97,7 @@ func (f *fakeServer) infer(request *kserve.ModelInferRequest) *kserve.ModelStrea
 		answer.ErrorMessage = "no sequence " + id
 		return answer
 	}
+	f.steps[id]++
 	for i, value := range input {
 		sequence.sums[i%columns] += value
 	}

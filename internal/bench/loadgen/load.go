@@ -14,8 +14,12 @@ import (
 	"tritonstateful/internal/bench/kserve"
 )
 
-// drainTime is how long the sequences may take to end after the measurement; a server that takes longer hangs.
-const drainTime = 20 * time.Second
+// drainTime and drainEach are how long the sequences may take to end after the measurement, together and each; a server
+// that takes longer hangs.
+const (
+	drainTime = 20 * time.Second
+	drainEach = 20 * time.Millisecond
+)
 
 // phase is a part of a run.
 type phase int32
@@ -33,6 +37,7 @@ type Result struct {
 	Rate       float64  `json:"requests_per_second"`
 	P50        float64  `json:"p50_us"`
 	P99        float64  `json:"p99_us"`
+	Late       float64  `json:"late_p99_us"` // how late requests of -rate were sent, which their latencies include
 	Errors     int      `json:"errors"`
 	Mismatches int      `json:"mismatches"`
 	Texts      []string `json:"texts"` // the first few different ones of both
@@ -45,24 +50,27 @@ type load struct {
 	conns   []*grpc.ClientConn
 	streams []*stream
 	running sync.WaitGroup
+	opening sync.WaitGroup          // streams whose sequences have not all started, with -active
+	opened  chan struct{}           // closed when they have, and the pause is over
 	cancel  context.CancelCauseFunc // ends all streams because one of them failed
 }
 
-// measure runs the three phases and sums them up. A line to out begins the measurement, and another one ends it.
+// measure runs the three phases and sums them up. A line to out begins the measurement, and another one ends it; with
+// -active, one more is written before, when all sequences have started.
 func measure(ctx context.Context, c config, out io.Writer) (Result, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	l := &load{config: c, cancel: cancel}
+	l := &load{config: c, opened: make(chan struct{}), cancel: cancel}
 	defer l.close()
 	if err := l.open(ctx); err != nil {
 		return Result{}, err
 	}
-	for i, s := range l.streams {
-		l.running.Go(func() {
-			if err := s.run(); err != nil {
-				cancel(fmt.Errorf("stream %d: %w", i, err))
-			}
-		})
+	l.start(ctx)
+	if c.active > 0 {
+		l.opening.Wait()
+		fmt.Fprintln(out, "opened")
+		sleep(ctx, c.pause)
+		close(l.opened)
 	}
 	sleep(ctx, c.warmup)
 	fmt.Fprintln(out, "measuring")
@@ -72,7 +80,8 @@ func measure(ctx context.Context, c config, out io.Writer) (Result, error) {
 	l.phase.Store(int32(phaseDrain))
 	took := time.Since(began)
 	fmt.Fprintln(out, "measured")
-	late := time.AfterFunc(drainTime, func() { cancel(fmt.Errorf("the last answers did not come within %v", drainTime)) })
+	patience := drainTime + time.Duration(c.sequences)*drainEach
+	late := time.AfterFunc(patience, func() { cancel(fmt.Errorf("the last answers did not come within %v", patience)) })
 	defer late.Stop()
 	l.running.Wait()
 	return l.result(took), context.Cause(ctx)
@@ -82,7 +91,7 @@ func measure(ctx context.Context, c config, out io.Writer) (Result, error) {
 func (l *load) open(ctx context.Context) error {
 	ids := &idSource{text: l.config.stringIDs}
 	ids.last.Store(l.config.firstID - 1)
-	for range min(l.config.streams, l.config.sequences) {
+	for range l.config.streams {
 		conn, err := kserve.Dial(l.config.url)
 		if err != nil {
 			return err
@@ -105,6 +114,36 @@ func (l *load) open(ctx context.Context) error {
 	return nil
 }
 
+// start runs every stream in a goroutine of its own. Each gets its part of the requests in flight, or of the rate.
+func (l *load) start(ctx context.Context) {
+	for i, s := range l.streams {
+		run := func() error { return s.run(len(s.sequences)) }
+		switch {
+		case l.config.rate > 0:
+			rate := l.config.rate / float64(len(l.streams))
+			run = func() error { return s.runArrivals(ctx, rate, uint64(i)) }
+		case l.config.active > 0:
+			active := (l.config.active + i) / len(l.streams) // rounded so that they add up
+			l.opening.Add(1)
+			opened := sync.OnceFunc(l.opening.Done)
+			run = func() error {
+				defer opened()
+				if err := s.startAll(active); err != nil {
+					return err
+				}
+				opened()
+				<-l.opened
+				return s.run(active)
+			}
+		}
+		l.running.Go(func() {
+			if err := run(); err != nil {
+				l.cancel(fmt.Errorf("stream %d: %w", i, err))
+			}
+		})
+	}
+}
+
 // sleep waits for a time, or for the end of the context.
 func sleep(ctx context.Context, d time.Duration) {
 	select {
@@ -121,9 +160,10 @@ func (l *load) close() {
 
 // result sums up what the streams saw.
 func (l *load) result(took time.Duration) (r Result) {
-	var latencies []time.Duration
+	var latencies, late []time.Duration
 	for _, s := range l.streams {
 		latencies = append(latencies, s.latencies...)
+		late = append(late, s.late...)
 		r.Errors += s.errors
 		r.Mismatches += s.mismatches
 		for _, text := range s.texts {
@@ -131,8 +171,10 @@ func (l *load) result(took time.Duration) (r Result) {
 		}
 	}
 	slices.Sort(latencies)
+	slices.Sort(late)
 	r.Requests, r.Rate = len(latencies), float64(len(latencies))/took.Seconds()
 	r.P50, r.P99 = percentile(latencies, 50), percentile(latencies, 99)
+	r.Late = percentile(late, 99)
 	return r
 }
 

@@ -22,7 +22,7 @@ func runLoad(t *testing.T, f *fakeServer, extra ...string) (Result, error) {
 	}, extra...)
 	var out bytes.Buffer
 	failure := run(args, &out)
-	text, begins := bytes.CutPrefix(out.Bytes(), []byte("measuring\nmeasured\n"))
+	text, begins := bytes.CutPrefix(bytes.TrimPrefix(out.Bytes(), []byte("opened\n")), []byte("measuring\nmeasured\n"))
 	var result Result
 	if err := json.Unmarshal(text, &result); err != nil || !begins {
 		t.Fatalf("result %q: %v (run: %v)", out.String(), err, failure)
@@ -86,6 +86,43 @@ func TestLoadCountsErrorsAndGoesOn(t *testing.T) {
 	}
 }
 
+// TestLoadOfFewOfManySequences: all are started first, all have steps, and all are ended.
+func TestLoadOfFewOfManySequences(t *testing.T) {
+	f := startFakeServer(t)
+	var atOpening int
+	opened := func(text []byte) (int, error) {
+		if string(text) == "opened\n" {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			atOpening = f.requests
+		}
+		return len(text), nil
+	}
+	err := run([]string{
+		"-url", f.url, "-model", "fake", "-inputs", fakeInputs, "-outputs", "Output", "-verify", "-steps", "1000",
+		"-sequences", "50", "-active", "5", "-streams", "3", "-pause", "10ms", "-warmup", "20ms", "-duration", "200ms",
+	}, writerFunc(opened))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if atOpening != 50 {
+		t.Errorf("%d requests were answered at the opening, want the 50 STARTs", atOpening)
+	}
+	once := 0
+	for _, steps := range f.steps {
+		if steps <= 2 { // START and END
+			once++
+		}
+	}
+	if f.started != 50 || len(f.open) != 0 || once > 25 {
+		t.Errorf("%d sequences, %d of them not ended, %d without a step in %d requests", f.started, len(f.open), once, f.requests)
+	}
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (w writerFunc) Write(text []byte) (int, error) { return w(text) }
+
 // TestLoadOfWrongValues: a sequence goes on after an error that was wanted; one whose START was wrong never begins.
 func TestLoadOfWrongValues(t *testing.T) {
 	for _, from := range []int{0, 2} {
@@ -135,6 +172,8 @@ func TestConfigFaults(t *testing.T) {
 		"not a JSON list":    {"-model", "m"},
 		"must be given":      append(good, "-sequences", "0"),
 		"-verify needs":      append(good, "-verify"),
+		"-active must be":    append(good, "-sequences", "2", "-active", "3"),
+		"-rate excludes":     append(good, "-rate", "5", "-active", "3"),
 		"and excludes -wron": append(good, "-verify", "-outputs", "y", "-wrong", "1"),
 	} {
 		if _, err := parseConfig(args); err == nil || !strings.Contains(err.Error(), want) {

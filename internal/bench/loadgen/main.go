@@ -18,6 +18,9 @@ type config struct {
 	url       string
 	model     string
 	sequences int
+	active    int // requests in flight; 0: one of each sequence
+	pause     time.Duration
+	rate      float64 // requests per second, sent at random times; 0: when the one before is answered
 	streams   int
 	steps     int
 	warmup    time.Duration
@@ -44,6 +47,9 @@ func parseConfig(args []string) (c config, err error) {
 	flags.StringVar(&c.url, "url", "127.0.0.1:8001", "`host:port` of the server's gRPC service")
 	flags.StringVar(&c.model, "model", "", "`name` of the model")
 	flags.IntVar(&c.sequences, "sequences", 64, "concurrent sequences, one request in flight each")
+	flags.IntVar(&c.active, "active", 0, "requests in flight, of any sequences; all are started first (0: one request of each sequence)")
+	flags.DurationVar(&c.pause, "pause", 500*time.Millisecond, "time without load after the sequences of -active have started")
+	flags.Float64Var(&c.rate, "rate", 0, "requests per `second`, sent at random times whether or not earlier ones were answered (0: each after an answer)")
 	flags.IntVar(&c.streams, "streams", 4, "gRPC streams that the sequences are spread over")
 	flags.IntVar(&c.steps, "steps", 100, "requests of a sequence, the last one with END")
 	flags.DurationVar(&c.warmup, "warmup", time.Second, "time of load before the measurement")
@@ -71,6 +77,14 @@ func parseConfig(args []string) (c config, err error) {
 		return config{}, errors.New("-model, -inputs, -sequences, -streams, -steps, -duration and -first-id must be given and positive")
 	case c.verify && (len(c.outputs) == 0 || c.wrong >= 0):
 		return config{}, errors.New("-verify needs the name of the summed output in -outputs, and excludes -wrong")
+	case c.active < 0 || c.active > c.sequences || c.pause < 0 || c.rate < 0:
+		return config{}, errors.New("-active must be 0 to -sequences, -pause and -rate not negative")
+	case c.rate > 0 && (c.active > 0 || c.verify || c.wrong >= 0):
+		return config{}, errors.New("-rate excludes -active, -verify and -wrong")
+	}
+	c.streams = min(c.streams, c.sequences)
+	if c.active > 0 {
+		c.streams = min(c.streams, c.active)
 	}
 	return c, nil
 }

@@ -28,6 +28,7 @@ func (ids *idSource) next() kserve.SequenceID {
 type sequence struct {
 	config  config
 	index   int // among all
+	local   int // on its stream
 	request *kserve.ModelInferRequest
 	first   []byte // of the request's first input
 	codec   codec  // of that input
@@ -46,7 +47,7 @@ func newSequence(c config, ids *idSource, index, local int) (*sequence, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := &sequence{config: c, index: index, ids: ids, ending: true} // ending: the first step starts a sequence
+	q := &sequence{config: c, index: index, local: local, ids: ids, ending: true} // ending: the first step starts a sequence
 	q.request = kserve.NewRequest(c.model, strconv.Itoa(local), inputs, c.outputs...)
 	q.first, q.codec = inputs[0].Data, codecs[inputs[0].Datatype]
 	if shape := inputs[0].Shape; c.verify {

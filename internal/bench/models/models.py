@@ -1,10 +1,14 @@
-"""Makes the models of the benchmarks: python internal/bench/models/models.py FOLDER
+"""Makes the models of the benchmarks: python internal/bench/models/models.py FOLDER [NAME...]
 
-Each becomes a folder NAME with 1/model.onnx, config.pbtxt for a server, and config.json, which is the same as Triton
+Without names it makes all. Each becomes a folder NAME with 1/model.onnx, config.pbtxt for a server, and config.json, which is the same as Triton
 hands it to a backend (for the step benchmark, which has no Triton). Weights are random, always the same.
 
 accumulate_fp32  the example model: next to no work, one state of 20 bytes
 lstm2x512        2 layers of LSTM with 512 units, 80 features a request: 6.6 MFLOP, states h and c as [layers, batch, units]
+lstm5x512        a streaming acoustic model: 5 layers of LSTM with 512 units and 500 outputs over 4 frames of 80 features a
+                 request: 39 MB of weights, 79 MFLOP, states h and c of 10 KB each
+silero_vad       Silero VAD of the PyPI package silero-vad, with its sampling rate fixed at 16 kHz, so that backends need not
+                 provide it: 2.3 MB, one state [2, batch, 128]; left out, with a message, if the package is not installed
 kvring           the last 128 vectors of 1024 numbers and their mean: 0.5 MB of state [batch, 128, 1024], hardly any work
 tokens           a vocabulary of 8, two layers of 2048 x 2048 and a running sum: a token of 8 or more makes a run fail
 zipformer97      97 states, 1.9 MB, laid out as a streaming Zipformer's (48 have the batch after the time axis), and 16
@@ -20,12 +24,13 @@ from pathlib import Path
 import numpy as np
 import onnx
 from google.protobuf import json_format, text_format
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 from tritonclient.grpc import model_config_pb2
 
 ROOT = Path(__file__).resolve().parents[3]
-sys.path.insert(0, str(ROOT / "models"))
+sys.path += [str(ROOT / "models"), str(ROOT / "scripts")]
 
+import vad  # noqa: E402
 from graph import Graph  # noqa: E402
 
 FLOAT = TensorProto.FLOAT
@@ -69,9 +74,26 @@ def lstm2x512() -> StatefulGraph:
     g = StatefulGraph("lstm2x512")
     x = g.input("x", FLOAT, "batch", 80)
     h, c = (g.state(name, 2, "batch", 512) for name in "hc")
-    frames = g.op("Unsqueeze", x, g.constant([0]))  # [time, batch, features]
+    frames = lstm_layers(g, g.op("Unsqueeze", x, g.constant([0])), h, c, layers=2)
+    g.output(g.op("Squeeze", frames, g.constant([0])), "y", FLOAT, "batch", 512)
+    return g
+
+
+def lstm5x512() -> StatefulGraph:
+    g = StatefulGraph("lstm5x512")
+    x = g.input("x", FLOAT, "batch", 4, 80)
+    h, c = (g.state(name, 5, "batch", 512) for name in "hc")
+    frames = lstm_layers(g, g.op("Transpose", x, perm=[1, 0, 2]), h, c, layers=5)
+    scores = g.op("MatMul", g.op("Transpose", frames, perm=[1, 0, 2]), g.weights(512, 500))
+    g.output(scores, "y", FLOAT, "batch", 4, 500)
+    return g
+
+
+def lstm_layers(g: StatefulGraph, frames: str, h: str, c: str, layers: int) -> str:
+    """Layers of 512 units over frames [time, batch, 80]; h and c are states [layers, batch, 512]."""
     ends = []
-    for layer, features in enumerate((80, 512)):
+    for layer in range(layers):
+        features = 512 if layer else 80
         weights, recurrent = g.weights(1, 4 * 512, features), g.weights(1, 4 * 512, 512)
         before = [g.slice(state, layer, layer + 1, axis=0) for state in (h, c)]
         frames, *end = g.op("LSTM", frames, weights, recurrent, "", "", *before, outputs=3, hidden_size=512)
@@ -79,8 +101,7 @@ def lstm2x512() -> StatefulGraph:
         ends.append(end)
     for state, parts in zip((h, c), zip(*ends)):
         g.keep(state, g.op("Concat", *parts, axis=0))
-    g.output(g.op("Squeeze", frames, g.constant([0])), "y", FLOAT, "batch", 512)
-    return g
+    return frames
 
 
 def kvring() -> StatefulGraph:
@@ -165,6 +186,24 @@ def accumulate_config() -> model_config_pb2.ModelConfig:
     return config
 
 
+def silero_vad() -> tuple[model_config_pb2.ModelConfig, onnx.ModelProto]:
+    model = onnx.load(vad.model_file())
+    graph = model.graph
+    rate = next(value for value in graph.input if value.name == "sr")
+    graph.input.remove(rate)
+    graph.initializer.append(numpy_helper.from_array(np.array(vad.audio.RATE, np.int64), "sr"))
+    samples = vad.CONTEXT + vad.WINDOW
+    shapes = {"input": [samples], "output": [1]}
+    for value in (*graph.input, *graph.output):  # the file leaves the batch, and most of stateN, without a name
+        dims = ["batch", *shapes[value.name]] if value.name in shapes else [2, "batch", 128]
+        value.CopyFrom(helper.make_tensor_value_info(value.name, FLOAT, dims))
+    config = model_config_pb2.ModelConfig(name="silero_vad", backend="stateful", max_batch_size=MAX_BATCH)
+    config.input.add(name="input", data_type=model_config_pb2.TYPE_FP32, dims=shapes["input"])
+    config.output.add(name="output", data_type=model_config_pb2.TYPE_FP32, dims=shapes["output"])
+    config.parameters["state_pairs"].string_value = "<<<state, stateN>>>"
+    return config, model
+
+
 def complete(config: model_config_pb2.ModelConfig) -> None:
     """What is the same for all models."""
     config.sequence_batching.max_sequence_idle_microseconds = 600_000_000
@@ -197,16 +236,42 @@ def write(folder: Path, config: model_config_pb2.ModelConfig, put_model: Callabl
     (version.parent / "config.json").write_text(as_triton(config))
 
 
-def main() -> int:
-    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
-        print(__doc__)
-        return 2
-    folder = Path(sys.argv[1])
+def write_graph(folder: Path, graph: StatefulGraph) -> None:
+    write(folder, config_of(graph), lambda path: onnx.save(graph.model(), path))
+
+
+def write_accumulate(folder: Path) -> None:
     example = ROOT / "models" / "accumulate_fp32" / "1" / "model.onnx"
     write(folder, accumulate_config(), lambda path: shutil.copyfile(example, path))
-    for make in (lstm2x512, kvring, tokens, zipformer97):
-        graph = make()
-        write(folder, config_of(graph), lambda path: onnx.save(graph.model(), path))
+
+
+def write_silero(folder: Path) -> None:
+    try:
+        config, model = silero_vad()
+    except vad.VADError as missing:
+        print(f"silero_vad is left out: {missing}")
+        return
+    write(folder, config, lambda path: onnx.save(model, path))
+
+
+MAKERS: dict[str, Callable[[Path], None]] = {
+    "accumulate_fp32": write_accumulate,
+    "lstm2x512": lambda folder: write_graph(folder, lstm2x512()),
+    "lstm5x512": lambda folder: write_graph(folder, lstm5x512()),
+    "silero_vad": write_silero,
+    "kvring": lambda folder: write_graph(folder, kvring()),
+    "tokens": lambda folder: write_graph(folder, tokens()),
+    "zipformer97": lambda folder: write_graph(folder, zipformer97()),
+}
+
+
+def main() -> int:
+    folder, *names = sys.argv[1:] or ["-h"]
+    if folder.startswith("-") or not set(names) <= set(MAKERS):
+        print(__doc__)
+        return 2
+    for name in names or MAKERS:
+        MAKERS[name](Path(folder))
     return 0
 
 

@@ -204,7 +204,7 @@ inplace *inplace_open(const char *path, char *error, int size) {
 // ---- a step ----
 
 // The sequences' states are in as many places as it takes batches to step all of them, and one more, where the next step
-// writes; what it has read is free then for the one that follows. scripts/rawort.py does the same.
+// writes; what it has read is free then for the one that follows.
 static int places_in_use(const inplace *model, int lanes, int live) {
   int used = (live + lanes / 2) / lanes + 1;
   int room = places(model, lanes);

@@ -11,7 +11,8 @@
 // reader for.)
 //
 // If there is a session.txt, too, every batch first runs a step of ONNX Runtime on tensors that are in place already
-// (inplace.h). Then it shows what the server and ONNX Runtime cost together, in one process and under one load.
+// (inplace.h). Then it shows what the server and ONNX Runtime cost together, in one process and under one load. Each
+// instance has a session of its own.
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,9 +44,13 @@ typedef struct {
 typedef struct {
   output_spec outputs[MAX_OUTPUTS];
   int count;
-  inplace *step; // or NULL
-  int live;      // sequences that have begun and not ended
 } answer_spec;
+
+// What Triton keeps for us with an instance that runs ONNX Runtime; others have NULL.
+typedef struct {
+  inplace *step;
+  int live; // sequences that have begun and not ended
+} stepper;
 
 __attribute__((format(printf, 2, 3))) static TRITONSERVER_Error *fail(TRITONSERVER_Error_Code code,
                                                                       const char *format, ...) {
@@ -112,16 +117,6 @@ static TRITONSERVER_Error *read_outputs(const char *folder, answer_spec *answer)
   return error;
 }
 
-static TRITONSERVER_Error *open_session(const char *folder, answer_spec *answer) {
-  char path[MAX_PATH], text[MAX_LINE];
-  snprintf(path, sizeof path, "%s/session.txt", folder);
-  if (access(path, F_OK) != 0) {
-    return NULL;
-  }
-  answer->step = inplace_open(path, text, sizeof text);
-  return answer->step != NULL ? NULL : fail(TRITONSERVER_ERROR_INVALID_ARG, "%s", text);
-}
-
 EXPORT TRITONSERVER_Error *TRITONBACKEND_ModelInitialize(TRITONBACKEND_Model *model) {
   TRITONBACKEND_ArtifactType type;
   const char *folder;
@@ -134,9 +129,6 @@ EXPORT TRITONSERVER_Error *TRITONBACKEND_ModelInitialize(TRITONBACKEND_Model *mo
     return fail(TRITONSERVER_ERROR_INTERNAL, "out of memory");
   }
   error = read_outputs(folder, answer);
-  if (error == NULL) {
-    error = open_session(folder, answer);
-  }
   if (error == NULL) {
     error = TRITONBACKEND_ModelSetState(model, answer);
   }
@@ -153,6 +145,34 @@ EXPORT TRITONSERVER_Error *TRITONBACKEND_ModelFinalize(TRITONBACKEND_Model *mode
     free(answer); // NULL where ModelInitialize failed
   }
   return error;
+}
+
+EXPORT TRITONSERVER_Error *TRITONBACKEND_ModelInstanceInitialize(TRITONBACKEND_ModelInstance *instance) {
+  TRITONBACKEND_Model *model;
+  TRITONBACKEND_ArtifactType type;
+  const char *folder;
+  TRITONSERVER_Error *error = TRITONBACKEND_ModelInstanceModel(instance, &model);
+  if (error == NULL) {
+    error = TRITONBACKEND_ModelRepository(model, &type, &folder);
+  }
+  if (error != NULL) {
+    return error;
+  }
+  char path[MAX_PATH], text[MAX_LINE];
+  snprintf(path, sizeof path, "%s/session.txt", folder);
+  if (access(path, F_OK) != 0) {
+    return TRITONBACKEND_ModelInstanceSetState(instance, NULL);
+  }
+  stepper *state = calloc(1, sizeof *state); // lives as long as the server, as its step does
+  if (state == NULL) {
+    return fail(TRITONSERVER_ERROR_INTERNAL, "out of memory");
+  }
+  state->step = inplace_open(path, text, sizeof text);
+  if (state->step == NULL) {
+    free(state);
+    return fail(TRITONSERVER_ERROR_INVALID_ARG, "%s", text);
+  }
+  return TRITONBACKEND_ModelInstanceSetState(instance, state);
 }
 
 static uint64_t now_ns(void) {
@@ -200,31 +220,33 @@ static bool answer_request(TRITONBACKEND_Request *request, const answer_spec *an
 }
 
 // run_step steps a batch, whose requests all fail if that does.
-static TRITONSERVER_Error *run_step(TRITONBACKEND_Request **requests, uint32_t count, answer_spec *answer) {
+static TRITONSERVER_Error *run_step(TRITONBACKEND_Request **requests, uint32_t count, stepper *state) {
   for (uint32_t i = 0; i < count; i++) {
     uint32_t flags = 0;
     drop(TRITONBACKEND_RequestFlags(requests[i], &flags));
-    answer->live += (flags & TRITONSERVER_REQUEST_FLAG_SEQUENCE_START) != 0;
-    answer->live -= (flags & TRITONSERVER_REQUEST_FLAG_SEQUENCE_END) != 0;
+    state->live += (flags & TRITONSERVER_REQUEST_FLAG_SEQUENCE_START) != 0;
+    state->live -= (flags & TRITONSERVER_REQUEST_FLAG_SEQUENCE_END) != 0;
   }
-  const char *failure = inplace_run(answer->step, (int)count, answer->live);
+  const char *failure = inplace_run(state->step, (int)count, state->live);
   return failure == NULL ? NULL : fail(TRITONSERVER_ERROR_INTERNAL, "%s", failure);
 }
 
 EXPORT TRITONSERVER_Error *TRITONBACKEND_ModelInstanceExecute(TRITONBACKEND_ModelInstance *instance,
                                                               TRITONBACKEND_Request **requests, uint32_t count) {
   TRITONBACKEND_Model *model;
-  void *answer;
+  void *spec, *state;
   TRITONSERVER_Error *error = TRITONBACKEND_ModelInstanceModel(instance, &model);
   if (error == NULL) {
-    error = TRITONBACKEND_ModelState(model, &answer);
+    error = TRITONBACKEND_ModelState(model, &spec);
+  }
+  if (error == NULL) {
+    error = TRITONBACKEND_ModelInstanceState(instance, &state);
   }
   if (error != NULL) {
     return error;
   }
   uint64_t start = now_ns();
-  answer_spec *spec = answer;
-  if (spec->step != NULL && (error = run_step(requests, count, spec)) != NULL) {
+  if (state != NULL && (error = run_step(requests, count, state)) != NULL) {
     return error;
   }
   bool ok[count];

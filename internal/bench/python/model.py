@@ -1,6 +1,6 @@
 """A model of Triton's Python backend that keeps states by hand, as the benchmark's peer: what a user without a stateful
 backend writes. The states of the sequences are numpy arrays in a dict; a batch joins those of its requests, runs ONNX
-Runtime once, and takes the new ones apart again. layout.json, written by scripts/bench.py, tells the tensors apart.
+Runtime once, and takes the new ones apart again. layout.json, written by scripts/benchcontenders.py, tells the tensors apart.
 """
 
 import json

@@ -1,4 +1,4 @@
-package planner
+package config
 
 import (
 	"testing"
@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestPatternOf(t *testing.T) {
+func TestCommonPattern(t *testing.T) {
 	for want, names := range map[string][]string{
 		"past":     {"past"},
 		"past_*":   {"past_k", "past_v"},
@@ -15,6 +15,10 @@ func TestPatternOf(t *testing.T) {
 		"*":        {"a", "b"},
 		"a*":       {"aa", "a"},
 	} {
-		require.Equal(t, want, patternOf(names), "%v", names)
+		require.Equal(t, want, CommonPattern(names), "%v", names)
+		for _, name := range names {
+			_, ok := MatchPattern(want, name)
+			require.True(t, ok)
+		}
 	}
 }

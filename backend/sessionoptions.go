@@ -1,0 +1,134 @@
+package backend
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"tritonstateful/backend/config"
+	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/status"
+)
+
+// sessionOf returns how an instance loads its model file.
+func (m *Model) sessionOf(provider onnx.Provider, info InstanceInfo) (onnx.SessionOptions, error) {
+	o := m.params.Session
+	o.Path, o.Provider, o.Device, o.Name = m.path, provider, info.Device, info.Name
+	if provider == onnx.CPU {
+		return o, nil
+	}
+	if o.Plugin != nil {
+		return o, status.Errorf(status.InvalidArg, "parameter ort_ep_library is given: an execution provider of a library of its own computes for instances on the CPU only, because states stay in host memory: want instance_group [{ kind: KIND_CPU }]")
+	}
+	file, err := m.fileForGPU(info.Device)
+	if err != nil {
+		return o, err
+	}
+	if file != "" {
+		o.Path = file
+	}
+	if o.Path != "" { // else the file's name is wrong, which is reported
+		o.GPU = m.gpuOptions(provider, o.Path)
+	}
+	return o, nil
+}
+
+// sameTensors makes sure that a file can be served by the plan of another one.
+func (m *Model) sameTensors(s *onnx.Signature, path string) error {
+	same := func(a, b onnx.TensorInfo) bool {
+		return a.Name == b.Name && a.DType == b.DType && a.Optional == b.Optional && a.Dims.Equal(b.Dims)
+	}
+	if slices.EqualFunc(s.Inputs, m.planned.Inputs, same) && slices.EqualFunc(s.Outputs, m.planned.Outputs, same) {
+		return nil
+	}
+	return status.Errorf(status.InvalidArg, "cc_model_filenames: the inputs and outputs of %s are not those of the file that another instance has: want the same names, types, shapes and order", filepath.Base(path))
+}
+
+// fileForGPU returns the path of the file that cc_model_filenames names for a GPU, or "".
+func (m *Model) fileForGPU(device int) (string, error) {
+	if len(m.config.CCModelFilenames) == 0 || m.server.Capability == nil {
+		return "", nil
+	}
+	capability, err := m.server.Capability(device)
+	if err != nil {
+		return "", status.Errorf(status.Unavailable, "cc_model_filenames: reading the compute capability of GPU %d: %w", device, err)
+	}
+	name := m.config.CCModelFilenames[capability]
+	if name == "" {
+		return "", nil
+	}
+	if !filepath.IsLocal(name) {
+		return "", status.Errorf(status.InvalidArg, "cc_model_filenames: the file for %s is %q: want the name of a file inside the model's version folder", capability, name)
+	}
+	m.log.Info("cc_model_filenames names a file for this GPU", "gpu", device, "compute_capability", capability, "file", name)
+	return filepath.Join(versionFolder(m.info), name), nil
+}
+
+// toLook returns how a model is opened on the CPU to learn something of it, when no instance
+// is there, or none on the CPU.
+func toLook(p *config.Parameters, path, name string) onnx.SessionOptions {
+	o := p.Session
+	o.Path, o.Name, o.IntraOpThreads, o.Parallel, o.Plugin = path, name, 1, false, nil
+	return o
+}
+
+// operatorLibraries are the paths of the libraries in model_operations. A relative name is
+// that of a file in the version's folder or in the model's, or else one that the system's
+// loader finds: in the folder that the server was started in, or by LD_LIBRARY_PATH.
+func operatorLibraries(info ModelInfo, cfg *config.Config) (paths []string) {
+	for _, name := range cfg.ModelOperations.OpLibraryFilename {
+		paths = append(paths, findLibrary(info, name))
+	}
+	return paths
+}
+
+func findLibrary(info ModelInfo, name string) string {
+	if filepath.IsAbs(name) {
+		return name
+	}
+	for _, folder := range []string{versionFolder(info), info.Directory} {
+		path := filepath.Join(folder, name)
+		if _, err := os.Stat(path); err == nil {
+			return path
+		}
+	}
+	return name
+}
+
+// versionFolder is where the model's files lie.
+func versionFolder(info ModelInfo) string {
+	return filepath.Join(info.Directory, strconv.FormatUint(info.Version, 10))
+}
+
+// takeLibraries completes the session's options by what lies in the model's folder.
+func takeLibraries(info ModelInfo, cfg *config.Config, p *config.Parameters) {
+	p.Session.Operators = operatorLibraries(info, cfg)
+	if plugin := p.Session.Plugin; plugin != nil {
+		plugin.Library = findLibrary(info, plugin.Library)
+	}
+}
+
+// warnOfThreads warns of parameters in whose place the server's own pool of threads is.
+func (m *Model) warnOfThreads() {
+	if !m.server.GlobalThreads {
+		return
+	}
+	for _, name := range []string{"intra_op_threads", "intra_op_thread_count", "inter_op_threads", "inter_op_thread_count"} {
+		if strings.TrimSpace(m.config.Parameters[name].String) != "" {
+			m.log.Warn("parameter " + name + " has no effect: all models share the threads of --backend-config=stateful,enable-global-threadpool")
+		}
+	}
+}
+
+// reportLibraries logs where the libraries are that the configuration names.
+func (m *Model) reportLibraries() {
+	o := &m.params.Session
+	for _, path := range o.Operators {
+		m.log.Info("custom operators", "library", path)
+	}
+	if o.Plugin != nil {
+		m.log.Info("execution provider", "library", o.Plugin.Library)
+	}
+}

@@ -1,0 +1,130 @@
+package backend
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/tensor"
+	"tritonstateful/statebuffer"
+)
+
+// TestSessionOptions: what a configuration of Triton's onnxruntime backend says reaches the
+// session of an instance.
+func TestSessionOptions(t *testing.T) {
+	folder := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(folder, "3"), 0o755))
+	for _, name := range []string{"3/near.so", "far.so"} {
+		require.NoError(t, os.WriteFile(filepath.Join(folder, name), nil, 0o644))
+	}
+	set := newSetup(param("intra_op_thread_count", "2"), param("execution_mode", "1"), param("inter_op_thread_count", "3"),
+		param("session.disable_prepacking", "1"), param("memory.enable_memory_arena_shrinkage", "cpu:0"),
+		param("enable_mem_pattern", "0"), param("ort_ep_library", "far.so"))
+	set.config.ModelOperations.OpLibraryFilename = []string{"near.so", "far.so", "/opt/ops.so", "elsewhere.so"}
+	set.config.Optimization.Graph.Level = 1
+	var opened []onnx.SessionOptions
+	log := newRecorder(slog.LevelInfo)
+	model, err := NewModel(ModelInfo{Name: "model", Version: 3, Directory: folder, Config: set.json()}, Server{
+		Log: slog.New(log), Clock: newServer(t).in.model.server.Clock,
+		Open: func(o onnx.SessionOptions) (onnx.Runner, error) {
+			opened = append(opened, o)
+			return newAccumulator(&statebuffer.Heap{}, accumulate()), nil
+		},
+	})
+	require.NoError(t, err)
+	in, err := model.NewInstance(InstanceInfo{Name: "model_0", Kind: "cpu"})
+	require.NoError(t, err)
+	in.Close()
+	libraries := []string{filepath.Join(folder, "3", "near.so"), filepath.Join(folder, "far.so"), "/opt/ops.so", "elsewhere.so"}
+	require.Equal(t, onnx.SessionOptions{
+		Path: filepath.Join(folder, "3", "model.onnx"), Name: "model_0", IntraOpThreads: 2, InterOpThreads: 3, Parallel: true, NoPattern: true, Optimization: "extended",
+		Session:   []onnx.Setting{{Key: "session.disable_prepacking", Value: "1"}},
+		Run:       []onnx.Setting{{Key: "memory.enable_memory_arena_shrinkage", Value: "cpu:0"}},
+		Operators: libraries, Plugin: &onnx.Plugin{Library: filepath.Join(folder, "far.so")},
+	}, opened[0])
+	settings := strings.Join(log.having("settings"), "\n")
+	for _, want := range []string{"graph_optimization=extended", "intra_op_thread_count=2", "session.disable_prepacking=1", "memory.enable_memory_arena_shrinkage=cpu:0"} {
+		require.Contains(t, settings, want)
+	}
+	for _, more := range opened[1:] { // to look at the model
+		require.Equal(t, libraries, more.Operators)
+		require.Nil(t, more.Plugin)
+	}
+}
+
+// TestOneLoadReportsAll: faults of parameters and of the field optimization come together.
+func TestOneLoadReportsAll(t *testing.T) {
+	_, err := load(t, param("session.no_such", "1"), param("execution_mode", "2"), param("graph_optimization", "all"), func(s *setup) { s.config.Optimization.Graph.Level = 2 })
+	for _, want := range []string{"parameter session.no_such", "parameter execution_mode", "graph.level is 2"} {
+		require.ErrorContains(t, err, want)
+	}
+}
+
+// TestPluginOnGPU: states of instances on a GPU are where a plugin does not find them.
+func TestPluginOnGPU(t *testing.T) {
+	l := newGPULoad(t)
+	_, err := l.try(t, param("ort_ep_library", "/opt/ep.so"))
+	require.ErrorContains(t, err, "parameter ort_ep_library")
+	require.ErrorContains(t, err, "KIND_CPU")
+}
+
+// TestGlobalThreadsWarn: threads of a model's own are not to be had then.
+func TestGlobalThreadsWarn(t *testing.T) {
+	log := newRecorder(slog.LevelInfo)
+	_, err := NewModel(ModelInfo{Name: "model", Config: newSetup(param("intra_op_thread_count", "4"), param("inter_op_threads", "1")).json()}, Server{Log: slog.New(log), GlobalThreads: true})
+	require.NoError(t, err)
+	require.Len(t, log.having("enable-global-threadpool"), 2)
+}
+
+// capable loads instances on two GPUs with the given compute capabilities, and returns the
+// files that they were loaded from.
+func capable(t *testing.T, second *accumulator, capabilities ...string) (files []string, err error) {
+	t.Helper()
+	set := newSetup(param("ort_ep", "cuda"), param("verify", "never"))
+	set.config.CCModelFilenames = map[string]string{"8.0": "ampere.onnx", "9.0": "../hopper.onnx"}
+	cards := []onnx.Runner{&gpu{Runner: newAccumulator(&card{}, accumulate()), t: t}, &gpu{Runner: second, t: t}}
+	model, err := NewModel(ModelInfo{Name: "model", Version: 3, Directory: "/models/model", Config: set.json()}, Server{
+		Log: slog.New(newRecorder(slog.LevelInfo)), Clock: newServer(t).in.model.server.Clock,
+		Open: func(o onnx.SessionOptions) (onnx.Runner, error) {
+			files = append(files, o.Path)
+			return cards[o.Device], nil
+		},
+		Capability: func(device int) (string, error) {
+			if capabilities[device] == "" {
+				return "", errors.New("no driver")
+			}
+			return capabilities[device], nil
+		},
+	})
+	require.NoError(t, err)
+	for device := range capabilities {
+		in, err := model.NewInstance(InstanceInfo{Name: "model_0", Kind: "gpu", Device: device})
+		if err != nil {
+			return files, err
+		}
+		in.Close()
+	}
+	return files, nil
+}
+
+// TestFilesByCapability: cc_model_filenames chooses the file of each GPU, and the files must
+// fit one plan.
+func TestFilesByCapability(t *testing.T) {
+	files, err := capable(t, newAccumulator(&card{}, accumulate()), "8.0", "7.5")
+	require.NoError(t, err)
+	require.Equal(t, []string{"/models/model/3/ampere.onnx", "/models/model/3/model.onnx"}, files)
+	_, err = capable(t, newAccumulator(&card{}, accumulate()), "9.0")
+	require.ErrorContains(t, err, `the file for 9.0 is "../hopper.onnx"`)
+	_, err = capable(t, newAccumulator(&card{}, accumulate()), "")
+	require.ErrorContains(t, err, "no driver")
+	other := accumulate()
+	other.dtype = tensor.FP64
+	_, err = capable(t, newAccumulator(&card{}, other), "7.5", "8.0")
+	require.ErrorContains(t, err, "the inputs and outputs of ampere.onnx")
+}

@@ -1,0 +1,10 @@
+// Traces: what a batch did when is added to the traces of its requests.
+#pragma once
+
+#include "batch.h"
+
+// trace_find notes the trace of a request, if the server traces it.
+void trace_find(batch *b, batch_request *req);
+
+// trace_report adds the parts of the request's run to its trace.
+void trace_report(const batch_request *req);
