@@ -2,6 +2,7 @@ package backend
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -164,6 +165,7 @@ func TestMaskThatForgetsAState(t *testing.T) {
 			model.run = func(inputs, outputs []onnx.Tensor) error {
 				err := inner(inputs, outputs)
 				outputs[2] = outputs[1]
+				outputs[2].Data.Bytes = slices.Clone(outputs[1].Data.Bytes)
 				return err
 			}
 			c.Parameters["state_pairs"] = config.Value{String: "<<<Cache*, NewCache*>>>"}
@@ -259,4 +261,17 @@ func TestMaskOfAWindow(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestMaskOfStatesThatBeginUnequal: no request could succeed, so nothing is loaded.
+func TestMaskOfStatesThatBeginUnequal(t *testing.T) {
+	model, c, _ := maskedModel(0)
+	in, out := info("Cache2", tensor.Int32, -1, -1), info("NewCache2", tensor.Int32, -1, -1)
+	in.Symbols[0], out.Symbols[0] = "batch", "batch"
+	model.sig.Inputs, model.sig.Outputs = append(model.sig.Inputs, in), append(model.sig.Outputs, out)
+	c.Parameters["state_pairs"] = config.Value{String: "<<<Cache*, NewCache*>>>"}
+	c.Parameters["derived_inputs"] = config.Value{String: "Mask = mask(Cache*, Input:1)"}
+	c.Parameters["initial_states"] = config.Value{String: "Cache = 1[1,5]; Cache2 = 1[1,4]"}
+	_, err := model.instance(t, c, "")
+	require.ErrorContains(t, err, `the states "Cache" and "Cache2" share a mask`)
 }

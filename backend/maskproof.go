@@ -349,7 +349,7 @@ func (t *maskTrial) noteGrowth(s *trialSequence) {
 	if s.next != 1 {
 		return
 	}
-	first := t.in.store.Touch(statebuffer.Key{Number: s.id}, t.in.server().Clock())
+	first := t.live(s.id)
 	for mask, i := range t.in.plan.Masks {
 		state := t.in.plan.Generated[i].Mask.Covers[0]
 		t.in.grows[mask] = t.in.store.Length(state, first) - t.in.store.Length(state, nil)
