@@ -152,8 +152,12 @@ func (pl *planner) initialLine(extent int64, states []*plan.State) string {
 	return parameterText("initial_states", strings.Join(values, "; "))
 }
 
-// stateExtent is an extent of states with which the model runs by a candidate, or 1.
+// stateExtent is an extent of states with which the model runs by a candidate, or 1, also
+// where the model is not to run.
 func (c *chooser) stateExtent(a *attempted) int64 {
+	if c.verify == config.VerifyNever {
+		return 1
+	}
 	r, err := c.runner()
 	if err != nil {
 		return 1
