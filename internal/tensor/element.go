@@ -80,17 +80,20 @@ func inRange(f float64, dtype DType) bool {
 
 // FloatElement returns the bytes of f as an element of a floating-point type, rounded
 // to nearest, ties to even.
-func FloatElement(f float64, dtype DType) []byte {
+func FloatElement(f float64, dtype DType) []byte { return AppendFloat(nil, f, dtype) }
+
+// AppendFloat appends FloatElement to data.
+func AppendFloat(data []byte, f float64, dtype DType) []byte {
 	switch dtype {
 	case FP64:
-		return binary.NativeEndian.AppendUint64(nil, math.Float64bits(f))
+		return binary.NativeEndian.AppendUint64(data, math.Float64bits(f))
 	case FP32:
-		return binary.NativeEndian.AppendUint32(nil, math.Float32bits(float32(f)))
+		return binary.NativeEndian.AppendUint32(data, math.Float32bits(float32(f)))
 	case BF16:
-		return binary.NativeEndian.AppendUint16(nil, bfloat16(float32(f)))
+		return binary.NativeEndian.AppendUint16(data, bfloat16(float32(f)))
 	default:
 		h, _ := Half(float32(f))
-		return binary.NativeEndian.AppendUint16(nil, h)
+		return binary.NativeEndian.AppendUint16(data, h)
 	}
 }
 

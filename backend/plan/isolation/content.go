@@ -74,7 +74,7 @@ func (t *Trial) content(in *trialInput, s setting, scale float64, n int) ([]byte
 	if f := in.generated; f != nil && f.DType != tensor.Bytes {
 		return t.generated(f, s, n)
 	}
-	var to []byte
+	to := make([]byte, 0, n*max(in.dtype.Size(), 1))
 	for range n {
 		switch in.dtype {
 		case tensor.FP16, tensor.FP32, tensor.FP64, tensor.BF16:
@@ -87,7 +87,7 @@ func (t *Trial) content(in *trialInput, s setting, scale float64, n int) ([]byte
 			case t.vary:
 				value = t.variedFraction(value)
 			}
-			to = append(to, tensor.FloatElement(value, in.dtype)...)
+			to = tensor.AppendFloat(to, value, in.dtype)
 		case tensor.Bytes:
 			text := strconv.FormatInt(t.integer(in, s), 10)
 			to = binary.NativeEndian.AppendUint32(to, uint32(len(text)))
