@@ -1,8 +1,8 @@
 package ortrunner
 
 import (
-	"errors"
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
