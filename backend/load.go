@@ -100,7 +100,9 @@ func Complete(info ModelInfo, server Server) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	takeLibraries(info, cfg, params)
+	if err := takeLibraries(info, cfg, params); err != nil {
+		return nil, err
+	}
 	options := toLook(params, path, "auto-complete")
 	options.Optimization = "disabled"
 	runner, err := server.Open(options)

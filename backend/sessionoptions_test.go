@@ -14,6 +14,7 @@ import (
 	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/onnx/runnertest"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -59,6 +60,32 @@ func TestSessionOptions(t *testing.T) {
 		require.Equal(t, libraries, more.Operators)
 		require.Nil(t, more.Plugin)
 	}
+}
+
+// TestArenasOfAnInstance: ONNX Runtime fails each run that is to shrink an arena that the
+// session has not, so a load does.
+func TestArenasOfAnInstance(t *testing.T) {
+	shrinks := func(arenas string) func(*setup) { return param(onnx.ArenaShrinkage, arenas) }
+	newServer(t, shrinks("cpu:0"))
+	for _, arenas := range []string{"gpu:0", "cpu:1", "cpu:0;gpu:0"} {
+		_, err := load(t, shrinks(arenas))
+		require.ErrorContains(t, err, `parameter memory.enable_memory_arena_shrinkage is "`+arenas+`": the instance has no arena `)
+		require.ErrorContains(t, err, "want cpu:0")
+		require.Equal(t, status.InvalidArg, status.CodeOf(err))
+	}
+	_, l := loadOnGPU(t, shrinks("cpu:0;gpu:3"))
+	require.Len(t, l.opened, 2)
+	for _, o := range l.opened {
+		require.Equal(t, o.Provider == onnx.CPU, len(o.Run) == 0, "what only looks at the model has no arena on a GPU")
+	}
+	_, err := newGPULoad(t).try(t, shrinks("gpu:1"))
+	require.ErrorContains(t, err, "the instance has no arena gpu:1: want cpu:0 or gpu:3")
+}
+
+// TestNamelessLibrary: an empty name would be that of the version's folder.
+func TestNamelessLibrary(t *testing.T) {
+	_, err := load(t, func(s *setup) { s.config.ModelOperations.OpLibraryFilename = []string{"/opt/ops.so", ""} })
+	require.ErrorContains(t, err, "model_operations { op_library_filename } has an empty name: want the path of a shared library")
 }
 
 // TestOneLoadReportsAll: faults of parameters and of the field optimization come together.

@@ -2,6 +2,7 @@ package ortrunner
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -388,4 +389,25 @@ func TestPlugin(t *testing.T) {
 	} {
 		require.ErrorContains(t, open(c.plugin), c.want, fmt.Sprint(i))
 	}
+}
+
+// TestPluginAfterAFailure: a library whose devices could not be listed is registered again.
+func TestPluginAfterAFailure(t *testing.T) {
+	testRuntime(t)
+	library, calls := fixture(t, "plugin.c", "-DPROVIDERS=1"), 0
+	allDevices = func() ([]ort.EpDevice, error) {
+		if calls++; calls == 2 {
+			return nil, errors.New("injected")
+		}
+		return ort.GetEpDevices()
+	}
+	defer func() { allDevices = ort.GetEpDevices }()
+	_, err := devicesOf(library)
+	require.EqualError(t, err, "injected")
+	for range 2 {
+		devices, err := devicesOf(library)
+		require.NoError(t, err)
+		require.Len(t, devices, 1)
+	}
+	require.Equal(t, 4, calls)
 }

@@ -117,7 +117,7 @@ type ShareSession uint8
 
 // The choices of the parameter share_session_between_instances.
 const (
-	ShareAuto ShareSession = iota // unless each instance has several threads
+	ShareAuto ShareSession = iota // unless each instance has several threads, or operators of its own
 	ShareNever
 	ShareAlways
 )
