@@ -19,6 +19,7 @@ CONTROLS = "control_input [{}, {}]".format(
     ", ".join(f'{{ name: "{kind}" control [{{ kind: CONTROL_SEQUENCE_{kind} fp32_false_true: [0, 1] }}] }}' for kind in KINDS),
     '{ name: "ID" control [{ kind: CONTROL_SEQUENCE_CORRID data_type: TYPE_UINT64 }] }',
 )
+INTEGERS = CONTROLS.replace("fp32", "int32")
 NOTE = "served without states under sequence_batching"
 
 
@@ -35,6 +36,16 @@ def controlled() -> ModelProto:
             tensor("ID", np.uint64, "batch", 1),
         ],
         outputs=[tensor("y", F32, "batch", 1), tensor("id", np.uint64, "batch", 1)],
+    )
+
+
+def whole() -> ModelProto:
+    """The same without a batch, as in Triton's own tests."""
+    return model(
+        op("Add", "x START -> a"),
+        op("Mul", "a READY -> y"),
+        inputs=[tensor(name, np.int32, 1) for name in ("x", "START", "READY")],
+        outputs=[tensor("y", np.int32, 1)],
     )
 
 
@@ -69,6 +80,8 @@ STATE = 'state [{ input_name: "s" output_name: "s_out" data_type: TYPE_FP32 dims
 MODELS = {
     "controls": Folder(config(ONE, CONTROLLED, oldest(3, CONTROLS)), controlled()),
     "controls_direct": Folder(config(ONE, CONTROLLED, direct(CONTROLS)), controlled()),
+    "whole": Folder(config([io("x", "INT32", 1)], [io("y", "INT32", 1)], oldest(0, INTEGERS), batch=0), whole()),
+    "whole_direct": Folder(config([io("x", "INT32", 1)], [io("y", "INT32", 1)], direct(INTEGERS), batch=0), whole()),
     "affinity": Folder(config([X], [Y]), doubling()),
     "affinity_direct": Folder(config([X], [Y], direct()), doubling()),
     "affinity_bare": Folder(config([X], [Y], "sequence_batching { direct { } }"), doubling()),
@@ -96,7 +109,7 @@ def test_controls(own_server, own_client, name):
     sequences = [steps[: 2 + at % 3] for at, steps in enumerate(numbers(8, 4, 1))]
     ids = [500 + at for at in range(8)]
     for sequence, steps, answers in zip(ids, sequences, play(own_client, name, sequences, ids=ids), strict=True):
-        given = lambda sent, sequence=sequence, last=len(steps): {  # noqa: E731
+        given = lambda sent, sequence=sequence, last=len(steps): {
             "START": np.array([[len(sent) == 1]], F32), "END": np.array([[len(sent) == last]], F32),
             "READY": np.ones((1, 1), F32), "ID": np.array([[sequence]], np.uint64),
         }  # fmt: skip
@@ -109,10 +122,19 @@ def test_controls(own_server, own_client, name):
     assert "no states;" in report and "slots:" not in report, report
 
 
+@pytest.mark.parametrize("name", ["whole", "whole_direct"])
+def test_controls_without_a_batch(own_client, name):
+    sequences = [[{"x": np.array([10 * at + step], np.int32)} for step in range(3)] for at in range(1 if "direct" in name else 4)]
+    for steps, answers in zip(sequences, play(own_client, name, sequences), strict=True):
+        given = lambda sent: {"START": np.array([len(sent) == 1], np.int32), "READY": np.ones(1, np.int32)}
+        for got, want in zip(answers, Reference(whole(), rows=False, given=given).answers(steps), strict=True):
+            np.testing.assert_array_equal(got["y"], want["y"], strict=True)
+
+
 @pytest.mark.parametrize("name", ["affinity", "affinity_direct", "affinity_bare"])
 def test_affinity(own_server, own_client, name):
     check(own_client, name, Reference(doubling()), numbers(8, 5), batched=name != "affinity_bare")
-    assert own_server.log_text().count(NOTE) == 10, "one line for each model without states"
+    assert own_server.log_text().count(NOTE) == 12, "one line for each model without states"
 
 
 def test_unbatched(own_client):
@@ -154,7 +176,7 @@ def test_states_that_clients_pass(own_server, own_client, name):
 
 def test_counts(own_client):
     """What is counted for each sequence is kept without states, too."""
-    given = lambda sent: {"count": np.array([[len(sent) - 1]], np.int64)}  # noqa: E731
+    given = lambda sent: {"count": np.array([[len(sent) - 1]], np.int64)}
     check(own_client, "counting", Reference(counting(), given=given), numbers(6, 4))
 
 
