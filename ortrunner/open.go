@@ -42,7 +42,8 @@ func (r *Runtime) Open(o onnx.SessionOptions) (onnx.Runner, error) {
 	}
 	sig := opened.Signature()
 	if sig.Operators, sig.Nodes, err = onnxfile.Read(o.Path); err != nil {
-		r.log.Debug("could not read the operators of the model", "model", o.Name, "file", file, "reason", err)
+		sig.Unread = true
+		r.log.Warn("could not read which operators the model file has; it is served as if it had those on which ONNX Runtime crashes with empty tensors, so requests with an extent of 0 are refused", "model", o.Name, "file", file, "reason", err)
 	}
 	if sig.EndsOnEmpty() == "" {
 		sig.Nodes = nil // no one asks for them

@@ -22,8 +22,8 @@ import (
 )
 
 // notForFiles are names in the library that look like entries of a session but have another
-// way to be set, or are for models that are not in a file.
-var notForFiles = regexp.MustCompile(`^session\.(compile_only|enable_cpu_mem_arena|enable_mem_pattern|enable_profiling|execution_mode|graph_optimization_level|in(ter|tra)_op_num_threads|log_\w+|optimized_model_filepath|use_deterministic_compute|use_env_allocators|use_ort_model_bytes_for_initializers|use_per_session_threads)$|^ep\.cuda\.$`)
+// way to be set, are for models that are not in a file, or change threads of the process.
+var notForFiles = regexp.MustCompile(`^session\.(compile_only|enable_cpu_mem_arena|enable_mem_pattern|enable_profiling|execution_mode|graph_optimization_level|in(ter|tra)_op_num_threads|log_\w+|optimized_model_filepath|set_denormal_as_zero|use_deterministic_compute|use_env_allocators|use_ort_model_bytes_for_initializers|use_per_session_threads)$|^ep\.cuda\.$`)
 
 // requireKeys: the code of a library has the names of all these settings.
 func requireKeys(t *testing.T, code []byte, all ...map[string]onnx.Kind) {

@@ -63,8 +63,7 @@ func TestSignature(t *testing.T) {
 	}, r.Signature())
 }
 
-// TestOperatorsUnknown: a model in ONNX Runtime's own format loads, and nothing is
-// said of its operators.
+// TestOperatorsUnknown: a model in ONNX Runtime's own format loads, and may have any operator.
 func TestOperatorsUnknown(t *testing.T) {
 	rt, from := testRuntime(t), accumulate(2).Write(t)
 	path := filepath.Join(filepath.Dir(from), "model.ort")
@@ -82,6 +81,8 @@ func TestOperatorsUnknown(t *testing.T) {
 	defer r.Close()
 	require.Len(t, r.Signature().Inputs, 2)
 	require.Nil(t, r.Signature().Operators)
+	require.True(t, r.Signature().Unread)
+	require.NotEmpty(t, r.Signature().EndsOnEmpty())
 }
 
 // TestUnservedTypes loads models with tensors that Triton cannot have.

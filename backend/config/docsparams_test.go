@@ -43,7 +43,7 @@ func TestDocumentedSettings(t *testing.T) {
 	want := map[string]string{}
 	for _, keys := range []map[string]onnx.Kind{onnx.SessionKeys, onnx.RunKeys} {
 		for key, kind := range keys {
-			want[key] = [...]string{onnx.Text: "string", onnx.Bool: "bool", onnx.Integer: "integer", onnx.Number: "number"}[kind]
+			want[key] = [...]string{onnx.Text: "string", onnx.Bool: "bool", onnx.Integer: "integer", onnx.Unsigned: "integer, 0 or more", onnx.Number: "number"}[kind]
 		}
 	}
 	documented := map[string]string{}

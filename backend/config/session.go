@@ -49,17 +49,18 @@ func (r *paramReader) either(ours, theirs string) string {
 // settingPrefixes are the beginnings of names that ONNX Runtime gives its settings.
 var settingPrefixes = []string{"session.", "optimization.", "mlas.", "ep.", "memory."}
 
-// instead is what to write for settings that ONNX Runtime reports under such names, but
-// does not read under them.
-var instead = map[string]string{
-	"session.enable_cpu_mem_arena":     "the parameter enable_mem_arena",
-	"session.enable_mem_pattern":       "the parameter enable_mem_pattern",
-	"session.execution_mode":           "the parameter execution_mode",
-	"session.graph_optimization_level": "the parameter graph_optimization",
-	"session.intra_op_num_threads":     "the parameter intra_op_thread_count",
-	"session.inter_op_num_threads":     "the parameter inter_op_thread_count",
-	"session.log_severity_level":       "the server's option --backend-config=stateful,ort-logging-level",
-	"session.use_per_session_threads":  "the server's option --backend-config=stateful,enable-global-threadpool",
+// refusals say what to write for settings that ONNX Runtime reports under such names, but
+// does not read under them, and why one that it reads is not passed on.
+var refusals = map[string]string{
+	"session.enable_cpu_mem_arena":     "use the parameter enable_mem_arena",
+	"session.enable_mem_pattern":       "use the parameter enable_mem_pattern",
+	"session.execution_mode":           "use the parameter execution_mode",
+	"session.graph_optimization_level": "use the parameter graph_optimization",
+	"session.intra_op_num_threads":     "use the parameter intra_op_thread_count",
+	"session.inter_op_num_threads":     "use the parameter inter_op_thread_count",
+	"session.log_severity_level":       "use the server's option --backend-config=stateful,ort-logging-level",
+	"session.set_denormal_as_zero":     "it would stay set for the thread that opens the first session of the process, so answers would depend on the instance and on the order in which models load",
+	"session.use_per_session_threads":  "use the server's option --backend-config=stateful,enable-global-threadpool",
 }
 
 // passedOn reads the settings of ONNX Runtime that are passed on under their own names.
@@ -100,8 +101,8 @@ func (r *paramReader) refuseSetting(name string) {
 	remedy := "docs/parameters.md lists those that there are"
 	known := append(slices.Collect(maps.Keys(onnx.SessionKeys)), slices.Collect(maps.Keys(onnx.RunKeys))...)
 	slices.Sort(known)
-	if use := instead[name]; use != "" {
-		remedy = "use " + use
+	if refusal := refusals[name]; refusal != "" {
+		remedy = refusal
 	} else if near := nearest(name, known); near != "" {
 		remedy = fmt.Sprintf("did you mean %q?", near)
 	}

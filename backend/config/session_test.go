@@ -68,6 +68,8 @@ func TestRefusedSettings(t *testing.T) {
 		"session.disable_prepacking", "yes",
 		"session.dynamic_block_base", "four",
 		"session.moe_expert_counter_alpha", "much",
+		"session.set_denormal_as_zero", "1",
+		"mlas.kleidiai.conv_igemm_max_work", "-1",
 		"memory.enable_memory_arena_shrinkage", "cpu0",
 	))
 	for _, want := range []string{
@@ -78,9 +80,23 @@ func TestRefusedSettings(t *testing.T) {
 		`parameter session.disable_prepacking is "yes": want one of 0, 1, false, true`,
 		`parameter session.dynamic_block_base is "four": want a whole number`,
 		`parameter session.moe_expert_counter_alpha is "much": want a number`,
+		`parameter session.set_denormal_as_zero is no setting of ONNX Runtime that can be passed on: it would stay set for the thread`,
+		`parameter mlas.kleidiai.conv_igemm_max_work is "-1": want a whole number that is 0 or more`,
 		`parameter memory.enable_memory_arena_shrinkage is "cpu0": want DEVICE:NUMBER, separated by semicolons, such as cpu:0;gpu:0`,
 	} {
 		require.ErrorContains(t, err, want)
+	}
+}
+
+// TestCanonicalNumbers: ONNX Runtime reads fewer texts as a number than Go does, and ends the
+// process at some others.
+func TestCanonicalNumbers(t *testing.T) {
+	for text, want := range map[string]string{"+5": "5", "-0": "0", "007": "7"} {
+		for _, name := range []string{"session.dynamic_block_base", "mlas.nchwc_pointwise_conv_max_input_channel_batch"} {
+			p, _, err := ParseParameters(given(name, text))
+			require.NoError(t, err)
+			require.Equal(t, []onnx.Setting{{Key: name, Value: want}}, p.Session.Session)
+		}
 	}
 }
 

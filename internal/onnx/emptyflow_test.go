@@ -75,6 +75,9 @@ func TestEmptyReaches(t *testing.T) {
 	if operator, got := (&Signature{Operators: map[string]int{"LSTM": 1}}).EmptyReaches([]string{"past"}); got != Possible || operator != "LSTM" {
 		t.Errorf("without nodes: %d, %q", got, operator)
 	}
+	if operator, got := (&Signature{Unread: true}).EmptyReaches([]string{"past"}); got != Possible || operator == "" {
+		t.Errorf("with operators that could not be read: %d, %q", got, operator)
+	}
 	if operator, got := (&Signature{Operators: map[string]int{"Add": 1}, Nodes: graph("GRU past")}).EmptyReaches([]string{"past"}); got != Never {
 		t.Errorf("without such an operator: %d, %q", got, operator)
 	}

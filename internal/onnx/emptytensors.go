@@ -8,10 +8,11 @@ var endsOnEmpty = [...]string{"GRU", "LSTM", "Einsum", "DynamicQuantizeLSTM", "Q
 
 // EndsOnEmpty returns an operator of the model that ends the process when it runs with an
 // empty tensor, or "" if there is none. Such a model must not run with an input that has an
-// extent of 0, neither for a request nor to try something at load.
+// extent of 0, neither for a request nor to try something at load. If the operators are
+// Unread, it returns one that the model may have.
 func (s *Signature) EndsOnEmpty() string {
 	for _, name := range endsOnEmpty {
-		if s.Operators[name] > 0 {
+		if s.MayHave(name) {
 			return name
 		}
 	}

@@ -17,15 +17,17 @@ type Kind uint8
 
 // The kinds.
 const (
-	Text    Kind = iota
-	Bool         // 0 or 1; false and true are translated
-	Integer      // a whole number
-	Number       // with a decimal point, or without
+	Text     Kind = iota
+	Bool          // 0 or 1; false and true are translated
+	Integer       // a whole number
+	Unsigned      // a whole number that is 0 or more
+	Number        // with a decimal point, or without
 )
 
 // Check returns the value as ONNX Runtime reads it, or an error that says what is wanted.
 // ONNX Runtime itself takes any text, and falls back to the default for one that it does
-// not know.
+// not know, or for some settings ends the process. Whole numbers are returned as it reads
+// them: without a plus sign, zeros in front or a minus sign before 0.
 func (k Kind) Check(value string) (string, error) {
 	switch k {
 	case Bool:
@@ -37,9 +39,17 @@ func (k Kind) Check(value string) (string, error) {
 		}
 		return "", errors.New("want one of 0, 1, false, true")
 	case Integer:
-		if _, err := strconv.ParseInt(value, 10, 64); err != nil {
+		n, err := strconv.ParseInt(value, 10, 64)
+		if err != nil {
 			return "", errors.New("want a whole number")
 		}
+		return strconv.FormatInt(n, 10), nil
+	case Unsigned:
+		n, err := strconv.ParseInt(value, 10, 64)
+		if err != nil || n < 0 {
+			return "", errors.New("want a whole number that is 0 or more")
+		}
+		return strconv.FormatInt(n, 10), nil
 	case Number:
 		if _, err := strconv.ParseFloat(value, 64); err != nil {
 			return "", errors.New("want a number")
@@ -64,8 +74,9 @@ func Override(settings, by []Setting) []Setting {
 }
 
 // SessionKeys are the configuration entries of a session (AddSessionConfigEntry) that ONNX
-// Runtime 1.31 reads, but those that a model in a file has no use for. ONNX Runtime does
-// not refuse others, so a test compares this table with the library.
+// Runtime 1.31 reads, but those that a model in a file has no use for and
+// session.set_denormal_as_zero, which changes threads of the process. ONNX Runtime does not
+// refuse others, so a test compares this table with the library.
 var SessionKeys = map[string]Kind{
 	"ep.context_embed_mode":                            Bool,
 	"ep.context_enable":                                Bool,
@@ -77,9 +88,9 @@ var SessionKeys = map[string]Kind{
 	"ep.enable_weightless":                             Bool,
 
 	"mlas.disable_kleidiai":                             Bool,
-	"mlas.kleidiai.conv_igemm_max_work":                 Integer,
+	"mlas.kleidiai.conv_igemm_max_work":                 Unsigned,
 	"mlas.nchwc_depthwise_sliding":                      Text,
-	"mlas.nchwc_pointwise_conv_max_input_channel_batch": Integer,
+	"mlas.nchwc_pointwise_conv_max_input_channel_batch": Unsigned,
 	"mlas.qnbit.force_fp32":                             Bool,
 	"mlas.use_lut_gemm":                                 Bool,
 
@@ -136,7 +147,6 @@ var SessionKeys = map[string]Kind{
 	"session.resource_cuda_partitioning_settings":                     Text,
 	"session.save_external_prepacked_constant_initializers":           Bool,
 	"session.save_model_format":                                       Text,
-	"session.set_denormal_as_zero":                                    Bool,
 	"session.strict_shape_type_inference":                             Bool,
 	"session.strict_workspace_verification":                           Bool,
 	"session.use_device_allocator_for_initializers":                   Bool,

@@ -19,9 +19,17 @@ type Signature struct {
 	// op_type, also inside of subgraphs and functions; nil where the file does not
 	// tell (ORT format).
 	Operators map[string]int
-	// Nodes are those of the graph, sorted as they run; nil where Operators is, and for a
-	// model without an operator of which EndsOnEmpty tells.
+	// Unread: the model file could not be read for its operators, so it may have any.
+	Unread bool
+	// Nodes are those of the graph, in the order of the file; nil where Operators is, for a
+	// model without an operator of which EndsOnEmpty tells, and where names of tensors are
+	// too long to be read.
 	Nodes []Node
+}
+
+// MayHave reports whether the model has the operator, by its op_type, or it is not known.
+func (s *Signature) MayHave(operator string) bool {
+	return s.Unread || s.Operators[operator] > 0
 }
 
 // TensorInfo describes one tensor of a model.

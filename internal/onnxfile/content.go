@@ -11,6 +11,7 @@ type content struct {
 	name      string                 // of an attribute, a function
 	text      string                 // of an attribute
 	functions map[string][]onnx.Node // of a model
+	unnamed   bool                   // a name in it is too long to be kept, of a tensor or a function
 }
 
 // setText keeps a string of the message. The last one counts, as in protobuf, but for the
@@ -32,6 +33,7 @@ func (c *content) setText(k kind, text string) {
 
 // add keeps what is in a message of the kind inside, which is part of one of the kind k.
 func (c *content) add(k, inside kind, part *content) {
+	c.unnamed = c.unnamed || part.unnamed
 	switch {
 	case inside == node:
 		c.nodes = append(c.nodes, part.node)

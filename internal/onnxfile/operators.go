@@ -25,7 +25,8 @@ const (
 // Read returns how many nodes of each op_type a model file has, in any domain, and the nodes
 // of its graph. It counts the nodes of the graph, of all graphs nested in it (the branches of
 // If, the body of Loop) and of the model's functions; each node counts once, however often it
-// runs. Files with external data are not read.
+// runs. Files with external data are not read. The nodes are nil if the name of a tensor or of a
+// function is longer than 4096 bytes.
 func Read(path string) (operators map[string]int, nodes []onnx.Node, err error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -56,6 +57,9 @@ func scan(file io.ReadSeeker) (operators map[string]int, nodes []onnx.Node, err 
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("at byte %d: %w", s.at, err)
+	}
+	if whole.unnamed {
+		return s.found, nil, nil
 	}
 	whole.callFunctions(whole.nodes)
 	return s.found, whole.nodes, nil
@@ -116,7 +120,10 @@ func (s *scanner) message(k kind, end int64, depth int, to *content) error {
 		}
 		inside := fields[k][key>>3]
 		switch {
-		case inside == other || key&7 != wireBytes || inside == attributeText && size > maxText:
+		case inside == other || key&7 != wireBytes:
+			err = s.skip(int64(size))
+		case inside > opType && size > maxText:
+			to.unnamed = to.unnamed || inside != attributeText && inside != attributeName
 			err = s.skip(int64(size))
 		case inside >= opType:
 			var text string
@@ -185,11 +192,8 @@ func (s *scanner) ReadByte() (byte, error) {
 }
 
 func (s *scanner) text(k kind, size int64) (string, error) {
-	switch {
-	case k == opType && size > maxName:
+	if k == opType && size > maxName {
 		return "", fmt.Errorf("the name of an operator has %d bytes: want at most %d", size, maxName)
-	case size > maxText:
-		return "", fmt.Errorf("a name has %d bytes: want at most %d", size, maxText)
 	}
 	text := make([]byte, size)
 	n, err := io.ReadFull(s.read, text)

@@ -73,6 +73,26 @@ func TestNodes(t *testing.T) {
 	}
 }
 
+// TestLongNames: a name that is too long to be kept takes the nodes, and not the operators.
+func TestLongNames(t *testing.T) {
+	long := strings.Repeat("x", maxText+1)
+	for name, c := range map[string]struct {
+		file  []byte
+		nodes bool
+	}{
+		"input":     {field(7, nodeOf("Add"), field(1, text(1, long), text(4, "GRU"))), false},
+		"output":    {field(7, nodeOf("Add"), field(1, text(2, long), text(4, "GRU"))), false},
+		"in a body": {field(7, nodeOf("Add"), field(1, text(4, "GRU"), field(5, field(6, field(1, text(1, long)))))), false},
+		"function":  {bytes.Join([][]byte{field(7, nodeOf("Add"), nodeOf("GRU")), field(25, text(1, long))}, nil), false},
+		"attribute": {field(7, nodeOf("Add"), nodeOf("GRU", field(5, text(1, long)))), true},
+	} {
+		got, nodes, err := scan(bytes.NewReader(c.file))
+		if err != nil || !equal(got, map[string]int{"Add": 1, "GRU": 1}) || (nodes != nil) != c.nodes {
+			t.Errorf("%s: got %v, %v, %v", name, got, nodes, err)
+		}
+	}
+}
+
 // TestInvalidFiles checks that invalid files give an error and no counts.
 func TestInvalidFiles(t *testing.T) {
 	deep := nodeOf("Deepest")

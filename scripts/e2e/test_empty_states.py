@@ -7,11 +7,14 @@ import re
 import numpy as np
 import pytest
 from onnx import ModelProto
+from tritonclient.grpc import InferenceServerClient
+from tritonclient.utils import InferenceServerException
 
 from configs import config, io
 from conftest import Folder
 from graphs import model, op, tensor
 from sequences import Reference, check
+from unary import infer
 
 F32 = np.float32
 C = 4
@@ -141,3 +144,27 @@ def test_served(own_server, own_client, name: str):
     reference = Reference((REFUSED | SERVED)[name], STATES, ONE_ZERO if name in REFUSED else {})
     check(own_client, name, reference, sequences, tolerance=1e-5)
     assert f"{name}_0_0: state" not in "\n".join(line for line in own_server.log_text().splitlines() if "crashes" in line)
+
+
+def long_name(onnx: ModelProto) -> bytes:
+    """The model with a tensor of which the name is too long for the backend's reader."""
+    for names in [names for node in onnx.graph.node for names in (node.input, node.output)]:
+        names[:] = ["t" * 4097 if name == "by_time" else name for name in names]
+    return onnx.SerializeToString()
+
+
+def group(onnx: ModelProto) -> bytes:
+    """The file with an unknown field of protobuf's old kind, which ONNX Runtime skips and the reader refuses."""
+    return onnx.SerializeToString() + bytes([0xA3, 0x06, 0xA4, 0x06])
+
+
+@pytest.mark.parametrize("kind", [long_name, group])
+def test_files_read_in_part(serve, kind):
+    """A request that would end the server is refused, whatever the backend can read of the model file."""
+    served = config([X], [Y], initial_states=f"cache = 0[1,1,{C}]")
+    server = serve({"gru": Folder(served, None, {"1/model.onnx": kind(summary("cache"))})})
+    with InferenceServerClient(server.grpc_url) as client:
+        with pytest.raises(InferenceServerException, match="no extent of 0"):
+            infer(client, "gru", 1, {"x": np.ones((1, 0, C), F32)}, start=True, end=True)
+        infer(client, "gru", 2, {"x": np.ones((1, 2, C), F32)}, start=True, end=True)
+    assert ("could not read which operators" in server.log_text()) == (kind is group)

@@ -176,7 +176,7 @@ func (t *Trial) variedGenerated(f *plan.Generated, s setting) []byte {
 // seen is one element of a mask: 1, for what counts, unless contents vary. As a length it
 // has to agree with shapes: GroupQueryAttention reads beyond its cache else.
 func (t *Trial) seen() int64 {
-	if t.vary && t.sig.Operators["GroupQueryAttention"] == 0 {
+	if t.vary && !t.sig.MayHave("GroupQueryAttention") {
 		return int64(t.rng.IntN(2))
 	}
 	return 1

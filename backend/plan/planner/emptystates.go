@@ -44,7 +44,11 @@ func (c *chooser) checkEmptyStates(pl *planner) error {
 	if reach == onnx.Certain {
 		return status.Errorf(status.InvalidArg, "state %q would start empty, with shape %v, and the model brings it into its operator %s, in which ONNX Runtime crashes on an empty tensor: give the state an extent, for example %s", s.Input, s.Shape, operator, line)
 	}
-	pl.warn("state %q begins with shape %v, and ONNX Runtime crashes when the operator %s, which the model has, runs with an empty tensor: if the first step brings the empty state into it, give the state an extent, for example %s", s.Input, s.Shape, operator, line)
+	has := "has"
+	if pl.sig.Unread {
+		has = "may have"
+	}
+	pl.warn("state %q begins with shape %v, and ONNX Runtime crashes when the operator %s, which the model %s, runs with an empty tensor: if the first step brings the empty state into it, give the state an extent, for example %s", s.Input, s.Shape, operator, has, line)
 	return nil
 }
 
