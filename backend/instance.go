@@ -87,6 +87,9 @@ func (in *Instance) load(provider onnx.Provider, info InstanceInfo, faults error
 	m := in.model
 	options, refused := m.sessionOf(provider, info)
 	faults = errors.Join(faults, refused)
+	if err := checkArenas(&options); err != nil {
+		faults, options.Run = errors.Join(faults, err), nil // else every run of the proofs would fail
+	}
 	if m.path != "" && refused == nil {
 		in.runner, in.shared, err = m.openRunner(options, info.HostPolicy)
 		in.device, _ = in.runner.(onnx.DeviceRunner)

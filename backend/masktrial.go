@@ -83,7 +83,9 @@ func (in *Instance) newMaskTrial(kind *trialKind) (*maskTrial, error) {
 	sequence.Oldest, sequence.MaxIdleMicroseconds = &config.OldestConfig{MaxCandidateSequences: trialSlots}, 0
 	cfg.Sequence = &sequence
 	params.MaxStateBytes, params.MaxStateMemory = 0, 0
-	model := &Model{info: m.info, server: m.server, log: quiet, config: &cfg, params: &params, sizing: statebuffer.Sizing{Initial: trialSlots, MaxChunks: 1}}
+	info := m.info
+	info.ReportMemory = nil // the server would take what the trial holds for all of the model
+	model := &Model{info: info, server: m.server, log: quiet, config: &cfg, params: &params, sizing: statebuffer.Sizing{Initial: trialSlots, MaxChunks: 1}}
 	runner := &trialRunner{Runner: in.runner}
 	own := &Instance{model: model, log: quiet, name: in.name, runner: runner, plan: &tensors}
 	own.verbosity = newVerbosity(quiet, &params)

@@ -38,6 +38,26 @@ func TestMemoryReports(t *testing.T) {
 	}
 }
 
+// TestTrialsReportNoMemory: the server learns what the instance holds, and nothing of the
+// instances that prove its masks.
+func TestTrialsReportNoMemory(t *testing.T) {
+	model, c, _ := maskedModel(0)
+	in := model.loaded(t, c)
+	var reports []int64
+	info := in.model.info
+	info.ReportMemory = func(uses []MemoryUse) {
+		for _, u := range uses {
+			reports = append(reports, u.Bytes)
+		}
+	}
+	m, err := NewModel(info, in.model.server)
+	require.NoError(t, err)
+	second, err := m.NewInstance(InstanceInfo{Name: "model_0", Kind: "cpu"})
+	require.NoError(t, err)
+	require.Equal(t, []int64{second.memoryUse()[HostMemory]}, reports)
+	second.Close()
+}
+
 // TestMemoryOfStates: what a growing store holds is reported between batches.
 func TestMemoryOfStates(t *testing.T) {
 	var last []MemoryUse

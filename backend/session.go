@@ -75,7 +75,8 @@ func (m *Model) closeRunner(runner onnx.Runner) {
 
 // sharesSession reports whether the instances of the model share a session. A GPU's session
 // has one stream, and a session with threads of its own would have the instances compete for
-// them. Threads of the whole process they share in any case.
+// them. Threads of the whole process they share in any case. Custom operators may have been
+// written for Triton's onnxruntime backend, which calls those of a session one at a time.
 func (m *Model) sharesSession(options *onnx.SessionOptions) bool {
 	if options.Provider != onnx.CPU {
 		return false
@@ -86,6 +87,6 @@ func (m *Model) sharesSession(options *onnx.SessionOptions) bool {
 	case config.ShareNever:
 		return false
 	default: // 0 threads are those of the whole machine, which one session can use up
-		return m.server.GlobalThreads || options.IntraOpThreads <= 1 && !options.Parallel
+		return len(options.Operators) == 0 && (m.server.GlobalThreads || options.IntraOpThreads <= 1 && !options.Parallel)
 	}
 }

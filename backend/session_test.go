@@ -148,6 +148,23 @@ func TestWhichInstancesShare(t *testing.T) {
 	}
 }
 
+// TestCustomOperatorsShareNothing: kernels that were written for one session of each instance
+// may not stand calls at the same time, unless the configuration says so.
+func TestCustomOperatorsShareNothing(t *testing.T) {
+	for parameters, sessions := range map[string]int{"": 2, `"share_session_between_instances":{"string_value":"1"}`: 1} {
+		s := &sharers{t: t}
+		m := s.model(parameters)
+		m.params.Session.Operators = []string{"/opt/ops.so"}
+		for _, threads := range []bool{false, true} {
+			m.server.GlobalThreads = threads
+			in, err := m.NewInstance(InstanceInfo{Name: fmt.Sprint("model_0_", threads), Kind: "cpu"})
+			require.NoError(t, err)
+			defer in.Close()
+		}
+		require.Len(t, s.opened, sessions, parameters)
+	}
+}
+
 // TestSessionOfAFailedLoad: an instance that does not load leaves the session to the others,
 // and closes it where there are none.
 func TestSessionOfAFailedLoad(t *testing.T) {

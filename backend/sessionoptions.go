@@ -35,6 +35,26 @@ func (m *Model) sessionOf(provider onnx.Provider, info InstanceInfo) (onnx.Sessi
 	return o, nil
 }
 
+// checkArenas makes sure that a session has the arenas that it is to shrink after each run.
+// ONNX Runtime fails every run otherwise.
+func checkArenas(o *onnx.SessionOptions) error {
+	has := []string{"cpu:0"}
+	if o.Provider != onnx.CPU {
+		has = append(has, "gpu:"+strconv.Itoa(o.Device))
+	}
+	for _, s := range o.Run {
+		if s.Key != onnx.ArenaShrinkage {
+			continue
+		}
+		for arena := range strings.SplitSeq(s.Value, ";") {
+			if !slices.Contains(has, arena) {
+				return status.Errorf(status.InvalidArg, "parameter %s is %q: the instance has no arena %s: want %s", s.Key, s.Value, arena, strings.Join(has, " or "))
+			}
+		}
+	}
+	return nil
+}
+
 // sameTensors makes sure that a file can be served by the plan of another one.
 func (m *Model) sameTensors(s *onnx.Signature, path string) error {
 	same := func(a, b onnx.TensorInfo) bool {
@@ -67,21 +87,24 @@ func (m *Model) fileForGPU(device int) (string, error) {
 }
 
 // toLook returns how a model is opened on the CPU to learn something of it, when no instance
-// is there, or none on the CPU.
+// is there, or none on the CPU. The settings of runs are for arenas that it may not have.
 func toLook(p *config.Parameters, path, name string) onnx.SessionOptions {
 	o := p.Session
-	o.Path, o.Name, o.IntraOpThreads, o.Parallel, o.Plugin = path, name, 1, false, nil
+	o.Path, o.Name, o.IntraOpThreads, o.Parallel, o.Plugin, o.Run = path, name, 1, false, nil, nil
 	return o
 }
 
 // operatorLibraries are the paths of the libraries in model_operations. A relative name is
 // that of a file in the version's folder or in the model's, or else one that the system's
 // loader finds: in the folder that the server was started in, or by LD_LIBRARY_PATH.
-func operatorLibraries(info ModelInfo, cfg *config.Config) (paths []string) {
+func operatorLibraries(info ModelInfo, cfg *config.Config) (paths []string, err error) {
 	for _, name := range cfg.ModelOperations.OpLibraryFilename {
+		if name == "" {
+			return nil, status.Errorf(status.InvalidArg, "model_operations { op_library_filename } has an empty name: want the path of a shared library, relative to the model's folder or absolute")
+		}
 		paths = append(paths, findLibrary(info, name))
 	}
-	return paths
+	return paths, nil
 }
 
 func findLibrary(info ModelInfo, name string) string {
@@ -103,11 +126,12 @@ func versionFolder(info ModelInfo) string {
 }
 
 // takeLibraries completes the session's options by what lies in the model's folder.
-func takeLibraries(info ModelInfo, cfg *config.Config, p *config.Parameters) {
-	p.Session.Operators = operatorLibraries(info, cfg)
+func takeLibraries(info ModelInfo, cfg *config.Config, p *config.Parameters) (err error) {
+	p.Session.Operators, err = operatorLibraries(info, cfg)
 	if plugin := p.Session.Plugin; plugin != nil {
 		plugin.Library = findLibrary(info, plugin.Library)
 	}
+	return err
 }
 
 // warnOfThreads warns of parameters in whose place the server's own pool of threads is.

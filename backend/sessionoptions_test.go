@@ -2,6 +2,7 @@ package backend
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -10,7 +11,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/onnx/runnertest"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
 )
@@ -27,7 +31,7 @@ func TestSessionOptions(t *testing.T) {
 		param("session.disable_prepacking", "1"), param("memory.enable_memory_arena_shrinkage", "cpu:0"),
 		param("enable_mem_pattern", "0"), param("ort_ep_library", "far.so"))
 	set.config.ModelOperations.OpLibraryFilename = []string{"near.so", "far.so", "/opt/ops.so", "elsewhere.so"}
-	set.config.Optimization.Graph.Level = 1
+	set.config.Optimization.Graph = &config.Graph{Level: 1}
 	var opened []onnx.SessionOptions
 	log := newRecorder(slog.LevelInfo)
 	model, err := NewModel(ModelInfo{Name: "model", Version: 3, Directory: folder, Config: set.json()}, Server{
@@ -58,11 +62,68 @@ func TestSessionOptions(t *testing.T) {
 	}
 }
 
+// TestArenasOfAnInstance: ONNX Runtime fails each run that is to shrink an arena that the
+// session has not, so a load does.
+func TestArenasOfAnInstance(t *testing.T) {
+	shrinks := func(arenas string) func(*setup) { return param(onnx.ArenaShrinkage, arenas) }
+	newServer(t, shrinks("cpu:0"))
+	for _, arenas := range []string{"gpu:0", "cpu:1", "cpu:0;gpu:0"} {
+		_, err := load(t, shrinks(arenas))
+		require.ErrorContains(t, err, `parameter memory.enable_memory_arena_shrinkage is "`+arenas+`": the instance has no arena `)
+		require.ErrorContains(t, err, "want cpu:0")
+		require.Equal(t, status.InvalidArg, status.CodeOf(err))
+	}
+	_, l := loadOnGPU(t, shrinks("cpu:0;gpu:3"))
+	require.Len(t, l.opened, 2)
+	for _, o := range l.opened {
+		require.Equal(t, o.Provider == onnx.CPU, len(o.Run) == 0, "what only looks at the model has no arena on a GPU")
+	}
+	_, err := newGPULoad(t).try(t, shrinks("gpu:1"))
+	require.ErrorContains(t, err, "the instance has no arena gpu:1: want cpu:0 or gpu:3")
+}
+
+// TestNamelessLibrary: an empty name would be that of the version's folder.
+func TestNamelessLibrary(t *testing.T) {
+	_, err := load(t, func(s *setup) { s.config.ModelOperations.OpLibraryFilename = []string{"/opt/ops.so", ""} })
+	require.ErrorContains(t, err, "model_operations { op_library_filename } has an empty name: want the path of a shared library")
+}
+
 // TestOneLoadReportsAll: faults of parameters and of the field optimization come together.
 func TestOneLoadReportsAll(t *testing.T) {
-	_, err := load(t, param("session.no_such", "1"), param("execution_mode", "2"), param("graph_optimization", "all"), func(s *setup) { s.config.Optimization.Graph.Level = 2 })
+	_, err := load(t, param("session.no_such", "1"), param("execution_mode", "2"), param("graph_optimization", "all"), func(s *setup) { s.config.Optimization.Graph = &config.Graph{Level: 2} })
 	for _, want := range []string{"parameter session.no_such", "parameter execution_mode", "graph.level is 2"} {
 		require.ErrorContains(t, err, want)
+	}
+}
+
+// TestNoBatchWarnsOnce: requests with a batch of 2, which max_batch_size allows, are refused
+// then. A request of a sequence has a batch of 1.
+func TestNoBatchWarnsOnce(t *testing.T) {
+	const line = "max_batch_size is 8, but requests run one at a time"
+	for _, tt := range []struct {
+		x     string
+		batch int
+		want  int
+	}{{"FP32[1,4]", 8, 1}, {"FP32[1,4]", 1, 0}, {"FP32[batch,4]", 8, 0}} {
+		log := newRecorder(slog.LevelInfo)
+		file := runnertest.NewFile(t, "x:"+tt.x, "y:"+tt.x)
+		file.Runs = func(_ *onnx.Signature, inputs, outputs []onnx.Tensor) error {
+			runnertest.Allocate(&outputs[0], inputs[0].Shape...)
+			copy(outputs[0].Data.Bytes, inputs[0].Data.Bytes)
+			return nil
+		}
+		text := fmt.Sprintf(`{"max_batch_size": %d, "input": [{"name": "x", "data_type": "TYPE_FP32", "dims": [4]}], "output": [{"name": "y", "data_type": "TYPE_FP32", "dims": [4]}]}`, tt.batch)
+		model, err := NewModel(ModelInfo{Name: "model", Config: []byte(text)}, Server{
+			Log: slog.New(log), Clock: newServer(t).in.model.server.Clock,
+			Open: func(onnx.SessionOptions) (onnx.Runner, error) { return file, nil },
+		})
+		require.NoError(t, err)
+		for _, name := range []string{"model_0", "model_1"} {
+			in, err := model.NewInstance(InstanceInfo{Name: name, Kind: "cpu"})
+			require.NoError(t, err)
+			defer in.Close()
+		}
+		require.Len(t, log.having(line), tt.want, "%+v", tt)
 	}
 }
 

@@ -1,6 +1,7 @@
 package ortrunner
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,7 +18,12 @@ import (
 var plugins = struct {
 	sync.Mutex
 	devices map[string][]ort.EpDevice // by the path of the library
+	// registered counts libraries, also those that were unregistered: a name is used once.
+	registered int
 }{devices: map[string][]ort.EpDevice{}}
+
+// allDevices lists the devices of all execution providers. A test replaces it.
+var allDevices = ort.GetEpDevices
 
 // pluginOf returns what adds the execution provider of a plugin to the options of a session,
 // or nil if there is none.
@@ -74,17 +80,18 @@ func devicesOf(library string) ([]ort.EpDevice, error) {
 	if devices, loaded := plugins.devices[library]; loaded {
 		return devices, nil
 	}
-	before, err := ort.GetEpDevices()
+	before, err := allDevices()
 	if err != nil {
 		return nil, err
 	}
-	name := fmt.Sprintf("stateful-plugin-%d", len(plugins.devices)+1)
+	plugins.registered++
+	name := fmt.Sprintf("stateful-plugin-%d", plugins.registered)
 	if err := ort.RegisterExecutionProviderLibrary(name, library); err != nil {
 		return nil, status.Errorf(status.InvalidArg, "%w: want a shared library that exports CreateEpFactories and ReleaseEpFactory", err)
 	}
-	after, err := ort.GetEpDevices()
-	if err != nil {
-		return nil, err
+	after, err := allDevices()
+	if err != nil { // the next load begins at the start
+		return nil, errors.Join(err, ort.UnregisterExecutionProviderLibrary(name))
 	}
 	devices := slices.DeleteFunc(after, func(d ort.EpDevice) bool { return slices.Contains(before, d) })
 	plugins.devices[library] = devices
