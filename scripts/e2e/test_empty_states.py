@@ -245,3 +245,13 @@ def test_warning(serve, name: str):
     with InferenceServerClient(server.grpc_url) as client, pytest.raises(InferenceServerException):
         infer(client, name, 1, {"x": np.ones((1, 3, C), F32)}, start=True, end=True)
     assert server.wait() < 0, "no signal ended it"
+
+
+def test_warning_of_a_length(serve):
+    """The same where the backend itself writes the length by which the model cuts x."""
+    onnx = over_rows(op("Slice", "x zero past one -> rows"), TURN)
+    next(node for node in onnx.graph.node if node.op_type == "Slice").input[2] = "before"
+    onnx.graph.input.append(tensor("before", np.int64, 1))
+    served = config([X], [Y], derived_inputs="before = length_before(x)")
+    server = serve({"length": Folder(served, onnx)})
+    assert "and ONNX Runtime crashes when" in server.log_text()

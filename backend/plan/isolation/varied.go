@@ -166,7 +166,11 @@ func (t *Trial) variedGenerated(f *plan.Generated, s setting) []byte {
 	case plan.KindID:
 		tensor.PutInt(value, f.DType, int64(1+t.rng.IntN(100)))
 	case plan.KindSteps, plan.KindLengthBefore, plan.KindLengthAfter, plan.KindPositions:
-		tensor.PutInt(value, f.DType, f.Plus+t.rng.Int64N(s.extent+1))
+		least := int64(0)
+		if t.sig.EndsOnEmpty() != "" { // with 0, the model may make a tensor empty
+			least = min(1, s.extent)
+		}
+		tensor.PutInt(value, f.DType, f.Plus+least+t.rng.Int64N(s.extent+1-least))
 	default:
 		return nil
 	}
