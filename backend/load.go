@@ -17,9 +17,9 @@ import (
 
 // modelFile is the path of the ONNX file, which lies in the version's folder.
 func modelFile(info ModelInfo, cfg *config.Config, params *config.Parameters) (string, error) {
-	name := params.ModelFile(cfg)
-	if !filepath.IsLocal(name) {
-		return "", status.Errorf(status.InvalidArg, "default_model_filename is %q: want the name of a file inside the model's version folder", name)
+	name, err := params.ModelFile(cfg)
+	if err != nil {
+		return "", err
 	}
 	return filepath.Join(versionFolder(info), name), nil
 }
@@ -70,6 +70,9 @@ func (m *Model) planFor(r onnx.Runner, path string) (*plan.Plan, error) {
 		m.log.Warn(proof.Warning)
 	}
 	m.plan, m.planned = made, r.Signature()
+	if size := m.config.MaxBatchSize; size > 1 && made.MaxLanes == 1 && m.config.Sequence == nil { // a request of a sequence has a batch of 1
+		m.log.Warn(fmt.Sprintf("max_batch_size is %d, but requests run one at a time, and a request with a larger batch than 1 is refused: %s: export the model with a dynamic batch, or write max_batch_size: 1", size, made.WhyOneLane))
+	}
 	return m.plan, nil
 }
 

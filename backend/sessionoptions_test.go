@@ -2,6 +2,7 @@ package backend
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -10,7 +11,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/onnx/runnertest"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
@@ -28,7 +31,7 @@ func TestSessionOptions(t *testing.T) {
 		param("session.disable_prepacking", "1"), param("memory.enable_memory_arena_shrinkage", "cpu:0"),
 		param("enable_mem_pattern", "0"), param("ort_ep_library", "far.so"))
 	set.config.ModelOperations.OpLibraryFilename = []string{"near.so", "far.so", "/opt/ops.so", "elsewhere.so"}
-	set.config.Optimization.Graph.Level = 1
+	set.config.Optimization.Graph = &config.Graph{Level: 1}
 	var opened []onnx.SessionOptions
 	log := newRecorder(slog.LevelInfo)
 	model, err := NewModel(ModelInfo{Name: "model", Version: 3, Directory: folder, Config: set.json()}, Server{
@@ -87,9 +90,40 @@ func TestNamelessLibrary(t *testing.T) {
 
 // TestOneLoadReportsAll: faults of parameters and of the field optimization come together.
 func TestOneLoadReportsAll(t *testing.T) {
-	_, err := load(t, param("session.no_such", "1"), param("execution_mode", "2"), param("graph_optimization", "all"), func(s *setup) { s.config.Optimization.Graph.Level = 2 })
+	_, err := load(t, param("session.no_such", "1"), param("execution_mode", "2"), param("graph_optimization", "all"), func(s *setup) { s.config.Optimization.Graph = &config.Graph{Level: 2} })
 	for _, want := range []string{"parameter session.no_such", "parameter execution_mode", "graph.level is 2"} {
 		require.ErrorContains(t, err, want)
+	}
+}
+
+// TestNoBatchWarnsOnce: requests with a batch of 2, which max_batch_size allows, are refused
+// then. A request of a sequence has a batch of 1.
+func TestNoBatchWarnsOnce(t *testing.T) {
+	const line = "max_batch_size is 8, but requests run one at a time"
+	for _, tt := range []struct {
+		x     string
+		batch int
+		want  int
+	}{{"FP32[1,4]", 8, 1}, {"FP32[1,4]", 1, 0}, {"FP32[batch,4]", 8, 0}} {
+		log := newRecorder(slog.LevelInfo)
+		file := runnertest.NewFile(t, "x:"+tt.x, "y:"+tt.x)
+		file.Runs = func(_ *onnx.Signature, inputs, outputs []onnx.Tensor) error {
+			runnertest.Allocate(&outputs[0], inputs[0].Shape...)
+			copy(outputs[0].Data.Bytes, inputs[0].Data.Bytes)
+			return nil
+		}
+		text := fmt.Sprintf(`{"max_batch_size": %d, "input": [{"name": "x", "data_type": "TYPE_FP32", "dims": [4]}], "output": [{"name": "y", "data_type": "TYPE_FP32", "dims": [4]}]}`, tt.batch)
+		model, err := NewModel(ModelInfo{Name: "model", Config: []byte(text)}, Server{
+			Log: slog.New(log), Clock: newServer(t).in.model.server.Clock,
+			Open: func(onnx.SessionOptions) (onnx.Runner, error) { return file, nil },
+		})
+		require.NoError(t, err)
+		for _, name := range []string{"model_0", "model_1"} {
+			in, err := model.NewInstance(InstanceInfo{Name: name, Kind: "cpu"})
+			require.NoError(t, err)
+			defer in.Close()
+		}
+		require.Len(t, log.having(line), tt.want, "%+v", tt)
 	}
 }
 

@@ -37,10 +37,15 @@ var wrongFiles = []struct{ begins, what string }{
 	{"\x89HDF", "it is an HDF5 file, such as Keras writes, not an ONNX model: export the model to ONNX"},
 }
 
+// affinities is the setting that ONNX Runtime compares with the number of threads.
+const affinities = "session.intra_op_thread_affinities"
+
 // withRemedy adds to ONNX Runtime's error for a file what can be done about it.
 func withRemedy(path string, err error) error {
 	code, text := status.CodeOf(err), err.Error()
 	switch {
+	case strings.Contains(text, "thread_utils.cc"): // it checks nothing else
+		return status.Errorf(status.InvalidArg, "parameter %s: want the cores of each thread but the first, separated by semicolons, so one entry less than intra_op_thread_count: %w", affinities, err)
 	case strings.Contains(text, "rotobuf"): // it could not be read at all
 		return status.Errorf(status.InvalidArg, "%w: %s", err, wrongFile(path))
 	case code == status.Internal && (strings.Contains(text, "IR version") || strings.Contains(text, "opset")):

@@ -35,10 +35,13 @@ func (r *Runtime) Open(o onnx.SessionOptions) (onnx.Runner, error) {
 		open = r.openOnGPU
 	}
 	opened, err := open(o)
+	// Loading has taken up to twice the memory of the weights, also if it fails, and malloc
+	// keeps what was freed.
+	defer C.ortx_trim()
 	if err != nil {
 		// ONNX Runtime often repeats the path.
 		text := strings.ReplaceAll(err.Error(), o.Path, file)
-		return nil, status.Errorf(status.CodeOf(err), "model file %s: %s%s", file, text, passedOn(o.Session))
+		return nil, status.Errorf(status.CodeOf(err), "model file %s: %s%s", file, text, passedOn(o.Session, text))
 	}
 	sig := opened.Signature()
 	if sig.Operators, sig.Nodes, err = onnxfile.Read(o.Path); err != nil {
@@ -48,20 +51,22 @@ func (r *Runtime) Open(o onnx.SessionOptions) (onnx.Runner, error) {
 	if sig.EndsOnEmpty() == "" {
 		sig.Nodes = nil // no one asks for them
 	}
-	C.ortx_trim() // loading has taken up to twice the memory of the weights, and malloc keeps what was freed
 	r.log.Debug("opened a session", "model", o.Name, "file", file,
 		"inputs", len(opened.Signature().Inputs), "outputs", len(opened.Signature().Outputs))
 	return opened, nil
 }
 
 // passedOn reminds of the settings that the configuration has passed on: any of them can be
-// why ONNX Runtime refuses a model.
-func passedOn(settings []onnx.Setting) string {
+// why ONNX Runtime refuses a model. It is empty if the reason names one of them.
+func passedOn(settings []onnx.Setting, reason string) string {
 	if len(settings) == 0 {
 		return ""
 	}
 	given := make([]string, len(settings))
 	for i, s := range settings {
+		if strings.Contains(reason, s.Key) {
+			return ""
+		}
 		given[i] = s.Key + " = " + s.Value
 	}
 	return "; if it is not the file, look at what the parameters pass on: " + strings.Join(given, ", ")

@@ -1,8 +1,10 @@
 package ortrunner
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"testing"
@@ -12,6 +14,7 @@ import (
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
+	"tritonstateful/ortrunner/onnxtest"
 )
 
 // TestBadFiles opens files that are not models: the error says which file, by the names
@@ -174,6 +177,47 @@ func TestNoLeak(t *testing.T) {
 	if !addressSanitizer {
 		require.Less(t, resident(t)-before, int64(8<<20), "0.5 MB of tensors in each of 150 cycles")
 	}
+}
+
+// TestUnloadFreesWeights: the memory of a model goes back to the system when its last runner is
+// closed, and when ONNX Runtime refuses it after it has read the weights. They are many blocks
+// here, each too small for the C library to map it by itself.
+func TestUnloadFreesWeights(t *testing.T) {
+	if addressSanitizer {
+		t.Skip("its malloc keeps what is freed")
+	}
+	const blocks, elements = 2000, 16 << 10 // 64 KiB each
+	model := onnxtest.Model{
+		Inputs:  []onnxtest.Value{{Name: "x0", Type: onnxtest.Float, Dims: onnxtest.Dims("batch", elements)}},
+		Outputs: []onnxtest.Value{{Name: fmt.Sprintf("x%d", blocks), Type: onnxtest.Float, Dims: onnxtest.Dims("batch", elements)}},
+	}
+	for i := range blocks {
+		weight, data := fmt.Sprintf("w%d", i), make([]float32, elements)
+		data[0] = float32(i) // equal ones would be merged
+		model.Initializers = append(model.Initializers, onnxtest.Tensor{Name: weight, Type: onnxtest.Float, Dims: []int64{elements}, Data: data})
+		model.Nodes = append(model.Nodes, onnxtest.Node{Op: "Mul", Inputs: []string{fmt.Sprintf("x%d", i), weight}, Outputs: []string{fmt.Sprintf("x%d", i+1)}})
+	}
+	rt, path := testRuntime(t), model.Write(t)
+	model.Nodes[blocks-1].Op = "NoSuchOperator"
+	refused := model.Write(t)
+	model = onnxtest.Model{}
+	debug.FreeOSMemory()
+	before := resident(t)
+
+	first, err := rt.Open(onnx.SessionOptions{Path: path, IntraOpThreads: 1})
+	require.NoError(t, err)
+	second, err := first.(onnx.Sharer).Share()
+	require.NoError(t, err)
+	first.Close()
+	require.Greater(t, resident(t)-before, int64(100<<20), "the other runner has the weights")
+	second.Close()
+	debug.FreeOSMemory()
+	require.Less(t, resident(t)-before, int64(16<<20), "after the last runner")
+
+	_, err = rt.Open(onnx.SessionOptions{Path: refused, IntraOpThreads: 1})
+	require.ErrorContains(t, err, "NoSuchOperator")
+	debug.FreeOSMemory()
+	require.Less(t, resident(t)-before, int64(16<<20), "after a load that failed")
 }
 
 // TestOddPath opens a model whose path has spaces and letters beyond ASCII.

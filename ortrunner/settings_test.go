@@ -17,6 +17,7 @@ import (
 
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/onnxfile"
+	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/ortrunner/internal/sinktest"
 	"tritonstateful/ortrunner/onnxtest"
@@ -24,7 +25,7 @@ import (
 
 // notForFiles are names in the library that look like entries of a session but have another
 // way to be set, are for models that are not in a file, or change threads of the process.
-var notForFiles = regexp.MustCompile(`^session\.(compile_only|enable_cpu_mem_arena|enable_mem_pattern|enable_profiling|execution_mode|graph_optimization_level|in(ter|tra)_op_num_threads|log_\w+|optimized_model_filepath|set_denormal_as_zero|use_deterministic_compute|use_env_allocators|use_ort_model_bytes_for_initializers|use_per_session_threads)$|^ep\.cuda\.$`)
+var notForFiles = regexp.MustCompile(`^session\.(compile_only|enable_cpu_mem_arena|enable_mem_pattern|enable_profiling|execution_mode|graph_optimization_level|in(ter|tra)_op_num_threads|log_\w+|optimized_model_filepath|set_denormal_as_zero|use_deterministic_compute|use_ort_model_bytes_for_initializers|use_per_session_threads)$|^ep\.cuda\.$`)
 
 // requireKeys: the code of a library has the names of all these settings.
 func requireKeys(t *testing.T, code []byte, all ...map[string]onnx.Kind) {
@@ -124,6 +125,31 @@ func TestEntryHasEffect(t *testing.T) {
 func TestRefusedByASetting(t *testing.T) {
 	_, err := testRuntime(t).Open(onnx.SessionOptions{Path: accumulate(2).Write(t), Session: []onnx.Setting{{Key: "session.disable_cpu_ep_fallback", Value: "1"}}})
 	require.ErrorContains(t, err, "look at what the parameters pass on: session.disable_cpu_ep_fallback = 1")
+}
+
+// TestWrongAffinities: what is wrong with the list of cores comes first, and no one is sent to
+// look at the file.
+func TestWrongAffinities(t *testing.T) {
+	path := accumulate(2).Write(t)
+	for _, list := range []string{"1", "1;1;1", "x;y", "0;0"} {
+		_, err := testRuntime(t).Open(onnx.SessionOptions{Path: path, IntraOpThreads: 3, Session: []onnx.Setting{{Key: "session.intra_op_thread_affinities", Value: list}}})
+		require.ErrorContains(t, err, "/model.onnx: parameter session.intra_op_thread_affinities: want the cores of each thread but the first", list)
+		require.NotContains(t, err.Error(), "copy the whole file")
+		require.NotContains(t, err.Error(), "if it is not the file")
+		require.Equal(t, status.InvalidArg, status.CodeOf(err))
+	}
+}
+
+// TestSharedAllocators: a process that shares no allocators serves a model with this setting
+// all the same.
+func TestSharedAllocators(t *testing.T) {
+	r, err := testRuntime(t).Open(onnx.SessionOptions{Path: accumulate(2).Write(t), Session: []onnx.Setting{{Key: "session.use_env_allocators", Value: "1"}}})
+	require.NoError(t, err)
+	defer r.Close()
+	run := r.(*runner)
+	x, out := floats(t, run, tensor.Shape{1, 2}, 1, 2), leftOpen(run)
+	require.NoError(t, run.Run([]onnx.Tensor{x, x}, out))
+	require.Equal(t, []float32{4, 8}, elements[float32](t, out[0]))
 }
 
 // threads is how many there are in the process.

@@ -78,7 +78,7 @@ func readGroup(s *C.OrtSession, g group) ([]onnx.TensorInfo, error) {
 // when not even the rank is known.
 func tensorInfo(d *C.ortx_description) (onnx.TensorInfo, error) {
 	if d.onnx_type != onnxTensor {
-		return onnx.TensorInfo{}, fmt.Errorf("it is %s: only tensors can be served", onnxTypeName(d.onnx_type))
+		return onnx.TensorInfo{}, fmt.Errorf("it is %s: only tensors can be served: export the model with tensors only (a classifier that skl2onnx converts, with the option zipmap=False)", onnxTypeName(d.onnx_type))
 	}
 	dtype, err := dtypeOf(elementType(d.element_type))
 	if err != nil {

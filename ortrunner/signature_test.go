@@ -92,7 +92,7 @@ func TestUnservedTypes(t *testing.T) {
 		want  string
 	}{
 		"float8":   {onnxtest.Value{Type: onnxtest.Float8, Dims: onnxtest.Dims(1)}, `input "x": elements of type FLOAT8E4M3FN`},
-		"sequence": {onnxtest.Value{Type: onnxtest.Float, Dims: onnxtest.Dims(1), Sequence: true}, `input "x": it is a sequence`},
+		"sequence": {onnxtest.Value{Type: onnxtest.Float, Dims: onnxtest.Dims(1), Sequence: true}, `input "x": it is a sequence: only tensors can be served: export the model with tensors only (a classifier that skl2onnx converts, with the option zipmap=False)`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in, out := c.value, c.value

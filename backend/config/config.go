@@ -21,7 +21,7 @@ type Config struct {
 	Inputs       []TensorConfig  `json:"input"`
 	Outputs      []TensorConfig  `json:"output"`
 	Sequence     *SequenceConfig `json:"sequence_batching"`
-	// DefaultModelFilename names the model file where onnx_file_name does not.
+	// DefaultModelFilename names the model file, as the parameter onnx_file_name does.
 	DefaultModelFilename string           `json:"default_model_filename"`
 	Parameters           map[string]Value `json:"parameters"`
 	Optimization         optimization     `json:"optimization"`

@@ -3,9 +3,10 @@ package config
 import "strings"
 
 // nearest is the candidate that takes the fewest edits, whatever the case of the
-// letters, or "" if none is close. Candidates are in lower case.
+// letters, or "" if none is close: of a long name that takes more than a few edits, too many
+// are like it by their usual words. Candidates are in lower case.
 func nearest(name string, candidates []string) string {
-	best, distance := "", 1+len(name)/3
+	best, distance := "", min(1+len(name)/3, maxEdits)
 	name = strings.ToLower(name)
 	for _, c := range candidates {
 		if d := edits(name, c); d <= distance && (best == "" || d < distance) {
@@ -14,6 +15,9 @@ func nearest(name string, candidates []string) string {
 	}
 	return best
 }
+
+// maxEdits is how far a name may be from the one that is meant.
+const maxEdits = 5
 
 // edits is the Levenshtein distance.
 func edits(a, b string) int {

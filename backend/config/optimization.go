@@ -14,10 +14,8 @@ import (
 // optimization is the field optimization of a model configuration, as far as Triton's
 // onnxruntime backend reads it.
 type optimization struct {
-	Graph struct {
-		Level int `json:"level"`
-	} `json:"graph"`
-	CUDA struct {
+	Graph *Graph `json:"graph"` // nil: not given
+	CUDA  struct {
 		Graphs bool `json:"graphs"`
 	} `json:"cuda"`
 	Accelerators struct {
@@ -26,13 +24,19 @@ type optimization struct {
 	} `json:"execution_accelerators"`
 }
 
+// Graph is optimization.graph.
+type Graph struct {
+	Level int `json:"level"`
+}
+
 // accelerator is one of optimization.execution_accelerators.
 type accelerator struct {
 	Name       string            `json:"name"`
 	Parameters map[string]string `json:"parameters"`
 }
 
-// graphLevels is what Triton's onnxruntime backend makes of optimization.graph.level.
+// graphLevels is what Triton's onnxruntime backend makes of optimization.graph.level; any
+// other number is all.
 var graphLevels = map[int]string{-1: "basic", 1: "extended", 2: "disabled"}
 
 // AddOptimization takes over what the field optimization says, which has the meaning that it
@@ -40,7 +44,9 @@ var graphLevels = map[int]string{-1: "basic", 1: "extended", 2: "disabled"}
 // execution provider for, and what contradicts a parameter.
 func (p *Parameters) AddOptimization(c *Config) error {
 	r := &optimizationReader{p: p, parameters: c.Parameters}
-	r.graphLevel(c.Optimization.Graph.Level)
+	if graph := c.Optimization.Graph; graph != nil {
+		r.graphLevel(graph.Level)
+	}
 	for i := range c.Optimization.Accelerators.GPU {
 		a := &c.Optimization.Accelerators.GPU[i]
 		switch a.Name {
@@ -83,8 +89,8 @@ func (r *optimizationReader) contradicts(parameter string, same bool, field, val
 
 func (r *optimizationReader) graphLevel(level int) {
 	word, known := graphLevels[level]
-	if !known { // 0 is not given, and other numbers are all for that backend, too
-		return
+	if !known {
+		word = "all"
 	}
 	o := &r.p.Session.Optimization
 	if !r.contradicts("graph_optimization", *o == word, "graph.level", fmt.Sprintf("%d (%s)", level, word)) {

@@ -43,6 +43,11 @@ func TestGraphLevel(t *testing.T) {
 	_, err = optimized(t, `{"graph": {"level": -1}}`, given("graph_optimization", "all"))
 	require.EqualError(t, err, `optimization: graph.level is -1 (basic) and the parameter graph_optimization is "all": they contradict each other: remove one of them`)
 	require.Equal(t, status.InvalidArg, status.CodeOf(err))
+	_, err = optimized(t, `{"graph": {"level": 0}}`, given("graph_optimization", "basic"))
+	require.EqualError(t, err, `optimization: graph.level is 0 (all) and the parameter graph_optimization is "basic": they contradict each other: remove one of them`)
+	p, err = optimized(t, `{}`, given("graph_optimization", "basic"))
+	require.NoError(t, err)
+	require.Equal(t, "basic", p.Session.Optimization)
 }
 
 // TestTensorRTAccelerator: its options get ONNX Runtime's names, and its precision is FP32.

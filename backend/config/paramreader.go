@@ -214,12 +214,23 @@ func (r *paramReader) reportUnknown() {
 			continue
 		}
 		warning := fmt.Sprintf("parameter %q is unknown and has no effect", name)
-		if near := nearest(name, slices.Sorted(maps.Keys(r.known))); near != "" {
+		if near := r.meant(name); near != "" {
 			warning += fmt.Sprintf("; did you mean %q?", near)
 			r.misspelt = append(r.misspelt, warning)
 		}
 		r.warnings = append(r.warnings, warning)
 	}
+}
+
+// meant returns the parameter that an unknown name is most like, or "". A setting of ONNX
+// Runtime is meant if only the beginning of its name is missing.
+func (r *paramReader) meant(name string) string {
+	for _, key := range passedOnNames() {
+		if strings.HasSuffix(key, "."+name) {
+			return key
+		}
+	}
+	return nearest(name, slices.Sorted(maps.Keys(r.known)))
 }
 
 type option[T any] struct {
@@ -230,12 +241,16 @@ type option[T any] struct {
 func choice[T any](word string, value T) option[T] { return option[T]{word, value} }
 
 // oneOf reads a parameter that is one of some words. The default is shown as the first word
-// for it.
+// for it. The words true and false are taken in either case, as those of a flag are.
 func oneOf[T comparable](r *paramReader, name string, fallback T, options ...option[T]) T {
 	text, given := r.value(name)
+	wanted := text
+	if lower := strings.ToLower(text); lower == "false" || lower == "true" {
+		wanted = lower
+	}
 	words, shown := make([]string, len(options)), ""
 	for i, o := range options {
-		if given && o.word == text {
+		if given && o.word == wanted {
 			return o.value
 		}
 		if o.value == fallback && shown == "" {

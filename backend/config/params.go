@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"math"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -15,7 +16,7 @@ import (
 // Parameters are the backend's own settings, from the parameters block of the
 // model configuration. docs/parameters.md describes each.
 type Parameters struct {
-	onnxFile string // empty: the default
+	onnxFile string // empty: that of the configuration
 	Pairs    []Pair
 	// PairsGiven: state_pairs was there and not empty.
 	PairsGiven bool
@@ -139,6 +140,9 @@ func (v Verbosity) String() string {
 // Defaults of parameters that are not plainly off or zero.
 const (
 	defaultONNXFile = "model.onnx"
+	// serversFile is the default_model_filename that the server fills in if the backend is
+	// known by nothing but the folder, NAME.stateful.
+	serversFile     = "model.stateful"
 	defaultUseRatio = 0.9
 	defaultCacheDir = "/tmp"
 	// defaultMaxStateBytes keeps one runaway sequence from taking the memory.
@@ -210,15 +214,22 @@ func (r *paramReader) parameters() *Parameters {
 	return p
 }
 
-// ModelFile is the name of the ONNX file in the version's folder.
-func (p *Parameters) ModelFile(c *Config) string {
+// ModelFile returns the name of the ONNX file, a path inside the version's folder. It fails
+// if onnx_file_name and default_model_filename say different things, or if the latter leads
+// out of the folder.
+func (p *Parameters) ModelFile(c *Config) (string, error) {
+	name, field := p.onnxFile, c.DefaultModelFilename
 	switch {
-	case p.onnxFile != "":
-		return p.onnxFile
-	case c.DefaultModelFilename != "":
-		return c.DefaultModelFilename
+	case field != "" && !filepath.IsLocal(field):
+		return "", status.Errorf(status.InvalidArg, "default_model_filename is %q: want the name of a file inside the model's version folder", field)
+	case name != "" && field != "" && field != serversFile && filepath.Clean(name) != filepath.Clean(field):
+		return "", status.Errorf(status.InvalidArg, "parameter onnx_file_name = %q and default_model_filename: %q say different things of the same: remove one of them", name, field)
+	case name != "":
+		return name, nil
+	case field != "":
+		return field, nil
 	default:
-		return defaultONNXFile
+		return defaultONNXFile, nil
 	}
 }
 

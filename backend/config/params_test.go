@@ -166,6 +166,7 @@ func TestUnknownParameters(t *testing.T) {
 	tests := []struct{ name, near string }{
 		{"inital_buffer_size", "initial_buffer_size"}, {"infer_end_request", "infer_end_requests"}, {"ort-ep", "ort_ep"},
 		{"always_pad_to_max_batch_size", "always_pad_to_max_batch"}, {"LOGGING_LEVEL", "logging_level"}, {"color", ""}, {"x", ""},
+		{"enable_memory_arena_shrinkage", "memory.enable_memory_arena_shrinkage"}, {"disable_prepacking", "session.disable_prepacking"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -224,12 +225,21 @@ func TestBatchPaddingOverrules(t *testing.T) {
 }
 
 func TestModelFile(t *testing.T) {
-	tests := []struct{ parameter, field, want string }{
-		{"", "", "model.onnx"}, {"a.onnx", "", "a.onnx"}, {"", "b.onnx", "b.onnx"}, {"a.onnx", "b.onnx", "a.onnx"},
+	tests := []struct{ parameter, field, want, fault string }{
+		{"", "", "model.onnx", ""}, {"a.onnx", "", "a.onnx", ""}, {"", "b.onnx", "b.onnx", ""}, {"a.onnx", "./a.onnx", "a.onnx", ""},
+		{"a.onnx", "b.onnx", "", `parameter onnx_file_name = "a.onnx" and default_model_filename: "b.onnx" say different things of the same: remove one of them`},
+		{"a.onnx", "model.stateful", "a.onnx", ""}, // the server has filled it in
+		{"", "../b.onnx", "", `default_model_filename is "../b.onnx": want the name of a file inside the model's version folder`},
 	}
 	for _, tt := range tests {
 		p := &Parameters{onnxFile: tt.parameter}
-		require.Equal(t, tt.want, p.ModelFile(&Config{DefaultModelFilename: tt.field}))
+		name, err := p.ModelFile(&Config{DefaultModelFilename: tt.field})
+		require.Equal(t, tt.want, name)
+		if tt.fault != "" {
+			require.EqualError(t, err, tt.fault)
+			continue
+		}
+		require.NoError(t, err)
 	}
 }
 

@@ -22,7 +22,7 @@ func (r *paramReader) session() onnx.SessionOptions {
 		NoPattern: !r.flag("enable_mem_pattern", true),
 		Plugin:    r.plugin(),
 	}
-	if o.InterOpThreads != 1 && !o.Parallel {
+	if o.InterOpThreads > 1 && !o.Parallel { // 0 is what the samples of Triton's onnxruntime backend have
 		r.warnings = append(r.warnings, fmt.Sprintf("parameter %s has no effect: the operators of a model run one after the other, unless execution_mode is 1", r.either("inter_op_threads", "inter_op_thread_count")))
 	}
 	r.passedOn(&o)
@@ -92,6 +92,13 @@ func (r *paramReader) passedOn(o *onnx.SessionOptions) {
 	r.shrinkage(o)
 }
 
+// passedOnNames are the names of all settings that can be passed on, in order.
+func passedOnNames() []string {
+	names := append(slices.Collect(maps.Keys(onnx.SessionKeys)), slices.Collect(maps.Keys(onnx.RunKeys))...)
+	slices.Sort(names)
+	return names
+}
+
 // refuseSetting reports a parameter that is named like a setting of ONNX Runtime.
 func (r *paramReader) refuseSetting(name string) {
 	if !slices.ContainsFunc(settingPrefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) }) {
@@ -99,33 +106,36 @@ func (r *paramReader) refuseSetting(name string) {
 	}
 	r.known[name] = true
 	remedy := "docs/parameters.md lists those that there are"
-	known := append(slices.Collect(maps.Keys(onnx.SessionKeys)), slices.Collect(maps.Keys(onnx.RunKeys))...)
-	slices.Sort(known)
 	if refusal := refusals[name]; refusal != "" {
 		remedy = refusal
-	} else if near := nearest(name, known); near != "" {
+	} else if near := nearest(name, passedOnNames()); near != "" {
 		remedy = fmt.Sprintf("did you mean %q?", near)
 	}
 	r.reject(name, fmt.Errorf("parameter %s is no setting of ONNX Runtime that can be passed on: %s", name, remedy))
 }
 
-// shrinkage checks the list of arenas, which ONNX Runtime reads only in a run.
+// shrinkage checks the list of arenas, which ONNX Runtime reads only in a run. A wrong list
+// is left out: every run that proves the batch axes would fail with it.
 func (r *paramReader) shrinkage(o *onnx.SessionOptions) {
-	for _, s := range o.Run {
-		if s.Key != onnx.ArenaShrinkage {
-			continue
+	o.Run = slices.DeleteFunc(o.Run, func(s onnx.Setting) bool {
+		return s.Key == onnx.ArenaShrinkage && !r.canShrink(s, o.NoArena)
+	})
+}
+
+// canShrink reports whether the arenas of a list are there, else it notes the fault.
+func (r *paramReader) canShrink(s onnx.Setting, noArena bool) bool {
+	for part := range strings.SplitSeq(s.Value, ";") {
+		device, number, found := strings.Cut(part, ":")
+		if !found || device != "cpu" && device != "gpu" || strings.Trim(number, "0123456789") != "" || number == "" {
+			r.fault(s.Key, s.Value, "DEVICE:NUMBER, separated by semicolons, such as cpu:0;gpu:0")
+			return false
 		}
-		for part := range strings.SplitSeq(s.Value, ";") {
-			device, number, found := strings.Cut(part, ":")
-			if !found || device != "cpu" && device != "gpu" || strings.Trim(number, "0123456789") != "" || number == "" {
-				r.fault(s.Key, s.Value, "DEVICE:NUMBER, separated by semicolons, such as cpu:0;gpu:0")
-				return
-			}
-			if device == "cpu" && o.NoArena {
-				r.reject(s.Key, fmt.Errorf("parameter %s is %q, and enable_mem_arena is 0: there is no arena on the CPU to shrink: remove one of them", s.Key, s.Value))
-			}
+		if device == "cpu" && noArena {
+			r.reject(s.Key, fmt.Errorf("parameter %s is %q, and enable_mem_arena is 0: there is no arena on the CPU to shrink: remove one of them", s.Key, s.Value))
+			return false
 		}
 	}
+	return true
 }
 
 // plugin reads the parameters of an execution provider in a library of its own.

@@ -43,6 +43,9 @@ func TestInterOpThreadsAlone(t *testing.T) {
 		_, warnings, err := ParseParameters(given(name, "4"))
 		require.NoError(t, err)
 		require.Equal(t, []string{"parameter " + name + " has no effect: the operators of a model run one after the other, unless execution_mode is 1"}, warnings)
+		_, warnings, err = ParseParameters(given(name, "0", "execution_mode", "0"))
+		require.NoError(t, err)
+		require.Empty(t, warnings, "samples of Triton's onnxruntime backend have these")
 	}
 }
 
@@ -100,10 +103,30 @@ func TestCanonicalNumbers(t *testing.T) {
 	}
 }
 
-// TestNoArenaToShrink: ONNX Runtime fails every run with these two.
+// TestNothingIsLikeIt: a name that has words in common with another one is not meant for it.
+func TestNothingIsLikeIt(t *testing.T) {
+	_, _, err := ParseParameters(given("session.enable_profiling", "1"))
+	require.EqualError(t, err, "parameter session.enable_profiling is no setting of ONNX Runtime that can be passed on: docs/parameters.md lists those that there are")
+}
+
+// TestShareSession: true and false are taken in either case, as those of flags are.
+func TestShareSession(t *testing.T) {
+	for text, want := range map[string]ShareSession{"True": ShareAlways, "TRUE": ShareAlways, "true": ShareAlways, "False": ShareNever, "FALSE": ShareNever} {
+		p, warnings, err := ParseParameters(given("share_session_between_instances", text))
+		require.NoError(t, err)
+		require.Empty(t, warnings)
+		require.Equal(t, want, p.ShareSession, text)
+	}
+	_, _, err := ParseParameters(given("share_session_between_instances", "Auto"))
+	require.ErrorContains(t, err, "want one of auto, 0, 1, false, true")
+}
+
+// TestNoArenaToShrink: ONNX Runtime fails every run with these two, also those that prove the
+// batch axes, so what is returned with the error has no list.
 func TestNoArenaToShrink(t *testing.T) {
-	_, _, err := ParseParameters(given("enable_mem_arena", "0", "memory.enable_memory_arena_shrinkage", "gpu:0;cpu:0"))
+	p, _, err := ParseParameters(given("enable_mem_arena", "0", "memory.enable_memory_arena_shrinkage", "gpu:0;cpu:0"))
 	require.ErrorContains(t, err, `parameter memory.enable_memory_arena_shrinkage is "gpu:0;cpu:0", and enable_mem_arena is 0: there is no arena on the CPU to shrink`)
+	require.Empty(t, p.Session.Run)
 	_, _, err = ParseParameters(given("enable_mem_arena", "0", "memory.enable_memory_arena_shrinkage", "gpu:0"))
 	require.NoError(t, err)
 }

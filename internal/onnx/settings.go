@@ -150,6 +150,7 @@ var SessionKeys = map[string]Kind{
 	"session.strict_shape_type_inference":                             Bool,
 	"session.strict_workspace_verification":                           Bool,
 	"session.use_device_allocator_for_initializers":                   Bool,
+	"session.use_env_allocators":                                      Bool,
 	"session.use_external_initializer_file_buffers_directly":          Bool,
 	"session.x64quantprecision":                                       Text,
 }

@@ -47,7 +47,7 @@ func (c *chooser) notIsolated(a *attempted) error {
 	switch line := a.planner.line(); {
 	case a.Misshapen:
 	case c.fills || a.planner.plan.MaxLanes > 1:
-		remedy = "; if the batch is there nevertheless, write max_batch_size: 1 " + line + ", so that requests do not share runs"
+		remedy = "; if the batch is there nevertheless, write max_batch_size: 1 " + line + ", so that requests do not share runs, or the parameter alone if they may influence each other"
 	default:
 		remedy = "; if the batch is there nevertheless, write " + line
 	}

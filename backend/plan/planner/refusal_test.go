@@ -65,6 +65,31 @@ func TestPastedLineDecides(t *testing.T) {
 	}
 }
 
+// TestEitherOfTheTwoServes: the parameter of the line serves without max_batch_size: 1, and
+// requests share runs then; max_batch_size: 1 serves without the parameter where the model
+// names the batch.
+func TestEitherOfTheTwoServes(t *testing.T) {
+	r := runnertest.NewFile(t, "x:FP32[batch,?]", "y:FP32[batch,?]")
+	r.Runs = func(_ *onnx.Signature, inputs, outputs []onnx.Tensor) error {
+		runnertest.Allocate(&outputs[0], inputs[0].Shape...)
+		runnertest.Fill(&outputs[0], runnertest.Sum(&inputs[0]))
+		return nil
+	}
+	cfg := recurrenceConfig("FP32", false)
+	_, _, err := proving(t, r, nil, cfg, config.VerifyInferred)
+	require.ErrorContains(t, err, "write max_batch_size: 1 parameters { key: 'batch_axes' value { string_value: '* = 0' } }, so that requests do not share runs, or the parameter alone if they may influence each other")
+	cfg.Parameters["batch_axes"] = config.Value{String: "* = 0"}
+	pl, _, err := proving(t, r, nil, cfg, config.VerifyInferred)
+	require.NoError(t, err)
+	require.Equal(t, 8, pl.MaxLanes)
+	delete(cfg.Parameters, "batch_axes")
+	cfg.MaxBatchSize = 1
+	pl, proof, err := proving(t, r, nil, cfg, config.VerifyInferred)
+	require.NoError(t, err)
+	require.Equal(t, 1, pl.MaxLanes)
+	require.Contains(t, proof.Warning, "requests run one at a time, because requests in a batch would not be independent")
+}
+
 // TestPastedInitialStateServesRight: where a state would start empty, the refusal offers one line.
 // With it, runs show where the batch is. Axes that no run has proved are not offered: pasted, they
 // would be served unproved.
