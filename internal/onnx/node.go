@@ -8,4 +8,5 @@ type Node struct {
 	// Bodies are the graphs that it runs: the branches of an If, the body of a Loop or of a
 	// function of the model.
 	Bodies [][]Node
+	Called bool // some of Bodies are of functions with this name
 }

@@ -61,7 +61,7 @@ func scan(file io.ReadSeeker) (operators map[string]int, nodes []onnx.Node, err 
 	if whole.unnamed {
 		return s.found, nil, nil
 	}
-	whole.callFunctions(whole.nodes)
+	whole.link()
 	return s.found, whole.nodes, nil
 }
 

@@ -58,7 +58,7 @@ func TestOperators(t *testing.T) {
 	if err != nil || !equal(got, want) {
 		t.Fatalf("got %v, %v: want %v", got, err, want)
 	}
-	if graph := fmt.Sprint(nodes); graph != "[{Add [x] [y]  []} {Loop [x] [y]  [[{Mul [x] [y]  []}] [{If [x] [y]  [[{RandomNormal [x] [y]  []} {Add [x] [y]  []}]]}]]} {Add [x] [y]  []}]" {
+	if graph := fmt.Sprint(nodes); graph != "[{Add [x] [y]  [] false} {Loop [x] [y]  [[{Mul [x] [y]  [] false}] [{If [x] [y]  [[{RandomNormal [x] [y]  [] false} {Add [x] [y]  [] false}]] false}]] false} {Add [x] [y]  [] false}]" {
 		t.Fatal("the nodes are", graph)
 	}
 }
@@ -66,9 +66,10 @@ func TestOperators(t *testing.T) {
 // TestNodes: what is read of nodes besides their operators, and the bodies of functions.
 func TestNodes(t *testing.T) {
 	einsum := field(1, text(1, "a"), text(1, "b"), text(2, "c"), text(4, "Einsum"), field(5, text(1, "equation"), text(4, "i,i->i")), field(5, text(1, "other"), text(4, strings.Repeat("x", maxText+1))))
-	file := bytes.Join([][]byte{field(7, einsum, nodeOf("MyFunction")), field(25, text(1, "MyFunction"), field(7, text(4, "Cos")))}, nil)
+	file := bytes.Join([][]byte{field(7, einsum, nodeOf("MyFunction")), field(25, text(1, "Inner"), field(7, text(4, "Cos"))),
+		field(25, text(1, "MyFunction"), field(7, text(4, "Inner"))), field(25, text(1, "MyFunction"))}, nil)
 	_, nodes, err := scan(bytes.NewReader(file))
-	if got := fmt.Sprint(nodes); err != nil || got != "[{Einsum [a b] [c] i,i->i []} {MyFunction [x] [y]  [[{Cos [] []  []}]]}]" {
+	if got := fmt.Sprint(nodes); err != nil || got != "[{Einsum [a b] [c] i,i->i [] false} {MyFunction [x] [y]  [[{Inner [] []  [[{Cos [] []  [] false}]] true}] []] true}]" {
 		t.Fatal(got, err)
 	}
 }
