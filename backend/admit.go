@@ -59,7 +59,7 @@ const (
 
 // keyOf is the key of a request's sequence; it is zero for a request that belongs to none.
 func (e *execution) keyOf(req int) (k statebuffer.Key) {
-	if r := &e.requests[req]; e.in.sequences && !r.Sequence.IsZero() {
+	if r := &e.requests[req]; e.in.keeps && !r.Sequence.IsZero() {
 		k = r.key()
 	}
 	return k
@@ -76,7 +76,7 @@ func (e *execution) clearRun() {
 // and returns which.
 func (e *execution) admit(req int) admission {
 	r, in := &e.requests[req], e.in
-	live := in.store.Live(r.key()) // nil without sequences
+	live := in.store.Live(r.key()) // nil where nothing is kept
 	if live != nil && live.InRun(in.runs) {
 		return later // the sequence is in this run: nothing may happen to it meanwhile
 	}
@@ -91,8 +91,7 @@ func (e *execution) admit(req int) admission {
 		e.answerEmpty(req)
 		return answered
 	case r.End && !in.model.params.InferEnd && in.sequences && !r.Sequence.IsZero():
-		e.setAside(req)
-		in.store.End(r.key())
+		e.ended(req)
 		in.verbosity.endNotInferred(r.Sequence)
 		e.answerEmpty(req)
 		return answered
@@ -110,7 +109,7 @@ func (e *execution) admit(req int) admission {
 		return later
 	}
 	lane := statebuffer.Lane{End: r.End}
-	if in.sequences && !r.Sequence.IsZero() { // model_warmup brings no sequence
+	if in.keeps && !r.Sequence.IsZero() { // model_warmup brings no sequence
 		if lane.Sequence, err = e.sequence(req, live); err != nil {
 			e.batch.Fail(req, err)
 			return answered
@@ -139,6 +138,14 @@ func (e *execution) start(req int) (token uint64) {
 func (e *execution) setAside(req int) {
 	if token := e.start(req); token != 0 {
 		e.in.store.SetAside(e.requests[req].key(), token, e.now)
+	}
+}
+
+// ended forgets the sequence of an END that does not run.
+func (e *execution) ended(req int) {
+	if e.in.keeps {
+		e.setAside(req)
+		e.in.store.End(e.requests[req].key())
 	}
 }
 

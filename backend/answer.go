@@ -92,10 +92,9 @@ func (e *execution) answerEmpty(req int) {
 func (e *execution) refuse(req int, err error) {
 	r, in := &e.requests[req], e.in
 	switch {
-	case !in.sequences || r.Sequence.IsZero():
+	case !in.keeps || r.Sequence.IsZero():
 	case r.End:
-		e.setAside(req)
-		in.store.End(r.key())
+		e.ended(req)
 	case r.Start:
 		e.setAside(req)
 		in.store.Refuse(r.key(), e.now)

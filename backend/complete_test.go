@@ -116,7 +116,7 @@ func TestComplete(t *testing.T) {
 		{"given inputs", `{"max_batch_size":7,"sequence_batching":{},"input":[` + x + `]}`, lstmInputs, lstmOutputs, `{...,"output":[` + y + `]}`},
 		{"given outputs keep max_batch_size 0", `{"sequence_batching":{},"output":[{"name":"y","data_type":"TYPE_FP32","dims":[1,-1,4]}]}`, lstmInputs, lstmOutputs,
 			`{...,"input":[{"name":"x","data_type":"TYPE_FP32","dims":[-1,-1,80]}]}`},
-		{"few slots", `{"sequence_batching":{"oldest":{"max_candidate_sequences":32}}}`, lstmInputs, lstmOutputs, `{...,"max_batch_size":28,"input":[` + x + `],"output":[` + y + `]}`},
+		{"few slots", `{"sequence_batching":{"oldest":{"max_candidate_sequences":32}}}`, lstmInputs, lstmOutputs, `{...,"max_batch_size":32,"input":[` + x + `],"output":[` + y + `]}`},
 		{"oldest without a number", `{"sequence_batching":{"oldest":{}}}`, lstmInputs, lstmOutputs, `{...,"max_batch_size":64,"input":[` + x + `],"output":[` + y + `]}`},
 		{"one axis: the batch", `{"sequence_batching":{}}`, "n:INT64[B] s:FP32[B,1]", "m:INT64[B] s_out:FP32[B,1]",
 			`{...,"max_batch_size":64,"input":[{"name":"n","data_type":"TYPE_INT64","dims":[1],"reshape":{"shape":[]}}],"output":[{"name":"m","data_type":"TYPE_INT64","dims":[1],"reshape":{"shape":[]}}]}`},
@@ -191,7 +191,7 @@ func TestCompleteOptionalInputs(t *testing.T) {
 
 // TestCompleteDefaultBatch: the operator's default-max-batch-size rules.
 func TestCompleteDefaultBatch(t *testing.T) {
-	for given, want := range map[int]int{0: 0, 1: 1, 4: 64, 16: 16, 230: 230, 231: 230, math.MaxInt32: 230} {
+	for given, want := range map[int]int{0: 0, 1: 1, 4: 64, 16: 16, 231: 231, 256: 256, math.MaxInt32: 256} {
 		file := runnertest.NewFile(t, lstmInputs, lstmOutputs)
 		server := Server{Log: slog.New(newRecorder(slog.LevelInfo)), DefaultBatch: given, Open: func(onnx.SessionOptions) (onnx.Runner, error) { return file, nil }}
 		text, err := Complete(ModelInfo{}, server)

@@ -51,15 +51,15 @@ func TestCompleteByNames(t *testing.T) {
 // TestCompleteLeavesOutWhatHasNoShape: an output whose rank is unknown cannot be
 // described; a state it can be.
 func TestCompleteLeavesOutWhatHasNoShape(t *testing.T) {
-	for _, tt := range []struct{ outputs, out, unknown string }{
-		{"y:FP32[B,8] hn:FP32[]", "y", "hn"},
-		{"y:FP32[B,8] other:FP32[]", "y", "other"},
+	for _, tt := range []struct{ config, outputs, out, unknown string }{
+		{`{"sequence_batching":{}}`, "y:FP32[B,8] hn:FP32[]", "y", "hn"},
+		{`{}`, "y:FP32[B,8] other:FP32[]", "y", "other"},
 	} {
 		file := runnertest.NewFile(t, "x:FP32[B,8] h0:FP32[2,B,16]", tt.outputs)
 		file.Sig.Outputs[1].Dims, file.Sig.Outputs[1].Symbols = nil, nil
 		log := newRecorder(slog.LevelInfo)
 		server := Server{Log: slog.New(log), DefaultBatch: config.ServerBatch, Open: func(onnx.SessionOptions) (onnx.Runner, error) { return file, nil }}
-		text, err := Complete(ModelInfo{Name: "m", Config: []byte(`{"sequence_batching":{}}`)}, server)
+		text, err := Complete(ModelInfo{Name: "m", Config: []byte(tt.config)}, server)
 		require.NoError(t, err)
 		cfg, err := config.Parse(text)
 		require.NoError(t, err)

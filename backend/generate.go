@@ -65,7 +65,7 @@ func (e *execution) writeLane(g *plan.Generated, to []byte, r *Request, q *state
 	on := false
 	switch g.Kind {
 	case plan.KindStart:
-		on = r == nil || q == nil || r.Start
+		on = r == nil || r.begins()
 	case plan.KindEnd:
 		on = r != nil && r.End
 	case plan.KindReady:
@@ -139,7 +139,7 @@ func sameGenerated(g *plan.Generated, r *Request, q *statebuffer.Sequence, first
 	}
 	switch g.Kind {
 	case plan.KindStart:
-		return (q == nil) == (leader == nil || first.Start)
+		return r.begins() == first.begins()
 	case plan.KindEnd:
 		return r.End == first.End
 	case plan.KindSteps, plan.KindLengthBefore, plan.KindLengthAfter, plan.KindPositions: // inputs of equal shapes add the same
@@ -156,7 +156,7 @@ func hashGenerated(g *plan.Generated, h *maphash.Hash, r *Request, q *statebuffe
 	}
 	switch g.Kind {
 	case plan.KindStart:
-		maphash.WriteComparable(h, q == nil)
+		maphash.WriteComparable(h, r.begins())
 	case plan.KindEnd:
 		maphash.WriteComparable(h, r.End)
 	case plan.KindSteps, plan.KindLengthBefore, plan.KindLengthAfter:

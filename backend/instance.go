@@ -29,23 +29,24 @@ type Instance struct {
 	store  *statebuffer.Store
 	ioSets []*ioSet // by the number of lanes, made when first needed
 	io     *ioBuffers
-	// sequences: the model keeps states. direct: the scheduler is the direct one.
-	sequences, direct bool
-	work              execution
-	arranger          arranger
-	quarantine        quarantine
-	empty             []Output // the answer to an END that is not inferred
-	buckets           []int    // the batch sizes that runs are rounded up to, ascending; nil for none
-	splitter          splitter
-	answersWait       bool       // the answers of a run can wait
-	waiting           [][]Output // of runs whose answers wait
-	periodic          *periodicLog
-	overlaps          overlaps
-	verbosity         verbosity
-	meter             meter
-	ticker            ticker
-	saturated         bool   // reportSaturation has warned
-	runs              uint64 // number of the last run
+	// sequences: the scheduler is one of sequences. keeps: something of a sequence is kept
+	// between its requests. direct: the scheduler is the direct one.
+	sequences, keeps, direct bool
+	work                     execution
+	arranger                 arranger
+	quarantine               quarantine
+	empty                    []Output // the answer to an END that is not inferred
+	buckets                  []int    // the batch sizes that runs are rounded up to, ascending; nil for none
+	splitter                 splitter
+	answersWait              bool       // the answers of a run can wait
+	waiting                  [][]Output // of runs whose answers wait
+	periodic                 *periodicLog
+	overlaps                 overlaps
+	verbosity                verbosity
+	meter                    meter
+	ticker                   ticker
+	saturated                bool   // reportSaturation has warned
+	runs                     uint64 // number of the last run
 	// separate is why sequences of unequal length do not share a run, although the model
 	// has a mask. Of each of plan.Masks, grows is what a step appends to the states that it
 	// covers, if it names no input, and padded is the greatest length, with what a step
@@ -67,6 +68,9 @@ func newInstance(m *Model, info InstanceInfo) (*Instance, error) {
 		return nil, err
 	}
 	in.openMeter()
+	for _, note := range in.plan.Notes {
+		in.log.Info(note)
+	}
 	for _, warning := range in.plan.Warnings {
 		in.log.Warn(warning)
 	}
@@ -107,6 +111,9 @@ func (in *Instance) load(provider onnx.Provider, info InstanceInfo, faults error
 // allocate makes everything else than the session and the plan.
 func (in *Instance) allocate() (err error) {
 	m := in.model
+	in.sequences = m.config.Sequence != nil
+	in.keeps = in.sequences && !in.plan.KeepsNothing()
+	in.direct = m.config.Direct()
 	if in.store, err = in.newStore(); err != nil {
 		return err
 	}
@@ -114,8 +121,6 @@ func (in *Instance) allocate() (err error) {
 		return err
 	}
 	in.ioSets = make([]*ioSet, in.plan.MaxLanes+1)
-	in.sequences = m.config.Sequence != nil
-	in.direct = m.config.Direct()
 	in.buckets = m.buckets()
 	in.answersWait = canWait(in.plan)
 	in.splitter = newSplitter(m.params.Padding == config.PadAuto && !in.plan.Varies && in.store.InPlace() && in.store.SlotBytes() >= splitFrom)
@@ -146,6 +151,9 @@ func (in *Instance) emptyAnswers() []Output {
 
 func (in *Instance) newStore() (*statebuffer.Store, error) {
 	cfg, params, sizing := in.model.config, in.model.params, in.model.sizing
+	if !in.keeps {
+		sizing = statebuffer.Sizing{MaxChunks: 1} // no slots, and so no limit on sequences
+	}
 	states := make([]statebuffer.State, len(in.plan.States))
 	for i := range states {
 		state := &in.plan.States[i]

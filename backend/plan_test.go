@@ -183,9 +183,9 @@ func TestAllPlanFaultsAtOnce(t *testing.T) {
 
 // TestConfigAndModelFaultsAtOnce: also what is wrong before the model is opened.
 func TestConfigAndModelFaultsAtOnce(t *testing.T) {
-	_, err := load(t, param("compute_precision", "int8"), slots(4, 8), configEdit(func(c *config.Config) { c.Inputs[0].DataType = "TYPE_INT8" }))
+	_, err := load(t, param("compute_precision", "int8"), slots(8, 8), param("max_candidate_sequence_use_ratio", "0.05"), configEdit(func(c *config.Config) { c.Inputs[0].DataType = "TYPE_INT8" }))
 	require.ErrorContains(t, err, "parameter compute_precision")
-	require.ErrorContains(t, err, "there are 4 slots, max_candidate_sequences 4 times")
+	require.ErrorContains(t, err, "there are 0 slots, max_candidate_sequences 8 times")
 	require.ErrorContains(t, err, `input "Input": data_type`)
 }
 

@@ -16,8 +16,8 @@ import (
 	"tritonstateful/internal/tensor"
 )
 
-// TestNoStatesFound: what to write, with all that there is to choose from; and that a
-// model without states needs no sequences. Pairs are written out only where no others are
+// TestNoStatesFound: what to write, with all that there is to choose from, or for a model
+// without states. Pairs are written out only where no others are
 // possible, because wrong ones would load.
 func TestNoStatesFound(t *testing.T) {
 	const listed = `{"max_batch_size":8,"sequence_batching":{},"input":[{"name":"x","data_type":"TYPE_FP32","dims":[16]}],"output":[{"name":"y","data_type":"TYPE_FP32","dims":[16]}]}`
@@ -26,6 +26,7 @@ func TestNoStatesFound(t *testing.T) {
 		{"two of one shape", `{"sequence_batching":{}}`, "x:FP32[B,T,8] q0:FP32[2,B,16] k0:FP32[2,B,16]", "y:FP32[B,T,16] a:FP32[2,B,16] b:FP32[2,B,16]", "inputs q0, k0, outputs a, b:", "<<<q0, OUTPUT>>> <<<k0, OUTPUT>>>", "<<<q0, b>>> <<<k0, a>>>"},
 		{"the output of clients comes last", listed, "x:FP32[B,16] h:FP32[B,16] c:FP32[B,16]", "y:FP32[B,16] h_next_value:FP32[B,16] c_next_value:FP32[B,16]", "inputs h, c, outputs h_next_value, c_next_value, y:", "<<<h, OUTPUT>>> <<<c, OUTPUT>>>", "<<<h, h_next_value>>> <<<c, c_next_value>>>"},
 		{"what input names is no state", listed, "x:FP32[B,16] q0:FP32[B,16]", "a:FP32[B,16] y:FP32[B,16]", "inputs q0, outputs a, y:", "<<<q0, OUTPUT>>>", "<<<q0, a>>>"},
+		{"the only input is not a state", `{"sequence_batching":{"control_input":[{"name":"START","control":[{"kind":"CONTROL_SEQUENCE_START","fp32_false_true":[0,1]}]}]}}`, "x:FP32[B,1] START:FP32[B,1]", "y:FP32[B,1]", "", "", ""},
 		{"nothing is alike", `{"sequence_batching":{}}`, "x:FP32[B,8] q0:FP32[B,16]", "y:FP32[B,4] a:INT64[B,16]", "", "", ""},
 	}
 	for _, tt := range tests {
@@ -33,7 +34,7 @@ func TestNoStatesFound(t *testing.T) {
 			sig := &onnx.Signature{Inputs: runnertest.Tensors(t, tt.inputs), Outputs: runnertest.Tensors(t, tt.outputs)}
 			err := plansOrNot(t, tt.config, sig)
 			require.ErrorContains(t, err, "could not find any state tensors")
-			require.ErrorContains(t, err, "; for a model without states, remove sequence_batching")
+			require.ErrorContains(t, err, "; for a model without states, list each of its inputs in input, or remove sequence_batching")
 			if tt.pairs == "" {
 				require.NotContains(t, err.Error(), "of equal type and shape")
 				return

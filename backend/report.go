@@ -129,7 +129,7 @@ func (in *Instance) describeMemory(b *strings.Builder) {
 		fmt.Fprintf(b, "requests run one at a time: %s\n", pl.WhyOneLane)
 	}
 	batches := in.store.BatchBytes() + in.io.bytes()
-	if !in.sequences {
+	if !in.keeps {
 		fmt.Fprintf(b, "no states; %d bytes for a batch of %d\n", batches, in.plan.MaxLanes)
 		return
 	}
@@ -198,14 +198,14 @@ func (in *Instance) reportIneffective(provider onnx.Provider) {
 		"store_states_as_fp16":             !pl.HasFP32State(),
 		"max_padded_length":                len(pl.Masks) == 0,
 		"max_state_bytes":                  len(pl.Varying) == 0,
-		"max_state_memory_bytes":           !in.sequences,
+		"max_state_memory_bytes":           !in.keeps,
 		"detailed_metrics_logging_level":   p.MetricsPeriod == 0 || p.Log == config.LogNone,
 		"infer_end_requests":               !in.sequences,
-		"max_candidate_sequence_use_ratio": !in.sequences,
-		"when_full":                        !in.sequences,
+		"max_candidate_sequence_use_ratio": !in.keeps,
+		"when_full":                        !in.keeps,
 	}
 	for _, name := range config.LazyNames {
-		idle[name] = !in.sequences
+		idle[name] = !in.keeps
 	}
 	var given []string
 	for name, is := range idle {

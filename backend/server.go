@@ -152,6 +152,10 @@ type Request struct {
 	Err error
 }
 
+// begins reports whether the model is to see the request as the first of a sequence. One that
+// belongs to no sequence is.
+func (r *Request) begins() bool { return r.Start || r.Sequence.IsZero() }
+
 // Input is one input tensor of a request, in one contiguous piece of memory. All
 // of it is borrowed until Batch.Finish.
 type Input struct {

@@ -34,11 +34,16 @@ type LazyBuffers struct {
 // NewSizing computes the slots for candidates concurrent sequences, of which
 // useRatio get one. The arithmetic is that of NVIDIA's stateful_backend, in
 // float32 as there, so that a configuration means the same number of slots. A nil
-// lazy means that all slots are allocated at once.
+// lazy means that the first chunk has a slot for each candidate, and at least as many as
+// a batch has lanes, if there are that many.
+//
+// The limits of that backend, which wants slots for a whole batch in each chunk, hold
+// only with a lazy. Without one, fewer candidates than maxBatch are no mistake: batches
+// are smaller then.
 //
 // The error joins everything that is wrong.
 func NewSizing(candidates, maxBatch int, useRatio float32, lazy *LazyBuffers) (Sizing, error) {
-	want := LazyBuffers{Initial: candidates, Subsequent: maxBatch, AllocThreshold: maxBatch, DeallocThreshold: candidates}
+	want := LazyBuffers{Initial: max(candidates, maxBatch), Subsequent: maxBatch, AllocThreshold: maxBatch, DeallocThreshold: candidates}
 	if lazy != nil {
 		want = *lazy
 	}
@@ -50,18 +55,23 @@ func NewSizing(candidates, maxBatch int, useRatio float32, lazy *LazyBuffers) (S
 	initial := min(want.Initial, slots)
 
 	var faults []error
+	noSlots := func(want string) {
+		faults = append(faults, fmt.Errorf("there are %d slots, max_candidate_sequences %d times max_candidate_sequence_use_ratio %g, rounded down: %s; raise max_candidate_sequences or the ratio",
+			slots, candidates, useRatio, want))
+	}
 	atLeast := func(name string, have int) {
 		if have < maxBatch {
 			faults = append(faults, fmt.Errorf("%s is %d: it must be at least max_batch_size, %d", name, have, maxBatch))
 		}
 	}
 	switch {
-	case initial >= maxBatch:
-	case lazy != nil && want.Initial < slots:
+	case slots == 0 && lazy == nil:
+		noSlots("there must be at least one")
+	case lazy == nil || initial >= maxBatch:
+	case want.Initial < slots:
 		faults = append(faults, fmt.Errorf("the first chunk has %d slots, initial_buffer_size: it must have at least max_batch_size, %d", initial, maxBatch))
 	default:
-		faults = append(faults, fmt.Errorf("there are %d slots, max_candidate_sequences %d times max_candidate_sequence_use_ratio %g, rounded down: there must be at least max_batch_size, %d; raise max_candidate_sequences or the ratio",
-			slots, candidates, useRatio, maxBatch))
+		noSlots(fmt.Sprintf("with initial_buffer_size there must be at least max_batch_size, %d", maxBatch))
 	}
 	atLeast("subsequent_buffer_size", want.Subsequent)
 	atLeast("buffer_alloc_threshold", want.AllocThreshold)

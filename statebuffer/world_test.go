@@ -89,6 +89,9 @@ func newWorld(t *testing.T, seed uint64, inPlace bool) *world {
 	if seed%4 == 0 {
 		sizing.MaxChunks = 1
 	}
+	if seed%8 == 4 { // fewer slots than a batch has lanes
+		sizing.Initial = 1 + w.rng.IntN(w.lanes)
+	}
 	limits := Limits{Idle: idle, Full: Policy(seed % 2), Tombstones: w.rng.IntN(30)}
 	w.plain = newPlainStore(sizing, limits)
 	inPlaceFrom := int64(-1)

@@ -263,12 +263,17 @@ func (p *Parameters) Provider(kind string) (onnx.Provider, error) {
 // direct gets all its slots, and so does oldest without max_candidate_sequences:
 // their sequences are never more than lanes. So does a configuration that lists its states
 // as Triton manages them, which rejects no sequence either; NVIDIA's backend, whose default
-// it is otherwise, has state_pairs.
+// it is otherwise, has state_pairs. And so does one whose slots would be fewer than a batch has
+// lanes, which NVIDIA's backend does not load: no sequence of a batch is to lack a slot. With
+// chunks of slots, what that backend refuses is refused.
 func (p *Parameters) SlotRatio(c *Config) float32 {
 	if p.ratioGiven {
 		return p.useRatio
 	}
 	if c.Sequence == nil || c.Sequence.Oldest == nil || c.Sequence.Oldest.MaxCandidateSequences == 0 || len(c.Sequence.States) > 0 && !p.PairsGiven {
+		return 1
+	}
+	if p.Lazy == nil && int(float32(c.Candidates())*p.useRatio) < c.MaxBatchSize {
 		return 1
 	}
 	return p.useRatio

@@ -142,10 +142,14 @@ func TestPlugin(t *testing.T) {
 }
 
 // TestSlotsOfTritonsStates: every candidate sequence has a slot where Triton would have
-// kept its states; state_pairs mean NVIDIA's backend and its default.
+// kept its states; state_pairs mean NVIDIA's backend and its default, unless a batch can have
+// more sequences than there would be slots.
 func TestSlotsOfTritonsStates(t *testing.T) {
 	listed := &Config{Sequence: &SequenceConfig{Oldest: &OldestConfig{MaxCandidateSequences: 16}, States: []StateConfig{{InputName: "s"}}}}
 	inferred := &Config{Sequence: &SequenceConfig{Oldest: &OldestConfig{MaxCandidateSequences: 16}}}
+	few := func(candidates int) *Config {
+		return &Config{MaxBatchSize: 16, Sequence: &SequenceConfig{Oldest: &OldestConfig{MaxCandidateSequences: candidates}}}
+	}
 	for _, c := range []struct {
 		config *Config
 		given  map[string]Value
@@ -155,6 +159,11 @@ func TestSlotsOfTritonsStates(t *testing.T) {
 		{listed, given("state_pairs", "<<<s, s_out>>>"), 0.9},
 		{listed, given("max_candidate_sequence_use_ratio", "0.5"), 0.5},
 		{inferred, nil, 0.9},
+		{few(17), nil, 1}, // 0.9 of it is 15
+		{few(18), nil, 0.9},
+		{few(4), nil, 1},
+		{few(17), given("max_candidate_sequence_use_ratio", "0.9"), 0.9},
+		{few(17), given("initial_buffer_size", "16", "subsequent_buffer_size", "16", "buffer_alloc_threshold", "16", "buffer_dealloc_threshold", "16"), 0.9},
 	} {
 		p, _, err := ParseParameters(c.given)
 		require.NoError(t, err)

@@ -33,6 +33,9 @@ type Plan struct {
 	Masks []int
 	// Lengths are the tensors whose lengths are summed up for each sequence.
 	Lengths []Length
+	// Notes are for the log of each instance: what the configuration means for the model
+	// where it could have meant something else.
+	Notes []string
 	// Warnings are for the log of each instance: what is served otherwise than it may look.
 	Warnings []string
 }
@@ -40,6 +43,14 @@ type Plan struct {
 // HasFP32State reports whether a state of fixed shape has elements of type FP32.
 func (p *Plan) HasFP32State() bool {
 	return slices.ContainsFunc(p.States, func(s State) bool { return s.DType == tensor.FP32 })
+}
+
+// KeepsNothing reports whether the backend keeps nothing of a sequence between its requests:
+// the model has no states, and no input counts steps or lengths.
+func (p *Plan) KeepsNothing() bool {
+	return len(p.States)+len(p.Varying) == 0 && !slices.ContainsFunc(p.Generated, func(g Generated) bool {
+		return g.Kind == KindSteps || g.Kind == KindLengthBefore || g.Kind == KindLengthAfter || g.Kind == KindPositions
+	})
 }
 
 // StateAt returns the state that [IO.State] counts: in States, and after them in Varying.

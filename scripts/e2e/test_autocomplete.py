@@ -171,9 +171,7 @@ def test_the_same_as_written_by_hand(own_server, server, name):
         for each in tensors(written, part):
             assert by_name.pop(each["name"]) == each
         assert not by_name or part == "output"  # by hand, an output can be left out
-    assert filled["max_batch_size"] == (
-        57 if name == "kv_decoder" else 64
-    )  # 64 sequences times 0.9, unless its states are listed
+    assert filled["max_batch_size"] == 64
 
 
 def test_default_max_batch_size(serve):

@@ -3,16 +3,17 @@ where the state gets there, with the line that serves the model right, and else 
 models that run with just one extent of a state."""
 
 import re
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from onnx import ModelProto
+from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, helper
 from tritonclient.grpc import InferenceServerClient
 from tritonclient.utils import InferenceServerException
 
 from configs import config, io
 from conftest import Folder
-from graphs import model, op, tensor
+from graphs import OPSET, model, op, tensor
 from sequences import Reference, check
 from unary import infer
 
@@ -82,6 +83,62 @@ def positions() -> ModelProto:
             "rates": np.array([1, 0.1, 0.01, 0.001], F32),
         },
     )  # fmt: skip
+
+
+def over_rows(*nodes: NodeProto, functions: Sequence[FunctionProto] = ()) -> ModelProto:
+    """A GRU over rows, which nodes make from x, the cache and what is known of their lengths."""
+    onnx = model(
+        op("Concat", "cache x -> cache_out", axis=1),
+        op("Shape", "cache -> cache_dims"),
+        op("Gather", "cache_dims one -> past"),
+        op("Shape", "x -> dims"),
+        op("Gather", "dims one -> time"),
+        *nodes,
+        op("GRU", "by_time w r -> every last", hidden_size=C),
+        op("Squeeze", "last zero -> h"),
+        op("ReduceSum", "x one -> now", keepdims=0),
+        op("Add", "h now -> y"),
+        **TENSORS,
+        constants={
+            "w": weights(1, 3 * C, C), "r": weights(1, 3 * C, C), "zero": np.array([0]), "one": np.array([1]),
+            "end": np.array([1000]), "at_zero": np.array(0), "go": np.array(True),
+        },
+    )  # fmt: skip
+    onnx.functions.extend(functions)
+    return onnx
+
+
+def function(name: str, inputs: str, *nodes: NodeProto) -> FunctionProto:
+    versions = [helper.make_opsetid("", OPSET), helper.make_opsetid("own", 1)]
+    return helper.make_function("own", name, inputs.split(), ["out"], nodes, versions)
+
+
+def row() -> GraphProto:
+    """The body of a Loop: one row of zeros, with the rank of x."""
+    outputs = [tensor("on_out", bool), tensor("row", F32, "batch", C)]
+    nodes = [op("Identity", "on -> on_out"), op("ReduceSum", "x one -> row", keepdims=0)]
+    return helper.make_graph(nodes, "body", [tensor("i", np.int64), tensor("on", bool)], outputs)
+
+
+TURN = op("Transpose", "rows -> by_time", perm=[1, 0, 2])
+INNER = function("Inner", "a", op("Transpose", "a -> out", perm=[1, 0, 2]))
+OUTER = function("Outer", "a", op("Inner", "a -> out", domain="own"))
+# Models that cut a tensor as long as the empty cache out of one that is not empty, or hide the way to the GRU.
+HIDDEN = {
+    "functions": over_rows(op("Outer", "cache -> by_time", domain="own"), functions=[OUTER, INNER]),
+    "last_of_x": over_rows(op("Sub", "time past -> start"), op("Slice", "x start end one -> rows"), TURN),
+    "length_and_back": over_rows(
+        op("Add", "past time -> total"), op("Sub", "total time -> n"), op("Slice", "x zero n one -> rows"), TURN
+    ),
+    "all_but_x": over_rows(op("Neg", "time -> n"), op("Slice", "cache_out zero n one -> rows"), TURN),
+    "loop": over_rows(op("Squeeze", "past zero -> n"), op("Loop", "n go -> rows", body=row()), op("Identity", "rows -> by_time")),
+    "pad": over_rows(
+        op("Sub", "past time -> less"),
+        op("Concat", "zero zero zero zero less zero -> pads", axis=0),
+        op("Pad", "x pads -> rows"),
+        TURN,
+    ),
+}
 
 
 def window(*, extent: int) -> ModelProto:
@@ -168,3 +225,23 @@ def test_files_read_in_part(serve, kind):
             infer(client, "gru", 1, {"x": np.ones((1, 0, C), F32)}, start=True, end=True)
         infer(client, "gru", 2, {"x": np.ones((1, 2, C), F32)}, start=True, end=True)
     assert ("could not read which operators" in server.log_text()) == (kind is group)
+
+
+def unsorted() -> ModelProto:
+    """A model whose nodes stand in the file in reverse, which ONNX Runtime accepts."""
+    onnx = summary("cache")
+    nodes = list(onnx.graph.node)[::-1]
+    del onnx.graph.node[:]
+    onnx.graph.node.extend(nodes)
+    return onnx
+
+
+@pytest.mark.parametrize("name", [*HIDDEN, "unsorted"])
+def test_warning(serve, name: str):
+    """What the backend does not understand, it warns of: the first request ends this server."""
+    onnx = HIDDEN[name] if name in HIDDEN else unsorted()
+    server = serve({name: Folder(config([X], [Y]), None, {"1/model.onnx": onnx.SerializeToString()})})
+    assert 'state \\"cache\\" begins with shape [1,0,4], and ONNX Runtime crashes when' in server.log_text()
+    with InferenceServerClient(server.grpc_url) as client, pytest.raises(InferenceServerException):
+        infer(client, name, 1, {"x": np.ones((1, 3, C), F32)}, start=True, end=True)
+    assert server.wait() < 0, "no signal ended it"

@@ -155,7 +155,7 @@ func (c *completion) schedulerChosen() bool {
 func (c *completion) findStates(chosen bool) error {
 	if chosen {
 		c.look()
-		return nil
+		return c.checkDeclared()
 	}
 	c.config.Sequence = &config.SequenceConfig{Oldest: &config.OldestConfig{MaxCandidateSequences: sequenceCandidates}}
 	c.look()

@@ -46,8 +46,8 @@ func (c *completion) fillBatch() (filled bool) {
 func (c *completion) hasSlots(batch int) bool {
 	trial := *c.config
 	trial.MaxBatchSize = batch
-	_, err := statebuffer.NewSizing(trial.Candidates(), batch, c.params.SlotRatio(&trial), c.params.Lazy)
-	return trial.Sequence == nil || err == nil
+	sizing, err := statebuffer.NewSizing(trial.Candidates(), batch, c.params.SlotRatio(&trial), c.params.Lazy)
+	return trial.Sequence == nil || err == nil && sizing.Initial >= batch
 }
 
 // unbatched is why requests cannot run together, or empty. Without states the

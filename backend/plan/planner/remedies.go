@@ -13,11 +13,12 @@ import (
 	"tritonstateful/internal/tensor"
 )
 
-// noStates is what to do about a model with sequences in which no states were found.
+// noStates is what to do about a model with sequences, some of whose inputs have no source,
+// and in which no states were found.
 func (pl *planner) noStates() string {
 	text := fmt.Sprintf("could not find any state tensors: name them in the parameter state_pairs, <<<input, output>>> for each (the model's inputs are %s, its outputs %s)", onnx.Names(pl.sig.Inputs), onnx.Names(pl.sig.Outputs))
 	text += pl.choices()
-	return text + "; for a model without states, remove sequence_batching"
+	return text + "; for a model without states, list each of its inputs in input, or remove sequence_batching"
 }
 
 // choice is the inputs and the outputs of one type and shape, any of which may be a pair.
@@ -31,7 +32,11 @@ type choice struct {
 func (pl *planner) choices() string {
 	var groups, pairs []string
 	sure := true
-	for _, c := range pl.likeStates() {
+	likely := pl.likeStates()
+	if pl.onlyInput() {
+		likely = nil // requests need it
+	}
+	for _, c := range likely {
 		names := make([]string, len(c.inputs))
 		for i, in := range c.inputs {
 			names[i] = pl.sig.Inputs[in].Name
@@ -58,21 +63,24 @@ func (pl *planner) choices() string {
 	return fmt.Sprintf("; of equal type and shape are %s: %s: %s", strings.Join(groups, "; "), parameterText("state_pairs", strings.Join(pairs, " ")), remedy)
 }
 
-// likeStates groups inputs and outputs by nothing but type and shape. Inputs that the
-// configuration names are no states, unless it names all: then auto-completion may have
-// written them. Outputs that it names are hardly those of states, and come last.
-func (pl *planner) likeStates() (choices []choice) {
-	named := map[int]bool{}
-	for _, p := range pl.plan.Inputs {
-		named[p.Index] = true
-	}
-	all := true
+// onlyInput reports whether the model has one input at most for requests and states together.
+func (pl *planner) onlyInput() bool {
+	free := len(pl.plan.Inputs)
 	for i := range pl.sig.Inputs {
-		all = all && (pl.takenIn[i] != "" || pl.sig.Inputs[i].Optional)
+		if pl.takenIn[i] == "" && !pl.sig.Inputs[i].Optional {
+			free++
+		}
 	}
+	return free < 2
+}
+
+// likeStates groups inputs and outputs by nothing but type and shape. Inputs that the
+// configuration names are no states. Outputs that it names are hardly those of states, and
+// come last.
+func (pl *planner) likeStates() (choices []choice) {
 	for i := range pl.sig.Inputs {
 		in := &pl.sig.Inputs[i]
-		if in.Optional || pl.takenIn[i] != "" && !(all && named[i]) {
+		if in.Optional || pl.takenIn[i] != "" {
 			continue
 		}
 		if at := slices.IndexFunc(choices, func(c choice) bool {

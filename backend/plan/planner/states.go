@@ -24,9 +24,12 @@ func (pl *planner) states() {
 		return
 	}
 	specs := pl.specs()
-	if len(specs) == 0 && len(pl.faults) == 0 {
+	switch {
+	case len(specs) > 0 || len(pl.faults) > 0:
+	case pl.sourced():
+		pl.noteWithoutStates()
+	default:
 		pl.fault("%s", pl.noStates())
-		return
 	}
 	for i := range specs {
 		pl.state(specs[i], specs)
