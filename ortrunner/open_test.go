@@ -179,9 +179,9 @@ func TestNoLeak(t *testing.T) {
 	}
 }
 
-// TestTrim: the memory of a model goes back to the system after its last runner was closed, and
-// after ONNX Runtime refuses it after it has read the weights. They are many blocks
-// here, each too small for the C library to map it by itself.
+// TestTrim: the memory of a model goes back to the system after its last runner was closed,
+// and where ONNX Runtime refused it after it had read the weights. They are many blocks here,
+// each too small for the C library to map it by itself.
 func TestTrim(t *testing.T) {
 	if addressSanitizer {
 		t.Skip("its malloc keeps what is freed")
