@@ -273,7 +273,7 @@ func (p *Parameters) SlotRatio(c *Config) float32 {
 	if c.Sequence == nil || c.Sequence.Oldest == nil || c.Sequence.Oldest.MaxCandidateSequences == 0 || len(c.Sequence.States) > 0 && !p.PairsGiven {
 		return 1
 	}
-	if p.Lazy == nil && int(float32(c.Candidates())*p.useRatio) < c.MaxBatchSize {
+	if p.Lazy == nil && int(float32(c.Candidates())*p.useRatio) < max(c.MaxBatchSize, 1) {
 		return 1
 	}
 	return p.useRatio

@@ -162,6 +162,7 @@ func TestSlotsOfTritonsStates(t *testing.T) {
 		{few(17), nil, 1}, // 0.9 of it is 15
 		{few(18), nil, 0.9},
 		{few(4), nil, 1},
+		{&Config{Sequence: &SequenceConfig{Oldest: &OldestConfig{MaxCandidateSequences: 1}}}, nil, 1},
 		{few(17), given("max_candidate_sequence_use_ratio", "0.9"), 0.9},
 		{few(17), given("initial_buffer_size", "16", "subsequent_buffer_size", "16", "buffer_alloc_threshold", "16", "buffer_dealloc_threshold", "16"), 0.9},
 	} {

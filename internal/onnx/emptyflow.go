@@ -52,8 +52,8 @@ const mostVisits = 1 << 18
 // gets to an operator that ends the process with such a tensor, and returns which one it is. A
 // Concat with something else ends the emptiness. Never is the answer only where every operator
 // on the way is understood: an extent that is computed from the length of an empty input may
-// be 0.
-func (s *Signature) EmptyReaches(inputs []string) (operator string, reach Reach) {
+// be 0. The values or the extents of the inputs lengths depend on those lengths, too.
+func (s *Signature) EmptyReaches(inputs, lengths []string) (operator string, reach Reach) {
 	switch operator = s.EndsOnEmpty(); {
 	case operator == "" || len(inputs) == 0:
 		return "", Never
@@ -62,6 +62,9 @@ func (s *Signature) EmptyReaches(inputs []string) (operator string, reach Reach)
 	}
 	w := walk{left: mostVisits}
 	f := emptyFlow{extents: map[string]extent{}, walk: &w}
+	for _, name := range lengths {
+		f.extents[name] = grown
+	}
 	for _, name := range inputs {
 		f.extents[name] = empty
 	}

@@ -85,26 +85,28 @@ func TestEmptyReaches(t *testing.T) {
 		{"rows by a length", "Shape past -> dims\nGather dims one -> n\nLoop n go -> rows\n  Identity x -> row\nGRU rows w r -> y", Possible},
 		{"a length used for no extent", "Shape past -> dims\nGather dims one -> n\nCast n -> f\nAdd x f -> s\nGRU s w r -> y", Never},
 		{"projected after a Concat", "Concat past x -> all\nMatMul all w -> p\nEinsum q p -> s: bthd,bshd->bhts", Never},
+		{"cut at a length that is given", "Slice x zero length -> s\nGRU s w r -> y", Possible},
+		{"moved by a length that is given", "Cast length -> f\nAdd x f -> s\nGRU s w r -> y", Never},
 		{"left out", "Clip past . -> c\nGRU c w r -> y", Certain},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := &Signature{Operators: map[string]int{"Einsum": 1}, Nodes: graph(tt.graph)}
-			operator, got := s.EmptyReaches([]string{"past", "value"})
+			operator, got := s.EmptyReaches([]string{"past", "value"}, []string{"length"})
 			if got != tt.want || (operator == "") != (got == Never) {
 				t.Fatalf("got %d, %q: want %d", got, operator, tt.want)
 			}
-			if operator, got := s.EmptyReaches(nil); got != Never {
+			if operator, got := s.EmptyReaches(nil, []string{"length"}); got != Never {
 				t.Fatalf("without an empty input: %d, %q", got, operator)
 			}
 		})
 	}
-	if operator, got := (&Signature{Operators: map[string]int{"LSTM": 1}}).EmptyReaches([]string{"past"}); got != Possible || operator != "LSTM" {
+	if operator, got := (&Signature{Operators: map[string]int{"LSTM": 1}}).EmptyReaches([]string{"past"}, nil); got != Possible || operator != "LSTM" {
 		t.Errorf("without nodes: %d, %q", got, operator)
 	}
-	if operator, got := (&Signature{Unread: true}).EmptyReaches([]string{"past"}); got != Possible || operator == "" {
+	if operator, got := (&Signature{Unread: true}).EmptyReaches([]string{"past"}, nil); got != Possible || operator == "" {
 		t.Errorf("with operators that could not be read: %d, %q", got, operator)
 	}
-	if operator, got := (&Signature{Operators: map[string]int{"Add": 1}, Nodes: graph("GRU past")}).EmptyReaches([]string{"past"}); got != Never {
+	if operator, got := (&Signature{Operators: map[string]int{"Add": 1}, Nodes: graph("GRU past")}).EmptyReaches([]string{"past"}, nil); got != Never {
 		t.Errorf("without such an operator: %d, %q", got, operator)
 	}
 }
@@ -123,7 +125,7 @@ func TestFunctionsAreFollowed(t *testing.T) {
 		"a length": append(graph("Shape past -> dims"), sized, graph("GRU s w r -> y")[0]),
 	} {
 		s := &Signature{Operators: map[string]int{"GRU": 1}, Nodes: nodes}
-		if _, got := s.EmptyReaches([]string{"past"}); got != Possible {
+		if _, got := s.EmptyReaches([]string{"past"}, nil); got != Possible {
 			t.Errorf("%s: got %d", name, got)
 		}
 	}
@@ -147,7 +149,7 @@ func TestManyNodes(t *testing.T) {
 		want  Reach
 	}{"branches": {nodes, Never}, "calls": {calls, Possible}} {
 		begun := time.Now()
-		_, got := (&Signature{Operators: map[string]int{"GRU": 1}, Nodes: tt.nodes}).EmptyReaches([]string{"past"})
+		_, got := (&Signature{Operators: map[string]int{"GRU": 1}, Nodes: tt.nodes}).EmptyReaches([]string{"past"}, nil)
 		if took := time.Since(begun); got != tt.want || took > 2*time.Second {
 			t.Errorf("%s: got %d after %v", name, got, took)
 		}

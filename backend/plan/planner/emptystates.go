@@ -54,9 +54,25 @@ func (c *chooser) checkEmptyStates(pl *planner) error {
 
 // emptyReaches is what becomes of these states if they are empty.
 func (pl *planner) emptyReaches(states []*plan.State) (operator string, reach onnx.Reach) {
-	var names []string
-	for _, s := range states {
-		names = append(names, s.Input)
+	if len(states) == 0 {
+		return "", onnx.Never
 	}
-	return pl.sig.EmptyReaches(names)
+	var empty, lengths []string
+	for _, s := range states {
+		empty = append(empty, s.Input)
+	}
+	for i := range pl.plan.Generated {
+		switch g := &pl.plan.Generated[i]; g.Kind {
+		case plan.KindMask:
+			covers := func(at int) bool { return slices.Contains(states, &pl.plan.Varying[at]) }
+			if g.Mask.Length < 0 && slices.ContainsFunc(g.Mask.Covers, covers) { // as long as they are
+				empty = append(empty, g.Name)
+			} else {
+				lengths = append(lengths, g.Name)
+			}
+		case plan.KindSteps, plan.KindLengthBefore, plan.KindLengthAfter, plan.KindPositions:
+			lengths = append(lengths, g.Name)
+		}
+	}
+	return pl.sig.EmptyReaches(empty, lengths)
 }
