@@ -61,7 +61,7 @@ func newInstance(m *Model, info InstanceInfo) (*Instance, error) {
 	in.periodic = newPeriodicLog(m.params, m.server.Clock)
 	provider, err := m.params.Provider(info.Kind)
 	if err := in.load(provider, info, errors.Join(m.faults, err)); err != nil {
-		in.Close()
+		in.release()
 		for _, name := range m.params.Misspelt {
 			err = fmt.Errorf("%w\n%s", err, name)
 		}
@@ -300,6 +300,13 @@ func (in *Instance) StringIDs() bool { return in.model.StringIDs() }
 
 // Close frees the instance's memory and session. No batch may be running.
 func (in *Instance) Close() {
+	in.release()
+	in.server().trim()
+}
+
+// release frees the same, and leaves what the allocator keeps of it for a load that is under
+// way.
+func (in *Instance) release() {
 	in.ticker.stop()
 	in.meter.close()
 	if in.store != nil {

@@ -103,6 +103,7 @@ func Complete(info ModelInfo, server Server) ([]byte, error) {
 	if err := takeLibraries(info, cfg, params); err != nil {
 		return nil, err
 	}
+	defer server.trim()
 	options := toLook(params, path, "auto-complete")
 	options.Optimization = "disabled"
 	runner, err := server.Open(options)

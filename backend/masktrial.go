@@ -91,7 +91,7 @@ func (in *Instance) newMaskTrial(kind *trialKind) (*maskTrial, error) {
 	own.verbosity = newVerbosity(quiet, &params)
 	own.periodic = newPeriodicLog(&params, model.server.Clock)
 	if err := own.allocate(); err != nil {
-		own.Close()
+		own.release()
 		return nil, err
 	}
 	copy(own.grows, in.grows)
@@ -102,7 +102,7 @@ func (in *Instance) newMaskTrial(kind *trialKind) (*maskTrial, error) {
 }
 
 // Close ends the trial's instance.
-func (t *maskTrial) Close() { t.in.Close() }
+func (t *maskTrial) Close() { t.in.release() }
 
 // hasIntegers reports whether requests bring integers.
 func (t *maskTrial) hasIntegers() bool {

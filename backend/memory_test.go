@@ -58,6 +58,26 @@ func TestTrialsReportNoMemory(t *testing.T) {
 	second.Close()
 }
 
+// TestTrim: free memory goes back to the system once at the end of a load, whether it fails or
+// not, and of an unload; the instances that prove masks have no part in it.
+func TestTrim(t *testing.T) {
+	model, c, _ := maskedModel(0)
+	in := model.loaded(t, c)
+	trims, server := 0, in.model.server
+	server.Trim = func() { trims++ }
+	m, err := NewModel(in.model.info, server)
+	require.NoError(t, err)
+	second, err := m.NewInstance(InstanceInfo{Name: "model_0", Kind: "cpu"})
+	require.NoError(t, err)
+	require.Equal(t, 1, trims)
+	second.Close()
+	require.Equal(t, 2, trims)
+	m.faults = errInjected
+	_, err = m.NewInstance(InstanceInfo{Name: "model_0", Kind: "cpu"})
+	require.ErrorIs(t, err, errInjected)
+	require.Equal(t, 3, trims)
+}
+
 // TestMemoryOfStates: what a growing store holds is reported between batches.
 func TestMemoryOfStates(t *testing.T) {
 	var last []MemoryUse

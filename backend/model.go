@@ -89,6 +89,7 @@ func (m *Model) StringIDs() bool { return m.config.StringIDs() }
 
 // NewInstance loads the model for one device. The caller must Close it.
 func (m *Model) NewInstance(info InstanceInfo) (*Instance, error) {
+	defer m.server.trim()
 	in, err := newInstance(m, info)
 	if err != nil {
 		return nil, fmt.Errorf("loading instance %q: %w", info.Name, err)

@@ -42,6 +42,9 @@ type Server struct {
 	Clock func() time.Duration
 	// Open loads a model file.
 	Open onnx.OpenRunner
+	// Trim gives memory that sessions have freed back to the system. It is called at the end
+	// of a load and of an unload; nil: it is left to the allocator.
+	Trim func()
 	// Capability returns the compute capability of a GPU, such as "8.0". It is nil where
 	// there are none.
 	Capability func(device int) (string, error)
@@ -57,6 +60,13 @@ type Server struct {
 	// Metrics begins to report the metrics of an instance. It is nil, or returns
 	// nil, where the server takes none.
 	Metrics func(MetricLabels) MetricSink
+}
+
+// trim calls Trim.
+func (s *Server) trim() {
+	if s.Trim != nil {
+		s.Trim()
+	}
 }
 
 // Batch is one batch of requests as the server handed it over, and the way to

@@ -37,6 +37,7 @@ type model interface {
 type components struct {
 	onnxRuntime string // its version
 	open        onnx.OpenRunner
+	trim        func() // returns free memory to the system
 	load        func(backend.ModelInfo, backend.Server) (model, error)
 	capability  func(device int) (string, error) // compute capability of a GPU
 	// globalThreads: all models share one pool of threads.
@@ -79,7 +80,7 @@ func initialize(of backendObject, assemble assembler) error {
 	}
 	log.Info("loaded the stateful backend", "version", version, "onnxruntime", parts.onnxRuntime)
 	metrics := &metrics{log: log, onnxRuntime: parts.onnxRuntime}
-	server := backend.Server{Log: log, Clock: newClock(), Open: parts.open, After: after, Capability: parts.capability, GlobalThreads: parts.globalThreads, DefaultBatch: config.defaultBatch}
+	server := backend.Server{Log: log, Clock: newClock(), Open: parts.open, Trim: parts.trim, After: after, Capability: parts.capability, GlobalThreads: parts.globalThreads, DefaultBatch: config.defaultBatch}
 	if config.metrics {
 		server.Metrics = metrics.open
 	}

@@ -57,7 +57,7 @@ func assembleOver(library string, s settings, log *slog.Logger) (components, err
 	}
 	logGPUs(log)
 	return components{
-		onnxRuntime: runtime.Version(), open: runtime.Open, load: loadModel,
+		onnxRuntime: runtime.Version(), open: runtime.Open, trim: runtime.Trim, load: loadModel,
 		capability: runtime.Capability, globalThreads: runtime.SharesThreads(),
 	}, nil
 }

@@ -35,9 +35,6 @@ func (r *Runtime) Open(o onnx.SessionOptions) (onnx.Runner, error) {
 		open = r.openOnGPU
 	}
 	opened, err := open(o)
-	// Loading has taken up to twice the memory of the weights, also if it fails, and malloc
-	// keeps what was freed.
-	defer C.ortx_trim()
 	if err != nil {
 		// ONNX Runtime often repeats the path.
 		text := strings.ReplaceAll(err.Error(), o.Path, file)

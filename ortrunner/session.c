@@ -57,12 +57,7 @@ OrtStatus *ortx_session_bytes(const OrtSession *session, const OrtMemoryInfo *me
   return status;
 }
 
-// The C library keeps freed blocks that are smaller than its threshold for mapping, and so
-// most of a model that was unloaded.
-void ortx_release_session(OrtSession *session) {
-  ortx.ReleaseSession(session);
-  ortx_trim();
-}
+void ortx_release_session(OrtSession *session) { ortx.ReleaseSession(session); }
 
 OrtStatus *ortx_count(const OrtSession *session, ortx_group group, size_t *count) {
   return functions_of(group).count(session, count);
