@@ -220,7 +220,7 @@ func (in *Instance) warmUp() error {
 	}
 	sizes := append([]int{in.plan.MaxLanes, 1}, in.model.config.PreferredBatchSizes()...)
 	for i, n := range sizes {
-		sizes[i] = in.lanesWithPadding(min(n, in.plan.MaxLanes))
+		sizes[i] = in.lanesWithPadding(max(1, min(n, in.plan.MaxLanes)))
 	}
 	slices.Sort(sizes)
 	for _, n := range slices.Compact(sizes) {
