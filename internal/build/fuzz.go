@@ -19,7 +19,7 @@ var fuzzTargets = []fuzzTarget{
 	{"./backend/config", "FuzzAssignments", 60_000},
 	{"./backend", "FuzzComplete", 40_000},
 	{"./backend/plan/planner", "FuzzInitialValue", 60_000},
-	{"./backend", "FuzzModel", 12_000},
+	{"./backend", "FuzzModel", 3_000},
 	{"./backend/plan/planner", "FuzzNPY", 60_000},
 	{"./backend", "FuzzParseConfig", 60_000},
 	{"./backend/config", "FuzzParsePairs", 60_000},

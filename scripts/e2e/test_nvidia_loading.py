@@ -142,7 +142,7 @@ def test_all_problems_at_once(serve):
     """Parameters, slots and what does not fit the model: one attempt to load shows them all."""
 
     def wrong(config: ModelConfig) -> None:
-        slots(16, 17)(config)  # 90 % are fewer than one batch
+        slots(16, 1)(config)  # half of which is no slot
         config.input[0].data_type = model_config_pb2.TYPE_INT32
         config.output.add(name="Mystery", data_type=model_config_pb2.TYPE_FP32, dims=[1])
 
@@ -161,14 +161,22 @@ def test_all_problems_at_once(serve):
         "when_full": ("wait", "one of reject, evict_lru"),
     }
     server = serve(
-        {"wrong": variant(FP32, wrong, **{**PLAIN, **{name: value for name, (value, _) in bad.items()}})}, explicit=True
+        {
+            "wrong": variant(
+                FP32,
+                wrong,
+                max_candidate_sequence_use_ratio="0.5",
+                **{**PLAIN, **{name: value for name, (value, _) in bad.items()}},
+            )
+        },
+        explicit=True,
     )
     with pytest.raises(ServerError) as refusal:
         server.load("wrong")
     text = str(refusal.value)
     for name, (value, want) in bad.items():
         assert f'parameter {name} is "{value}": want {want}' in text
-    assert "max_candidate_sequences 17 times max_candidate_sequence_use_ratio 0.9" in text
+    assert "max_candidate_sequences 1 times max_candidate_sequence_use_ratio 0.5" in text
     assert '"Input": data_type is TYPE_INT32' in text
     assert 'output "Mystery" of the configuration' in text
     assert len(text.splitlines()) == len(bad) + 3
