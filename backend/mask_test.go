@@ -121,13 +121,20 @@ func TestMaskBound(t *testing.T) {
 	require.ErrorContains(t, in.checkMasks(&r, nil), `input "Mask": a mask of length 0`)
 }
 
-// TestMaskOfStatesOfOtherLengths: one mask cannot cover states that differ in
-// length; a request whose states do gets an error, and no other does.
-func TestMaskOfStatesOfOtherLengths(t *testing.T) {
+// twoCaches is a maskedModel that has the signature and the pairs of a second cache.
+func twoCaches() (*scripted, *config.Config) {
 	model, c, _ := maskedModel(0)
 	in, out := info("Cache2", tensor.Int32, -1, -1), info("NewCache2", tensor.Int32, -1, -1)
 	in.Symbols[0], out.Symbols[0] = "batch", "batch"
 	model.sig.Inputs, model.sig.Outputs = append(model.sig.Inputs, in), append(model.sig.Outputs, out)
+	c.Parameters["state_pairs"] = config.Value{String: "<<<Cache*, NewCache*>>>"}
+	return model, c
+}
+
+// TestMaskOfStatesOfOtherLengths: one mask cannot cover states that differ in
+// length; a request whose states do gets an error, and no other does.
+func TestMaskOfStatesOfOtherLengths(t *testing.T) {
+	model, c := twoCaches()
 	inner := model.run
 	model.run = func(inputs, outputs []onnx.Tensor) error {
 		if err := inner(inputs, outputs); err != nil {
@@ -142,7 +149,6 @@ func TestMaskOfStatesOfOtherLengths(t *testing.T) {
 		}
 		return nil
 	}
-	c.Parameters["state_pairs"] = config.Value{String: "<<<Cache*, NewCache*>>>"}
 	c.Parameters["derived_inputs"] = config.Value{String: "Mask = mask(Cache*, Input:1)"}
 	instance := model.loaded(t, c)
 	succeed(t, instance, step(1, true, 7), step(2, true, 2))
@@ -157,10 +163,7 @@ func TestMaskOfStatesOfOtherLengths(t *testing.T) {
 func TestMaskThatForgetsAState(t *testing.T) {
 	for _, states := range []string{"Cache", "Cache*"} {
 		t.Run(states, func(t *testing.T) {
-			model, c, _ := maskedModel(0)
-			in, out := info("Cache2", tensor.Int32, -1, -1), info("NewCache2", tensor.Int32, -1, -1)
-			in.Symbols[0], out.Symbols[0] = "batch", "batch"
-			model.sig.Inputs, model.sig.Outputs = append(model.sig.Inputs, in), append(model.sig.Outputs, out)
+			model, c := twoCaches()
 			inner := model.run
 			model.run = func(inputs, outputs []onnx.Tensor) error {
 				err := inner(inputs, outputs)
@@ -168,7 +171,6 @@ func TestMaskThatForgetsAState(t *testing.T) {
 				outputs[2].Data.Bytes = slices.Clone(outputs[1].Data.Bytes)
 				return err
 			}
-			c.Parameters["state_pairs"] = config.Value{String: "<<<Cache*, NewCache*>>>"}
 			c.Parameters["derived_inputs"] = config.Value{String: "Mask = mask(" + states + ", Input:1)"}
 			_, log := model.logged(t, c)
 			lines := log.having(runSeparately)
@@ -265,11 +267,7 @@ func TestMaskOfAWindow(t *testing.T) {
 
 // TestMaskOfStatesThatBeginUnequal: no request could succeed, so nothing is loaded.
 func TestMaskOfStatesThatBeginUnequal(t *testing.T) {
-	model, c, _ := maskedModel(0)
-	in, out := info("Cache2", tensor.Int32, -1, -1), info("NewCache2", tensor.Int32, -1, -1)
-	in.Symbols[0], out.Symbols[0] = "batch", "batch"
-	model.sig.Inputs, model.sig.Outputs = append(model.sig.Inputs, in), append(model.sig.Outputs, out)
-	c.Parameters["state_pairs"] = config.Value{String: "<<<Cache*, NewCache*>>>"}
+	model, c := twoCaches()
 	c.Parameters["derived_inputs"] = config.Value{String: "Mask = mask(Cache*, Input:1)"}
 	c.Parameters["initial_states"] = config.Value{String: "Cache = 1[1,5]; Cache2 = 1[1,4]"}
 	_, err := model.instance(t, c, "")

@@ -112,10 +112,10 @@ func (t *maskTrial) grow(most int64) (lengths paddedLengths) {
 	for next := min(16, most); ; {
 		started := newCopies(80)
 		shared := []sharedStep{{other: started, extent: t.extent}, {other: half, extent: t.short}, {other: near, extent: t.extent}, {other: near, extent: t.short}}
-		if t.hasOptional() {
+		if hasOptional(t.in.plan) {
 			shared = append(shared, sharedStep{other: started, extent: t.extent, optional: true}, sharedStep{other: near, extent: t.short, optional: true})
 		}
-		if t.hasIntegers() {
+		if hasIntegers(t.in.plan) {
 			shared = append(shared, sharedStep{other: near, extent: t.short, plus: uint64(next)})
 		}
 		before := next // the shared steps

@@ -123,7 +123,7 @@ func (in *Instance) tryFurther(kind trialKind, fractions bool, runs *int) error 
 			}
 		}
 	}
-	if !slices.ContainsFunc(in.plan.Inputs, func(p plan.IO) bool { return p.Optional }) {
+	if !hasOptional(in.plan) {
 		return nil
 	}
 	kind.optional = true
@@ -234,11 +234,8 @@ func (t *maskTrial) try() error {
 // byItself runs the next step of a sequence, together with a duplicate that does the same, so
 // that the run has two lanes and no padding.
 func (t *maskTrial) byItself(s *trialSequence) error {
-	if time.Now().After(t.until) {
-		return errTimeOver
-	}
 	ask, want := s.request()
-	answers, err := t.run(ask, ask.duplicate())
+	answers, err := t.timed(ask, ask.duplicate())
 	if err != nil {
 		return err
 	}

@@ -105,15 +105,15 @@ func (in *Instance) newMaskTrial(kind *trialKind) (*maskTrial, error) {
 func (t *maskTrial) Close() { t.in.release() }
 
 // hasIntegers reports whether requests bring integers.
-func (t *maskTrial) hasIntegers() bool {
-	return slices.ContainsFunc(t.in.plan.Inputs, func(p plan.IO) bool {
+func hasIntegers(pl *plan.Plan) bool {
+	return slices.ContainsFunc(pl.Inputs, func(p plan.IO) bool {
 		return closeness[p.DType] == 0 && p.DType != tensor.Bool && p.DType != tensor.Bytes
 	})
 }
 
 // hasOptional reports whether requests may leave out inputs.
-func (t *maskTrial) hasOptional() bool {
-	return slices.ContainsFunc(t.in.plan.Inputs, func(p plan.IO) bool { return p.Optional })
+func hasOptional(pl *plan.Plan) bool {
+	return slices.ContainsFunc(pl.Inputs, func(p plan.IO) bool { return p.Optional })
 }
 
 // step is the inputs of a request in which open axes have that extent.
