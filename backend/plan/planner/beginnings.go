@@ -5,7 +5,6 @@ import (
 	"iter"
 	"slices"
 	"strings"
-	"time"
 
 	"tritonstateful/backend/config"
 	"tritonstateful/backend/plan"
@@ -99,7 +98,7 @@ func (c *chooser) checkBeginnings(pl *planner) error {
 	if err != nil {
 		return nil // the first requests show it
 	}
-	t := isolation.NewTrial(r, &pl.plan, pl.candidate, pl.config.CanRequest, time.Now().Add(proofMost))
+	t := isolation.NewTrial(r, &pl.plan, pl.candidate, pl.config.CanRequest, c.deadline)
 	t.MayBegin = true
 	defer func() { c.runs += t.Runs }()
 	var seen map[isolation.InputAxis]isolation.Change
@@ -162,7 +161,7 @@ func (c *chooser) stateExtent(a *attempted) int64 {
 	if err != nil {
 		return 1
 	}
-	t := isolation.NewTrial(r, &a.planner.plan, a.candidate, a.planner.config.CanRequest, time.Now().Add(proofMost))
+	t := isolation.NewTrial(r, &a.planner.plan, a.candidate, a.planner.config.CanRequest, c.deadline)
 	defer func() { c.runs += t.Runs }()
 	return t.StateExtent()
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -120,4 +122,24 @@ func TestStatesOfOneExtent(t *testing.T) {
 			require.Equal(t, 8, pl.MaxLanes)
 		}
 	}
+}
+
+// TestProofOfSlowModels: all runs of a plan together, those with states as they begin too, are
+// within the time.
+func TestProofOfSlowModels(t *testing.T) {
+	const each = 700 * time.Millisecond
+	synctest.Test(t, func(t *testing.T) {
+		r := runnertest.NewFile(t, "x:FP32[batch,u] s:FP32[batch,v]", "y:FP32[batch,u] s_out:FP32[batch,v]")
+		r.Runs = func(sig *onnx.Signature, inputs, outputs []onnx.Tensor) error {
+			time.Sleep(each)
+			runnertest.Allocate(&outputs[0], inputs[0].Shape...)
+			runnertest.Allocate(&outputs[1], inputs[1].Shape[0], inputs[0].Shape[1]+inputs[1].Shape[1])
+			return nil
+		}
+		began := time.Now()
+		_, _, err := proving(t, r, nil, recurrenceConfig("FP32", true), config.VerifyInferred)
+		require.NoError(t, err)
+		require.Less(t, time.Since(began), proofMost+each)
+		require.Greater(t, time.Since(began), proofMost-each)
+	})
 }

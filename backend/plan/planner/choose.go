@@ -15,7 +15,7 @@ import (
 	"tritonstateful/internal/tensor"
 )
 
-// proofMost bounds the time that the runs for all candidates take.
+// proofMost bounds the time that all runs for a plan take.
 const proofMost = 5 * time.Second
 
 // A chooser finds the candidate by which a plan is made.
@@ -55,6 +55,7 @@ type attempted struct {
 
 // choose returns the plan by the candidate that holds, if its states can begin.
 func (c *chooser) choose(candidates []batchaxis.Candidate) (*planner, error) {
+	c.deadline = time.Now().Add(proofMost)
 	pl, err := c.pick(candidates)
 	if err == nil {
 		err = c.checkBeginnings(pl)
@@ -69,7 +70,6 @@ func (c *chooser) choose(candidates []batchaxis.Candidate) (*planner, error) {
 // shown to hold, it is taken, and of several the one whose name the most tensors carry.
 // Where none is, the next rank has its turn.
 func (c *chooser) pick(candidates []batchaxis.Candidate) (*planner, error) {
-	c.deadline = time.Now().Add(proofMost)
 	if c.whole || c.verify == config.VerifyNever || c.verify == config.VerifyInferred && candidates[0].AllGiven {
 		return c.unproved(candidates)
 	}
