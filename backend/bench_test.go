@@ -18,7 +18,9 @@ func (b *idleBatch) Requests() []Request                      { return b.request
 func (b *idleBatch) Fail(_ int, err error)                    { panic(err) }
 func (b *idleBatch) Answer(int, []Output, int, int)           {}
 func (b *idleBatch) Reserve(int, []Output, int, int) []uint64 { panic("a CPU reserves nothing") }
-func (b *idleBatch) Hold(int) func()                          { panic("no ID begins twice") }
+func (b *idleBatch) Describe(int, AnswerParameters)           {}
+func (b *idleBatch) Hold(int) Held                            { panic("no ID begins twice") }
+func (b *idleBatch) Park(int) func(any)                       { panic("nothing is resumed") }
 func (b *idleBatch) Send()                                    {}
 func (b *idleBatch) Finish(Timing)                            {}
 

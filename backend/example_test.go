@@ -52,7 +52,9 @@ func (p printed) Answer(req int, outputs []backend.Output, lane, _ int) {
 func (p printed) Fail(_ int, err error) { fmt.Println(err) }
 
 func (printed) Reserve(int, []backend.Output, int, int) []uint64 { return nil }
-func (printed) Hold(int) func()                                  { return func() {} }
+func (printed) Describe(int, backend.AnswerParameters)           {}
+func (printed) Hold(int) backend.Held                            { panic("no ID begins twice") }
+func (printed) Park(int) func(any)                               { panic("nothing is resumed") }
 func (printed) Send()                                            {}
 func (printed) Finish(backend.Timing)                            {}
 

@@ -25,6 +25,8 @@ type ask struct {
 	err        error
 	mangle     func(*Request)
 	device     bool // the answer is wanted in the memory of a GPU
+	parameters *Parameters
+	rerun      *rerunWith // of one that was parked
 }
 
 func startOf(id any) ask { return ask{id: fmt.Sprint(id), start: true} }
@@ -43,6 +45,7 @@ func (a *ask) who() string {
 func (a ask) by(token uint64) ask       { a.token = token; return a }
 func (a ask) cancel() ask               { a.cancelled = true; return a }
 func (a ask) toDevice() ask             { a.device = true; return a }
+func (a ask) saying(p Parameters) ask   { a.parameters = &p; return a }
 func (a ask) unreadable(err error) ask  { a.err = err; return a }
 func (a ask) with(f func(*Request)) ask { a.mangle = f; return a }
 
@@ -71,15 +74,16 @@ type fakeBatch struct {
 	ports    []onnx.IOTensor
 	reserved map[int][]uint64 // of each request
 	there    map[uint64][]byte
-	held     map[int]bool // requests that were held: whether they still are
+	outliving
 }
 
 // answer is what a client got.
 type answer struct {
-	err     error
-	shapes  []tensor.Shape
-	outputs [][]byte
-	times   int
+	err        error
+	shapes     []tensor.Shape
+	outputs    [][]byte
+	parameters *AnswerParameters
+	times      int
 }
 
 type pendingAnswer struct {
@@ -102,13 +106,14 @@ func (b *fakeBatch) Requests() []Request {
 func (b *fakeBatch) Fail(req int, err error) {
 	b.enter()
 	require.Error(b.t, err)
-	if b.answers[req].times == 0 {
+	if b.answers[req].times == 0 && !b.parked[req] {
 		b.answers[req] = answer{err: err, times: 1}
 	}
 }
 
 func (b *fakeBatch) Answer(req int, outputs []Output, lane, lanes int) {
 	b.enter()
+	require.False(b.t, b.parked[req], "request %d was parked and answered", req)
 	b.answers[req].times++
 	require.Equal(b.t, 1, b.answers[req].times, "request %d was answered twice", req)
 	b.pending = append(b.pending, pendingAnswer{req, lane, lanes, outputs})
@@ -132,21 +137,6 @@ func (b *fakeBatch) Reserve(req int, outputs []Output, lane, lanes int) []uint64
 	}
 	b.reserved[req] = places
 	return places
-}
-
-// Hold notes that the server must not send what comes after a request in its sequence.
-func (b *fakeBatch) Hold(req int) (release func()) {
-	b.enter()
-	if b.held == nil {
-		b.held = map[int]bool{}
-	}
-	require.NotContains(b.t, b.held, req, "request %d was held twice", req)
-	b.held[req] = true
-	return func() {
-		require.True(b.t, b.finished, "a request that is held was released before its batch ended")
-		require.True(b.t, b.held[req], "request %d was released twice", req)
-		b.held[req] = false
-	}
 }
 
 func (b *fakeBatch) Send() {
@@ -201,12 +191,15 @@ func (b *fakeBatch) Finish(timing Timing) {
 		defer b.call() // even if it panics, it has done its work
 	}
 	b.send()
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	b.finished, b.timing = true, timing
 	for req := range b.answers {
-		if b.answers[req].times == 0 {
+		if b.answers[req].times == 0 && !b.parked[req] {
 			require.True(b.t, b.faulty, "request %d has no answer", req)
 			b.answers[req].err = status.Errorf(status.Internal, "no answer")
 		}
+		b.leave(req)
 	}
 	clear(b.requests)
 	for _, bytes := range b.lent {

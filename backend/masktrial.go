@@ -234,9 +234,17 @@ func (b *trialBatch) Answer(req int, outputs []Output, lane, _ int) {
 }
 
 func (b *trialBatch) Reserve(int, []Output, int, int) []uint64 { return nil }
-func (b *trialBatch) Hold(int) func()                          { return func() {} }
+func (b *trialBatch) Describe(int, AnswerParameters)           {}
+func (b *trialBatch) Hold(int) Held                            { return released{} }
+func (b *trialBatch) Park(int) func(any)                       { panic("a trial resumes nothing") }
 func (b *trialBatch) Send()                                    {}
 func (b *trialBatch) Finish(Timing)                            {}
+
+// released is a Held for which nothing waits.
+type released struct{}
+
+func (released) Release()                             {}
+func (released) ReleaseWith(*AnswerParameters, error) {}
 
 // closeness is by how much two answers may differ, as isolation.Difference takes it, of
 // an output. Padding and other lanes change the order of a sum, and with it the last bits, a

@@ -40,8 +40,8 @@ type overlap struct {
 }
 
 type olderSequence struct {
-	token   uint64
-	release func() // of the START that comes after it, or nil
+	token uint64
+	next  Held // the START that comes after it, or nil
 	// young: only its START had come when the next one came. The server lets a START wait
 	// while its batch slot is still in use, so a later START of the same ID can overtake
 	// it: then this is no older sequence at all, and its client may still be sending.
@@ -97,13 +97,13 @@ func (o *overlaps) start(e *execution, req int) (token uint64) {
 		o.ids[id] = of
 	}
 	of.seen = true
-	if known || of.older[len(of.older)-1].release != nil {
+	if known || of.older[len(of.older)-1].next != nil {
 		o.last++
 		token = o.last
 		of.older = append(of.older, olderSequence{token: token, young: q == nil || q.Steps() < 2})
 	}
 	if !r.End { // else nothing comes after it
-		of.older[len(of.older)-1].release = e.batch.Hold(req)
+		of.older[len(of.older)-1].next = e.batch.Hold(req)
 	}
 	return token
 }
@@ -116,16 +116,16 @@ func (o *overlaps) leave(in *Instance, now time.Duration) {
 	for id, of := range o.ids {
 		switch {
 		case of.ending, !of.seen && o.drained > of.over():
-			release := of.older[0].release
-			if o.pop(in, id, of, now); release != nil {
-				release()
+			next := of.older[0].next
+			if o.pop(in, id, of, now); next != nil {
+				next.Release()
 			}
 		case of.seen:
 			of.since = now
 		}
 		of.seen, of.ending = false, false
 	}
-	o.quiet.begin(o.releases())
+	o.quiet.begin(o.held())
 }
 
 // over is the time after which the first is over once requests have drained up to then.
@@ -160,17 +160,17 @@ func (o *overlaps) settle(in *Instance, now time.Duration) {
 	}
 }
 
-// releases are those of the STARTs that are held, in the order in which to call them: all
-// of one element, and when none of the requests of their sequences can be queued any more,
-// all of the next.
-func (o *overlaps) releases() (all [][]func()) {
+// held are the STARTs that are held, in the order in which to release them: all of one
+// element, and when none of the requests of their sequences can be queued any more, all of the
+// next.
+func (o *overlaps) held() (all [][]Held) {
 	for _, of := range o.ids {
 		for i, older := range of.older {
 			if i == len(all) {
 				all = append(all, nil)
 			}
-			if older.release != nil {
-				all[i] = append(all[i], older.release)
+			if older.next != nil {
+				all[i] = append(all[i], older.next)
 			}
 		}
 	}
@@ -180,9 +180,9 @@ func (o *overlaps) releases() (all [][]func()) {
 // close releases the STARTs that are held.
 func (o *overlaps) close(in *Instance) {
 	o.settle(in, 0)
-	for _, releases := range o.releases() {
-		for _, release := range releases {
-			release()
+	for _, starts := range o.held() {
+		for _, start := range starts {
+			start.Release()
 		}
 	}
 	o.ids = nil

@@ -22,8 +22,8 @@ type quiet struct {
 	after func(time.Duration, func())
 
 	mu       sync.Mutex
-	releases [][]func() // what to call next, and what is to wait once more after it
-	called   int        // of releases, since begin
+	held     [][]Held // what to release next, and what is to wait once more after it
+	released int      // elements of held, since begin
 	ticks    int
 	round    int // number of the present time between begin and end
 }
@@ -35,27 +35,27 @@ func (q *quiet) init(delay time.Duration) {
 }
 
 // begin is called when a batch has ended.
-func (q *quiet) begin(releases [][]func()) {
+func (q *quiet) begin(held [][]Held) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.round++
-	q.releases, q.called, q.ticks = releases, 0, 0
+	q.held, q.released, q.ticks = held, 0, 0
 	q.wait()
 }
 
-// end is called when a batch begins. It returns how many of the releases were called.
-func (q *quiet) end() (called int) {
+// end is called when a batch begins. It returns how many elements of held were released.
+func (q *quiet) end() (released int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.round++
-	called = q.called
-	q.releases, q.called = nil, 0
-	return called
+	released = q.released
+	q.held, q.released = nil, 0
+	return released
 }
 
 // wait has the next tick come, if there is anything to wait for.
 func (q *quiet) wait() {
-	if round := q.round; len(q.releases) > 0 {
+	if round := q.round; len(q.held) > 0 {
 		q.after(q.tick, func() { q.passed(round) })
 	}
 }
@@ -63,22 +63,22 @@ func (q *quiet) wait() {
 // passed is a tick. The last request of a model that is being unloaded may be among those
 // to release, so that Close is called here: nothing is locked then.
 func (q *quiet) passed(round int) {
-	for _, release := range q.due(round) {
-		release()
+	for _, held := range q.due(round) {
+		held.Release()
 	}
 }
 
-func (q *quiet) due(round int) (releases []func()) {
+func (q *quiet) due(round int) (held []Held) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if round != q.round {
 		return nil
 	}
 	if q.ticks++; q.ticks == quietTicks {
-		releases = q.releases[0]
-		q.releases, q.ticks = q.releases[1:], 0
-		q.called++
+		held = q.held[0]
+		q.held, q.ticks = q.held[1:], 0
+		q.released++
 	}
 	q.wait()
-	return releases
+	return held
 }

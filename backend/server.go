@@ -71,8 +71,9 @@ func (s *Server) trim() {
 
 // Batch is one batch of requests as the server handed it over, and the way to
 // answer it. Every request is answered exactly once, by Fail or Answer; answers
-// are collected and leave with the next Send. After Finish the batch and all
-// that was borrowed from it is gone. One goroutine uses a Batch.
+// are collected and leave with the next Send. Requests can also outlive their batch: see
+// Hold and Park. After Finish the batch and all that was borrowed from it is gone. One
+// goroutine uses a Batch.
 type Batch interface {
 	// Requests are the requests of the batch, in the server's order; the other methods
 	// take an index into them. The slice and the memory it points to are borrowed until
@@ -92,15 +93,34 @@ type Batch interface {
 	// outputs need not be there yet; the result is valid until the next call. Only
 	// instances on a GPU call it, at most once for each request.
 	Reserve(req int, outputs []Output, lane, lanes int) []uint64
-	// Hold keeps the server from handing over what comes after a request in its sequence:
-	// neither Send nor Finish sends its answer and releases it, but release does. The
-	// caller calls it once, at any time after Finish and on any goroutine.
-	Hold(req int) (release func())
+	// Describe sets the parameters of the answer to a request, in place of those of an
+	// earlier call. An error has none.
+	Describe(req int, p AnswerParameters)
+	// Hold delays the answer to a request and its release, and so keeps the server from
+	// handing over what comes after it in its sequence: neither Send nor Finish does it, but
+	// the result does. A request that is held several times waits for all of them.
+	Hold(req int) Held
+	// Park takes a request out of its batch: the batch neither answers, reports nor releases
+	// it, and Fail and Answer do nothing to it. Rerun brings it to Execute again, with others or
+	// alone, as a request whose Note is note and whose Token is what it was at Park. The caller
+	// calls it once, at any time and on any goroutine; it does not wait for Execute. A
+	// request that is answered, held or reserved cannot be parked.
+	Park(req int) (rerun func(note any))
 	// Send sends what was answered since the last Send: one crossing.
 	Send()
 	// Finish sends what is left, answers what has no answer with an INTERNAL error,
-	// reports statistics and releases the requests that are not held.
+	// reports statistics and releases the requests that are neither held nor parked.
 	Finish(Timing)
+}
+
+// Held is a request whose answer waits. One of its methods is called once, at any time and on
+// any goroutine; it has no effect before Batch.Finish.
+type Held interface {
+	// Release sends the answer and releases the request, unless it is held by others, too.
+	Release()
+	// ReleaseWith is Release with other parameters of the answer, unless p is nil. If err is
+	// not nil, it becomes the answer; of several the first counts.
+	ReleaseWith(p *AnswerParameters, err error)
 }
 
 // Timing is when a batch computed, on the clock of [Server]. Both are zero when
@@ -145,6 +165,11 @@ type Request struct {
 	// Trace is where to note what the request's run did when, if the server traces the
 	// request; else nil. Borrowed until Batch.Finish.
 	Trace *RunTimes
+	// Parameters are the stateful_* parameters of the request, or nil if it has none. Only an
+	// instance that takes them (TakesParameters) gets them. Borrowed until Batch.Finish.
+	Parameters *Parameters
+	// Note is what Park's rerun was called with, nil for a request that the server hands over.
+	Note any
 	// Inputs are in the order of the instance's inputs.
 	Inputs []Input
 	// Err is why the server could not read the request; it is what the client

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -124,6 +125,11 @@ type server struct {
 	busy bool
 	// untold: what requests have for tokens, only the test knows.
 	untold bool
+	// reruns are the requests that were parked and are to run again.
+	reruns struct {
+		sync.Mutex
+		asks []ask
+	}
 }
 
 // plainSequence is a sequence as its client sees it. After faults there may be
@@ -179,7 +185,7 @@ func (s *server) batch(asks ...ask) *outcome {
 	}
 	for i := range asks {
 		b.onDevice[i] = asks[i].device
-		if s.in.direct && asks[i].id != "" {
+		if s.in.direct && asks[i].id != "" && asks[i].rerun == nil {
 			asks[i].token = uint64(i) + 1
 		}
 		if asks[i].value == 0 {
@@ -188,12 +194,19 @@ func (s *server) batch(asks ...ask) *outcome {
 		}
 		b.requests = append(b.requests, s.request(b, &asks[i]))
 	}
+	b.rerun = func(req int, as rerunWith) {
+		s.reruns.Lock()
+		defer s.reruns.Unlock()
+		again := asks[req]
+		again.rerun = &as
+		s.reruns.asks = append(s.reruns.asks, again)
+	}
 	s.last = b
 	s.in.Execute(b)
 	require.True(s.t, b.finished)
 	for _, starts := range []bool{false, true} { // the order in which they run
 		for i := range asks {
-			if asks[i].start == starts {
+			if asks[i].start == starts && !b.parked[i] {
 				s.settle(&asks[i], &b.answers[i])
 			}
 		}
@@ -204,10 +217,28 @@ func (s *server) batch(asks ...ask) *outcome {
 	return &outcome{s, asks, b.answers}
 }
 
+// rerun executes the requests that were parked and are to run again.
+func (s *server) rerun() *outcome {
+	s.t.Helper()
+	s.reruns.Lock()
+	asks := s.reruns.asks
+	s.reruns.asks = nil
+	s.reruns.Unlock()
+	return s.batch(asks...)
+}
+
 func (s *server) request(b *fakeBatch, a *ask) Request {
 	r := Request{Start: a.start, End: a.end, Cancelled: a.cancelled, Err: a.err, Token: a.token}
+	if a.parameters != nil {
+		p := *a.parameters
+		p.Key = b.lend(p.Key)
+		r.Parameters = &p
+	}
 	if s.in.direct || s.untold {
 		r.Token = 0 // the place says it
+	}
+	if a.rerun != nil {
+		r.Note, r.Token = a.rerun.note, a.rerun.token
 	}
 	if number, err := strconv.ParseUint(a.id, 10, 64); err == nil && !s.in.StringIDs() {
 		r.Sequence.Number = number

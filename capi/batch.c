@@ -4,6 +4,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "held.h"
 #include "read.h"
 #include "signals.h"
 #include "trace.h"
@@ -41,6 +42,7 @@ static void free_requests(batch *b) {
 
 void batch_free(batch *b) {
   free_requests(b);
+  free(b->parameters);
   free(b->joined);
   free(b->token_input);
   free(b);
@@ -99,10 +101,6 @@ TRITONSERVER_Error *batch_open(batch *b, TRITONBACKEND_Request **requests, uint3
 
 // ---- the end ----
 
-typedef struct {
-  uint64_t exec_start, compute_start, compute_end, exec_end;
-} timings;
-
 static uint64_t between(uint64_t low, uint64_t time, uint64_t high) {
   return time < low ? low : time > high ? high : time;
 }
@@ -110,24 +108,22 @@ static uint64_t between(uint64_t low, uint64_t time, uint64_t high) {
 // timings_of puts the times in order, whatever clock they were read from: Triton
 // subtracts them from each other without a look. Where nothing ran, all the
 // time counts as computing.
-static timings timings_of(const batch *b, uint64_t compute_start, uint64_t compute_end) {
-  timings m = {.exec_start = b->exec_start_ns, .exec_end = clock_now_ns()};
+static batch_timings timings_of(const batch *b, uint64_t compute_start, uint64_t compute_end) {
+  batch_timings m = {.exec_start = b->exec_start_ns, .exec_end = clock_now_ns()};
   if (compute_end == 0) compute_end = m.exec_end;
   m.compute_start = between(m.exec_start, compute_start, m.exec_end);
   m.compute_end = between(m.compute_start, compute_end, m.exec_end);
   return m;
 }
 
-static void report(const batch *b, const timings *m, bool ran) {
+static void report(const batch *b, const batch_timings *m, bool ran) {
   uint64_t size = 0;
   for (uint32_t i = 0; i < b->count; i++) {
     const batch_request *req = &b->requests[i];
     if (req->answer == BATCH_OUTPUTS) size += req->lanes;
-    trace_report(req);
-    error_log("reporting a request", triton.TRITONBACKEND_ModelInstanceReportStatistics(
-                                         b->instance, req->request, req->succeeded,
-                                         m->exec_start, m->compute_start, m->compute_end,
-                                         m->exec_end));
+    if (req->answer == BATCH_PARKED || req->held != NULL) continue;
+    trace_report(req->trace, &req->times);
+    request_report(b->instance, req->request, req->succeeded, m);
   }
   if (!ran || size == 0) return;
   error_log("reporting a batch", triton.TRITONBACKEND_ModelInstanceReportBatchStatistics(
@@ -135,33 +131,16 @@ static void report(const batch *b, const timings *m, bool ran) {
                                      m->compute_end, m->exec_end));
 }
 
-static void release_request(TRITONBACKEND_Request *request) {
-  error_log("releasing a request",
-            triton.TRITONBACKEND_RequestRelease(request, TRITONSERVER_REQUEST_RELEASE_ALL));
-}
-
-batch_held *batch_hold(batch *b, uint32_t r) {
-  batch_held *held = calloc(1, sizeof *held);
-  b->requests[r].held = held;
-  if (held != NULL) held->request = b->requests[r].request;
-  return held;
-}
-
-void release_held(batch_held *held) {
-  if (held == NULL) return;
-  error_log("sending a response",
-            triton.TRITONBACKEND_ResponseSend(held->response, TRITONSERVER_RESPONSE_COMPLETE_FINAL,
-                                              held->failure));
-  if (held->failure != NULL) triton.TRITONSERVER_ErrorDelete(held->failure);
-  release_request(held->request);
-  free(held);
-}
-
-static void release(batch *b) {
+static void release(batch *b, const batch_timings *m) {
   for (uint32_t i = 0; i < b->count; i++) {
     batch_request *req = &b->requests[i];
     if (req->refusal != NULL) triton.TRITONSERVER_ErrorDelete(req->refusal);
-    if (req->held == NULL) release_request(req->request);
+    if (req->answer == BATCH_PARKED)
+      error_log("deleting a response", triton.TRITONBACKEND_ResponseDelete(req->response));
+    else if (req->held != NULL)
+      held_finish(b->instance, req, m);
+    else
+      request_release(req->request);
   }
   b->count = 0;
 }
@@ -175,8 +154,8 @@ void batch_finish(batch *b, uint64_t compute_start_ns, uint64_t compute_end_ns) 
                                 "the stateful backend left this request without an answer");
   }
   batch_send(b);
-  timings m = timings_of(b, compute_start_ns, compute_end_ns);
+  batch_timings m = timings_of(b, compute_start_ns, compute_end_ns);
   report(b, &m, compute_end_ns != 0);
-  release(b);
+  release(b, &m);
   read_trim(b);
 }

@@ -25,6 +25,7 @@ type batch struct {
 	// What Requests returns. Emptied by Finish, see forget.
 	requests      []backend.Request
 	requestInputs []backend.Input
+	parameters    []backend.Parameters // of each request, if the instance takes any
 
 	// answers are the outputs noted since the last Send: referenced so that their
 	// memory lives until then, and to see when requests share the same ones.
@@ -39,6 +40,10 @@ type onDevice interface{ TakesDevice() bool }
 
 // tokened is an executor that can name one of Triton's own states.
 type tokened interface{ TokenInput() string }
+
+// parametered is an executor that can say whether it uses the stateful_* parameters of
+// requests.
+type parametered interface{ TakesParameters() bool }
 
 // newBatch makes the batch of an instance; the caller frees it.
 func newBatch(of *C.TRITONBACKEND_ModelInstance, exec executor) (*batch, error) {
@@ -56,6 +61,9 @@ func newBatch(of *C.TRITONBACKEND_ModelInstance, exec executor) (*batch, error) 
 	if of, ok := exec.(tokened); ok && of.TokenInput() != "" {
 		c.token_input = C.CString(of.TokenInput())
 	}
+	if takes, ok := exec.(parametered); ok && takes.TakesParameters() {
+		c.takes_parameters = C.has_request_parameters()
+	}
 	return &batch{c: c, inputs: inputs, outputs: outputs}, nil
 }
 
@@ -70,12 +78,6 @@ func (b *batch) open(requests **C.TRITONBACKEND_Request, count C.uint32_t) error
 	err := takeError(C.batch_open(b.c, requests, count))
 	b.isOpen = err == nil
 	return err
-}
-
-// Hold implements backend.Batch.
-func (b *batch) Hold(req int) (release func()) {
-	held := C.batch_hold(b.c, C.uint32_t(req)) // in our own memory, so it may outlive the batch
-	return func() { C.release_held(held) }
 }
 
 // Finish implements backend.Batch.
@@ -106,6 +108,7 @@ func (b *batch) ensureFinished() {
 func (b *batch) forget() {
 	clear(b.requests)
 	clear(b.requestInputs)
+	clear(b.parameters)
 	b.requests = b.requests[:0]
 	b.forgetAnswers()
 }

@@ -40,18 +40,29 @@ typedef enum {
   BATCH_NO_MEMORY  // out of memory to join the buffers of an input
 } batch_reading;
 
+// A parameter of a request, with a name of the backend's. All of it is Triton's.
+typedef struct {
+  const char *name; // as the client wrote it
+  TRITONSERVER_ParameterType type;
+  const void *value; // see TRITONBACKEND_RequestParameter
+} batch_parameter;
+
 typedef enum {
   BATCH_UNANSWERED,
   BATCH_OUTPUTS, // lanes of the outputs of request `outputs`
-  BATCH_FAILURE
+  BATCH_FAILURE,
+  BATCH_PARKED // not in this batch: the request was parked
 } batch_answer;
 
-// A request that outlives its batch, with its answer, which is not sent yet.
+// The parameters of an answer: backend.AnswerParameters.
 typedef struct {
-  TRITONBACKEND_Request *request;
-  TRITONBACKEND_Response *response;
-  TRITONSERVER_Error *failure; // or NULL
-} batch_held;
+  bool given; // else the answer has none
+  bool resumed;
+  int64_t step, saved_step;
+} batch_described;
+
+// A request whose answer waits: see held.h.
+typedef struct batch_held batch_held;
 
 // What the run of a request did when: backend.RunTimes.
 typedef struct {
@@ -67,6 +78,7 @@ typedef struct {
   uint64_t number;
   const char *string; // the sequence ID, or NULL where it is `number`
   uint64_t token;   // where Triton keeps the state `token_input` of the request's sequence, or 0
+  uint32_t first_parameter, parameter_count; // in the batch's `parameters`
   bool cancelled;
   TRITONSERVER_InferenceTrace *trace; // or NULL
   batch_reading reading;
@@ -78,7 +90,8 @@ typedef struct {
   TRITONSERVER_Error *failure; // for FAILURE; the batch's until it was sent
   uint32_t outputs;            // whose outputs: several requests may share one's
   uint64_t lane, lanes;
-  batch_held *held; // not NULL: batch_send and batch_finish leave it to release_held
+  batch_described described;
+  batch_held *held; // not NULL: the answer waits, and the request with it
   bool reserved; // its buffers are known, and batch_send does not fill those on a device
   bool succeeded;
   batch_times times; // of a request that is traced
@@ -110,6 +123,7 @@ typedef struct {
   bool string_ids; // ask for the sequence ID as a string first
   char *token_input; // one of Triton's own states, or NULL
   bool takes_device; // inputs may be in the memory of a GPU
+  bool takes_parameters;
   bool untraced; // this server has no traces
 
   uint32_t count; // requests of this batch
@@ -119,6 +133,9 @@ typedef struct {
   batch_output *request_outputs; // what request r was first to be answered with, likewise
   batch_buffer *request_buffers; // where its outputs go, if it is reserved, likewise
   uint32_t capacity;             // requests that the arrays have room for
+
+  batch_parameter *parameters; // of all requests, one request after the other
+  uint32_t parameter_count, parameter_capacity;
 
   char *joined; // inputs that came in several buffers, one after the other
   uint64_t joined_bytes, joined_capacity;
@@ -146,15 +163,18 @@ TRITONSERVER_Error *batch_reserve(batch *b, uint32_t r, uint64_t lanes);
 void batch_send(batch *b);
 
 // batch_finish answers the requests that have no answer with an error, reports the
-// statistics and releases the requests that are not held. Times are those of
+// statistics and releases the requests that are neither held nor parked. Times are those of
 // clock_now_ns; both are zero when no model ran.
 void batch_finish(batch *b, uint64_t compute_start_ns, uint64_t compute_end_ns);
 
-// batch_hold keeps a request from being answered and released with its batch. The result
-// is for release_held, which does both: on any thread, also after the batch was freed. It
-// is NULL when out of memory, and then the request is as any other.
+// batch_hold delays the answer to a request, its report and its release until held_release
+// was called as often as batch_hold, and batch_finish has returned. It is NULL when out of
+// memory, and then the request is as any other.
 batch_held *batch_hold(batch *b, uint32_t r);
-void release_held(batch_held *held);
+
+// held_release is called on any thread. It changes the answer: its parameters, if described is
+// given, and to failure, if that is not NULL, which it takes. Does nothing to NULL.
+void held_release(batch_held *held, batch_described described, TRITONSERVER_Error *failure);
 
 // clock_now_ns is CLOCK_MONOTONIC, the clock of Triton's statistics.
 uint64_t clock_now_ns(void);

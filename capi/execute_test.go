@@ -89,7 +89,7 @@ func TestHold(t *testing.T) {
 	in.execute = func(b backend.Batch) {
 		if release == nil {
 			first, second := b.Hold(1), b.Hold(2)
-			release = func() { first(); second() }
+			release = func() { first.Release(); second.Release() }
 			b.Fail(2, status.Errorf(status.Unavailable, "not today"))
 		}
 		e.execute(b)

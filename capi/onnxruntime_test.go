@@ -59,7 +59,9 @@ func (b *replies) Requests() []backend.Request                          { return
 func (b *replies) Fail(req int, err error)                              { b.replies[req].err = err }
 func (b *replies) Reserve(int, []backend.Output, int, int) (a []uint64) { return a }
 func (b *replies) Finish(backend.Timing)                                { b.Send() }
-func (b *replies) Hold(int) (release func())                            { return func() {} }
+func (b *replies) Describe(int, backend.AnswerParameters)               {}
+func (b *replies) Hold(int) backend.Held                                { panic("no ID begins twice") }
+func (b *replies) Park(int) func(any)                                   { panic("nothing is resumed") }
 
 func (b *replies) Answer(req int, outputs []backend.Output, lane, lanes int) {
 	b.pending = append(b.pending, func() {

@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 // ---- inputs ----
 
@@ -117,6 +118,42 @@ static TRITONSERVER_Error *read_token(const batch *b, batch_request *req) {
   return failed;
 }
 
+// is_ours reports whether a parameter has a name of the backend's. A name that is forwarded
+// from a header has dashes, and capital letters as the client's library likes them.
+static bool is_ours(const char *name) {
+  static const char prefix[] = "stateful";
+  size_t length = sizeof prefix - 1;
+  return strncasecmp(name, prefix, length) == 0 && (name[length] == '_' || name[length] == '-');
+}
+
+// note_parameter appends a parameter to those of the batch.
+static TRITONSERVER_Error *note_parameter(batch *b, batch_parameter parameter) {
+  if (b->parameter_count == b->parameter_capacity) {
+    uint32_t capacity = 2 * b->parameter_capacity + 8;
+    batch_parameter *larger = realloc(b->parameters, capacity * sizeof *larger);
+    if (larger == NULL)
+      return error_new(TRITONSERVER_ERROR_UNAVAILABLE, "no memory for the request's parameters");
+    b->parameters = larger;
+    b->parameter_capacity = capacity;
+  }
+  b->parameters[b->parameter_count++] = parameter;
+  return NULL;
+}
+
+static TRITONSERVER_Error *read_parameters(batch *b, batch_request *req) {
+  req->first_parameter = b->parameter_count;
+  if (!b->takes_parameters) return NULL;
+  uint32_t count = 0;
+  TRITONSERVER_Error *failed = triton.TRITONBACKEND_RequestParameterCount(req->request, &count);
+  for (uint32_t i = 0; i < count && failed == NULL; i++) {
+    batch_parameter p = {0};
+    failed = triton.TRITONBACKEND_RequestParameter(req->request, i, &p.name, &p.type, &p.value);
+    if (failed == NULL && is_ours(p.name)) failed = note_parameter(b, p);
+  }
+  req->parameter_count = b->parameter_count - req->first_parameter;
+  return failed;
+}
+
 static TRITONSERVER_Error *read_cancelled(batch_request *req) {
   if (triton.TRITONBACKEND_RequestIsCancelled == NULL) return NULL;
   return triton.TRITONBACKEND_RequestIsCancelled(req->request, &req->cancelled);
@@ -147,6 +184,7 @@ static batch_reading read_request(batch *b, uint32_t r) {
   req->refusal = triton.TRITONBACKEND_RequestFlags(req->request, &req->flags);
   if (req->refusal == NULL) req->refusal = read_id(b, req);
   if (req->refusal == NULL) req->refusal = read_token(b, req);
+  if (req->refusal == NULL) req->refusal = read_parameters(b, req);
   if (req->refusal == NULL) req->refusal = read_cancelled(req);
   if (req->refusal == NULL)
     req->refusal = read_wanted(b, req, &b->request_wanted[(size_t)r * b->outputs.count]);
@@ -156,6 +194,7 @@ static batch_reading read_request(batch *b, uint32_t r) {
 
 void read_requests(batch *b) {
   b->joined_bytes = 0;
+  b->parameter_count = 0;
   for (uint32_t r = 0; r < b->count; r++) b->requests[r].reading = read_request(b, r);
   locate_joined(b);
 }

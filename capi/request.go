@@ -1,6 +1,5 @@
 package main
 
-// #include <string.h>
 // #include "batch.h"
 import "C"
 
@@ -25,6 +24,9 @@ func (b *batch) readRequests() {
 	entries, width := b.entries(), len(b.inputs)
 	b.requests = resize(b.requests, len(entries))
 	b.requestInputs = resize(b.requestInputs, len(entries)*width)
+	if b.c.takes_parameters {
+		b.parameters = resize(b.parameters, len(entries))
+	}
 	inputs := unsafe.Slice(b.c.request_inputs, len(entries)*width)
 	for i := range entries {
 		from, to := i*width, (i+1)*width
@@ -42,7 +44,11 @@ func (b *batch) readRequests() {
 		if entries[i].trace != nil {
 			b.requests[i].Trace = (*backend.RunTimes)(unsafe.Pointer(&entries[i].times))
 		}
-		b.requests[i].Err = b.readError(&entries[i], b.requests[i].Inputs)
+		var err error
+		b.requests[i].Parameters, err = b.readParameters(i)
+		if b.requests[i].Err = b.readError(&entries[i], b.requests[i].Inputs); b.requests[i].Err == nil {
+			b.requests[i].Err = err
+		}
 	}
 }
 
@@ -52,8 +58,7 @@ func sequenceID(req *C.batch_request) backend.SequenceID {
 	if req.string == nil {
 		return backend.SequenceID{Number: uint64(req.number)}
 	}
-	text := (*byte)(unsafe.Pointer(req.string))
-	return backend.SequenceID{Text: unsafe.String(text, C.strlen(req.string))}
+	return backend.SequenceID{Text: borrow(req.string)}
 }
 
 func readInput(from *C.batch_input) backend.Input {

@@ -1,5 +1,5 @@
 // Sending the answers of a batch.
-#include "batch.h"
+#include "held.h"
 
 #include <string.h>
 
@@ -99,21 +99,31 @@ static TRITONSERVER_Error *fill_outputs(const batch *b, const batch_request *req
   return NULL;
 }
 
+TRITONSERVER_Error *send_response(TRITONBACKEND_Response *response,
+                                  const batch_described *described, TRITONSERVER_Error *failure) {
+  if (failure == NULL && described->given) {
+    const char *doing = "setting a parameter of a response";
+    error_log(doing, triton.TRITONBACKEND_ResponseSetIntParameter(response, "stateful_step",
+                                                                  described->step));
+    error_log(doing, triton.TRITONBACKEND_ResponseSetIntParameter(response, "stateful_saved_step",
+                                                                  described->saved_step));
+    error_log(doing, triton.TRITONBACKEND_ResponseSetBoolParameter(response, "stateful_resumed",
+                                                                   described->resumed));
+  }
+  return triton.TRITONBACKEND_ResponseSend(response, TRITONSERVER_RESPONSE_COMPLETE_FINAL, failure);
+}
+
 static void send_request(const batch *b, batch_request *req) {
+  TRITONBACKEND_Response *response = req->response;
   TRITONSERVER_Error *failure = req->failure;
   if (req->answer == BATCH_OUTPUTS) failure = fill_outputs(b, req);
+  req->response = NULL; // Triton's soon, whether it can be sent or not
+  req->failure = NULL;
   if (req->held != NULL) {
-    req->held->response = req->response;
-    req->held->failure = failure;
-    req->response = NULL;
-    req->failure = NULL;
-    req->succeeded = failure == NULL;
+    held_answer(req->held, response, failure);
     return;
   }
-  TRITONSERVER_Error *unsent = triton.TRITONBACKEND_ResponseSend(
-      req->response, TRITONSERVER_RESPONSE_COMPLETE_FINAL, failure);
-  req->response = NULL; // Triton's now, whether it could be sent or not
-  req->failure = NULL;
+  TRITONSERVER_Error *unsent = send_response(response, &req->described, failure);
   req->succeeded = failure == NULL && unsent == NULL;
   if (failure != NULL) triton.TRITONSERVER_ErrorDelete(failure);
   error_log("sending a response", unsent);
@@ -122,6 +132,7 @@ static void send_request(const batch *b, batch_request *req) {
 void batch_send(batch *b) {
   for (uint32_t i = 0; i < b->count; i++) {
     batch_request *req = &b->requests[i];
-    if (req->response != NULL && req->answer != BATCH_UNANSWERED) send_request(b, req);
+    bool answered = req->answer == BATCH_OUTPUTS || req->answer == BATCH_FAILURE;
+    if (req->response != NULL && answered) send_request(b, req);
   }
 }

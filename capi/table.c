@@ -26,6 +26,11 @@ const char *table_fill(void) {
   return missing;
 }
 
+bool has_request_parameters(void) {
+  return triton.TRITONBACKEND_RequestParameterCount != NULL &&
+         triton.TRITONBACKEND_RequestParameter != NULL;
+}
+
 // ---- errors ----
 
 TRITONSERVER_Error *error_new(TRITONSERVER_Error_Code code, const char *text) {

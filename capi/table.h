@@ -66,6 +66,8 @@
   REQUIRED(TRITONBACKEND_RequestCorrelationIdString)                \
   OPTIONAL(TRITONBACKEND_RequestTrace)                              \
   OPTIONAL(TRITONBACKEND_RequestIsCancelled)                        \
+  OPTIONAL(TRITONBACKEND_RequestParameterCount)                     \
+  OPTIONAL(TRITONBACKEND_RequestParameter)                          \
   REQUIRED(TRITONBACKEND_RequestInput)                              \
   REQUIRED(TRITONBACKEND_RequestOutputCount)                        \
   REQUIRED(TRITONBACKEND_RequestOutputName)                         \
@@ -74,6 +76,8 @@
   REQUIRED(TRITONBACKEND_InputBuffer)                               \
   REQUIRED(TRITONBACKEND_ResponseNew)                               \
   REQUIRED(TRITONBACKEND_ResponseDelete)                            \
+  REQUIRED(TRITONBACKEND_ResponseSetIntParameter)                   \
+  REQUIRED(TRITONBACKEND_ResponseSetBoolParameter)                  \
   REQUIRED(TRITONBACKEND_ResponseOutput)                            \
   REQUIRED(TRITONBACKEND_OutputBuffer)                              \
   REQUIRED(TRITONBACKEND_ResponseSend)
@@ -91,6 +95,9 @@ extern triton_table triton;
 // table_fill looks every function up and returns the name of the first required
 // one that is missing, or NULL. A second call changes nothing.
 const char *table_fill(void);
+
+// has_request_parameters reports whether the server has parameters of requests: Triton 23.04.
+bool has_request_parameters(void);
 
 // ---- errors ----
 

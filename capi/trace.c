@@ -12,20 +12,19 @@ void trace_find(batch *b, batch_request *req) {
   triton.TRITONSERVER_ErrorDelete(failed);
 }
 
-static void add(const batch_request *req, int64_t time, const char *name) {
+static void add(TRITONSERVER_InferenceTrace *trace, int64_t time, const char *name) {
   error_log("adding to a trace", triton.TRITONSERVER_InferenceTraceReportActivity(
-                                     req->trace, (uint64_t)time, name));
+                                     trace, (uint64_t)time, name));
 }
 
-void trace_report(const batch_request *req) {
-  const batch_times *t = &req->times;
-  if (req->trace == NULL || t->end == 0) return; // it did not run
-  add(req, t->gather, "stateful_gather_START");
-  add(req, t->run != 0 ? t->run : t->end, "stateful_gather_END");
+void trace_report(TRITONSERVER_InferenceTrace *trace, const batch_times *t) {
+  if (trace == NULL || t->end == 0) return; // it did not run
+  add(trace, t->gather, "stateful_gather_START");
+  add(trace, t->run != 0 ? t->run : t->end, "stateful_gather_END");
   if (t->run == 0) return;
-  add(req, t->run, "stateful_run_START");
-  add(req, t->store != 0 ? t->store : t->end, "stateful_run_END");
+  add(trace, t->run, "stateful_run_START");
+  add(trace, t->store != 0 ? t->store : t->end, "stateful_run_END");
   if (t->store == 0) return;
-  add(req, t->store, "stateful_store_START");
-  add(req, t->end, "stateful_store_END");
+  add(trace, t->store, "stateful_store_START");
+  add(trace, t->end, "stateful_store_END");
 }

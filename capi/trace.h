@@ -6,5 +6,5 @@
 // trace_find notes the trace of a request, if the server traces it.
 void trace_find(batch *b, batch_request *req);
 
-// trace_report adds the parts of the request's run to its trace.
-void trace_report(const batch_request *req);
+// trace_report adds the parts of a request's run to its trace, if it has one.
+void trace_report(TRITONSERVER_InferenceTrace *trace, const batch_times *times);

@@ -45,6 +45,26 @@ TRITONSERVER_Error *TRITONBACKEND_RequestIsCancelled(TRITONBACKEND_Request *requ
   return NULL;
 }
 
+TRITONSERVER_Error *TRITONBACKEND_RequestParameterCount(TRITONBACKEND_Request *request,
+                                                        uint32_t *count) {
+  ASK(request);
+  *count = request->parameter_count;
+  return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_RequestParameter(TRITONBACKEND_Request *request, uint32_t index,
+                                                   const char **key,
+                                                   TRITONSERVER_ParameterType *type,
+                                                   const void **value) {
+  ASK(request);
+  if (index >= request->parameter_count) return refuse("parameter index out of range");
+  const fake_parameter *p = &request->parameters[index];
+  *key = p->name;
+  *type = p->type;
+  *value = p->type == TRITONSERVER_PARAMETER_STRING ? (const void *)p->text : &p->number;
+  return NULL;
+}
+
 TRITONSERVER_Error *TRITONBACKEND_RequestInput(TRITONBACKEND_Request *request, const char *name,
                                                TRITONBACKEND_Input **input) {
   ASK(request);
@@ -78,6 +98,8 @@ TRITONSERVER_Error *TRITONBACKEND_RequestRelease(TRITONBACKEND_Request *request,
   for (uint32_t i = 0; i < request->input_count && !fake_keeps_data(); i++)
     for (uint32_t k = 0; k < request->inputs[i].buffer_count; k++)
       memset(request->inputs[i].buffers[k].data, 0xDD, request->inputs[i].buffers[k].bytes);
+  for (uint32_t i = 0; i < request->parameter_count && !fake_keeps_data(); i++)
+    memset(request->parameters[i].text, 0xDD, strlen(request->parameters[i].text));
   CALL();
   return NULL;
 }

@@ -43,6 +43,7 @@ type Call struct {
 	Cancelled   bool
 	Traced      bool
 	Inputs      []Input
+	Parameters  []Parameter
 	// Outputs are the names of those it wants.
 	Outputs []string
 	// OutputMemory is what its outputs get.
@@ -70,6 +71,11 @@ func NewRequest(call Call) *Request {
 	c.inputs = newArray[C.TRITONBACKEND_Input](len(call.Inputs))
 	for i, input := range call.Inputs {
 		fillInput(&unsafe.Slice(c.inputs, len(call.Inputs))[i], c, input)
+	}
+	c.parameter_count = C.uint32_t(len(call.Parameters))
+	c.parameters = newArray[C.fake_parameter](len(call.Parameters))
+	for i, p := range call.Parameters {
+		p.fill(&unsafe.Slice(c.parameters, len(call.Parameters))[i])
 	}
 	c.wanted_count = C.uint32_t(len(call.Outputs))
 	c.wanted = newArray[*C.char](len(call.Outputs))
@@ -108,9 +114,13 @@ func (r *Request) Delete() {
 		C.free(unsafe.Pointer(input.shape))
 		C.free(unsafe.Pointer(input.buffers))
 	}
+	for _, p := range unsafe.Slice(r.c.parameters, r.c.parameter_count) {
+		freeStrings(p.name, p.text)
+	}
 	freeStrings(unsafe.Slice(r.c.wanted, r.c.wanted_count)...)
 	freeStrings(r.c.string_id)
 	C.free(unsafe.Pointer(r.c.trace))
+	C.free(unsafe.Pointer(r.c.parameters))
 	C.free(unsafe.Pointer(r.c.inputs))
 	C.free(unsafe.Pointer(r.c.wanted))
 	C.free(unsafe.Pointer(r.c))

@@ -1,6 +1,7 @@
 // Responses and their outputs.
 #include "server.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,6 +38,33 @@ TRITONSERVER_Error *TRITONBACKEND_ResponseDelete(TRITONBACKEND_Response *respons
   free_response(response);
   CALL();
   return NULL;
+}
+
+static TRITONSERVER_Error *set_parameter(TRITONBACKEND_Response *response, const char *name,
+                                         TRITONSERVER_ParameterType type, int64_t value) {
+  fake_set_parameters *p = &response->parameters;
+  for (unsigned i = 0; i < p->count; i++)
+    if (strcmp(p->list[i].name, name) == 0) fake_violation("a parameter of a response is set twice");
+  if (p->count == FAKE_SET_PARAMETERS) {
+    fake_violation("too many parameters in a response");
+    return NULL;
+  }
+  snprintf(p->list[p->count].name, sizeof p->list[0].name, "%s", name);
+  p->list[p->count].type = type;
+  p->list[p->count++].value = value;
+  return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ResponseSetIntParameter(TRITONBACKEND_Response *response,
+                                                          const char *name, int64_t value) {
+  CALL();
+  return set_parameter(response, name, TRITONSERVER_PARAMETER_INT, value);
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ResponseSetBoolParameter(TRITONBACKEND_Response *response,
+                                                           const char *name, bool value) {
+  CALL();
+  return set_parameter(response, name, TRITONSERVER_PARAMETER_BOOL, value);
 }
 
 TRITONSERVER_Error *TRITONBACKEND_ResponseOutput(TRITONBACKEND_Response *response,
@@ -82,6 +110,7 @@ TRITONSERVER_Error *TRITONBACKEND_ResponseSend(TRITONBACKEND_Response *response,
     request->message = strdup(TRITONSERVER_ErrorMessage(error));
   } else {
     request->answer = response->outputs;
+    request->answer_parameters = response->parameters;
     response->outputs = NULL;
   }
   free_response(response);
@@ -96,6 +125,7 @@ void fake_forget_answer(TRITONBACKEND_Request *request) {
   request->message = NULL;
   request->failed = false;
   request->responses = request->sent = request->released = 0;
+  request->answer_parameters = (fake_set_parameters){0};
   request->statistics = (fake_statistics){0};
   if (request->trace != NULL) request->trace->count = 0;
 }

@@ -129,10 +129,35 @@ struct TRITONBACKEND_Output {
   TRITONBACKEND_Output *next;
 };
 
+enum { FAKE_SET_PARAMETERS = 8 };
+
+// The parameters that were set in a response.
+typedef struct {
+  struct {
+    char name[64];
+    TRITONSERVER_ParameterType type;
+    int64_t value; // 0 or 1 for a bool
+  } list[FAKE_SET_PARAMETERS];
+  unsigned count;
+} fake_set_parameters;
+
 struct TRITONBACKEND_Response {
   TRITONBACKEND_Request *request;
   TRITONBACKEND_Output *outputs; // the last one first
+  fake_set_parameters parameters;
 };
+
+// A parameter of a request.
+typedef struct {
+  char *name;
+  TRITONSERVER_ParameterType type;
+  char *text; // of a string, else ""
+  union {
+    int64_t number;
+    bool flag;
+    double real;
+  };
+} fake_parameter;
 
 enum { FAKE_ACTIVITIES = 16 };
 
@@ -153,6 +178,8 @@ struct TRITONBACKEND_Request {
   bool cancelled;
   TRITONBACKEND_Input *inputs;
   uint32_t input_count;
+  fake_parameter *parameters;
+  uint32_t parameter_count;
   char **wanted;
   uint32_t wanted_count;
   TRITONSERVER_MemoryType output_memory; // of the buffers that outputs get
@@ -161,6 +188,7 @@ struct TRITONBACKEND_Request {
   unsigned responses, sent, released;
   uint32_t send_flags;
   TRITONBACKEND_Output *answer;
+  fake_set_parameters answer_parameters;
   bool failed;
   TRITONSERVER_Error_Code code;
   char *message;

@@ -82,7 +82,13 @@ typedef enum {
   TRITONSERVER_METRIC_KIND_HISTOGRAM
 } TRITONSERVER_MetricKind;
 
-typedef enum { TRITONSERVER_PARAMETER_STRING } TRITONSERVER_ParameterType;
+typedef enum {
+  TRITONSERVER_PARAMETER_STRING,
+  TRITONSERVER_PARAMETER_INT,
+  TRITONSERVER_PARAMETER_BOOL,
+  TRITONSERVER_PARAMETER_BYTES,
+  TRITONSERVER_PARAMETER_DOUBLE
+} TRITONSERVER_ParameterType;
 
 // Copies name and value, which is a string for the only type used here. Labels of
 // metrics are such parameters.
@@ -281,6 +287,14 @@ TRITONSERVER_Error *TRITONBACKEND_RequestIsCancelled(TRITONBACKEND_Request *requ
 // The trace lives as long as the request.
 TRITONSERVER_Error *TRITONBACKEND_RequestTrace(TRITONBACKEND_Request *request,
                                                TRITONSERVER_InferenceTrace **trace);
+TRITONSERVER_Error *TRITONBACKEND_RequestParameterCount(TRITONBACKEND_Request *request,
+                                                        uint32_t *count);
+// In the order in which the client gave them; two can have one key. value points at a char of
+// a C string, an int64_t, a bool or a double, by type. All of it lives as long as the request.
+TRITONSERVER_Error *TRITONBACKEND_RequestParameter(TRITONBACKEND_Request *request, uint32_t index,
+                                                   const char **key,
+                                                   TRITONSERVER_ParameterType *type,
+                                                   const void **value);
 // Fails if the request has no such input.
 TRITONSERVER_Error *TRITONBACKEND_RequestInput(TRITONBACKEND_Request *request, const char *name,
                                                TRITONBACKEND_Input **input);
@@ -311,6 +325,11 @@ TRITONSERVER_Error *TRITONBACKEND_ResponseNew(TRITONBACKEND_Response **response,
                                               TRITONBACKEND_Request *request);
 // Only for a response that has not been sent.
 TRITONSERVER_Error *TRITONBACKEND_ResponseDelete(TRITONBACKEND_Response *response);
+// Copy name. The answer has the parameter twice if it is set twice.
+TRITONSERVER_Error *TRITONBACKEND_ResponseSetIntParameter(TRITONBACKEND_Response *response,
+                                                          const char *name, int64_t value);
+TRITONSERVER_Error *TRITONBACKEND_ResponseSetBoolParameter(TRITONBACKEND_Response *response,
+                                                           const char *name, bool value);
 // Copies name and shape. The output lives as long as the response.
 TRITONSERVER_Error *TRITONBACKEND_ResponseOutput(TRITONBACKEND_Response *response,
                                                  TRITONBACKEND_Output **output, const char *name,
@@ -321,7 +340,8 @@ TRITONSERVER_Error *TRITONBACKEND_OutputBuffer(TRITONBACKEND_Output *output, voi
                                                uint64_t bytes,
                                                TRITONSERVER_MemoryType *memory_type,
                                                int64_t *memory_type_id);
-// Takes ownership of the response, also when it fails; the caller still owns error.
+// Takes ownership of the response, also when it fails; the caller still owns error. With an
+// error, the outputs and parameters of the response are dropped.
 TRITONSERVER_Error *TRITONBACKEND_ResponseSend(TRITONBACKEND_Response *response, uint32_t flags,
                                                TRITONSERVER_Error *error);
 
