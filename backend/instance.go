@@ -157,7 +157,7 @@ func (in *Instance) newStore() (*statebuffer.Store, error) {
 	states := make([]statebuffer.State, len(in.plan.States))
 	for i := range states {
 		state := &in.plan.States[i]
-		states[i] = statebuffer.State{Name: state.Input, Layout: state.Layout, Convert: params.Conversion(state.DType), Initial: state.Value}
+		states[i] = statebuffer.State{Name: state.Input, DType: state.DType, Shape: state.Dims, Layout: state.Layout, Convert: params.Conversion(state.DType), Initial: state.Value}
 	}
 	varying := make([]statebuffer.Varying, len(in.plan.Varying))
 	for i := range varying {

@@ -1,5 +1,7 @@
 package statebuffer
 
+import "fmt"
+
 // copiedValues is the placement in which each value stays in its sequence's slot. A step
 // copies the values to the batched inputs, and what the run wrote back to the slots. It
 // works in any Memory.
@@ -8,13 +10,13 @@ type copiedValues struct {
 	saturated *uint64 // counts elements that did not fit into FP16
 	slots     []Slot  // of the lanes of the step
 	transfers []Transfer
-	released  []Block // the slot of a sequence, of each state
+	slot      []Block // of one sequence, of each state
 }
 
 func newCopiedValues(st *storage, saturated *uint64) *copiedValues {
 	return &copiedValues{
 		storage: st, saturated: saturated, slots: make([]Slot, 0, st.maxLanes),
-		transfers: make([]Transfer, len(st.states)), released: make([]Block, len(st.states)),
+		transfers: make([]Transfer, len(st.states)), slot: make([]Block, len(st.states)),
 	}
 }
 
@@ -66,12 +68,26 @@ func (c *copiedValues) transfersOf(tensors []Block, width int) []Transfer {
 
 func (c *copiedValues) abort() {}
 
-func (c *copiedValues) release(q *Sequence) {
+func (c *copiedValues) release(q *Sequence) { c.memory.Clear(c.slotOf(q)) }
+
+func (c *copiedValues) read(q *Sequence, to []byte) error { return read(c.memory, to, c.slotOf(q)) }
+
+func (c *copiedValues) write(q *Sequence, values [][]byte) error {
+	for i, block := range c.slotOf(q) {
+		if err := write(c.memory, block, values[i]); err != nil {
+			return fmt.Errorf("state %q: %w", c.states[i].Name, err)
+		}
+	}
+	return nil
+}
+
+// slotOf is the slot of a sequence, of each state; it is valid until the next call.
+func (c *copiedValues) slotOf(q *Sequence) []Block {
 	for i := range c.states {
 		bytes := c.states[i].StoredBytes()
-		c.released[i] = c.chunks[i][q.slot.Chunk].At(int64(q.slot.Index)*bytes, bytes)
+		c.slot[i] = c.chunks[i][q.slot.Chunk].At(int64(q.slot.Index)*bytes, bytes)
 	}
-	c.memory.Clear(c.released)
+	return c.slot
 }
 
 func (c *copiedValues) grow([]Block, int) {}

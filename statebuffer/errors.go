@@ -39,6 +39,10 @@ func (e *LostError) Error() string {
 		return fmt.Sprintf("its batch slot was given to another sequence %v ago, because the server had dropped it (idle or cancelled)%s", ago, remedy)
 	case Replaced:
 		return fmt.Sprintf("its state was dropped %v ago, because its ID began again before it had ended: %s; wait for the answer to END before using an ID again", ago, e.limit())
+	case TakenOver:
+		return fmt.Sprintf("it was taken over by another server %v ago; continue there, or take it back with a START request that has the parameter stateful_resume", ago)
+	case Unsaved:
+		return fmt.Sprintf("its state could not be saved %v ago, so it was dropped; resume what was saved before with a START request that has the parameter stateful_resume, or begin it again", ago)
 	case Damaged:
 		return fmt.Sprintf("its state could not be stored %v ago because writing to memory failed%s", ago, remedy)
 	default:

@@ -67,6 +67,27 @@ func (v *inPlaceValues) shrink() {
 
 func (v *inPlaceValues) release(q *Sequence) { q.vacate(true) }
 
+func (v *inPlaceValues) read(q *Sequence, to []byte) error {
+	for i := range v.states {
+		tensor, lanes, lane := q.slab.lane(i, q.cell)
+		v.states[i].TakeLane(to, tensor, lanes, lane)
+		to = to[v.states[i].LaneBytes():]
+	}
+	return nil
+}
+
+func (v *inPlaceValues) write(q *Sequence, values [][]byte) error {
+	v.disarrange()
+	q.vacate(true) // of what it was before its START
+	b, cell := v.findCell()
+	for i := range v.states {
+		tensor, lanes, lane := b.lane(i, cell)
+		v.states[i].PutLane(tensor, lanes, lane, values[i])
+	}
+	b.assign(q, cell)
+	return nil
+}
+
 // gather makes the input of a step and finds cells for its output.
 func (v *inPlaceValues) gather(step *Step) error {
 	v.abort() // what a panic may have left open

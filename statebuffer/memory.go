@@ -26,6 +26,13 @@ type Uploader interface {
 	Upload(to Block, from []byte) error
 }
 
+// Downloader is a Memory whose blocks the host cannot address.
+type Downloader interface {
+	// Download fills to with the bytes of blocks, one after the other, and waits until
+	// that is done. The blocks have at least that many.
+	Download(to []byte, from ...Block) error
+}
+
 // CapacityChecker is a Memory that knows beforehand what it has room for.
 type CapacityChecker interface {
 	// CheckCapacity is nil if that many more bytes are free at this moment; otherwise it says
@@ -47,6 +54,17 @@ func write(m Memory, to Block, from []byte) error {
 		return device.Upload(to, from)
 	}
 	copy(to.Bytes, from)
+	return nil
+}
+
+// read copies blocks to the host, one after the other.
+func read(m Memory, to []byte, from []Block) error {
+	if device, ok := m.(Downloader); ok {
+		return device.Download(to, from...)
+	}
+	for i := range from {
+		to = to[copy(to, from[i].Bytes[:from[i].Size]):]
+	}
 	return nil
 }
 

@@ -23,6 +23,11 @@ type placement interface {
 	abort()
 	// release overwrites the values of a sequence that is about to lose its slot.
 	release(q *Sequence)
+	// read copies the values of a sequence, one after the other. No step is open.
+	read(q *Sequence, to []byte) error
+	// write makes these the values of a sequence that has just begun, as they are stored.
+	// No step is open.
+	write(q *Sequence, values [][]byte) error
 	// grow takes over a chunk: a block for each state, with that many slots.
 	grow(chunk []Block, slots int)
 	// drain moves values out of the last chunk, whose slots are all free, some of them

@@ -27,6 +27,8 @@ const (
 	Damaged                // its new state could not be stored
 	Displaced              // the server gave its batch slot to another one
 	Replaced               // its ID began again before it ended, and its slot was needed
+	TakenOver              // another server goes on with it
+	Unsaved                // its state could not be saved, and so is not to be used
 )
 
 // Sequence is one client's stream of requests. It is valid until the store
@@ -38,7 +40,7 @@ type Sequence struct {
 	slot Slot
 	// fresh: the next step reads the initial value, not the slot.
 	fresh bool
-	// generation differs for each owner that a slot has had.
+	// generation differs for each owner that a slot has had; 0 of one without a state.
 	generation uint64
 	steps      uint64
 	totals     []uint64 // see Add
@@ -59,6 +61,9 @@ type Sequence struct {
 	slab *slab
 	cell int
 
+	// Attached is the caller's. A START makes it nil, and so does the loss of the state.
+	Attached any
+
 	prev, next *Sequence // neighbours in the list that it is in
 }
 
@@ -78,6 +83,21 @@ func (q *Sequence) Total(counter int) uint64 {
 	}
 	return q.totals[counter]
 }
+
+// Totals are the sums of all counters that Add was called with, in their order. They are
+// borrowed until the next step.
+func (q *Sequence) Totals() []uint64 {
+	if q.fresh {
+		return nil
+	}
+	return q.totals
+}
+
+// Generation is a number of the present life of the sequence, from a START or Restore to the
+// loss of its state. No other life of a sequence of the same Store has it. It is 0 if there is
+// no state. So who keeps both can find out later whether the life goes on. That is for the
+// goroutine of the Store.
+func (q *Sequence) Generation() uint64 { return q.generation }
 
 // Add adds to a counter, after a step was committed.
 func (q *Sequence) Add(counter int, n uint64) {

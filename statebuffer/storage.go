@@ -3,11 +3,17 @@ package statebuffer
 import (
 	"fmt"
 	"slices"
+
+	"tritonstateful/internal/tensor"
 )
 
 // State describes one state of a model to a store.
 type State struct {
 	Name string
+	// DType and Shape are of one lane: 1 at the batch axis. They describe the values in a
+	// Snapshot; nothing else needs them.
+	DType tensor.DType
+	Shape tensor.Shape
 	// Layout of one lane in the batched tensors of a run.
 	Layout
 	Convert Conversion
@@ -22,6 +28,14 @@ func (s *State) StoredBytes() int64 {
 		return s.LaneBytes() / 2
 	}
 	return s.LaneBytes()
+}
+
+// storedDType is the type of its elements in the store.
+func (s *State) storedDType() tensor.DType {
+	if s.Convert == Half {
+		return tensor.FP16
+	}
+	return s.DType
 }
 
 // storage is the memory of a store's states of fixed shape.

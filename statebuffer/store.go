@@ -125,6 +125,16 @@ func (s *Store) releaseValues(q *Sequence) {
 	s.placement.release(q)
 }
 
+// Lose takes the state of a sequence for a reason of the caller's, which the error of
+// Continue says from then on. Of a sequence without a state it changes nothing. No step
+// may be open.
+func (s *Store) Lose(q *Sequence, reason LossReason, now time.Duration) {
+	if q.Generation() != 0 {
+		s.placement.disarrange()
+		s.revoke(q, reason, 0, now)
+	}
+}
+
 // Sizing returns when chunks come and go.
 func (s *Store) Sizing() Sizing { return s.sizing }
 

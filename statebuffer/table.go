@@ -181,7 +181,7 @@ func (t *table) listOf(q *Sequence) *sequenceList {
 // renew makes the next step of q its first.
 func (t *table) renew(q *Sequence) {
 	t.generation++
-	q.generation, q.fresh, q.steps, q.totals = t.generation, true, 0, q.totals[:0]
+	q.generation, q.fresh, q.steps, q.totals, q.Attached = t.generation, true, 0, q.totals[:0], nil
 }
 
 // Touch finds a live sequence that a request names and notes that it is in use,
@@ -263,4 +263,5 @@ func (t *table) freeSlot(q *Sequence) {
 	t.listOf(q).remove(q)
 	t.release(q)
 	t.slots.put(q.slot)
+	q.generation, q.Attached = 0, nil
 }

@@ -60,7 +60,8 @@ type world struct {
 	waits   time.Duration
 	keys    []Key
 	inPlace bool // values stay where runs wrote them
-	drains  int  // how many of these leave a chunk that is to be freed at a time
+	saver   saver
+	drains  int // how many of these leave a chunk that is to be freed at a time
 }
 
 const idle = time.Second
@@ -73,6 +74,7 @@ func newWorld(t *testing.T, seed uint64, inPlace bool) *world {
 		if inPlace {
 			w.states[i].Convert = Same
 			w.states[i].Pieces = max(1, w.states[i].Pieces*int64(seed%2))
+			w.states[i].Shape[0] = w.states[i].Pieces
 			w.states[i].Initial = nil
 			if w.rng.IntN(2) == 0 {
 				w.states[i].Initial = w.values(&w.states[i])
@@ -116,8 +118,10 @@ func newWorld(t *testing.T, seed uint64, inPlace bool) *world {
 
 func (w *world) randomState(i int) State {
 	s := State{Name: fmt.Sprint("state ", i), Layout: Layout{Pieces: 1 + w.rng.Int64N(4), PieceBytes: 1 + w.rng.Int64N(21)}}
+	s.DType, s.Shape = tensor.Int8, tensor.Shape{s.Pieces, 1, s.PieceBytes}
 	if w.rng.IntN(3) == 0 {
 		s.Convert, s.PieceBytes = Half, 4*(1+w.rng.Int64N(5))
+		s.DType, s.Shape = tensor.FP32, tensor.Shape{s.Pieces, 1, s.PieceBytes / 4}
 	}
 	if w.rng.IntN(2) == 0 {
 		s.Initial = w.values(&s)

@@ -23,6 +23,7 @@ type Memory struct {
 	lists    [launchesInFlight]moveList
 	next     int    // the list to be used next
 	dirty    []span // to be cleared before any other work
+	pinned   []byte // for Upload and Download, when they have been used
 }
 
 // New returns a Memory whose work goes into the stream, which the caller still owns.
@@ -126,36 +127,6 @@ func (m *Memory) Free(b statebuffer.Block) {
 	_ = m.context.Free(b.Addr)
 }
 
-// Upload fills the beginning of a block from the host, and waits for it.
-func (m *Memory) Upload(to statebuffer.Block, from []byte) error {
-	return m.throughPinned("uploading", to, int64(len(from)), func(pinned []byte) error {
-		copy(pinned, from)
-		return m.stream.CopyIn(to.Addr, pinned)
-	}, nil)
-}
-
-// Download copies the beginning of a block to the host, and waits for it.
-func (m *Memory) Download(to []byte, from statebuffer.Block) error {
-	return m.throughPinned("downloading", from, int64(len(to)), func(pinned []byte) error {
-		return m.stream.CopyOut(pinned, from.Addr)
-	}, to)
-}
-
-// throughPinned copies by way of pinned memory, which the device can access
-// asynchronously, and then from there to want.
-func (m *Memory) throughPinned(what string, b statebuffer.Block, bytes int64, do func(pinned []byte) error, want []byte) error {
-	if bytes > b.Size {
-		return fmt.Errorf("%s %d bytes: the block has %d", what, bytes, b.Size)
-	}
-	pinned, err := m.context.HostAlloc(bytes)
-	if err != nil {
-		return fmt.Errorf("%s %d bytes: %w", what, bytes, err)
-	}
-	err = errors.Join(m.flush(), do(pinned), m.Sync())
-	copy(want, pinned)
-	return errors.Join(err, m.context.HostFree(pinned))
-}
-
 // Sync waits until all work is done, and updates the counters of clamped elements.
 func (m *Memory) Sync() error {
 	err := errors.Join(m.flush(), m.stream.Sync())
@@ -183,6 +154,7 @@ func (m *Memory) Close() error {
 	for i := range m.lists {
 		err = errors.Join(err, m.lists[i].close())
 	}
+	err = errors.Join(err, m.freePinned())
 	if m.module != nil {
 		err = errors.Join(err, m.module.Unload())
 	}

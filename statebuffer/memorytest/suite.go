@@ -1,6 +1,7 @@
 package memorytest
 
 import (
+	"bytes"
 	"math/rand/v2"
 	"testing"
 
@@ -12,10 +13,8 @@ import (
 // Access is implemented by a Memory whose blocks the host cannot address, so
 // that the suite can fill and read them.
 type Access interface {
-	// Upload fills the block.
-	Upload(to statebuffer.Block, from []byte) error
-	// Download reads the block.
-	Download(to []byte, from statebuffer.Block) error
+	statebuffer.Uploader
+	statebuffer.Downloader
 }
 
 // MemorySuite tests a Memory. newMemory makes a fresh one for each test; the caller
@@ -29,6 +28,7 @@ func MemorySuite(t *testing.T, newMemory func() statebuffer.Memory) {
 		{"BlocksAreZero", testBlocksAreZero},
 		{"AllocRefusesNonsense", testAllocRefusesNonsense},
 		{"At", testAt},
+		{"Downloads", testDownloads},
 		{"Clear", testClear},
 		{"ClearMany", testClearMany},
 		{"ClearComesFirst", testClearComesFirst},
@@ -160,6 +160,31 @@ func testAt(t *testing.T, b *bench) {
 		require.Equal(t, 3, cap(part.Bytes), "the part must not grow into its neighbour")
 	}
 	require.Zero(t, whole.At(8, 0).Size)
+}
+
+// testDownloads: of several blocks, or parts of them, one after the other.
+func testDownloads(t *testing.T, b *bench) {
+	device, ok := b.memory.(Access)
+	if !ok {
+		return
+	}
+	rng := random(3)
+	var blocks []statebuffer.Block
+	var want []byte
+	for _, size := range []int64{5, 0, 5 << 20, 1, 3 << 20, 0} { // more than is copied at a time
+		content := noise(rng, size+2)
+		blocks = append(blocks, b.filled(content).At(1, size))
+		want = append(want, content[1:size+1]...)
+	}
+	got := make([]byte, len(want))
+	require.NoError(t, device.Download(got, blocks...))
+	require.True(t, bytes.Equal(want, got))
+	part := make([]byte, 100)
+	require.NoError(t, device.Download(part, blocks...))
+	require.Equal(t, want[:100], part)
+	require.NoError(t, device.Download(nil))
+	require.ErrorContains(t, device.Download(part, blocks[0], blocks[3]), "downloading 100 bytes: the blocks have 6")
+	require.ErrorContains(t, device.Upload(blocks[0], part), "uploading 100 bytes: the block has 5")
 }
 
 // testClear: a part is overwritten, and nothing next to it.
