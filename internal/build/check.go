@@ -25,7 +25,7 @@ func (t *tree) test(args []string) error {
 		step{"fuzz", t.fuzz},
 		step{"go test -race", t.testRace},
 		step{"C sanitizers", t.testSanitizers},
-		step{"benchmark tools", t.testBench},
+		step{"clients and tools", t.testModules},
 		step{"cmake", t.testCMake},
 		step{"end to end", t.testEndToEnd},
 	)
@@ -39,7 +39,7 @@ const testHooks = "testhooks"
 // written for.
 const linter = "github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0"
 
-// lint checks both modules by the rules of .golangci.yaml, with a linter that is
+// lint checks all modules by the rules of .golangci.yaml, with a linter that is
 // compiled once, to build/lint, and the Python code by those of ruff.toml.
 func (t *tree) lint() error {
 	if err := t.locked(t.environment); err != nil {
@@ -53,9 +53,9 @@ func (t *tree) lint() error {
 	}
 	return errors.Join(
 		t.run(program, "run"),
-		t.in(benchModule).run(program, "run", "--config", t.path(".golangci.yaml")),
-		t.run(t.path("build", "venv", "bin", "ruff"), "check", "--quiet", "scripts", "models", benchModule),
-		t.run(t.path("build", "venv", "bin", "ruff"), "format", "--quiet", "--check", "scripts", "models", benchModule),
+		t.inModules(program, "run", "--config", t.path(".golangci.yaml")),
+		t.run(t.path("build", "venv", "bin", "ruff"), "check", "--quiet", "scripts", "models", "clients", "internal/bench"),
+		t.run(t.path("build", "venv", "bin", "ruff"), "format", "--quiet", "--check", "scripts", "models", "clients", "internal/bench"),
 		t.run("go", "vet", "build.go"),
 		t.run("go", "vet", "-tags", "faults,"+testHooks, "./capi/..."),
 	)
@@ -139,8 +139,12 @@ func (t *tree) withLibraries(env ...string) (*tree, error) {
 	return t.with(env...), nil
 }
 
-func (t *tree) testBench() error {
-	return t.in(benchModule).run("go", "test", "-race", "./...")
+// testModules tests the clients and the benchmark tools.
+func (t *tree) testModules() error {
+	return errors.Join(
+		t.inModules("go", "test", "-race", "./..."),
+		t.run(t.python(), "-m", "pytest", "-q", "clients/python/tests"),
+	)
 }
 
 // testCMake installs the way of those who build Triton backends with CMake.

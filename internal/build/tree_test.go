@@ -146,7 +146,9 @@ func TestSplitTests(t *testing.T) {
 		"./statebuffer scripts/e2e/test_direct.py": {"./statebuffer", "", "scripts/e2e/test_direct.py"},
 		"./capi ./internal/bench/... -run Seam":    {"./capi -run Seam", "./... -run Seam", ""},
 	} {
-		ours, bench, python := splitTests(strings.Fields(args))
-		require.Equal(t, want, [3]string{strings.Join(ours, " "), strings.Join(bench, " "), strings.Join(python, " ")}, args)
+		ours, others, python := splitTests(strings.Fields(args))
+		require.Equal(t, want, [3]string{strings.Join(ours, " "), strings.Join(others["internal/bench"], " "), strings.Join(python, " ")}, args)
 	}
+	_, others, _ := splitTests([]string{"./clients/go/stateful", "-race"})
+	require.Equal(t, map[string][]string{"clients/go": {"./stateful", "-race"}}, others)
 }

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"math"
 
-	"tritonstateful/internal/bench/kserve"
+	"tritonstateful/clients/go/kserve"
 )
 
 // codec writes a small whole number as one element of a datatype, and reads it back where sums can be checked.

@@ -12,7 +12,7 @@ import (
 
 	"google.golang.org/grpc"
 
-	"tritonstateful/internal/bench/kserve"
+	"tritonstateful/clients/go/kserve"
 )
 
 // fakeServer stands in for Triton with an accumulate model of rows of columns FP32 values. It checks the order of each

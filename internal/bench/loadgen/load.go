@@ -11,7 +11,7 @@ import (
 
 	"google.golang.org/grpc"
 
-	"tritonstateful/internal/bench/kserve"
+	"tritonstateful/clients/go/kserve"
 )
 
 // drainTime and drainEach are how long the sequences may take to end after the measurement, together and each; a server

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"tritonstateful/internal/bench/kserve"
+	"tritonstateful/clients/go/kserve"
 )
 
 // idSource hands out correlation IDs, each once in a run.

@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"tritonstateful/internal/bench/kserve"
+	"tritonstateful/clients/go/kserve"
 )
 
 // stream drives some of the sequences over one gRPC stream. One goroutine receives an answer and at once sends the

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"time"
 
-	"tritonstateful/internal/bench/kserve"
+	"tritonstateful/clients/go/kserve"
 )
 
 // exchange is a request and its answer.

@@ -18,7 +18,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"tritonstateful/internal/bench/kserve"
+	"tritonstateful/clients/go/kserve"
 )
 
 // config is what the command line says.

@@ -13,7 +13,7 @@ import (
 
 	"google.golang.org/grpc"
 
-	"tritonstateful/internal/bench/kserve"
+	"tritonstateful/clients/go/kserve"
 )
 
 // answer is an answer as the goroutine that receives it hands it over.

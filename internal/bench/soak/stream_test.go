@@ -9,7 +9,7 @@ import (
 
 	"google.golang.org/grpc"
 
-	"tritonstateful/internal/bench/kserve"
+	"tritonstateful/clients/go/kserve"
 )
 
 // TestStreamsEndInOrder: when it is time each stream is half-closed, so that the server sees its end and not that it was

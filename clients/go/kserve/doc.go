@@ -1,5 +1,6 @@
-// Package kserve is the client that the benchmark and the soak share: streams of inference requests, as Triton takes them
-// over gRPC. Its messages are generated from grpc_service.proto:
+// Package kserve sends inference requests to Triton over gRPC, one by one or as a stream. Sequences that outlive their
+// server are in package stateful; the benchmarks and the soak use this package alone. Its messages are generated from
+// grpc_service.proto:
 //
 //	pip install grpcio-tools
 //	go install google.golang.org/protobuf/cmd/protoc-gen-go@v1.36.12

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
 )
 
@@ -15,14 +18,27 @@ import (
 // window is the HTTP/2 flow-control window in bytes: answers must never wait for it.
 const window = 16 << 20
 
-// Dial connects to the gRPC service at host:port, directly even if the environment names a proxy.
+// reconnect is how often a lost server is tried again; gRPC alone would wait up to two minutes.
+var reconnect = grpc.ConnectParams{
+	Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+	MinConnectTimeout: time.Second,
+}
+
+// Dial connects to the gRPC service at host:port without TLS, directly even if the environment names a proxy.
 func Dial(url string) (*grpc.ClientConn, error) {
-	conn, err := grpc.NewClient(url, grpc.WithTransportCredentials(insecure.NewCredentials()),
+	conn, err := grpc.NewClient(url, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithConnectParams(reconnect),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32)),
 		grpc.WithStaticStreamWindowSize(window), grpc.WithStaticConnWindowSize(window), grpc.WithNoProxy())
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", url, err)
 	}
 	return conn, nil
+}
+
+// Infer sends one request and waits for its answer. The error has a gRPC status.
+func Infer(ctx context.Context, conn *grpc.ClientConn, request *ModelInferRequest) (*ModelInferResponse, error) {
+	response := &ModelInferResponse{}
+	return response, conn.Invoke(ctx, "/inference.GRPCInferenceService/ModelInfer", request, response)
 }
 
 // Stream is a stream of inference requests and their answers. One goroutine may send while another one receives.
