@@ -70,7 +70,7 @@ func (t *tree) checkKernels() error {
 // testPure shows that the core needs no C, not even to be compiled.
 func (t *tree) testPure() error {
 	return t.with("CGO_ENABLED=0").run("go", "test",
-		"./backend/...", "./statebuffer/...", "./internal/onnxfile/...", "./internal/tensor/...", "./internal/build/...")
+		"./backend/...", "./statebuffer/...", "./internal/onnxfile/...", "./internal/statestore/...", "./internal/tensor/...", "./internal/build/...")
 }
 
 // testRace tests all packages, those with C against the real libraries.

@@ -25,6 +25,8 @@ var fuzzTargets = []fuzzTarget{
 	{"./backend/config", "FuzzParsePairs", 60_000},
 	{"./backend/config", "FuzzParseParameters", 15_000},
 	{"./internal/onnxfile", "FuzzOperators", 100_000},
+	{"./internal/statestore", "FuzzParse", 60_000},
+	{"./internal/statestore", "FuzzRoundTrip", 60_000},
 	{"./internal/tensor", "FuzzShape", 100_000},
 	{"./ortrunner", "FuzzCheckStrings", 100_000},
 }

@@ -21,6 +21,7 @@ var layers = []struct {
 }{
 	{"internal/status", nil, "errors know nothing of what fails: pass the words"},
 	{"internal/tensor", nil, "types and shapes know nothing of who uses them: pass what is needed"},
+	{"internal/statestore", []string{"internal/tensor"}, "a state store keeps bytes under keys: give it what it is to keep"},
 	{"statebuffer", []string{"internal/tensor"}, "the store works on layouts and memories: say what it is to do in its own words, in an option or an interface of statebuffer"},
 	{"internal/onnx", []string{"internal/tensor", "statebuffer"}, "the contract of runners holds types only: move code to the side that needs it, backend or ortrunner"},
 	{"backend/config", []string{"internal/onnx", "internal/status", "internal/tensor", "statebuffer"}, "a configuration is read without a look at the model: compare it with the model in backend/plan/planner"},
@@ -28,7 +29,7 @@ var layers = []struct {
 	{"backend/plan", []string{"backend/config", "backend/plan/batchaxis", "internal/onnx", "internal/status", "internal/tensor", "statebuffer"}, "a plan is data: what makes it belongs to backend/plan/planner, what follows it to backend"},
 	{"backend/plan/isolation", []string{"backend/config", "backend/plan", "backend/plan/batchaxis", "internal/onnx", "internal/status", "internal/tensor", "statebuffer"}, "a trial sees a plan, and not who asks: decide in backend/plan/planner"},
 	{"backend/plan/planner", []string{"backend/config", "backend/plan", "backend/plan/batchaxis", "backend/plan/isolation", "internal/onnx", "internal/status", "internal/tensor", "statebuffer"}, "plans are made before anything runs for requests: put what the execution needs into the data of backend/plan"},
-	{"backend", []string{"backend/config", "backend/plan", "backend/plan/batchaxis", "backend/plan/isolation", "backend/plan/planner", "internal/onnx", "internal/status", "internal/tensor", "statebuffer"}, "the execution is pure Go: reach C by onnx.Runner, statebuffer.Memory or backend.Batch"},
+	{"backend", []string{"backend/config", "backend/plan", "backend/plan/batchaxis", "backend/plan/isolation", "backend/plan/planner", "internal/onnx", "internal/statestore", "internal/status", "internal/tensor", "statebuffer"}, "the execution is pure Go: reach C by onnx.Runner, statebuffer.Memory or backend.Batch"},
 	{"ortrunner", []string{"internal/cuda", "internal/devicememory", "internal/onnx", "internal/onnxfile", "internal/status", "internal/tensor", "statebuffer"}, "a runner knows nothing of requests: put what both sides need into internal/onnx or internal/status"},
 	{"capi", []string{"backend", "backend/config", "internal/cuda", "internal/gpuinfo", "internal/onnx", "internal/status", "internal/tensor", "internal/triton", "ortrunner"}, "entry points translate between C and package backend: put the work into backend or ortrunner"},
 }

@@ -1,0 +1,74 @@
+package statestore
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"strings"
+	"time"
+)
+
+// A Store keeps one value for each key, and who owns the key (see the package's
+// comment). A call ends when its context does, with the context's error in the chain;
+// it may take effect nevertheless, also later. A TTL of 0 is none: the key stays.
+type Store interface {
+	// Begin makes the caller the owner of key and deletes the value. It returns the
+	// new epoch.
+	Begin(ctx context.Context, key string, ttl time.Duration) (epoch uint64, err error)
+	// Take makes the caller the owner of key and returns the new epoch and the value,
+	// which is the caller's; nil if none is saved.
+	Take(ctx context.Context, key string, ttl time.Duration) (epoch uint64, value []byte, err error)
+	// Save keeps value, which it reads only during the call. It fails with a
+	// *FencedError if the key has an owner of a later epoch.
+	Save(ctx context.Context, key string, epoch uint64, value []byte, ttl time.Duration) error
+	// Drop deletes the value; the epoch stays for a while, so that older servers
+	// remain refused. It fails as Save does.
+	Drop(ctx context.Context, key string, epoch uint64) error
+	// Owner returns the epoch that owns key, 0 if there is none.
+	Owner(ctx context.Context, key string) (epoch uint64, err error)
+	// Get returns the value without taking the key over; nil if none is saved. The
+	// value is the caller's.
+	Get(ctx context.Context, key string) (value []byte, err error)
+	// Keys returns the keys that begin with prefix, in no order; those without a value
+	// too. Keys that are made or deleted meanwhile may be missing, and a key may come
+	// twice. The sequence ends with the first error.
+	Keys(ctx context.Context, prefix string) iter.Seq2[string, error]
+	// Check reports whether the store can be reached and lets us do all of the above.
+	// A *PermanentError, such as a wrong password, needs someone to change something.
+	Check(ctx context.Context) error
+	// Close frees what the Store has. Calls that are running fail.
+	Close()
+}
+
+// dropped is how long the epoch of a key stays after Drop, or as long as the key would
+// have stayed if that is less.
+const dropped = 10 * time.Minute
+
+// Key returns the key of a sequence. The ID is a number (7), a string in quotes
+// ("abc"), or a key that the client chose, after an @. So Key(namespace, "") is what
+// all keys of a namespace begin with, and no other key.
+func Key(namespace, id string) string {
+	return keyPrefix + namespaceEscapes.Replace(namespace) + ":" + id
+}
+
+// keyPrefix begins every key, so that a store can be shared with others.
+const keyPrefix = "tritonstateful:"
+
+// namespaceEscapes lets the first colon after the prefix end the namespace.
+var namespaceEscapes = strings.NewReplacer("%", "%25", ":", "%3A")
+
+// A FencedError says that a key was taken over: Owner is later than Epoch.
+type FencedError struct{ Epoch, Owner uint64 }
+
+func (e *FencedError) Error() string {
+	return fmt.Sprintf("another server took over: epoch %d is older than %d", e.Epoch, e.Owner)
+}
+
+// A PermanentError is one that comes again until someone changes the URL, the
+// credentials or the store.
+type PermanentError struct{ err error }
+
+func (e *PermanentError) Error() string { return e.err.Error() }
+
+// Unwrap returns the cause.
+func (e *PermanentError) Unwrap() error { return e.err }
