@@ -56,7 +56,7 @@ func (r *arranger) arrange(lanes []Lane) []int {
 	}
 	i := 0
 	for lane := range lanes {
-		if q := lanes[lane].Sequence; q != nil && r.window.has(q.slab, q.cell) {
+		if q := lanes[lane].Sequence; q != nil && r.window.has(q.slab, q.cell()) {
 			continue
 		}
 		for order[i] >= 0 {
@@ -79,7 +79,7 @@ func (r *arranger) note(lanes []Lane) (owned bool) {
 		case q.fresh:
 			q.vacate(true)
 		default:
-			r.members = append(r.members, member{q.slab, q.cell, lane})
+			r.members = append(r.members, member{q.slab, q.cell(), lane})
 		}
 	}
 	return owned

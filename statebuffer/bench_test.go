@@ -50,7 +50,7 @@ func TestNoAllocations(t *testing.T) {
 				now++
 				s.BeginBatch(now)
 				for _, l := range lanes {
-					if _, err := s.Continue(l.Sequence.key, now); err != nil {
+					if _, err := s.Continue(l.Sequence.key(), now); err != nil {
 						t.Fatal(err)
 					}
 				}

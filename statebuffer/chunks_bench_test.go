@@ -56,7 +56,7 @@ func BenchmarkInPlaceInChunks(b *testing.B) {
 				s, all := inChunks(b, true, chunks, lanes)
 				for i := range all[active:] {
 					if ended > 0 && i%ended == 0 {
-						s.End(all[active+i].key)
+						s.End(all[active+i].key())
 					}
 				}
 				benchmarkBatches(b, s, anyOf(all[:active], lanes, 64))

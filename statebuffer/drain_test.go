@@ -30,7 +30,7 @@ func draining(t *testing.T) *Store {
 		q := s.Touch(number(n), 1)
 		if cell := last.findCells(1); q.slab != last {
 			last.open(cell, 1)
-			last.copy(cell, q.slab, q.cell)
+			last.copy(cell, q.slab, q.cell())
 			last.assign(q, cell)
 		}
 	}

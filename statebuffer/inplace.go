@@ -69,7 +69,7 @@ func (v *inPlaceValues) release(q *Sequence) { q.vacate(true) }
 
 func (v *inPlaceValues) read(q *Sequence, to []byte) error {
 	for i := range v.states {
-		tensor, lanes, lane := q.slab.lane(i, q.cell)
+		tensor, lanes, lane := q.slab.lane(i, q.cell())
 		v.states[i].TakeLane(to, tensor, lanes, lane)
 		to = to[v.states[i].LaneBytes():]
 	}
@@ -126,7 +126,7 @@ func (v *inPlaceValues) patch(lanes []Lane) {
 			b.put(cell, v.initial)
 			continue
 		}
-		b.copy(cell, q.slab, q.cell)
+		b.copy(cell, q.slab, q.cell())
 		b.assign(q, cell)
 	}
 }
@@ -136,7 +136,7 @@ func (v *inPlaceValues) fill(lanes []Lane) {
 	for i := range v.in.n {
 		if i < len(lanes) && lanes[i].Sequence != nil && !lanes[i].Sequence.fresh {
 			q := lanes[i].Sequence
-			v.in.slab.copy(i, q.slab, q.cell)
+			v.in.slab.copy(i, q.slab, q.cell())
 			continue
 		}
 		v.in.slab.put(i, v.initial)
@@ -164,7 +164,7 @@ func (v *inPlaceValues) abort() {
 // move gives a sequence another cell, which is not one of the step's.
 func (v *inPlaceValues) move(q *Sequence) {
 	b, cell := v.findCell()
-	b.copy(cell, q.slab, q.cell)
+	b.copy(cell, q.slab, q.cell())
 	b.assign(q, cell)
 }
 

@@ -201,14 +201,14 @@ func TestOneLaneIsReadWhereItLies(t *testing.T) {
 	s, all := storeOf(t, true, Layout{4, 128}, 6, 6, 3)
 	for range 20 {
 		for _, q := range all {
-			cell := span{q.slab, q.cell, 1}.tensor(0)
+			cell := span{q.slab, q.cell(), 1}.tensor(0)
 			lanes := lanesOf([]*Sequence{q})
 			require.Equal(t, []int{0}, s.Arrange(lanes))
 			step, err := s.Gather(lanes, 1)
 			require.NoError(t, err)
 			require.Equal(t, cell.Addr, step.In[0].Addr)
 			require.NoError(t, s.Commit(step, 1))
-			require.Equal(t, span{q.slab, q.cell, 1}.tensor(0).Addr, step.Out[0].Addr)
+			require.Equal(t, span{q.slab, q.cell(), 1}.tensor(0).Addr, step.Out[0].Addr)
 		}
 	}
 }

@@ -21,7 +21,7 @@ func CompareLocations(a, b *Sequence) int {
 	case a.slab != b.slab:
 		return cmp.Compare(a.slab.number, b.slab.number)
 	default:
-		return cmp.Compare(a.cell, b.cell)
+		return cmp.Compare(a.cellIndex, b.cellIndex)
 	}
 }
 
@@ -33,9 +33,9 @@ func Adjacent(a, b *Sequence) bool {
 		return a.hasLocation() == b.hasLocation()
 	}
 	if a.slab.flat {
-		return a.slab == b.slab && a.cell+1 == b.cell
+		return a.slab == b.slab && a.cellIndex+1 == b.cellIndex
 	}
-	return a.slab == b.slab && a.slab.start[a.cell] == b.slab.start[b.cell]
+	return a.slab == b.slab && a.slab.start[a.cellIndex] == b.slab.start[b.cellIndex]
 }
 
 // hasLocation reports whether the sequence has states that a step would read.

@@ -66,7 +66,10 @@ func (s *Store) Restore(k Key, token uint64, saved *Saved, now time.Duration) (*
 		s.revoke(q, StartFailed, limit, now)
 		return nil, err
 	}
-	q.fresh, q.steps, q.totals = false, saved.Steps, append(q.totals[:0], saved.Totals...)
+	q.fresh, q.steps = false, saved.Steps
+	if len(saved.Totals) > 0 || len(q.totals) > 0 {
+		q.own().totals = append(q.totals[:0], saved.Totals...)
+	}
 	return q, nil
 }
 

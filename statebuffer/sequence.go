@@ -34,38 +34,61 @@ const (
 // Sequence is one client's stream of requests. It is valid until the store
 // forgets it; between a Begin or Continue and the Commit or Abort that follows
 // it stays.
+//
+// There may be very many, so it is as small as can be: a test says how small.
 type Sequence struct {
-	key  Key
-	loss LossReason
-	slot Slot
+	*extras // never nil, and noExtras where it has none
+	number  uint64
+	loss    LossReason
 	// fresh: the next step reads the initial value, not the slot.
 	fresh bool
+	// older: its ID has begun again, and it may still have requests on their way.
+	older bool
+	// slab and cellIndex are where inPlaceValues has the values.
+	cellIndex int32
+	slab      *slab
+	slot      Slot
 	// generation differs for each owner that a slot has had; 0 of one without a state.
 	generation uint64
 	steps      uint64
-	totals     []uint64 // see Add
-	values     []value  // of the varying states, from the first step on
-	bytes      int64    // of a tombstone: the limit of memory if that is why, otherwise 0
 	// lastUse is the end of the last batch that the sequence was in, or the beginning
 	// of the present one; when it is lost, the time of that.
 	lastUse     time.Duration
 	rest        time.Duration // of the table, then
 	lastRequest time.Duration // beginning of the last batch that the sequence was in
 	idleTime    time.Duration // see IdleTime
-	// older: its ID has begun again, and it may still have requests on their way.
-	older bool
 	// inRun is the number of the last run that took this sequence.
 	inRun uint64
-
-	// slab and cell are where inPlaceValues has the values.
-	slab *slab
-	cell int
 
 	// Attached is the caller's. A START makes it nil, and so does the loss of the state.
 	Attached any
 
 	prev, next *Sequence // neighbours in the list that it is in
 }
+
+// extras are what the sequences of few models have.
+type extras struct {
+	text   string // see Key
+	token  uint64
+	totals []uint64 // see Add
+	values []value  // of the varying states, from the first step on
+	bytes  int64    // of a tombstone: the limit of memory if that is why, otherwise 0
+}
+
+// noExtras is shared by all sequences without extras, and never written.
+var noExtras = &extras{}
+
+// own returns extras that can be written.
+func (q *Sequence) own() *extras {
+	if q.extras == noExtras {
+		q.extras = &extras{}
+	}
+	return q.extras
+}
+
+func (q *Sequence) key() Key { return Key{Number: q.number, Text: q.text, Token: q.token} }
+
+func (q *Sequence) cell() int { return int(q.cellIndex) }
 
 // live reports whether the sequence has a state.
 func (q *Sequence) live() bool { return q.loss == NotLost }
@@ -101,10 +124,11 @@ func (q *Sequence) Generation() uint64 { return q.generation }
 
 // Add adds to a counter, after a step was committed.
 func (q *Sequence) Add(counter int, n uint64) {
-	for len(q.totals) <= counter {
-		q.totals = append(q.totals, 0)
+	own := q.own()
+	for len(own.totals) <= counter {
+		own.totals = append(own.totals, 0)
 	}
-	q.totals[counter] += n
+	own.totals[counter] += n
 }
 
 // IdleTime is the time from the batch of the sequence's last request to that of the present
@@ -182,7 +206,7 @@ func (x *index) find(k Key) *Sequence {
 	if k.Token == 0 {
 		return x.latest(k)
 	}
-	if q := x.byToken[k.Token]; q != nil && q.key == k {
+	if q := x.byToken[k.Token]; q != nil && q.key() == k {
 		return q
 	}
 	if q := x.latest(k); q != nil && !q.live() {
@@ -200,20 +224,23 @@ func (x *index) latest(k Key) *Sequence {
 
 // add keeps a copy of the key's text, which may be borrowed.
 func (x *index) add(q *Sequence, k Key) {
-	q.key = Key{Number: k.Number, Text: strings.Clone(k.Text), Token: k.Token}
+	if q.number = k.Number; k.Text != "" || k.Token != 0 || q.extras != noExtras {
+		own := q.own()
+		own.text, own.token = strings.Clone(k.Text), k.Token
+	}
 	if k.Token != 0 {
 		x.byToken[k.Token] = q
 	}
 	if k.Text != "" {
-		x.byText[q.key.Text] = q
+		x.byText[q.text] = q
 		return
 	}
 	x.byNumber[k.Number] = q
 }
 
 func (x *index) drop(q *Sequence) {
-	if q.key.Token != 0 && x.byToken[q.key.Token] == q {
-		delete(x.byToken, q.key.Token)
+	if q.token != 0 && x.byToken[q.token] == q {
+		delete(x.byToken, q.token)
 	}
 	x.dropLatest(q)
 }
@@ -221,10 +248,10 @@ func (x *index) drop(q *Sequence) {
 // dropLatest leaves q to be found by its token alone.
 func (x *index) dropLatest(q *Sequence) {
 	switch {
-	case x.latest(q.key) != q:
-	case q.key.Text != "":
-		delete(x.byText, q.key.Text)
+	case x.latest(q.key()) != q:
+	case q.text != "":
+		delete(x.byText, q.text)
 	default:
-		delete(x.byNumber, q.key.Number)
+		delete(x.byNumber, q.number)
 	}
 }

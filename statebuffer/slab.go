@@ -184,7 +184,7 @@ func (b *slab) assign(q *Sequence, cell int) {
 	}
 	b.uses[b.start[cell]]++
 	q.vacate(false)
-	q.slab, q.cell = b, cell
+	q.slab, q.cellIndex = b, int32(cell)
 }
 
 // vacate gives up the cell of a sequence, if it has one, after overwriting it with
@@ -195,14 +195,14 @@ func (q *Sequence) vacate(overwrite bool) {
 		return
 	}
 	if overwrite {
-		b.clear(q.cell)
+		b.clear(q.cell())
 	}
-	b.owners[q.cell] = nil
-	b.vacancies.add(q.cell)
+	b.owners[q.cell()] = nil
+	b.vacancies.add(q.cell())
 	if b.vacant++; b.vacant == 1 {
 		b.changed()
 	}
-	b.unuse(int(b.start[q.cell]))
+	b.unuse(int(b.start[q.cell()]))
 	q.slab = nil
 }
 

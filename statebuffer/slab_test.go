@@ -45,7 +45,7 @@ func (w *world) checkSlabs() {
 			if q := b.owners[cell]; q != nil {
 				values++
 				require.Same(w.t, b, q.slab)
-				require.Equal(w.t, cell, q.cell)
+				require.Equal(w.t, cell, q.cell())
 				require.True(w.t, !b.free.has(cell))
 			}
 			require.Equal(w.t, !b.free.has(cell) && b.owners[cell] == nil, b.vacancies.next(cell) == cell)

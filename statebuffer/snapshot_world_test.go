@@ -91,7 +91,7 @@ func (w *world) snapshot() {
 	if q == nil {
 		return
 	}
-	want := *w.plain.live[q.key]
+	want := *w.plain.live[q.key()]
 	err := w.store.Snapshot(q, to)
 	if want.fresh {
 		require.ErrorIs(w.t, err, errNoValue)

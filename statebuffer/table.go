@@ -136,7 +136,7 @@ func (t *table) SetAside(k Key, token uint64, now time.Duration) (alive *Sequenc
 		return nil
 	}
 	t.drop(q)
-	q.key.Token = token
+	q.own().token = token
 	t.byToken[token] = q
 	if q.live() {
 		t.makeOlder(q, now)
@@ -181,7 +181,10 @@ func (t *table) listOf(q *Sequence) *sequenceList {
 // renew makes the next step of q its first.
 func (t *table) renew(q *Sequence) {
 	t.generation++
-	q.generation, q.fresh, q.steps, q.totals, q.Attached = t.generation, true, 0, q.totals[:0], nil
+	q.generation, q.fresh, q.steps, q.Attached = t.generation, true, 0, nil
+	if q.extras != noExtras {
+		q.totals = q.totals[:0]
+	}
 }
 
 // Touch finds a live sequence that a request names and notes that it is in use,
@@ -247,7 +250,7 @@ func (t *table) finish(q *Sequence) {
 // Forget drops all that is known under a key.
 func (t *table) Forget(k Key) {
 	q := t.find(k)
-	if q == nil || q.key != k {
+	if q == nil || q.key() != k {
 		return
 	}
 	if q.live() {

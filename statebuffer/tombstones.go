@@ -26,7 +26,10 @@ func (t *table) revoke(q *Sequence, why LossReason, bytes int64, now time.Durati
 // addTombstone makes a sequence that has no slot any more, or never had one, its own
 // tombstone.
 func (t *table) addTombstone(q *Sequence, why LossReason, bytes int64, now time.Duration) {
-	q.loss, q.slot, q.bytes, q.lastUse = why, NoSlot, bytes, now
+	q.loss, q.slot, q.lastUse = why, NoSlot, now
+	if bytes != q.bytes {
+		q.own().bytes = bytes
+	}
 	t.pushTombstone(q)
 }
 
@@ -61,7 +64,7 @@ func (t *table) Refuse(k Key, now time.Duration) {
 func (t *table) takeTombstone(k Key) *Sequence {
 	q := t.find(k)
 	if q == nil {
-		q = &Sequence{}
+		q = &Sequence{extras: noExtras}
 	} else {
 		t.listOf(q).remove(q)
 		t.drop(q)

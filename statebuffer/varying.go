@@ -123,8 +123,10 @@ func (s *varyingStore) release(q *Sequence) {
 		s.bytes -= q.values[i].block.Size
 		s.free(q.values[i].block)
 	}
-	clear(q.values)
-	q.values = q.values[:0]
+	if len(q.values) > 0 {
+		clear(q.values)
+		q.values = q.values[:0]
+	}
 }
 
 // shape is that of the value which the next step of q reads.
@@ -276,13 +278,14 @@ func (s *varyingStore) reserveValue(l Lane, i int, bytes int64) error {
 	if !l.commits() {
 		return nil
 	}
-	if q.values == nil {
-		q.values = make([]value, 0, len(s.states))
+	own := q.own()
+	if own.values == nil {
+		own.values = make([]value, 0, len(s.states))
 	}
-	for len(q.values) <= i {
-		q.values = append(q.values, value{})
+	for len(own.values) <= i {
+		own.values = append(own.values, value{})
 	}
-	old := &q.values[i].block
+	old := &own.values[i].block
 	if old.Size >= bytes {
 		return nil
 	}

@@ -174,14 +174,14 @@ func (w *world) check() {
 	n := 0
 	for q := s.live.first; q != nil; q = q.next {
 		n++
-		want, ok := p.live[q.key]
-		require.True(w.t, ok, "%v is not live", q.key)
-		require.Same(w.t, q, s.find(q.key))
+		want, ok := p.live[q.key()]
+		require.True(w.t, ok, "%v is not live", q.key())
+		require.Same(w.t, q, s.find(q.key()))
 		require.Equal(w.t, want.slot, q.slot)
 		require.NotContains(w.t, owners, q.slot, "two owners of a slot")
-		owners[q.slot] = q.key
+		owners[q.slot] = q.key()
 		if want.fresh != q.fresh || want.steps != q.Steps() || want.lastUse != q.lastUse {
-			w.t.Fatalf("%v is %+v: want %+v", q.key, q, want)
+			w.t.Fatalf("%v is %+v: want %+v", q.key(), q, want)
 		}
 		w.checkStored(q, want)
 	}
@@ -219,7 +219,7 @@ func (w *world) stored(q *Sequence, k int) []byte {
 		return w.store.chunks[k][q.slot.Chunk].At(int64(q.slot.Index)*s.StoredBytes(), s.StoredBytes()).Bytes
 	}
 	value := make([]byte, s.LaneBytes())
-	tensor, lanes, lane := q.slab.lane(k, q.cell)
+	tensor, lanes, lane := q.slab.lane(k, q.cell())
 	s.TakeLane(value, tensor, lanes, lane)
 	return value
 }
@@ -238,7 +238,7 @@ func (w *world) checkStored(q *Sequence, want *plainSequence) {
 			got = wide
 		}
 		if !bytes.Equal(want.values[k], got) {
-			require.Equal(w.t, want.values[k], got, "%s of %v", s.Name, q.key)
+			require.Equal(w.t, want.values[k], got, "%s of %v", s.Name, q.key())
 		}
 	}
 }
