@@ -18,7 +18,7 @@ The last columns are the server's CPU time over that of floor and of ort, with t
 
 Instead, other things can be measured:
 
-  --open     latency at random arrivals, 50 and 80 % of the capacity, over the do-nothing backend plus one run
+  --open     latency at random arrivals, 50 and 80 % of the capacity, over the do-nothing backend plus one run, and floor
   --idle     the memory of 1,000 and 10,000 live sequences, of which few are active
   --loading  how long a model of 200 MB takes to load, over ONNX Runtime alone
   --weights  the memory and throughput of several instances of that model
@@ -54,7 +54,7 @@ SMALL = ["accumulate_fp32", "lstm2x512", "kvring"]
 # What is measured in each way if the options do not say otherwise.
 DEFAULTS = {
     "closed": {"model": SMALL, "contenders": list(CONTENDERS), "sequences": [8, 64, 256], "rounds": 16},
-    "open": {"model": SMALL, "contenders": benchopen.DEFAULT, "sequences": [64], "rounds": 8},
+    "open": {"model": SMALL, "contenders": benchopen.DEFAULT, "sequences": [64], "rounds": 6},
     "idle": {"model": benchidle.MODELS, "contenders": benchidle.DEFAULT, "sequences": [64], "rounds": 3},
     "loading": {"rounds": 5},
     "weights": {"sequences": [32], "rounds": 16},
@@ -95,7 +95,7 @@ def parse_options() -> argparse.Namespace:
         help="live sequences of --idle (default: 1000 10000)",
     )
     add("--rounds", type=positive, metavar="N",
-        help="rounds to take the medians of (default: 16; with --open 8, --loading 5, --idle 3)")  # fmt: skip
+        help="rounds to take the medians of (default: 16; with --open 6, --loading 5, --idle 3)")  # fmt: skip
     add("--seconds", type=float, default=0.6, metavar="S",
         help="time of one measurement; lstm5x512 takes twice, zipformer97 6 times as long (default: 0.6)")  # fmt: skip
     add("--warmup", type=float, default=0.2, metavar="S", help="load before each measurement (default: 0.2)")

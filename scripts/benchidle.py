@@ -1,10 +1,13 @@
 """What sequences cost that are open and idle, and what it costs to serve some of many: go run build.go bench --idle
 
 A server is loaded for a moment with few sequences, which end. Then as many sequences as --live says are opened, and the
-server's memory before is taken from that after. The contender nothing keeps no states: what it needs is Triton's own. Beyond
-that and the bytes of its states, a sequence of this backend may take 200 bytes, or the command fails. Then requests come
-from any of them, as many in flight as --sequences says. Each figure is from a server of its own, because memory differs
-from start to start.
+server's memory before is taken from that after. Then requests come from any of them, as many in flight as --sequences says.
+Each figure is from a server of its own, because memory differs from start to start.
+
+What one more sequence takes is the difference between the most and the fewest live sequences, divided by their number. The
+rest does not grow with the sequences: memory comes in pages of 2 MiB and heaps grow in steps. The contender nothing keeps no
+states: what it takes for one more sequence is Triton's own. Beyond that and the bytes of its states, a sequence of this
+backend may take 200 bytes, or the command fails.
 """
 
 import argparse
@@ -12,6 +15,7 @@ import json
 import statistics
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 import psutil
 
@@ -67,11 +71,11 @@ def idle(workload: Workload, contender: Contender, live: int, options: argparse.
         time.sleep(SETTLED)
         before = target.read().rss
         result = target.load(opened, options, active=active)
-    return result | {"live": live, "idle_bytes": (result["opened_rss_bytes"] - before) / live}
+    return result | {"live": live, "idle_bytes": result["opened_rss_bytes"] - before}
 
 
 def progress(name: str, result: dict) -> str:
-    line = f"{name:<18}{result['live']:>7,} live: {result['idle_bytes']:>9,.0f} bytes each, {result['requests_per_second']:>9,.0f} requests/s"
+    line = f"{name:<18}{result['live']:>7,} live: {result['idle_bytes'] / result['live']:>9,.0f} bytes each, {result['requests_per_second']:>9,.0f} requests/s"
     if result["errors"] or result["mismatches"]:
         line += f"\n    FAILED: {result['errors']} errors, {result['mismatches']} wrong answers: {result['texts'][0]}"
     return line
@@ -93,20 +97,46 @@ def show(workload: Workload, samples: Samples, options: argparse.Namespace) -> b
         f"\n{workload.model}: states of {states:,} bytes, {options.sequences[0]} requests in flight, "
         f"{counted(options.instances, 'instance')}, medians of {counted(options.rounds, 'server')}"
     )
-    rows = [["live", "backend", "bytes each", "less states", "less states and server", *(title for title, _, _ in COLUMNS)]]
+    rows = [["live", "backend", "bytes each", *(title for title, _, _ in COLUMNS)]]
     failures = []
     for (live, name), results in samples.items():
-        size = statistics.median(result["idle_bytes"] for result in results)
-        server = statistics.median(result["idle_bytes"] for result in samples.get((live, "nothing"), [{"idle_bytes": 0}]))
-        own = size - states - server
         figures = [format(statistics.median(map(figure, results)), style) for _, style, figure in COLUMNS]
-        less = ["-", "-"] if name.startswith(("nothing", "floor")) else [f"{size - states:,.0f}", f"{own:,.0f}"]
-        rows.append([f"{live:,}", name, f"{size:,.0f}", *less, *figures])
+        rows.append([f"{live:,}", name, f"{opened(results) / live:,.0f}", *figures])
         if any(result["errors"] or result["mismatches"] for result in results):
             failures.append("requests failed or answers were wrong, see above")
-        if name == "stateful" and own > MOST_BYTES:
-            failures.append(f"with {live:,} live sequences, each takes {own:,.0f} bytes of its own: want {MOST_BYTES}")
     print(aligned(rows))
+    for name, more in growth(samples).items():
+        line = f"{name}: one more sequence takes {more.each:,.0f} bytes, and what does not grow with them {more.fixed / 1000:,.0f} kB"
+        if name.startswith(("nothing", "floor")):
+            print(line)
+            continue
+        own = more.each - states - growth(samples).get("nothing", Growth(0, 0)).each
+        print(f"{line}; less its states and what it takes with nothing: {own:,.0f} bytes")
+        if name == "stateful" and own > MOST_BYTES:
+            failures.append(f"one more sequence takes {own:,.0f} bytes of its own: want {MOST_BYTES}")
     for failure in failures:
         print(f"FAILED: {failure}")
     return not failures
+
+
+def opened(results: list[dict]) -> float:
+    """The bytes by which opening all sequences makes the server larger."""
+    return statistics.median(result["idle_bytes"] for result in results)
+
+
+class Growth(NamedTuple):
+    """The bytes that a server takes for one more sequence, and for any number of them."""
+
+    each: float
+    fixed: float
+
+
+def growth(samples: Samples) -> dict[str, Growth]:
+    """What sequences take, by contender. With one number of live sequences, nothing is known to be fixed."""
+    found = {}
+    for name in dict.fromkeys(name for _, name in samples):
+        sizes = {live: opened(results) for (live, other), results in samples.items() if other == name}
+        few, many = min(sizes), max(sizes)
+        each = (sizes[many] - sizes[few]) / (many - few) if many > few else sizes[many] / many
+        found[name] = Growth(each, sizes[few] - few * each)
+    return found

@@ -6,7 +6,7 @@ import json
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -140,8 +140,8 @@ def running(command: list[str]) -> Iterator[subprocess.Popen]:
 
 
 @contextlib.contextmanager
-def serve(contender: Contender, workload: Workload, setting: Setting) -> Iterator[Target]:
-    """Starts a server of the contender for one model; it ends with the context."""
+def serve(contender: Contender, workload: Workload, setting: Setting, processors: Collection[int] = ()) -> Iterator[Target]:
+    """Starts a server of the contender for one model; it ends with the context. It may use these processors, or all."""
     print(f"{workload.model}: starting the server of {contender.name}", flush=True)
     with tempfile.TemporaryDirectory(prefix="bench-") as temporary:
         folder = Path(temporary) / workload.model
@@ -149,17 +149,21 @@ def serve(contender: Contender, workload: Workload, setting: Setting) -> Iterato
         config = workload.config(setting)
         contender.prepare(workload, config, folder, setting)
         (folder / "config.pbtxt").write_text(text_format.MessageToString(config))
-        server = TritonServer(Path(temporary), contender.backends, env=contender.environment, timeout=LOAD_TIMEOUT)
+        server = TritonServer(
+            Path(temporary), contender.backends, env=contender.environment, timeout=LOAD_TIMEOUT, processors=processors
+        )
         with server:
             check_preloaded(server, contender.preloaded)
             yield Target(contender, workload, config, server)
 
 
 @contextlib.contextmanager
-def serve_all(contenders: Sequence[Contender], workload: Workload, setting: Setting) -> Iterator[list[Target]]:
-    """Starts a server of each contender for one model; they end with the context."""
+def serve_all(
+    contenders: Sequence[Contender], workload: Workload, setting: Setting, processors: Collection[int] = ()
+) -> Iterator[list[Target]]:
+    """Starts a server of each contender for one model, as serve does; they end with the context."""
     with contextlib.ExitStack() as stack:
-        yield [stack.enter_context(serve(contender, workload, setting)) for contender in contenders]
+        yield [stack.enter_context(serve(contender, workload, setting, processors)) for contender in contenders]
 
 
 def in_turn(targets: list[Target], round_number: int) -> list[Target]:

@@ -22,7 +22,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -46,8 +46,10 @@ LAUNCH = """
 import ctypes, os, signal, sys
 PR_SET_PDEATHSIG = 1
 ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+if sys.argv[2]:
+    os.sched_setaffinity(0, map(int, sys.argv[2].split(",")))
 if os.getppid() == int(sys.argv[1]):
-    os.execv(sys.argv[2], sys.argv[2:])
+    os.execv(sys.argv[3], sys.argv[3:])
 """
 
 _numbers = itertools.count(1)
@@ -70,6 +72,7 @@ class TritonServer:
     env         environment variables on top of ours
     log         file for what the server prints; None chooses one in build/logs
     timeout     seconds that it may take to become ready, and to load a model
+    processors  numbers of those that it may use; none: the same as this process
     """
 
     def __init__(
@@ -82,6 +85,7 @@ class TritonServer:
         env: dict[str, str] | None = None,
         log: Path | None = None,
         timeout: float = 60,
+        processors: Collection[int] = (),
     ):
         self.id = f"stateful-{os.getpid()}-{next(_numbers)}"
         self.repository = Path(repository)
@@ -90,6 +94,7 @@ class TritonServer:
         self.env = env or {}
         self.log = log or LOGS / f"{self.id}.log"
         self.timeout = timeout
+        self.processors = processors
         self.exit_code: int | None = None
         self._process: subprocess.Popen | None = None
         self._ports = (0, 0, 0)
@@ -237,7 +242,7 @@ class TritonServer:
         self._ports = _free_ports()
         names = ("http", "grpc", "metrics")
         ports = [f"--{name}-port={port}" for name, port in zip(names, self._ports)]
-        launcher = [sys.executable, "-I", "-S", "-c", LAUNCH, str(os.getpid())]
+        launcher = [sys.executable, "-I", "-S", "-c", LAUNCH, str(os.getpid()), ",".join(map(str, self.processors))]
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(

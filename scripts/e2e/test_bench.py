@@ -48,14 +48,16 @@ def test_backends_in_turns(tmp_path):
 
 def test_arrivals():
     lines = bench("--open", "--model", "accumulate_fp32", "--sequences", "8", "--percent", "5", "80")
-    backends = ["stateful", "nothing", "floor", "nothing"]  # the last is nothing + run
-    assert rows(lines, "5") == ["%"] * len(backends) and rows(lines, "80") == ["%"] * len(backends)
-    assert [words[2] for words in lines if words[:2] == ["5", "%"]] == backends
+    table = [words for words in lines if words[1:2] == ["%"]]
+    assert [words[2] for words in table if words[2] != "of"] == ["stateful", "nothing", "floor", "nothing"] * 2  # nothing + run
+    assert [words[5] for words in table if words[2] == "of"] == ["nothing", "floor"] * 2
+    assert any(words[:1] == ["capacity,"] for words in lines) and any("larger" in words for words in lines)
 
 
 def test_idle_sequences(tmp_path):
     lines = bench("--idle", "--model", "accumulate_fp32", "--live", "200", "--sequences", "4", "--json", tmp_path / "all.json")
     assert rows(lines, "200") == ["stateful", "nothing"]
+    assert [words[0] for words in lines if words[1:3] == ["one", "more"] and "FAILED:" not in words] == ["stateful:", "nothing:"]
     assert (tmp_path / "all.json").read_text().count("idle_bytes") == 2
 
 

@@ -19,6 +19,9 @@ func TestArrivalsKeepTheirRate(t *testing.T) {
 	if result.P50 <= 0 || result.P99 < result.P50 || result.Late < 0 {
 		t.Errorf("latencies %+v", result)
 	}
+	if unanswered := result.Sent - result.Requests; unanswered < -50 || unanswered > 50 {
+		t.Errorf("%d requests sent and %d answered", result.Sent, result.Requests)
+	}
 	if len(f.open) != 0 || f.started < f.requests/5 {
 		t.Errorf("%d sequences for %d requests of 4 steps, %d were never ended", f.started, f.requests, len(f.open))
 	}
@@ -35,6 +38,9 @@ func TestArrivalsDoNotWaitForAnswers(t *testing.T) {
 	}
 	if want := 30_000.0; result.P99 < want {
 		t.Errorf("p99 is %.0f µs, want %.0f at least", result.P99, want)
+	}
+	if result.Requests > result.Sent*9/10 {
+		t.Errorf("%d of %d requests answered in the measurement, want about two thirds", result.Requests, result.Sent)
 	}
 }
 

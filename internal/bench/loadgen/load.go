@@ -37,7 +37,8 @@ type Result struct {
 	Rate       float64  `json:"requests_per_second"`
 	P50        float64  `json:"p50_us"`
 	P99        float64  `json:"p99_us"`
-	Late       float64  `json:"late_p99_us"` // how late requests of -rate were sent, which their latencies include
+	Sent       int      `json:"sent"`        // requests of -rate in the measurement
+	Late       float64  `json:"late_p99_us"` // how late they were sent, which their latencies include
 	Errors     int      `json:"errors"`
 	Mismatches int      `json:"mismatches"`
 	Texts      []string `json:"texts"` // the first few different ones of both
@@ -174,7 +175,7 @@ func (l *load) result(took time.Duration) (r Result) {
 	slices.Sort(late)
 	r.Requests, r.Rate = len(latencies), float64(len(latencies))/took.Seconds()
 	r.P50, r.P99 = percentile(latencies, 50), percentile(latencies, 99)
-	r.Late = percentile(late, 99)
+	r.Sent, r.Late = len(late), percentile(late, 99)
 	return r
 }
 
