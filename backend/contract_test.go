@@ -31,3 +31,23 @@ func TestFakeBatch(t *testing.T) {
 	require.ErrorContains(t, b.answers[0].err, "not saved")
 	require.Nil(t, b.answers[0].parameters)
 }
+
+// TestFakeRerun: a request that runs again is as it was, with a note and a token.
+func TestFakeRerun(t *testing.T) {
+	s := newServer(t)
+	s.reruns.asks = []ask{startOf(7).saying(Parameters{Key: "key"}), startOf(8)}
+	s.reruns.asks[0].rerun = &rerunWith{note: "note", token: 5}
+	var seen []Request
+	s.onBatch = func(b *fakeBatch) {
+		b.call = func() {
+			if !b.finished {
+				seen = append(seen[:0], b.requests...)
+			}
+		}
+	}
+	s.rerun().ok()
+	require.Equal(t, []any{"note", nil}, []any{seen[0].Note, seen[1].Note})
+	require.EqualValues(t, 5, seen[0].Token)
+	require.NotNil(t, seen[0].Parameters)
+	require.Nil(t, seen[1].Parameters)
+}

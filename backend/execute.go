@@ -30,7 +30,7 @@ import (
 //   - Sequences of unequal length that shared a run run again separately, if it showed that
 //     the model does not append to its states (retryUneven).
 func (in *Instance) Execute(batch Batch) {
-	in.ticker.mu.Lock() // only a tick can have it
+	in.ticker.mu.Lock() // a tick can have it, or a batch of requests that were parked
 	defer in.ticker.mu.Unlock()
 	e := &in.work
 	e.take(batch)

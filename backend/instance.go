@@ -295,6 +295,9 @@ func ioTensors(of []plan.IO) []onnx.IOTensor {
 
 func (in *Instance) server() *Server { return &in.model.server }
 
+// LargestBatch is the number of requests that the server puts into a batch at most.
+func (in *Instance) LargestBatch() int { return max(1, in.model.config.MaxBatchSize) }
+
 // StringIDs reports whether the model's correlation IDs are strings.
 func (in *Instance) StringIDs() bool { return in.model.StringIDs() }
 

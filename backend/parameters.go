@@ -4,6 +4,7 @@ package backend
 // state that the state store has.
 type Resume uint8
 
+// What a START can ask for.
 const (
 	ResumeNone    Resume = iota // no: the sequence begins with the initial values
 	ResumeTry                   // yes, if a state is saved; else as ResumeNone

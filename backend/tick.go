@@ -11,7 +11,8 @@ const tickEvery = 5 * time.Second
 
 // ticker looks after an instance between batches. Its zero value does nothing.
 type ticker struct {
-	// mu is held by whoever uses the instance: Execute, a tick, Close.
+	// mu is held by whoever uses the instance: Execute, which the server calls and whatever
+	// runs parked requests again, a tick, Close.
 	mu     sync.Mutex
 	after  func(time.Duration, func()) // Server.After
 	closed bool

@@ -14,13 +14,16 @@ import (
 
 // batch implements backend.Batch over the C arrays of one instance. It is made
 // with the instance and serves one Execute after the other, so that a batch
-// allocates nothing.
+// allocates nothing. Requests that run again have a batch of their own.
 type batch struct {
 	c       *C.batch
 	inputs  []onnx.IOTensor
 	outputs []onnx.IOTensor
 	// isOpen: the requests are ours, and are to be answered and released.
 	isOpen bool
+	// parked are the requests that were taken out of it, for reruns to run again.
+	parked []*parked
+	reruns *reruns
 
 	// What Requests returns. Emptied by Finish, see forget.
 	requests      []backend.Request
@@ -88,6 +91,9 @@ func (b *batch) Finish(timing backend.Timing) {
 	b.isOpen = false
 	C.batch_finish(b.c, C.uint64_t(timing.ComputeStart), C.uint64_t(timing.ComputeEnd))
 	b.forget()
+	b.reruns.free(b.parked)
+	clear(b.parked)
+	b.parked = b.parked[:0]
 }
 
 // ensureFinished is to be deferred: it answers all requests that have no answer

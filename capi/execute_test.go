@@ -80,34 +80,6 @@ func TestToken(t *testing.T) {
 	require.Zero(t, seen[2], "a server that gives no states")
 }
 
-// TestHold: a request that is held is answered and released when the instance says so,
-// also one that fails.
-func TestHold(t *testing.T) {
-	var release func()
-	e := &echo{}
-	in := newEcho()
-	in.execute = func(b backend.Batch) {
-		if release == nil {
-			first, second := b.Hold(1), b.Hold(2)
-			release = func() { first.Release(); second.Release() }
-			b.Fail(2, status.Errorf(status.Unavailable, "not today"))
-		}
-		e.execute(b)
-	}
-	s := serve(t, in)
-	rs := requests(t, echoCall(1, 1, 2), echoCall(2, 3, 4), echoCall(3, 5, 6))
-	require.NoError(t, s.instance.Execute(rs...))
-	answered(t, rs[0], y(1, 2), z(7))
-	require.Equal(t, []int{1, 0, 0}, []int{rs[0].Released(), rs[1].Released(), rs[2].Released()})
-	require.Equal(t, []int{1, 0, 0}, []int{rs[0].Sent(), rs[1].Sent(), rs[2].Sent()})
-	next := requests(t, echoCall(1, 5, 6))
-	require.NoError(t, s.instance.Execute(next...))
-	release()
-	settled(t, append(rs, next...))
-	answered(t, rs[1], y(3, 4), z(7))
-	refused(t, rs[2], status.Unavailable, "not today")
-}
-
 func TestRequestFlags(t *testing.T) {
 	for flags := range 4 {
 		r := read(t, false, faketriton.Call{Flags: flags})

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"unsafe"
 
 	"tritonstateful/backend"
@@ -37,7 +38,7 @@ type faultyModel struct {
 type faultyExecutor struct {
 	executor
 	of      faultyModel
-	batches int
+	batches atomic.Int64
 }
 
 // withFaults makes the instances of m fail as its configuration asks.
@@ -70,9 +71,14 @@ func (m faultyModel) NewInstance(info backend.InstanceInfo) (executor, error) {
 }
 
 func (e *faultyExecutor) Execute(b backend.Batch) {
-	e.batches++
-	if e.of.batch == 0 || e.of.batch == e.batches {
+	if batch := e.batches.Add(1); e.of.batch == 0 || e.of.batch == int(batch) {
 		e.of.fault()
 	}
 	e.executor.Execute(b)
+}
+
+// TakesParameters is that of the instance, which embedding the interface hides.
+func (e *faultyExecutor) TakesParameters() bool {
+	takes, ok := e.executor.(parametered)
+	return ok && takes.TakesParameters()
 }

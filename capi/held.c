@@ -103,6 +103,19 @@ void request_report(TRITONBACKEND_ModelInstance *instance, TRITONBACKEND_Request
                                        t->compute_start, t->compute_end, t->exec_end));
 }
 
+void request_refuse(TRITONBACKEND_ModelInstance *instance, TRITONBACKEND_Request *request,
+                    TRITONSERVER_Error *failure) {
+  TRITONBACKEND_Response *response = NULL;
+  error_log("making a response", triton.TRITONBACKEND_ResponseNew(&response, request));
+  if (response != NULL)
+    error_log("sending a response", send_response(response, &(batch_described){0}, failure));
+  triton.TRITONSERVER_ErrorDelete(failure);
+  uint64_t now = clock_now_ns();
+  batch_timings timings = {now, now, now, now};
+  if (instance != NULL) request_report(instance, request, false, &timings);
+  request_release(request);
+}
+
 void request_release(TRITONBACKEND_Request *request) {
   error_log("releasing a request",
             triton.TRITONBACKEND_RequestRelease(request, TRITONSERVER_REQUEST_RELEASE_ALL));

@@ -50,6 +50,3 @@ func (b *batch) mustBeIn(req int) {
 		panic("capi: the request was parked")
 	}
 }
-
-// Park implements backend.Batch.
-func (b *batch) Park(int) (rerun func(note any)) { panic("capi: not yet") }

@@ -24,4 +24,8 @@ TRITONSERVER_Error *send_response(TRITONBACKEND_Response *response,
 
 void request_report(TRITONBACKEND_ModelInstance *instance, TRITONBACKEND_Request *request,
                     bool succeeded, const batch_timings *timings);
+// request_refuse answers a request that no batch has, reports and releases it. It takes failure.
+// Without an instance nothing is reported.
+void request_refuse(TRITONBACKEND_ModelInstance *instance, TRITONBACKEND_Request *request,
+                    TRITONSERVER_Error *failure);
 void request_release(TRITONBACKEND_Request *request);

@@ -21,7 +21,10 @@ const (
 // executor is what this package needs of a model's instance; *backend.Instance
 // implements it.
 type executor interface {
+	// Execute runs one batch at a time, whatever the number of goroutines that call it.
 	Execute(backend.Batch)
+	// LargestBatch is the number of requests that it takes at once.
+	LargestBatch() int
 	Inputs() []onnx.IOTensor
 	Outputs() []onnx.IOTensor
 	StringIDs() bool
@@ -57,7 +60,8 @@ type library struct {
 // instance is the state of a TRITONBACKEND_ModelInstance.
 type instance struct {
 	executor
-	batch *batch
+	batch  *batch
+	reruns *reruns
 }
 
 // backendObject has a name because test files cannot say C.
@@ -231,13 +235,16 @@ func ready(of *C.TRITONBACKEND_ModelInstance) error {
 
 func newInstance(of *C.TRITONBACKEND_ModelInstance, exec executor) (*instance, error) {
 	b, err := newBatch(of, exec)
-	if err == nil {
-		adjustProcs(1)
+	if err != nil {
+		return nil, err
 	}
-	return &instance{exec, b}, err
+	adjustProcs(1)
+	b.reruns = newReruns(of, exec)
+	return &instance{exec, b, b.reruns}, nil
 }
 
 func (in *instance) close() {
+	in.reruns.close()
 	adjustProcs(-1)
 	in.batch.free()
 	in.Close()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -38,17 +39,24 @@ func (m fakeModel) NewInstance(info backend.InstanceInfo) (executor, error) { re
 
 // fakeInstance has two inputs and two outputs and does what execute says.
 type fakeInstance struct {
+	mu              sync.Mutex
 	inputs, outputs []onnx.IOTensor
 	stringIDs       bool
 	execute         func(backend.Batch)
 	closed          int
 }
 
-func (i *fakeInstance) Execute(b backend.Batch)  { i.execute(b) }
+func (i *fakeInstance) LargestBatch() int        { return 4 }
 func (i *fakeInstance) Inputs() []onnx.IOTensor  { return i.inputs }
 func (i *fakeInstance) Outputs() []onnx.IOTensor { return i.outputs }
 func (i *fakeInstance) StringIDs() bool          { return i.stringIDs }
 func (i *fakeInstance) Close()                   { i.closed++ }
+
+func (i *fakeInstance) Execute(b backend.Batch) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.execute(b)
+}
 
 // newEcho is an instance that answers every request with its own inputs.
 func newEcho() *fakeInstance {

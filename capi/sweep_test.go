@@ -17,6 +17,7 @@ func mixedCalls() []faketriton.Call {
 	split.Inputs[0] = x(i32(3), i32(4))
 	text := echoCall(0, 5, 6)
 	text.StringID, text.HasStringID, text.Traced = "five", true, true
+	text.Parameters = []faketriton.Parameter{{Name: "priority", Value: "high"}, {Name: "stateful-step", Value: "5"}}
 	missing := echoCall(4, 0, 0)
 	missing.Inputs = missing.Inputs[1:]
 	return []faketriton.Call{echoCall(1, 1, 2), split, text, missing}
@@ -26,7 +27,16 @@ func mixedCalls() []faketriton.Call {
 // every n: each request must be answered and released exactly once, or not at
 // all where Execute returned the error.
 func TestEveryCallOfExecuteFailsOnce(t *testing.T) {
-	s := serve(t, newEcho())
+	in := newEcho()
+	good := in.execute
+	in.execute = func(b backend.Batch) {
+		for _, req := range []int{0, 2} {
+			b.Describe(req, backend.AnswerParameters{Step: 1})
+		}
+		b.Hold(2).Release()
+		good(b)
+	}
+	s := serve(t, takesParameters{in})
 	for n := 1; ; n++ {
 		rs := requests(t, mixedCalls()...)
 		faketriton.FailAt(n)

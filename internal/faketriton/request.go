@@ -126,6 +126,9 @@ func (r *Request) Delete() {
 	C.free(unsafe.Pointer(r.c))
 }
 
+// Cancel makes the request one that its client has cancelled.
+func (r *Request) Cancel() { r.c.cancelled = true }
+
 // Sent is how often the request was answered.
 func (r *Request) Sent() int { return int(r.c.sent) }
 
