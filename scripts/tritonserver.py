@@ -73,6 +73,7 @@ class TritonServer:
     log         file for what the server prints; None chooses one in build/logs
     timeout     seconds that it may take to become ready, and to load a model
     processors  numbers of those that it may use; none: the same as this process
+    ports       of HTTP, gRPC and metrics; None chooses free ones
     """
 
     def __init__(
@@ -86,6 +87,7 @@ class TritonServer:
         log: Path | None = None,
         timeout: float = 60,
         processors: Collection[int] = (),
+        ports: tuple[int, int, int] | None = None,
     ):
         self.id = f"stateful-{os.getpid()}-{next(_numbers)}"
         self.repository = Path(repository)
@@ -97,6 +99,7 @@ class TritonServer:
         self.processors = processors
         self.exit_code: int | None = None
         self._process: subprocess.Popen | None = None
+        self._chosen = ports
         self._ports = (0, 0, 0)
 
     @property
@@ -165,6 +168,14 @@ class TritonServer:
             self._process = None
             _running.remove(self)
         return self.exit_code
+
+    def kill(self) -> None:
+        """Ends the server at once, as a crash does. It can be started again."""
+        process = self._started()
+        process.kill()
+        self.exit_code = process.wait()
+        self._process = None
+        _running.remove(self)
 
     def signal(self, number: int) -> None:
         """Sends a signal to the server process."""
@@ -239,7 +250,7 @@ class TritonServer:
         ]
 
     def _launch(self, command: list[str]) -> None:
-        self._ports = _free_ports()
+        self._ports = self._chosen or free_ports(3)
         names = ("http", "grpc", "metrics")
         ports = [f"--{name}-port={port}" for name, port in zip(names, self._ports)]
         launcher = [sys.executable, "-I", "-S", "-c", LAUNCH, str(os.getpid()), ",".join(map(str, self.processors))]
@@ -313,10 +324,10 @@ def _binary() -> Path:
     return found[0]
 
 
-def _free_ports() -> tuple[int, ...]:
-    """Three different ports. All are open at once, so that none is chosen twice."""
+def free_ports(count: int) -> tuple[int, ...]:
+    """That number of different ports of the loopback interface. All are open at once, so that none is chosen twice."""
     with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(3)]
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for one in sockets:
             one.bind(("127.0.0.1", 0))
         return tuple(one.getsockname()[1] for one in sockets)

