@@ -91,6 +91,7 @@ func (e *execution) admit(req int) admission {
 		e.answerEmpty(req)
 		return answered
 	case r.End && !in.model.params.InferEnd && in.sequences && !r.Sequence.IsZero():
+		e.saveEnd(req)
 		e.ended(req)
 		in.verbosity.endNotInferred(r.Sequence)
 		e.answerEmpty(req)
@@ -107,6 +108,12 @@ func (e *execution) admit(req int) admission {
 	}
 	if !e.joins(r, continuing, lanes) {
 		return later
+	}
+	if in.takesParameters && (continuing != nil || r.Start) {
+		if err := checkStep(r, continuing); err != nil {
+			e.refuse(req, err)
+			return answered
+		}
 	}
 	lane := statebuffer.Lane{End: r.End}
 	if in.keeps && !r.Sequence.IsZero() { // model_warmup brings no sequence

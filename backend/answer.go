@@ -25,6 +25,9 @@ func (e *execution) respond() {
 				continue
 			}
 			succeeded++
+			if e.requests[m.req].Parameters != nil {
+				e.describe(m.req)
+			}
 			e.batch.Answer(m.req, answers, m.firstLane, m.lanes)
 			if len(e.in.quarantine.held) > 0 {
 				e.noteSuccess(m.req)

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"tritonstateful/backend/checkpoint"
 	"tritonstateful/statebuffer"
 )
 
@@ -89,6 +90,13 @@ type execution struct {
 type arrival struct {
 	continuing *statebuffer.Sequence // the sequence that it goes on with, or nil
 	begun      bool                  // the overlaps know of its START
+
+	resumed bool              // its sequence goes on with what was saved
+	pauses  bool              // its sequence is saved after it, and forgotten here
+	parked  bool              // it waits for the store
+	epoch   uint64            // of a START for which the store had nothing
+	entry   *checkpoint.Entry // of its sequence, after the run
+	steps   uint64            // of its sequence, after the run
 }
 
 // member is a request in a run. It takes one lane, or several if the model has no
@@ -136,10 +144,17 @@ func (e *execution) begin() {
 		e.traced = e.traced || e.requests[req].Trace != nil
 	}
 	in.overlaps.enter(e)
+	if in.takesParameters {
+		for req := range e.requests {
+			if e.arrivals[req].parked = e.waits(req); !e.arrivals[req].parked {
+				e.pauses(req)
+			}
+		}
+	}
 	for _, starts := range []bool{false, true} {
 		for req := range e.requests {
 			r := &e.requests[req]
-			if r.Start != starts {
+			if r.Start != starts || e.arrivals[req].parked {
 				continue
 			}
 			if !starts { // else what it had does not matter
@@ -162,6 +177,7 @@ func (e *execution) commit() {
 	if e.phase != ran || e.retryUneven() {
 		return
 	}
+	e.noteEnds()
 	if err := e.in.store.Commit(e.step, e.now); err != nil {
 		e.noteFailure()
 		e.failRun(storing(err))
@@ -177,5 +193,6 @@ func (e *execution) commit() {
 			}
 		}
 	}
+	e.save()
 	e.timings.add(&e.timings.scatter, e.in.server().Clock())
 }

@@ -49,6 +49,9 @@ func (a ask) saying(p Parameters) ask   { a.parameters = &p; return a }
 func (a ask) unreadable(err error) ask  { a.err = err; return a }
 func (a ask) with(f func(*Request)) ask { a.mangle = f; return a }
 
+// keeps reports whether an END leaves the sequence in the store.
+func (a *ask) keeps() bool { return a.parameters != nil && a.parameters.Keep }
+
 // wrongInput makes the first input one that the model does not take.
 func (a ask) wrongInput() ask { return a.with(func(r *Request) { r.Inputs[0].DType = tensor.Uint8 }) }
 

@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 
+	"tritonstateful/backend/checkpoint"
 	"tritonstateful/backend/config"
 	"tritonstateful/backend/plan"
 	"tritonstateful/backend/plan/planner"
@@ -45,8 +46,12 @@ type Instance struct {
 	verbosity                verbosity
 	meter                    meter
 	ticker                   ticker
-	saturated                bool   // reportSaturation has warned
-	runs                     uint64 // number of the last run
+	saturated                bool              // reportSaturation has warned
+	runs                     uint64            // number of the last run
+	saver                    *checkpoint.Saver // nil: states are not saved
+	resuming                 map[statebuffer.Key]*resuming
+	// takesParameters: requests may have parameters of this backend.
+	takesParameters bool
 	// separate is why sequences of unequal length do not share a run, although the model
 	// has a mask. Of each of plan.Masks, grows is what a step appends to the states that it
 	// covers, if it names no input, and padded is the greatest length, with what a step
@@ -105,7 +110,10 @@ func (in *Instance) load(provider onnx.Provider, info InstanceInfo, faults error
 		return err
 	}
 	in.proveMasks()
-	return in.warmUp()
+	if err := in.warmUp(); err != nil {
+		return err
+	}
+	return in.openSaver()
 }
 
 // allocate makes everything else than the session and the plan.
@@ -113,6 +121,7 @@ func (in *Instance) allocate() (err error) {
 	m := in.model
 	in.sequences = m.config.Sequence != nil
 	in.keeps = in.sequences && !in.plan.KeepsNothing()
+	in.takesParameters = in.keeps
 	in.direct = m.config.Direct()
 	if in.store, err = in.newStore(); err != nil {
 		return err
@@ -279,6 +288,9 @@ func (in *Instance) putOnes(s *ioSet) {
 // distinguishes them.
 func (in *Instance) TokenInput() string { return in.model.config.TokenInput() }
 
+// TakesParameters reports whether requests may have parameters of this backend.
+func (in *Instance) TakesParameters() bool { return in.takesParameters }
+
 // Inputs are the tensors that requests bring, in the order of Request.Inputs.
 func (in *Instance) Inputs() []onnx.IOTensor { return ioTensors(in.plan.Inputs) }
 
@@ -311,6 +323,7 @@ func (in *Instance) Close() {
 // way.
 func (in *Instance) release() {
 	in.ticker.stop()
+	in.closeSaver()
 	in.meter.close()
 	if in.store != nil {
 		in.overlaps.close(in)
@@ -348,4 +361,7 @@ func (in *Instance) maintain(e *execution) {
 		in.periodic.batch(&e.timings, change.Took, now(), in.log)
 	}
 	in.recordMetrics(e)
+	if in.saver != nil && in.saver.Busy() {
+		in.saver.Kick()
+	}
 }

@@ -26,6 +26,18 @@ const (
 	MetricFailedRuns
 	MetricSaturated
 
+	MetricSaved
+	MetricSavedBytes
+	MetricSaveFailures
+	MetricFenced
+	MetricUnsaved
+	MetricUnsavedAge
+	MetricRestored
+	MetricRestoreMissing
+	MetricRestoreDamaged
+	MetricRestoreFailures
+	MetricStoreCall
+
 	MetricBatchSize
 	MetricGather
 	MetricRun
@@ -64,9 +76,13 @@ var (
 	sizeBuckets = []float64{1, 2, 4, 8, 16, 32, 64, 128, 256, 512}
 	// workBuckets are seconds of work, from 5 µs to 2.5 s.
 	workBuckets = []float64{5e-6, 1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 1e-1, 2.5e-1, 5e-1, 1, 2.5}
+	// storeBuckets are seconds, from 100 µs to 10 s.
+	storeBuckets = []float64{1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 1e-1, 2.5e-1, 5e-1, 1, 2.5, 5, 10}
 	// gapBuckets are seconds between two requests of a client, from 5 ms to 10 minutes.
 	gapBuckets = []float64{5e-3, 1e-2, 2e-2, 4e-2, 8e-2, 0.16, 0.32, 0.64, 1.25, 2.5, 5, 10, 30, 60, 300, 600}
 )
+
+const restoresHelp = "STARTs with stateful_resume. Reason restored: the sequence goes on with its saved state; missing: nothing was saved; damaged: what was saved is damaged, and counts as missing; failed: the store failed, or the state does not fit the model"
 
 const rejectedHelp = "STARTs that failed. Reason full: no slot was free; start_failed: the request could not be run"
 
@@ -91,6 +107,18 @@ var metrics = [metricCount]MetricInfo{
 	MetricPaddingLanes:        {Name: "stateful_padded_rows_total", Help: "Lanes that were added to runs to reach a batch size"},
 	MetricFailedRuns:          {Name: "stateful_failed_runs_total", Help: "Runs of the model that failed, or whose states could not be gathered or committed"},
 	MetricSaturated:           {Name: "stateful_saturated_elements_total", Help: "Elements of states that were clamped by store_states_as_fp16"},
+
+	MetricSaved:           {Name: "stateful_saves_total", Help: "States of sequences that were saved in the store"},
+	MetricSavedBytes:      {Name: "stateful_saved_bytes_total", Help: "Bytes of these states"},
+	MetricSaveFailures:    {Name: "stateful_store_errors_total", Help: "Calls of the store that failed, of those that save"},
+	MetricFenced:          {Name: "stateful_sequences_taken_over_total", Help: "Sequences that lost their state because another server took them over"},
+	MetricUnsaved:         {Name: "stateful_sequences_unsaved", Kind: Gauge, Help: "Sequences with steps that are not saved"},
+	MetricUnsavedAge:      {Name: "stateful_unsaved_seconds", Kind: Gauge, Help: "How long the oldest step waits that is not saved"},
+	MetricRestored:        {Name: "stateful_restores_total", Help: restoresHelp, Reason: "restored"},
+	MetricRestoreMissing:  {Name: "stateful_restores_total", Help: restoresHelp, Reason: "missing"},
+	MetricRestoreDamaged:  {Name: "stateful_restores_total", Help: restoresHelp, Reason: "damaged"},
+	MetricRestoreFailures: {Name: "stateful_restores_total", Help: restoresHelp, Reason: "failed"},
+	MetricStoreCall:       {Name: "stateful_store_seconds", Kind: Histogram, Help: "Time of a call of the store, with encoding", Buckets: storeBuckets},
 
 	MetricBatchSize: {Name: "stateful_batch_size", Kind: Histogram, Help: "Lanes of a run of the model, without padding", Buckets: sizeBuckets},
 	MetricGather:    {Name: "stateful_gather_seconds", Kind: Histogram, Help: "Time to gather the states of a batch", Buckets: workBuckets},
@@ -154,6 +182,7 @@ type meter struct {
 	// sent are the totals of counters that the server has.
 	sent                     [metricCount]uint64
 	paddingLanes, failedRuns uint64
+	seconds                  []float64 // kept for measureSaver
 }
 
 func (m *meter) observe(metric Metric, value float64) {
@@ -215,7 +244,7 @@ func (in *Instance) measureStore() {
 	m.count(MetricUnknown, c.Unknown)
 	m.count(MetricPaddingLanes, m.paddingLanes)
 	m.count(MetricFailedRuns, m.failedRuns)
-	m.count(MetricSaturated, c.Saturated)
+	m.count(MetricSaturated, c.Saturated+in.measureSaver())
 }
 
 // openMeter begins to report, if the server takes metrics.

@@ -33,6 +33,7 @@ type Model struct {
 	// sessions are those that instances share.
 	sessions sessions
 	memory   memoryReport
+	store    storeUse
 	// faults are those of the configuration by itself. NewInstance reports them, together
 	// with what does not fit the model file.
 	faults error

@@ -17,6 +17,7 @@ import (
 	"tritonstateful/backend/config"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/onnx/runnertest"
+	"tritonstateful/internal/statestore"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/tensor"
 	"tritonstateful/statebuffer"
@@ -34,6 +35,9 @@ type setup struct {
 	after   func(time.Duration, func())
 	// memoryReport is ModelInfo.ReportMemory.
 	memoryReport func([]MemoryUse)
+	directory    string // ModelInfo.Directory
+	clock        func() time.Duration
+	store        statestore.Store
 }
 
 // param sets a parameter.
@@ -72,7 +76,7 @@ func slots(count, batch int) func(*setup) {
 }
 
 func newSetup(edits ...func(*setup)) *setup {
-	s := &setup{kind: "cpu", level: slog.LevelInfo, memory: &statebuffer.Heap{}}
+	s := &setup{directory: "/models/model", kind: "cpu", level: slog.LevelInfo, memory: &statebuffer.Heap{}}
 	s.config = &config.Config{
 		Name: "model", MaxBatchSize: 8, Parameters: map[string]config.Value{},
 		Sequence: &config.SequenceConfig{
@@ -140,8 +144,12 @@ type plainSequence struct{ states [][][]float64 }
 func load(t testing.TB, edits ...func(*setup)) (*server, error) {
 	set := newSetup(edits...)
 	s := &server{t: t, config: set.config, memory: set.memory, runner: set.model, now: time.Hour, plain: map[string]*plainSequence{}, log: newRecorder(set.level)}
-	model, err := NewModel(ModelInfo{Name: "model", Version: 3, Directory: "/models/model", Config: set.json(), ReportMemory: set.memoryReport}, Server{
-		Log: slog.New(s.log), Clock: func() time.Duration { return s.now }, Metrics: set.metrics, After: set.after,
+	if set.clock == nil {
+		set.clock = func() time.Duration { return s.now }
+	}
+	model, err := NewModel(ModelInfo{Name: "model", Version: 3, Directory: set.directory, Config: set.json(), ReportMemory: set.memoryReport}, Server{
+		Log: slog.New(s.log), Clock: set.clock, Metrics: set.metrics, After: set.after,
+		OpenStore: func(string) (statestore.Store, error) { return set.store, nil },
 		Open: func(o onnx.SessionOptions) (onnx.Runner, error) {
 			require.Equal(t, "model", o.Name)
 			return s.runner, nil
@@ -204,10 +212,14 @@ func (s *server) batch(asks ...ask) *outcome {
 	s.last = b
 	s.in.Execute(b)
 	require.True(s.t, b.finished)
+	b.mu.Lock()
+	answers, described := slices.Clone(b.answers), maps.Clone(b.described) // those that are held can still change
+	b.mu.Unlock()
 	for _, starts := range []bool{false, true} { // the order in which they run
 		for i := range asks {
-			if asks[i].start == starts && !b.parked[i] {
-				s.settle(&asks[i], &b.answers[i])
+			resumed := described[i].Resumed
+			if begins := asks[i].start && !resumed; begins == starts && !b.parked[i] {
+				s.settle(&asks[i], &answers[i], resumed)
 			}
 		}
 	}
@@ -305,8 +317,9 @@ func (s *server) zero() (state [][]float64) {
 	return state
 }
 
-// settle brings the reference up to date with an answer, and checks it.
-func (s *server) settle(a *ask, got *answer) {
+// settle brings the reference up to date with an answer, and checks it. resumed: the sequence
+// goes on with its saved state.
+func (s *server) settle(a *ask, got *answer, resumed bool) {
 	s.t.Helper()
 	q := s.plain[a.who()]
 	if a.start && a.token != 0 && !s.untold {
@@ -315,7 +328,7 @@ func (s *server) settle(a *ask, got *answer) {
 			return who != a.who() && strings.HasSuffix(who, suffix)
 		})
 	}
-	if q == nil || a.start {
+	if q == nil || a.start && !resumed {
 		q = &plainSequence{states: [][][]float64{s.zero()}}
 	}
 	switch {
@@ -334,7 +347,7 @@ func (s *server) settle(a *ask, got *answer) {
 	for _, state := range q.states {
 		if next, outputs := s.step(a, state); slices.EqualFunc(outputs, got.outputs[:len(outputs)], slices.Equal) {
 			s.plain[a.who()] = &plainSequence{states: [][][]float64{next}}
-			if a.end || a.id == "" {
+			if a.end && !a.keeps() || a.id == "" {
 				delete(s.plain, a.who())
 			}
 			return
@@ -348,6 +361,7 @@ func (s *server) settle(a *ask, got *answer) {
 // no sequence. In faulty times the step may have been kept all the same.
 func (s *server) settleError(a *ask, q *plainSequence) {
 	switch {
+	case a.parameters != nil && a.parameters.Resume != ResumeNone:
 	case !s.faulty && (a.start || a.end):
 		delete(s.plain, a.who())
 	case s.faulty && s.plain[a.who()] != nil || a.start && s.faulty:
@@ -402,7 +416,9 @@ func (o *outcome) want(errors ...string) *outcome {
 		}
 		require.ErrorContains(o.s.t, o.answers[i].err, want, "request %d, %+v", i, o.asks[i])
 	}
-	require.Equal(o.s.t, len(o.s.plain), o.s.in.store.Usage().Live, "live sequences")
+	live := 0
+	o.s.in.Locked(func() { live = o.s.in.store.Usage().Live })
+	require.Equal(o.s.t, len(o.s.plain), live, "live sequences")
 	return o
 }
 

@@ -55,6 +55,13 @@ func (v *verbosity) reset(id SequenceID) {
 	}
 }
 
+// restored logs that a sequence goes on with its saved state.
+func (v *verbosity) restored(id SequenceID, steps uint64) {
+	if v.on(v.info, slog.LevelDebug) {
+		v.log.Debug("restoring the states of a sequence", "sequence", id.String(), "steps", steps)
+	}
+}
+
 // endNotInferred logs that an END was answered without a run.
 func (v *verbosity) endNotInferred(id SequenceID) {
 	if v.on(v.info, slog.LevelDebug) {

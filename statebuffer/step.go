@@ -81,7 +81,7 @@ func (s *Store) Commit(step *Step, now time.Duration) error {
 		case l.Refused != nil:
 			s.Fail(l, now)
 		case l.End:
-			s.finish(q)
+			s.Finish(q)
 		default:
 			q.fresh = false
 			q.steps++
@@ -166,7 +166,7 @@ func (s *Store) Fail(l Lane, now time.Duration) {
 	case q.fresh:
 		s.revoke(q, StartFailed, 0, now)
 	case l.End:
-		s.finish(q)
+		s.Finish(q)
 	}
 }
 

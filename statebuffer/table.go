@@ -236,12 +236,12 @@ func (t *table) Continue(k Key, now time.Duration) (*Sequence, error) {
 // End forgets a live sequence; of others it changes nothing.
 func (t *table) End(k Key) {
 	if q := t.Live(k); q != nil {
-		t.finish(q)
+		t.Finish(q)
 	}
 }
 
-// finish forgets a sequence that ended.
-func (t *table) finish(q *Sequence) {
+// Finish forgets a live sequence that has ended.
+func (t *table) Finish(q *Sequence) {
 	t.freeSlot(q)
 	t.drop(q)
 	t.counters.Ended++

@@ -70,6 +70,7 @@ type Parameters struct {
 	// MaxStateMemory bounds the states of all sequences of an instance, in bytes;
 	// 0 means no bound.
 	MaxStateMemory int64
+	Checkpoint     Checkpoint
 }
 
 // Understood reports whether the parameters of these names were understood.
@@ -207,6 +208,7 @@ func (r *paramReader) parameters() *Parameters {
 	_, log := r.value("logging_level")
 	_, batchInfo := r.value("batch_info_logging_level")
 	p.LogGiven = log || batchInfo
+	p.Checkpoint = r.checkpoint()
 	p.Padding = r.padding()
 	p.Lazy = r.lazy()
 	r.pairs(p)

@@ -1,0 +1,107 @@
+package checkpoint
+
+import (
+	"time"
+
+	"tritonstateful/statebuffer"
+)
+
+// Entry is what a Saver knows of one sequence, from its START or its restoration on.
+type Entry struct {
+	key      string
+	sequence *statebuffer.Sequence
+
+	// The rest is guarded by Saver.mu.
+
+	epoch uint64 // 0: the store does not know yet that it began
+	steps uint64 // committed
+	saved uint64 // the steps that the saved state has
+	since time.Duration
+	end   ending
+	// working: it has a job. lost: it has none any more, see Saver.lost.
+	working, lost bool
+	waiters       []waiter
+
+	in         *entryList
+	prev, next *Entry
+}
+
+// ending is how a sequence ended.
+type ending uint8
+
+const (
+	goesOn ending = iota
+	drops         // END: what is saved is deleted
+	pauses        // END, and what is saved stays
+)
+
+// waiter is an answer that waits until a number of steps are saved.
+type waiter struct {
+	steps uint64
+	done  func(saved uint64, err error)
+}
+
+// Key is the key of the sequence in the store.
+func (e *Entry) Key() string { return e.key }
+
+// alive reports whether the sequence has its state still. It is called under the lock of the
+// instance.
+func (e *Entry) alive() bool { return e.sequence != nil && e.sequence.Attached == any(e) }
+
+// unsaved reports whether there are steps to save.
+func (e *Entry) unsaved() bool { return e.steps > e.saved && e.end != drops }
+
+// calls reports whether the store has to be called, now or later.
+func (e *Entry) calls() bool {
+	return e.epoch == 0 || e.unsaved() || e.end != goesOn || len(e.waiters) > 0
+}
+
+// takeWaiters removes the waiters for that many steps or fewer and returns them.
+func (e *Entry) takeWaiters(steps uint64) (done []waiter) {
+	n := 0
+	for n < len(e.waiters) && e.waiters[n].steps <= steps {
+		n++
+	}
+	done = e.waiters[:n:n]
+	if e.waiters = e.waiters[n:]; len(e.waiters) == 0 {
+		e.waiters = nil
+	}
+	return done
+}
+
+// entryList is a list of entries; an entry is in one at most.
+type entryList struct {
+	first, last *Entry
+	len         int
+}
+
+func (l *entryList) push(e *Entry) {
+	e.in, e.prev, e.next = l, l.last, nil
+	if l.last != nil {
+		l.last.next = e
+	} else {
+		l.first = e
+	}
+	l.last = e
+	l.len++
+}
+
+// unlink takes an entry out of the list that it is in, if any.
+func (e *Entry) unlink() {
+	l := e.in
+	if l == nil {
+		return
+	}
+	if e.prev != nil {
+		e.prev.next = e.next
+	} else {
+		l.first = e.next
+	}
+	if e.next != nil {
+		e.next.prev = e.prev
+	} else {
+		l.last = e.prev
+	}
+	e.in, e.prev, e.next = nil, nil, nil
+	l.len--
+}

@@ -1,0 +1,150 @@
+package checkpoint
+
+import (
+	"math"
+	"runtime/debug"
+	"time"
+
+	"tritonstateful/backend/config"
+	"tritonstateful/internal/status"
+)
+
+// serve is the goroutine of the Saver.
+func (s *Saver) serve() {
+	defer close(s.stopped)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-s.wake:
+		case <-timer.C:
+		}
+		wait, over := s.turn()
+		if over {
+			return
+		}
+		timer.Reset(wait)
+	}
+}
+
+// turn does what is to be done now, and returns when to look again at the latest.
+func (s *Saver) turn() (wait time.Duration, over bool) {
+	defer func() {
+		if p := recover(); p != nil { // it would end the server
+			s.log.Error("panic while states were saved", "panic", p, "stack", string(debug.Stack()))
+			wait = maxBackoff
+		}
+	}()
+	s.mu.Lock()
+	over, idle := s.closed, s.urgent.len+s.ready.len+s.dirty.len+len(s.lost) == 0
+	s.mu.Unlock()
+	if over || idle {
+		return math.MaxInt64, over
+	}
+	var refused []waiter
+	s.source.Locked(func() { wait, refused = s.pump() })
+	release(refused, 0, status.Errorf(status.Unavailable, "the state was not saved: the store has failed, see the server's log; it is tried again"))
+	return wait, false
+}
+
+// pump begins jobs, as long as there is room, under the lock of the instance.
+func (s *Saver) pump() (wait time.Duration, refused []waiter) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer s.loseAll()
+	now := s.clock()
+	wait = math.MaxInt64
+	if s.policy.When == config.EveryInterval {
+		for e := s.dirty.first; e != nil; e = s.dirty.first {
+			if left := s.policy.Interval - (now - e.since); left > 0 {
+				wait = left
+				break
+			}
+			e.unlink()
+			s.ready.push(e)
+		}
+	}
+	if now < s.retryAt { // those who wait are not kept waiting
+		for e := s.urgent.first; e != nil; e = s.urgent.first {
+			refused = append(refused, e.takeWaiters(math.MaxUint64)...)
+			s.unsaved(e)
+			e.unlink()
+			s.place(e, now)
+		}
+		return min(wait, s.retryAt-now), refused
+	}
+	for e := s.urgent.first; e != nil && s.hasRoom(); e = s.urgent.first {
+		refused = append(refused, s.start(e, now)...)
+	}
+	for e := s.ready.first; e != nil && s.hasRoom(); e = s.ready.first {
+		if left := s.paidAt - now; left > 0 && e.unsaved() && !s.flushing {
+			wait = min(wait, left)
+			break
+		}
+		refused = append(refused, s.start(e, now)...)
+	}
+	return wait, refused
+}
+
+// loseAll has the sequences lose their states that are to.
+func (s *Saver) loseAll() {
+	for _, e := range s.lost {
+		if e.alive() {
+			s.source.Lose(e.sequence, e.reason)
+		}
+	}
+	clear(s.lost)
+	s.lost = s.lost[:0]
+}
+
+// hasRoom reports whether one more job may begin. After a failure, one is tried at a time.
+func (s *Saver) hasRoom() bool {
+	if s.failures > 0 {
+		return s.jobs == 0
+	}
+	return s.jobs < maxJobs && (s.jobs == 0 || s.bytes < maxBytes)
+}
+
+// start begins the job of an entry, if there is something to do. It returns the waiters who
+// wait for what cannot be saved any more.
+func (s *Saver) start(e *Entry, now time.Duration) (refused []waiter) {
+	e.unlink()
+	j := s.newJob(e)
+	if e.unsaved() && (len(e.waiters) > 0 || e.end == pauses || s.due(e, now)) {
+		switch {
+		case !e.alive():
+			refused = e.takeWaiters(math.MaxUint64)
+			e.steps, e.saved = 0, 0
+		default:
+			if err := j.snapshot(s.source); err != nil {
+				s.counters.Failed++
+				s.log.Error("could not take a snapshot of a sequence's state", "key", e.key, "error", err)
+				refused = e.takeWaiters(math.MaxUint64)
+				e.since = now
+				s.dirty.push(e)
+				s.unused = append(s.unused, j)
+				return refused
+			}
+			s.pay(j.bytes, now)
+		}
+		if e.end == pauses && e.alive() {
+			s.source.Forget(e.sequence)
+		}
+	}
+	if e.epoch != 0 && !j.saves && e.end != drops {
+		s.unused = append(s.unused, j)
+		return refused
+	}
+	e.working = true
+	s.jobs++
+	s.bytes += j.bytes
+	go s.work(j)
+	return refused
+}
+
+// pay notes that so many bytes are saved.
+func (s *Saver) pay(bytes int64, now time.Duration) {
+	if s.policy.Rate > 0 {
+		s.paidAt = max(s.paidAt, now) + time.Duration(float64(bytes)/float64(s.policy.Rate)*float64(time.Second))
+	}
+}

@@ -1,0 +1,184 @@
+package backend
+
+import (
+	"strings"
+
+	"tritonstateful/backend/checkpoint"
+	"tritonstateful/internal/status"
+	"tritonstateful/statebuffer"
+)
+
+// A START with stateful_resume waits for the store outside of its batch: it is parked, and comes
+// again in another batch when the store has answered. What else comes of its sequence meanwhile
+// waits, too.
+
+// resuming is a sequence for whose state the store is asked.
+type resuming struct {
+	key statebuffer.Key
+	// waiting are the requests that came after the first, until the store has answered.
+	waiting  []func(note any)
+	answered bool
+	left     int // requests that are still to come again
+}
+
+// parked is the note of a request that was parked.
+type parked struct {
+	of    *resuming
+	first bool
+	// Of the first one:
+	resumption checkpoint.Resumption
+	life       uint64 // of the sequence that was live here, 0 if none was
+}
+
+// waits parks the request if it is to wait for the store, or comes after one that does, and
+// reports whether it did. For one that comes again, it takes in what the store has said.
+func (e *execution) waits(req int) bool {
+	in, r := e.in, &e.requests[req]
+	if note, again := r.Note.(*parked); again {
+		return e.comesAgain(req, note)
+	}
+	if in.saver != nil && !r.Sequence.IsZero() {
+		if of := in.resuming[r.key()]; of != nil {
+			e.park(req, of)
+			return true
+		}
+	}
+	if e.in.checkStored(r); r.Err != nil || r.Cancelled || r.Parameters == nil || r.Parameters.Resume == ResumeNone || in.saver == nil {
+		return false
+	}
+	e.ask(req)
+	return true
+}
+
+// checkStored refuses what needs a store where there is none.
+func (in *Instance) checkStored(r *Request) {
+	p := r.Parameters
+	if p == nil || r.Err != nil {
+		return
+	}
+	saves := in.saver != nil && in.saver.Writes()
+	switch {
+	case p.Resume != ResumeNone && !r.Start:
+		r.Err = status.Errorf(status.InvalidArg, "stateful_resume is for the first request of a sequence: want the START flag with it")
+	case p.Resume == ResumeRequire && in.saver == nil:
+		r.Err = status.Errorf(status.InvalidArg, "stateful_resume is require, but states of this model are not saved: want the parameter state_store")
+	case p.Save && !saves:
+		r.Err = status.Errorf(status.InvalidArg, "stateful_save: states of this model are not saved: want the parameter state_store, and another checkpoint than off")
+	case p.Keep && !saves:
+		r.Err = status.Errorf(status.InvalidArg, "stateful_drop is false, but states of this model are not saved: want the parameter state_store, and another checkpoint than off")
+	}
+}
+
+// ask parks a START and asks the store for the state of its sequence.
+func (e *execution) ask(req int) {
+	in, r := e.in, &e.requests[req]
+	of := &resuming{key: r.key(), left: 1}
+	of.key.Text = strings.Clone(of.key.Text)
+	in.resuming[of.key] = of
+	note, key := &parked{of: of, first: true}, in.storeKey(r)
+	var live *checkpoint.Entry
+	if q := in.store.Live(of.key); q != nil {
+		if live = entryOf(q); live != nil && live.Key() == key {
+			note.life = q.Generation()
+		} else {
+			live = nil
+		}
+	}
+	rerun := e.batch.Park(req)
+	in.saver.Resume(key, live, func(r checkpoint.Resumption) {
+		note.resumption = r
+		in.Locked(func() {
+			rerun(note)
+			for _, next := range of.waiting {
+				next(&parked{of: of})
+			}
+			of.waiting, of.answered = nil, true
+		})
+	})
+}
+
+// park parks a request that comes after one that waits for the store.
+func (e *execution) park(req int, of *resuming) {
+	of.left++
+	rerun := e.batch.Park(req)
+	if of.answered { // those before it are on their way
+		rerun(&parked{of: of})
+		return
+	}
+	of.waiting = append(of.waiting, rerun)
+}
+
+// comesAgain takes in a request that was parked. It reports whether it is parked once more.
+func (e *execution) comesAgain(req int, note *parked) bool {
+	in, r := e.in, &e.requests[req]
+	if note.of.left--; note.of.left == 0 && in.resuming[note.of.key] == note.of {
+		delete(in.resuming, note.of.key)
+	}
+	if note.first {
+		return e.takeUp(req, note)
+	}
+	if of := in.resuming[note.of.key]; of != nil && of != note.of {
+		e.park(req, of)
+		return true
+	}
+	in.checkStored(r)
+	return false
+}
+
+// takeUp has the sequence of a START go on with its saved state, as the store has said. It
+// reports whether the store has to be asked once more.
+func (e *execution) takeUp(req int, note *parked) bool {
+	in, r, a, said := e.in, &e.requests[req], &e.arrivals[req], &note.resumption
+	switch {
+	case r.Err != nil || r.Cancelled:
+	case said.Err != nil:
+		r.Err = status.Errorf(status.CodeOf(said.Err), "sequence %v: %w", r.Sequence, said.Err)
+	case said.Ours:
+		if q := in.store.Live(r.key()); q == nil || q.Generation() != note.life { // it lost its state meanwhile
+			e.ask(req)
+			return true
+		}
+		a.resumed = true
+	case said.Saved == nil && r.Parameters.Resume == ResumeRequire:
+		r.Err = status.Errorf(status.NotFound, "sequence %v: no state of it is saved: begin it by a START alone", r.Sequence)
+	case said.Saved == nil:
+		a.epoch = said.Epoch
+		return false // a START as any other
+	default:
+		q, err := in.store.Restore(r.key(), e.start(req), said.Saved, e.now)
+		if err != nil {
+			r.Err = status.Errorf(status.CodeOf(refusal(r.Sequence, err)), "sequence %v: restoring its state: %w", r.Sequence, err)
+			break
+		}
+		q.Attached = in.saver.Restored(q, in.storeKey(r), said.Epoch, q.Steps())
+		a.resumed = true
+		in.verbosity.restored(r.Sequence, q.Steps())
+	}
+	r.Start = false // an error does not end what is live here
+	return false
+}
+
+// checkStep says why a request is not the next one of its sequence, if it says which one it
+// is. q is nil for one that starts.
+func checkStep(r *Request, q *statebuffer.Sequence) error {
+	if r.Parameters == nil || r.Parameters.Step < 0 {
+		return nil
+	}
+	step, expected := uint64(r.Parameters.Step), uint64(0)
+	if q != nil {
+		expected = q.Steps()
+	}
+	switch {
+	case step < expected:
+		return status.Errorf(status.AlreadyExists, "sequence %v: step %d was done before: expected step %d (stateful_step)", r.Sequence, step, expected)
+	case step > expected:
+		return status.Errorf(status.InvalidArg, "sequence %v: step %d leaves a gap: expected step %d (stateful_step)", r.Sequence, step, expected)
+	}
+	return nil
+}
+
+// entryOf is what the saver knows of a sequence, or nil.
+func entryOf(q *statebuffer.Sequence) *checkpoint.Entry {
+	entry, _ := q.Attached.(*checkpoint.Entry)
+	return entry
+}

@@ -1,0 +1,134 @@
+package backend
+
+import (
+	"tritonstateful/backend/checkpoint"
+	"tritonstateful/statebuffer"
+)
+
+// pauses makes an END that keeps the saved state a step as any other, after which the sequence
+// is saved and forgotten here. The model does not see the END: its sequence goes on elsewhere.
+func (e *execution) pauses(req int) {
+	if r := &e.requests[req]; r.End && r.Parameters != nil && r.Parameters.Keep && r.Err == nil {
+		r.End, e.arrivals[req].pauses = false, true
+	}
+}
+
+// noteEnds remembers what the commit forgets: how many steps the sequences of the run have made
+// with it, and the entries of those that end.
+func (e *execution) noteEnds() {
+	if !e.in.takesParameters {
+		return
+	}
+	for _, m := range e.members {
+		if q := e.lanes[m.firstLane].Sequence; q != nil {
+			a := &e.arrivals[m.req]
+			a.entry, a.steps = entryOf(q), q.Steps()+1
+		}
+	}
+}
+
+// save tells the saver of the steps that the run has made.
+func (e *execution) save() {
+	in := e.in
+	if in.saver == nil {
+		return
+	}
+	for _, m := range e.members {
+		lane, a := &e.lanes[m.firstLane], &e.arrivals[m.req]
+		q := lane.Sequence
+		if q == nil || lane.Refused != nil {
+			continue
+		}
+		if a.entry == nil {
+			a.entry = in.newEntry(e, m.req, q)
+		}
+		if a.entry == nil {
+			continue
+		}
+		var done func(uint64, error)
+		if r := &e.requests[m.req]; in.saver.EveryStep() || a.pauses || r.Parameters != nil && r.Parameters.Save {
+			done = e.answerWhenSaved(m.req)
+		}
+		switch {
+		case lane.End:
+			in.saver.Ended(a.entry, e.now, done)
+		case a.pauses:
+			in.saver.Paused(a.entry, a.steps, e.now, done)
+		default:
+			in.saver.Stepped(a.entry, a.steps, e.now, done)
+		}
+	}
+}
+
+// saveEnd tells the saver of an END that does not run.
+func (e *execution) saveEnd(req int) {
+	in, a := e.in, &e.arrivals[req]
+	if in.saver == nil {
+		return
+	}
+	q := in.store.Live(e.requests[req].key())
+	if q != nil {
+		a.entry = entryOf(q)
+	}
+	if a.entry == nil {
+		a.entry = in.newEntry(e, req, nil)
+	}
+	if a.entry == nil {
+		return
+	}
+	var done func(uint64, error)
+	if in.saver.EveryStep() {
+		done = e.answerWhenSaved(req)
+	}
+	in.saver.Ended(a.entry, e.now, done)
+}
+
+// newEntry is the entry of a sequence that began with this request, or ends with it at once and
+// is nil; there is none if nothing is saved.
+func (in *Instance) newEntry(e *execution, req int, q *statebuffer.Sequence) (entry *checkpoint.Entry) {
+	key := in.storeKey(&e.requests[req])
+	if epoch := e.arrivals[req].epoch; epoch != 0 {
+		entry = in.saver.Restored(q, key, epoch, 0)
+	} else {
+		entry = in.saver.NewEntry(q, key)
+	}
+	if entry != nil && q != nil {
+		q.Attached = entry
+	}
+	return entry
+}
+
+// answerWhenSaved holds the answer to a request until its step is saved, or cannot be.
+func (e *execution) answerWhenSaved(req int) func(saved uint64, err error) {
+	held, told := e.batch.Hold(req), e.described(req)
+	return func(saved uint64, err error) {
+		if told == nil {
+			held.ReleaseWith(nil, err)
+			return
+		}
+		told.SavedStep = int64(saved)
+		held.ReleaseWith(told, err)
+	}
+}
+
+// described is what the answer to a request tells of its sequence, if the request had a
+// parameter of ours; else nil.
+func (e *execution) described(req int) *AnswerParameters {
+	r, a := &e.requests[req], &e.arrivals[req]
+	if r.Parameters == nil || !e.in.keeps || r.Sequence.IsZero() {
+		return nil
+	}
+	return &AnswerParameters{Step: int64(a.steps), Resumed: a.resumed}
+}
+
+// describe adds to the answer of a request what it tells of its sequence.
+func (e *execution) describe(req int) {
+	told := e.described(req)
+	if told == nil {
+		return
+	}
+	if entry := e.arrivals[req].entry; entry != nil {
+		told.SavedStep = int64(e.in.saver.Saved(entry))
+	}
+	e.batch.Describe(req, *told)
+}
