@@ -86,8 +86,12 @@ func (s *Store) allocate(inPlaceFrom int64) error {
 	return s.grow(s.sizing.Initial)
 }
 
-// Close frees all memory. The store must not be used afterwards.
+// Close frees all memory. The store must not be used afterwards. Snapshots that have not
+// been released can still be read.
 func (s *Store) Close() {
+	if s.placement != nil {
+		s.placement.close()
+	}
 	for _, list := range []sequenceList{s.live, s.older} {
 		for q := list.first; q != nil; q = q.next {
 			s.varying.release(q)
