@@ -87,14 +87,18 @@ static TRITONSERVER_Error *open_responses(batch *b) {
   return NULL;
 }
 
-TRITONSERVER_Error *batch_open(batch *b, TRITONBACKEND_Request **requests, uint32_t count) {
+TRITONSERVER_Error *batch_open(batch *b, TRITONBACKEND_Request **requests,
+                               TRITONBACKEND_Response **responses, uint32_t count) {
   b->exec_start_ns = clock_now_ns();
   signals_keep(); // before any Go code that must be able to recover
   TRITONSERVER_Error *failed = reserve(b, count);
   if (failed != NULL) return failed;
   b->count = count;
   for (uint32_t i = 0; i < count; i++) b->requests[i] = (batch_request){.request = requests[i]};
-  failed = open_responses(b);
+  if (responses == NULL)
+    failed = open_responses(b);
+  else
+    for (uint32_t i = 0; i < count; i++) b->requests[i].response = responses[i];
   if (failed == NULL) read_requests(b);
   return failed;
 }
@@ -135,9 +139,8 @@ static void release(batch *b, const batch_timings *m) {
   for (uint32_t i = 0; i < b->count; i++) {
     batch_request *req = &b->requests[i];
     if (req->refusal != NULL) triton.TRITONSERVER_ErrorDelete(req->refusal);
-    if (req->answer == BATCH_PARKED)
-      error_log("deleting a response", triton.TRITONBACKEND_ResponseDelete(req->response));
-    else if (req->held != NULL)
+    if (req->answer == BATCH_PARKED) continue;
+    if (req->held != NULL)
       held_finish(b->instance, req, m);
     else
       request_release(req->request);

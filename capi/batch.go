@@ -76,9 +76,10 @@ func (b *batch) free() {
 	C.batch_free(b.c)
 }
 
-// open takes the requests. After an error Triton still owns them.
-func (b *batch) open(requests **C.TRITONBACKEND_Request, count C.uint32_t) error {
-	err := takeError(C.batch_open(b.c, requests, count))
+// open takes the requests, and their responses if they were parked. After an error the caller
+// still owns them.
+func (b *batch) open(requests **C.TRITONBACKEND_Request, responses **C.TRITONBACKEND_Response, count C.uint32_t) error {
+	err := takeError(C.batch_open(b.c, requests, responses, count))
 	b.isOpen = err == nil
 	return err
 }

@@ -51,7 +51,7 @@ typedef enum {
   BATCH_UNANSWERED,
   BATCH_OUTPUTS, // lanes of the outputs of request `outputs`
   BATCH_FAILURE,
-  BATCH_PARKED // not in this batch: the request was parked
+  BATCH_PARKED // not in this batch: the request was parked, with its response
 } batch_answer;
 
 // The parameters of an answer: backend.AnswerParameters.
@@ -151,8 +151,10 @@ void batch_free(batch *b);
 
 // batch_open makes a response for every request and reads them all. After an
 // error nothing was taken and the batch is as before; a request that could not
-// be read has its `reading`, and is no error.
-TRITONSERVER_Error *batch_open(batch *b, TRITONBACKEND_Request **requests, uint32_t count);
+// be read has its `reading`, and is no error. Requests that were parked have
+// responses, which are taken; for others responses is NULL.
+TRITONSERVER_Error *batch_open(batch *b, TRITONBACKEND_Request **requests,
+                               TRITONBACKEND_Response **responses, uint32_t count);
 
 // batch_reserve asks Triton for the buffers of a request's answer, whose outputs are
 // in request_outputs. The caller fills those that are on a device.

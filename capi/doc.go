@@ -12,8 +12,12 @@
 // the same arrays, batch_send sends them (send.c), and batch_finish reports statistics
 // and releases the requests.
 //
+// Requests can outlive their batch. The answer to one that is held, and its release, wait
+// for somebody (held.c). One that is parked leaves its batch and runs again later, in a
+// batch of the instance's own that one goroutine opens (park.go).
+//
 // Ownership: a request is ours from the moment batch_open succeeds until batch_finish
-// has released it, and everything that was read of it lives as long. After batch_open
+// has released it, or the end of its wait, and everything that was read of it lives as long. After batch_open
 // no error may be returned to Triton, because Triton would answer the requests a
 // second time: from then on every fault becomes the answer of a request.
 //

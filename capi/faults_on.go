@@ -44,6 +44,9 @@ type faultyExecutor struct {
 // withFaults makes the instances of m fail as its configuration asks.
 func withFaults(m model, info backend.ModelInfo) model {
 	var config struct {
+		Sequence struct {
+			Direct *struct{} `json:"direct"`
+		} `json:"sequence_batching"`
 		Parameters struct {
 			Inject struct {
 				Value string `json:"string_value"`
@@ -52,6 +55,9 @@ func withFaults(m model, info backend.ModelInfo) model {
 	}
 	if err := json.Unmarshal(info.Config, &config); err != nil || config.Parameters.Inject.Value == "" {
 		return m
+	}
+	if config.Parameters.Inject.Value == asRequested {
+		return requestedModel{m, config.Sequence.Direct != nil}
 	}
 	name, at, _ := strings.Cut(config.Parameters.Inject.Value, "@")
 	fault, known := faults[name]

@@ -104,11 +104,8 @@ void request_report(TRITONBACKEND_ModelInstance *instance, TRITONBACKEND_Request
 }
 
 void request_refuse(TRITONBACKEND_ModelInstance *instance, TRITONBACKEND_Request *request,
-                    TRITONSERVER_Error *failure) {
-  TRITONBACKEND_Response *response = NULL;
-  error_log("making a response", triton.TRITONBACKEND_ResponseNew(&response, request));
-  if (response != NULL)
-    error_log("sending a response", send_response(response, &(batch_described){0}, failure));
+                    TRITONBACKEND_Response *response, TRITONSERVER_Error *failure) {
+  error_log("sending a response", send_response(response, &(batch_described){0}, failure));
   triton.TRITONSERVER_ErrorDelete(failure);
   uint64_t now = clock_now_ns();
   batch_timings timings = {now, now, now, now};

@@ -27,5 +27,5 @@ void request_report(TRITONBACKEND_ModelInstance *instance, TRITONBACKEND_Request
 // request_refuse answers a request that no batch has, reports and releases it. It takes failure.
 // Without an instance nothing is reported.
 void request_refuse(TRITONBACKEND_ModelInstance *instance, TRITONBACKEND_Request *request,
-                    TRITONSERVER_Error *failure);
+                    TRITONBACKEND_Response *response, TRITONSERVER_Error *failure);
 void request_release(TRITONBACKEND_Request *request);

@@ -239,6 +239,9 @@ func newInstance(of *C.TRITONBACKEND_ModelInstance, exec executor) (*instance, e
 	if err != nil {
 		return nil, err
 	}
+	if takes, ok := exec.(parametered); ok && takes.TakesParameters() && !bool(b.c.takes_parameters) {
+		newLog().Warn("requests cannot have stateful_* parameters, because this server is too old: want Triton 23.04 or newer")
+	}
 	adjustProcs(1)
 	b.reruns = newReruns(of, exec)
 	return &instance{exec, b, b.reruns}, nil
@@ -262,7 +265,7 @@ func execute(of *C.TRITONBACKEND_ModelInstance, requests **C.TRITONBACKEND_Reque
 	if err != nil {
 		return err
 	}
-	if err := in.batch.open(requests, count); err != nil {
+	if err := in.batch.open(requests, nil, count); err != nil {
 		return err
 	}
 	defer in.batch.ensureFinished()

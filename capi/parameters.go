@@ -37,7 +37,6 @@ type parameterValue struct {
 	text   string // borrowed
 	number int64
 	flag   bool
-	real   float64
 }
 
 // readParameters makes the Go view of the parameters of request i. It is nil if it has none.
@@ -114,8 +113,6 @@ func newParameterValue(p *C.batch_parameter) parameterValue {
 		v.number = *(*int64)(p.value)
 	case C.TRITONSERVER_PARAMETER_BOOL:
 		v.flag = *(*bool)(p.value)
-	case C.TRITONSERVER_PARAMETER_DOUBLE:
-		v.real = *(*float64)(p.value)
 	}
 	return v
 }
@@ -130,7 +127,7 @@ func (v parameterValue) String() string {
 	case C.TRITONSERVER_PARAMETER_BOOL:
 		return fmt.Sprintf("the bool %v", v.flag)
 	case C.TRITONSERVER_PARAMETER_DOUBLE:
-		return fmt.Sprintf("the floating-point number %v", v.real)
+		return "a floating-point number"
 	}
 	return "of a type that the backend does not take"
 }

@@ -87,7 +87,7 @@ func TestBadParameters(t *testing.T) {
 		{"stateful_step", int64(-1), `parameter "stateful_step" is the integer -1: want an integer of at least 0`},
 		{"stateful_step", "-1", `is the string "-1"`},
 		{"stateful_step", "9223372036854775808", `is the string "9223372036854775808"`},
-		{"stateful-step", 3.5, `parameter "stateful-step" is the floating-point number 3.5: want an integer`},
+		{"stateful-step", 3.5, `parameter "stateful-step" is a floating-point number: want an integer`},
 		{"stateful_step", true, `is the bool true`},
 		{"stateful_save", "yes", `is the string "yes": want a bool`},
 		{"stateful_save", int64(1), `is the integer 1: want a bool`},

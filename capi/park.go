@@ -14,7 +14,10 @@ import (
 // parked is a request that was taken out of its batch. It is ours until it has run again.
 type parked struct {
 	request *C.TRITONBACKEND_Request
-	token   uint64
+	// response is the request's only one. Triton's front ends keep a place for each response
+	// that was made, so that another one in place of one that was deleted breaks a stream.
+	response *C.TRITONBACKEND_Response
+	token    uint64
 	// Guarded by reruns.mu.
 	note     any
 	isCalled bool // it is to run again
@@ -34,9 +37,10 @@ type reruns struct {
 	ended     sync.Cond // isRunning became false
 
 	// The goroutine's.
-	batch    *batch // made for the first rerun
-	taken    []*parked
-	requests []*C.TRITONBACKEND_Request // of taken
+	batch     *batch // made for the first rerun
+	taken     []*parked
+	requests  []*C.TRITONBACKEND_Request  // of taken
+	responses []*C.TRITONBACKEND_Response // of taken
 }
 
 func newReruns(of *C.TRITONBACKEND_ModelInstance, exec executor) *reruns {
@@ -51,8 +55,8 @@ func (b *batch) Park(req int) (rerun func(note any)) {
 	if r.answer != C.BATCH_UNANSWERED || r.held != nil || r.reserved {
 		panic("capi: a request is parked that is answered, held, reserved or parked")
 	}
-	r.answer = C.BATCH_PARKED
-	p := &parked{request: r.request, token: b.requests[req].Token}
+	p := &parked{request: r.request, response: r.response, token: b.requests[req].Token}
+	r.answer, r.response = C.BATCH_PARKED, nil
 	b.parked = append(b.parked, p)
 	return func(note any) { b.reruns.call(p, note) }
 }
@@ -171,11 +175,11 @@ func (r *reruns) open() (err error) {
 		}
 		r.batch.reruns = r
 	}
-	r.requests = r.requests[:0]
+	r.requests, r.responses = r.requests[:0], r.responses[:0]
 	for _, p := range r.taken {
-		r.requests = append(r.requests, p.request)
+		r.requests, r.responses = append(r.requests, p.request), append(r.responses, p.response)
 	}
-	return r.batch.open(&r.requests[0], C.uint32_t(len(r.requests)))
+	return r.batch.open(&r.requests[0], &r.responses[0], C.uint32_t(len(r.requests)))
 }
 
 // refuse answers the requests that were taken with an error.
@@ -188,7 +192,7 @@ func (r *reruns) refuse(err error) {
 // refuse answers a request that no batch has, and releases it. Of is nil for an instance that
 // may be gone.
 func refuse(of *C.TRITONBACKEND_ModelInstance, p *parked, err error) {
-	C.request_refuse(of, p.request, newError(err))
+	C.request_refuse(of, p.request, p.response, newError(err))
 }
 
 // errUnloaded is the answer to a request that is to run again when its model is unloaded.

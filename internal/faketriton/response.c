@@ -33,8 +33,9 @@ TRITONSERVER_Error *TRITONBACKEND_ResponseNew(TRITONBACKEND_Response **response,
   return NULL;
 }
 
+// The request keeps the count: front ends have a place for each response that was made, so
+// that another one would be one too many.
 TRITONSERVER_Error *TRITONBACKEND_ResponseDelete(TRITONBACKEND_Response *response) {
-  response->request->responses--;
   free_response(response);
   CALL();
   return NULL;

@@ -1,7 +1,6 @@
 package statestore
 
 import (
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -51,16 +50,15 @@ func Open(address string) (Store, error) {
 	if !t.credentials {
 		t.user, t.password = os.Getenv(userVariable), os.Getenv(passwordVariable)
 	}
-	return openValkey(t)
+	return nil, errors.New("open the state store: only file: is supported yet")
 }
 
 // A target is what a URL says.
 type target struct {
-	shown          string         // the URL, as errors name it
-	network        string         // file, tcp or unix
-	address        string         // the folder, HOST:PORT or the socket
-	tlsName        string         // the host that the certificate must be for, or "": no TLS
-	roots          *x509.CertPool // of tests; nil: those of the system
+	shown          string // the URL, as errors name it
+	network        string // file, tcp or unix
+	address        string // the folder, HOST:PORT or the socket
+	tlsName        string // the host that the certificate must be for, or "": no TLS
 	db             int
 	user, password string
 	credentials    bool // the URL has them
