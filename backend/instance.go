@@ -113,6 +113,7 @@ func (in *Instance) load(provider onnx.Provider, info InstanceInfo, faults error
 	if err := in.warmUp(); err != nil {
 		return err
 	}
+	in.store.Discard()
 	return in.openSaver()
 }
 

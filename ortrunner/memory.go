@@ -26,6 +26,8 @@ package ortrunner
 //   return p + before;
 // }
 //
+// static int discard_pages(void *at, size_t bytes) { return madvise(at, bytes, MADV_DONTNEED); }
+//
 // static void *allocate_zeros(size_t alignment, size_t bytes) {
 //   void *p = aligned_alloc(alignment, bytes);
 //   return p == NULL ? NULL : memset(p, 0, bytes);
@@ -99,6 +101,14 @@ func (m *hostMemory) Gather(t []statebuffer.Transfer) error { return statebuffer
 
 // Scatter implements statebuffer.Memory.
 func (m *hostMemory) Scatter(t []statebuffer.Transfer) error { return statebuffer.ScatterHost(t) }
+
+// Discard implements statebuffer.Discarder.
+func (m *hostMemory) Discard(b statebuffer.Block) {
+	a := m.held[b.Addr]
+	if a.bytes < mapFrom || C.discard_pages(a.at, C.size_t(a.bytes)) != 0 {
+		clear(b.Bytes)
+	}
+}
 
 // close frees every block.
 func (m *hostMemory) close() {

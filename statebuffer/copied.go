@@ -81,6 +81,12 @@ func (c *copiedValues) write(q *Sequence, values [][]byte) error {
 	return nil
 }
 
+func (c *copiedValues) pin(*Sequence) *pin { return nil }
+
+func (c *copiedValues) collect() {}
+
+func (c *copiedValues) close() {}
+
 // slotOf is the slot of a sequence, of each state; it is valid until the next call.
 func (c *copiedValues) slotOf(q *Sequence) []Block {
 	for i := range c.states {

@@ -28,9 +28,14 @@
 // is slabs of cells; a cell is room for one lane's value of every state. States of
 // varying shape have a block of memory each (varying.go).
 //
+// A [Snapshot] has the values of a sequence after a step, for other goroutines to read while
+// steps go on; [Store.Restore] begins a sequence with such values. Large values in place are
+// not copied for it, their cells are pinned (pin.go).
+//
 // Memory is reached only through the [Memory] interface. [Heap] implements it over Go's
 // heap, for tests; ONNX Runtime's host and device memory are in package ortrunner.
 // Package memorytest has one suite for all of them.
 //
-// One goroutine uses a Store: the one that executes the instance's batches.
+// One goroutine uses a Store: the one that executes the instance's batches. Only a Snapshot
+// can be read and released by others.
 package statebuffer

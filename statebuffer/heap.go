@@ -39,6 +39,9 @@ func (h *Heap) Free(b Block) {
 // Clear implements Memory.
 func (h *Heap) Clear(blocks []Block) { ClearHost(blocks) }
 
+// Discard implements Discarder. The memory stays in use.
+func (h *Heap) Discard(b Block) { clear(b.Bytes) }
+
 // Used is the number of bytes that were allocated and not freed.
 func (h *Heap) Used() int64 { return h.used.Load() }
 

@@ -14,12 +14,14 @@ const drainBytes = 4 << 20
 //
 // The slabs of the chunks have a cell for each slot, and there are two scratch slabs,
 // each of one largest batch. A sequence that owns a slot has a cell in the pool, wherever
-// that is, if need be a vacancy between the lanes of a strip. So a scratch slab can always
-// be emptied.
+// that is, if need be a vacancy between the lanes of a strip, or one that a Snapshot has
+// pinned. So a scratch slab can always be emptied.
 type inPlaceValues struct {
 	states     []State
+	laneBytes  int64 // of all states
 	initial    []Block
 	pool       slabPool
+	pins       pins
 	scratch    [2]*slab
 	drainBytes int64 // in each call of drain
 
@@ -30,6 +32,10 @@ type inPlaceValues struct {
 func newInPlaceValues(states []State, initial []Block, scratch [2][]Block, maxLanes int) *inPlaceValues {
 	flat := !slices.ContainsFunc(states, func(st State) bool { return st.Pieces != 1 })
 	v := &inPlaceValues{states: states, initial: initial, drainBytes: drainBytes, arranger: newArranger(maxLanes, flat)}
+	v.pins.from, v.pins.share = pinFrom, pinShare
+	for i := range states {
+		v.laneBytes += states[i].LaneBytes()
+	}
 	for i := range scratch {
 		v.scratch[i] = newSlab(i, states, scratch[i], maxLanes, flat)
 	}
@@ -42,20 +48,16 @@ func (v *inPlaceValues) grow(chunk []Block, slots int) {
 }
 
 // drain finds other cells for the values, because no sequence has a slot of the last
-// chunk, and so there are enough.
+// chunk, and so there are enough. It leaves cells that are pinned for a later call.
 func (v *inPlaceValues) drain() (empty bool) {
 	v.pool.close()
 	v.disarrange()
-	each := int64(0)
-	for i := range v.states {
-		each += v.states[i].LaneBytes()
-	}
 	q, word := v.pool.last().owner(0)
-	for moved := int64(0); q != nil && moved < v.drainBytes; moved += each {
+	for moved := int64(0); q != nil && moved < v.drainBytes; moved += v.laneBytes {
 		v.move(q)
 		q, word = v.pool.last().owner(word)
 	}
-	return q == nil
+	return q == nil && v.pool.last().pinned == 0
 }
 
 func (v *inPlaceValues) undrain() { v.pool.reopen() }
@@ -91,9 +93,10 @@ func (v *inPlaceValues) write(q *Sequence, values [][]byte) error {
 // gather makes the input of a step and finds cells for its output.
 func (v *inPlaceValues) gather(step *Step) error {
 	v.abort() // what a panic may have left open
+	v.collect()
 	lanes, width := step.lanes, step.width
 	v.note(lanes)
-	if v.window.n == len(lanes) && width == len(lanes) {
+	if v.window.n == len(lanes) && width == len(lanes) && v.patchable(lanes) {
 		v.in = v.window
 		v.in.hold()
 		v.patch(lanes)
@@ -109,6 +112,17 @@ func (v *inPlaceValues) gather(step *Step) error {
 		step.In[i], step.Out[i] = v.in.tensor(i), v.out.tensor(i)
 	}
 	return nil
+}
+
+// patchable reports whether patch would leave pinned cells as they are.
+func (v *inPlaceValues) patchable(lanes []Lane) bool {
+	b := v.window.slab
+	for i := range lanes {
+		if cell := v.window.first + i; b.pinOf(cell) != nil && (lanes[i].Sequence == nil || b.owners[cell] != lanes[i].Sequence) {
+			return false
+		}
+	}
+	return true
 }
 
 // patch makes the window hold the lanes in their order.
@@ -177,6 +191,9 @@ func (v *inPlaceValues) findCell() (*slab, int) {
 	}
 	if b, cell := v.pool.vacancy(v.in); b != nil {
 		return b, cell
+	}
+	if v.freePinned() {
+		return v.findCell()
 	}
 	if v.pool.closed { // a sequence has got a slot of the last chunk meanwhile
 		v.undrain()

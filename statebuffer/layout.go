@@ -54,6 +54,15 @@ func (l Layout) TakeLane(value, tensor []byte, lanes, lane int) {
 	l.copyLane(value, 1, 0, tensor, lanes, lane)
 }
 
+// takePart copies a part of a lane of a batched tensor, from an offset in the lane on.
+func (l Layout) takePart(to []byte, offset int64, tensor []byte, lanes, lane int) {
+	for len(to) > 0 {
+		piece, begin := offset/l.PieceBytes, offset%l.PieceBytes
+		n := copy(to, tensor[l.Offset(piece, lanes, lane)+begin:][:l.PieceBytes-begin])
+		to, offset = to[n:], offset+int64(n)
+	}
+}
+
 // copyLane copies a lane of a batched tensor to a lane of another.
 func (l Layout) copyLane(to []byte, toLanes, toLane int, from []byte, fromLanes, fromLane int) {
 	if l.Pieces == 1 { // the usual case, for small values 10 % faster

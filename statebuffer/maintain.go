@@ -17,8 +17,10 @@ const (
 // Maintain allocates a chunk when free slots run out, or frees the last one when
 // many are free; at most one chunk a call. It is called after each batch. Values that
 // are in the chunk to be freed are moved first, some of them in each call. After a
-// failed allocation it waits, longer each time; sequences go on.
+// failed allocation it waits, longer each time; sequences go on. It takes back what released
+// Snapshots have pinned.
 func (s *Store) Maintain(now func() time.Duration) (Change, error) {
+	s.placement.collect()
 	if !s.sizing.Lazy() {
 		return Change{}, nil
 	}

@@ -40,6 +40,13 @@ type CapacityChecker interface {
 	CheckCapacity(bytes int64) error
 }
 
+// Discarder is a Memory that gives what it does not need back to the system.
+type Discarder interface {
+	// Discard makes the bytes of a whole block zero. The block keeps its address, and takes
+	// memory again as it is written.
+	Discard(Block)
+}
+
 // CheckCapacity asks a Memory that is a CapacityChecker; of others it reports nil.
 func CheckCapacity(m Memory, bytes int64) error {
 	if checker, ok := m.(CapacityChecker); ok {

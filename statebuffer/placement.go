@@ -23,6 +23,13 @@ type placement interface {
 	abort()
 	// release overwrites the values of a sequence that is about to lose its slot.
 	release(q *Sequence)
+	// pin keeps the values of a sequence where they are for a Snapshot, or returns nil if
+	// they are better copied. No step is open.
+	pin(q *Sequence) *pin
+	// collect takes back pins that were released.
+	collect()
+	// close copies what is still pinned, because the memory is to be freed.
+	close()
 	// read copies the values of a sequence, one after the other. No step is open.
 	read(q *Sequence, to []byte) error
 	// write makes these the values of a sequence that has just begun, as they are stored.

@@ -320,6 +320,10 @@ func (w *world) maintain() {
 	case want > 0:
 		w.plain.slots.grow(w.plain.sizing.Subsequent)
 		w.waits = 0
+	case want < 0 && w.inPlace && !change.Shrunk && values <= w.drains:
+		require.Zero(w.t, valuesInLast(w.store))
+		require.NotZero(w.t, inPlaceOf(w.store).pool.last().pinned, "what keeps the chunk")
+		want = 0
 	case want < 0 && w.inPlace && values > w.drains:
 		require.Equal(w.t, values-w.drains, valuesInLast(w.store), "of the chunk that is to be freed")
 		want = 0

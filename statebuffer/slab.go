@@ -8,8 +8,8 @@ import "math/bits"
 // interlace, and strips are of one cell.
 //
 // A strip lasts while a cell of it has an owner, the sequence whose values are there, or
-// a step holds it. A cell of a strip that has no owner is a vacancy; what is in no strip
-// is free.
+// a step holds it. A cell of a strip that has no owner is a vacancy, unless it is pinned;
+// what is in no strip is free.
 type slab struct {
 	number    int       // among the slabs of a store
 	pool      *slabPool // that the slab is in, or nil
@@ -26,7 +26,10 @@ type slab struct {
 	vacant    int     // how many vacancies there are
 	start     []int32 // of each cell in a strip: the first cell of that
 	width     []int32 // of each strip, by its first cell
-	uses      []int32 // of each strip: its owners, and 1 while a step holds it
+	uses      []int32 // of each strip: its owners and pins, and 1 while a step holds it
+	pins      []*pin  // of each cell; nil as long as there has been none
+	stripPins []int32 // of each strip, by its first cell: how many pins it has
+	pinned    int     // how many pins there are
 }
 
 func newSlab(number int, states []State, memory []Block, cells int, flat bool) *slab {
@@ -166,8 +169,9 @@ func (b *slab) vacancy(outside span) int {
 // nil.
 func (b *slab) owner(fromWord int) (q *Sequence, word int) {
 	for w := fromWord; w < len(b.free.words); w++ {
-		if owned := ^(b.free.words[w] | b.vacancies.words[w]); owned != 0 {
-			if cell := w*64 + bits.TrailingZeros64(owned); cell < b.cells() {
+		for owned := ^(b.free.words[w] | b.vacancies.words[w]); owned != 0; owned &= owned - 1 {
+			cell := w*64 + bits.TrailingZeros64(owned)
+			if cell < b.cells() && b.owners[cell] != nil { // not only pinned
 				return b.owners[cell], w
 			}
 		}
@@ -194,16 +198,25 @@ func (q *Sequence) vacate(overwrite bool) {
 	if b == nil {
 		return
 	}
-	if overwrite {
-		b.clear(q.cell())
-	}
 	b.owners[q.cell()] = nil
-	b.vacancies.add(q.cell())
-	if b.vacant++; b.vacant == 1 {
-		b.changed()
+	if p := b.pinOf(q.cell()); p != nil {
+		p.wipe = overwrite
+	} else {
+		if overwrite {
+			b.clear(q.cell())
+		}
+		b.addVacancy(q.cell())
 	}
 	b.unuse(int(b.start[q.cell()]))
 	q.slab = nil
+}
+
+// addVacancy makes a cell that has no owner a vacancy.
+func (b *slab) addVacancy(cell int) {
+	b.vacancies.add(cell)
+	if b.vacant++; b.vacant == 1 {
+		b.changed()
+	}
 }
 
 // lane is where a cell has state i: the batched tensor of the cell's strip, how many

@@ -18,7 +18,7 @@ func (w *world) checkPool(at int, b *slab) {
 			length = 0
 		}
 		longest = max(longest, length)
-		if !b.free.has(cell) && b.owners[cell] == nil {
+		if !b.free.has(cell) && b.owners[cell] == nil && b.pinOf(cell) == nil {
 			vacancies++
 		}
 	}
@@ -48,21 +48,27 @@ func (w *world) checkSlabs() {
 				require.Equal(w.t, cell, q.cell())
 				require.True(w.t, !b.free.has(cell))
 			}
-			require.Equal(w.t, !b.free.has(cell) && b.owners[cell] == nil, b.vacancies.next(cell) == cell)
+			require.Equal(w.t, !b.free.has(cell) && b.owners[cell] == nil && b.pinOf(cell) == nil, b.vacancies.next(cell) == cell)
 			if b.free.has(cell) {
 				free++
 				continue
 			}
 			at := int(b.start[cell])
 			require.True(w.t, at <= cell && cell < at+int(b.width[at]))
-			owners := 0
-			for _, q := range b.owners[at : at+int(b.width[at])] {
-				if q != nil {
-					owners++
+			uses, pins := 0, 0
+			for cell := at; cell < at+int(b.width[at]); cell++ {
+				if b.owners[cell] != nil {
+					uses++
+				}
+				if b.pinOf(cell) != nil {
+					pins++
 				}
 			}
-			require.NotZero(w.t, owners, "a strip without owners")
-			require.Equal(w.t, owners, int(b.uses[at]))
+			require.NotZero(w.t, uses+pins, "a strip without owners")
+			require.Equal(w.t, uses+pins, int(b.uses[at]))
+			if b.pinned > 0 && cell == at {
+				require.Equal(w.t, pins, int(b.stripPins[at]))
+			}
 		}
 		require.Equal(w.t, free, b.freeCells)
 	}
@@ -73,8 +79,35 @@ func (w *world) checkSlabs() {
 		}
 	}
 	require.GreaterOrEqual(w.t, values, 0, "only a sequence that starts again may have an old value too")
+	w.checkPins()
 	require.Equal(w.t, span{}, v.in)
 	require.Equal(w.t, span{}, v.out)
+}
+
+// checkPins: each is of a cell, and they keep no more cells than they may.
+func (w *world) checkPins() {
+	v := inPlaceOf(w.store)
+	cells, strips := 0, map[*slab]map[int]bool{}
+	for i, p := range v.pins.active {
+		require.Equal(w.t, i, p.index)
+		require.Same(w.t, p, p.slab.pinOf(p.cell))
+		if strips[p.slab] == nil {
+			strips[p.slab] = map[int]bool{}
+		}
+		if !strips[p.slab][p.first] {
+			strips[p.slab][p.first] = true
+			cells += p.lanes
+		}
+	}
+	pinned := 0
+	for _, b := range v.pool.slabs {
+		pinned += b.pinned
+	}
+	require.Len(w.t, v.pins.active, pinned)
+	require.Equal(w.t, cells, v.pins.cells)
+	for _, b := range v.scratch {
+		require.Zero(w.t, b.pinned)
+	}
 }
 
 // TestConsecutiveCells finds free cells as a plain search does.

@@ -39,6 +39,17 @@ func (p *slabPool) close() {
 	p.last().changed()
 }
 
+// closing reports whether a slab is to be released.
+func (p *slabPool) closing(b *slab) bool { return p.closed && b == p.last() }
+
+// cells is how many all slabs have.
+func (p *slabPool) cells() (n int) {
+	for _, b := range p.slabs {
+		n += b.cells()
+	}
+	return n
+}
+
 // reopen takes that back.
 func (p *slabPool) reopen() {
 	if p.closed {

