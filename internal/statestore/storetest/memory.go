@@ -23,7 +23,7 @@ type Memory struct {
 	mu     sync.Mutex
 	kept   map[string]kept
 	last   uint64 // epoch
-	Saves  int
+	saves  int
 	Closed bool
 }
 
@@ -91,7 +91,7 @@ func (m *Memory) change(ctx context.Context, method, key string, epoch uint64, v
 		}
 		m.kept[key] = kept{epoch, value}
 		if value != nil {
-			m.Saves++
+			m.saves++
 		}
 	})
 	if err != nil {
@@ -149,6 +149,13 @@ func (m *Memory) Value(key string) []byte {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.kept[key].value
+}
+
+// Saves is how often a value was saved.
+func (m *Memory) Saves() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.saves
 }
 
 // Lose empties the store.
