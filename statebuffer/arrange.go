@@ -96,10 +96,8 @@ func (r *arranger) findWindow(n int) {
 			from++
 		}
 		if to-from+1 > best && m.slab.cells() >= n {
-			window := span{m.slab, min(r.members[from].cell, m.slab.cells()-n), n}
-			if r.allowed(window) {
-				best, r.window = to-from+1, window
-			}
+			best = to - from + 1
+			r.window = span{m.slab, min(r.members[from].cell, m.slab.cells()-n), n}
 		}
 	}
 }
@@ -113,21 +111,10 @@ func (r *arranger) findStrip(n int) {
 		if int(m.slab.width[first]) != n || r.window == strip {
 			continue
 		}
-		if count := r.count(strip); count > best && r.allowed(strip) {
+		if count := r.count(strip); count > best {
 			best, r.window = count, strip
 		}
 	}
-}
-
-// allowed reports whether no cell would have to be overwritten that is pinned: it has the
-// value of a member.
-func (r *arranger) allowed(s span) bool {
-	for cell := s.first; s.slab.pinned > 0 && cell < s.first+s.n; cell++ {
-		if s.slab.pins[cell] != nil && !slices.ContainsFunc(r.members, func(m member) bool { return m.slab == s.slab && m.cell == cell }) {
-			return false
-		}
-	}
-	return true
 }
 
 // count is how many members are in a span.

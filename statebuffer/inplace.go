@@ -117,8 +117,8 @@ func (v *inPlaceValues) gather(step *Step) error {
 // patchable reports whether patch would leave pinned cells as they are.
 func (v *inPlaceValues) patchable(lanes []Lane) bool {
 	b := v.window.slab
-	for i := range lanes {
-		if cell := v.window.first + i; b.pinOf(cell) != nil && (lanes[i].Sequence == nil || b.owners[cell] != lanes[i].Sequence) {
+	for i := 0; i < len(lanes) && b.pinned > 0; i++ {
+		if cell := v.window.first + i; b.pins[cell] != nil && (lanes[i].Sequence == nil || b.owners[cell] != lanes[i].Sequence) {
 			return false
 		}
 	}

@@ -178,10 +178,10 @@ func (v *inPlaceValues) unpin(p *pin) {
 }
 
 // freePinned ends a pin whose cell has no owner, because cells are needed, and reports
-// whether there was one. A chunk that is to be freed is of no use.
+// whether there was one.
 func (v *inPlaceValues) freePinned() bool {
 	for _, p := range v.pins.active {
-		if p.slab.owners[p.cell] == nil && !v.pool.closing(p.slab) {
+		if p.slab.owners[p.cell] == nil {
 			p.move(v.laneBytes)
 			v.unpin(p)
 			return true

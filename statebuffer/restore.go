@@ -68,7 +68,8 @@ func (s *Store) Restore(k Key, token uint64, saved *Saved, now time.Duration) (*
 	}
 	q.fresh, q.steps = false, saved.Steps
 	if len(saved.Totals) > 0 || len(q.totals) > 0 {
-		q.own().totals = append(q.totals[:0], saved.Totals...)
+		own := q.own()
+		own.totals = append(own.totals[:0], saved.Totals...)
 	}
 	return q, nil
 }
