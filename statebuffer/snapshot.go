@@ -51,7 +51,8 @@ func (n *Snapshot) CopyTo(i int, to []byte) {
 	copy(to[:p.bytes], n.buffer[p.offset-n.pinned:])
 }
 
-// Release ends the use of the values. The Snapshot can be filled again.
+// Release ends the use of the values, after all calls of CopyTo. The Snapshot can be filled
+// again, and keeps its memory for that. Of an empty Snapshot it does nothing.
 func (n *Snapshot) Release() {
 	if n.pin != nil {
 		n.pin.release()
