@@ -132,11 +132,11 @@ func (r *Runtime) SharesThreads() bool { return process.globalThreads }
 // Trim gives the memory back to the system that sessions have freed. Opening one takes up to
 // twice the memory of the weights for a while, and the C library keeps freed blocks that are
 // smaller than its threshold for mapping, also most of a session that was closed. Go's heap
-// keeps what trial runs had, for minutes. Trim locks the C heap and collects Go's garbage, so it
-// is for the end of a load or an unload. Safe for concurrent use.
+// keeps what trial runs had, for minutes; it is collected after Trim has returned. Trim locks the C
+// heap, so it is for the end of a load or an unload. Safe for concurrent use.
 func (r *Runtime) Trim() {
 	C.ortx_trim()
-	debug.FreeOSMemory()
+	go debug.FreeOSMemory() // takes tens of milliseconds on a busy machine, and nothing waits for it
 }
 
 // Version is the library's version, "1.31.1".

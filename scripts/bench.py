@@ -20,7 +20,7 @@ Instead, other things can be measured:
 
   --open     latency at random arrivals, 50 and 80 % of the capacity, over the do-nothing backend plus one run, and floor
   --idle     the memory of 1,000 and 10,000 live sequences, of which few are active
-  --loading  how long a model of 200 MB takes to load, over ONNX Runtime alone
+  --loading  how long a model of 200 MB takes to load, over a session of ONNX Runtime and as many runs
   --weights  the memory and throughput of several instances of that model
   --wrong    what one client who always sends a value that the model refuses costs the others
   --step     the step alone: whole batches through the library's entry points, with a fake Triton, against ONNX Runtime in a

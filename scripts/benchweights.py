@@ -26,13 +26,14 @@ from benchreport import cpu_per_request
 from tritonserver import TritonServer
 
 NAME, WIDTH, LAYERS = "weights", 2048, 12  # 12 matrices of 16.8 MB
+MAX_BATCH = 8
 INSTANCES = 8
 MOST_MEMORY = 1.2  # of several instances over one
 MOST_CPU = 1.05  # time per request with one session over that with one each
 SEQUENCES, STEPS = 2 * INSTANCES, 3  # of the requests whose answers are compared
 
 CONFIG = f"""
-name: "{NAME}" backend: "stateful" max_batch_size: 8
+name: "{NAME}" backend: "stateful" max_batch_size: {MAX_BATCH}
 input {{ name: "x" data_type: TYPE_FP32 dims: [{WIDTH}] }}
 output {{ name: "y" data_type: TYPE_FP32 dims: [{WIDTH}] }}
 sequence_batching {{ max_sequence_idle_microseconds: 60000000 oldest {{ max_candidate_sequences: 64 }} }}

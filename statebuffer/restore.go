@@ -67,7 +67,7 @@ func (s *Store) Restore(k Key, token uint64, saved *Saved, now time.Duration) (*
 		return nil, err
 	}
 	q.fresh, q.steps = false, saved.Steps
-	if len(saved.Totals) > 0 || len(q.totals) > 0 {
+	if len(saved.Totals) > 0 { // a START has left none
 		own := q.own()
 		own.totals = append(own.totals[:0], saved.Totals...)
 	}

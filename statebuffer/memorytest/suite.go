@@ -200,10 +200,8 @@ func testClear(t *testing.T, b *bench) {
 	require.Equal(t, make([]byte, 8), b.read(whole))
 }
 
-// testClearMany clears pieces of every alignment and size at once, and nothing
-// around them.
 // testDiscard has a small block and one of many pages, which stay usable.
-func testDiscard(t *testing.T, b *bench) {
+func testDiscard(_ *testing.T, b *bench) {
 	memory, ok := b.memory.(statebuffer.Discarder)
 	if !ok {
 		return
@@ -219,6 +217,8 @@ func testDiscard(t *testing.T, b *bench) {
 	}
 }
 
+// testClearMany clears pieces of every alignment and size at once, and nothing
+// around them.
 func testClearMany(t *testing.T, b *bench) {
 	rng := random(7)
 	content := noise(rng, 40000)
