@@ -35,7 +35,11 @@ func (m *Model) openStore() (statestore.Store, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.store == nil {
-		store, err := m.server.OpenStore(m.params.Checkpoint.Store)
+		open := statestore.Open
+		if m.server.OpenStore != nil {
+			open = m.server.OpenStore
+		}
+		store, err := open(m.params.Checkpoint.Store)
 		if err != nil {
 			return nil, status.Errorf(status.InvalidArg, "parameter state_store: %w", err)
 		}

@@ -43,7 +43,7 @@ type Server struct {
 	Clock func() time.Duration
 	// Open loads a model file.
 	Open onnx.OpenRunner
-	// OpenStore opens the store of states with a URL (statestore.Open).
+	// OpenStore opens the state store with a URL; nil: statestore.Open does.
 	OpenStore func(url string) (statestore.Store, error)
 	// Trim gives memory that sessions have freed back to the system. It is called at the end
 	// of a load and of an unload; nil: it is left to the allocator.

@@ -9,7 +9,6 @@ import (
 
 	"tritonstateful/backend"
 	"tritonstateful/internal/onnx"
-	"tritonstateful/internal/statestore"
 	"tritonstateful/internal/status"
 )
 
@@ -85,7 +84,7 @@ func initialize(of backendObject, assemble assembler) error {
 	}
 	log.Info("loaded the stateful backend", "version", version, "onnxruntime", parts.onnxRuntime)
 	metrics := &metrics{log: log, onnxRuntime: parts.onnxRuntime}
-	server := backend.Server{Log: log, OpenStore: statestore.Open, Clock: newClock(), Open: parts.open, Trim: parts.trim, After: after, Capability: parts.capability, GlobalThreads: parts.globalThreads, DefaultBatch: config.defaultBatch}
+	server := backend.Server{Log: log, Clock: newClock(), Open: parts.open, Trim: parts.trim, After: after, Capability: parts.capability, GlobalThreads: parts.globalThreads, DefaultBatch: config.defaultBatch}
 	if config.metrics {
 		server.Metrics = metrics.open
 	}
