@@ -31,7 +31,8 @@ const (
 	silenceTimeout = 5 * time.Second // after which a server that answers nothing is connected to again
 	// multiplex is the binary logarithm of the number of connections. With two of them, a value that is taken need not
 	// wait for all those that are being saved.
-	multiplex = 1
+	multiplex  = 1
+	bufferSize = 32 << 10 // of a connection, for each direction
 	// maxValue is what a server accepts as one argument unless it is told otherwise (proto-max-bulk-len). It closes the
 	// connection for more, and other calls would fail too.
 	maxValue = 512 << 20
@@ -50,9 +51,12 @@ func openValkey(t *target) (*valkeyStore, error) {
 		Dialer:            net.Dialer{Timeout: connectTimeout, KeepAlive: time.Second},
 		ConnWriteTimeout:  silenceTimeout,
 		PipelineMultiplex: multiplex,
-		AlwaysPipelining:  true,
-		DisableCache:      true,
-		DisableRetry:      true, // the context would be the only limit
+		// What is larger passes by the buffers.
+		ReadBufferEachConn:  bufferSize,
+		WriteBufferEachConn: bufferSize,
+		AlwaysPipelining:    true,
+		DisableCache:        true,
+		DisableRetry:        true, // the context would be the only limit
 		DialCtxFn: func(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
 			return s.connections.dial(ctx, t.network, address, dialer, config)
 		},

@@ -10,6 +10,9 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -60,11 +63,13 @@ func TestCredentials(t *testing.T) {
 	server.must(t, "ACL", "SETUSER", "ann", "on", ">secret2", "~tritonstateful:*", "+@all")
 	server.must(t, "ACL", "SETUSER", "bob", "on", ">secret3", "~tritonstateful:*", "+@all", "-evalsha")
 	server.must(t, "ACL", "SETUSER", "eve", "on", ">secret4", "~other:*", "+@all")
+	server.must(t, slices.Concat([]string{"ACL", "SETUSER", "min", "on", ">secret6", "~tritonstateful:*"}, documentedCommands(t))...)
 	server.must(t, "CONFIG", "SET", "requirepass", "secret")
 	at := "@" + server.socket
 	for name, c := range map[string]struct{ url, user, password, want string }{
 		"password in the URL":            {"unix://:secret" + at, "", "", ""},
 		"user in the URL":                {"unix://ann:secret2" + at, "", "", ""},
+		"a user with what it needs":      {server.url() + "?db=1", "min", "secret6", ""},
 		"the URL counts":                 {"unix://ann:secret2" + at, "eve", "secret4", ""},
 		"password in a variable":         {server.url(), "", "secret", ""},
 		"user in a variable":             {server.url(), "ann", "secret2", ""},
@@ -88,6 +93,20 @@ func TestCredentials(t *testing.T) {
 			}
 		})
 	}
+}
+
+// documentedCommands are those that docs/state-store.md says a user needs, each after a +.
+func documentedCommands(t *testing.T) (allowed []string) {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/state-store.md")
+	require.NoError(t, err)
+	_, rest, found := strings.Cut(string(page), "- A user that may run ")
+	require.True(t, found)
+	list, _, _ := strings.Cut(rest, " on the keys")
+	for _, command := range regexp.MustCompile("[A-Z]+").FindAllString(list, -1) {
+		allowed = append(allowed, "+"+command)
+	}
+	return allowed
 }
 
 func TestDatabases(t *testing.T) {

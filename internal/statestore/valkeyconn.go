@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"unsafe"
 
 	"github.com/valkey-io/valkey-go"
 )
@@ -33,6 +34,12 @@ func (c *connection) Close() error {
 	delete(c.in.open, c)
 	c.in.mu.Unlock()
 	return c.Conn.Close()
+}
+
+// WriteString lets the client's buffer hand over what does not fit into it as it is.
+// Without it a large value is copied there piece by piece.
+func (c *connection) WriteString(text string) (int, error) {
+	return c.Write(unsafe.Slice(unsafe.StringData(text), len(text)))
 }
 
 var errNotOpen = errors.New("the store is not open")
