@@ -15,7 +15,7 @@ import (
 	"github.com/valkey-io/valkey-go"
 )
 
-// A valkeyStore keeps a hash for each key on a Valkey or Redis server; scripts.go
+// A valkeyStore keeps a hash for each key on a Valkey or Redis server; valkeyscripts.go
 // describes its fields. It connects when it is first used and whenever a connection is
 // lost. Commands that are given at the same time share connections and are sent
 // together.
