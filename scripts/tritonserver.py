@@ -100,7 +100,7 @@ class TritonServer:
         self.exit_code: int | None = None
         self._process: subprocess.Popen | None = None
         self._chosen = ports
-        self._ports = (0, 0, 0)
+        self._ports = ports or (0, 0, 0)
 
     @property
     def has_metrics(self) -> bool:

@@ -60,8 +60,8 @@ type Sequence struct {
 	// inRun is the number of the last run that took this sequence.
 	inRun uint64
 
-	// Attached is the caller's, or nil. A START makes it nil, and so does the loss of the state.
-	Attached Attachment
+	// Attached is the caller's. A START makes it nil, and so does the loss of the state.
+	Attached any
 
 	prev, next *Sequence // neighbours in the list that it is in
 }
@@ -89,21 +89,6 @@ func (q *Sequence) own() *extras {
 func (q *Sequence) key() Key { return Key{Number: q.number, Text: q.text, Token: q.token} }
 
 func (q *Sequence) cell() int { return int(q.cellIndex) }
-
-// Attachment is what a caller keeps with a live sequence.
-type Attachment interface {
-	// Detached is called when the sequence begins again, ends or loses its state. It must not
-	// use the Store.
-	Detached()
-}
-
-// detach gives back what the caller keeps with the sequence.
-func (q *Sequence) detach() {
-	if a := q.Attached; a != nil {
-		q.Attached = nil
-		a.Detached()
-	}
-}
 
 // live reports whether the sequence has a state.
 func (q *Sequence) live() bool { return q.loss == NotLost }

@@ -181,8 +181,7 @@ func (t *table) listOf(q *Sequence) *sequenceList {
 // renew makes the next step of q its first.
 func (t *table) renew(q *Sequence) {
 	t.generation++
-	q.detach()
-	q.generation, q.fresh, q.steps = t.generation, true, 0
+	q.generation, q.fresh, q.steps, q.Attached = t.generation, true, 0, nil
 	if q.extras != noExtras {
 		q.totals = q.totals[:0]
 	}
@@ -267,6 +266,5 @@ func (t *table) freeSlot(q *Sequence) {
 	t.listOf(q).remove(q)
 	t.release(q)
 	t.slots.put(q.slot)
-	q.generation = 0
-	q.detach()
+	q.generation, q.Attached = 0, nil
 }

@@ -8,21 +8,19 @@ import (
 
 // Entry is what a Saver knows of one sequence, from its START or its restoration on.
 type Entry struct {
-	saver    *Saver
 	key      string
 	sequence *statebuffer.Sequence
 
 	// The rest is guarded by Saver.mu.
 
-	epoch   uint64 // 0: the store does not know yet that it began
-	steps   uint64 // committed
-	saved   uint64 // the steps that the saved state has
-	since   time.Duration
-	end     ending
-	working bool // it has a job
-	// lost is why nothing more is saved of it.
-	lost    error
-	waiters []waiter
+	epoch uint64 // 0: the store does not know yet that it began
+	steps uint64 // committed
+	saved uint64 // the steps that the saved state has
+	since time.Duration
+	end   ending
+	// working: it has a job. lost: it has none any more, see Saver.lost.
+	working, lost bool
+	waiters       []waiter
 
 	in         *entryList
 	prev, next *Entry
@@ -48,15 +46,7 @@ func (e *Entry) Key() string { return e.key }
 
 // alive reports whether the sequence has its state still. It is called under the lock of the
 // instance.
-func (e *Entry) alive() bool { return e.sequence != nil && e.sequence.Attached == e }
-
-// Detached implements statebuffer.Attachment.
-func (e *Entry) Detached() {
-	d := &e.saver.detached
-	d.mu.Lock() // Saver.mu may be held
-	defer d.mu.Unlock()
-	d.entries = append(d.entries, e)
-}
+func (e *Entry) alive() bool { return e.sequence != nil && e.sequence.Attached == any(e) }
 
 // unsaved reports whether there are steps to save.
 func (e *Entry) unsaved() bool { return e.steps > e.saved && e.end != drops }

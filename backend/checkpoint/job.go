@@ -119,16 +119,14 @@ func (s *Saver) end(j *job, err error) (waiters []waiter, saved uint64, refusal 
 		if j.end == drops {
 			e.saved = e.steps
 		}
-		if j.end != goesOn {
-			e.lost = errEnded
-		}
+		e.lost = j.end != goesOn // nothing follows
 		waiters = e.takeWaiters(e.saved)
 	case errors.As(err, &fenced):
 		s.counters.Fenced++
 		s.log.Warn("a sequence was taken over by another server", "key", e.key, "error", err)
+		s.lose(e, statebuffer.TakenOver)
 		waiters = e.takeWaiters(math.MaxUint64)
 		refusal = status.Errorf(status.Unavailable, "sequence was taken over by another server (epoch %d is later than %d): send its requests there", fenced.Owner, fenced.Epoch)
-		s.lose(e, statebuffer.TakenOver, refusal)
 	default:
 		s.failed(err, now)
 		waiters = e.takeWaiters(math.MaxUint64)
@@ -143,14 +141,14 @@ func (s *Saver) end(j *job, err error) (waiters []waiter, saved uint64, refusal 
 // was not: its client cannot know whether it was made.
 func (s *Saver) unsaved(e *Entry) {
 	if s.EveryStep() {
-		s.lose(e, statebuffer.Unsaved, errUnsaved)
+		s.lose(e, statebuffer.Unsaved)
 	}
 }
 
 // lose has the sequence of an entry lose its state here.
-func (s *Saver) lose(e *Entry, reason statebuffer.LossReason, why error) {
-	if e.lost == nil {
-		e.lost = why
+func (s *Saver) lose(e *Entry, reason statebuffer.LossReason) {
+	if !e.lost {
+		e.lost = true
 		s.lost = append(s.lost, lostEntry{e, reason})
 	}
 }

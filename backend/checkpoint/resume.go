@@ -30,7 +30,7 @@ func (s *Saver) Resume(key string, live *Entry, done func(Resumption)) {
 	go func() {
 		s.resumes <- struct{}{}
 		defer func() { <-s.resumes }()
-		done(s.counted(s.resume(key, live), began))
+		done(s.noted(s.resume(key, live), began))
 	}()
 }
 
@@ -96,8 +96,8 @@ func (s *Saver) epochOf(ctx context.Context, e *Entry) (uint64, error) {
 	return e.epoch, nil
 }
 
-// counted counts what became of a resumption.
-func (s *Saver) counted(r Resumption, began time.Duration) Resumption {
+// noted counts what became of a resumption.
+func (s *Saver) noted(r Resumption, began time.Duration) Resumption {
 	s.count(func(c *Counters) {
 		switch {
 		case r.Err != nil:

@@ -45,12 +45,6 @@ type Saver struct {
 	stopped chan struct{} // closed when the goroutine has ended
 	resumes chan struct{} // as many elements as calls of Resume are under way
 
-	// detached are entries whose sequences have no state here any more.
-	detached struct {
-		mu      sync.Mutex
-		entries []*Entry
-	}
-
 	mu      sync.Mutex
 	changed sync.Cond // something was saved, or failed
 	// An entry that calls the store, or will, is in one of these lists, or has a job.
@@ -75,12 +69,6 @@ type lostEntry struct {
 	reason statebuffer.LossReason
 }
 
-// Why nothing more is saved of a sequence, besides that another server has taken it over.
-var (
-	errEnded   = status.Errorf(status.Unavailable, "the sequence has ended: nothing more of it is saved")
-	errUnsaved = status.Errorf(status.Unavailable, "an earlier state of the sequence could not be saved: it has none here any more; send START with stateful_resume")
-)
-
 // maxResumes bounds the calls of the store for sequences that are restored.
 const maxResumes = 64
 
@@ -102,13 +90,13 @@ func (s *Saver) NewEntry(q *statebuffer.Sequence, key string) *Entry {
 	if !s.policy.writes() {
 		return nil
 	}
-	return &Entry{saver: s, key: key, sequence: q}
+	return &Entry{key: key, sequence: q}
 }
 
 // Restored is the entry of a sequence that goes on with what the store had: its epoch, and as
 // many steps.
 func (s *Saver) Restored(q *statebuffer.Sequence, key string, epoch, steps uint64) *Entry {
-	return &Entry{saver: s, key: key, sequence: q, epoch: epoch, steps: steps, saved: steps}
+	return &Entry{key: key, sequence: q, epoch: epoch, steps: steps, saved: steps}
 }
 
 // Writes reports whether anything is ever saved.
@@ -128,54 +116,46 @@ func (s *Saver) Saved(e *Entry) uint64 {
 // nil, it is called as soon as they are saved, or with the reason why they are not, by any
 // goroutine.
 func (s *Saver) Stepped(e *Entry, steps uint64, now time.Duration, done func(saved uint64, err error)) {
-	s.note(e, now, done, func() {
-		if !e.unsaved() {
-			e.since = now
-		}
-		e.steps = steps
-	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !e.unsaved() {
+		e.since = now
+	}
+	e.steps = steps
+	s.wait(e, done)
+	s.place(e, now)
 }
 
 // Ended notes that a sequence has ended with a last step. What is saved of it is deleted.
 func (s *Saver) Ended(e *Entry, now time.Duration, done func(saved uint64, err error)) {
-	s.note(e, now, done, func() {
-		e.end = drops
-		e.steps++
-	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e.end = drops
+	e.steps++
+	s.wait(e, done)
+	s.place(e, now)
 }
 
 // Paused notes that a sequence is to be saved, and then forgotten here.
 func (s *Saver) Paused(e *Entry, steps uint64, now time.Duration, done func(saved uint64, err error)) {
-	s.note(e, now, done, func() { e.end, e.steps, e.since = pauses, steps, now })
-}
-
-// note changes an entry, and has its place and its waiters follow.
-func (s *Saver) note(e *Entry, now time.Duration, done func(saved uint64, err error), change func()) {
-	saved, lost := s.noted(e, now, done, change)
-	if lost != nil && done != nil {
-		done(saved, lost)
-	}
-}
-
-func (s *Saver) noted(e *Entry, now time.Duration, done func(saved uint64, err error), change func()) (saved uint64, lost error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e.lost != nil { // the sequence has its state still, until the next turn
-		return e.saved, e.lost
-	}
-	change()
+	e.end, e.steps, e.since = pauses, steps, now
+	s.wait(e, done)
+	s.place(e, now)
+}
+
+func (s *Saver) wait(e *Entry, done func(saved uint64, err error)) {
 	if done != nil {
 		e.waiters = append(e.waiters, waiter{e.steps, done})
 	}
-	s.place(e, now)
-	return 0, nil
 }
 
 // place puts an entry into the list that it belongs in.
 func (s *Saver) place(e *Entry, now time.Duration) {
 	to := &s.dirty
 	switch {
-	case e.working || e.lost != nil:
+	case e.working || e.lost:
 		return // see end
 	case !e.calls():
 		e.unlink()
@@ -216,12 +196,9 @@ func (s *Saver) Kick() {
 
 // Busy reports whether Kick would find something.
 func (s *Saver) Busy() bool {
-	s.detached.mu.Lock()
-	gone := len(s.detached.entries)
-	s.detached.mu.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return gone > 0 || s.urgent.len+s.ready.len+len(s.lost) > 0 && s.jobs < maxJobs
+	return s.urgent.len+s.ready.len+len(s.lost) > 0 && s.jobs < maxJobs
 }
 
 // Close saves what is not saved, but not for longer than flushTime, and ends. No batch may be

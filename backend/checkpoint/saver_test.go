@@ -249,45 +249,6 @@ func TestLostMeanwhile(t *testing.T) {
 	})
 }
 
-// TestForgotten: of sequences that end before they are due, nothing is left.
-func TestForgotten(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, everyThird)
-		for n := range uint64(50) {
-			q := w.step(n+1, nil)
-			synctest.Wait() // it has begun
-			w.Locked(func() { w.source.store.Lose(q, statebuffer.Expired, 0) })
-		}
-		require.True(t, w.Busy())
-		w.Kick()
-		synctest.Wait()
-		_, backlog := w.Measure(nil)
-		require.Zero(t, backlog)
-	})
-}
-
-// TestStepAfterLoss: a step that is made before the loss takes effect is refused like the one
-// that could not be saved.
-func TestStepAfterLoss(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, func(c *config.Checkpoint) { c.When = config.EveryStep })
-		q := w.step(7, nil)
-		synctest.Wait()
-		var refused [2]error
-		w.source.mu.Lock() // the loss waits for it
-		e := q.Attached.(*Entry)
-		w.Saver.mu.Lock()
-		w.lose(e, statebuffer.TakenOver, errUnsaved)
-		w.Saver.mu.Unlock()
-		for i := range refused {
-			w.Stepped(e, uint64(i)+2, 0, func(_ uint64, err error) { refused[i] = err })
-		}
-		w.source.mu.Unlock()
-		require.ErrorIs(t, refused[0], errUnsaved)
-		require.ErrorIs(t, refused[1], errUnsaved)
-	})
-}
-
 // TestPanics: of the store, or of a state, do not end the server.
 func TestPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -36,7 +36,6 @@ func (s *Saver) turn() (wait time.Duration, over bool) {
 		}
 	}()
 	s.mu.Lock()
-	s.forgetDetached()
 	over, idle := s.closed, s.urgent.len+s.ready.len+s.dirty.len+len(s.lost) == 0
 	s.mu.Unlock()
 	if over || idle {
@@ -85,21 +84,6 @@ func (s *Saver) pump() (wait time.Duration, refused []waiter) {
 		refused = append(refused, s.start(e, now)...)
 	}
 	return wait, refused
-}
-
-// forgetDetached removes entries whose sequences have no state any more from those that wait to
-// be due.
-func (s *Saver) forgetDetached() {
-	d := &s.detached
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, e := range d.entries {
-		if e.in == &s.dirty {
-			e.unlink()
-		}
-	}
-	clear(d.entries)
-	d.entries = d.entries[:0]
 }
 
 // loseAll has the sequences lose their states that are to.

@@ -99,6 +99,9 @@ func parseURL(address string) (*target, error) {
 		if u.Port() == "" {
 			t.address = net.JoinHostPort(u.Hostname(), defaultPort)
 		}
+		if port, err := strconv.Atoi(u.Port()); u.Port() != "" && (err != nil || port < 1 || port > 65535) {
+			return nil, fmt.Errorf("its port is %q: want 1 to 65535", u.Port())
+		}
 		if u.Hostname() == "" || u.RawQuery != "" || u.Fragment != "" {
 			return nil, errors.New("want a host, and nothing but a port and a database after it, as in valkey://localhost:6379/0")
 		}

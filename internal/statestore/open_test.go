@@ -46,6 +46,7 @@ func TestOpenRefuses(t *testing.T) {
 		"valkey:cache":                   "want a host",
 		"valkey:///0":                    "want a host",
 		"valkey://cache:x":               "cannot be parsed",
+		"valkey://cache:99999":           `its port is "99999"`,
 		"valkey://cache/one":             `its database is "one": want a number`,
 		"valkey://cache/-1":              `its database is "-1"`,
 		"valkey://cache/0/1":             `its database is "0/1"`,

@@ -121,27 +121,37 @@ class Valkey(Part):
     def command(self) -> list[str]:
         return [str(get_binary_path()), "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", *self.options]
 
-    def client(self) -> valkey.Valkey:
+    def client(self, **options) -> valkey.Valkey:
         """An administrator's connection. The caller closes it."""
-        return valkey.Valkey("127.0.0.1", self.port, socket_timeout=10)
+        return valkey.Valkey("127.0.0.1", self.port, socket_timeout=10, **options)
 
 
 class Envoy(Part):
-    """The proxy of docs/deploy/envoy.yaml before servers; only addresses are others."""
+    """The proxy of docs/deploy/envoy.yaml before servers; only addresses are others, and come from a file rather than DNS."""
 
     name = "envoy"
 
     def __init__(self, servers: list[TritonServer]):
         super().__init__()
         config = yaml.safe_load((DEPLOY / "envoy.yaml").read_text())
+        self.config = LOGS / f"envoy-{os.getpid()}-{self.port}.yaml"
+        self._endpoints = self.config.with_suffix(".endpoints.yaml")
+        self.config.parent.mkdir(parents=True, exist_ok=True)
         (admin_port,) = free_ports(1)
+        config["node"] = {"id": "drill", "cluster": "drill"}
         config["admin"]["address"]["socket_address"]["port_value"] = admin_port
         (listener,) = config["static_resources"]["listeners"]
         listener["address"]["socket_address"] = {"address": "127.0.0.1", "port_value": self.port}
         (cluster,) = config["static_resources"]["clusters"]
-        cluster["type"] = "STATIC"
-        (locality,) = cluster["load_assignment"]["endpoints"]
-        locality["lb_endpoints"] = [
+        del cluster["cluster_type"], cluster["load_assignment"]
+        cluster["type"] = "EDS"
+        cluster["eds_cluster_config"] = {"eds_config": {"path_config_source": {"path": str(self._endpoints)}}}
+        self.config.write_text(yaml.safe_dump(config))
+        self.route(servers)
+
+    def route(self, servers: list[TritonServer]) -> None:
+        """Has all sequences go to these servers from now on, as if the others had left the DNS name."""
+        endpoints = [
             {
                 "endpoint": {
                     "address": {"socket_address": {"address": "127.0.0.1", "port_value": port_of(server.grpc_url)}},
@@ -150,9 +160,14 @@ class Envoy(Part):
             }
             for server in servers
         ]
-        self.config = LOGS / f"envoy-{os.getpid()}-{self.port}.yaml"
-        self.config.parent.mkdir(parents=True, exist_ok=True)
-        self.config.write_text(yaml.safe_dump(config))
+        assignment = {
+            "@type": "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment",
+            "cluster_name": "triton",
+            "endpoints": [{"lb_endpoints": endpoints}],
+        }
+        unfinished = self._endpoints.with_suffix(".unfinished")
+        unfinished.write_text(yaml.safe_dump({"resources": [assignment]}))
+        unfinished.rename(self._endpoints)  # Envoy notices a file that is moved there
 
     def command(self) -> list[str]:
         return [

@@ -1,0 +1,57 @@
+"""Short drills (go run build.go drill): servers that are killed, stopped and updated, and mistakes, on the real parts."""
+
+import numpy as np
+import pytest
+
+from drills import killing, parts, refusals, rolling, stale
+from drills.clients import Tally
+from drills.findings import Finding
+from drills.parts import Envoy, HAProxy
+
+
+def good(findings: list[Finding]) -> bool:
+    return not [finding for finding in findings if not finding.good]
+
+
+@pytest.mark.parametrize("proxy", [Envoy, HAProxy])
+def test_killed_servers(proxy):
+    if proxy is HAProxy:
+        try:
+            parts.haproxy()
+        except parts.NotAvailable as why:
+            pytest.skip(str(why))
+    found = killing.kill(minutes=8 / 60, sequences=30, every=3, proxy=proxy)
+    assert good(found), found
+
+
+def test_a_stopped_server():
+    found = stale.stale(sequences=10)
+    assert good(found), found
+
+
+def test_updated_servers():
+    found = rolling.rolling(sequences=20, rounds=1, seconds=1)
+    assert good(found), found
+
+
+def test_mistakes():
+    found = refusals.refusals()
+    assert good(found), found
+
+
+class Answer:
+    def __init__(self, *values: int):
+        self.values = values
+
+    def as_numpy(self, name: str) -> np.ndarray:
+        return np.array([self.values])
+
+
+@pytest.mark.parametrize(
+    "values, foreign, wrong",
+    [((7, 7, 3, 99), 0, 0), ((6, 7, 3, 99), 1, 0), ((7, 8, 3, 99), 1, 0), ((7, 7, 2, 99), 0, 1), ((7, 7, 3, 98), 0, 1)],
+)
+def test_wrong_answers_are_seen(values, foreign, wrong):
+    tally = Tally()
+    tally.check(Answer(*values), name=7, steps=3, hash=99)
+    assert (tally.answers, tally.foreign, tally.wrong) == (1, foreign, wrong)
