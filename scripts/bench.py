@@ -14,7 +14,7 @@ request.
   before    this backend in another version (--before)
   ort       Triton's ONNX Runtime backend with implicit state (--ort-backend)
 
-The last columns are the server's CPU time over that of floor and of ort, with the same allocator.
+The last columns are the server's CPU time over that of floor, implicit and ort, with the same allocator.
 
 Instead, other things can be measured:
 
