@@ -83,7 +83,11 @@ func (s *Saver) call(j *job) (err error) {
 		if value, err = j.encode(&s.policy, j.epoch, j.steps); err != nil {
 			return err
 		}
-		return s.within(func(ctx context.Context) error { return s.store.Save(ctx, key, j.epoch, value, s.policy.TTL) })
+		err := s.within(func(ctx context.Context) error { return s.store.Save(ctx, key, j.epoch, value, s.policy.TTL) })
+		if err != nil { // the value may be on its way still
+			j.writer = statestore.Writer{}
+		}
+		return err
 	}
 	if j.end == drops && !begins { // else there is nothing any more
 		return s.within(func(ctx context.Context) error { return s.store.Drop(ctx, key, j.epoch) })

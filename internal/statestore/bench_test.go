@@ -37,7 +37,7 @@ func BenchmarkSave(b *testing.B) {
 	}
 }
 
-// plainSet saves by the command SET, for which no epoch is compared and nothing is copied.
+// plainSet saves by the command SET, for which no epoch is compared.
 type plainSet struct{ *valkeyStore }
 
 func (s plainSet) Save(ctx context.Context, key string, _ uint64, value []byte, ttl time.Duration) error {

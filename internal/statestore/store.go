@@ -18,8 +18,9 @@ type Store interface {
 	// Take makes the caller the owner of key and returns the new epoch and the value,
 	// which is the caller's; nil if none is saved.
 	Take(ctx context.Context, key string, ttl time.Duration) (epoch uint64, value []byte, err error)
-	// Save keeps value, which it reads only during the call. It fails with a
-	// *FencedError if the key has an owner of a later epoch.
+	// Save keeps value. It fails with a *FencedError if the key has an owner of a later
+	// epoch. The value must not change before Save has returned, nor ever after it has
+	// returned an error: it may be on its way still.
 	Save(ctx context.Context, key string, epoch uint64, value []byte, ttl time.Duration) error
 	// Drop deletes the value; the epoch stays for a while, so that older servers
 	// remain refused. It fails as Save does.

@@ -8,7 +8,6 @@ import (
 	"net"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -23,7 +22,6 @@ type valkeyStore struct {
 	shown       string
 	client      valkey.Client
 	connections connections
-	values      sync.Pool // of *[]byte: copies of values that are being sent
 }
 
 const (
@@ -40,7 +38,6 @@ const (
 
 func openValkey(t *target) (*valkeyStore, error) {
 	s := &valkeyStore{shown: t.shown}
-	s.values.New = func() any { return new([]byte) }
 	option := valkey.ClientOption{
 		InitAddress:       []string{t.address},
 		ForceSingleClient: true,
@@ -132,19 +129,11 @@ func (s *valkeyStore) Save(ctx context.Context, key string, epoch uint64, value 
 	if len(value) > maxValue {
 		return s.explain("save", key, fmt.Errorf("the value has %d bytes: at most %d can be saved", len(value), maxValue))
 	}
-	// The client may read the bytes after the call has ended, so they are copied.
-	sent := s.values.Get().(*[]byte)
-	*sent = append((*sent)[:0], value...)
 	stamp := nextStamp()
-	err := s.owned(ctx, "save", key, epoch, func(ctx context.Context) valkey.ValkeyResult {
-		result := saveScript.Exec(ctx, s.client, []string{key},
-			[]string{formatEpoch(epoch), stamp, milliseconds(ttl), valkey.BinaryString(*sent)})
-		if result.NonValkeyError() == nil { // it was answered
-			s.values.Put(sent)
-		}
-		return result
+	return s.owned(ctx, "save", key, epoch, func(ctx context.Context) valkey.ValkeyResult {
+		return saveScript.Exec(ctx, s.client, []string{key},
+			[]string{formatEpoch(epoch), stamp, milliseconds(ttl), valkey.BinaryString(value)})
 	})
-	return err
 }
 
 func (s *valkeyStore) Drop(ctx context.Context, key string, epoch uint64) error {
