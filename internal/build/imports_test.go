@@ -9,11 +9,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const module = "tritonstateful/"
+const (
+	module      = "tritonstateful/"
+	commandName = "cmd/tritonstateful"
+)
 
 // layers has every package that may import only some of the others, innermost first. What
 // is not listed may import anything but what has layers above it: backend, ortrunner and
-// capi.
+// capi. The command (internal/cli) is above all but capi, and nothing imports it.
 var layers = []struct {
 	name    string
 	imports []string
@@ -67,6 +70,10 @@ func TestWrongArrows(t *testing.T) {
 	require.Contains(t, wrongArrow("backend/plan", "backend"), "a plan is data")
 	require.Contains(t, wrongArrow("internal/gpuinfo", "capi"), "move")
 	require.Empty(t, wrongArrow("internal/gpuinfo", "internal/cuda"))
+	require.Empty(t, wrongArrow("internal/cli/parity", "backend/plan/planner"))
+	require.Empty(t, wrongArrow("cmd/tritonstateful", "internal/cli"))
+	require.Contains(t, wrongArrow("internal/bench", "internal/cli"), "belongs to the command")
+	require.Contains(t, wrongArrow("internal/cli", "capi"), "for Triton")
 }
 
 // wrongArrow is what is wrong with an import, or "".
@@ -75,6 +82,14 @@ func wrongArrow(name, imported string) string {
 	switch {
 	case layer >= 0 && !slices.Contains(layers[layer].imports, imported):
 		return name + " must not import " + imported + ": " + layers[layer].instead
+	case imported == "internal/cli" || strings.HasPrefix(imported, "internal/cli/"):
+		if name != commandName && name != "internal/cli" && !strings.HasPrefix(name, "internal/cli/") {
+			return name + " must not import " + imported + ": it belongs to the command: move what both need into a package of its own"
+		}
+	case name == "internal/cli" || strings.HasPrefix(name, "internal/cli/"): // the command may use everything but the entry points
+		if imported == "capi" {
+			return name + " must not import " + imported + ": entry points are for Triton"
+		}
 	case layer < 0 && (strings.HasPrefix(imported+"/", "backend/") || imported == "ortrunner" || imported == "capi"):
 		return name + " must not import " + imported + ": move what both need into a package below both"
 	}

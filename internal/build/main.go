@@ -114,10 +114,10 @@ func script(name string) func(*tree, []string) error {
 
 // build makes everything that users need, each part only when it must.
 func (t *tree) build() error {
-	if err := t.locked(t.checkCompiler, t.environment, t.models, t.library); err != nil {
+	if err := t.locked(t.checkCompiler, t.environment, t.models, t.library, t.commandLine); err != nil {
 		return err
 	}
-	fmt.Println("built", filepath.Join("build", "install", "backends", "stateful"))
+	fmt.Println("built", filepath.Join("build", "install", "backends", "stateful"), "and", filepath.Join("build", "install", "bin", commandFile))
 	return nil
 }
 

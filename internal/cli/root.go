@@ -1,0 +1,108 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// The exit codes.
+const (
+	exitFine   = 0
+	exitFailed = 1
+	exitFound  = 2
+	exitUsage  = 64 // EX_USAGE of sysexits.h
+)
+
+// errFound says that the verb has printed a result which scripts should not pass over: an open question, a failed check.
+var errFound = errors.New("see the result")
+
+// A usageError is about the arguments of a verb.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// command is what all verbs share.
+type command struct {
+	version        string
+	stdout, stderr io.Writer
+	json           bool
+	library        string // the path of ONNX Runtime, from --onnxruntime
+}
+
+// verbs make the verbs, in the order in which help lists them.
+var verbs = []func(*command) *cobra.Command{}
+
+// Main runs the command with these arguments, and returns its exit code.
+func Main(args []string, version string, stdout, stderr io.Writer) int {
+	c := &command{version: version, stdout: stdout, stderr: stderr}
+	root := c.root()
+	root.SetArgs(args)
+	return c.exit(root.Execute())
+}
+
+func (c *command) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "tritonstateful",
+		Short:         "Serve stateful ONNX models with Triton's stateful backend",
+		Version:       c.version,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usagef("there is no verb %q: tritonstateful --help lists them", args[0])
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetOut(c.stdout)
+	root.SetErr(c.stderr)
+	root.SetVersionTemplate("tritonstateful {{.Version}}\n")
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.PersistentFlags().BoolVar(&c.json, "json", false, "print the result as JSON")
+	root.PersistentFlags().StringVar(&c.library, "onnxruntime", "", "path of libonnxruntime.so (default: the one that was installed with this command)")
+	for _, verb := range verbs {
+		root.AddCommand(verb(c))
+	}
+	return root
+}
+
+// exit prints an error, and returns the exit code that it stands for. With --json the error is an object, so that a script
+// always reads one.
+func (c *command) exit(err error) int {
+	switch {
+	case err == nil:
+		return exitFine
+	case errors.Is(err, errFound):
+		return exitFound
+	}
+	if c.json {
+		_ = c.emit(struct {
+			Schema int    `json:"schema"`
+			Error  string `json:"error"`
+		}{1, err.Error()}, nil)
+	} else {
+		fmt.Fprintf(c.stderr, "%s %s\n", c.colors(c.stderr).bad("tritonstateful:"), err)
+	}
+	var usage usageError
+	if errors.As(err, &usage) {
+		return exitUsage
+	}
+	return exitFailed
+}
+
+// arguments wants as many arguments as a verb has names for: "MODEL.onnx", "DIR".
+func arguments(names ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) != len(names) {
+			return usagef("%s has %d arguments: want %s", cmd.CommandPath(), len(args), strings.Join(names, " "))
+		}
+		return nil
+	}
+}
