@@ -43,7 +43,13 @@ func (e *execution) waits(req int) bool {
 			return true
 		}
 	}
-	if e.in.checkStored(r); r.Err != nil || r.Cancelled || r.Parameters == nil || r.Parameters.Resume == ResumeNone || in.saver == nil {
+	return e.asks(req)
+}
+
+// asks has the store asked for the state of a START that resumes, and reports whether it did.
+func (e *execution) asks(req int) bool {
+	r := &e.requests[req]
+	if e.in.checkStored(r); r.Err != nil || r.Cancelled || r.Parameters == nil || r.Parameters.Resume == ResumeNone || e.in.saver == nil {
 		return false
 	}
 	e.ask(req)
@@ -110,7 +116,7 @@ func (e *execution) park(req int, of *resuming) {
 
 // comesAgain takes in a request that was parked. It reports whether it is parked once more.
 func (e *execution) comesAgain(req int, note *parked) bool {
-	in, r := e.in, &e.requests[req]
+	in := e.in
 	if note.of.left--; note.of.left == 0 && in.resuming[note.of.key] == note.of {
 		delete(in.resuming, note.of.key)
 	}
@@ -121,8 +127,7 @@ func (e *execution) comesAgain(req int, note *parked) bool {
 		e.park(req, of)
 		return true
 	}
-	in.checkStored(r)
-	return false
+	return e.asks(req)
 }
 
 // takeUp has the sequence of a START go on with its saved state, as the store has said. It
@@ -138,6 +143,7 @@ func (e *execution) takeUp(req int, note *parked) bool {
 			e.ask(req)
 			return true
 		}
+		in.saver.Continues(entryOf(in.store.Live(r.key())))
 		a.resumed = true
 	case said.Saved == nil && r.Parameters.Resume == ResumeRequire:
 		r.Err = status.Errorf(status.NotFound, "sequence %v: no state of it is saved: begin it by a START alone", r.Sequence)

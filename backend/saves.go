@@ -70,10 +70,10 @@ func (e *execution) saveEnd(req int) {
 	if q != nil {
 		a.entry = entryOf(q)
 	}
-	if a.entry == nil {
+	if a.entry == nil && e.requests[req].Start {
 		a.entry = in.newEntry(e, req, nil)
 	}
-	if a.entry == nil {
+	if a.entry == nil { // of a sequence that is not known here, another server can be the owner
 		return
 	}
 	var done func(uint64, error)

@@ -93,6 +93,9 @@ func (q *Sequence) cell() int { return int(q.cellIndex) }
 // live reports whether the sequence has a state.
 func (q *Sequence) live() bool { return q.loss == NotLost }
 
+// IsOlder reports whether the ID of the sequence has begun again (Store.BeginSettingAside).
+func (q *Sequence) IsOlder() bool { return q.older }
+
 // Steps is how many steps have been committed since the last START.
 func (q *Sequence) Steps() uint64 { return q.steps }
 

@@ -13,6 +13,11 @@ type Entry struct {
 
 	// The rest is guarded by Saver.mu.
 
+	// number is later than those of the entries that were made before.
+	number uint64
+	// began is when its first step was made, or when it could call the store after an earlier
+	// entry of its key.
+	began time.Duration
 	epoch uint64 // 0: the store does not know yet that it began
 	steps uint64 // committed
 	saved uint64 // the steps that the saved state has
@@ -24,6 +29,13 @@ type Entry struct {
 
 	in         *entryList
 	prev, next *Entry
+
+	// See keys.go.
+
+	entered    bool   // it is among those of its key that call the store
+	held       bool   // it waits for an earlier one
+	superseded bool   // a later one has the key
+	after      *Entry // waits for this one
 }
 
 // ending is how a sequence ended.
@@ -50,11 +62,6 @@ func (e *Entry) alive() bool { return e.sequence != nil && e.sequence.Attached =
 
 // unsaved reports whether there are steps to save.
 func (e *Entry) unsaved() bool { return e.steps > e.saved && e.end != drops }
-
-// calls reports whether the store has to be called, now or later.
-func (e *Entry) calls() bool {
-	return e.epoch == 0 || e.unsaved() || e.end != goesOn || len(e.waiters) > 0
-}
 
 // takeWaiters removes the waiters for that many steps or fewer and returns them.
 func (e *Entry) takeWaiters(steps uint64) (done []waiter) {

@@ -50,9 +50,22 @@ func (j *job) snapshot(from Source) error {
 // work is the goroutine of a job.
 func (s *Saver) work(j *job) {
 	err := s.call(j)
+	if err == nil && j.end == pauses {
+		s.source.Locked(func() { s.forget(j) })
+	}
 	waiters, saved, refusal := s.end(j, err)
 	release(waiters, saved, refusal)
 	s.Kick()
+}
+
+// forget ends a sequence that is saved and is to go on elsewhere, or later. Before the answer to
+// its END, because its slot is needed then. The lock of the instance is held.
+func (s *Saver) forget(j *job) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := j.entry; e.end == pauses && e.steps == j.steps && e.alive() {
+		s.source.Forget(e.sequence)
+	}
 }
 
 func (s *Saver) call(j *job) (err error) {
@@ -123,7 +136,7 @@ func (s *Saver) end(j *job, err error) (waiters []waiter, saved uint64, refusal 
 		if j.end == drops {
 			e.saved = e.steps
 		}
-		e.lost = j.end != goesOn // nothing follows
+		e.lost = e.lost || j.end != goesOn && j.end == e.end // nothing follows
 		waiters = e.takeWaiters(e.saved)
 	case errors.As(err, &fenced):
 		s.counters.Fenced++

@@ -48,6 +48,9 @@ func (s *Saver) resume(key string, live *Entry) (r Resumption) {
 				return err
 			}
 		}
+		if err = s.awaitDrop(ctx, key); err != nil {
+			return err
+		}
 		r.Epoch, value, err = s.store.Take(ctx, key, s.policy.TTL)
 		return err
 	})
@@ -78,7 +81,23 @@ func (s *Saver) owns(ctx context.Context, e *Entry) (bool, error) {
 }
 
 // epochOf waits until the store knows that a sequence has begun.
-func (s *Saver) epochOf(ctx context.Context, e *Entry) (uint64, error) {
+func (s *Saver) epochOf(ctx context.Context, e *Entry) (epoch uint64, err error) {
+	if err := s.await(ctx, func() bool { epoch = e.epoch; return epoch != 0 }); err != nil {
+		return 0, fmt.Errorf("the store does not know yet that it began: %w", err)
+	}
+	return epoch, nil
+}
+
+// awaitDrop waits until what a sequence that has ended here has saved is deleted.
+func (s *Saver) awaitDrop(ctx context.Context, key string) error {
+	if err := s.await(ctx, func() bool { return !s.dropping(key) }); err != nil {
+		return fmt.Errorf("the state of the sequence before is not yet deleted: %w", err)
+	}
+	return nil
+}
+
+// await waits until something is the case, which is asked for under Saver.mu.
+func (s *Saver) await(ctx context.Context, is func() bool) error {
 	stop := context.AfterFunc(ctx, func() {
 		s.mu.Lock() // else the broadcast may come before the wait
 		defer s.mu.Unlock()
@@ -87,13 +106,13 @@ func (s *Saver) epochOf(ctx context.Context, e *Entry) (uint64, error) {
 	defer stop()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for e.epoch == 0 && ctx.Err() == nil {
+	for !is() {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
 		s.changed.Wait()
 	}
-	if e.epoch == 0 {
-		return 0, fmt.Errorf("the store does not know yet that it began: %w", ctx.Err())
-	}
-	return e.epoch, nil
+	return nil
 }
 
 // noted counts what became of a resumption.

@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"context"
 	"log/slog"
+	"math"
 	"sync"
 	"time"
 
@@ -50,8 +51,11 @@ type Saver struct {
 	// An entry that calls the store, or will, is in one of these lists, or has a job.
 	urgent   entryList // ready, and somebody waits for it
 	ready    entryList
-	dirty    entryList // by since
+	dirty    entryList         // by since
+	latest   map[string]*Entry // of each key, see keys.go
 	lost     []lostEntry
+	number   uint64        // of the last entry
+	sweepAt  time.Duration // see sweep
 	jobs     int
 	bytes    int64 // of the snapshots of jobs
 	unused   []*job
@@ -76,7 +80,8 @@ const maxResumes = 64
 func New(o Options) *Saver {
 	s := &Saver{
 		store: o.Store, policy: o.Policy, source: o.Source, clock: o.Clock, log: o.Log,
-		wake: make(chan struct{}, 1), stopped: make(chan struct{}), resumes: make(chan struct{}, maxResumes),
+		latest: map[string]*Entry{},
+		wake:   make(chan struct{}, 1), stopped: make(chan struct{}), resumes: make(chan struct{}, maxResumes),
 	}
 	s.changed.L = &s.mu
 	s.context, s.cancel = context.WithCancel(context.Background())
@@ -90,13 +95,32 @@ func (s *Saver) NewEntry(q *statebuffer.Sequence, key string) *Entry {
 	if !s.policy.writes() {
 		return nil
 	}
-	return &Entry{key: key, sequence: q}
+	return s.newEntry(Entry{key: key, sequence: q})
 }
 
 // Restored is the entry of a sequence that goes on with what the store had: its epoch, and as
 // many steps.
 func (s *Saver) Restored(q *statebuffer.Sequence, key string, epoch, steps uint64) *Entry {
-	return &Entry{key: key, sequence: q, epoch: epoch, steps: steps, saved: steps}
+	return s.newEntry(Entry{key: key, sequence: q, epoch: epoch, steps: steps, saved: steps})
+}
+
+func (s *Saver) newEntry(e Entry) *Entry {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.number++
+	e.number, e.began = s.number, s.clock()
+	return &e
+}
+
+// Continues notes that a sequence goes on here that was to be saved and forgotten: its client
+// has come back before that was done.
+func (s *Saver) Continues(e *Entry) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e.end == pauses {
+		e.end = goesOn
+		s.place(e, s.clock())
+	}
 }
 
 // Writes reports whether anything is ever saved.
@@ -155,11 +179,17 @@ func (s *Saver) wait(e *Entry, done func(saved uint64, err error)) {
 func (s *Saver) place(e *Entry, now time.Duration) {
 	to := &s.dirty
 	switch {
-	case e.working || e.lost:
-		return // see end
-	case !e.calls():
+	case e.working || e.held:
+		return // see end and leave
+	case len(e.waiters) == 0 && (e.lost || !s.calls(e)):
 		e.unlink()
+		s.leave(e, now)
 		return
+	}
+	if s.enter(e, now); e.held || e.lost && len(e.waiters) == 0 {
+		return
+	}
+	switch {
 	case len(e.waiters) > 0:
 		to = &s.urgent
 	case e.epoch == 0 || e.end != goesOn || s.due(e, now):
@@ -169,6 +199,11 @@ func (s *Saver) place(e *Entry, now time.Duration) {
 		e.unlink()
 		to.push(e)
 	}
+}
+
+// calls reports whether the store has to be called for an entry, now or later.
+func (s *Saver) calls(e *Entry) bool {
+	return e.epoch == 0 || e.end != goesOn || e.unsaved() && s.policy.automatic()
 }
 
 // due reports whether the policy wants the state of an entry saved.
@@ -214,9 +249,12 @@ func (s *Saver) Close() {
 	var waiters []waiter
 	for _, l := range []*entryList{&s.urgent, &s.ready, &s.dirty} {
 		for l.first != nil {
-			waiters = append(waiters, l.first.waiters...)
+			waiters = append(waiters, l.first.takeWaiters(math.MaxUint64)...)
 			l.first.unlink()
 		}
+	}
+	for _, e := range s.latest { // held ones are in no list
+		waiters = append(waiters, e.takeWaiters(math.MaxUint64)...)
 	}
 	s.mu.Unlock()
 	release(waiters, 0, status.Errorf(status.Unavailable, "the model was unloaded before the state was saved"))
@@ -242,7 +280,7 @@ func (s *Saver) flush() {
 	defer over.Stop()
 	s.Kick()
 	const enough = 3
-	for s.flushing && s.failures < enough && s.urgent.len+s.ready.len+s.jobs > 0 {
+	for s.flushing && s.failures < enough && s.urgent.len+s.ready.len+s.jobs > 0 { // held ones have a job before them
 		s.changed.Wait()
 	}
 	if left := s.urgent.len + s.ready.len + s.jobs; left > 0 {

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"tritonstateful/backend/config"
-	"tritonstateful/internal/status"
 )
 
 // serve is the goroutine of the Saver.
@@ -41,23 +40,30 @@ func (s *Saver) turn() (wait time.Duration, over bool) {
 	if over || idle {
 		return math.MaxInt64, over
 	}
-	var refused []waiter
+	var refused []refusedWaiter
 	s.source.Locked(func() { wait, refused = s.pump() })
-	release(refused, 0, status.Errorf(status.Unavailable, "the state was not saved: the store has failed, see the server's log; it is tried again"))
+	for _, r := range refused {
+		r.done(r.saved, r.err)
+	}
 	return wait, false
 }
 
 // pump begins jobs, as long as there is room, under the lock of the instance.
-func (s *Saver) pump() (wait time.Duration, refused []waiter) {
+func (s *Saver) pump() (wait time.Duration, refused []refusedWaiter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	defer s.changed.Broadcast() // for flush
 	defer s.loseAll()
 	now := s.clock()
-	wait = math.MaxInt64
+	if s.sweep(now); s.dirty.len+s.ready.len > 0 {
+		wait = s.sweepAt - now
+	} else {
+		wait = math.MaxInt64
+	}
 	if s.policy.When == config.EveryInterval {
 		for e := s.dirty.first; e != nil; e = s.dirty.first {
 			if left := s.policy.Interval - (now - e.since); left > 0 {
-				wait = left
+				wait = min(wait, left)
 				break
 			}
 			e.unlink()
@@ -66,7 +72,7 @@ func (s *Saver) pump() (wait time.Duration, refused []waiter) {
 	}
 	if now < s.retryAt { // those who wait are not kept waiting
 		for e := s.urgent.first; e != nil; e = s.urgent.first {
-			refused = append(refused, e.takeWaiters(math.MaxUint64)...)
+			refused = e.refuse(refused)
 			s.unsaved(e)
 			e.unlink()
 			s.place(e, now)
@@ -74,22 +80,38 @@ func (s *Saver) pump() (wait time.Duration, refused []waiter) {
 		return min(wait, s.retryAt-now), refused
 	}
 	for e := s.urgent.first; e != nil && s.hasRoom(); e = s.urgent.first {
-		refused = append(refused, s.start(e, now)...)
+		refused = s.start(e, now, refused)
 	}
 	for e := s.ready.first; e != nil && s.hasRoom(); e = s.ready.first {
 		if left := s.paidAt - now; left > 0 && e.unsaved() && !s.flushing {
 			wait = min(wait, left)
 			break
 		}
-		refused = append(refused, s.start(e, now)...)
+		refused = s.start(e, now, refused)
 	}
 	return wait, refused
 }
 
-// loseAll has the sequences lose their states that are to.
+// refusedWaiter is a waiter with what it is to be told.
+type refusedWaiter struct {
+	waiter
+	saved uint64
+	err   error
+}
+
+// refuse takes the waiters of an entry and adds them to those that are refused.
+func (e *Entry) refuse(refused []refusedWaiter) []refusedWaiter {
+	for _, w := range e.takeWaiters(math.MaxUint64) {
+		refused = append(refused, refusedWaiter{w, e.saved, e.refusal()})
+	}
+	return refused
+}
+
+// loseAll has the sequences lose their states that are to. One whose ID has begun again keeps
+// it, but is not saved any more: requests of it may be queued.
 func (s *Saver) loseAll() {
 	for _, e := range s.lost {
-		if e.alive() {
+		if e.alive() && !(e.superseded && e.sequence.IsOlder()) {
 			s.source.Lose(e.sequence, e.reason)
 		}
 	}
@@ -105,21 +127,22 @@ func (s *Saver) hasRoom() bool {
 	return s.jobs < maxJobs && (s.jobs == 0 || s.bytes < maxBytes)
 }
 
-// start begins the job of an entry, if there is something to do. It returns the waiters who
-// wait for what cannot be saved any more.
-func (s *Saver) start(e *Entry, now time.Duration) (refused []waiter) {
+// start begins the job of an entry, if there is something to do. It adds the waiters who wait
+// for what cannot be saved any more to those that are refused.
+func (s *Saver) start(e *Entry, now time.Duration, refused []refusedWaiter) []refusedWaiter {
 	e.unlink()
 	j := s.newJob(e)
-	if e.unsaved() && (len(e.waiters) > 0 || e.end == pauses || s.due(e, now)) {
+	if !e.lost && e.unsaved() && (len(e.waiters) > 0 || e.end == pauses || s.due(e, now)) {
 		switch {
 		case !e.alive():
-			refused = e.takeWaiters(math.MaxUint64)
+			e.lost = e.epoch != 0 // else what an earlier sequence has saved is to be deleted
+			refused = e.refuse(refused)
 			e.steps, e.saved = 0, 0
 		default:
 			if err := j.snapshot(s.source); err != nil {
 				s.counters.Failed++
 				s.log.Error("could not take a snapshot of a sequence's state", "key", e.key, "error", err)
-				refused = e.takeWaiters(math.MaxUint64)
+				refused = e.refuse(refused)
 				e.since = now
 				s.dirty.push(e)
 				s.unused = append(s.unused, j)
@@ -127,12 +150,11 @@ func (s *Saver) start(e *Entry, now time.Duration) (refused []waiter) {
 			}
 			s.pay(j.bytes, now)
 		}
-		if e.end == pauses && e.alive() {
-			s.source.Forget(e.sequence)
-		}
 	}
-	if e.epoch != 0 && !j.saves && e.end != drops {
+	if e.lost || e.epoch != 0 && !j.saves && e.end != drops {
 		s.unused = append(s.unused, j)
+		refused = e.refuse(refused)
+		s.place(e, now)
 		return refused
 	}
 	e.working = true

@@ -1,0 +1,157 @@
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tritonstateful/backend/config"
+	"tritonstateful/statebuffer"
+)
+
+// start begins a sequence once more, as a START does, and makes its first step.
+func (w *world) start(number uint64, done func(uint64, error)) *statebuffer.Sequence {
+	w.Locked(func() {
+		_, err := w.source.store.Begin(statebuffer.Key{Number: number}, w.now())
+		require.NoError(w.t, err)
+	})
+	return w.step(number, done)
+}
+
+// end ends a sequence after its last step.
+func (w *world) end(number uint64) {
+	w.Locked(func() {
+		q := w.source.store.Live(statebuffer.Key{Number: number})
+		entry := q.Attached.(*Entry)
+		w.source.store.Finish(q)
+		w.Ended(entry, w.now(), nil)
+	})
+	w.Kick()
+}
+
+// TestStepOfLost: a step can come between the loss of a sequence and the next turn; who waits for it is told.
+func TestStepOfLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, everyStep)
+		q := w.step(7, nil)
+		synctest.Wait()
+		w.Locked(func() {
+			w.Saver.mu.Lock()
+			w.lose(q.Attached.(*Entry), statebuffer.TakenOver)
+			w.Saver.mu.Unlock()
+		})
+		var refused error
+		w.Stepped(q.Attached.(*Entry), 2, w.now(), func(_ uint64, err error) { refused = err })
+		w.Kick()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.Error(t, refused)
+	})
+}
+
+// TestBeginsInOrder: of two sequences of one key, the later one owns it, however long the store takes for the first.
+func TestBeginsInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, everyStep)
+		first := true
+		w.memory.Before = func(_ context.Context, method, _ string) error {
+			if method == "Begin" && first {
+				first = false
+				time.Sleep(500 * time.Millisecond)
+			}
+			return nil
+		}
+		w.step(7, nil)
+		time.Sleep(time.Millisecond)
+		w.end(7)
+		w.start(7, nil)
+		time.Sleep(time.Second)
+		w.step(7, nil)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.EqualValues(t, 2, w.saved(7))
+		require.Empty(t, w.source.lost)
+		c, _ := w.Measure(nil)
+		require.Zero(t, c.Fenced)
+	})
+}
+
+// TestCloseWithDead: sequences that have lost their states do not delay an unload.
+func TestCloseWithDead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, everyThird)
+		q := w.step(7, nil)
+		synctest.Wait()
+		w.Locked(func() { w.source.store.Lose(q, statebuffer.Expired, 0) })
+		began := time.Now()
+		w.flush()
+		require.Less(t, time.Since(began), time.Second)
+	})
+}
+
+// TestDead: of sequences that have lost their states nothing is left to be saved.
+func TestDead(t *testing.T) {
+	for name, edit := range map[string]func(*config.Checkpoint){"steps": everyThird, "request": func(c *config.Checkpoint) { c.When = config.OnRequest }} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, edit)
+				for range 1000 {
+					w.start(7, nil)
+					w.step(7, nil)
+					time.Sleep(time.Second)
+				}
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				_, b := w.Measure(nil)
+				require.LessOrEqual(t, b.Sequences, 1)
+			})
+		})
+	}
+}
+
+// TestDownForLong: memory does not grow with the sequences that end while the store is down.
+func TestDownForLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, everyStep)
+		w.memory.Before = func(context.Context, string, string) error { return errors.New("down") }
+		for n := range uint64(100_000) {
+			w.start(n+1, nil)
+			w.end(n + 1)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		_, b := w.Measure(nil)
+		require.Less(t, b.Sequences, 70_000)
+	})
+}
+
+// TestPauseFails: a sequence that could not be saved is not forgotten.
+func TestPauseFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, func(c *config.Checkpoint) { c.When = config.OnRequest })
+		down := true
+		w.memory.Before = func(_ context.Context, method, _ string) error {
+			if method == "Save" && down {
+				return errors.New("down")
+			}
+			return nil
+		}
+		q := w.step(7, nil)
+		synctest.Wait()
+		var refused error
+		w.Locked(func() {
+			w.Paused(q.Attached.(*Entry), q.Steps(), w.now(), func(_ uint64, err error) { refused = err })
+		})
+		w.Kick()
+		synctest.Wait()
+		require.Error(t, refused)
+		down = false
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.EqualValues(t, 1, w.saved(7))
+	})
+}

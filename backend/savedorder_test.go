@@ -1,0 +1,90 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tritonstateful/internal/statestore/storetest"
+	"tritonstateful/internal/status"
+)
+
+// TestResumeTwice: a START with resume that comes while the store is asked for its sequence
+// resumes, too: a client that lost its answer sends it once more.
+func TestResumeTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &storetest.Memory{}
+		first := newServer(t, savedIn(t, store, "steps=1"))
+		first.batch(startOf(7)).ok()
+		synctest.Wait()
+		store.Before = func(context.Context, string, string) error { time.Sleep(time.Second / 2); return nil }
+		s := goesOn(t, first, store, savedIn(t, store, "steps=1"))
+		s.batch(startOf(7).saying(resumes))
+		s.batch(startOf(7).saying(requires))
+		time.Sleep(600 * time.Millisecond)
+		o := s.rerun()
+		time.Sleep(time.Second)
+		last := s.rerun()
+		require.NoError(t, o.answers[0].err)
+		for _, answer := range last.answers {
+			require.NoError(t, answer.err)
+			require.True(t, answer.parameters.Resumed)
+			require.EqualValues(t, 3, answer.parameters.Step)
+		}
+		require.EqualValues(t, 3, s.in.store.Live(keyOf(7)).Steps())
+	})
+}
+
+// TestEndOfUnknown: an END that does not run says nothing of the sequence that another server has.
+func TestEndOfUnknown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &storetest.Memory{}
+		edits := []func(*setup){savedIn(t, store, "steps=1"), param("infer_end_requests", "0")}
+		first := newServer(t, edits...)
+		first.batch(startOf(7)).ok()
+		synctest.Wait()
+		second := goesOn(t, first, store, edits...)
+		second.resumed(startOf(7).saying(requires)).ok()
+		synctest.Wait()
+		first.batch(nextOf(7)).ok()
+		synctest.Wait() // it is refused
+		first.forget(7)
+		first.batch(nextOf(7)).want("taken over by another server")
+		first.batch(endOf(7))
+		synctest.Wait()
+		require.NotNil(t, store.Value(key7))
+		second.batch(nextOf(7)).ok()
+		synctest.Wait()
+		second.batch(nextOf(7)).ok()
+	})
+}
+
+// TestResumePaused: a sequence whose END could not be saved goes on when its client comes back.
+func TestResumePaused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &storetest.Memory{}
+		s := newServer(t, savedIn(t, store, "request"))
+		s.batch(startOf(7)).ok()
+		synctest.Wait()
+		store.Before = func(_ context.Context, method, _ string) error {
+			if method == "Save" {
+				return errors.New("store is down")
+			}
+			return nil
+		}
+		s.batch(endOf(7).saying(keepsIt))
+		synctest.Wait()
+		require.Equal(t, status.Unavailable, status.CodeOf(s.last.answers[0].err))
+		o := s.resumed(startOf(7).saying(requires)).ok()
+		require.EqualValues(t, 3, o.answers[0].parameters.Step)
+		store.Before = nil
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		o = s.batch(nextOf(7).saying(told)).ok()
+		require.EqualValues(t, 4, o.answers[0].parameters.Step)
+	})
+}
