@@ -11,7 +11,9 @@ type Generated struct {
 	Name  string
 	Index int // position in the signature
 	Axis  int // batch axis, or tensor.NoAxis: one value for all lanes of a run
-	DType tensor.DType
+	// AxisFrom says in words how the axis was found, for people.
+	AxisFrom string
+	DType    tensor.DType
 	// Dims are 1 but for constants, masks and positions: one element for each lane. A
 	// mask and positions have tensor.Dynamic at the axis of their length.
 	Dims tensor.Shape

@@ -11,8 +11,10 @@ import (
 type IO struct {
 	onnx.IOTensor     // as the server knows it
 	Index         int // position in the signature
-	// Axis is the batch axis of the model's tensor, or tensor.NoAxis.
-	Axis int
+	// Axis is the batch axis of the model's tensor, or tensor.NoAxis; AxisFrom says in words
+	// how it was found, for people.
+	Axis     int
+	AxisFrom string
 	// LanesAxis is, of an output, the axis that must have one extent for each lane after
 	// a run, or tensor.NoAxis where nothing can be checked.
 	LanesAxis int

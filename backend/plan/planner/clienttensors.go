@@ -96,10 +96,30 @@ func (pl *planner) clientTensor(kind string, p *plan.IO, c *config.TensorConfig,
 		pl.faultOf([]string{c.Name, info.Name}, "%s %q: %w", kind, c.Name, err)
 		return false
 	}
+	p.AxisFrom = pl.axisFrom(p, info, found)
 	if p.Axis != tensor.NoAxis && info.Dims[p.Axis] == 1 {
 		pl.fixedAtOne(c.Name)
 	}
 	return true
+}
+
+// axisFrom says in words how the batch axis of an input or output was found.
+func (pl *planner) axisFrom(p *plan.IO, info *onnx.TensorInfo, found batchaxis.Axis) string {
+	_, given := pl.givenAxis(info)
+	switch {
+	case pl.config.MaxBatchSize == 0:
+		return "max_batch_size is 0"
+	case p.IsState:
+		return "as its state has it"
+	case given:
+		return batchaxis.ByParameter
+	case found.Known && found.How != "" && found.Index == p.Axis:
+		return found.How
+	case p.Axis == tensor.NoAxis && info.Dims.Fixed():
+		return "its shape is fixed"
+	default:
+		return "dims of the configuration"
+	}
 }
 
 // errScalar is about an input or output of the model without any axis.

@@ -102,7 +102,7 @@ func (pl *planner) control(name string, c *config.Control, at int) {
 // generatedAxis finds the batch axis of an input that the backend fills. batch_axes may
 // name one that the model fixes, which takes no other number of lanes.
 func (pl *planner) generatedAxis(f *plan.Generated, info *onnx.TensorInfo) (err error) {
-	if f.Axis, _, err = pl.inputAxis(f.Index); err != nil || f.Axis == tensor.NoAxis {
+	if f.Axis, f.AxisFrom, err = pl.inputAxis(f.Index); err != nil || f.Axis == tensor.NoAxis {
 		return err
 	}
 	switch extent := info.Dims[f.Axis]; {

@@ -1,0 +1,79 @@
+package cli
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tritonstateful/ortrunner/onnxtest"
+)
+
+// TestInspect: roles, axes and reasons, as text and as JSON.
+func TestInspect(t *testing.T) {
+	for name, c := range map[string]struct {
+		model onnxtest.Model
+		code  int
+	}{
+		"sums":    {sums(), exitFine},
+		"cached":  {cached(), exitFine},
+		"unclear": {unclear(), exitFound},
+		"mixing":  {mixing(), exitFound},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := file(t, name, c.model)
+			code, out, errs := run(t, withRuntime(t, "inspect", path)...)
+			require.Equal(t, c.code, code, errs)
+			golden(t, "inspect_"+name+".txt", out)
+			code, out, _ = run(t, withRuntime(t, "inspect", "--json", path)...)
+			require.Equal(t, c.code, code)
+			golden(t, "inspect_"+name+".json", out)
+			require.True(t, json.Valid([]byte(out)))
+		})
+	}
+}
+
+// TestQuestionIsDecided: with the line that the question shows, the model is served.
+func TestQuestionIsDecided(t *testing.T) {
+	path := file(t, "unclear", unclear())
+	code, out, _ := run(t, withRuntime(t, "inspect", "--json", path)...)
+	require.Equal(t, exitFound, code)
+	var result inspection
+	require.NoError(t, json.Unmarshal([]byte(out), &result))
+	require.Len(t, result.Questions, 1)
+	require.Len(t, result.Questions[0].Lines, 1)
+	config := filepath.Join(t.TempDir(), "config.pbtxt")
+	require.NoError(t, os.WriteFile(config, []byte(result.Questions[0].Lines[0]), 0o644))
+	code, out, errs := run(t, withRuntime(t, "inspect", path, "--config", config)...)
+	require.Equal(t, exitFine, code, errs)
+	require.Contains(t, out, "paired by state_pairs")
+}
+
+// TestInspectFaults: what cannot be looked at is an error with the file's name.
+func TestInspectFaults(t *testing.T) {
+	folder := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(folder, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
+		return path
+	}
+	model := file(t, "sums", sums())
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{filepath.Join(folder, "none.onnx")}, "none.onnx"},
+		{[]string{write("text.onnx", "no model")}, "text.onnx"},
+		{[]string{model, "--config", write("a.pbtxt", "backand: \"stateful\"")}, "(line 1:1): unknown field: backand"},
+		{[]string{model, "--config", write("b.pbtxt", "backend: \"onnxruntime\"")}, "want \"stateful\""},
+		{[]string{model, "--config", write("c.pbtxt", "parameters { key: \"verify\" value { string_value: \"maybe\" } }")}, "verify"},
+		{[]string{filepath.Dir(write("folder/config.pbtxt", ""))}, "no folder of a version"},
+	} {
+		code, _, errs := run(t, withRuntime(t, append([]string{"inspect"}, c.args...)...)...)
+		require.Equal(t, exitFailed, code, c.want)
+		require.Contains(t, errs, c.want)
+	}
+}

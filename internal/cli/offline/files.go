@@ -1,0 +1,122 @@
+package offline
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"tritonstateful/backend/config"
+	"tritonstateful/internal/modelconfig"
+)
+
+// Files are those of a model, and its configuration as it is written.
+type Files struct {
+	Name string
+	// Directory is the model's folder in a repository, and Version the version that is looked at. For an ONNX file by
+	// itself, Directory is where the file is, and Version 0.
+	Directory string
+	Version   uint64
+	Model     string // path of the ONNX file
+	Config    string // path of config.pbtxt; empty: there is none
+	Given     *modelconfig.ModelConfig
+}
+
+// Read finds the files of a model. path is an ONNX file, or a model's folder; configPath is its config.pbtxt, which is
+// config.pbtxt in the folder, or none, if it is empty.
+func Read(path, configPath string) (*Files, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	absolute, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	f := &Files{Name: strings.TrimSuffix(filepath.Base(absolute), filepath.Ext(absolute)), Directory: filepath.Dir(absolute), Model: absolute}
+	if info.IsDir() {
+		f.Name, f.Directory = filepath.Base(absolute), absolute
+		if found := filepath.Join(path, "config.pbtxt"); configPath == "" && exists(found) {
+			configPath = found
+		}
+	}
+	if err := f.readConfig(configPath); err != nil {
+		return nil, err
+	}
+	if info.IsDir() {
+		return f, f.findModel()
+	}
+	return f, nil
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// readConfig reads the configuration, and gives it the name that Triton would give it.
+func (f *Files) readConfig(path string) error {
+	f.Given, f.Config = &modelconfig.ModelConfig{}, path
+	if path != "" {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if f.Given, err = modelconfig.Parse(text); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	if f.Given.Name == "" {
+		f.Given.Name = f.Name
+	}
+	f.Name = f.Given.Name
+	if f.Given.Backend == "" {
+		f.Given.Backend = "stateful"
+	}
+	if f.Given.Backend != "stateful" {
+		return fmt.Errorf("%s: backend is %q: want \"stateful\"", path, f.Given.Backend)
+	}
+	return nil
+}
+
+// findModel finds the latest version in the model's folder, and the model file in it.
+func (f *Files) findModel() error {
+	entries, err := os.ReadDir(f.Directory)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		if n, err := strconv.ParseUint(entry.Name(), 10, 63); err == nil && n > f.Version && entry.Name()[0] != '0' {
+			f.Version = n
+		}
+	}
+	if f.Version == 0 {
+		return fmt.Errorf("%s has no folder of a version: want the model's folder of a model repository, with %s in it", f.Directory, filepath.Join("1", "model.onnx"))
+	}
+	cfg, params, err := f.parameters(modelconfig.JSON(f.Given))
+	if params == nil || !params.Understood("onnx_file_name") {
+		return err
+	}
+	name, err := params.ModelFile(cfg)
+	if err != nil {
+		return err
+	}
+	f.Model = filepath.Join(f.Directory, strconv.FormatUint(f.Version, 10), name)
+	if _, err := os.Stat(f.Model); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("the model file is missing: %w", err)
+	}
+	return nil
+}
+
+// parameters parses a configuration as JSON; an error with parameters is about some of them.
+func (f *Files) parameters(text []byte) (*config.Config, *config.Parameters, error) {
+	cfg, err := config.Parse(text)
+	if err != nil {
+		return nil, nil, err
+	}
+	params, _, err := config.ParseParameters(cfg.Parameters)
+	return cfg, params, err
+}
