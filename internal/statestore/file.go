@@ -150,7 +150,7 @@ func (s *folderStore) Keys(ctx context.Context, prefix string) iter.Seq2[string,
 
 // Check makes the folder, and locks a file in it.
 func (s *folderStore) Check(ctx context.Context) error {
-	const key = keyPrefix + "check"
+	const key = KeyPrefix + "check"
 	return s.locked(ctx, "write", key, func(e *entry) error {
 		if err := e.replace(fileHead{key: key, epoch: 1}, nil); err != nil {
 			return err

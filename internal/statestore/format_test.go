@@ -184,6 +184,15 @@ func TestKey(t *testing.T) {
 	require.NotEqual(t, Key("m:@x", "7"), Key("m", "@x:7"))
 	require.NotEqual(t, Key("m:", "7"), Key("m%3A", "7"))
 	require.True(t, strings.HasPrefix(Key("m", "7"), Key("m", "")))
+	for _, namespace := range []string{"model/1", "m:@x", "m%3A", "%"} {
+		got, id, ok := SplitKey(Key(namespace, `"a:b"`))
+		require.True(t, ok)
+		require.Equal(t, []string{namespace, `"a:b"`}, []string{got, id})
+	}
+	for _, other := range []string{"", "session:7", KeyPrefix + "check", KeyPrefix + ":7", Key("model/1", "")} {
+		_, _, ok := SplitKey(other)
+		require.False(t, ok, "%q", other)
+	}
 }
 
 func ExampleWriter() {

@@ -49,14 +49,24 @@ const dropped = 10 * time.Minute
 // ("abc"), or a key that the client chose, after an @. So Key(namespace, "") is what
 // all keys of a namespace begin with, and no other key.
 func Key(namespace, id string) string {
-	return keyPrefix + namespaceEscapes.Replace(namespace) + ":" + id
+	return KeyPrefix + namespaceEscapes.Replace(namespace) + ":" + id
 }
 
-// keyPrefix begins every key, so that a store can be shared with others.
-const keyPrefix = "tritonstateful:"
+// SplitKey returns what Key was given; false for what is no key of a sequence.
+func SplitKey(key string) (namespace, id string, ok bool) {
+	rest, ours := strings.CutPrefix(key, KeyPrefix)
+	namespace, id, ok = strings.Cut(rest, ":")
+	return namespaceUnescapes.Replace(namespace), id, ours && ok && namespace != "" && id != ""
+}
 
-// namespaceEscapes lets the first colon after the prefix end the namespace.
-var namespaceEscapes = strings.NewReplacer("%", "%25", ":", "%3A")
+// KeyPrefix begins every key, so that a store can be shared with others.
+const KeyPrefix = "tritonstateful:"
+
+// They let the first colon after the prefix end the namespace.
+var (
+	namespaceEscapes   = strings.NewReplacer("%", "%25", ":", "%3A")
+	namespaceUnescapes = strings.NewReplacer("%25", "%", "%3A", ":")
+)
 
 // A FencedError says that a key was taken over: Owner is later than Epoch.
 type FencedError struct{ Epoch, Owner uint64 }

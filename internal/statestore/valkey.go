@@ -207,7 +207,7 @@ func (s *valkeyStore) Keys(ctx context.Context, prefix string) iter.Seq2[string,
 
 // Check does what is done for a sequence. The key is gone a second later.
 func (s *valkeyStore) Check(ctx context.Context) error {
-	const key, ttl = keyPrefix + "check", time.Second
+	const key, ttl = KeyPrefix + "check", time.Second
 	epoch, _, err := s.Take(ctx, key, ttl)
 	if err == nil {
 		// No FencedError is possible but from another server that checks at the same time.
