@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,8 +14,6 @@ import (
 
 // consoleBlock is a block of a page that shows commands after a $, and what they print.
 var consoleBlock = regexp.MustCompile("(?s)```console\n(.*?)```")
-
-var update = flag.Bool("update", false, "write what commands print into the pages that show it")
 
 // checkPage runs the commands of a page of docs/ in the working directory, and compares what they print. There must be
 // some. A last line "(exit code N)" is the exit code, if it is not 0. The pairs are words of the page, such as paths, and
