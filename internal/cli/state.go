@@ -17,9 +17,11 @@ import (
 	"tritonstateful/internal/statestore"
 )
 
-// state is the verb state: what a state store has. Its own verbs are in this file too, as all of them are a call of package
-// saved.
-func (c *command) state() *cobra.Command {
+func init() { verbs = append(verbs, stateVerb) }
+
+// stateVerb is the verb state: what a state store has. Its own verbs are here and in statecopy.go, as each is a call of
+// package saved.
+func stateVerb(c *command) *cobra.Command {
 	verb := &cobra.Command{
 		Use:   "state",
 		Short: "List, show, drop, export and import saved states",
