@@ -32,8 +32,6 @@ type inspection struct {
 	Config           string             `json:"config"` // config.pbtxt with everything filled in
 }
 
-func init() { verbs = append(verbs, inspectVerb) }
-
 func inspectVerb(c *command) *cobra.Command {
 	var configPath string
 	verb := &cobra.Command{

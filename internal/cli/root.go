@@ -36,7 +36,7 @@ type command struct {
 }
 
 // verbs make the verbs, in the order in which help lists them.
-var verbs = []func(*command) *cobra.Command{}
+var verbs = []func(*command) *cobra.Command{inspectVerb, initVerb}
 
 // Main runs the command with these arguments, and returns its exit code.
 func Main(args []string, version string, stdout, stderr io.Writer) int {
@@ -61,6 +61,7 @@ func (c *command) root() *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	cobra.EnableCommandSorting = false
 	root.SetOut(c.stdout)
 	root.SetErr(c.stderr)
 	root.SetVersionTemplate("tritonstateful {{.Version}}\n")

@@ -208,3 +208,15 @@ func (t *Tensor) NamedShape() string {
 	}
 	return "[" + strings.Join(extents, ",") + "]"
 }
+
+// Sourced reports whether the states are declared, by the configuration or the model, and not guessed from names.
+func (m *Model) Sourced() bool {
+	for _, states := range [][]plan.State{m.Plan.States, m.Plan.Varying} {
+		for i := range states {
+			if m.pairedBy(&states[i]) == "the names in the model" {
+				return false
+			}
+		}
+	}
+	return true
+}

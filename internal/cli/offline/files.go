@@ -36,7 +36,7 @@ func Read(path, configPath string) (*Files, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Files{Name: strings.TrimSuffix(filepath.Base(absolute), filepath.Ext(absolute)), Directory: filepath.Dir(absolute), Model: absolute}
+	f := &Files{Name: nameOf(absolute), Directory: filepath.Dir(absolute), Model: absolute}
 	if info.IsDir() {
 		f.Name, f.Directory = filepath.Base(absolute), absolute
 		if found := filepath.Join(path, "config.pbtxt"); configPath == "" && exists(found) {
@@ -50,6 +50,19 @@ func Read(path, configPath string) (*Files, error) {
 		return f, f.findModel()
 	}
 	return f, nil
+}
+
+// nameOf is what the model in an ONNX file is called: as the file, or as the model's folder if the file is called model.onnx.
+func nameOf(path string) string {
+	name := strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
+	folder := filepath.Dir(path)
+	if _, err := strconv.ParseUint(filepath.Base(folder), 10, 63); err == nil {
+		folder = filepath.Dir(folder)
+	}
+	if above := filepath.Base(folder); name == "model" && above != "." && above != string(filepath.Separator) {
+		return above
+	}
+	return name
 }
 
 func exists(path string) bool {
