@@ -155,3 +155,29 @@ func TestPauseFails(t *testing.T) {
 		require.EqualValues(t, 1, w.saved(7))
 	})
 }
+
+// TestBeginsLate: a sequence whose client has moved on to another server while the store did not
+// answer does not take its key back.
+func TestBeginsLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, everyStep)
+		down := true
+		w.memory.Before = func(context.Context, string, string) error {
+			if down {
+				return errors.New("down")
+			}
+			return nil
+		}
+		q := w.step(7, nil)
+		synctest.Wait()
+		time.Sleep(time.Second)
+		down = false
+		_, _, err := w.memory.Take(t.Context(), "7", time.Minute)
+		require.NoError(t, err)
+		generation := q.Generation()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Equal(t, statebuffer.TakenOver, w.source.lost[generation])
+		require.Zero(t, w.saved(7))
+	})
+}

@@ -18,6 +18,7 @@ import (
 type job struct {
 	entry *Entry
 	epoch uint64 // 0: begins
+	began time.Duration
 	saves bool
 	// end is how the sequence had ended when the job began.
 	end   ending
@@ -32,7 +33,7 @@ func (s *Saver) newJob(e *Entry) *job {
 	if last := len(s.unused) - 1; last >= 0 {
 		j, s.unused = s.unused[last], s.unused[:last]
 	}
-	j.entry, j.epoch, j.end, j.saves, j.steps, j.bytes = e, e.epoch, e.end, false, 0, 0
+	j.entry, j.epoch, j.began, j.end, j.saves, j.steps, j.bytes = e, e.epoch, e.began, e.end, false, 0, 0
 	return j
 }
 
@@ -86,7 +87,7 @@ func (s *Saver) call(j *job) (err error) {
 	key, begins := j.entry.key, j.epoch == 0
 	if begins {
 		if err := s.within(func(ctx context.Context) (err error) {
-			j.epoch, err = s.store.Begin(ctx, key, s.policy.TTL)
+			j.epoch, err = s.store.Begin(ctx, key, s.clock()-j.began, s.policy.TTL)
 			return err
 		}); err != nil {
 			return err

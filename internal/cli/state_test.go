@@ -110,7 +110,7 @@ func TestStateDamaged(t *testing.T) {
 	require.NoError(t, err)
 	defer store.Close()
 	key := statestore.Key("silero/1", "7")
-	epoch, err := store.Begin(t.Context(), key, time.Hour)
+	epoch, err := store.Begin(t.Context(), key, 0, time.Hour)
 	require.NoError(t, err)
 	require.NoError(t, store.Save(t.Context(), key, epoch, []byte("no value"), time.Hour))
 	code, out, _ := run(t, "state", "show", address, "silero/1:7")

@@ -77,7 +77,7 @@ func benchmarkSave(b *testing.B, s Store, server *server, size int) {
 	var epochs [sequences]uint64
 	for i := range epochs {
 		var err error
-		epochs[i], err = s.Begin(b.Context(), Key("bench", fmt.Sprint(i)), minute)
+		epochs[i], err = s.Begin(b.Context(), Key("bench", fmt.Sprint(i)), 0, minute)
 		require.NoError(b, err)
 	}
 	jobs := make(chan int, sequences)

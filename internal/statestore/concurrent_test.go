@@ -85,7 +85,7 @@ func TestConcurrentSequences(t *testing.T) {
 		for i := range 50 {
 			all.Go(func() {
 				key := Key("m", fmt.Sprint(i))
-				epoch, err := s.Begin(t.Context(), key, minute)
+				epoch, err := s.Begin(t.Context(), key, 0, minute)
 				if err != nil {
 					t.Error(err)
 					return

@@ -24,6 +24,10 @@
 // without an epoch accepts any owner: after the store was emptied the server that serves
 // the sequence saves again, and from then on older ones are refused as before.
 //
+// A server that could not reach the store for a while may begin a sequence late, when its
+// client has long moved on. So Begin does not replace an owner that is later than the
+// sequence, by the store's clock.
+//
 // [Store.Drop] deletes the state and keeps the epoch for a while (see dropped), so that
 // a server that was stopped cannot save a sequence that has ended since.
 //

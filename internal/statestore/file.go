@@ -42,8 +42,12 @@ func (s *folderStore) Close() {
 	<-s.done
 }
 
-func (s *folderStore) Begin(ctx context.Context, key string, ttl time.Duration) (epoch uint64, err error) {
+func (s *folderStore) Begin(ctx context.Context, key string, age, ttl time.Duration) (epoch uint64, err error) {
+	began := time.Now().Add(-age)
 	err = s.locked(ctx, "begin", key, func(e *entry) error {
+		if now := time.Now(); isLater(e.head.epoch, began.UnixMicro(), now.UnixMicro()) {
+			return &FencedError{Epoch: uint64(began.UnixMicro()), Owner: e.head.epoch}
+		}
 		epoch = nextEpoch(e.head.epoch)
 		return e.replace(fileHead{key: key, epoch: epoch, expires: expiry(ttl)}, nil)
 	})
@@ -200,6 +204,13 @@ func (s *folderStore) explain(doing, key string, err error) error {
 // than any before.
 func nextEpoch(previous uint64) uint64 {
 	return max(uint64(time.Now().UnixMicro()), previous+1)
+}
+
+// isLater reports whether an owner became that after a sequence began. Times are microseconds
+// of the clock that epochs come from. It cannot be known of an owner that is in the future,
+// because the clock was set back.
+func isLater(owner uint64, began, now int64) bool {
+	return owner > uint64(max(began, 0)) && owner <= uint64(now)
 }
 
 // expiry returns the time when what gets this TTL now expires; zero for none.

@@ -93,7 +93,7 @@ func TestFileOfALaterVersion(t *testing.T) {
 	s := where.open(t)
 	epoch := begin(t, s, key)
 	require.NoError(t, overwrite(where.fileOf(key), 4, "\x02"))
-	_, err := s.Begin(t.Context(), key, minute)
+	_, err := s.Begin(t.Context(), key, 0, minute)
 	require.ErrorContains(t, err, "format 2: this version reads 1")
 	require.ErrorContains(t, s.Save(t.Context(), key, epoch, nil, minute), "format 2")
 	require.ErrorContains(t, listError(s.Keys(t.Context(), "")), "format 2")
@@ -104,7 +104,7 @@ func TestSweep(t *testing.T) {
 	s := where.open(t).(*folderStore)
 	long, short, never := Key("m", "long"), Key("m", "short"), Key("m", "never")
 	for key, ttl := range map[string]time.Duration{long: minute, short: time.Millisecond, never: 0} {
-		_, err := s.Begin(t.Context(), key, ttl)
+		_, err := s.Begin(t.Context(), key, 0, ttl)
 		require.NoError(t, err)
 	}
 	young, old := filepath.Join(filepath.Dir(s.file(long)), "1.tmp"), filepath.Join(filepath.Dir(s.file(long)), "2.tmp")

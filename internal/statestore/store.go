@@ -13,8 +13,9 @@ import (
 // it may take effect nevertheless, also later. A TTL of 0 is none: the key stays.
 type Store interface {
 	// Begin makes the caller the owner of key and deletes the value. It returns the
-	// new epoch.
-	Begin(ctx context.Context, key string, ttl time.Duration) (epoch uint64, err error)
+	// new epoch. age is how long ago the sequence began: the call fails with a
+	// *FencedError if another server became the owner since then.
+	Begin(ctx context.Context, key string, age, ttl time.Duration) (epoch uint64, err error)
 	// Take makes the caller the owner of key and returns the new epoch and the value,
 	// which is the caller's; nil if none is saved.
 	Take(ctx context.Context, key string, ttl time.Duration) (epoch uint64, value []byte, err error)

@@ -71,7 +71,7 @@ func owner(t *testing.T, s Store, key string) uint64 {
 
 func begin(t *testing.T, s Store, key string) uint64 {
 	t.Helper()
-	epoch, err := s.Begin(t.Context(), key, minute)
+	epoch, err := s.Begin(t.Context(), key, 0, minute)
 	require.NoError(t, err)
 	return epoch
 }
@@ -103,6 +103,29 @@ func requireFenced(t *testing.T, err error, mine, owner uint64) {
 	require.Equal(t, FencedError{mine, owner}, *fenced)
 	require.ErrorContains(t, err, "another server took over")
 	require.ErrorContains(t, err, key)
+}
+
+// TestBeginLate: a server that begins a sequence late does not take it from one that had it since.
+func TestBeginLate(t *testing.T) {
+	eachStore(t, func(t *testing.T, where storage) {
+		a, b := where.open(t), where.open(t)
+		first := begin(t, a, key)
+		time.Sleep(10 * time.Millisecond)
+		second, _ := take(t, b, key)
+		require.Greater(t, second, first)
+		save(t, b, key, second, "step 1")
+		time.Sleep(10 * time.Millisecond)
+		_, err := a.Begin(t.Context(), key, time.Second, minute)
+		var fenced *FencedError
+		require.ErrorAs(t, err, &fenced)
+		require.Equal(t, second, fenced.Owner)
+		require.Equal(t, "step 1", saved(t, b, key))
+		save(t, b, key, second, "step 2")
+		require.Greater(t, begin(t, a, key), second, "a sequence that begins now replaces it")
+		require.Empty(t, saved(t, b, key))
+		_, err = a.Begin(t.Context(), Key("model/1", "8"), time.Hour, minute)
+		require.NoError(t, err, "no one else had it")
+	})
 }
 
 // TestTakeOver is the life of a sequence on two servers, the first of which comes back.
@@ -205,7 +228,7 @@ func TestExpiry(t *testing.T) {
 		const ttl = 50 * time.Millisecond
 		gone := func() bool { return owner(t, s, key) == 0 }
 		for name, use := range map[string]func() (uint64, error){
-			"begin": func() (uint64, error) { return s.Begin(t.Context(), key, ttl) },
+			"begin": func() (uint64, error) { return s.Begin(t.Context(), key, 0, ttl) },
 			"take": func() (uint64, error) {
 				epoch, _, err := s.Take(t.Context(), key, ttl)
 				return epoch, err
@@ -228,12 +251,12 @@ func TestExpiry(t *testing.T) {
 			require.Greater(t, begin(t, s, key), epoch, name)
 		}
 		// Each of them gives the key a new TTL, also none.
-		epoch, err := s.Begin(t.Context(), key, ttl)
+		epoch, err := s.Begin(t.Context(), key, 0, ttl)
 		require.NoError(t, err)
 		require.NoError(t, s.Save(t.Context(), key, epoch, []byte("kept"), 0))
 		time.Sleep(2 * ttl)
 		require.Equal(t, "kept", saved(t, s, key))
-		_, err = s.Begin(t.Context(), key, time.Nanosecond)
+		_, err = s.Begin(t.Context(), key, 0, time.Nanosecond)
 		require.NoError(t, err, "it is rounded up where the store counts in milliseconds")
 		require.Eventually(t, gone, 10*time.Second, 5*time.Millisecond)
 	})
@@ -325,7 +348,7 @@ func TestContextEnds(t *testing.T) {
 		epoch := begin(t, s, key)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		_, err := s.Begin(ctx, key, minute)
+		_, err := s.Begin(ctx, key, 0, minute)
 		require.ErrorIs(t, err, context.Canceled)
 		_, _, err = s.Take(ctx, key, minute)
 		require.ErrorIs(t, err, context.Canceled)

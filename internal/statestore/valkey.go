@@ -2,6 +2,7 @@ package statestore
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/tls"
 	"fmt"
 	"iter"
@@ -20,6 +21,7 @@ import (
 // together.
 type valkeyStore struct {
 	shown       string
+	by          string // differs from that of every other store
 	client      valkey.Client
 	connections connections
 }
@@ -37,7 +39,7 @@ const (
 )
 
 func openValkey(t *target) (*valkeyStore, error) {
-	s := &valkeyStore{shown: t.shown}
+	s := &valkeyStore{shown: t.shown, by: rand.Text()}
 	option := valkey.ClientOption{
 		InitAddress:       []string{t.address},
 		ForceSingleClient: true,
@@ -77,43 +79,78 @@ func (s *valkeyStore) Close() {
 	s.client.Close()
 }
 
-func (s *valkeyStore) Begin(ctx context.Context, key string, ttl time.Duration) (epoch uint64, err error) {
-	epoch, _, err = s.claim(ctx, "begin", key, ttl, beginScript)
+func (s *valkeyStore) Begin(ctx context.Context, key string, age, ttl time.Duration) (epoch uint64, err error) {
+	began := time.Now().Add(-age)
+	epoch, _, err = s.claim(ctx, "begin", key, ttl, beginScript, func(found *claimed, sent time.Time) error {
+		// The server's time is that of a moment after the command was sent.
+		if at := found.now - sent.Sub(began).Microseconds(); found.by != s.by && isLater(found.epoch, at, found.now) {
+			return &FencedError{Epoch: uint64(at), Owner: found.epoch}
+		}
+		return nil
+	})
 	return epoch, err
 }
 
 func (s *valkeyStore) Take(ctx context.Context, key string, ttl time.Duration) (epoch uint64, value []byte, err error) {
-	return s.claim(ctx, "take over", key, ttl, takeScript)
+	return s.claim(ctx, "take over", key, ttl, takeScript, func(*claimed, time.Time) error { return nil })
+}
+
+// claimed is what a script of claimScript has found or done.
+type claimed struct {
+	owner string // as the server has it
+	epoch uint64 // the same
+	value []byte
+	// Of an owner that is not the one to be replaced:
+	now int64  // the server's time, in microseconds
+	by  string // who made it
+}
+
+func (c *claimed) read(answer []valkey.ValkeyMessage) (replaced bool, err error) {
+	if len(answer) < 2 {
+		return false, fmt.Errorf("the script returned %d values: want 2 or 3", len(answer))
+	}
+	if c.owner, err = answer[0].ToString(); err != nil {
+		return false, err
+	}
+	if replaced = len(answer) == 2; replaced {
+		c.value, err = bytesOrNil(answer[1].AsBytes())
+		return replaced, err
+	}
+	now, err := answer[1].ToString()
+	if err == nil {
+		c.now, err = strconv.ParseInt(now, 16, 64)
+	}
+	if err == nil {
+		c.by, err = answer[2].ToString()
+	}
+	if err == nil && c.owner != "" {
+		c.epoch, err = parseEpoch(c.owner)
+	}
+	return false, err
 }
 
 // claim makes us the owner. The script is told which owner it replaces, and is tried
-// again if it finds another one. So a command that is executed after its call has ended,
-// because a server or a network was stopped, does nothing if anyone was the owner since.
-func (s *valkeyStore) claim(ctx context.Context, doing, key string, ttl time.Duration, script *valkey.Lua) (epoch uint64, value []byte, err error) {
-	type claimed struct {
-		owner string
-		value []byte
-	}
+// again if it finds another one, unless that one is refused. So a command that is executed
+// after its call has ended, because a server or a network was stopped, does nothing if
+// anyone was the owner since.
+func (s *valkeyStore) claim(ctx context.Context, doing, key string, ttl time.Duration, script *valkey.Lua, replaces func(found *claimed, sent time.Time) error) (epoch uint64, value []byte, err error) {
 	got, err := call(ctx, func(longer context.Context) (claimed, error) {
-		for owner := ""; ; {
+		for found := (claimed{}); ; {
 			if err := ctx.Err(); err != nil { // what it has found since is not to be replaced
 				return claimed{}, err
 			}
-			answer, err := script.Exec(longer, s.client, []string{key}, []string{owner, milliseconds(ttl)}).ToArray()
+			sent := time.Now()
+			answer, err := script.Exec(longer, s.client, []string{key}, []string{found.owner, milliseconds(ttl), s.by}).ToArray()
 			if err != nil {
 				return claimed{}, err
 			}
-			if len(answer) == 0 {
-				return claimed{}, fmt.Errorf("the script returned nothing")
+			replaced, err := found.read(answer)
+			if replaced || err != nil {
+				return found, err
 			}
-			if owner, err = answer[0].ToString(); err != nil {
+			if err := replaces(&found, sent); err != nil {
 				return claimed{}, err
 			}
-			if len(answer) == 1 { // it has this owner, which is not the one that was replaced
-				continue
-			}
-			value, err := bytesOrNil(answer[1].AsBytes())
-			return claimed{owner, value}, err
 		}
 	})
 	if err == nil {

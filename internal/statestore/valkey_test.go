@@ -129,7 +129,7 @@ func TestFullServer(t *testing.T) {
 	requireTemporary(t, err)
 	require.ErrorContains(t, err, "OOM")
 	require.ErrorContains(t, s.Check(t.Context()), "OOM")
-	_, err = s.Begin(t.Context(), key, minute)
+	_, err = s.Begin(t.Context(), key, 0, minute)
 	require.ErrorContains(t, err, "OOM")
 	require.Equal(t, "kept", saved(t, s, key))
 	require.Equal(t, epoch, owner(t, s, key))
@@ -189,7 +189,7 @@ func TestOtherServers(t *testing.T) {
 		"without scripts":   {fakeServer(t, answering("-ERR unknown command 'EVALSHA'")), true, "unknown command"},
 		"a web server":      {web.Listener.Addr().String(), true, "unknown message type"},
 		"unexpected answer": {fakeServer(t, answering("+OK")), false, "valkey message type"},
-		"empty answer":      {fakeServer(t, answering("*0")), false, "returned nothing"},
+		"empty answer":      {fakeServer(t, answering("*0")), false, "returned 0 values"},
 		"odd answer":        {fakeServer(t, answering("*2\r\n$1\r\nx\r\n$1\r\ny")), false, `epoch of the key is "x"`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -221,7 +221,7 @@ func TestForeignKeys(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server.must(t, "FLUSHALL")
 			server.must(t, c.make...)
-			_, err := s.Begin(t.Context(), key, minute)
+			_, err := s.Begin(t.Context(), key, 0, minute)
 			require.ErrorContains(t, err, c.want)
 			_, _, err = s.Take(t.Context(), key, minute)
 			require.ErrorContains(t, err, c.want)

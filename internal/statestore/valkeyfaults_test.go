@@ -17,7 +17,7 @@ func TestServerIsDownAtFirst(t *testing.T) {
 	var s Store
 	requireQuick(t, func() { s = openURL(t, server.url()) })
 	requireQuick(t, func() { requireTemporary(t, s.Check(t.Context())) })
-	_, err := s.Begin(t.Context(), key, minute)
+	_, err := s.Begin(t.Context(), key, 0, minute)
 	requireTemporary(t, err)
 	server.start(t)
 	require.NoError(t, s.Check(t.Context()))
@@ -161,7 +161,7 @@ func TestLateCommands(t *testing.T) {
 		},
 		"a begin after a begin and a save": {
 			func(stuck Store, epoch uint64) {
-				_, err := stuck.Begin(within(t, 30*time.Millisecond), key, minute)
+				_, err := stuck.Begin(within(t, 30*time.Millisecond), key, 0, minute)
 				require.Error(t, err)
 			},
 			func(uint64) { save(t, s, key, begin(t, s, key), "newer") }, "newer",

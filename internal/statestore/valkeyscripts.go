@@ -11,6 +11,7 @@ import (
 // evicted and are lost together: a state whose epoch is gone could be overwritten by any
 // server, and an epoch whose state is gone would be a sequence that begins anew unseen.
 const (
+	byField    = "by"    // the store, as in a process, that made it the owner
 	epochField = "epoch" // of the owner, 16 hexadecimal digits: texts compare as numbers do
 	savedField = "saved" // stamp of the last Save or Drop of this owner, likewise
 	stateField = "state" // the value, if one is saved
@@ -28,17 +29,18 @@ local function expire(ttl)
 end
 `
 
-// claimed makes the caller the owner. ARGV: the owner that it replaces, the TTL. It
-// returns the owner if that is another one, else the new epoch and the state. Numbers
-// are exact up to 2^53, which is microseconds until the year 2255.
+// claimed makes the caller the owner. ARGV: the owner that it replaces, the TTL, who is the
+// caller. If the owner is another one, it returns that, the time in microseconds and who made
+// it; else the new epoch and the state. Numbers are exact up to 2^53, which is microseconds
+// until the year 2255.
 func claimScript(state string) *valkey.Lua {
 	return valkey.NewLuaScript(ownerOf + `
-if owner ~= ARGV[1] then return {owner} end
 local now = redis.call('TIME')
 local epoch = now[1] * 1000000 + now[2]
+if owner ~= ARGV[1] then return {owner, string.format('%016x', epoch), redis.call('HGET', key, 'by') or ''} end
 if owner ~= '' then epoch = math.max(epoch, tonumber(owner, 16) + 1) end
 epoch = string.format('%016x', epoch)
-redis.call('HSET', key, 'epoch', epoch)
+redis.call('HSET', key, 'epoch', epoch, 'by', ARGV[3])
 redis.call('HDEL', key, 'saved')
 local state = ` + state + `
 expire(ARGV[2])

@@ -120,7 +120,7 @@ func importOne(ctx context.Context, store statestore.Store, head *tar.Header, fr
 			return "", ErrIsSaved
 		}
 	}
-	epoch, err := store.Begin(ctx, key, o.TTL)
+	epoch, err := store.Begin(ctx, key, 0, o.TTL)
 	if err != nil {
 		return "", err
 	}

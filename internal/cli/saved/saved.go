@@ -150,7 +150,7 @@ func Drop(ctx context.Context, store statestore.Store, key string, takeOver bool
 		return fmt.Errorf("drop %q: %w", key, ErrNothing)
 	}
 	if takeOver {
-		if owner, err = store.Begin(ctx, key, dropped); err != nil {
+		if owner, err = store.Begin(ctx, key, 0, dropped); err != nil {
 			return err
 		}
 	}

@@ -22,7 +22,7 @@ const hour = time.Hour
 // save saves a state of two numbers, and returns its owner.
 func save(t *testing.T, store statestore.Store, key string, steps uint64, numbers ...float32) (epoch uint64) {
 	t.Helper()
-	epoch, err := store.Begin(t.Context(), key, hour)
+	epoch, err := store.Begin(t.Context(), key, 0, hour)
 	require.NoError(t, err)
 	require.NoError(t, store.Save(t.Context(), key, epoch, value(t, epoch, steps, numbers...), hour))
 	return epoch
@@ -75,7 +75,7 @@ func TestReadWhatIsNotThereOrDamaged(t *testing.T) {
 	require.ErrorIs(t, err, ErrNothing)
 
 	key := statestore.Key("model/1", "8")
-	epoch, err := store.Begin(t.Context(), key, hour)
+	epoch, err := store.Begin(t.Context(), key, 0, hour)
 	require.NoError(t, err)
 	s, err := Read(t.Context(), store, key)
 	require.NoError(t, err, "it has an owner and no value")
@@ -128,7 +128,7 @@ func TestExportAndImport(t *testing.T) {
 	for i, key := range keys {
 		save(t, from, key, uint64(i)+1, float32(i))
 	}
-	_, err := from.Begin(t.Context(), statestore.Key("model/1", "9"), hour) // nothing is saved
+	_, err := from.Begin(t.Context(), statestore.Key("model/1", "9"), 0, hour) // nothing is saved
 	require.NoError(t, err)
 	all, err := Keys(t.Context(), from, "model/1")
 	require.NoError(t, err)

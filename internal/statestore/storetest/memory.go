@@ -30,6 +30,7 @@ type Memory struct {
 type kept struct {
 	epoch uint64
 	value []byte
+	since time.Time // of the epoch
 }
 
 var _ statestore.Store = (*Memory)(nil)
@@ -53,12 +54,20 @@ func (m *Memory) call(ctx context.Context, method, key string, f func()) error {
 }
 
 // Begin implements statestore.Store.
-func (m *Memory) Begin(ctx context.Context, key string, _ time.Duration) (epoch uint64, err error) {
+func (m *Memory) Begin(ctx context.Context, key string, age, _ time.Duration) (epoch uint64, err error) {
+	began, fenced := time.Now().Add(-age), error(nil)
 	err = m.call(ctx, "Begin", key, func() {
+		if owner := m.kept[key]; owner.since.After(began) {
+			fenced = &statestore.FencedError{Owner: owner.epoch}
+			return
+		}
 		m.last++
 		epoch = m.last
-		m.kept[key] = kept{epoch: epoch}
+		m.kept[key] = kept{epoch: epoch, since: time.Now()}
 	})
+	if err == nil {
+		err = fenced
+	}
 	return epoch, err
 }
 
@@ -67,7 +76,7 @@ func (m *Memory) Take(ctx context.Context, key string, _ time.Duration) (epoch u
 	err = m.call(ctx, "Take", key, func() {
 		m.last++
 		epoch, value = m.last, slices.Clone(m.kept[key].value)
-		m.kept[key] = kept{epoch, m.kept[key].value}
+		m.kept[key] = kept{epoch, m.kept[key].value, time.Now()}
 	})
 	return epoch, value, err
 }
@@ -89,7 +98,7 @@ func (m *Memory) change(ctx context.Context, method, key string, epoch uint64, v
 			fenced = &statestore.FencedError{Epoch: epoch, Owner: owner}
 			return
 		}
-		m.kept[key] = kept{epoch, value}
+		m.kept[key] = kept{epoch, value, m.kept[key].since}
 		if value != nil {
 			m.saves++
 		}
@@ -141,7 +150,7 @@ func (m *Memory) Check(ctx context.Context) error { return m.call(ctx, "Check", 
 func (m *Memory) Put(key string, value []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.kept[key] = kept{m.kept[key].epoch, value}
+	m.kept[key] = kept{m.kept[key].epoch, value, m.kept[key].since}
 }
 
 // Value is what is saved under a key.
