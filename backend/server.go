@@ -2,6 +2,7 @@ package backend
 
 import (
 	"log/slog"
+	"strconv"
 	"time"
 
 	"tritonstateful/internal/onnx"
@@ -154,6 +155,23 @@ type SequenceID struct {
 // IsZero reports whether the request belongs to no sequence.
 func (id SequenceID) IsZero() bool { return id.Number == 0 && id.Text == "" }
 
+// textBytes is the length of the ID as a text.
+func (id SequenceID) textBytes() int {
+	if id.Text != "" || id.Number == 0 {
+		return len(id.Text)
+	}
+	var digits [20]byte
+	return len(id.appendTo(digits[:0]))
+}
+
+// appendTo appends the ID as a text, which is empty for no sequence.
+func (id SequenceID) appendTo(to []byte) []byte {
+	if id.Text != "" || id.Number == 0 {
+		return append(to, id.Text...)
+	}
+	return strconv.AppendUint(to, id.Number, 10)
+}
+
 // Request is one request of a batch as the server read it.
 type Request struct {
 	Sequence SequenceID
@@ -165,6 +183,9 @@ type Request struct {
 	End   bool // TRITONSERVER_REQUEST_FLAG_SEQUENCE_END
 	// Cancelled: the client is no longer interested, and the server knows.
 	Cancelled bool
+	// Timeout is how long the request may wait to run, by its client; 0 is for ever. Only an
+	// instance that takes parameters (TakesParameters) gets it.
+	Timeout time.Duration
 	// Trace is where to note what the request's run did when, if the server traces the
 	// request; else nil. Borrowed until Batch.Finish.
 	Trace *RunTimes

@@ -65,7 +65,7 @@ func newBatch(of *C.TRITONBACKEND_ModelInstance, exec executor) (*batch, error) 
 		c.token_input = C.CString(of.TokenInput())
 	}
 	if takes, ok := exec.(parametered); ok && takes.TakesParameters() {
-		c.takes_parameters = C.has_request_parameters()
+		c.takes_parameters, c.takes_timeouts = C.has_request_parameters(), true
 	}
 	return &batch{c: c, inputs: inputs, outputs: outputs}, nil
 }

@@ -80,6 +80,7 @@ typedef struct {
   uint64_t token;   // where Triton keeps the state `token_input` of the request's sequence, or 0
   uint32_t first_parameter, parameter_count; // in the batch's `parameters`
   bool cancelled;
+  uint64_t timeout_us; // 0: none
   TRITONSERVER_InferenceTrace *trace; // or NULL
   batch_reading reading;
   uint32_t faulty_input;       // which one, for ON_DEVICE and NO_MEMORY
@@ -124,6 +125,7 @@ typedef struct {
   char *token_input; // one of Triton's own states, or NULL
   bool takes_device; // inputs may be in the memory of a GPU
   bool takes_parameters;
+  bool takes_timeouts;
   bool untraced; // this server has no traces
 
   uint32_t count; // requests of this batch

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -145,4 +147,19 @@ func TestParametersAreNotRead(t *testing.T) {
 	rs := s.execute(t, call)
 	answered(t, rs[0], y(1, 2), z(7))
 	require.Zero(t, faketriton.CallsOf("TRITONBACKEND_RequestParameterCount"))
+}
+
+// TestTimeout: a request has the time-out of its client, where the instance uses parameters.
+func TestTimeout(t *testing.T) {
+	for timeout, want := range map[uint64]time.Duration{0: 0, 1500: 1500 * time.Microsecond, math.MaxUint64: math.MaxInt64 / 1000 * time.Microsecond} {
+		seen := time.Duration(-1)
+		in := newEcho()
+		in.execute = func(b backend.Batch) { seen = b.Requests()[0].Timeout }
+		call := echoCall(1, 1, 2)
+		call.Timeout = timeout
+		serve(t, takesParameters{in}).execute(t, call)
+		require.Equal(t, want, seen)
+		serve(t, in).execute(t, call)
+		require.Zero(t, seen, "others do not ask for it")
+	}
 }

@@ -159,6 +159,14 @@ static TRITONSERVER_Error *read_cancelled(batch_request *req) {
   return triton.TRITONBACKEND_RequestIsCancelled(req->request, &req->cancelled);
 }
 
+// read_timeout reads the time-out where requests can wait for others or for the state store.
+static TRITONSERVER_Error *read_timeout(const batch *b, batch_request *req) {
+  req->timeout_us = 0;
+  if (!b->takes_timeouts || triton.TRITONBACKEND_InferenceRequestTimeoutMicroseconds == NULL)
+    return NULL;
+  return triton.TRITONBACKEND_InferenceRequestTimeoutMicroseconds(req->request, &req->timeout_us);
+}
+
 // read_wanted timings the outputs that the client wants. Triton lists all outputs
 // of the configuration for a client that named none.
 static TRITONSERVER_Error *read_wanted(const batch *b, const batch_request *req, bool *wanted) {
@@ -186,6 +194,7 @@ static batch_reading read_request(batch *b, uint32_t r) {
   if (req->refusal == NULL) req->refusal = read_token(b, req);
   if (req->refusal == NULL) req->refusal = read_parameters(b, req);
   if (req->refusal == NULL) req->refusal = read_cancelled(req);
+  if (req->refusal == NULL) req->refusal = read_timeout(b, req);
   if (req->refusal == NULL)
     req->refusal = read_wanted(b, req, &b->request_wanted[(size_t)r * b->outputs.count]);
   if (req->refusal != NULL) return BATCH_REFUSED;

@@ -4,7 +4,9 @@ package main
 import "C"
 
 import (
+	"math"
 	"slices"
+	"time"
 	"unsafe"
 
 	"tritonstateful/backend"
@@ -39,6 +41,7 @@ func (b *batch) readRequests() {
 			Start:     entries[i].flags&C.TRITONSERVER_REQUEST_FLAG_SEQUENCE_START != 0,
 			End:       entries[i].flags&C.TRITONSERVER_REQUEST_FLAG_SEQUENCE_END != 0,
 			Cancelled: bool(entries[i].cancelled),
+			Timeout:   time.Duration(min(uint64(entries[i].timeout_us), math.MaxInt64/1000)) * time.Microsecond,
 			Inputs:    b.requestInputs[from:to:to],
 		}
 		if entries[i].trace != nil {

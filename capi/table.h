@@ -66,6 +66,7 @@
   REQUIRED(TRITONBACKEND_RequestCorrelationIdString)                \
   OPTIONAL(TRITONBACKEND_RequestTrace)                              \
   OPTIONAL(TRITONBACKEND_RequestIsCancelled)                        \
+  OPTIONAL(TRITONBACKEND_InferenceRequestTimeoutMicroseconds)       \
   OPTIONAL(TRITONBACKEND_RequestParameterCount)                     \
   OPTIONAL(TRITONBACKEND_RequestParameter)                          \
   REQUIRED(TRITONBACKEND_RequestInput)                              \

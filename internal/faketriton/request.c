@@ -45,6 +45,13 @@ TRITONSERVER_Error *TRITONBACKEND_RequestIsCancelled(TRITONBACKEND_Request *requ
   return NULL;
 }
 
+TRITONSERVER_Error *TRITONBACKEND_InferenceRequestTimeoutMicroseconds(
+    TRITONBACKEND_Request *request, uint64_t *timeout) {
+  ASK(request);
+  *timeout = request->timeout_us;
+  return NULL;
+}
+
 TRITONSERVER_Error *TRITONBACKEND_RequestParameterCount(TRITONBACKEND_Request *request,
                                                         uint32_t *count) {
   ASK(request);

@@ -41,6 +41,7 @@ type Call struct {
 	StringID    string // the sequence ID, if it is a string
 	HasStringID bool
 	Cancelled   bool
+	Timeout     uint64 // in microseconds; 0 is none
 	Traced      bool
 	Inputs      []Input
 	Parameters  []Parameter
@@ -62,6 +63,7 @@ func NewRequest(call Call) *Request {
 		c.string_id = C.CString(call.StringID)
 	}
 	c.cancelled = C.bool(call.Cancelled)
+	c.timeout_us = C.uint64_t(call.Timeout)
 	if call.Traced {
 		c.trace = newObject[C.TRITONSERVER_InferenceTrace]()
 		c.trace.request = c

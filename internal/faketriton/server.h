@@ -176,6 +176,7 @@ struct TRITONBACKEND_Request {
   uint64_t number;
   char *string_id; // NULL: the ID is the number
   bool cancelled;
+  uint64_t timeout_us;
   TRITONBACKEND_Input *inputs;
   uint32_t input_count;
   fake_parameter *parameters;

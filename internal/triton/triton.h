@@ -281,6 +281,9 @@ TRITONSERVER_Error *TRITONBACKEND_RequestCorrelationId(TRITONBACKEND_Request *re
 // Fails if the ID is a number; "" means no ID.
 TRITONSERVER_Error *TRITONBACKEND_RequestCorrelationIdString(TRITONBACKEND_Request *request,
                                                              const char **id);
+// The time-out that the client asked for, 0 if it asked for none.
+TRITONSERVER_Error *TRITONBACKEND_InferenceRequestTimeoutMicroseconds(
+    TRITONBACKEND_Request *request, uint64_t *timeout);
 TRITONSERVER_Error *TRITONBACKEND_RequestIsCancelled(TRITONBACKEND_Request *request,
                                                      bool *is_cancelled);
 // NULL for a request that is not traced. UNSUPPORTED in a server that was built without traces.
