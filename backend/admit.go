@@ -53,7 +53,7 @@ type admission uint8
 
 const (
 	taken    admission = iota // it is in the run
-	answered                  // it has its answer without a run
+	answered                  // it has its answer without a run, or is parked
 	later                     // it waits for a later run
 )
 
@@ -80,12 +80,20 @@ func (e *execution) admit(req int) admission {
 	if live != nil && live.InRun(in.runs) {
 		return later // the sequence is in this run: nothing may happen to it meanwhile
 	}
+	if e.follows(req) {
+		return answered
+	}
 	switch {
 	case r.Err != nil:
 		e.refuse(req, r.Err)
 		return answered
 	case r.Cancelled:
 		e.refuse(req, status.Errorf(status.Cancelled, "the request was cancelled before it ran"))
+		return answered
+	case r.Timeout > 0 && e.timings.last-e.arrivals[req].came > r.Timeout:
+		e.refuse(req, status.Errorf(status.Unavailable, "the timeout of the request, %v, passed while it waited to run", r.Timeout))
+		return answered
+	case in.free && in.keeps && e.admitFree(req, live):
 		return answered
 	case in.direct && r.Sequence.IsZero(): // a lane that the direct scheduler leaves idle
 		e.answerEmpty(req)
@@ -134,7 +142,7 @@ func (e *execution) admit(req int) admission {
 // what the store knows of its ID belongs to an older sequence.
 func (e *execution) start(req int) (token uint64) {
 	r := &e.requests[req]
-	if !r.Start || e.arrivals[req].begun || r.Token != 0 || e.in.direct {
+	if !r.Start || e.arrivals[req].begun || r.Token != 0 || e.in.direct || e.in.free {
 		return 0
 	}
 	e.arrivals[req].begun = true
@@ -170,10 +178,10 @@ func (e *execution) sequence(req int, live *statebuffer.Sequence) (q *statebuffe
 		q, err = in.store.Continue(r.key(), e.now)
 	}
 	if err != nil {
-		if r.End {
+		if r.End || in.implicit && !r.Start {
 			in.store.Forget(r.key())
 		}
-		return nil, refusal(r.Sequence, err)
+		return nil, in.refusal(r.Sequence, err)
 	}
 	if r.Start {
 		in.verbosity.reset(r.Sequence)

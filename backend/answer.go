@@ -91,12 +91,13 @@ func (e *execution) answerEmpty(req int) {
 
 // refuse answers a request that cannot run with its error. Its flags count all the same:
 // after an END the server has forgotten the ID, and after a START that failed no request
-// may continue with the states that were there before.
+// may continue with the states that were there before. The END of a free sequence can come
+// again, unless its client has given up.
 func (e *execution) refuse(req int, err error) {
 	r, in := &e.requests[req], e.in
 	switch {
 	case !in.keeps || r.Sequence.IsZero():
-	case r.End:
+	case r.End && (!in.free || r.Cancelled):
 		e.ended(req)
 	case r.Start:
 		e.setAside(req)
@@ -152,8 +153,11 @@ func storing(err error) error {
 }
 
 // refusal is the answer to a request whose sequence has no state.
-func refusal(id SequenceID, err error) error {
+func (in *Instance) refusal(id SequenceID, err error) error {
 	code := status.InvalidArg
+	if in.free {
+		code = status.NotFound
+	}
 	if full := (*statebuffer.FullError)(nil); errors.As(err, &full) {
 		code = status.Internal // as NVIDIA's backend answers
 	}

@@ -21,7 +21,7 @@ func (in *Instance) checkCapacity(states *statebuffer.Options) error {
 		managed = "; NVML says " + device.Managed
 	}
 	return status.Errorf(status.Unavailable, "no room on %v for the states of %d sequences and the tensors of batches of %d: %w%s; use fewer slots (%s, max_candidate_sequence_use_ratio), %s",
-		device, states.Sizing.Initial, states.MaxLanes, err, managed, in.model.config.CandidatesField(), capacityRemedy)
+		device, states.Sizing.Initial, states.MaxLanes, err, managed, in.slotsField(), capacityRemedy)
 }
 
 // capacityRemedy is what else to do where a GPU is too small.

@@ -13,6 +13,7 @@
 //	execute.go            the loop: a batch is one run of the model or several
 //	queue.go              the requests that still have to run
 //	admit.go, input.go    which of them the next run takes; what is refused
+//	free.go               sequences that the server knows nothing of
 //	split.go              how many lanes the run has, and in which order
 //	gather.go, ioset.go,  inputs, generated inputs and states are brought into the
 //	generate.go           tensors of the run

@@ -90,6 +90,7 @@ func (in *Instance) openSaver() error {
 		return err
 	}
 	in.saver = checkpoint.New(checkpoint.Options{Store: store, Policy: policy, Source: in, Clock: in.server().Clock, Log: in.log})
+	in.onMiss = in.free && in.resumesOn() == config.ResumeOnMiss
 	in.resuming = map[statebuffer.Key]*resuming{}
 	in.log.Info("states are saved", "store", c.Store, "checkpoint", in.model.params.Settings["checkpoint"], "kept", policy.TTL,
 		"model", fmt.Sprintf("%x", policy.Model), "layout", fmt.Sprintf("%x", policy.Layout))
@@ -108,7 +109,7 @@ func (in *Instance) closeSaver() {
 // policy is when and how the states of the instance are saved.
 func (in *Instance) policy() (p checkpoint.Policy, err error) {
 	m := in.model
-	p = checkpoint.Policy{Checkpoint: m.params.Checkpoint, TTL: m.params.Checkpoint.SavedFor(m.config.Idle())}
+	p = checkpoint.Policy{Checkpoint: m.params.Checkpoint, TTL: m.params.Checkpoint.SavedFor(in.idleLimit())}
 	layout := sha256.New()
 	narrowed := p.Precision != config.SaveExact
 	note := func(name string, dtype, stored tensor.DType, shape tensor.Shape, how any) error {

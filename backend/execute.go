@@ -91,6 +91,9 @@ type arrival struct {
 	continuing *statebuffer.Sequence // the sequence that it goes on with, or nil
 	begun      bool                  // the overlaps know of its START
 
+	came    time.Duration     // when the server handed it over, before it was parked
+	of      *resuming         // what it waited for, if it was parked
+	asked   bool              // the store has said what it has
 	resumed bool              // its sequence goes on with what was saved
 	pauses  bool              // its sequence is saved after it, and forgotten here
 	parked  bool              // it waits for the store
@@ -124,7 +127,8 @@ func (e *execution) take(batch Batch) {
 // begin notes which sequences are in the batch, before one can lose its state to another,
 // and queues the requests. With the direct scheduler a request's index is the batch slot
 // that its sequence has until another one STARTs there. Requests without START come first,
-// because one that shares its key with a START belongs to the sequence before.
+// because one that shares its key with a START belongs to the sequence before. Only those of
+// free sequences come in order.
 func (e *execution) begin() {
 	in := e.in
 	in.store.BeginBatch(e.now)
@@ -146,30 +150,39 @@ func (e *execution) begin() {
 	in.overlaps.enter(e)
 	if in.takesParameters {
 		for req := range e.requests {
+			e.arrivals[req].came = e.now
 			if e.arrivals[req].parked = e.waits(req); !e.arrivals[req].parked {
 				e.pauses(req)
 			}
 		}
 	}
-	for _, starts := range []bool{false, true} {
-		for req := range e.requests {
-			r := &e.requests[req]
-			if r.Start != starts || e.arrivals[req].parked {
-				continue
-			}
-			if !starts { // else what it had does not matter
-				q := in.store.Touch(r.key(), e.now)
-				if e.arrivals[req].continuing = q; q != nil {
-					in.overlaps.came(q, e.now)
-				}
-			}
-			e.queue.add(req)
-		}
+	if in.free {
+		e.enqueue(func(*Request) bool { return true })
+	} else {
+		e.enqueue(func(r *Request) bool { return !r.Start })
+		e.enqueue(func(r *Request) bool { return r.Start })
 	}
 	if !e.separate() {
 		e.queue.close()
 	}
 	e.split()
+}
+
+// enqueue puts those requests into the queue that are of a kind.
+func (e *execution) enqueue(ofKind func(*Request) bool) {
+	in := e.in
+	for req := range e.requests {
+		r, a := &e.requests[req], &e.arrivals[req]
+		if a.parked || !ofKind(r) {
+			continue
+		}
+		if !r.Start || in.free { // else what it had does not matter
+			if a.continuing = in.store.Touch(r.key(), e.now); a.continuing != nil {
+				in.overlaps.came(a.continuing, e.now)
+			}
+		}
+		e.queue.add(req)
+	}
 }
 
 // commit makes the new states the current ones. Until now nothing could see them.

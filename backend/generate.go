@@ -90,7 +90,7 @@ func (e *execution) writeStringIDs(i int) error {
 	const prefix = 4 // the length in front of each string
 	size := int64(prefix * e.ioSet.lanes)
 	for _, m := range e.members {
-		size += int64(len(e.requests[m.req].Sequence.Text))
+		size += int64(e.requests[m.req].Sequence.textBytes())
 	}
 	block, err := e.in.io.forGenerated(i, size)
 	if err != nil {
@@ -98,12 +98,12 @@ func (e *execution) writeStringIDs(i int) error {
 	}
 	to := block.Bytes
 	for lane := range e.ioSet.lanes {
-		text := ""
+		bytes := 0
 		if lane < len(e.members) {
-			text = e.requests[e.members[lane].req].Sequence.Text
+			bytes = len(e.requests[e.members[lane].req].Sequence.appendTo(to[prefix:prefix]))
 		}
-		binary.NativeEndian.PutUint32(to, uint32(len(text)))
-		to = to[prefix+copy(to[prefix:], text):]
+		binary.NativeEndian.PutUint32(to, uint32(bytes))
+		to = to[prefix+bytes:]
 	}
 	e.ioSet.inputs[e.in.plan.Generated[i].Index].Data = block
 	return nil

@@ -30,26 +30,31 @@ type Instance struct {
 	store  *statebuffer.Store
 	ioSets []*ioSet // by the number of lanes, made when first needed
 	io     *ioBuffers
-	// sequences: the scheduler is one of sequences. keeps: something of a sequence is kept
-	// between its requests. direct: the scheduler is the direct one.
-	sequences, keeps, direct bool
-	work                     execution
-	arranger                 arranger
-	quarantine               quarantine
-	empty                    []Output // the answer to an END that is not inferred
-	buckets                  []int    // the batch sizes that runs are rounded up to, ascending; nil for none
-	splitter                 splitter
-	answersWait              bool       // the answers of a run can wait
-	waiting                  [][]Output // of runs whose answers wait
-	periodic                 *periodicLog
-	overlaps                 overlaps
-	verbosity                verbosity
-	meter                    meter
-	ticker                   ticker
-	saturated                bool              // reportSaturation has warned
-	runs                     uint64            // number of the last run
-	saver                    *checkpoint.Saver // nil: states are not saved
-	resuming                 map[statebuffer.Key]*resuming
+	// sequences: requests belong to sequences. keeps: something of a sequence is kept
+	// between its requests. direct: the scheduler is the direct one. free: the scheduler is the
+	// dynamic batcher, so that sequences are free.
+	sequences, keeps, direct, free bool
+	// implicit: the first request of a free sequence begins it, without START. onMiss: the store
+	// is asked for the state of a sequence that has none here.
+	implicit, onMiss bool
+	warmUps          int // requests of model_warmup that are still to come, with free sequences
+	work             execution
+	arranger         arranger
+	quarantine       quarantine
+	empty            []Output // the answer to an END that is not inferred
+	buckets          []int    // the batch sizes that runs are rounded up to, ascending; nil for none
+	splitter         splitter
+	answersWait      bool       // the answers of a run can wait
+	waiting          [][]Output // of runs whose answers wait
+	periodic         *periodicLog
+	overlaps         overlaps
+	verbosity        verbosity
+	meter            meter
+	ticker           ticker
+	saturated        bool              // reportSaturation has warned
+	runs             uint64            // number of the last run
+	saver            *checkpoint.Saver // nil: states are not saved
+	resuming         map[statebuffer.Key]*resuming
 	// takesParameters: requests may have parameters of this backend.
 	takesParameters bool
 	// separate is why sequences of unequal length do not share a run, although the model
@@ -103,7 +108,7 @@ func (in *Instance) load(provider onnx.Provider, info InstanceInfo, faults error
 		in.plan, err = m.planFor(in.runner, options.Path)
 		err = planner.WithAdvice(err, planner.MergedDecoderAdvice(m.config, m.params, in.runner.Signature()))
 	}
-	if err := errors.Join(faults, err); err != nil {
+	if err := errors.Join(faults, err, m.checkPlan(in.plan)); err != nil {
 		return err
 	}
 	if err := in.allocate(); err != nil {
@@ -120,10 +125,13 @@ func (in *Instance) load(provider onnx.Provider, info InstanceInfo, faults error
 // allocate makes everything else than the session and the plan.
 func (in *Instance) allocate() (err error) {
 	m := in.model
-	in.sequences = m.config.Sequence != nil
+	in.free = in.plan.Free
+	in.implicit = in.free && m.params.Free.Begin == config.BeginImplicit
+	in.sequences = m.config.Sequence != nil || in.free
 	in.keeps = in.sequences && !in.plan.KeepsNothing()
 	in.takesParameters = in.keeps
 	in.direct = m.config.Direct()
+	in.warmUps = m.config.WarmUpRequests()
 	if in.store, err = in.newStore(); err != nil {
 		return err
 	}
@@ -159,9 +167,14 @@ func (in *Instance) emptyAnswers() []Output {
 	return answers
 }
 
-func (in *Instance) newStore() (*statebuffer.Store, error) {
-	cfg, params, sizing := in.model.config, in.model.params, in.model.sizing
-	if !in.keeps {
+func (in *Instance) newStore() (store *statebuffer.Store, err error) {
+	params, sizing := in.model.params, in.model.sizing
+	switch {
+	case in.free && in.keeps:
+		if sizing, err = params.FreeSizing(in.model.config); err != nil {
+			return nil, err
+		}
+	case !in.keeps:
 		sizing = statebuffer.Sizing{MaxChunks: 1} // no slots, and so no limit on sequences
 	}
 	states := make([]statebuffer.State, len(in.plan.States))
@@ -179,17 +192,17 @@ func (in *Instance) newStore() (*statebuffer.Store, error) {
 	}
 	options := statebuffer.Options{
 		Memory: in.runner.Memory(), States: states, Varying: varying, Sizing: sizing, MaxLanes: in.plan.MaxLanes,
-		Limits: statebuffer.Limits{Idle: cfg.Idle(), Full: params.Full, Tombstones: max(1024, sizing.Total()), Bytes: params.MaxStateMemory, Field: cfg.CandidatesField()},
+		Limits: in.limits(sizing.Total()),
 	}
 	if err := in.checkCapacity(&options); err != nil {
 		return nil, err
 	}
-	store, err := statebuffer.NewStore(options)
+	store, err = statebuffer.NewStore(options)
 	if first := (*statebuffer.FirstChunkError)(nil); errors.As(err, &first) {
 		return nil, status.Errorf(status.InvalidArg, "the slots for sequences: %w", err)
 	}
 	if err != nil {
-		return nil, status.Errorf(status.Internal, "allocating the states of %d sequences: %w; use fewer instances or a smaller %s", sizing.Initial, err, cfg.CandidatesField())
+		return nil, status.Errorf(status.Internal, "allocating the states of %d sequences: %w; use fewer instances or a smaller %s", sizing.Initial, err, options.Limits.Field)
 	}
 	return store, nil
 }

@@ -70,7 +70,7 @@ func (m *Model) planFor(r onnx.Runner, path string) (*plan.Plan, error) {
 		m.log.Warn(proof.Warning)
 	}
 	m.plan, m.planned = made, r.Signature()
-	if size := m.config.MaxBatchSize; size > 1 && made.MaxLanes == 1 && m.config.Sequence == nil { // a request of a sequence has a batch of 1
+	if size := m.config.MaxBatchSize; size > 1 && made.MaxLanes == 1 && m.config.Sequence == nil && !made.Free { // a request of a sequence has a batch of 1
 		m.log.Warn(fmt.Sprintf("max_batch_size is %d, but requests run one at a time, and a request with a larger batch than 1 is refused: %s: export the model with a dynamic batch, or write max_batch_size: 1", size, made.WhyOneLane))
 	}
 	return m.plan, nil

@@ -78,8 +78,12 @@ const trialSlots = 16
 func (in *Instance) newMaskTrial(kind *trialKind) (*maskTrial, error) {
 	quiet := slog.New(slog.DiscardHandler)
 	m := in.model
-	tensors, cfg, params, sequence := *in.plan, *m.config, *m.params, *m.config.Sequence
-	tensors.MaxLanes = min(3, tensors.MaxLanes)
+	tensors, cfg, params := *in.plan, *m.config, *m.params
+	tensors.MaxLanes, tensors.Free = min(3, tensors.MaxLanes), false
+	sequence := config.SequenceConfig{}
+	if m.config.Sequence != nil {
+		sequence = *m.config.Sequence
+	}
 	sequence.Oldest, sequence.MaxIdleMicroseconds = &config.OldestConfig{MaxCandidateSequences: trialSlots}, 0
 	cfg.Sequence = &sequence
 	params.MaxStateBytes, params.MaxStateMemory = 0, 0

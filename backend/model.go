@@ -52,7 +52,7 @@ func NewModel(info ModelInfo, server Server) (*Model, error) {
 	for _, warning := range append(warnings, cfg.Warnings()...) {
 		m.log.Warn(warning)
 	}
-	m.faults = errors.Join(m.faults, m.params.AddOptimization(cfg), cfg.Refusals(), takeLibraries(info, cfg, m.params))
+	m.faults = errors.Join(m.faults, m.params.AddOptimization(cfg), cfg.Refusals(), m.params.FreeConflicts(cfg), takeLibraries(info, cfg, m.params))
 	m.warnOfThreads()
 	if m.sizing, err = m.size(); err != nil {
 		m.faults = errors.Join(m.faults, err)

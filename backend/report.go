@@ -46,6 +46,7 @@ func (m *Model) reportParameters() {
 // line begins with the instance's name, and is a message of its own: the server
 // escapes line ends.
 func (in *Instance) reportLoad(provider onnx.Provider) {
+	in.reportFree()
 	in.reportIneffective(provider)
 	in.reportMerged()
 	if !in.verbosity.on(in.verbosity.info, slog.LevelInfo) {
@@ -62,6 +63,22 @@ func (in *Instance) reportLoad(provider onnx.Provider) {
 	in.describeMemory(&b)
 	for line := range strings.Lines(b.String()) {
 		in.model.server.Log.Info(in.name + ": " + strings.TrimSpace(line))
+	}
+}
+
+// reportFree logs that sequences are free, and what may surprise there.
+func (in *Instance) reportFree() {
+	p, c := in.model.params, in.model.config
+	if in.saver != nil && !in.free && p.Checkpoint.Resume == config.ResumeOnMiss {
+		in.log.Warn("parameter resume is on_miss, which has no effect with sequence_batching: Triton refuses a request of a sequence that it does not know; want dynamic_batching { } in its place")
+	}
+	if !in.free || !in.keeps {
+		return
+	}
+	in.log.Info("free sequences: the scheduler is dynamic_batching, and the backend alone begins and ends sequences",
+		"begin", p.Settings["begin"], "max_sequences", p.FreeSlots(c), "sequence_idle_ms", p.Free.Idle.Milliseconds())
+	if c.Dynamic.PriorityLevels > 1 {
+		in.log.Info("requests of one sequence that have different priorities can come in another order than they were sent; with stateful_step the wrong order is an error", "priority_levels", c.Dynamic.PriorityLevels)
 	}
 }
 
@@ -138,7 +155,11 @@ func (in *Instance) describeMemory(b *strings.Builder) {
 	if sizing.Lazy() {
 		fmt.Fprintf(b, " in chunks of %d", sizing.Subsequent)
 	}
-	fmt.Fprintf(b, "; %s %d times max_candidate_sequence_use_ratio %v is %d", c.CandidatesField(), c.Candidates(), p.SlotRatio(c), int(float32(c.Candidates())*p.SlotRatio(c)))
+	if in.free {
+		fmt.Fprintf(b, "; max_sequences is %d", p.FreeSlots(c))
+	} else {
+		fmt.Fprintf(b, "; %s %d times max_candidate_sequence_use_ratio %v is %d", c.CandidatesField(), c.Candidates(), p.SlotRatio(c), int(float32(c.Candidates())*p.SlotRatio(c)))
+	}
 	if sizing.Lazy() {
 		fmt.Fprint(b, ", minus what does not fill a chunk")
 	}
@@ -201,8 +222,13 @@ func (in *Instance) reportIneffective(provider onnx.Provider) {
 		"max_state_memory_bytes":           !in.keeps,
 		"detailed_metrics_logging_level":   p.MetricsPeriod == 0 || p.Log == config.LogNone,
 		"infer_end_requests":               !in.sequences,
-		"max_candidate_sequence_use_ratio": !in.keeps,
+		"max_candidate_sequence_use_ratio": !in.keeps || in.free,
 		"when_full":                        !in.keeps,
+		"sequences":                        p.Free.Scheduling == config.ScheduleAuto,
+		"resume":                           in.saver == nil,
+	}
+	for _, name := range config.FreeNames {
+		idle[name] = !in.free || !in.keeps
 	}
 	for _, name := range config.LazyNames {
 		idle[name] = !in.keeps

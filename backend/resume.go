@@ -2,8 +2,10 @@ package backend
 
 import (
 	"strings"
+	"time"
 
 	"tritonstateful/backend/checkpoint"
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/status"
 	"tritonstateful/statebuffer"
 )
@@ -16,15 +18,17 @@ import (
 type resuming struct {
 	key statebuffer.Key
 	// waiting are the requests that came after the first, until the store has answered.
-	waiting  []func(note any)
+	waiting  []func()
 	answered bool
-	left     int // requests that are still to come again
+	err      error // why the store could not say
+	left     int   // requests that are still to come again
 }
 
 // parked is the note of a request that was parked.
 type parked struct {
 	of    *resuming
 	first bool
+	came  time.Duration // when the server handed it over
 	// Of the first one:
 	resumption checkpoint.Resumption
 	life       uint64 // of the sequence that was live here, 0 if none was
@@ -37,7 +41,7 @@ func (e *execution) waits(req int) bool {
 	if note, again := r.Note.(*parked); again {
 		return e.comesAgain(req, note)
 	}
-	if in.saver != nil && !r.Sequence.IsZero() {
+	if in.saver != nil && !in.free && !r.Sequence.IsZero() {
 		if of := in.resuming[r.key()]; of != nil {
 			e.park(req, of)
 			return true
@@ -47,9 +51,10 @@ func (e *execution) waits(req int) bool {
 }
 
 // asks has the store asked for the state of a START that resumes, and reports whether it did.
+// Requests of free sequences ask when it is their turn, see admitFree.
 func (e *execution) asks(req int) bool {
 	r := &e.requests[req]
-	if e.in.checkStored(r); r.Err != nil || r.Cancelled || r.Parameters == nil || r.Parameters.Resume == ResumeNone || e.in.saver == nil {
+	if e.in.checkStored(r); r.Err != nil || r.Cancelled || !r.resumes() || e.in.saver == nil || e.in.free {
 		return false
 	}
 	e.ask(req)
@@ -64,7 +69,9 @@ func (in *Instance) checkStored(r *Request) {
 	}
 	saves := in.saver != nil && in.saver.Writes()
 	switch {
-	case p.Resume != ResumeNone && !r.Start:
+	case p.Resume != ResumeNone && in.resumesOn() == config.ResumeOff:
+		r.Err = status.Errorf(status.InvalidArg, "stateful_resume: the parameter resume of this model is off")
+	case p.Resume != ResumeNone && !r.Start && !in.free:
 		r.Err = status.Errorf(status.InvalidArg, "stateful_resume is for the first request of a sequence: want the START flag with it")
 	case p.Resume == ResumeRequire && in.saver == nil:
 		r.Err = status.Errorf(status.InvalidArg, "stateful_resume is require, but states of this model are not saved: want the parameter state_store")
@@ -81,7 +88,7 @@ func (e *execution) ask(req int) {
 	of := &resuming{key: r.key(), left: 1}
 	of.key.Text = strings.Clone(of.key.Text)
 	in.resuming[of.key] = of
-	note, key := &parked{of: of, first: true}, in.storeKey(r)
+	note, key := &parked{of: of, first: true, came: e.arrivals[req].came}, in.storeKey(r)
 	var live *checkpoint.Entry
 	if q := in.store.Live(of.key); q != nil {
 		if live = entryOf(q); live != nil && live.Key() == key {
@@ -96,9 +103,9 @@ func (e *execution) ask(req int) {
 		in.Locked(func() {
 			rerun(note)
 			for _, next := range of.waiting {
-				next(&parked{of: of})
+				next()
 			}
-			of.waiting, of.answered = nil, true
+			of.waiting, of.answered, of.err = nil, true, r.Err
 		})
 	})
 }
@@ -106,17 +113,18 @@ func (e *execution) ask(req int) {
 // park parks a request that comes after one that waits for the store.
 func (e *execution) park(req int, of *resuming) {
 	of.left++
-	rerun := e.batch.Park(req)
+	rerun, note := e.batch.Park(req), &parked{of: of, came: e.arrivals[req].came}
 	if of.answered { // those before it are on their way
-		rerun(&parked{of: of})
+		rerun(note)
 		return
 	}
-	of.waiting = append(of.waiting, rerun)
+	of.waiting = append(of.waiting, func() { rerun(note) })
 }
 
 // comesAgain takes in a request that was parked. It reports whether it is parked once more.
 func (e *execution) comesAgain(req int, note *parked) bool {
-	in := e.in
+	in, r, a := e.in, &e.requests[req], &e.arrivals[req]
+	a.came, a.of = note.came, note.of
 	if note.of.left--; note.of.left == 0 && in.resuming[note.of.key] == note.of {
 		delete(in.resuming, note.of.key)
 	}
@@ -127,6 +135,12 @@ func (e *execution) comesAgain(req int, note *parked) bool {
 		e.park(req, of)
 		return true
 	}
+	if in.free {
+		a.asked = !r.resumes()
+		if a.asked && !r.Start && r.Err == nil && note.of.err != nil {
+			r.Err = unasked(r, note.of.err) // the one before it got the same
+		}
+	}
 	return e.asks(req)
 }
 
@@ -134,10 +148,11 @@ func (e *execution) comesAgain(req int, note *parked) bool {
 // reports whether the store has to be asked once more.
 func (e *execution) takeUp(req int, note *parked) bool {
 	in, r, a, said := e.in, &e.requests[req], &e.arrivals[req], &note.resumption
+	a.asked = true
 	switch {
 	case r.Err != nil || r.Cancelled:
 	case said.Err != nil:
-		r.Err = status.Errorf(status.CodeOf(said.Err), "sequence %v: %w", r.Sequence, said.Err)
+		r.Err = unasked(r, said.Err)
 	case said.Ours:
 		if q := in.store.Live(r.key()); q == nil || q.Generation() != note.life { // it lost its state meanwhile
 			e.ask(req)
@@ -145,7 +160,7 @@ func (e *execution) takeUp(req int, note *parked) bool {
 		}
 		in.saver.Continues(entryOf(in.store.Live(r.key())))
 		a.resumed = true
-	case said.Saved == nil && r.Parameters.Resume == ResumeRequire:
+	case said.Saved == nil && r.Parameters != nil && r.Parameters.Resume == ResumeRequire:
 		r.Err = status.Errorf(status.NotFound, "sequence %v: no state of it is saved: begin it by a START alone", r.Sequence)
 	case said.Saved == nil:
 		a.epoch = said.Epoch
@@ -153,7 +168,10 @@ func (e *execution) takeUp(req int, note *parked) bool {
 	default:
 		q, err := in.store.Restore(r.key(), e.start(req), said.Saved, e.now)
 		if err != nil {
-			r.Err = status.Errorf(status.CodeOf(refusal(r.Sequence, err)), "sequence %v: restoring its state: %w", r.Sequence, err)
+			r.Err = status.Errorf(status.CodeOf(in.refusal(r.Sequence, err)), "sequence %v: restoring its state: %w", r.Sequence, err)
+			if in.free && !r.Start {
+				in.store.Forget(r.key()) // else the next one would not ask
+			}
 			break
 		}
 		q.Attached = in.saver.Restored(q, in.storeKey(r), said.Epoch, q.Steps())
@@ -162,6 +180,11 @@ func (e *execution) takeUp(req int, note *parked) bool {
 	}
 	r.Start = false // an error does not end what is live here
 	return false
+}
+
+// unasked is the answer to a request whose sequence may be in the store, which cannot say.
+func unasked(r *Request, err error) error {
+	return status.Errorf(status.CodeOf(err), "sequence %v: %w", r.Sequence, err)
 }
 
 // checkStep says why a request is not the next one of its sequence, if it says which one it

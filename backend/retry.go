@@ -110,10 +110,16 @@ func (e *execution) separate() bool {
 		case !r.Sequence.IsZero() && held.has(r.Sequence):
 			found++
 			q.turns[req] = turn{round: 2, kind: found}
+		case starts && (r.Start || q.follows(e.keyOf(req))):
+			q.turns[req] = turn{round: 1}
+			if e.in.free { // what follows in its sequence comes later, too
+				q.ids[e.keyOf(req)]++
+			}
 		default:
-			q.turns[req] = turn{round: uint32(index(starts && r.Start))}
+			q.turns[req] = turn{}
 		}
 	}
+	clear(q.ids)
 	q.sort(q.requests, false)
 	return true
 }

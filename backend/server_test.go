@@ -215,10 +215,10 @@ func (s *server) batch(asks ...ask) *outcome {
 	b.mu.Lock()
 	answers, described := slices.Clone(b.answers), maps.Clone(b.described) // those that are held can still change
 	b.mu.Unlock()
-	for _, starts := range []bool{false, true} { // the order in which they run
+	for _, has := range order(s.in) {
 		for i := range asks {
 			resumed := described[i].Resumed
-			if begins := asks[i].start && !resumed; begins == starts && !b.parked[i] {
+			if begins := asks[i].start && !resumed; has(begins) && !b.parked[i] {
 				s.settle(&asks[i], &answers[i], resumed)
 			}
 		}
@@ -343,7 +343,7 @@ func (s *server) settle(a *ask, got *answer, resumed bool) {
 		delete(s.plain, a.who())
 		return
 	}
-	require.True(s.t, a.start || a.id == "" || s.plain[a.who()] != nil, "%q was answered, but has no state", a.id)
+	require.True(s.t, a.start || a.id == "" || s.in.implicit || s.plain[a.who()] != nil, "%q was answered, but has no state", a.id)
 	for _, state := range q.states {
 		if next, outputs := s.step(a, state); slices.EqualFunc(outputs, got.outputs[:len(outputs)], slices.Equal) {
 			s.plain[a.who()] = &plainSequence{states: [][][]float64{next}}
@@ -362,6 +362,7 @@ func (s *server) settle(a *ask, got *answer, resumed bool) {
 func (s *server) settleError(a *ask, q *plainSequence) {
 	switch {
 	case a.parameters != nil && a.parameters.Resume != ResumeNone:
+	case s.in.free && a.end && !a.start && !a.cancelled && !s.faulty: // it can come again
 	case !s.faulty && (a.start || a.end):
 		delete(s.plain, a.who())
 	case s.faulty && s.plain[a.who()] != nil || a.start && s.faulty:

@@ -68,15 +68,17 @@ func TestSoak(t *testing.T) {
 	}
 	for i, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			s := newSoak(t, uint64(i), tt.growing, tt.who, tt.parameters)
-			s.faults = tt.faults
-			if tt.split {
-				cheapest(&s.in.splitter, 4)
-			}
-			for s.requests < *soakSteps {
-				s.batch()
-			}
-			s.finish()
+			eachScheduler(t, func(t *testing.T, on func(*setup)) {
+				s := newSoak(t, uint64(i), tt.growing, tt.who, tt.parameters, on)
+				s.faults = tt.faults
+				if tt.split {
+					cheapest(&s.in.splitter, 4)
+				}
+				for s.requests < *soakSteps {
+					s.batch()
+				}
+				s.finish()
+			})
 		})
 	}
 }
@@ -106,6 +108,7 @@ type soak struct {
 	requests int
 	told     map[string]int // answers by kind
 	clock    clockwork
+	unknown  status.Code // of the answer to a request whose sequence is not known
 }
 
 // client is one correlation ID's own account of its sequence.
@@ -116,7 +119,7 @@ type client struct {
 	lastUse time.Duration
 }
 
-func newSoak(t *testing.T, seed uint64, growing bool, who [2]int, parameters map[string]string) *soak {
+func newSoak(t *testing.T, seed uint64, growing bool, who [2]int, parameters map[string]string, on func(*setup)) *soak {
 	s := &soak{t: t, rng: rand.New(rand.NewPCG(seed, 11)), now: time.Hour, memory: &testMemory{}, told: map[string]int{}}
 	s.model = newTaggedModel(s.memory, growing, who[0], who[1])
 	set := newSetup(slots(soakSlots, soakBatch), func(set *setup) {
@@ -128,7 +131,7 @@ func newSoak(t *testing.T, seed uint64, growing bool, who [2]int, parameters map
 		for name, value := range parameters {
 			set.config.Parameters[name] = config.Value{String: value}
 		}
-	})
+	}, on)
 	model, err := NewModel(ModelInfo{Name: "tagged", Config: set.json()}, Server{
 		Log: slog.New(newRecorder(slog.LevelError)), Clock: func() time.Duration { return s.now },
 		Open: func(onnx.SessionOptions) (onnx.Runner, error) { return s.model, nil },
@@ -137,6 +140,9 @@ func newSoak(t *testing.T, seed uint64, growing bool, who [2]int, parameters map
 	s.in, err = model.NewInstance(InstanceInfo{Name: "tagged_0", Kind: "cpu"})
 	require.NoError(t, err)
 	s.params = model.params
+	if s.unknown = status.InvalidArg; s.in.free {
+		s.unknown = status.NotFound
+	}
 	s.clock.wind(s.in)
 	return s
 }
@@ -158,7 +164,7 @@ type move struct {
 }
 
 // batch lets some clients move, and settles the answers in the order in which
-// requests run: those without START first.
+// requests run.
 func (s *soak) batch() {
 	s.now += time.Duration(s.rng.Int64N(int64(2 * time.Millisecond)))
 	if s.rng.IntN(200) == 0 {
@@ -181,9 +187,9 @@ func (s *soak) run(moves []move) []answer {
 	s.in.Execute(b)
 	s.clock.run(s.in, s.now)
 	s.requests += len(moves)
-	for _, starts := range []bool{false, true} {
+	for _, has := range order(s.in) {
 		for i := range moves {
-			if moves[i].start == starts {
+			if has(moves[i].start) {
 				s.settle(&moves[i], &b.answers[i])
 			}
 		}
@@ -239,7 +245,7 @@ func (s *soak) settle(m *move, got *answer) {
 	kind, lost := s.errorKind(m, c, got.err)
 	s.told[kind]++
 	require.NotEqual(s.t, "", kind, "request %d: %+v of %+v got %v", s.requests, *m, before, got.err)
-	if lost || m.start || m.end {
+	if lost || m.start || m.end && (!s.in.free || m.cancelled) {
 		c.alive = false
 	}
 	if s.now-c.lastUse <= soakIdle { // else it may have been gone already
@@ -272,7 +278,7 @@ func (s *soak) settleAnswer(m *move, c *client, got *answer) {
 // whether the client has no sequence any more.
 func (s *soak) errorKind(m *move, c *client, err error) (kind string, lost bool) {
 	if lostErr, is := errors.AsType[*statebuffer.LostError](err); is {
-		allowed := !m.start && status.CodeOf(err) == status.InvalidArg && (!c.alive || s.mayLose(c, lostErr.Reason))
+		allowed := !m.start && status.CodeOf(err) == s.unknown && (!c.alive || s.mayLose(c, lostErr.Reason))
 		return pick(allowed, fmt.Sprint("lost, fate ", lostErr.Reason)), true
 	}
 	if _, is := errors.AsType[*statebuffer.FullError](err); is {
@@ -308,10 +314,12 @@ func (s *soak) mayLose(c *client, fate statebuffer.LossReason) bool {
 // TestFaultSweepVarying makes the n-th call of memory or model fail, for every n of
 // a story with states of varying shape, several runs in a batch, and slots that
 // come as needed. Answers and errors must be those that the clients' accounts allow.
-func TestFaultSweepVarying(t *testing.T) {
+func TestFaultSweepVarying(t *testing.T) { eachScheduler(t, faultSweepVarying) }
+
+func faultSweepVarying(t *testing.T, on func(*setup)) {
 	parameters := map[string]string{"initial_buffer_size": "16", "subsequent_buffer_size": "16", "buffer_alloc_threshold": "16", "buffer_dealloc_threshold": "17"}
 	for n := 1; ; n++ {
-		s := newSoak(t, 1, true, [2]int{2, 3}, parameters)
+		s := newSoak(t, 1, true, [2]int{2, 3}, parameters, on)
 		calls := 0
 		call := func(operation string) error {
 			if calls++; calls != n {
@@ -359,7 +367,9 @@ func TestFaultSweepVarying(t *testing.T) {
 // TestOrderWithinASequence: a request that must wait for another run, because its
 // state has another shape, is not overtaken by a later one of its sequence, even
 // if that one does not run at all.
-func TestOrderWithinASequence(t *testing.T) {
+func TestOrderWithinASequence(t *testing.T) { eachScheduler(t, orderWithinASequence) }
+
+func orderWithinASequence(t *testing.T, on func(*setup)) {
 	next := move{client: 1, name: 9}
 	tests := map[string]move{
 		"END not inferred": {client: 1, name: 9, end: true},
@@ -370,7 +380,7 @@ func TestOrderWithinASequence(t *testing.T) {
 	}
 	for name, last := range tests {
 		t.Run(name, func(t *testing.T) {
-			s := newSoak(t, 1, true, [2]int{2, 3}, map[string]string{"infer_end_requests": "0"})
+			s := newSoak(t, 1, true, [2]int{2, 3}, map[string]string{"infer_end_requests": "0"}, on)
 			s.run([]move{{client: 1, name: 1, start: true}})
 			s.run([]move{next, {client: 2, name: 2, start: true}})
 			runs := s.model.runs

@@ -192,10 +192,11 @@ func (e *execution) endsBefore(req, left, most int) bool {
 
 // compareLocations orders the requests of a batch that is split: those without START
 // first, and these by where their states are. Requests of one sequence stay in the order
-// in which they came.
+// in which they came, which those of free sequences do because they all have the place of what
+// is live.
 func (e *execution) compareLocations(a, b int) int {
 	return cmp.Or(
-		cmp.Compare(index(e.requests[a].Start), index(e.requests[b].Start)),
+		cmp.Compare(index(e.requests[a].Start && !e.in.free), index(e.requests[b].Start && !e.in.free)),
 		statebuffer.CompareLocations(e.arrivals[a].continuing, e.arrivals[b].continuing),
 	)
 }

@@ -1,6 +1,7 @@
 package statebuffer
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 )
@@ -17,15 +18,16 @@ type LostError struct {
 	Idle  time.Duration
 	Slots int
 	Bytes int64
-	Field string // see Limits
+	// See Limits.
+	Field, IdleField, Remedy string
 }
 
 func (e *LostError) Error() string {
-	const remedy = "; begin it again with a START request"
+	remedy := "; " + cmp.Or(e.Remedy, "begin it again with a START request")
 	ago := e.Ago.Round(time.Millisecond)
 	switch e.Reason {
 	case Expired:
-		return fmt.Sprintf("its state expired %v ago, after idling longer than %v (max_sequence_idle_microseconds)%s", ago, e.Idle, remedy)
+		return fmt.Sprintf("its state expired %v ago, after idling longer than %v (%s)%s", ago, e.Idle, e.IdleField, remedy)
 	case Evicted:
 		return fmt.Sprintf("its state was evicted %v ago to make room for another sequence: %s%s", ago, e.limit(), remedy)
 	case Refused:

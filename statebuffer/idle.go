@@ -11,7 +11,8 @@ import "time"
 // wait a very long time of any kind.
 const (
 	// restMargin is beyond twice the limit of idling, in time without a batch: a client
-	// may idle for the limit, and a scheduler may hold requests back for others.
+	// may idle for the limit, and a scheduler may hold requests back for others. A server that
+	// knows nothing of sequences has no limits of its own, and [Limits].Rest is in its place.
 	restMargin = 10 * time.Second
 	// busyMargin is beyond twice the limit, in any time.
 	busyMargin = time.Hour
@@ -58,6 +59,10 @@ func (t *table) overIdleLimit(q *Sequence, now time.Duration) bool {
 
 // abandoned reports whether the client of a sequence cannot want it any more.
 func (t *table) abandoned(q *Sequence, now time.Duration) bool {
-	twice := 2 * t.limits.Idle
-	return twice > 0 && (t.rest-q.rest > twice+restMargin || now-q.lastUse > twice+busyMargin)
+	idle, twice := t.limits.Idle, 2*t.limits.Idle
+	rest := twice + restMargin
+	if t.limits.Rest > 0 {
+		rest = idle + t.limits.Rest
+	}
+	return idle > 0 && (t.rest-q.rest > rest || now-q.lastUse > twice+busyMargin)
 }

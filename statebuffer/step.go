@@ -128,7 +128,8 @@ func (s *Store) scatter(step *Step, now time.Duration) error {
 }
 
 // Abort gives up a step whose run failed. Every stored state is as it was
-// before; a sequence whose START it was has none, and one that ends is forgotten.
+// before; a sequence whose START it was has none, and one that ends is forgotten, unless its
+// END can come again.
 // After Commit it does nothing.
 func (s *Store) Abort(step *Step, now time.Duration) {
 	if !step.open {
@@ -165,7 +166,7 @@ func (s *Store) Fail(l Lane, now time.Duration) {
 		s.revoke(q, StartFailed, l.Refused.Most, now)
 	case q.fresh:
 		s.revoke(q, StartFailed, 0, now)
-	case l.End:
+	case l.End && !s.limits.EndsAgain:
 		s.Finish(q)
 	}
 }

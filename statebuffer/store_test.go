@@ -160,7 +160,7 @@ func TestTotals(t *testing.T) {
 func TestLostErrors(t *testing.T) {
 	s := newTestStore(t, Options{
 		Sizing: Sizing{Initial: 2, MaxChunks: 1},
-		Limits: Limits{Idle: time.Second, Full: EvictLRU, Tombstones: 4, Field: "max_candidate_sequences"},
+		Limits: Limits{Idle: time.Second, Full: EvictLRU, Tombstones: 4, Field: "max_candidate_sequences", IdleField: "max_sequence_idle_microseconds"},
 	})
 	ask := func(n uint64, parts ...string) {
 		t.Helper()

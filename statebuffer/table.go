@@ -22,15 +22,23 @@ type Limits struct {
 	// memory, those used least recently first. See [Store.EndBatch] for those whose
 	// slot and memory no other needs.
 	Idle time.Duration
+	// Rest is how much longer than Idle a sequence must have idled, in time between batches,
+	// to lose its state although no other one needs its slot. 0 is the default, which suits a
+	// server that lets requests through by limits of its own; see [Store.EndBatch].
+	Rest time.Duration
 	Full Policy
+	// EndsAgain: an END that fails leaves the state as it was, because it can come again.
+	// Otherwise its sequence ends.
+	EndsAgain bool
 	// Tombstones is how many lost sequences are remembered with their LossReason, and as
 	// many again of those whose ID had begun again.
 	Tombstones int
 	// Bytes bounds what the slots and the varying states of all sequences take
 	// together; 0 means no bound.
 	Bytes int64
-	// Field is what the configuration calls the number of sequences, for messages.
-	Field string
+	// Field is what the configuration calls the number of sequences, IdleField what it calls
+	// Idle, and Remedy what a client is to do about a lost sequence; for messages.
+	Field, IdleField, Remedy string
 }
 
 // Counters count what happened since the store was made. Unknown are requests
@@ -214,6 +222,15 @@ func (t *table) Live(k Key) *Sequence {
 	return nil
 }
 
+// Lost is why a sequence has no state any more, as far as that is remembered. It is NotLost for
+// one that has a state, ended, or was never seen.
+func (t *table) Lost(k Key) LossReason {
+	if q := t.find(k); q != nil {
+		return q.loss
+	}
+	return NotLost
+}
+
 // Knows reports whether there is anything under a key: a live sequence, or a tombstone.
 func (t *table) Knows(k Key) bool { return t.find(k) != nil }
 
@@ -223,11 +240,11 @@ func (t *table) Continue(k Key, now time.Duration) (*Sequence, error) {
 	q := t.find(k)
 	if q == nil {
 		t.counters.Unknown++
-		return nil, &LostError{}
+		return nil, &LostError{Remedy: t.limits.Remedy}
 	}
 	if !q.live() {
 		t.counters.Unknown++
-		return nil, &LostError{Reason: q.loss, Ago: now - q.lastUse, Idle: t.limits.Idle, Slots: t.total, Bytes: q.bytes, Field: t.limits.Field}
+		return nil, &LostError{Reason: q.loss, Ago: now - q.lastUse, Idle: t.limits.Idle, Slots: t.total, Bytes: q.bytes, Field: t.limits.Field, IdleField: t.limits.IdleField, Remedy: t.limits.Remedy}
 	}
 	t.touch(q, now)
 	return q, nil

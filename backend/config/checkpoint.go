@@ -24,7 +24,19 @@ type Checkpoint struct {
 	AdoptLayout bool
 	// Timeout bounds each call to the store.
 	Timeout time.Duration
+	Resume  Resume
 }
+
+// Resume says which requests have the store asked for the state of their sequence.
+type Resume uint8
+
+// The choices of the parameter resume.
+const (
+	ResumeAuto      Resume = iota // OnMiss for free sequences, else OnRequest
+	ResumeOnRequest               // those with stateful_resume
+	ResumeOnMiss                  // also those of free sequences that have no state here
+	ResumeOff
+)
 
 // When says which steps make the state of a sequence due to be saved.
 type When uint8
@@ -55,6 +67,7 @@ const StoreFromEnvironment = "env"
 var checkpointDefaults = [...][2]string{
 	{"state_namespace", ""}, {"checkpoint", "interval=1000"}, {"checkpoint_rate", "0"}, {"checkpoint_ttl", "0"},
 	{"checkpoint_precision", "exact"}, {"adopt", "same_model"}, {"store_timeout", "1000"},
+	{"resume", "auto"},
 }
 
 // defaultInterval bounds what a sequence loses with its server.
@@ -70,6 +83,8 @@ func (r *paramReader) checkpoint() Checkpoint {
 			choice("exact", SaveExact), choice("fp16", SaveFP16), choice("bf16", SaveBF16)),
 		AdoptLayout: oneOf(r, "adopt", false, choice("same_model", false), choice("same_layout", true)),
 		Timeout:     time.Duration(r.count("store_timeout", 1000, 3600_000)) * time.Millisecond,
+		Resume: oneOf(r, "resume", ResumeAuto, choice("auto", ResumeAuto),
+			choice("on_request", ResumeOnRequest), choice("on_miss", ResumeOnMiss), choice("off", ResumeOff)),
 	}
 	r.when(&c)
 	if c.Timeout == 0 {

@@ -21,6 +21,7 @@ type Config struct {
 	Inputs       []TensorConfig  `json:"input"`
 	Outputs      []TensorConfig  `json:"output"`
 	Sequence     *SequenceConfig `json:"sequence_batching"`
+	Dynamic      *DynamicConfig  `json:"dynamic_batching"`
 	// DefaultModelFilename names the model file, as the parameter onnx_file_name does.
 	DefaultModelFilename string           `json:"default_model_filename"`
 	Parameters           map[string]Value `json:"parameters"`
@@ -29,6 +30,9 @@ type Config struct {
 	// CCModelFilenames are the model files for GPUs of a compute capability, such as
 	// "8.0"; other GPUs and the CPU have the file that every instance has otherwise.
 	CCModelFilenames map[string]string `json:"cc_model_filenames"`
+	ResponseCache    ResponseCache     `json:"response_cache"`
+	InstanceGroups   []InstanceGroup   `json:"instance_group"`
+	WarmUps          []WarmUp          `json:"model_warmup"`
 	unserved
 }
 
@@ -241,20 +245,29 @@ func (c *Config) CandidatesField() string {
 	return "max_candidate_sequences"
 }
 
-// QueueDelay is how long the oldest scheduler may have a request wait for others.
+// QueueDelay is how long the oldest scheduler or the dynamic batcher may have a request wait
+// for others.
 func (c *Config) QueueDelay() time.Duration {
-	if c.Sequence == nil || c.Sequence.Oldest == nil {
+	switch {
+	case c.Dynamic != nil:
+		return microseconds(c.Dynamic.MaxQueueDelayMicroseconds)
+	case c.Sequence == nil || c.Sequence.Oldest == nil:
 		return 0
+	default:
+		return microseconds(c.Sequence.Oldest.MaxQueueDelayMicroseconds)
 	}
-	return microseconds(c.Sequence.Oldest.MaxQueueDelayMicroseconds)
 }
 
 // PreferredBatchSizes are the batch sizes that Triton tries to form.
 func (c *Config) PreferredBatchSizes() []int {
-	if c.Sequence == nil || c.Sequence.Oldest == nil {
+	switch {
+	case c.Dynamic != nil:
+		return c.Dynamic.PreferredBatchSizes
+	case c.Sequence == nil || c.Sequence.Oldest == nil:
 		return nil
+	default:
+		return c.Sequence.Oldest.PreferredBatchSizes
 	}
-	return c.Sequence.Oldest.PreferredBatchSizes
 }
 
 // CanRequest reports whether requests can ask for an output of the model: for those that are

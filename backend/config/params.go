@@ -71,6 +71,7 @@ type Parameters struct {
 	// 0 means no bound.
 	MaxStateMemory int64
 	Checkpoint     Checkpoint
+	Free           Free
 }
 
 // Understood reports whether the parameters of these names were understood.
@@ -209,6 +210,7 @@ func (r *paramReader) parameters() *Parameters {
 	_, batchInfo := r.value("batch_info_logging_level")
 	p.LogGiven = log || batchInfo
 	p.Checkpoint = r.checkpoint()
+	p.Free = r.free()
 	p.Padding = r.padding()
 	p.Lazy = r.lazy()
 	r.pairs(p)

@@ -24,6 +24,9 @@ type Plan struct {
 	// axis where it needs one; WhyOneLane says then what lacks it.
 	MaxLanes   int
 	WhyOneLane string
+	// Free: requests belong to sequences, though Triton's scheduler is the dynamic batcher,
+	// which knows nothing of them.
+	Free bool
 	// Varies: the shape of some tensor is known only when a run is put together.
 	Varies bool
 	// Shares: some input is there once for all lanes of a run, or may be absent, so that

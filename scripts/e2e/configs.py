@@ -24,6 +24,24 @@ def direct(more: str = "", *, delay: int = 20_000, utilization: float = 1, idle:
     )
 
 
+def free(batch: int = 3, *, sequences: int = 32, delay: int = 20_000, idle: int = 60_000, more: str = "") -> str:
+    """The dynamic batcher, under which sequences are free. It waits for batches as oldest does; more goes into it."""
+    wait = f"preferred_batch_size: [{batch}] max_queue_delay_microseconds: {delay}" if batch else ""
+    return "\n".join(
+        (
+            f"dynamic_batching {{ {wait} {more} }}",
+            parameter("sequences", "free"),
+            parameter("max_sequences", str(sequences)),
+            parameter("sequence_idle_ms", str(idle)),
+        )
+    )
+
+
+def parameter(key: str, value: str) -> str:
+    """A parameter of a config.pbtxt."""
+    return f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}'
+
+
 def io(name: str, datatype: str, *dims: int, more: str = "") -> str:
     """An input or output. Without dims it is one element, which the model has no axis for."""
     shape = f"dims: [{', '.join(map(str, dims))}]" if dims else "dims: [1] reshape: { shape: [] }"
@@ -47,7 +65,7 @@ def config(
         f"output [{', '.join(outputs)}]",
         oldest() if scheduler is None else scheduler,
         group,
-        *(f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}' for key, value in parameters.items()),
+        *(parameter(key, value) for key, value in parameters.items()),
     ]
     return "\n".join(lines) + "\n"
 

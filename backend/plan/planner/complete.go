@@ -46,7 +46,7 @@ func (c *completion) choose(s *Source) (text []byte, err error) {
 	}
 	chosen := &candidates[0]
 	pl, err := search.choose(candidates)
-	switch stateless := c.config != nil && c.config.Sequence == nil; {
+	switch stateless := c.config != nil && !c.sequences(); {
 	case err == nil:
 		chosen = pl.candidate
 	case search.refused && !stateless:
@@ -122,6 +122,8 @@ func (c *completion) complete(axes *batchaxis.Candidate) ([]byte, error) {
 	case c.chosen:
 	case c.config.Sequence != nil:
 		c.fillSequences()
+	case c.sequences():
+		c.fill("dynamic_batching", struct{}{}, append([]string{"dynamic_batching { }, because sequences is free"}, c.stateWords()...)...)
 	case filled && c.config.MaxBatchSize > 1: // as Triton's backend for ONNX does
 		c.fill("dynamic_batching", struct{}{}, "dynamic_batching { }, because max_batch_size is filled in")
 	}
@@ -157,12 +159,16 @@ func (c *completion) findStates(chosen bool) error {
 		c.look()
 		return c.checkDeclared()
 	}
-	c.config.Sequence = &config.SequenceConfig{Oldest: &config.OldestConfig{MaxCandidateSequences: sequenceCandidates}}
+	if c.params.Free.Scheduling == config.ScheduleFree {
+		c.config.Dynamic = &config.DynamicConfig{}
+	} else {
+		c.config.Sequence = &config.SequenceConfig{Oldest: &config.OldestConfig{MaxCandidateSequences: sequenceCandidates}}
+	}
 	c.look()
 	if len(c.planner.faults) > 0 {
 		return fmt.Errorf("%w; write sequence_batching { oldest { } } for a model with states, dynamic_batching { } for one without", errors.Join(c.planner.faults...))
 	}
-	said := c.params.PairsGiven || len(c.params.Derived) > 0 || len(c.params.InitialStates) > 0 || len(c.params.StateUpdates) > 0
+	said := c.params.Free.Scheduling == config.ScheduleFree || c.params.PairsGiven || len(c.params.Derived) > 0 || len(c.params.InitialStates) > 0 || len(c.params.StateUpdates) > 0
 	free := slices.Contains(c.planner.takenOut, "") && len(c.freeInputs()) > 0
 	if !said && (len(c.states) == 0 || !free) {
 		if len(c.states) > 0 && c.states[0].Source == byNames {
@@ -180,7 +186,7 @@ func (c *completion) look() {
 	c.planner.generated()
 	c.planner.clientInputs()
 	c.states = nil
-	if c.config.Sequence == nil {
+	if !c.sequences() {
 		return
 	}
 	for _, spec := range c.planner.specs() {
@@ -192,6 +198,9 @@ func (c *completion) look() {
 		c.states = append(c.states, spec)
 	}
 }
+
+// sequences reports whether requests belong to sequences, once look has been called.
+func (c *completion) sequences() bool { return c.planner.sequences() }
 
 // modelTensor is a tensor of the model with what is held of its batch axis.
 type modelTensor struct {

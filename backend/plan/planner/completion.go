@@ -29,7 +29,7 @@ func (c *completion) fillBatch() (filled bool) {
 		return false
 	}
 	size := c.batch
-	if c.config.Sequence != nil && size == config.ServerBatch {
+	if c.sequences() && size == config.ServerBatch {
 		size = sequenceBatch
 	}
 	if size <= 0 {
@@ -72,10 +72,10 @@ func (c *completion) unbatched() string {
 	for i, t := range tensors {
 		axis := t.batchAxis()
 		switch {
-		case axis == tensor.NoAxis && c.config.Sequence != nil && i < inputs && t.Dims.Fixed():
+		case axis == tensor.NoAxis && c.sequences() && i < inputs && t.Dims.Fixed():
 		case axis == tensor.NoAxis:
 			return fmt.Sprintf("%q %v of the model has no batch axis", t.Name, t.Dims)
-		case axis > 0 && c.config.Sequence == nil:
+		case axis > 0 && !c.sequences():
 			return fmt.Sprintf("the outermost axis of %q %v is not the batch", t.Name, t.Dims)
 		}
 	}
@@ -151,6 +151,14 @@ func (c *completion) describe(info modelTensor) (config.TensorConfig, error) {
 	return described, nil
 }
 
+// stateWords says which states there are.
+func (c *completion) stateWords() (words []string) {
+	for _, s := range c.states {
+		words = append(words, fmt.Sprintf("state %q -> %q from the model, paired by %s", s.Input, s.Output, s.Source))
+	}
+	return words
+}
+
 // fillSequences fills in sequence_batching. The states are listed in it for people to
 // see, and for the server to tell sequences of one ID apart. A state that grows must not
 // be in it: it would begin with one element. Those listed would count as all there are,
@@ -167,9 +175,9 @@ func (c *completion) fillSequences() {
 		States []state        `json:"state,omitempty"`
 	}{Oldest: map[string]int{"max_candidate_sequences": sequenceCandidates}}
 	words := []string{fmt.Sprintf("sequence_batching { oldest { max_candidate_sequences: %d } }, because the model has states", sequenceCandidates)}
+	words = append(words, c.stateWords()...)
 	for _, s := range c.states {
 		described, err := c.describe(c.input(exactName(s.Input, c.sig.Inputs)))
-		words = append(words, fmt.Sprintf("state %q -> %q from the model, paired by %s", s.Input, s.Output, s.Source))
 		if err == nil && described.Dims.Fixed() {
 			sequences.States = append(sequences.States, state{s.Input, s.Output, described.DataType, described.LaneDims()})
 		}

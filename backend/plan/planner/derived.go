@@ -40,12 +40,15 @@ func summand(text string) (function string, plus int64, err error) {
 	return function, plus, nil
 }
 
-// derived is steps, length_before(TENSOR), length_after(INPUT) or positions(INPUT), with
-// or without a summand, or mask(STATES, INPUT); a tensor may be followed by a colon and an
-// axis.
+// derived is the word for a control; or steps, length_before(TENSOR), length_after(INPUT) or
+// positions(INPUT), with or without a summand; or mask(STATES, INPUT). A tensor may be followed
+// by a colon and an axis.
 func (pl *planner) derived(f *plan.Generated, info *onnx.TensorInfo, text string) error {
-	if pl.config.Sequence == nil {
-		return fmt.Errorf("it is counted per sequence, but sequence_batching is missing")
+	if !pl.sequences() {
+		return fmt.Errorf("it is about sequences, but sequence_batching is missing: want that, or dynamic_batching { }")
+	}
+	if word := strings.TrimSpace(text); slices.Contains(controlWords, word) {
+		return pl.derivedControl(f, info, word)
 	}
 	if argument, ok := strings.CutPrefix(text, "mask("); ok {
 		argument, ok = strings.CutSuffix(strings.TrimSpace(argument), ")")
@@ -95,7 +98,7 @@ func (pl *planner) counted(f *plan.Generated, function, text string) error {
 	case name == "length_after" && call:
 		f.Kind = plan.KindLengthAfter
 	default:
-		return fmt.Errorf("%q: want steps, length_before(INPUT), length_before(OUTPUT), length_after(INPUT), positions(INPUT), each with an optional integer summand, or mask(STATES, INPUT)", text)
+		return fmt.Errorf("%q: want steps, length_before(INPUT), length_before(OUTPUT), length_after(INPUT), positions(INPUT), each with an optional integer summand, mask(STATES, INPUT), or one of %s", text, strings.Join(controlWords, ", "))
 	}
 	argument, ok := strings.CutSuffix(strings.TrimSpace(argument), ")")
 	if !ok {

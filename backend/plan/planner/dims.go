@@ -40,7 +40,7 @@ func (pl *planner) matchDims(p *plan.IO, asked tensor.Shape, info *onnx.TensorIn
 		if marked := markedAxis(asked, axis, known); marked != tensor.NoAxis && info.Dims[marked] < 0 && fit(marked, asked) {
 			p.Answer = p.Dims.With(marked, 1)
 			p.Request = front(p.Answer)
-			if pl.config.Sequence == nil { // requests of several rows need the batch in the answer
+			if !pl.sequences() { // requests of several rows need the batch in the answer
 				p.Answer, p.BatchInFront = p.Request, true
 			}
 			return nil

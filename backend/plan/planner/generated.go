@@ -130,6 +130,15 @@ func (pl *planner) perLane(f *plan.Generated, info *onnx.TensorInfo) error {
 	return nil
 }
 
+// checkIDType says why an input cannot be a correlation ID.
+func checkIDType(dtype tensor.DType) error {
+	switch dtype {
+	case tensor.Uint64, tensor.Int64, tensor.Uint32, tensor.Int32, tensor.Bytes:
+		return nil
+	}
+	return fmt.Errorf("the model's input is %v: want UINT64, INT64, UINT32, INT32 or STRING", dtype)
+}
+
 var controlKinds = map[string]plan.Kind{config.ControlStart: plan.KindStart, config.ControlEnd: plan.KindEnd, config.ControlReady: plan.KindReady, config.ControlCorrID: plan.KindID}
 
 // controlValues are the bytes that stand for false and true. The model's type
@@ -142,11 +151,7 @@ func controlValues(f *plan.Generated, c *config.Control) error {
 	}
 	f.Kind = kind
 	if kind == plan.KindID {
-		switch f.DType {
-		case tensor.Uint64, tensor.Int64, tensor.Uint32, tensor.Int32, tensor.Bytes:
-			return nil
-		}
-		return fmt.Errorf("the model's input is %v: want UINT64, INT64, UINT32, INT32 or STRING", f.DType)
+		return checkIDType(f.DType)
 	}
 	for i := range f.Value {
 		switch {

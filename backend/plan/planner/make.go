@@ -36,7 +36,7 @@ func Make(s *Source) (*plan.Plan, Proof, error) {
 	files := initialFiles(s.Directory)
 	batches := s.Config.MaxBatchSize > 0
 	search := chooser{
-		verify: s.Parameters.Verify, batches: batches, whole: !batches && s.Config.Sequence == nil,
+		verify: s.Parameters.Verify, batches: batches, whole: !batches && !haveSequences(s.Config, s.Parameters, s.Signature),
 		finish: (*planner).finish, runner: s.Runner, open: s.Open,
 		attempt: func(k *batchaxis.Candidate) *planner {
 			return planInputs(s.Config, s.Parameters, s.Signature, files, k)

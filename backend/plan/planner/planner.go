@@ -29,6 +29,13 @@ type planner struct {
 }
 
 func newPlanner(cfg *config.Config, params *config.Parameters, sig *onnx.Signature, files fileReader, axes *batchaxis.Candidate) *planner {
+	pl := emptyPlanner(cfg, params, sig, files, axes)
+	pl.plan.Free = pl.free()
+	return pl
+}
+
+// emptyPlanner is newPlanner without the decision about free sequences.
+func emptyPlanner(cfg *config.Config, params *config.Parameters, sig *onnx.Signature, files fileReader, axes *batchaxis.Candidate) *planner {
 	pl := &planner{
 		config: cfg, params: params.Clone(), sig: sig, files: files, candidate: axes,
 		takenIn:  make([]string, len(sig.Inputs)),

@@ -18,7 +18,7 @@ import (
 func (pl *planner) noStates() string {
 	text := fmt.Sprintf("could not find any state tensors: name them in the parameter state_pairs, <<<input, output>>> for each (the model's inputs are %s, its outputs %s)", onnx.Names(pl.sig.Inputs), onnx.Names(pl.sig.Outputs))
 	text += pl.choices()
-	return text + "; for a model without states, list each of its inputs in input, or remove sequence_batching"
+	return text + "; for a model without states, list each of its inputs in input, or remove " + pl.scheduler()
 }
 
 // choice is the inputs and the outputs of one type and shape, any of which may be a pair.
@@ -196,7 +196,7 @@ const (
 
 // MergedDecoderAdvice is what a configuration lacks that serves a merged decoder, or empty.
 func MergedDecoderAdvice(cfg *config.Config, params *config.Parameters, sig *onnx.Signature) string {
-	if cfg.Sequence == nil || exactName(mergedSwitch, sig.Inputs) < 0 {
+	if exactName(mergedSwitch, sig.Inputs) < 0 || !haveSequences(cfg, params, sig) {
 		return ""
 	}
 	updates := slices.Clone(params.StateUpdates)
@@ -207,7 +207,10 @@ func MergedDecoderAdvice(cfg *config.Config, params *config.Parameters, sig *onn
 			continue
 		}
 		control := ""
-		if !slices.ContainsFunc(cfg.Sequence.ControlInputs, func(input config.ControlConfig) bool { return input.Name == mergedSwitch }) {
+		switch {
+		case cfg.Sequence == nil && !slices.ContainsFunc(params.Derived, func(a config.Assignment) bool { return a.Name == mergedSwitch }):
+			control = fmt.Sprintf(", and in derived_inputs %s = not_start", mergedSwitch)
+		case cfg.Sequence != nil && !slices.ContainsFunc(cfg.Sequence.ControlInputs, func(input config.ControlConfig) bool { return input.Name == mergedSwitch }):
 			control = fmt.Sprintf(", and in sequence_batching control_input [{ name: '%s' control [{ kind: %s bool_false_true: [ true, false ] }] }]", mergedSwitch, config.ControlStart)
 		}
 		return fmt.Sprintf("a merged decoder writes the caches of the encoder, such as that of %q, in the first request of a sequence only: write %s%s", name, parameterText("state_updates", mergedCaches+" = keep"), control)

@@ -2,6 +2,7 @@ package planner
 
 import (
 	"fmt"
+	"slices"
 
 	"tritonstateful/backend/config"
 	"tritonstateful/backend/plan"
@@ -30,7 +31,7 @@ func (pl *planner) noteWithoutStates() {
 	if alike := pl.listedAlike(); len(alike) > 0 {
 		remedy = fmt.Sprintf("some are named like states: to keep these, remove them from input and write %s", pairsParameter(alike))
 	}
-	pl.plan.Notes = append(pl.plan.Notes, "served without states under sequence_batching, because the configuration names a source for each input of the model; "+remedy)
+	pl.plan.Notes = append(pl.plan.Notes, "served without states under "+pl.scheduler()+", because the configuration names a source for each input of the model; "+remedy)
 }
 
 // listedAlike are the inputs of requests that are named like states, each with the only
@@ -49,13 +50,11 @@ func (pl *planner) listedAlike() (specs []plan.StateSpec) {
 // states, and the model shows no states either: filled in, all inputs would be those of
 // requests, and that is not to be guessed.
 func (c *completion) checkDeclared() error {
-	if c.config.Sequence == nil || len(c.config.Inputs) > 0 || len(c.states) > 0 || c.params.PairsGiven || c.planner.sourced() {
+	if !c.sequences() || len(c.config.Inputs) > 0 || len(c.states) > 0 || c.params.PairsGiven || c.planner.sourced() {
 		return nil
 	}
-	for i := range c.config.Sequence.States {
-		if c.config.Sequence.States[i].InputName != config.TokenState {
-			return nil // loading the model will say what is wrong with it
-		}
+	if c.config.Sequence != nil && slices.ContainsFunc(c.config.Sequence.States, func(s config.StateConfig) bool { return s.InputName != config.TokenState }) {
+		return nil // loading the model will say what is wrong with it
 	}
 	if err := c.planner.err(); err != nil {
 		return err

@@ -14,9 +14,9 @@ import (
 
 // states plans every state that the configuration or the model describes.
 func (pl *planner) states() {
-	if pl.config.Sequence == nil {
+	if !pl.sequences() {
 		if pl.params.PairsGiven {
-			pl.fault("sequence_batching is missing: states need it, for example sequence_batching { oldest { max_candidate_sequences: 1024 } }")
+			pl.fault("sequence_batching is missing: states need a scheduler: want sequence_batching { oldest { max_candidate_sequences: 1024 } }, or dynamic_batching { } for free sequences")
 			for _, spec := range pl.specs() {
 				pl.misfit(&spec, exactName(spec.Input, pl.sig.Inputs), exactName(spec.Output, pl.sig.Outputs))
 			}
