@@ -30,7 +30,7 @@ func FuzzNPY(f *testing.F) {
 	f.Add(npyFile("{'descr': '<f8', 'fortran_order': False, 'shape': (), }", make([]byte, 8)))
 	f.Add(append([]byte(npyMagic), 2, 0, 0xff, 0xff, 0xff, 0xff))
 	f.Fuzz(func(t *testing.T, file []byte) {
-		dtype, shape, data, err := parseNPY(file)
+		dtype, shape, data, err := ParseNPY(file)
 		if err != nil {
 			return
 		}

@@ -143,7 +143,7 @@ func (pl *planner) initialFromFile(s *plan.State, name string, dims tensor.Shape
 	}
 	s.Begins = "file " + name
 	if strings.HasPrefix(string(data[:min(len(data), len(npyMagic))]), npyMagic) {
-		dtype, shape, content, err := parseNPY(data)
+		dtype, shape, content, err := ParseNPY(data)
 		if err != nil {
 			return fmt.Errorf("file %q: %w", name, err)
 		}

@@ -28,8 +28,8 @@ var (
 	npyShape   = regexp.MustCompile(`'shape':\s*\(([0-9, ]*)\)`)
 )
 
-// parseNPY reads an array file. The data is a part of file.
-func parseNPY(file []byte) (dtype tensor.DType, shape tensor.Shape, data []byte, err error) {
+// ParseNPY reads an array file of NumPy, as initial_states takes them. The data is a part of file.
+func ParseNPY(file []byte) (dtype tensor.DType, shape tensor.Shape, data []byte, err error) {
 	header, data, err := splitNPY(file)
 	if err != nil {
 		return 0, nil, nil, err

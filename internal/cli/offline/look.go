@@ -59,7 +59,7 @@ func (f *Files) Look(open onnx.OpenRunner) (*Model, error) {
 	if m.Config, m.Parameters, err = f.parameters(m.JSON); err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Config, err)
 	}
-	runner, err := open(m.session())
+	runner, err := open(m.Session())
 	if err != nil {
 		return nil, err
 	}
@@ -83,8 +83,8 @@ func (f *Files) Look(open onnx.OpenRunner) (*Model, error) {
 	return m, nil
 }
 
-// session is how the model is opened to look at it: as an instance on the CPU would, on one thread.
-func (m *Model) session() onnx.SessionOptions {
+// Session is how the model is opened to look at it: as an instance on the CPU would, on one thread.
+func (m *Model) Session() onnx.SessionOptions {
 	o := m.Parameters.Session
 	o.Path, o.Name, o.IntraOpThreads, o.Parallel, o.Plugin, o.Run = m.Model, m.Name, 1, false, nil, nil
 	return o
@@ -94,7 +94,7 @@ func (m *Model) source(runner onnx.Runner, open onnx.OpenRunner) *planner.Source
 	return &planner.Source{
 		Config: m.Config, Parameters: m.Parameters, Signature: m.Signature, Directory: m.Directory,
 		Runner: func() (onnx.Runner, error) { return runner, nil },
-		Open:   func() (onnx.Runner, error) { return open(m.session()) },
+		Open:   func() (onnx.Runner, error) { return open(m.Session()) },
 	}
 }
 
