@@ -1,6 +1,7 @@
 """Servers with one store, and a proxy before them, always stopped."""
 
 import contextlib
+import os
 import signal
 import tempfile
 from pathlib import Path
@@ -17,13 +18,16 @@ OPTIONS = ["--log-warning=false", "--exit-timeout-secs=3"]
 class Cluster:
     """Servers of the same models, which name the store by the environment (state_store = env), on ports that they keep.
 
+    apart gives the servers processors of their own, so that what the store does costs them nothing.
     Use it from the main thread: the kernel ends what a thread started when the thread ends.
     """
 
     def __init__(self, models: list[Model], *, servers: int = 2, proxy: type[Part] | None = Envoy, store_url: str | None = None,
-                 options: list[str] = OPTIONS, explicit: bool = False, loaded: list[str] | None = None, valkey: list[str] = []):  # fmt: skip
+                 options: list[str] = OPTIONS, explicit: bool = False, loaded: list[str] | None = None, valkey: list[str] = [], apart: bool = False):  # fmt: skip
         self._stack = contextlib.ExitStack()
+        server_processors, other_processors = processors() if apart else ((), ())
         self.store = Valkey(*valkey)
+        self.store.processors = other_processors
         self.repository = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="drill-")))
         for model in models:
             model.write(self.repository)
@@ -32,7 +36,7 @@ class Cluster:
         self.servers = [
             TritonServer(
                 self.repository, options=[*options, *loads], explicit=explicit, ports=free_ports(3),
-                env={"STATEFUL_STORE_URL": store_url or self.store.url},
+                env={"STATEFUL_STORE_URL": store_url or self.store.url}, processors=server_processors,
             )
             for _ in range(servers)
         ]  # fmt: skip
@@ -69,3 +73,9 @@ class Cluster:
         if server.is_running():
             server.signal(signal.SIGCONT)
             server.kill()  # it would wait for the sequences that are left
+
+
+def processors() -> tuple[list[int], list[int]]:
+    """Those of servers, and those of all else; none if there is only one."""
+    ours = sorted(os.sched_getaffinity(0))
+    return (ours[: len(ours) // 2], ours[len(ours) // 2 :]) if len(ours) > 1 else ([], [])

@@ -28,7 +28,7 @@ def cost(rounds: int, seconds: float) -> list[Finding]:
     """States of 0.5 MB, saved every ten steps, in rounds next to a model of the same file whose states are not saved."""
     loader.build()
     cpu: dict[str, list[float]] = {model.name: [] for model in COST_MODELS}
-    with Cluster(COST_MODELS, servers=1, proxy=None) as cluster:
+    with Cluster(COST_MODELS, servers=1, proxy=None, apart=True) as cluster:
         for number in range(rounds + 1):
             for model in COST_MODELS[number % 3 :] + COST_MODELS[: number % 3]:
                 found = loader.load(cluster.servers[0], model.name, seconds=seconds, sequences=SEQUENCES)

@@ -1,6 +1,7 @@
 """Load from the Go program that benchmarks use: exact times, and little CPU of its own."""
 
 import json
+import os
 import subprocess
 from dataclasses import dataclass
 
@@ -29,6 +30,7 @@ class Measured:
 def load(server: TritonServer, model: str, *, seconds: float, sequences: int, rate: float = 0) -> Measured:
     """Loads one of the drills' models. The sequences begin before the measurement and end after it.
 
+    If the server has processors of its own, the load comes from the others.
     rate is requests a second at random times, whether or not earlier ones were answered; 0: each after an answer.
     """
     inputs = json.dumps([{"name": "X", "datatype": "INT64", "shape": [1, 2]}])
@@ -36,6 +38,9 @@ def load(server: TritonServer, model: str, *, seconds: float, sequences: int, ra
         str(LOADGEN), "-url", server.grpc_url, "-model", model, "-inputs", inputs, "-sequences", str(sequences),
         "-steps", "1000000", "-duration", f"{seconds}s", "-warmup", "0.5s", "-rate", str(rate),
     ]  # fmt: skip
+    if server.processors:
+        others = os.sched_getaffinity(0) - set(server.processors)
+        command = ["taskset", "--cpu-list", ",".join(map(str, others)), *command]
     process = psutil.Process(server.pid)
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as loadgen:
         try:

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Collection
 from pathlib import Path
 
 import envoy
@@ -28,12 +29,14 @@ _running: list["Part"] = []
 
 
 class Part:
-    """A program that serves on a port of its own, which it keeps when it is started again.
+    """A program that serves on a port of its own, which it keeps when it is started again. processors are those that it may
+    use; none: all.
 
     Like TritonServer, it is killed by the kernel when the thread that started it dies.
     """
 
     name = ""
+    processors: Collection[int] = ()
 
     def __init__(self):
         (self.port,) = free_ports(1)
@@ -58,7 +61,7 @@ class Part:
     def start(self) -> "Part":
         """Starts the program and returns when it takes connections."""
         self.log.parent.mkdir(parents=True, exist_ok=True)
-        launcher = [sys.executable, "-I", "-S", "-c", LAUNCH, str(os.getpid()), ""]
+        launcher = [sys.executable, "-I", "-S", "-c", LAUNCH, str(os.getpid()), ",".join(map(str, self.processors))]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 launcher + self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, process_group=0,
