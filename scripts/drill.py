@@ -27,7 +27,13 @@ def main() -> int:
     add("--minutes", type=float, default=10, metavar="N", help=f"how long servers are killed {default}")
     add("--every", type=float, default=5, metavar="S", help=f"seconds between two kills {default}")
     add("--sequences", type=int, default=200, metavar="N", help=f"clients, one sequence after the other each {default}")
-    add("--rounds", type=int, default=8, metavar="N", help=f"comparisons of each fault of the store and of the costs {default}")
+    add(
+        "--rounds",
+        type=int,
+        default=8,
+        metavar="N",
+        help=f"comparisons of CPU costs; of each fault of the store four times as many {default}",
+    )
     add("--seconds", type=float, default=4, metavar="S", help=f"length of each measurement {default}")
     add("--seed", type=int, default=1, metavar="N", help=f"random seed {default}")
     add("--only", metavar="NAME,...", help="only these drills: kill, stale, rolling, store, cost, flush, refusals")
@@ -36,7 +42,7 @@ def main() -> int:
         "kill": partial(kill, options.minutes, options.sequences, options.every, options.seed),
         "stale": stale,
         "rolling": partial(rolling, options.sequences, 4, options.every),
-        "store": partial(store_faults, options.rounds, options.seconds),
+        "store": partial(store_faults, 4 * options.rounds),
         "cost": partial(cost, options.rounds, options.seconds),
         "flush": partial(flush, 10_000),
         "refusals": refusals,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -85,7 +86,27 @@ func measure(ctx context.Context, c config, out io.Writer) (Result, error) {
 	late := time.AfterFunc(patience, func() { cancel(fmt.Errorf("the last answers did not come within %v", patience)) })
 	defer late.Stop()
 	l.running.Wait()
+	if c.samples != "" {
+		if err := l.writeSamples(c.samples); err != nil {
+			return Result{}, err
+		}
+	}
 	return l.result(took), context.Cause(ctx)
+}
+
+// writeSamples writes a line for each request of the measurement: when it began, in nanoseconds since 1970, and its latency
+// in nanoseconds.
+func (l *load) writeSamples(path string) error {
+	var text []byte
+	for _, s := range l.streams {
+		for i, from := range s.from {
+			text = fmt.Appendf(text, "%d %d\n", from, s.latencies[i])
+		}
+	}
+	if err := os.WriteFile(path, text, 0o644); err != nil {
+		return fmt.Errorf("write the samples: %w", err)
+	}
+	return nil
 }
 
 // open makes the connections and streams, and deals the sequences out to the streams, where they stay for good.
@@ -102,7 +123,7 @@ func (l *load) open(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		l.streams = append(l.streams, &stream{rpc: rpc, phase: &l.phase})
+		l.streams = append(l.streams, &stream{rpc: rpc, phase: &l.phase, samples: l.config.samples != ""})
 	}
 	for index := range l.config.sequences {
 		s := l.streams[index%len(l.streams)]

@@ -3,7 +3,10 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -218,5 +221,25 @@ func TestPercentile(t *testing.T) {
 	}
 	if p50, p99 := percentile(latencies, 50), percentile(latencies, 99); p50 != 100 || p99 != 198 {
 		t.Errorf("of 1 to 200 µs: %v and %v, want 100 and 198", p50, p99)
+	}
+}
+
+func TestSamples(t *testing.T) {
+	f, path := startFakeServer(t), filepath.Join(t.TempDir(), "samples")
+	result, err := runLoad(t, f, "-samples", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	var began, took int64
+	if _, err := fmt.Sscan(lines[0], &began, &took); err != nil || len(lines) != result.Requests {
+		t.Fatalf("%d samples of %d requests, the first is %q: %v", len(lines), result.Requests, lines[0], err)
+	}
+	if age := time.Since(time.Unix(0, began)); age < time.Duration(took) || age > time.Minute || took <= 0 {
+		t.Errorf("began %v ago, took %d ns", age, took)
 	}
 }

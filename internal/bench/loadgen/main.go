@@ -33,6 +33,7 @@ type config struct {
 	emptyEnd  bool
 	wrong     int // -1: no value is wrong
 	wrongFrom int
+	samples   string
 }
 
 // inputSpec describes one input of a request, with its batch axis of size 1.
@@ -63,6 +64,7 @@ func parseConfig(args []string) (c config, err error) {
 	flags.BoolVar(&c.emptyEnd, "empty-end", false, "requests with END are answered by nothing (infer_end_requests=0): do not check them")
 	flags.IntVar(&c.wrong, "wrong", -1, "a `value` up to 255 that the model refuses, sent in every element of the first input")
 	flags.IntVar(&c.wrongFrom, "wrong-from", 1, "first `step` of a sequence that has the wrong value; 0 is START, so that no sequence begins")
+	flags.StringVar(&c.samples, "samples", "", "`file` for a line with the start and the latency of each request, in nanoseconds")
 	if err := flags.Parse(args); err != nil {
 		return config{}, err
 	}

@@ -19,12 +19,14 @@ import (
 type stream struct {
 	rpc       *kserve.Stream
 	phase     *atomic.Int32
+	samples   bool
 	sequences []*sequence // a request's ID is the index of its sequence
 	idle      []*sequence // those without a request in flight
 	response  kserve.ModelStreamInferResponse
 
 	// What it saw; only the stream touches it until it has ended.
 	latencies  []time.Duration // of the measurement, errors included
+	from       []int64         // when each of these began, in nanoseconds since 1970; only for -samples
 	late       []time.Duration // how late requests of -rate were sent in the measurement
 	errors     int
 	mismatches int
@@ -139,6 +141,9 @@ func (s *stream) sequenceOf(response *kserve.ModelStreamInferResponse) (*sequenc
 func (s *stream) note(q *sequence, from time.Time, now phase) {
 	if now == phaseMeasure {
 		s.latencies = append(s.latencies, time.Since(from))
+		if s.samples {
+			s.from = append(s.from, from.UnixNano())
+		}
 	}
 	if text := s.response.GetErrorMessage(); text != "" {
 		s.errors++
