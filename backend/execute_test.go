@@ -57,10 +57,12 @@ func models() map[string][]func(*setup) {
 
 // TestEveryModel lets random clients talk to every shape of model; the answers
 // must be the reference's.
-func TestEveryModel(t *testing.T) {
+func TestEveryModel(t *testing.T) { eachScheduler(t, everyModel) }
+
+func everyModel(t *testing.T, on func(*setup)) {
 	for name, edits := range models() {
 		t.Run(name, func(t *testing.T) {
-			s := newServer(t, edits...)
+			s := newServer(t, append(edits, on)...)
 			rng := rand.New(rand.NewPCG(uint64(len(name)), 5))
 			for range 80 {
 				var asks []ask
@@ -88,13 +90,15 @@ func TestEveryModel(t *testing.T) {
 // TestAnswerShapes: with -1 at the batch axis of dims, answers have all axes of
 // the model and no axis in front; without the batch axis in dims, they have it in
 // front, as Triton does.
-func TestAnswerShapes(t *testing.T) {
+func TestAnswerShapes(t *testing.T) { eachScheduler(t, answerShapes) }
+
+func answerShapes(t *testing.T, on func(*setup)) {
 	for name, want := range map[string]tensor.Shape{
 		"batch in the middle": {4, 1, 5}, "batch outermost": {1, 4, 5}, "batch innermost": {4, 5, 1},
 		"dims without the batch axis": {1, 4, 5}, "the same, batch innermost": {1, 4, 5},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newServer(t, models()[name]...)
+			s := newServer(t, append(models()[name], on)...)
 			o := s.batch(startOf(1), startOf(2)).ok()
 			for _, a := range o.answers {
 				require.Equal(t, []tensor.Shape{want}, a.shapes)
@@ -103,20 +107,24 @@ func TestAnswerShapes(t *testing.T) {
 	}
 }
 
-func TestUnknownSequence(t *testing.T) {
-	s := newServer(t)
+func TestUnknownSequence(t *testing.T) { eachScheduler(t, unknownSequence) }
+
+func unknownSequence(t *testing.T, on func(*setup)) {
+	s := newServer(t, on)
 	s.batch(startOf(7)).ok()
 	o := s.batch(nextOf(8), nextOf(7), endOf(9))
 	o.want(`sequence 8: no such sequence is known`, "", "sequence 9: no such sequence is known")
-	require.Equal(t, status.InvalidArg, status.CodeOf(o.answers[0].err))
+	require.Equal(t, s.unknown(), status.CodeOf(o.answers[0].err))
 	require.Equal(t, []int{1, 1}, s.runner.runs, "the others run without it")
-	s.batch(nextOf(8)).code(status.InvalidArg)
+	s.batch(nextOf(8)).code(s.unknown())
 	require.Equal(t, []int{1, 1}, s.runner.runs, "nothing runs without a request")
 	require.Zero(t, s.last.timing)
 }
 
-func TestFull(t *testing.T) {
-	s := newServer(t, slots(2, 2))
+func TestFull(t *testing.T) { eachScheduler(t, full) }
+
+func full(t *testing.T, on func(*setup)) {
+	s := newServer(t, slots(2, 2), on)
 	s.batch(startOf(1), startOf(2)).ok()
 	o := s.batch(startOf(3), nextOf(1))
 	o.want("sequence 3: too many simultaneous sequences", "")
@@ -129,8 +137,10 @@ func TestFull(t *testing.T) {
 	s.batch(nextOf(3), nextOf(2)).ok()
 }
 
-func TestFullEvicts(t *testing.T) {
-	s := newServer(t, slots(2, 2), param("when_full", "evict_lru"))
+func TestFullEvicts(t *testing.T) { eachScheduler(t, fullEvicts) }
+
+func fullEvicts(t *testing.T, on func(*setup)) {
+	s := newServer(t, slots(2, 2), param("when_full", "evict_lru"), on)
 	s.batch(startOf(1), startOf(2)).ok()
 	s.batch(nextOf(1)).ok()
 	s.forget(2)
@@ -140,8 +150,10 @@ func TestFullEvicts(t *testing.T) {
 	s.batch(startOf(4), startOf(5)).ok() // both others are older
 }
 
-func TestEndInferred(t *testing.T) {
-	s := newServer(t)
+func TestEndInferred(t *testing.T) { eachScheduler(t, endInferred) }
+
+func endInferred(t *testing.T, on func(*setup)) {
+	s := newServer(t, on)
 	s.batch(startOf(1), startOf(2), wholeOf(3)).ok()
 	s.batch(endOf(1), nextOf(2)).ok()
 	s.batch(nextOf(1)).want("no such sequence")
@@ -149,8 +161,10 @@ func TestEndInferred(t *testing.T) {
 	require.Equal(t, []int{3, 2, 1}, s.runner.runs)
 }
 
-func TestEndNotInferred(t *testing.T) {
-	s := newServer(t, param("infer_end_requests", "0"))
+func TestEndNotInferred(t *testing.T) { eachScheduler(t, endNotInferred) }
+
+func endNotInferred(t *testing.T, on func(*setup)) {
+	s := newServer(t, param("infer_end_requests", "0"), on)
 	s.batch(startOf(1), startOf(2), wholeOf(3)).ok()
 	s.batch(endOf(1), nextOf(2)).ok()
 	require.Positive(t, s.last.timing.ComputeStart)
@@ -244,7 +258,9 @@ func TestTwoRequestsOneBad(t *testing.T) {
 
 // TestBadRequest: it gets its error, the others run, and what it says of its
 // sequence counts: a START that fails leaves none, an END frees the slot.
-func TestBadRequest(t *testing.T) {
+func TestBadRequest(t *testing.T) { eachScheduler(t, badRequest) }
+
+func badRequest(t *testing.T, on func(*setup)) {
 	shape := func(shape ...int64) func(*Request) { return func(r *Request) { r.Inputs[0].Shape = shape } }
 	tests := []struct {
 		name  string
@@ -266,7 +282,7 @@ func TestBadRequest(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			s := newServer(t)
+			s := newServer(t, on)
 			s.batch(startOf(1), startOf(2), startOf(3), startOf(4)).ok()
 			o := s.batch(tt.spoil(nextOf(1)), nextOf(4)).want(tt.want, "")
 			require.Equal(t, tt.code, status.CodeOf(o.answers[0].err))
@@ -275,6 +291,9 @@ func TestBadRequest(t *testing.T) {
 			s.batch(tt.spoil(startOf(2)), nextOf(4)).want(tt.want, "")
 			s.batch(nextOf(2)).want("its START failed")
 			s.batch(tt.spoil(endOf(3)), nextOf(4)).want(tt.want, "")
+			if tt.code != status.Cancelled {
+				s.endAgain(3)
+			}
 			s.batch(nextOf(3)).want("no such sequence")
 			s.batch(tt.spoil(startOf(5)), tt.spoil(wholeOf(6)), nextOf(4)).want(tt.want, tt.want, "")
 			s.batch(nextOf(5)).want("its START failed")
@@ -320,8 +339,10 @@ func sorted(b []bool) []bool { // true first
 }
 
 // TestBorrowedIDs: the memory of a string ID is something else after the batch.
-func TestBorrowedIDs(t *testing.T) {
-	s := newServer(t, stringIDs, slots(3, 3))
+func TestBorrowedIDs(t *testing.T) { eachScheduler(t, borrowedIDs) }
+
+func borrowedIDs(t *testing.T, on func(*setup)) {
+	s := newServer(t, stringIDs, slots(3, 3), on)
 	s.batch(startOf("alpha"), startOf("beta"), startOf("gamma")).ok()
 	s.batch(startOf("delta")).want("slots are taken")
 	for range 3 {
@@ -333,8 +354,10 @@ func TestBorrowedIDs(t *testing.T) {
 	s.batch(startOf("delta"), nextOf("beta")).ok()
 }
 
-func TestEmptyBatch(t *testing.T) {
-	s := newServer(t)
+func TestEmptyBatch(t *testing.T) { eachScheduler(t, emptyBatch) }
+
+func emptyBatch(t *testing.T, on func(*setup)) {
+	s := newServer(t, on)
 	s.batch().ok()
 	require.Empty(t, s.runner.runs)
 }

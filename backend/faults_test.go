@@ -63,7 +63,9 @@ func failing(m *testMemory, operation string, fail func() error) {
 
 // TestFailedRun: an error or a panic of the model is the answer to the requests
 // of the run, the states stay, and clients can try again.
-func TestFailedRun(t *testing.T) {
+func TestFailedRun(t *testing.T) { eachScheduler(t, failedRun) }
+
+func failedRun(t *testing.T, on func(*setup)) {
 	tests := []struct {
 		name string
 		fail func() error
@@ -76,7 +78,7 @@ func TestFailedRun(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			s := newServer(t)
+			s := newServer(t, on)
 			s.batch(startOf(1), startOf(2), startOf(3)).ok()
 			fails := func(asks ...ask) {
 				t.Helper()
@@ -86,6 +88,7 @@ func TestFailedRun(t *testing.T) {
 			fails(nextOf(1), nextOf(2))
 			s.batch(nextOf(1), nextOf(2)).ok()
 			fails(startOf(4), nextOf(1), startOf(2), endOf(3))
+			s.endAgain(3)
 			s.batch(nextOf(4), nextOf(2), nextOf(3), nextOf(1)).want("its START failed", "its START failed", "no such sequence", "")
 			s.batch(startOf(4), startOf(2), startOf(3)).ok()
 			require.Len(t, s.log.having("panic while a batch ran"), 2*index(s.log.having("panic") != nil))
@@ -197,7 +200,9 @@ func TestPanicFailsOnlyItsRun(t *testing.T) {
 
 // TestFailedMemory: a failed gather changes nothing; after a failed scatter
 // what the slots hold is not known, so their sequences are lost.
-func TestFailedMemory(t *testing.T) {
+func TestFailedMemory(t *testing.T) { eachScheduler(t, failedMemory) }
+
+func failedMemory(t *testing.T, on func(*setup)) {
 	for _, how := range []struct {
 		name string
 		fail func() error
@@ -208,19 +213,20 @@ func TestFailedMemory(t *testing.T) {
 	} {
 		t.Run("gather "+how.name, func(t *testing.T) {
 			m := &testMemory{}
-			s := newServer(t, withMemory(m))
+			s := newServer(t, withMemory(m), on)
 			s.batch(startOf(1), startOf(3), startOf(5)).ok()
 			failing(m, "gather", how.fail)
 			s.batch(nextOf(1), startOf(2), endOf(3)).code(how.code)
+			s.endAgain(3)
 			s.batch(nextOf(1), nextOf(2), nextOf(3), nextOf(5)).want("", "its START failed", "no such sequence", "")
 		})
 		t.Run("scatter "+how.name, func(t *testing.T) {
 			m := &testMemory{}
-			s := newServer(t, withMemory(m))
+			s := newServer(t, withMemory(m), on)
 			s.batch(startOf(1), startOf(3), startOf(5)).ok()
 			failing(m, "scatter", how.fail)
 			s.batch(nextOf(1), startOf(2), endOf(3)).code(how.code)
-			s.forget(1)
+			s.forget(1, 3)
 			s.batch(nextOf(1), nextOf(2), nextOf(5)).want("its state could not be stored", "its state could not be stored", "")
 			s.batch(startOf(1), startOf(2), startOf(3)).ok()
 		})
@@ -229,10 +235,12 @@ func TestFailedMemory(t *testing.T) {
 
 // TestFailedChunk: that no memory is found for more slots is a warning, after
 // all answers are out; the next attempts wait.
-func TestFailedChunk(t *testing.T) {
+func TestFailedChunk(t *testing.T) { eachScheduler(t, failedChunk) }
+
+func failedChunk(t *testing.T, on func(*setup)) {
 	m := &testMemory{}
 	s := newServer(t, withMemory(m), param("initial_buffer_size", "8"), param("subsequent_buffer_size", "8"),
-		param("buffer_alloc_threshold", "8"), param("buffer_dealloc_threshold", "16"))
+		param("buffer_alloc_threshold", "8"), param("buffer_dealloc_threshold", "16"), on)
 	fails := 0
 	m.before = func(string) error { return nil }
 	s.batch(startOf(1)).ok() // 7 free: fewer than 8
@@ -262,10 +270,12 @@ func TestFailedChunk(t *testing.T) {
 
 // TestPanicBetweenBatches: when all answers are out, nothing may reach the server
 // any more.
-func TestPanicBetweenBatches(t *testing.T) {
+func TestPanicBetweenBatches(t *testing.T) { eachScheduler(t, panicBetweenBatches) }
+
+func panicBetweenBatches(t *testing.T, on func(*setup)) {
 	m := &testMemory{}
 	s := newServer(t, withMemory(m), param("initial_buffer_size", "8"), param("subsequent_buffer_size", "8"),
-		param("buffer_alloc_threshold", "8"), param("buffer_dealloc_threshold", "16"))
+		param("buffer_alloc_threshold", "8"), param("buffer_dealloc_threshold", "16"), on)
 	failing(m, "alloc", func() error { panic(errInjected) })
 	require.NotPanics(t, func() { s.batch(startOf(1)).ok() })
 	s.batch(nextOf(1)).ok()
@@ -361,9 +371,13 @@ func (s *server) checkSlots(at int) {
 // slot is taken. All that comes from then on are STARTs, which are refused, so nothing
 // runs. The chunk is tried again when its time has come, not for each of them.
 func TestFailedChunkIsRetriedForRefusedSTARTs(t *testing.T) {
+	eachScheduler(t, failedChunkIsRetriedForRefusedSTARTs)
+}
+
+func failedChunkIsRetriedForRefusedSTARTs(t *testing.T, on func(*setup)) {
 	m := &testMemory{}
 	s := newServer(t, withMemory(m), slots(16, 8), param("initial_buffer_size", "8"), param("subsequent_buffer_size", "8"),
-		param("buffer_alloc_threshold", "8"), param("buffer_dealloc_threshold", "16"))
+		param("buffer_alloc_threshold", "8"), param("buffer_dealloc_threshold", "16"), on)
 	tries := 0
 	failing(m, "alloc", func() error {
 		if tries++; tries == 1 {

@@ -81,9 +81,11 @@ func hollow(id uint64, start bool, elements int64) Request {
 }
 
 // TestMask: sequences of unequal length share a run, and padding is masked.
-func TestMask(t *testing.T) {
+func TestMask(t *testing.T) { eachScheduler(t, mask) }
+
+func mask(t *testing.T, on func(*setup)) {
 	model, c, seen := maskedModel(0)
-	in := model.loaded(t, c)
+	in := model.loaded(t, scheduled(c, on))
 	send(t, in, step(1, true, 1), step(2, true, 3))
 	got := send(t, in, step(1, false, 2), step(2, false, 2))
 	require.Equal(t, []int32{0, 0, 1, 1, 1, 1, 1, 1, 1, 1}, *seen)
@@ -93,10 +95,12 @@ func TestMask(t *testing.T) {
 
 // TestMaskOfAnyLength: a mask is made from what a request says, not from what it
 // brings; one that is beyond all measure is refused alone, before anything is made.
-func TestMaskOfAnyLength(t *testing.T) {
+func TestMaskOfAnyLength(t *testing.T) { eachScheduler(t, maskOfAnyLength) }
+
+func maskOfAnyLength(t *testing.T, on func(*setup)) {
 	for _, length := range []int64{1<<63 - 1, 1 << 61, 1<<61 - 2, 1 << 32, generatedMost/4 + 1} {
 		model, c, _ := maskedModel(0)
-		in := model.loaded(t, c)
+		in := model.loaded(t, scheduled(c, on))
 		succeed(t, in, step(1, true, 2), step(2, true, 2))
 		held := in.io.bytes()
 		got := send(t, in, hollow(2, false, length), hollow(3, true, length), step(1, false, 2), step(4, true, 2))
@@ -111,9 +115,11 @@ func TestMaskOfAnyLength(t *testing.T) {
 }
 
 // TestMaskBound: the longest mask that there can be.
-func TestMaskBound(t *testing.T) {
+func TestMaskBound(t *testing.T) { eachScheduler(t, maskBound) }
+
+func maskBound(t *testing.T, on func(*setup)) {
 	model, c, _ := maskedModel(0)
-	in := model.loaded(t, c)
+	in := model.loaded(t, scheduled(c, on))
 	most := int64(generatedMost / 4)
 	r := hollow(1, true, most)
 	require.NoError(t, in.checkMasks(&r, nil))
@@ -133,7 +139,9 @@ func twoCaches() (*scripted, *config.Config) {
 
 // TestMaskOfStatesOfOtherLengths: one mask cannot cover states that differ in
 // length; a request whose states do gets an error, and no other does.
-func TestMaskOfStatesOfOtherLengths(t *testing.T) {
+func TestMaskOfStatesOfOtherLengths(t *testing.T) { eachScheduler(t, maskOfStatesOfOtherLengths) }
+
+func maskOfStatesOfOtherLengths(t *testing.T, on func(*setup)) {
 	model, c := twoCaches()
 	inner := model.run
 	model.run = func(inputs, outputs []onnx.Tensor) error {
@@ -150,7 +158,7 @@ func TestMaskOfStatesOfOtherLengths(t *testing.T) {
 		return nil
 	}
 	c.Parameters["derived_inputs"] = config.Value{String: "Mask = mask(Cache*, Input:1)"}
-	instance := model.loaded(t, c)
+	instance := model.loaded(t, scheduled(c, on))
 	succeed(t, instance, step(1, true, 7), step(2, true, 2))
 	got := send(t, instance, step(1, false, 1), step(2, false, 1))
 	require.ErrorContains(t, got[0].err, `input "Mask": the states "Cache" and "Cache2"`)
@@ -160,7 +168,9 @@ func TestMaskOfStatesOfOtherLengths(t *testing.T) {
 
 // TestMaskThatForgetsAState: the warning names the state that grows and that no mask covers,
 // with a value that is right.
-func TestMaskThatForgetsAState(t *testing.T) {
+func TestMaskThatForgetsAState(t *testing.T) { eachScheduler(t, maskThatForgetsAState) }
+
+func maskThatForgetsAState(t *testing.T, on func(*setup)) {
 	for _, states := range []string{"Cache", "Cache*"} {
 		t.Run(states, func(t *testing.T) {
 			model, c := twoCaches()
@@ -172,7 +182,7 @@ func TestMaskThatForgetsAState(t *testing.T) {
 				return err
 			}
 			c.Parameters["derived_inputs"] = config.Value{String: "Mask = mask(" + states + ", Input:1)"}
-			_, log := model.logged(t, c)
+			_, log := model.logged(t, scheduled(c, on))
 			lines := log.having(runSeparately)
 			if states == "Cache*" {
 				require.Empty(t, lines)
@@ -212,7 +222,9 @@ func TestMaskOfNameWithColon(t *testing.T) {
 }
 
 // TestMaskAxis: the axis that is the length of a mask's input can be said.
-func TestMaskAxis(t *testing.T) {
+func TestMaskAxis(t *testing.T) { eachScheduler(t, maskAxis) }
+
+func maskAxis(t *testing.T, on func(*setup)) {
 	for value, want := range map[string]string{
 		"Mask = mask(Cache, Input:1)":  "",
 		"Mask = mask(Cache, Input:0)":  `say which axis of input "Input"`,
@@ -224,7 +236,7 @@ func TestMaskAxis(t *testing.T) {
 	}
 	model, c, seen := maskedModel(0)
 	c.Parameters["derived_inputs"] = config.Value{String: "Mask = mask(Cache, Input:2)"}
-	in := model.loaded(t, c)
+	in := model.loaded(t, scheduled(c, on))
 	send(t, in, Request{Sequence: SequenceID{Number: 1}, Start: true, Inputs: intInput(tensor.Shape{1, 1, 3}, 1, 2, 3)})
 	require.Equal(t, []int32{1, 1, 1}, *seen)
 }
@@ -233,10 +245,12 @@ func TestMaskAxis(t *testing.T) {
 // what a step brings. Then the zeros in front of the shorter ones would have pushed
 // their own values out, so whatever sequences share a batch, each gets the numbers that it
 // gets alone.
-func TestMaskOfAWindow(t *testing.T) {
+func TestMaskOfAWindow(t *testing.T) { eachScheduler(t, maskOfAWindow) }
+
+func maskOfAWindow(t *testing.T, on func(*setup)) {
 	for _, window := range []int64{1, 4, 7, 12} {
 		model, c, _ := maskedModel(window)
-		in := model.loaded(t, c)
+		in := model.loaded(t, scheduled(c, on))
 		sent := map[uint64][]int32{}
 		random := rand.New(rand.NewPCG(1, uint64(window)))
 		for step := range 60 {

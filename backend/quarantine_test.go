@@ -31,7 +31,7 @@ type picky struct {
 	sums    map[uint64]int32 // what each sequence has sent
 }
 
-func newPicky(t *testing.T, edit func(*config.Config)) *picky {
+func newPicky(t *testing.T, edit func(*config.Config), on func(*setup)) *picky {
 	p := &picky{t: t, sums: map[uint64]int32{}, clock: time.Hour}
 	model := sumModel()
 	inner := model.run
@@ -48,7 +48,7 @@ func newPicky(t *testing.T, edit func(*config.Config)) *picky {
 	c.MaxBatchSize, c.Sequence.Oldest.MaxCandidateSequences = 64, 4096
 	c.Sequence.MaxIdleMicroseconds = 0
 	edit(c)
-	in := model.loaded(t, c)
+	in := model.loaded(t, scheduled(c, on))
 	p.in, p.lanes = in, nil
 	in.model.server.Clock = func() time.Duration { p.clock++; return p.clock }
 	return p
@@ -99,18 +99,20 @@ func total(lanes []int) (n int) {
 }
 
 // TestFailedRunIsHalved: one that fails alone costs three times the lanes, in a few runs.
-func TestFailedRunIsHalved(t *testing.T) {
+func TestFailedRunIsHalved(t *testing.T) { eachScheduler(t, failedRunIsHalved) }
+
+func failedRunIsHalved(t *testing.T, on func(*setup)) {
 	t.Parallel()
 	for _, n := range []uint64{2, 3, 32, 33, 64} {
 		for wrong := range n {
-			p := newPicky(t, func(*config.Config) {})
+			p := newPicky(t, func(*config.Config) {}, on)
 			p.batch(tokens(n, true, 5)...)
 			requests := tokens(n, false, 5)
 			requests[wrong] = token(wrong+1, false, wrongToken)
 			lanes := p.batch(requests...)
 			require.LessOrEqual(t, total(lanes), int(3*n+6))
 			require.LessOrEqual(t, len(lanes), 13)
-			require.Equal(t, []int{int(n)}, newPicky(t, func(*config.Config) {}).batch(tokens(n, true, 5)...))
+			require.Equal(t, []int{int(n)}, newPicky(t, func(*config.Config) {}, on).batch(tokens(n, true, 5)...))
 		}
 	}
 }
@@ -119,7 +121,7 @@ func TestFailedRunIsHalved(t *testing.T) {
 func TestFailedRunIsHalvedWithoutSequences(t *testing.T) {
 	p := newPicky(t, func(c *config.Config) {
 		c.Sequence, c.Parameters = nil, map[string]config.Value{"constant_inputs": {String: "Sum = 0"}}
-	})
+	}, func(*setup) {})
 	var requests []Request
 	for i := range int32(10) {
 		requests = append(requests, Request{Inputs: intInput(tensor.Shape{3, 2}, i, i, i, i, i, i)})
@@ -143,8 +145,10 @@ func TestFailedRunIsHalvedWithoutSequences(t *testing.T) {
 
 // TestQuarantineRunsSeparately: a client that goes on sending what the model refuses costs the others
 // one small run, until enough requests have succeeded or enough time has gone by.
-func TestQuarantineRunsSeparately(t *testing.T) {
-	p := newPicky(t, func(*config.Config) {})
+func TestQuarantineRunsSeparately(t *testing.T) { eachScheduler(t, quarantineRunsSeparately) }
+
+func quarantineRunsSeparately(t *testing.T, on func(*setup)) {
+	p := newPicky(t, func(*config.Config) {}, on)
 	p.batch(tokens(32, true, 5)...)
 	require.Greater(t, len(p.batch(tokens(32, false, wrongToken)...)), 2)
 	for range 20 {
@@ -164,8 +168,10 @@ func TestQuarantineRunsSeparately(t *testing.T) {
 
 // TestStartsRunSeparately: a client that starts again each time, with a wrong value, has
 // another ID each time. He costs those that go on nothing but a run of the STARTs.
-func TestStartsRunSeparately(t *testing.T) {
-	p := newPicky(t, func(*config.Config) {})
+func TestStartsRunSeparately(t *testing.T) { eachScheduler(t, startsRunSeparately) }
+
+func startsRunSeparately(t *testing.T, on func(*setup)) {
+	p := newPicky(t, func(*config.Config) {}, on)
 	p.batch(tokens(32, true, 5)...)
 	with := func(starts ...Request) []Request { return append(tokens(32, false, 5), starts...) }
 	require.Greater(t, len(p.batch(with(token(100, true, wrongToken))...)), 2)
@@ -181,8 +187,10 @@ func TestStartsRunSeparately(t *testing.T) {
 }
 
 // TestNoSequenceIsToBlame: where no request of a batch succeeds, values are not what is wrong.
-func TestNoSequenceIsToBlame(t *testing.T) {
-	p := newPicky(t, func(*config.Config) {})
+func TestNoSequenceIsToBlame(t *testing.T) { eachScheduler(t, noSequenceIsToBlame) }
+
+func noSequenceIsToBlame(t *testing.T, on func(*setup)) {
+	p := newPicky(t, func(*config.Config) {}, on)
 	p.batch(tokens(8, true, 5)...)
 	p.allFail = true
 	for _, a := range send(t, p.in, tokens(8, false, 5)...) {
@@ -195,8 +203,10 @@ func TestNoSequenceIsToBlame(t *testing.T) {
 }
 
 // TestHalvesCountAsOneAttempt: sequences that run again were started once, and idled once.
-func TestHalvesCountAsOneAttempt(t *testing.T) {
-	p := newPicky(t, func(*config.Config) {})
+func TestHalvesCountAsOneAttempt(t *testing.T) { eachScheduler(t, halvesCountAsOneAttempt) }
+
+func halvesCountAsOneAttempt(t *testing.T, on func(*setup)) {
+	p := newPicky(t, func(*config.Config) {}, on)
 	p.batch(tokens(16, true, 1)...)
 	before := p.in.store.Counters()
 	p.batch(append(tokens(16, false, wrongToken), token(20, true, 3), token(21, true, 3))...)

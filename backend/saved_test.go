@@ -79,18 +79,30 @@ func (s *server) heldNow() map[int]bool {
 	return maps.Clone(s.last.held)
 }
 
+// onRequest is a test in which a request that does not ask for it resumes nothing.
+func onRequest(test func(*testing.T, func(*setup))) func(*testing.T, func(*setup)) {
+	return func(t *testing.T, on func(*setup)) {
+		test(t, func(s *setup) {
+			on(s)
+			param("resume", "on_request")(s)
+		})
+	}
+}
+
 func keyOf(number uint64) statebuffer.Key { return statebuffer.Key{Number: number} }
 
 const key7 = "tritonstateful:model/3:7"
 
-func TestResume(t *testing.T) {
+func TestResume(t *testing.T) { eachScheduler(t, onRequest(resume)) }
+
+func resume(t *testing.T, on func(*setup)) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &storetest.Memory{}
-		first := newServer(t, savedIn(t, store, "steps=1"))
+		first := newServer(t, savedIn(t, store, "steps=1"), on)
 		first.batch(startOf(7), startOf(8)).ok()
 		first.batch(nextOf(7), nextOf(8)).ok()
 		synctest.Wait()
-		second := goesOn(t, first, store, savedIn(t, store, "steps=1"))
+		second := goesOn(t, first, store, savedIn(t, store, "steps=1"), on)
 		second.forget(8)
 		o := second.resumed(startOf(7).saying(resumes)).ok()
 		require.Equal(t, &AnswerParameters{Step: 3, SavedStep: 2, Resumed: true}, o.answers[0].parameters)
@@ -125,10 +137,12 @@ func TestResumeNothing(t *testing.T) {
 
 // TestResumeLive: a sequence that is live here goes on, unless another server has taken it
 // over meanwhile.
-func TestResumeLive(t *testing.T) {
+func TestResumeLive(t *testing.T) { eachScheduler(t, onRequest(resumeLive)) }
+
+func resumeLive(t *testing.T, on func(*setup)) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &storetest.Memory{}
-		first := newServer(t, savedIn(t, store, "steps=2"))
+		first := newServer(t, savedIn(t, store, "steps=2"), on)
 		first.batch(startOf(7)).ok()
 		first.batch(nextOf(7)).ok()
 		synctest.Wait()
@@ -137,7 +151,7 @@ func TestResumeLive(t *testing.T) {
 		o := first.resumed(startOf(7).saying(requires)).ok()
 		require.Equal(t, &AnswerParameters{Step: 4, SavedStep: 2, Resumed: true}, o.answers[0].parameters)
 		synctest.Wait()
-		second := goesOn(t, first, store, savedIn(t, store, "steps=1"))
+		second := goesOn(t, first, store, savedIn(t, store, "steps=1"), on)
 		second.resumed(startOf(7).saying(requires)).ok()
 		second.batch(nextOf(7)).ok()
 		synctest.Wait()
@@ -149,26 +163,30 @@ func TestResumeLive(t *testing.T) {
 }
 
 // TestStepsLost: without replay, what is not saved is lost, and no more.
-func TestStepsLost(t *testing.T) {
+func TestStepsLost(t *testing.T) { eachScheduler(t, onRequest(stepsLost)) }
+
+func stepsLost(t *testing.T, on func(*setup)) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &storetest.Memory{}
-		first := newServer(t, savedIn(t, store, "interval=100"))
+		first := newServer(t, savedIn(t, store, "interval=100"), on)
 		first.batch(startOf(7)).ok()
 		saved := maps.Clone(first.plain)
 		time.Sleep(150 * time.Millisecond)
 		synctest.Wait()
 		first.batch(nextOf(7)).ok()
 		time.Sleep(50 * time.Millisecond)
-		second := goesOn(t, first, store, savedIn(t, store, "interval=100"))
+		second := goesOn(t, first, store, savedIn(t, store, "interval=100"), on)
 		second.plain = saved
 		o := second.resumed(startOf(7).saying(resumes)).ok()
 		require.Equal(t, &AnswerParameters{Step: 2, SavedStep: 1, Resumed: true}, o.answers[0].parameters)
 	})
 }
 
-func TestSteps(t *testing.T) {
+func TestSteps(t *testing.T) { eachScheduler(t, onRequest(steps)) }
+
+func steps(t *testing.T, on func(*setup)) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t) // without a store
+		s := newServer(t, on) // without a store
 		s.batch(startOf(7).saying(atStep(0))).ok()
 		s.batch(nextOf(7).saying(atStep(0))).want("step 0 was done before: expected step 1").code(status.AlreadyExists)
 		s.batch(nextOf(7).saying(atStep(2))).want("step 2 leaves a gap: expected step 1").code(status.InvalidArg)
@@ -184,10 +202,12 @@ func TestSteps(t *testing.T) {
 }
 
 // TestEndOfSaved: END deletes what is saved, unless the client says otherwise.
-func TestEndOfSaved(t *testing.T) {
+func TestEndOfSaved(t *testing.T) { eachScheduler(t, onRequest(endOfSaved)) }
+
+func endOfSaved(t *testing.T, on func(*setup)) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &storetest.Memory{}
-		s := newServer(t, savedIn(t, store, "steps=1"))
+		s := newServer(t, savedIn(t, store, "steps=1"), on)
 		s.batch(startOf(7)).ok()
 		synctest.Wait()
 		require.NotNil(t, store.Value(key7))
@@ -207,10 +227,12 @@ func TestEndOfSaved(t *testing.T) {
 }
 
 // TestBeginDeletes: what an earlier sequence of the ID has saved is gone when it begins anew.
-func TestBeginDeletes(t *testing.T) {
+func TestBeginDeletes(t *testing.T) { eachScheduler(t, onRequest(beginDeletes)) }
+
+func beginDeletes(t *testing.T, on func(*setup)) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &storetest.Memory{}
-		s := newServer(t, savedIn(t, store, "steps=3"))
+		s := newServer(t, savedIn(t, store, "steps=3"), on)
 		for range 2 {
 			s.batch(startOf(7)).ok()
 			synctest.Wait()
@@ -227,14 +249,16 @@ func TestBeginDeletes(t *testing.T) {
 }
 
 // TestSync: the answer waits until the state is saved; where it is not, the sequence is gone.
-func TestSync(t *testing.T) {
+func TestSync(t *testing.T) { eachScheduler(t, onRequest(syncedSteps)) }
+
+func syncedSteps(t *testing.T, on func(*setup)) {
 	synctest.Test(t, func(t *testing.T) {
 		fail, store := error(nil), &storetest.Memory{}
 		store.Before = func(ctx context.Context, method, _ string) error {
 			time.Sleep(time.Millisecond)
 			return fail
 		}
-		s := newServer(t, savedIn(t, store, "sync"))
+		s := newServer(t, savedIn(t, store, "sync"), on)
 		s.batch(startOf(7), startOf(8))
 		synctest.Wait()
 		require.Equal(t, map[int]bool{0: true, 1: true}, s.heldNow())
@@ -266,10 +290,12 @@ func TestSync(t *testing.T) {
 }
 
 // TestSaveOnRequest: a request may ask for it, whatever else is saved.
-func TestSaveOnRequest(t *testing.T) {
+func TestSaveOnRequest(t *testing.T) { eachScheduler(t, onRequest(saveOnRequest)) }
+
+func saveOnRequest(t *testing.T, on func(*setup)) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &storetest.Memory{}
-		s := newServer(t, savedIn(t, store, "request"))
+		s := newServer(t, savedIn(t, store, "request"), on)
 		s.batch(startOf(7)).ok()
 		s.batch(nextOf(7)).ok()
 		synctest.Wait()
@@ -283,16 +309,18 @@ func TestSaveOnRequest(t *testing.T) {
 }
 
 // TestFlush: an unload saves what is not saved.
-func TestFlush(t *testing.T) {
+func TestFlush(t *testing.T) { eachScheduler(t, onRequest(flush)) }
+
+func flush(t *testing.T, on func(*setup)) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &storetest.Memory{}
-		first := newServer(t, savedIn(t, store, "steps=100"), slots(40, 8))
+		first := newServer(t, savedIn(t, store, "steps=100"), slots(40, 8), on)
 		ids := []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24}
 		for _, id := range ids {
 			first.batch(startOf(id)).ok()
 			first.batch(nextOf(id)).ok()
 		}
-		second := goesOn(t, first, store, savedIn(t, store, "steps=100"), slots(40, 8))
+		second := goesOn(t, first, store, savedIn(t, store, "steps=100"), slots(40, 8), on)
 		first.in.Close()
 		first.in = second.in // which its cleanup closes again
 		second.plain = map[string]*plainSequence{}
@@ -306,14 +334,16 @@ func TestFlush(t *testing.T) {
 
 // TestRequestsWait: what comes of a sequence while the store is asked for its state runs after
 // it, in its order; others do not wait.
-func TestRequestsWait(t *testing.T) {
+func TestRequestsWait(t *testing.T) { eachScheduler(t, onRequest(requestsWait)) }
+
+func requestsWait(t *testing.T, on func(*setup)) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &storetest.Memory{}
-		first := newServer(t, savedIn(t, store, "steps=1"))
+		first := newServer(t, savedIn(t, store, "steps=1"), on)
 		first.batch(startOf(7)).ok()
 		synctest.Wait()
 		store.Before = func(context.Context, string, string) error { time.Sleep(time.Second / 2); return nil }
-		s := goesOn(t, first, store, savedIn(t, store, "steps=1"))
+		s := goesOn(t, first, store, savedIn(t, store, "steps=1"), on)
 		s.batch(startOf(7).saying(resumes), startOf(8))
 		require.NoError(t, s.last.answers[1].err)
 		s.batch(nextOf(8), nextOf(7))

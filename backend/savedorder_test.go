@@ -15,14 +15,16 @@ import (
 
 // TestResumeTwice: a START with resume that comes while the store is asked for its sequence
 // resumes, too: a client that lost its answer sends it once more.
-func TestResumeTwice(t *testing.T) {
+func TestResumeTwice(t *testing.T) { eachScheduler(t, onRequest(resumeTwice)) }
+
+func resumeTwice(t *testing.T, on func(*setup)) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &storetest.Memory{}
-		first := newServer(t, savedIn(t, store, "steps=1"))
+		first := newServer(t, savedIn(t, store, "steps=1"), on)
 		first.batch(startOf(7)).ok()
 		synctest.Wait()
 		store.Before = func(context.Context, string, string) error { time.Sleep(time.Second / 2); return nil }
-		s := goesOn(t, first, store, savedIn(t, store, "steps=1"))
+		s := goesOn(t, first, store, savedIn(t, store, "steps=1"), on)
 		s.batch(startOf(7).saying(resumes))
 		s.batch(startOf(7).saying(requires))
 		time.Sleep(600 * time.Millisecond)
@@ -64,10 +66,12 @@ func TestEndOfUnknown(t *testing.T) {
 }
 
 // TestResumePaused: a sequence whose END could not be saved goes on when its client comes back.
-func TestResumePaused(t *testing.T) {
+func TestResumePaused(t *testing.T) { eachScheduler(t, onRequest(resumePaused)) }
+
+func resumePaused(t *testing.T, on func(*setup)) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &storetest.Memory{}
-		s := newServer(t, savedIn(t, store, "request"))
+		s := newServer(t, savedIn(t, store, "request"), on)
 		s.batch(startOf(7)).ok()
 		synctest.Wait()
 		store.Before = func(_ context.Context, method, _ string) error {

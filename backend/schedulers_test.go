@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"tritonstateful/backend/config"
+	"tritonstateful/internal/status"
 )
 
 // schedulers are those that do not say which lane a sequence has; what a test shows of one is to
@@ -47,6 +48,28 @@ func free(s *setup) {
 	}
 	if derived != "" {
 		given("derived_inputs", derived)
+	}
+}
+
+// scheduled is a configuration with a scheduler.
+func scheduled(c *config.Config, on func(*setup)) *config.Config {
+	on(&setup{config: c})
+	return c
+}
+
+// unknown is the code of the answer to a request whose sequence is not known.
+func (s *server) unknown() status.Code {
+	if s.in.free {
+		return status.NotFound
+	}
+	return status.InvalidArg
+}
+
+// endAgain ends a free sequence whose END failed. Others have ended.
+func (s *server) endAgain(id any) {
+	s.t.Helper()
+	if s.in.free {
+		s.batch(endOf(id)).ok()
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 )
 
 // soakSteps is how many requests each of TestSoak's cases makes.
-var soakSteps = flag.Int("soak-steps", 20_000, "requests of each case of TestSoak")
+var soakSteps = flag.Int("soak-steps", 10_000, "requests of each case of TestSoak")
 
 // TestSoak lets many clients do as they please with few slots: begin, go on, end,
 // start again, come back after they were forgotten, cancel, send nonsense, twice in

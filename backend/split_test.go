@@ -155,12 +155,14 @@ func cheapest(s *splitter, lanes int) {
 
 // TestSplitBatches: whatever runs a batch is split into, each request gets the answer
 // of its own sequence, and no lane is left over to run by itself.
-func TestSplitBatches(t *testing.T) {
+func TestSplitBatches(t *testing.T) { eachScheduler(t, splitBatches) }
+
+func splitBatches(t *testing.T, on func(*setup)) {
 	t.Parallel()
 	for _, order := range []string{"bk", "kb"} {
 		for _, lanes := range []int{2, 4} {
 			t.Run(fmt.Sprintf("%s/%d", order, lanes), func(t *testing.T) {
-				s := newServer(t, slots(48, 16), streamsOf(largeStream(1024, order)))
+				s := newServer(t, slots(48, 16), streamsOf(largeStream(1024, order)), on)
 				rng := rand.New(rand.NewPCG(5, 5))
 				cheapest(&s.in.splitter, lanes)
 				s.runner.runs = nil
@@ -184,7 +186,9 @@ func TestSplitBatches(t *testing.T) {
 
 // TestCutWhereStatesPart: sequences that ran together go on together, in place,
 // however requests are ordered, if parts cost about as much as the whole.
-func TestCutWhereStatesPart(t *testing.T) {
+func TestCutWhereStatesPart(t *testing.T) { eachScheduler(t, cutWhereStatesPart) }
+
+func cutWhereStatesPart(t *testing.T, on func(*setup)) {
 	for _, tt := range []struct {
 		name  string
 		costs [4]float64 // of a lane in runs of 1, 2 to 3, 4 to 7, and 8
@@ -196,7 +200,7 @@ func TestCutWhereStatesPart(t *testing.T) {
 		{"parts cost more", [4]float64{9, 3, 3, 2}, []int{8}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := newServer(t, slots(48, 16), streamsOf(largeStream(1024, "bk")))
+			s := newServer(t, slots(48, 16), streamsOf(largeStream(1024, "bk")), on)
 			s.batch(startOf(1), startOf(2), startOf(3)).ok()
 			s.batch(startOf(9)).ok()
 			s.batch(startOf(11), startOf(12), startOf(13), startOf(14), startOf(15)).ok()
@@ -223,9 +227,11 @@ func TestSplitBatchesAllocateNothing(t *testing.T) {
 
 // TestPartFails: when one of a batch's runs fails, those of the others are answered,
 // and its own can be sent again.
-func TestPartFails(t *testing.T) {
+func TestPartFails(t *testing.T) { eachScheduler(t, partFails) }
+
+func partFails(t *testing.T, on func(*setup)) {
 	for failing := range 3 {
-		s := newServer(t, slots(48, 16), streamsOf(largeStream(1024, "bk")))
+		s := newServer(t, slots(48, 16), streamsOf(largeStream(1024, "bk")), on)
 		var starts, steps []ask
 		for id := range 12 {
 			starts = append(starts, startOf(id+1))
