@@ -112,7 +112,7 @@ func (c *command) printReport(w io.Writer, r *doctor.Report, skipped []string) {
 		fmt.Fprintf(w, "%s: not read: %s\n\n", p.note("note"), file)
 	}
 	problems := r.Problems()
-	summary := plural(problems, "problem") + ", " + plural(len(r.Findings)-problems, "note")
+	summary := counted(problems, "problem") + ", " + counted(len(r.Findings)-problems, "note")
 	if problems > 0 {
 		summary = p.bad(summary)
 	} else {
@@ -142,12 +142,4 @@ func needed(unseen []doctor.Unseen) (needs []need) {
 		needs[i].rules = append(needs[i].rules, u.Rule)
 	}
 	return needs
-}
-
-// plural is a number of things.
-func plural(n int, thing string) string {
-	if n != 1 {
-		thing += "s"
-	}
-	return fmt.Sprintf("%d %s", n, thing)
 }

@@ -129,7 +129,7 @@ func printSequences(w io.Writer, found []*saved.Sequence) {
 		}
 	}
 	fmt.Fprintln(w, t.Render())
-	fmt.Fprintf(w, "\n%s, %s\n", plural(len(found), "sequence"), plural(total, "byte"))
+	fmt.Fprintf(w, "\n%s, %s\n", counted(len(found), "sequence"), counted(total, "byte"))
 }
 
 func clock(at time.Time) string { return at.Format(time.DateTime) + " UTC" }

@@ -46,7 +46,7 @@ func (c *command) stateExport() *cobra.Command {
 					Schema    int    `json:"schema"`
 					Sequences int    `json:"sequences"`
 					File      string `json:"file"`
-				}{1, count, to}, func(w io.Writer) { fmt.Fprintf(w, "exported %s to %s\n", plural(count, "sequence"), to) })
+				}{1, count, to}, func(w io.Writer) { fmt.Fprintf(w, "exported %s to %s\n", counted(count, "sequence"), to) })
 			})
 		},
 	}
@@ -102,7 +102,7 @@ func (c *command) stateImport() *cobra.Command {
 					if errors.Is(err, saved.ErrIsSaved) {
 						err = fmt.Errorf("%w; --overwrite replaces it", err)
 					}
-					return fmt.Errorf("%w (imported before it: %s)", err, plural(len(keys), "sequence"))
+					return fmt.Errorf("%w (imported before it: %s)", err, counted(len(keys), "sequence"))
 				}
 				return c.emitKeys("imported", keys)
 			})
