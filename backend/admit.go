@@ -146,7 +146,10 @@ func (e *execution) start(req int) (token uint64) {
 		return 0
 	}
 	e.arrivals[req].begun = true
-	return e.in.overlaps.start(e, req)
+	if token = e.in.overlaps.start(e, req); token != 0 {
+		e.noteBeganAgain(req)
+	}
+	return token
 }
 
 // setAside is start for a request that begins nothing.

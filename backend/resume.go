@@ -57,8 +57,34 @@ func (e *execution) asks(req int) bool {
 	if e.in.checkStored(r); r.Err != nil || r.Cancelled || !r.resumes() || e.in.saver == nil || e.in.free {
 		return false
 	}
-	e.ask(req)
+	if e.comesAfter(req) {
+		e.putOff(req)
+	} else {
+		e.ask(req)
+	}
 	return true
+}
+
+// comesAfter reports whether a request of the same key is to run in this batch.
+func (e *execution) comesAfter(req int) bool {
+	key := e.requests[req].key()
+	for before := range req {
+		if !e.arrivals[before].parked && e.requests[before].key() == key {
+			return true
+		}
+	}
+	return false
+}
+
+// putOff parks a request until the batch is over.
+func (e *execution) putOff(req int) {
+	of := e.in.resuming[e.requests[req].key()]
+	if of == nil {
+		of = &resuming{key: e.requests[req].key(), answered: true}
+		of.key.Text = strings.Clone(of.key.Text)
+		e.in.resuming[of.key] = of
+	}
+	e.park(req, of)
 }
 
 // checkStored refuses what needs a store where there is none.

@@ -1,6 +1,10 @@
 package checkpoint
 
-import "time"
+import (
+	"time"
+
+	"tritonstateful/backend/config"
+)
 
 // Counters count what has happened since the Saver was made.
 type Counters struct {
@@ -24,7 +28,7 @@ func (c *Counters) observe(took time.Duration) {
 // Backlog is what is not saved at a moment.
 type Backlog struct {
 	Sequences int           // that have steps to save
-	Oldest    time.Duration // how long the first of them waits
+	Oldest    time.Duration // how long the first of them waits that is to be saved
 }
 
 func (s *Saver) count(add func(*Counters)) {
@@ -42,6 +46,9 @@ func (s *Saver) Measure(seconds []float64) (Counters, Backlog) {
 	s.counters.Seconds = seconds[:0]
 	b := Backlog{Sequences: s.dirty.len + s.ready.len + s.urgent.len + s.jobs}
 	for _, l := range []*entryList{&s.dirty, &s.ready, &s.urgent} {
+		if l == &s.dirty && s.policy.When == config.EverySteps {
+			continue // they have too few steps, and may never have more
+		}
 		if e := l.first; e != nil && e.unsaved() {
 			b.Oldest = max(b.Oldest, now-e.since)
 		}

@@ -181,3 +181,58 @@ func TestBeginsLate(t *testing.T) {
 		require.Zero(t, w.saved(7))
 	})
 }
+
+// TestPausesTwice: a sequence that goes on while it is saved to be forgotten, and pauses again, is
+// saved once more.
+func TestPausesTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, func(c *config.Checkpoint) { c.When = config.OnRequest })
+		w.memory.Before = func(context.Context, string, string) error { time.Sleep(100 * time.Millisecond); return nil }
+		q := w.step(7, nil)
+		time.Sleep(time.Second)
+		saved := map[uint64]error{}
+		pause := func() {
+			steps := q.Steps()
+			w.Paused(q.Attached.(*Entry), steps, w.now(), func(_ uint64, err error) { saved[steps] = err })
+			w.Kick()
+		}
+		pause()
+		time.Sleep(50 * time.Millisecond)
+		w.Continues(q.Attached.(*Entry))
+		w.step(7, nil)
+		pause()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.Equal(t, map[uint64]error{1: nil, 2: nil}, saved)
+		require.EqualValues(t, 2, w.saved(7))
+		require.Nil(t, w.source.store.Live(statebuffer.Key{Number: 7}))
+	})
+}
+
+// TestBeganAgain: of a sequence whose ID has begun again nothing is saved, and no one waits.
+func TestBeganAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, everyStep)
+		q := w.step(7, nil)
+		synctest.Wait()
+		w.BeganAgain(q.Attached.(*Entry))
+		told := false
+		w.step(7, func(_ uint64, err error) { told = err == nil })
+		synctest.Wait()
+		require.True(t, told)
+		require.EqualValues(t, 1, w.saved(7))
+		require.NotNil(t, w.source.store.Live(statebuffer.Key{Number: 7}))
+	})
+}
+
+// TestTooFew: steps that are not to be saved yet are no reason for an alert.
+func TestTooFew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, everyThird)
+		w.step(7, nil)
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		_, b := w.Measure(nil)
+		require.Equal(t, Backlog{Sequences: 1}, b)
+	})
+}

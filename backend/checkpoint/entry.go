@@ -35,6 +35,7 @@ type Entry struct {
 	entered    bool   // it is among those of its key that call the store
 	held       bool   // it waits for an earlier one
 	superseded bool   // a later one has the key
+	again      bool   // the ID has begun again
 	after      *Entry // waits for this one
 }
 

@@ -64,9 +64,15 @@ func (s *Saver) work(j *job) {
 func (s *Saver) forget(j *job) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e := j.entry; e.end == pauses && e.steps == j.steps && e.alive() {
+	if e := j.entry; j.paused() && e.alive() {
 		s.source.Forget(e.sequence)
 	}
+}
+
+// paused reports whether the job has saved what is to go on elsewhere: the sequence may have
+// gone on here since.
+func (j *job) paused() bool {
+	return j.end == pauses && j.entry.end == pauses && j.entry.steps == j.steps
 }
 
 func (s *Saver) call(j *job) (err error) {
@@ -137,7 +143,9 @@ func (s *Saver) end(j *job, err error) (waiters []waiter, saved uint64, refusal 
 		if j.end == drops {
 			e.saved = e.steps
 		}
-		e.lost = e.lost || j.end != goesOn && j.end == e.end // nothing follows
+		if j.end == drops || j.paused() { // nothing follows
+			e.lost = true
+		}
 		waiters = e.takeWaiters(e.saved)
 	case errors.As(err, &fenced):
 		s.counters.Fenced++

@@ -55,11 +55,21 @@ func (s *Saver) supersede(e *Entry, now time.Duration) {
 	s.place(e, now)
 }
 
+// BeganAgain notes that the ID of a sequence has begun again while requests of the sequence may be
+// queued. They run, but nothing of it is saved any more: the START deletes that.
+func (s *Saver) BeganAgain(e *Entry) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e.superseded, e.again, e.lost = true, true, true
+	s.place(e, s.clock())
+}
+
 // refusal is the answer to those who wait for an entry that is lost, or whose store has failed.
-// The END of a superseded one has nothing more to delete.
+// The END of a superseded one has nothing more to delete, and no one can want the steps back of
+// a sequence whose client has begun another one.
 func (e *Entry) refusal() error {
 	switch {
-	case e.superseded && e.end == drops:
+	case e.superseded && e.end == drops, e.again && e.end == goesOn:
 		return nil
 	case e.superseded:
 		return status.Errorf(status.Unavailable, "the state was not saved: a later sequence has the same key in the store")
