@@ -54,7 +54,7 @@ func (c *command) check(path string, o parity.Options, plotPath string) error {
 	if err != nil {
 		return err
 	}
-	if model.Version == 0 {
+	if !model.IsFolder {
 		return usagef("%s is a file: want the model's folder of a model repository; tritonstateful init makes one", path)
 	}
 	if model.Plan == nil {

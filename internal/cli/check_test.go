@@ -74,6 +74,7 @@ func TestCheck(t *testing.T) {
 	}{
 		"oldest":    {oldest, sums(), all(parity.SameBits)},
 		"direct":    {direct, sums(), all(parity.SameBits)},
+		"free":      {"backend: \"stateful\" dynamic_batching { }\n" + parameter("sequences", "free"), sums(), all(parity.SameBits)},
 		"grows":     {oldest, cached(), rounded},
 		"begins":    {oldest + parameter("initial_states", "sum = 0.5"), sums(), all(parity.SameBits)},
 		"no_end":    {oldest + parameter("infer_end_requests", "0"), sums(), all(parity.SameBits)},

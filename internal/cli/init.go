@@ -47,7 +47,7 @@ func initVerb(c *command) *cobra.Command {
 	f.StringVar(&o.repository, "repository", "model_repository", "model repository")
 	f.StringVar(&o.config, "config", "", "a config.pbtxt to begin with")
 	f.StringArrayVar(&o.parameters, "parameter", nil, "a parameter KEY=VALUE of the configuration; can be given several times")
-	f.StringVar(&o.Scheduler, "scheduler", scaffold.Oldest, "scheduler of a model with states: "+strings.Join(scaffold.Schedulers, " or "))
+	f.StringVar(&o.Scheduler, "scheduler", scaffold.Oldest, "scheduler of a model with states: "+strings.Join(scaffold.Schedulers, ", "))
 	f.BoolVar(&o.Short, "short", false, "write only what the backend does not fill in, without comments")
 	f.BoolVar(&o.force, "force", false, "overwrite files")
 	return verb
@@ -55,7 +55,7 @@ func initVerb(c *command) *cobra.Command {
 
 func (c *command) initialize(path string, o *initOptions) error {
 	if !slices.Contains(scaffold.Schedulers, o.Scheduler) {
-		return usagef("--scheduler is %q: want %s", o.Scheduler, strings.Join(scaffold.Schedulers, " or "))
+		return usagef("--scheduler is %q: want %s", o.Scheduler, strings.Join(scaffold.Schedulers, ", "))
 	}
 	files, err := offline.Read(path, o.config)
 	if err != nil {
@@ -71,6 +71,12 @@ func (c *command) initialize(path string, o *initOptions) error {
 	model, err := files.Look(runtime.Open)
 	if err != nil {
 		return err
+	}
+	if model.Sequences() && o.Scheduler == scaffold.Free {
+		scaffold.Choose(files, o.Scheduler)
+		if model, err = files.Look(runtime.Open); err != nil {
+			return err
+		}
 	}
 	result := &initialization{Schema: 1, Model: model.Name, Written: []string{}, Questions: append([]offline.Question{}, model.Questions...), Warnings: append([]string{}, model.Warnings...)}
 	if model.Plan != nil {

@@ -17,11 +17,13 @@ func TestInit(t *testing.T) {
 		model onnxtest.Model
 		args  []string
 	}{
-		"oldest":    {sums(), nil},
-		"direct":    {sums(), []string{"--scheduler", "direct"}},
-		"short":     {sums(), []string{"--short"}},
-		"cached":    {cached(), nil},
-		"parameter": {unclear(), []string{"--parameter", "state_pairs=<<<sum, sum_out>>>"}},
+		"oldest":     {sums(), nil},
+		"direct":     {sums(), []string{"--scheduler", "direct"}},
+		"free":       {sums(), []string{"--scheduler", "free"}},
+		"free_short": {sums(), []string{"--scheduler", "free", "--short"}},
+		"short":      {sums(), []string{"--short"}},
+		"cached":     {cached(), nil},
+		"parameter":  {unclear(), []string{"--parameter", "state_pairs=<<<sum, sum_out>>>"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			repository := filepath.Join(t.TempDir(), "models")

@@ -76,7 +76,7 @@ func (c *command) look(path, configPath string) (*offline.Model, error) {
 
 func inspectionOf(m *offline.Model) *inspection {
 	result := &inspection{
-		Schema: 1, Model: m.Name, Served: m.Plan != nil, Sequences: m.Config.Sequence != nil, MaxBatchSize: m.Config.MaxBatchSize,
+		Schema: 1, Model: m.Name, Served: m.Plan != nil, Sequences: m.Sequences(), MaxBatchSize: m.Config.MaxBatchSize,
 		Tensors: m.Tensors(), Questions: append([]offline.Question{}, m.Questions...), Warnings: append([]string{}, m.Warnings...),
 		Notes: append([]string{}, m.Filled...), TrialRuns: m.Runs,
 	}

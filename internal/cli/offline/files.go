@@ -16,10 +16,11 @@ import (
 // Files are those of a model, and its configuration as it is written.
 type Files struct {
 	Name string
-	// Directory is the model's folder in a repository, and Version the version that is looked at. For an ONNX file by
-	// itself, Directory is where the file is, and Version 0.
+	// Directory is the model's folder in a repository, and Version the version that is looked at. For an ONNX file that is
+	// in no folder of a version, Directory is where the file is, and Version 0.
 	Directory string
 	Version   uint64
+	IsFolder  bool   // a folder was given, and not an ONNX file
 	Model     string // path of the ONNX file
 	Config    string // path of config.pbtxt; empty: there is none
 	Given     *modelconfig.ModelConfig
@@ -36,8 +37,11 @@ func Read(path, configPath string) (*Files, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Files{Name: nameOf(absolute), Directory: filepath.Dir(absolute), Model: absolute}
-	if info.IsDir() {
+	f := &Files{Name: nameOf(absolute), Directory: filepath.Dir(absolute), Model: absolute, IsFolder: info.IsDir()}
+	if version, err := strconv.ParseUint(filepath.Base(f.Directory), 10, 63); err == nil && version > 0 && !f.IsFolder {
+		f.Directory, f.Version = filepath.Dir(f.Directory), version
+	}
+	if f.IsFolder {
 		f.Name, f.Directory = filepath.Base(absolute), absolute
 		if found := filepath.Join(path, "config.pbtxt"); configPath == "" && exists(found) {
 			configPath = found

@@ -71,7 +71,7 @@ func (f *Files) Look(open onnx.OpenRunner) (*Model, error) {
 	}
 	made, proof, err := planner.Make(m.source(runner, open))
 	m.Runs = proof.Runs
-	if err = errors.Join(m.Config.Refusals(), err); err != nil {
+	if err = errors.Join(m.Config.Refusals(), m.Parameters.FreeConflicts(m.Config), err, m.checkFree(made)); err != nil {
 		m.Questions = questions(m.advised(err))
 		return m, nil
 	}
@@ -81,6 +81,27 @@ func (f *Files) Look(open onnx.OpenRunner) (*Model, error) {
 		m.Warnings = append(m.Warnings, proof.Warning)
 	}
 	return m, nil
+}
+
+// checkFree says why the configuration does not suit free sequences, if the plan says that there are some.
+func (m *Model) checkFree(made *plan.Plan) error {
+	if made == nil || !made.Free {
+		return nil
+	}
+	return errors.Join(m.Config.CheckFree(), m.Config.CheckCache())
+}
+
+// Sequences reports whether requests belong to sequences.
+func (m *Model) Sequences() bool {
+	return m.Config.Sequence != nil || m.Plan != nil && m.Plan.Free
+}
+
+// Candidates is how many sequences an instance can have at a time.
+func (m *Model) Candidates() int {
+	if m.Config.Sequence == nil && m.Sequences() {
+		return m.Parameters.FreeSlots(m.Config)
+	}
+	return m.Config.Candidates()
 }
 
 // Session is how the model is opened to look at it: as an instance on the CPU would, on one thread.

@@ -63,8 +63,8 @@ func Check(m *offline.Model, open onnx.OpenRunner, o Options) (*Report, error) {
 	defer in.Close()
 	c.outputs = in.Outputs()
 	most := in.LargestBatch()
-	if m.Config.Sequence != nil {
-		most = min(most, m.Config.Candidates())
+	if m.Sequences() {
+		most = min(most, m.Candidates())
 	}
 	c.options.Lanes = max(1, min(o.Lanes, most))
 	used, err := c.write()
@@ -162,7 +162,7 @@ func (c *checker) play(runner onnx.Runner, s setting, lanes int, recorded map[in
 
 // id is the correlation ID of a lane.
 func (c *checker) id(lane int) uint64 {
-	if c.model.Config.Sequence == nil {
+	if !c.model.Sequences() {
 		return 0
 	}
 	return uint64(lane) + 1

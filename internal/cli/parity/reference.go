@@ -82,6 +82,9 @@ func (ref *reference) step(inputs []value, start, end bool) ([]localserver.Outpu
 	if err != nil {
 		return nil, err
 	}
+	if err := ref.checkShapes(results); err != nil {
+		return nil, err
+	}
 	outputs := make([]localserver.Output, len(pl.Outputs))
 	for i := range pl.Outputs {
 		out := &results[pl.Outputs[i].Index]
@@ -125,6 +128,28 @@ func (ref *reference) run(feeds []value, results []onnx.Tensor) (free func(), er
 		inputs[i] = onnx.Tensor{Data: block.At(0, int64(len(f.data))), DType: f.dtype, Shape: f.shape}
 	}
 	return free, onnx.Probe(ref.runner, inputs, results)
+}
+
+// checkShapes makes sure that the model has computed one lane: what was made up may have been stretched to more.
+func (ref *reference) checkShapes(results []onnx.Tensor) error {
+	pl := ref.model.Plan
+	for i := range ref.states {
+		s := pl.StateAt(i)
+		shape := results[s.Out].Shape
+		for axis, want := range s.Dims.With(s.Axis, 1) {
+			appended := s.Update == statebuffer.Append && axis == s.AppendAxis
+			if want >= 0 && axis < len(shape) && shape[axis] != want && !appended && len(results[s.Out].Data.Bytes) > 0 {
+				return fmt.Errorf("output %q has the shape %v: want %v", s.Output, shape, s.Dims.With(s.Axis, 1))
+			}
+		}
+	}
+	for i := range pl.Outputs {
+		p := &pl.Outputs[i]
+		if shape := results[p.Index].Shape; p.LanesAxis != tensor.NoAxis && p.LanesAxis < len(shape) && shape[p.LanesAxis] != 1 {
+			return fmt.Errorf("output %q has the shape %v: want 1 at axis %d, the batch", p.Name, shape, p.LanesAxis)
+		}
+	}
+	return nil
 }
 
 // updated is what a state is after a step.

@@ -3,6 +3,7 @@ package scaffold
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"tritonstateful/backend/plan"
@@ -14,10 +15,11 @@ import (
 const (
 	Oldest = "oldest"
 	Direct = "direct"
+	Free   = "free" // the dynamic batcher, which needs no routing
 )
 
 // Schedulers are the words for --scheduler.
-var Schedulers = []string{Oldest, Direct}
+var Schedulers = []string{Oldest, Direct, Free}
 
 // idle is max_sequence_idle_microseconds: Triton's default of a second ends sequences of most real clients.
 const idle = 60_000_000
@@ -27,6 +29,24 @@ type Options struct {
 	Scheduler string // one of Schedulers; it counts where the configuration has none
 	// Short leaves out what the backend fills in at load, and the comments.
 	Short bool
+}
+
+// Choose adds to a configuration without a scheduler what asks for one, before the model is looked at again.
+func Choose(f *offline.Files, scheduler string) {
+	if scheduler != Free || f.Given.GetSchedulingChoice() != nil {
+		return
+	}
+	set(f.Given, "sequences", "free")
+}
+
+// set sets a parameter, unless it is given.
+func set(config *modelconfig.ModelConfig, key, value string) {
+	if config.Parameters == nil {
+		config.Parameters = map[string]*modelconfig.ModelParameter{}
+	}
+	if _, given := config.Parameters[key]; !given {
+		config.Parameters[key] = &modelconfig.ModelParameter{StringValue: value}
+	}
 }
 
 // Configure writes the config.pbtxt of a model that has a plan.
@@ -46,6 +66,10 @@ func Configure(m *offline.Model, o Options) (string, error) {
 	}
 	if len(full.InstanceGroup) == 0 {
 		full.InstanceGroup = []*modelconfig.ModelInstanceGroup{{Kind: modelconfig.ModelInstanceGroup_KIND_CPU}}
+	}
+	if m.Plan.Free {
+		set(full, "max_sequences", strconv.Itoa(m.Candidates()))
+		set(full, "sequence_idle_ms", strconv.FormatInt(m.Parameters.Free.Idle.Milliseconds(), 10))
 	}
 	return modelconfig.Format(full, comments(full, m)), nil
 }
@@ -74,10 +98,7 @@ func declarePairs(full *modelconfig.ModelConfig, m *offline.Model) {
 	if len(pairs) == 0 {
 		return
 	}
-	if full.Parameters == nil {
-		full.Parameters = map[string]*modelconfig.ModelParameter{}
-	}
-	full.Parameters["state_pairs"] = &modelconfig.ModelParameter{StringValue: strings.Join(pairs, " ")}
+	set(full, "state_pairs", strings.Join(pairs, " "))
 }
 
 // short is a configuration without what the backend fills in.
@@ -124,6 +145,12 @@ func comments(full *modelconfig.ModelConfig, m *offline.Model) modelconfig.Comme
 			at = "sequence_batching"
 		}
 		c[at] = "The states, which clients neither send nor get:\n" + strings.Join(states, "\n")
+	}
+	if m.Plan.Free {
+		c["dynamic_batching"] = "Free sequences: the backend alone begins and ends them, so that clients can go on at another server."
+		c[`parameters["max_sequences"]`] = "How many sequences there are at a time." + memoryComment(m, int64(m.Candidates()))
+		c[`parameters["sequence_idle_ms"]`] = "A sequence without a request for this long is over."
+		c["instance_group"] = "KIND_GPU runs the model on a GPU, and keeps the states there. Free sequences need one instance."
 	}
 	if batching := full.GetSequenceBatching(); batching != nil {
 		c["sequence_batching.max_sequence_idle_microseconds"] = "A sequence without a request for this long is over."

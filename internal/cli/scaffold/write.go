@@ -11,7 +11,8 @@ import (
 	"tritonstateful/internal/cli/offline"
 )
 
-// Write makes the folder of a model in a repository, which is made if it is missing, and returns what it wrote. A file that
+// Write makes the folder of a model in a repository, which is made if it is missing, and returns what it wrote: also the
+// files of weights that the model names, and of initial states that are in its folder initial_state. A file that
 // is there already is an error, unless force is true; nothing is written then.
 func Write(f *offline.Files, repository, config string, force bool) (folder string, written []string, err error) {
 	folder = filepath.Join(repository, f.Name)
@@ -26,6 +27,13 @@ func Write(f *offline.Files, repository, config string, force bool) (folder stri
 	sources := map[string]string{filepath.Join(folder, "1", "model.onnx"): f.Model}
 	for _, other := range others {
 		sources[filepath.Join(folder, "1", other)] = filepath.Join(filepath.Dir(f.Model), other)
+	}
+	initial, err := filepath.Glob(filepath.Join(f.Directory, "initial_state", "*"))
+	if err != nil {
+		return folder, nil, err
+	}
+	for _, from := range initial {
+		sources[filepath.Join(folder, "initial_state", filepath.Base(from))] = from
 	}
 	target := filepath.Join(folder, "config.pbtxt")
 	for to, from := range sources {
