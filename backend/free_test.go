@@ -470,3 +470,49 @@ func slowly(method string, took time.Duration) func(context.Context, string, str
 		return nil
 	}
 }
+
+// TestFreeMissGivenUp: when the first request of a sequence gives up while it waits, those after
+// it go on with what is saved. They do not begin anew.
+func TestFreeMissGivenUp(t *testing.T) {
+	for _, begin := range []string{"start", "implicit"} {
+		inBubble(t, begin, func(t *testing.T) {
+			store := &storetest.Memory{}
+			edits := []func(*setup){savedIn(t, store, "steps=1"), free, param("begin", begin)}
+			first := newServer(t, edits...)
+			first.batch(startOf(7)).ok()
+			synctest.Wait()
+			second := goesOn(t, first, store, edits...)
+			second.batch(nextOf(7), nextOf(7), nextOf(7))
+			synctest.Wait()
+			second.reruns.asks[0].cancelled = true
+			second.rerun()
+			synctest.Wait()
+			second.rerun().ok()
+			require.Zero(t, len(second.in.resuming))
+			require.Equal(t, uint64(3), second.in.store.Live(keyOf(7)).Steps())
+		})
+	}
+}
+
+// TestFreeMissFull: a sequence whose saved state finds no room does not begin anew, although there
+// is room for the request after it.
+func TestFreeMissFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &storetest.Memory{}
+		edits := []func(*setup){slots(1, 1), savedIn(t, store, "steps=1"), free, param("begin", "implicit")}
+		first := newServer(t, edits...)
+		first.batch(startOf(7)).ok()
+		synctest.Wait()
+		second := newServer(t, edits...)
+		second.batch(startOf(8)).ok()
+		second.batch(nextOf(7), nextOf(7))
+		synctest.Wait()
+		second.reruns.asks = []ask{second.reruns.asks[0], endOf(8), second.reruns.asks[1]}
+		o := second.rerun()
+		for _, req := range []int{0, 2} {
+			require.ErrorContains(t, o.answers[req].err, "sequence 7: restoring its state: too many simultaneous sequences")
+		}
+		second.plain = first.plain
+		second.resumed(nextOf(7)).ok()
+	})
+}

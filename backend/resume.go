@@ -20,7 +20,8 @@ type resuming struct {
 	// waiting are the requests that came after the first, until the store has answered.
 	waiting  []func()
 	answered bool
-	err      error // why the store could not say
+	err      error // why the store could not say, or its answer could not be used
+	unused   bool  // the first request gave up, so the next one asks
 	left     int   // requests that are still to come again
 }
 
@@ -162,7 +163,7 @@ func (e *execution) comesAgain(req int, note *parked) bool {
 		return true
 	}
 	if in.free {
-		a.asked = !r.resumes()
+		a.asked = !r.resumes() && !note.of.unused
 		if a.asked && !r.Start && r.Err == nil && note.of.err != nil {
 			r.Err = unasked(r, note.of.err) // the one before it got the same
 		}
@@ -177,6 +178,7 @@ func (e *execution) takeUp(req int, note *parked) bool {
 	a.asked = true
 	switch {
 	case r.Err != nil || r.Cancelled:
+		note.of.unused = true
 	case said.Err != nil:
 		r.Err = unasked(r, said.Err)
 	case said.Ours:
@@ -194,7 +196,8 @@ func (e *execution) takeUp(req int, note *parked) bool {
 	default:
 		q, err := in.store.Restore(r.key(), e.start(req), said.Saved, e.now)
 		if err != nil {
-			r.Err = status.Errorf(status.CodeOf(in.refusal(r.Sequence, err)), "sequence %v: restoring its state: %w", r.Sequence, err)
+			note.of.err = status.Errorf(status.CodeOf(in.refusal(r.Sequence, err)), "restoring its state: %w", err)
+			r.Err = unasked(r, note.of.err)
 			if in.free && !r.Start {
 				in.store.Forget(r.key()) // else the next one would not ask
 			}
