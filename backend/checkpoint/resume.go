@@ -28,10 +28,36 @@ type Resumption struct {
 func (s *Saver) Resume(key string, live *Entry, done func(Resumption)) {
 	began := s.clock()
 	go func() {
-		s.resumes <- struct{}{}
+		err := s.enterStore(began)
+		if err != nil {
+			done(s.noted(Resumption{Err: err}, began))
+			return
+		}
 		defer func() { <-s.resumes }()
 		done(s.noted(s.resume(key, live), began))
 	}()
+}
+
+// enterStore waits for its turn to call the store. If the store does not answer meanwhile, for as
+// long as a call may take, it gives up: after many calls that all run out of time its own would come
+// too late.
+func (s *Saver) enterStore(began time.Duration) error {
+	timer := time.NewTimer(s.policy.Timeout)
+	defer timer.Stop()
+	for {
+		select {
+		case s.resumes <- struct{}{}:
+			return nil
+		case <-timer.C:
+		}
+		s.mu.Lock()
+		left := max(began, s.answeredAt) + s.policy.Timeout - s.clock()
+		s.mu.Unlock()
+		if left <= 0 {
+			return status.Errorf(status.Unavailable, "asking the store for its state: the store does not answer the requests before it")
+		}
+		timer.Reset(left)
+	}
 }
 
 func (s *Saver) resume(key string, live *Entry) (r Resumption) {
@@ -125,6 +151,9 @@ func (s *Saver) noted(r Resumption, began time.Duration) Resumption {
 			c.Restored++
 		case !r.Ours:
 			c.Missing++
+		}
+		if r.Err == nil {
+			s.answeredAt = s.clock()
 		}
 		c.observe(s.clock() - began)
 	})

@@ -65,6 +65,9 @@ type Saver struct {
 	flushing bool
 	closed   bool
 	counters Counters
+
+	// answeredAt is when the store last answered for a sequence that is restored.
+	answeredAt time.Duration
 }
 
 // lostEntry is an entry whose sequence is to lose its state here.

@@ -295,3 +295,42 @@ func TestNarrowed(t *testing.T) {
 	clamped := narrow(make([]byte, 2), tensor.FloatElement(1e30, tensor.FP32), tensor.FP16)
 	require.EqualValues(t, 1, clamped)
 }
+
+// TestManyResumesWhileHung: they do not wait for one another's time-outs, unless the store answers
+// some of them.
+func TestManyResumesWhileHung(t *testing.T) {
+	for name, took := range map[string]time.Duration{"hung": time.Hour, "slow": 900 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, everyStep)
+				w.memory.Before = func(ctx context.Context, _, _ string) error {
+					select {
+					case <-ctx.Done():
+						return ctx.Err()
+					case <-time.After(took):
+						return nil
+					}
+				}
+				var failed, waits atomic.Int64
+				waits.Store(20 * maxResumes)
+				for i := range 20 * maxResumes {
+					w.Resume(fmt.Sprint(i), nil, func(r Resumption) {
+						waits.Add(-1)
+						if r.Err != nil {
+							failed.Add(1)
+						}
+					})
+				}
+				if name == "slow" {
+					time.Sleep(19 * time.Second)
+					synctest.Wait()
+					require.Zero(t, failed.Load())
+				} else {
+					time.Sleep(3 * time.Second)
+				}
+				synctest.Wait()
+				require.Zero(t, waits.Load())
+			})
+		})
+	}
+}
