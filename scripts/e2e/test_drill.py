@@ -20,7 +20,7 @@ def test_killed_servers(proxy):
             parts.haproxy()
         except parts.NotAvailable as why:
             pytest.skip(str(why))
-    found = killing.kill(minutes=8 / 60, sequences=30, every=3, proxy=proxy)
+    found = killing.kill(minutes=5 / 60, sequences=30, every=2, proxy=proxy)
     assert good(found), found
 
 
