@@ -1,12 +1,18 @@
 """Short drills (go run build.go drill): servers that are killed, stopped and updated, and mistakes, on the real parts."""
 
+import os
+import subprocess
+import time
+
 import numpy as np
 import pytest
 
 from drills import killing, parts, refusals, rolling, stale
 from drills.clients import Tally
+from drills.cluster import Cluster
 from drills.findings import Finding
 from drills.parts import Envoy, HAProxy
+from tritonserver import ROOT
 
 
 def good(findings: list[Finding]) -> bool:
@@ -22,6 +28,22 @@ def test_killed_servers(proxy):
             pytest.skip(str(why))
     found = killing.kill(minutes=5 / 60, sequences=30, every=2, proxy=proxy)
     assert good(found), found
+
+
+def test_the_client_in_go():
+    """Two servers are killed, one after the other, while sequences of the Go client run on them."""
+    with Cluster(killing.MODELS, proxy=None) as cluster:
+        addresses = ",".join(server.grpc_url for server in cluster.servers)
+        test = ["go", "test", "-run", "^TestServers$", "-count", "1", "./stateful"]
+        with subprocess.Popen(
+            test, cwd=ROOT / "clients" / "go", env=os.environ | {"STATEFUL_SERVERS": addresses},
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        ) as client:  # fmt: skip
+            while client.poll() is None:
+                for server in cluster.servers:
+                    time.sleep(1)
+                    cluster.restart(server)
+            assert client.returncode == 0, client.stdout.read()
 
 
 def test_a_stopped_server():
