@@ -236,3 +236,24 @@ func TestTooFew(t *testing.T) {
 		require.Equal(t, Backlog{Sequences: 1}, b)
 	})
 }
+
+// TestPauseGivenAway: what a sequence had when it paused is saved, also if its batch slot is given
+// to another one at once.
+func TestPauseGivenAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, everyStep)
+		w.memory.Before = func(context.Context, string, string) error { time.Sleep(time.Millisecond); return nil }
+		w.step(7, nil)
+		q := w.step(7, nil)
+		refused := errors.New("nothing was said")
+		w.Locked(func() {
+			w.Paused(q.Attached.(*Entry), q.Steps(), w.now(), func(_ uint64, err error) { refused = err })
+			w.source.store.Lose(q, statebuffer.Expired, 0)
+		})
+		w.Kick()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.NoError(t, refused)
+		require.EqualValues(t, 2, w.saved(7))
+	})
+}

@@ -26,6 +26,7 @@ type Entry struct {
 	// working: it has a job. lost: it has none any more, see Saver.lost.
 	working, lost bool
 	waiters       []waiter
+	taken         *job // has the snapshot of one that pauses, before the job begins
 
 	in         *entryList
 	prev, next *Entry

@@ -59,6 +59,28 @@ func (s *Saver) work(j *job) {
 	s.Kick()
 }
 
+// release gives up the snapshot of an entry that pauses, if it has one.
+func (s *Saver) release(e *Entry) {
+	if j := e.taken; j != nil {
+		j.values.Release()
+		e.taken = nil
+		s.unused = append(s.unused, j)
+	}
+}
+
+// jobOf returns the job of an entry. It has the snapshot already if that was taken when the
+// sequence paused, and it has made no step since.
+func (s *Saver) jobOf(e *Entry) *job {
+	j := e.taken
+	if j == nil || e.lost || e.end != pauses || j.steps != e.steps {
+		s.release(e)
+		return s.newJob(e)
+	}
+	e.taken = nil
+	j.epoch, j.began = e.epoch, e.began
+	return j
+}
+
 // forget ends a sequence that is saved and is to go on elsewhere, or later. Before the answer to
 // its END, because its slot is needed then. The lock of the instance is held.
 func (s *Saver) forget(j *job) {

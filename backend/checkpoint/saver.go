@@ -163,11 +163,21 @@ func (s *Saver) Ended(e *Entry, now time.Duration, done func(saved uint64, err e
 	s.place(e, now)
 }
 
-// Paused notes that a sequence is to be saved, and then forgotten here.
+// Paused notes that a sequence is to be saved, and then forgotten here. The lock of the instance
+// is held, and no step is open: the snapshot is taken at once, because the server may give the
+// batch slot of the sequence to another one.
 func (s *Saver) Paused(e *Entry, steps uint64, now time.Duration, done func(saved uint64, err error)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e.end, e.steps, e.since = pauses, steps, now
+	if !e.lost && e.alive() {
+		s.release(e)
+		if j := s.newJob(e); j.snapshot(s.source) == nil {
+			e.taken = j
+		} else { // start tries again
+			s.unused = append(s.unused, j)
+		}
+	}
 	s.wait(e, done)
 	s.place(e, now)
 }
@@ -186,6 +196,7 @@ func (s *Saver) place(e *Entry, now time.Duration) {
 		return // see end and leave
 	case len(e.waiters) == 0 && (e.lost || !s.calls(e)):
 		e.unlink()
+		s.release(e)
 		s.leave(e, now)
 		return
 	}
@@ -257,6 +268,7 @@ func (s *Saver) Close() {
 		}
 	}
 	for _, e := range s.latest { // held ones are in no list
+		s.release(e)
 		waiters = append(waiters, e.takeWaiters(math.MaxUint64)...)
 	}
 	s.mu.Unlock()

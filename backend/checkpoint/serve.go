@@ -131,9 +131,11 @@ func (s *Saver) hasRoom() bool {
 // for what cannot be saved any more to those that are refused.
 func (s *Saver) start(e *Entry, now time.Duration, refused []refusedWaiter) []refusedWaiter {
 	e.unlink()
-	j := s.newJob(e)
+	j := s.jobOf(e)
 	if !e.lost && e.unsaved() && (len(e.waiters) > 0 || e.end == pauses || s.due(e, now)) {
 		switch {
+		case j.saves:
+			s.pay(j.bytes, now)
 		case !e.alive():
 			e.lost = e.epoch != 0 // else what an earlier sequence has saved is to be deleted
 			refused = e.refuse(refused)
