@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tritonstateful/internal/cli/offline"
 	"tritonstateful/internal/cli/parity"
 	"tritonstateful/internal/cli/picture"
 )
@@ -50,19 +51,9 @@ func (c *command) check(path string, o parity.Options, plotPath string) error {
 	if plotPath != "" && !slices.Contains(picture.Formats, filepath.Ext(plotPath)) {
 		return usagef("--plot is %q: want a name that ends in %s", plotPath, strings.Join(picture.Formats, " or "))
 	}
-	model, err := c.look(path, "")
+	model, err := c.served(path)
 	if err != nil {
 		return err
-	}
-	if !model.IsFolder {
-		return usagef("%s is a file: want the model's folder of a model repository; tritonstateful init makes one", path)
-	}
-	if model.Plan == nil {
-		var text []string
-		for _, q := range model.Questions {
-			text = append(text, q.Text)
-		}
-		return fmt.Errorf("%s would not load: %s", path, strings.Join(text, "\n"))
 	}
 	runtime, err := c.runtime()
 	if err != nil {
@@ -89,6 +80,25 @@ func (c *command) check(path string, o parity.Options, plotPath string) error {
 		return errFound
 	}
 	return nil
+}
+
+// served looks at the model in a model's folder, which must be one that would load.
+func (c *command) served(path string) (*offline.Model, error) {
+	model, err := c.look(path, "")
+	if err != nil {
+		return nil, err
+	}
+	if !model.IsFolder {
+		return nil, usagef("%s is a file: want the model's folder of a model repository; tritonstateful init makes one", path)
+	}
+	if model.Plan == nil {
+		var text []string
+		for _, q := range model.Questions {
+			text = append(text, q.Text)
+		}
+		return nil, fmt.Errorf("%s would not load: %s", path, strings.Join(text, "\n"))
+	}
+	return model, nil
 }
 
 func (c *command) writeCheck(w io.Writer, r *checked) {

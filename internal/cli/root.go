@@ -36,7 +36,7 @@ type command struct {
 }
 
 // verbs make the verbs, in the order in which help lists them.
-var verbs = []func(*command) *cobra.Command{inspectVerb, initVerb, checkVerb}
+var verbs = []func(*command) *cobra.Command{inspectVerb, initVerb, checkVerb, planVerb}
 
 // Main runs the command with these arguments, and returns its exit code.
 func Main(args []string, version string, stdout, stderr io.Writer) int {

@@ -136,6 +136,12 @@ func (m *Model) complete(runner onnx.Runner, open onnx.OpenRunner) (err error) {
 	return nil
 }
 
+// Reread reads Config and Parameters again from JSON, which was changed.
+func (m *Model) Reread() (err error) {
+	m.Config, m.Parameters, err = m.parameters(m.JSON)
+	return err
+}
+
 // advised adds what helps with a model of a toolkit that is known.
 func (m *Model) advised(err error) error {
 	return planner.WithAdvice(err, planner.MergedDecoderAdvice(m.Config, m.Parameters, m.Signature))

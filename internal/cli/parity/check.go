@@ -38,6 +38,8 @@ func (r *Report) Good() bool {
 type script struct {
 	inputs [][][]backend.Input // by lane and step
 	want   [][][]localserver.Output
+	// stateBytes is how large the states of the first lane are after its last step.
+	stateBytes int64
 }
 
 // checker is what all comparisons share.
@@ -78,20 +80,21 @@ func Check(m *offline.Model, open onnx.OpenRunner, o Options) (*Report, error) {
 	return report, nil
 }
 
+// Requests makes up the inputs of requests, by sequence and step, as those of Check are. It also returns how many bytes the
+// states of the first sequence have after the last step.
+func Requests(m *offline.Model, open onnx.OpenRunner, o Options) (inputs [][][]backend.Input, stateBytes int64, err error) {
+	c := &checker{model: m, open: open, options: o}
+	if _, err := c.write(); err != nil {
+		return nil, 0, err
+	}
+	return c.script.inputs, c.script.stateBytes, nil
+}
+
 // load serves the model; store is the URL of its state store, or empty. A store that the configuration names is not touched.
 func (c *checker) load(store string) (*localserver.Instance, error) {
-	full, err := modelconfig.FromJSON(c.model.JSON)
+	full, err := WithStore(c.model, store)
 	if err != nil {
 		return nil, err
-	}
-	delete(full.Parameters, "state_store")
-	if store != "" {
-		if full.Parameters == nil {
-			full.Parameters = map[string]*modelconfig.ModelParameter{}
-		}
-		for name, value := range map[string]string{"state_store": store, "checkpoint": "request", "checkpoint_precision": "exact", "checkpoint_rate": "0"} {
-			full.Parameters[name] = &modelconfig.ModelParameter{StringValue: value}
-		}
 	}
 	return localserver.Load(backend.ModelInfo{
 		Name: c.model.Name, Version: c.model.Version, Directory: c.model.Directory, Config: modelconfig.JSON(full),
@@ -154,6 +157,11 @@ func (c *checker) play(runner onnx.Runner, s setting, lanes int, recorded map[in
 			return slices.ContainsFunc(outputs, func(o localserver.Output) bool { return len(o.Data) > 0 })
 		}) {
 			return errNothing
+		}
+		if lane == 0 {
+			for i := range ref.states {
+				c.script.stateBytes += int64(len(ref.states[i].data))
+			}
 		}
 		c.script.inputs, c.script.want = append(c.script.inputs, inputs), append(c.script.want, want)
 	}
@@ -220,4 +228,23 @@ func (c *checker) against(name string, got answers, lanes []int, from int) Resul
 		}
 	}
 	return r
+}
+
+// WithStore is the configuration of a model with another state store, which saves when a request asks for it, or with none.
+func WithStore(m *offline.Model, store string) (*modelconfig.ModelConfig, error) {
+	full, err := modelconfig.FromJSON(m.JSON)
+	if err != nil {
+		return nil, err
+	}
+	delete(full.Parameters, "state_store")
+	if store == "" {
+		return full, nil
+	}
+	if full.Parameters == nil {
+		full.Parameters = map[string]*modelconfig.ModelParameter{}
+	}
+	for name, value := range map[string]string{"state_store": store, "checkpoint": "request", "checkpoint_precision": "exact", "checkpoint_rate": "0"} {
+		full.Parameters[name] = &modelconfig.ModelParameter{StringValue: value}
+	}
+	return full, nil
 }

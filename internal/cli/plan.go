@@ -1,0 +1,125 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"tritonstateful/internal/cli/capacity"
+)
+
+// planned is the result of plan as JSON; docs/command-plan.md describes it.
+type planned struct {
+	Schema int    `json:"schema"`
+	Model  string `json:"model"`
+	*capacity.Plan
+	// Fitting is how many sequences fit into the memory of --memory; it is missing without that.
+	Fitting *int64 `json:"sequences_that_fit,omitempty"`
+}
+
+func planVerb(c *command) *cobra.Command {
+	var o capacity.Options
+	var memory string
+	verb := &cobra.Command{
+		Use:   "plan DIR",
+		Short: "Measure what memory a number of sequences takes, and what a state store has to write",
+		Long: "Loads the model of a model repository's folder in this process, runs sequences on it, and measures. The numbers are for one\n" +
+			"instance on the CPU, without what tritonserver itself takes. Exit code 2 means that the configuration has too few slots.",
+		Args: arguments("DIR"),
+		RunE: func(_ *cobra.Command, args []string) error { return c.plan(args[0], o, memory) },
+	}
+	f := verb.Flags()
+	f.IntVar(&o.Sequences, "sequences", 256, "sequences at a time")
+	f.IntVar(&o.Steps, "steps", 12, "requests of each sequence; what states that vary have after them is what counts")
+	f.Float64Var(&o.Rate, "rate", 10, "requests per second of each sequence, for the traffic of a state store")
+	f.Int64Var(&o.Extent, "extent", 0, "extent of the open axes of requests, such as frames (default: the first that the model runs with)")
+	f.StringArrayVar(&o.Data, "data", nil, "a .npy or .wav file for the first input of fractions, or INPUT=FILE; can be given several times")
+	f.StringVar(&memory, "memory", "", "say how many sequences fit into this memory, such as 16GB")
+	return verb
+}
+
+func (c *command) plan(path string, o capacity.Options, memory string) error {
+	if o.Sequences < 1 || o.Steps < 1 || o.Extent < 0 || o.Rate < 0 {
+		return usagef("--sequences is %d, --steps %d, --extent %d and --rate %g: want 1 or more", o.Sequences, o.Steps, o.Extent, o.Rate)
+	}
+	available, err := parseSize(memory)
+	if err != nil {
+		return err
+	}
+	model, err := c.served(path)
+	if err != nil {
+		return err
+	}
+	runtime, err := c.runtime()
+	if err != nil {
+		return err
+	}
+	measured, err := capacity.Measure(model, capacity.Tools{Open: runtime.Open, Trim: runtime.Trim}, o)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	result := &planned{Schema: 1, Model: model.Name, Plan: measured}
+	if available > 0 {
+		each := max(measured.SequenceBytes, measured.StateBytes, measured.SlotBytes, 1)
+		fits := max(0, int64(measured.Sequences)+(available-measured.Resident)/each)
+		result.Fitting = &fits
+	}
+	if err := c.emit(result, func(w io.Writer) { c.writePlan(w, result) }); err != nil {
+		return err
+	}
+	if measured.Missing != "" {
+		return errFound
+	}
+	return nil
+}
+
+func (c *command) writePlan(w io.Writer, r *planned) {
+	p := c.colors(w)
+	fmt.Fprintf(w, "%s: %s of %s\n\n", p.bold(r.Model), counted(r.Sequences, "sequence"), counted(r.Steps, "step"))
+	t := newTable("memory", "bytes", "")
+	t.AppendRow([]any{"ONNX Runtime's own", r.Session, "weights and arena, measured"})
+	t.AppendRow([]any{fmt.Sprintf("a batch of %d", r.LargestBatch), r.Batch, "inputs, outputs and states of a run"})
+	slots := fmt.Sprintf("%d slots of %d bytes, all at load", r.Slots, r.SlotBytes)
+	if r.ChunkSlots > 0 {
+		slots = fmt.Sprintf("%d slots of %d bytes: %d at load, then %d at a time", r.Slots, r.SlotBytes, r.InitialSlots, r.ChunkSlots)
+	}
+	t.AppendRow([]any{"slots", int64(r.Slots) * r.SlotBytes, slots})
+	t.AppendRow([]any{"states of a sequence", r.StateBytes, "after its last step"})
+	if r.SequenceBytes > 0 {
+		t.AppendRow([]any{"a sequence", r.SequenceBytes, fmt.Sprintf("resident, measured with %d", r.Measured)})
+	}
+	t.AppendRow([]any{"after the load", r.Loaded, "resident, measured"})
+	t.AppendRow([]any{p.bold("with all sequences"), r.Resident, "resident, without tritonserver itself"})
+	fmt.Fprintln(w, t.Render())
+	if len(r.Traffic) > 0 {
+		t := newTable("checkpoint", "saves/s", "bytes/s", "")
+		for _, policy := range r.Traffic {
+			t.AppendRow([]any{policy.Checkpoint, policy.SavesPerSecond, policy.BytesPerSecond, ""})
+		}
+		fmt.Fprintf(w, "\nA saved state has %d bytes. With %g requests/s of each sequence, a state store writes:\n\n%s\n", r.Saved, r.Rate, t.Render())
+	}
+	if r.Fitting != nil {
+		fmt.Fprintf(w, "\n%s fit into the memory.\n", counted(int(*r.Fitting), "sequence"))
+	}
+	if r.Missing != "" {
+		fmt.Fprintf(w, "\n%s the configuration has too few slots: write %s\n", p.bad("open:"), r.Missing)
+	}
+}
+
+// parseSize reads a size such as 16GB or 512MiB; "" is 0.
+func parseSize(text string) (int64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	units := map[string]float64{"": 1, "B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
+	digits := strings.TrimRight(text, "BKMGTIbkmgti ")
+	number, err := strconv.ParseFloat(digits, 64)
+	unit, known := units[strings.ToUpper(strings.TrimSpace(text[len(digits):]))]
+	if err != nil || !known || number <= 0 || number*unit > 1<<60 {
+		return 0, usagef("--memory is %q: want a size such as 16GB or 512MiB", text)
+	}
+	return int64(number * unit), nil
+}
