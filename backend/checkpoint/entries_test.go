@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -57,10 +58,9 @@ func TestStepOfLost(t *testing.T) {
 func TestBeginsInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, everyStep)
-		first := true
+		var late atomic.Bool
 		w.memory.Before = func(_ context.Context, method, _ string) error {
-			if method == "Begin" && first {
-				first = false
+			if method == "Begin" && !late.Swap(true) {
 				time.Sleep(500 * time.Millisecond)
 			}
 			return nil
@@ -133,9 +133,10 @@ func TestDownForLong(t *testing.T) {
 func TestPauseFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, func(c *config.Checkpoint) { c.When = config.OnRequest })
-		down := true
+		var down atomic.Bool
+		down.Store(true)
 		w.memory.Before = func(_ context.Context, method, _ string) error {
-			if method == "Save" && down {
+			if method == "Save" && down.Load() {
 				return errors.New("down")
 			}
 			return nil
@@ -149,7 +150,7 @@ func TestPauseFails(t *testing.T) {
 		w.Kick()
 		synctest.Wait()
 		require.Error(t, refused)
-		down = false
+		down.Store(false)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		require.EqualValues(t, 1, w.saved(7))
@@ -161,9 +162,10 @@ func TestPauseFails(t *testing.T) {
 func TestBeginsLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, everyStep)
-		down := true
+		var down atomic.Bool
+		down.Store(true)
 		w.memory.Before = func(context.Context, string, string) error {
-			if down {
+			if down.Load() {
 				return errors.New("down")
 			}
 			return nil
@@ -171,7 +173,7 @@ func TestBeginsLate(t *testing.T) {
 		q := w.step(7, nil)
 		synctest.Wait()
 		time.Sleep(time.Second)
-		down = false
+		down.Store(false)
 		_, _, err := w.memory.Take(t.Context(), "7", time.Minute)
 		require.NoError(t, err)
 		generation := q.Generation()
