@@ -2,6 +2,7 @@ package backend
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"tritonstateful/backend/config"
@@ -138,6 +139,31 @@ func (e *execution) admitFree(req int, live *statebuffer.Sequence) (done bool) {
 func (in *Instance) mayBeSaved(r *Request) bool {
 	reason := in.store.Lost(r.key())
 	return !r.Start && reason != statebuffer.Refused && reason != statebuffer.StartFailed
+}
+
+// unsaved is how many steps a sequence had made when it lost its state here that are not in what
+// is saved of it. Requests that name their step, or that resume, find out by themselves.
+func (in *Instance) unsaved(r *Request, saved *statebuffer.Saved) uint64 {
+	if !in.free || r.Start || r.resumes() || r.Parameters != nil && r.Parameters.Step >= 0 {
+		return 0
+	}
+	switch reason, steps := in.store.LostAfter(r.key()); reason {
+	case statebuffer.Expired, statebuffer.Evicted, statebuffer.Damaged:
+		return steps - min(steps, saved.Steps)
+	default:
+		return 0
+	}
+}
+
+// stepsLost is the answer to a request whose sequence can only go on without some of its steps.
+func (e *execution) stepsLost(req int, saved *statebuffer.Saved) error {
+	in, r := e.in, &e.requests[req]
+	steps := in.unsaved(r, saved)
+	_, err := in.store.Continue(r.key(), e.now)
+	if lost := (*statebuffer.LostError)(nil); errors.As(err, &lost) {
+		lost.Remedy = fmt.Sprintf("the last %d of its steps were not saved: its next request goes on after step %d", steps, saved.Steps)
+	}
+	return status.Errorf(status.NotFound, "%w", err)
 }
 
 // resumes reports whether a request has the parameter stateful_resume.

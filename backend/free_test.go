@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -515,4 +516,44 @@ func TestFreeMissFull(t *testing.T) {
 		second.plain = first.plain
 		second.resumed(nextOf(7)).ok()
 	})
+}
+
+// TestFreeStepsNotSaved: a sequence that lost its state on this server does not go on without its
+// last steps in silence.
+func TestFreeStepsNotSaved(t *testing.T) {
+	for _, begin := range []string{"start", "implicit"} {
+		inBubble(t, begin, func(t *testing.T) {
+			store := &storetest.Memory{}
+			s := newServer(t, slots(1, 1), param("when_full", "evict_lru"), savedIn(t, store, "steps=2"), free, param("begin", begin))
+			s.batch(startOf(7)).ok()
+			s.batch(nextOf(7)).ok()
+			synctest.Wait()
+			saved := plainSequence{slices.Clone(s.plain["7"].states)}
+			s.batch(nextOf(7)).ok()
+			s.forget(7)
+			time.Sleep(time.Millisecond)
+			s.batch(startOf(8)).ok()
+			const want = "sequence 7: its state was evicted 1ms ago to make room for another sequence: there are at most 1 slots (max_sequences); " +
+				"the last 1 of its steps were not saved: its next request goes on after step 2"
+			time.Sleep(time.Millisecond)
+			s.resumed(nextOf(7), nextOf(7)).want(want, want).code(status.NotFound)
+			s.plain = map[string]*plainSequence{"7": &saved}
+			time.Sleep(time.Millisecond)
+			s.resumed(nextOf(7)).ok()
+			s.batch(nextOf(7)).ok()
+			synctest.Wait()
+			all := s.plain["7"]
+			s.forget(7)
+			time.Sleep(time.Millisecond)
+			s.batch(startOf(8)).ok()
+			s.plain = map[string]*plainSequence{"7": all}
+			time.Sleep(time.Millisecond)
+			s.resumed(nextOf(7)).ok() // all are saved
+			time.Sleep(time.Millisecond)
+			s.batch(startOf(8).saying(atStep(0)))
+			s.forget(8)
+			time.Sleep(time.Millisecond)
+			s.resumed(nextOf(7).saying(atStep(5))).want("step 5 leaves a gap: expected step 4")
+		})
+	}
 }

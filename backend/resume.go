@@ -193,6 +193,10 @@ func (e *execution) takeUp(req int, note *parked) bool {
 	case said.Saved == nil:
 		a.epoch = said.Epoch
 		return false // a START as any other
+	case in.unsaved(r, said.Saved) > 0:
+		note.of.err = e.stepsLost(req, said.Saved)
+		r.Err = unasked(r, note.of.err)
+		in.store.Forget(r.key()) // the client is told once
 	default:
 		q, err := in.store.Restore(r.key(), e.start(req), said.Saved, e.now)
 		if err != nil {

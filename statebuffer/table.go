@@ -231,6 +231,14 @@ func (t *table) Lost(k Key) LossReason {
 	return NotLost
 }
 
+// LostAfter is Lost with the number of steps that the sequence had made.
+func (t *table) LostAfter(k Key) (reason LossReason, steps uint64) {
+	if q := t.find(k); q != nil {
+		reason, steps = q.loss, q.steps
+	}
+	return reason, steps
+}
+
 // Knows reports whether there is anything under a key: a live sequence, or a tombstone.
 func (t *table) Knows(k Key) bool { return t.find(k) != nil }
 
