@@ -172,11 +172,11 @@ func TestBeginsLate(t *testing.T) {
 		}
 		q := w.step(7, nil)
 		synctest.Wait()
+		generation := q.Generation()
 		time.Sleep(time.Second)
 		down.Store(false)
 		_, _, err := w.memory.Take(t.Context(), "7", time.Minute)
 		require.NoError(t, err)
-		generation := q.Generation()
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		require.Equal(t, statebuffer.TakenOver, w.source.lost[generation])
