@@ -70,6 +70,42 @@ def config(
     return "\n".join(lines) + "\n"
 
 
+OLDEST = re.compile(
+    r"sequence_batching \{ max_sequence_idle_microseconds: (\d+) oldest \{ max_candidate_sequences: (\d+) ([^}]*)\}"
+)
+CONTROL = re.compile(
+    r'\{ name: "(\w+)" control \[\{ kind: CONTROL_SEQUENCE_(\w+) (?:\w+_false_true: \[ ?(\w+), ?(\w+) ?\]|data_type: \w+) \}\] \}'
+)
+WORDS = {"START": "start", "END": "end", "READY": "ready", "CORRID": "correlation_id"}
+
+
+def under(text: str, scheduler: str) -> str:
+    """A configuration with another scheduler in the place of oldest(): "oldest", "direct" or "free". One that lists states as
+    Triton has them stays, because nothing else means the same, and so does one of another scheduler."""
+    found = OLDEST.search(text)
+    if scheduler == "oldest" or not found or "state [" in text:
+        return text
+    idle, candidates, wait = found.groups()
+    if scheduler == "direct":
+        delay = re.search(r"max_queue_delay_microseconds: \d+", wait)
+        return text.replace(found[0], f"{found[0].partition('oldest')[0]}direct {{ {delay[0] if delay else ''} }}")
+    rest, end = text[found.end() :], 0
+    depth = 1
+    while depth:
+        depth += {"{": 1, "}": -1}.get(rest[end], 0)
+        end += 1
+    ratio = float((re.search(r'use_ratio" value \{ string_value: "([\d.]+)"', text) or ["", "0.9"])[1])
+    given = {"sequences": "free", "max_sequences": str(int(int(candidates) * ratio)), "sequence_idle_ms": str(int(idle) // 1000)}
+    controls = [f"{name} = {'not_' * (false == 'true')}{WORDS[kind]}" for name, kind, false, _true in CONTROL.findall(rest[:end])]
+    derived = re.search(r'key: "derived_inputs" value \{ string_value: "([^"]*)', text)
+    text = text[: found.start()] + f"dynamic_batching {{ {wait} }}" + rest[end:]
+    if controls and derived:
+        text = text.replace(derived[1], "; ".join([derived[1], *controls]))
+    elif controls:
+        given["derived_inputs"] = "; ".join(controls)
+    return text + "\n".join(parameter(key, value) for key, value in given.items()) + "\n"
+
+
 BLOCK = re.compile(r"(?:<!-- model: (\S+) -->\s+)?```[a-z]*\n(backend: \"stateful\".*?)```", re.DOTALL)
 
 

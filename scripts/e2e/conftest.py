@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +10,7 @@ from onnx import ModelProto
 from tritonclient.grpc import InferenceServerClient
 
 import tritonserver
+from configs import under
 from tritonserver import ServerError, TritonServer
 
 
@@ -52,12 +53,24 @@ def server() -> Iterator[TritonServer]:
 
 @pytest.fixture(scope="module")
 def own_server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TritonServer]:
-    """One server with the models of the test's module, its MODELS. A model that does not load fails its tests alone."""
+    """One server with the models of the test's module, its MODELS. A model that does not load fails its tests alone.
+
+    A module with SCHEDULERS has its tests run with each of them in the place of oldest().
+    """
     repository = tmp_path_factory.mktemp("repository")
     for name, folder in request.module.MODELS.items():
+        if folder.config is not None:
+            folder = replace(folder, config=under(folder.config, getattr(request, "param", "oldest")))
         folder.write(repository / name)
     with TritonServer(repository, options=["--exit-on-error=false", "--strict-readiness=false"]) as server:
         yield server
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Has the tests of a module run with each of its SCHEDULERS."""
+    schedulers = getattr(metafunc.module, "SCHEDULERS", None)
+    if schedulers and "own_server" in metafunc.fixturenames:
+        metafunc.parametrize("own_server", schedulers, indirect=True, scope="module")
 
 
 @pytest.fixture(scope="module")

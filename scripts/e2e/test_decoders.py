@@ -141,6 +141,8 @@ STATES = {f"past_key_values.{layer}.{part}": f"present.{layer}.{part}" for layer
 PORTS = [io("input_ids", "INT64", -1)], [io("logits", "FP32", -1, VOCABULARY), io("lanes", "INT64", more="")]
 DERIVED = "attention_mask = mask(past_key_values.*, input_ids); position_ids = positions(input_ids)"
 DECODERS = {"masked": decoder(masked), "grouped": decoder(grouped)}
+SCHEDULERS = ["oldest", "direct", "free"]
+
 MODELS = {
     # An output that counts the lanes looks like one of lanes that see each other, so the batch has to be told.
     name: Folder(config(*PORTS, oldest(4, delay=300_000), derived_inputs=DERIVED, batch_axes="* = 0"), made)

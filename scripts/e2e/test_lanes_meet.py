@@ -184,6 +184,8 @@ def pooled() -> ModelProto:
     )
 
 
+SCHEDULERS = ["oldest", "direct", "free"]
+
 MODELS = {
     "own_start": Folder(config([X_ROWS], [Y_ROWS], START), apart_by_control),
     "pooled": Folder(config([io("x", "FP32", -1, 3)], [Y_ROWS], oldest(4), derived_inputs="mask = mask(past, x:1)"), pooled),

@@ -187,6 +187,8 @@ DIFFERENT = {
     "first_and_last_64": lambda: pooling(sinks=64),
     "sharp_first_and_last_64": lambda: pooling(sinks=64, sharp=20),
 }
+SCHEDULERS = ["oldest", "direct", "free"]
+
 MODELS = {
     **{name: Folder(POOLING, make) for name, make in DIFFERENT.items()},
     "limited": Folder(config([ROWS], [OUT, LANES], WAITING, max_state_bytes=str(LIMIT), **MASK), attention()),

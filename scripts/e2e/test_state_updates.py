@@ -108,6 +108,8 @@ BRANCH = '{ name: "use_cache_branch" control [{ kind: CONTROL_SEQUENCE_START boo
 THREE_LINES = 'backend: "stateful"\nsequence_batching { oldest { max_candidate_sequences: 64 } }\n'
 DECODER = [io("input_ids", "INT64", -1), io("encoder_hidden_states", "FP32", -1, 8)]
 
+SCHEDULERS = ["oldest", "direct", "free"]
+
 MODELS = {
     "running_sum": Folder(config([NUMBER], [SUM], **APPENDED), running_sum()),
     "limited": Folder(

@@ -117,6 +117,8 @@ def listed(initial: str = "") -> str:
 ROWS, SUM = io("x", "FP32", -1, 2), io("y", "FP32", 2)
 LIMIT = 10 * 2 * 4  # bytes of ten rows
 
+SCHEDULERS = ["oldest", "direct", "free"]
+
 MODELS = {
     "grows": Folder(config([ROWS], [SUM], state_pairs="<<<past, present>>>"), cache()),
     "grows_inside": Folder(config([ROWS], [SUM], state_pairs="<<<past, present>>>"), cache(1)),
