@@ -1,7 +1,12 @@
 """The command tritonstateful with real servers. What it does without one is tested in internal/cli."""
 
+import contextlib
 import json
+import socket
 import subprocess
+import time
+
+from tritonclient.grpc import InferenceServerClient
 
 from configs import config, io, oldest
 from conftest import Folder
@@ -55,3 +60,41 @@ def test_doctor_sees_the_default_idle_limit(serve):
     report = run_json("doctor", server.http_url, "--pid", str(server.pid), str(server.repository), code=2)
     assert {rule for rule, _ in found(report)} == {"idle-limit"}
     assert len(report["findings"]) == 2
+
+
+def test_load(serve):
+    """What the command sent is what the server counted; an objective that no server meets is missed."""
+    summing = Folder(config([X], [Y], oldest(0, candidates=64), batch=8), running_sum("batch", 3))
+    server = serve({"summing": summing}, options=[POOL])
+    load = ["load", f"grpc://{server.grpc_url}", "summing", "--sequences", "8", "--rate", "20/s", "--steps", "5"]
+    load += ["--duration", "2s", "--warmup", "500ms", "--slo", "p99=5s"]
+    result = run_json(*load)
+    assert result["failed"] == 0 and abs(result["steps"] - 320) < 60, result
+    with InferenceServerClient(server.grpc_url) as client:
+        counted = client.get_inference_statistics("summing").model_stats[0].inference_stats.success.count
+    assert counted >= result["steps"]
+    assert "missed" in run(*load, "--slo", "p50=1us", code=2)
+
+
+def test_load_resumes(serve, tmp_path):
+    """A server is killed and started again under load, and its clients notice nothing but the time."""
+    store = {"state_store": f"file:{tmp_path / 'states'}", "checkpoint": "steps=2"}
+    summing = Folder(config([X], [Y], oldest(0, candidates=64), batch=8, **store), running_sum("batch", 3))
+    server = serve({"summing": summing}, options=[POOL], ports=free_ports())
+    load = [COMMAND, "load", f"grpc://{server.grpc_url}", "summing", "--sequences", "8", "--rate", "20/s", "--steps", "1000"]
+    load += ["--duration", "8s", "--resume", "--json"]
+    with subprocess.Popen(load, stdout=subprocess.PIPE, text=True) as running:
+        time.sleep(2)
+        server.kill()
+        server.start()
+        result = json.loads(running.stdout.read())
+    assert running.returncode == 0 and result["failed"] == 0, result
+    assert result["resumed"] >= 8, result
+    assert result["max_ms"] > 200  # the time that the server was gone
+
+
+def free_ports() -> tuple[int, int, int]:
+    """Three ports that no one has now."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(3)]
+        return tuple(each.getsockname()[1] for each in sockets)

@@ -334,6 +334,134 @@ func (x *ModelStreamInferResponse) GetInferResponse() *ModelInferResponse {
 	return nil
 }
 
+type ModelMetadataRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Version       string                 `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ModelMetadataRequest) Reset() {
+	*x = ModelMetadataRequest{}
+	mi := &file_grpc_service_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ModelMetadataRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ModelMetadataRequest) ProtoMessage() {}
+
+func (x *ModelMetadataRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_grpc_service_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ModelMetadataRequest.ProtoReflect.Descriptor instead.
+func (*ModelMetadataRequest) Descriptor() ([]byte, []int) {
+	return file_grpc_service_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *ModelMetadataRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ModelMetadataRequest) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+type ModelMetadataResponse struct {
+	state         protoimpl.MessageState                  `protogen:"open.v1"`
+	Name          string                                  `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Versions      []string                                `protobuf:"bytes,2,rep,name=versions,proto3" json:"versions,omitempty"`
+	Platform      string                                  `protobuf:"bytes,3,opt,name=platform,proto3" json:"platform,omitempty"`
+	Inputs        []*ModelMetadataResponse_TensorMetadata `protobuf:"bytes,4,rep,name=inputs,proto3" json:"inputs,omitempty"`
+	Outputs       []*ModelMetadataResponse_TensorMetadata `protobuf:"bytes,5,rep,name=outputs,proto3" json:"outputs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ModelMetadataResponse) Reset() {
+	*x = ModelMetadataResponse{}
+	mi := &file_grpc_service_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ModelMetadataResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ModelMetadataResponse) ProtoMessage() {}
+
+func (x *ModelMetadataResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_grpc_service_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ModelMetadataResponse.ProtoReflect.Descriptor instead.
+func (*ModelMetadataResponse) Descriptor() ([]byte, []int) {
+	return file_grpc_service_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *ModelMetadataResponse) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ModelMetadataResponse) GetVersions() []string {
+	if x != nil {
+		return x.Versions
+	}
+	return nil
+}
+
+func (x *ModelMetadataResponse) GetPlatform() string {
+	if x != nil {
+		return x.Platform
+	}
+	return ""
+}
+
+func (x *ModelMetadataResponse) GetInputs() []*ModelMetadataResponse_TensorMetadata {
+	if x != nil {
+		return x.Inputs
+	}
+	return nil
+}
+
+func (x *ModelMetadataResponse) GetOutputs() []*ModelMetadataResponse_TensorMetadata {
+	if x != nil {
+		return x.Outputs
+	}
+	return nil
+}
+
 type ModelInferRequest_InferInputTensor struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -345,7 +473,7 @@ type ModelInferRequest_InferInputTensor struct {
 
 func (x *ModelInferRequest_InferInputTensor) Reset() {
 	*x = ModelInferRequest_InferInputTensor{}
-	mi := &file_grpc_service_proto_msgTypes[4]
+	mi := &file_grpc_service_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -357,7 +485,7 @@ func (x *ModelInferRequest_InferInputTensor) String() string {
 func (*ModelInferRequest_InferInputTensor) ProtoMessage() {}
 
 func (x *ModelInferRequest_InferInputTensor) ProtoReflect() protoreflect.Message {
-	mi := &file_grpc_service_proto_msgTypes[4]
+	mi := &file_grpc_service_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -403,7 +531,7 @@ type ModelInferRequest_InferRequestedOutputTensor struct {
 
 func (x *ModelInferRequest_InferRequestedOutputTensor) Reset() {
 	*x = ModelInferRequest_InferRequestedOutputTensor{}
-	mi := &file_grpc_service_proto_msgTypes[5]
+	mi := &file_grpc_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -415,7 +543,7 @@ func (x *ModelInferRequest_InferRequestedOutputTensor) String() string {
 func (*ModelInferRequest_InferRequestedOutputTensor) ProtoMessage() {}
 
 func (x *ModelInferRequest_InferRequestedOutputTensor) ProtoReflect() protoreflect.Message {
-	mi := &file_grpc_service_proto_msgTypes[5]
+	mi := &file_grpc_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -449,7 +577,7 @@ type ModelInferResponse_InferOutputTensor struct {
 
 func (x *ModelInferResponse_InferOutputTensor) Reset() {
 	*x = ModelInferResponse_InferOutputTensor{}
-	mi := &file_grpc_service_proto_msgTypes[7]
+	mi := &file_grpc_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -461,7 +589,7 @@ func (x *ModelInferResponse_InferOutputTensor) String() string {
 func (*ModelInferResponse_InferOutputTensor) ProtoMessage() {}
 
 func (x *ModelInferResponse_InferOutputTensor) ProtoReflect() protoreflect.Message {
-	mi := &file_grpc_service_proto_msgTypes[7]
+	mi := &file_grpc_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -492,6 +620,66 @@ func (x *ModelInferResponse_InferOutputTensor) GetDatatype() string {
 }
 
 func (x *ModelInferResponse_InferOutputTensor) GetShape() []int64 {
+	if x != nil {
+		return x.Shape
+	}
+	return nil
+}
+
+type ModelMetadataResponse_TensorMetadata struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Datatype      string                 `protobuf:"bytes,2,opt,name=datatype,proto3" json:"datatype,omitempty"`
+	Shape         []int64                `protobuf:"varint,3,rep,packed,name=shape,proto3" json:"shape,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ModelMetadataResponse_TensorMetadata) Reset() {
+	*x = ModelMetadataResponse_TensorMetadata{}
+	mi := &file_grpc_service_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ModelMetadataResponse_TensorMetadata) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ModelMetadataResponse_TensorMetadata) ProtoMessage() {}
+
+func (x *ModelMetadataResponse_TensorMetadata) ProtoReflect() protoreflect.Message {
+	mi := &file_grpc_service_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ModelMetadataResponse_TensorMetadata.ProtoReflect.Descriptor instead.
+func (*ModelMetadataResponse_TensorMetadata) Descriptor() ([]byte, []int) {
+	return file_grpc_service_proto_rawDescGZIP(), []int{5, 0}
+}
+
+func (x *ModelMetadataResponse_TensorMetadata) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ModelMetadataResponse_TensorMetadata) GetDatatype() string {
+	if x != nil {
+		return x.Datatype
+	}
+	return ""
+}
+
+func (x *ModelMetadataResponse_TensorMetadata) GetShape() []int64 {
 	if x != nil {
 		return x.Shape
 	}
@@ -546,7 +734,20 @@ const file_grpc_service_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x19.inference.InferParameterR\x05value:\x028\x01\"\x85\x01\n" +
 	"\x18ModelStreamInferResponse\x12#\n" +
 	"\rerror_message\x18\x01 \x01(\tR\ferrorMessage\x12D\n" +
-	"\x0einfer_response\x18\x02 \x01(\v2\x1d.inference.ModelInferResponseR\rinferResponseB\"Z tritonstateful/clients/go/kserveb\x06proto3"
+	"\x0einfer_response\x18\x02 \x01(\v2\x1d.inference.ModelInferResponseR\rinferResponse\"D\n" +
+	"\x14ModelMetadataRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\tR\aversion\"\xcf\x02\n" +
+	"\x15ModelMetadataResponse\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
+	"\bversions\x18\x02 \x03(\tR\bversions\x12\x1a\n" +
+	"\bplatform\x18\x03 \x01(\tR\bplatform\x12G\n" +
+	"\x06inputs\x18\x04 \x03(\v2/.inference.ModelMetadataResponse.TensorMetadataR\x06inputs\x12I\n" +
+	"\aoutputs\x18\x05 \x03(\v2/.inference.ModelMetadataResponse.TensorMetadataR\aoutputs\x1aV\n" +
+	"\x0eTensorMetadata\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
+	"\bdatatype\x18\x02 \x01(\tR\bdatatype\x12\x14\n" +
+	"\x05shape\x18\x03 \x03(\x03R\x05shapeB\"Z tritonstateful/clients/go/kserveb\x06proto3"
 
 var (
 	file_grpc_service_proto_rawDescOnce sync.Once
@@ -560,32 +761,37 @@ func file_grpc_service_proto_rawDescGZIP() []byte {
 	return file_grpc_service_proto_rawDescData
 }
 
-var file_grpc_service_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_grpc_service_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_grpc_service_proto_goTypes = []any{
 	(*InferParameter)(nil),                               // 0: inference.InferParameter
 	(*ModelInferRequest)(nil),                            // 1: inference.ModelInferRequest
 	(*ModelInferResponse)(nil),                           // 2: inference.ModelInferResponse
 	(*ModelStreamInferResponse)(nil),                     // 3: inference.ModelStreamInferResponse
-	(*ModelInferRequest_InferInputTensor)(nil),           // 4: inference.ModelInferRequest.InferInputTensor
-	(*ModelInferRequest_InferRequestedOutputTensor)(nil), // 5: inference.ModelInferRequest.InferRequestedOutputTensor
-	nil, // 6: inference.ModelInferRequest.ParametersEntry
-	(*ModelInferResponse_InferOutputTensor)(nil), // 7: inference.ModelInferResponse.InferOutputTensor
-	nil, // 8: inference.ModelInferResponse.ParametersEntry
+	(*ModelMetadataRequest)(nil),                         // 4: inference.ModelMetadataRequest
+	(*ModelMetadataResponse)(nil),                        // 5: inference.ModelMetadataResponse
+	(*ModelInferRequest_InferInputTensor)(nil),           // 6: inference.ModelInferRequest.InferInputTensor
+	(*ModelInferRequest_InferRequestedOutputTensor)(nil), // 7: inference.ModelInferRequest.InferRequestedOutputTensor
+	nil, // 8: inference.ModelInferRequest.ParametersEntry
+	(*ModelInferResponse_InferOutputTensor)(nil), // 9: inference.ModelInferResponse.InferOutputTensor
+	nil, // 10: inference.ModelInferResponse.ParametersEntry
+	(*ModelMetadataResponse_TensorMetadata)(nil), // 11: inference.ModelMetadataResponse.TensorMetadata
 }
 var file_grpc_service_proto_depIdxs = []int32{
-	6, // 0: inference.ModelInferRequest.parameters:type_name -> inference.ModelInferRequest.ParametersEntry
-	4, // 1: inference.ModelInferRequest.inputs:type_name -> inference.ModelInferRequest.InferInputTensor
-	5, // 2: inference.ModelInferRequest.outputs:type_name -> inference.ModelInferRequest.InferRequestedOutputTensor
-	8, // 3: inference.ModelInferResponse.parameters:type_name -> inference.ModelInferResponse.ParametersEntry
-	7, // 4: inference.ModelInferResponse.outputs:type_name -> inference.ModelInferResponse.InferOutputTensor
-	2, // 5: inference.ModelStreamInferResponse.infer_response:type_name -> inference.ModelInferResponse
-	0, // 6: inference.ModelInferRequest.ParametersEntry.value:type_name -> inference.InferParameter
-	0, // 7: inference.ModelInferResponse.ParametersEntry.value:type_name -> inference.InferParameter
-	8, // [8:8] is the sub-list for method output_type
-	8, // [8:8] is the sub-list for method input_type
-	8, // [8:8] is the sub-list for extension type_name
-	8, // [8:8] is the sub-list for extension extendee
-	0, // [0:8] is the sub-list for field type_name
+	8,  // 0: inference.ModelInferRequest.parameters:type_name -> inference.ModelInferRequest.ParametersEntry
+	6,  // 1: inference.ModelInferRequest.inputs:type_name -> inference.ModelInferRequest.InferInputTensor
+	7,  // 2: inference.ModelInferRequest.outputs:type_name -> inference.ModelInferRequest.InferRequestedOutputTensor
+	10, // 3: inference.ModelInferResponse.parameters:type_name -> inference.ModelInferResponse.ParametersEntry
+	9,  // 4: inference.ModelInferResponse.outputs:type_name -> inference.ModelInferResponse.InferOutputTensor
+	2,  // 5: inference.ModelStreamInferResponse.infer_response:type_name -> inference.ModelInferResponse
+	11, // 6: inference.ModelMetadataResponse.inputs:type_name -> inference.ModelMetadataResponse.TensorMetadata
+	11, // 7: inference.ModelMetadataResponse.outputs:type_name -> inference.ModelMetadataResponse.TensorMetadata
+	0,  // 8: inference.ModelInferRequest.ParametersEntry.value:type_name -> inference.InferParameter
+	0,  // 9: inference.ModelInferResponse.ParametersEntry.value:type_name -> inference.InferParameter
+	10, // [10:10] is the sub-list for method output_type
+	10, // [10:10] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_grpc_service_proto_init() }
@@ -604,7 +810,7 @@ func file_grpc_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_grpc_service_proto_rawDesc), len(file_grpc_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   9,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

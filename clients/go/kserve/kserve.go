@@ -41,6 +41,12 @@ func Infer(ctx context.Context, conn *grpc.ClientConn, request *ModelInferReques
 	return response, conn.Invoke(ctx, "/inference.GRPCInferenceService/ModelInfer", request, response)
 }
 
+// Metadata asks a server for the inputs and outputs of a model. The error has a gRPC status.
+func Metadata(ctx context.Context, conn *grpc.ClientConn, model string) (*ModelMetadataResponse, error) {
+	response := &ModelMetadataResponse{}
+	return response, conn.Invoke(ctx, "/inference.GRPCInferenceService/ModelMetadata", &ModelMetadataRequest{Name: model}, response)
+}
+
 // Stream is a stream of inference requests and their answers. One goroutine may send while another one receives.
 type Stream struct{ rpc grpc.ClientStream }
 

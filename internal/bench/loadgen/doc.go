@@ -17,6 +17,8 @@
 // A Python client can load a server with a few thousand requests a second on one core; this one leaves most of a small
 // machine to the server.
 //
+// What it does is in package clients/go/load; here are its flags.
+//
 //	loadgen -url 127.0.0.1:8001 -model accumulate_fp32 -sequences 64 -duration 5s \
 //	  -inputs '[{"name":"Input","datatype":"FP32","shape":[1,4,1,5]}]' -verify -outputs Output
 package main

@@ -8,6 +8,7 @@ import (
 	"tritonstateful/backend"
 	"tritonstateful/internal/cli/localserver"
 	"tritonstateful/internal/cli/offline"
+	"tritonstateful/internal/cli/recording"
 	"tritonstateful/internal/modelconfig"
 	"tritonstateful/internal/onnx"
 )
@@ -108,7 +109,7 @@ func (c *checker) write() (used setting, err error) {
 		return setting{}, err
 	}
 	defer runner.Close()
-	recorded := map[int]*recording{}
+	recorded := map[int]*recording.Recording{}
 	for _, text := range c.options.Data {
 		input, r, err := readData(text, c.model.Plan)
 		if err != nil {
@@ -133,7 +134,7 @@ func (c *checker) write() (used setting, err error) {
 var errNothing = errors.New("its outputs are empty")
 
 // play writes the script for some lanes.
-func (c *checker) play(runner onnx.Runner, s setting, lanes int, recorded map[int]*recording) error {
+func (c *checker) play(runner onnx.Runner, s setting, lanes int, recorded map[int]*recording.Recording) error {
 	c.script = script{}
 	for lane := range lanes {
 		ref, err := newReference(c.model, runner, c.id(lane))

@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"tritonstateful/internal/cli/localserver"
+	"tritonstateful/internal/cli/recording"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 )
@@ -96,13 +97,13 @@ func (r *Result) compareOutput(d tensor.DType, got, want []byte, step int, place
 		}
 		a, b := number(got[at:at+size], d), number(want[at:at+size], d)
 		difference := math.Abs(a - b)
-		if math.IsNaN(a) && math.IsNaN(b) || a == b && isFraction(d) { // other bits of the same number
+		if math.IsNaN(a) && math.IsNaN(b) || a == b && recording.IsFraction(d) { // other bits of the same number
 			difference = 0
 		} else if math.IsNaN(difference) {
 			difference = math.MaxFloat64
 		}
 		verdict := Close
-		if !isFraction(d) || difference > absolute+relative*math.Abs(b) {
+		if !recording.IsFraction(d) || difference > absolute+relative*math.Abs(b) {
 			verdict = Different
 		}
 		if worse(verdict, r.Verdict) || verdict == r.Verdict && difference > r.MaxDifference {
@@ -121,13 +122,9 @@ func worse(a, b string) bool {
 	return rank[a] > rank[b]
 }
 
-func isFraction(d tensor.DType) bool {
-	return d == tensor.FP16 || d == tensor.BF16 || d == tensor.FP32 || d == tensor.FP64
-}
-
 // number is an element as a float64.
 func number(data []byte, d tensor.DType) float64 {
-	if isFraction(d) {
+	if recording.IsFraction(d) {
 		return tensor.Float(data, d)
 	}
 	var n uint64

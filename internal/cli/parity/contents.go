@@ -9,6 +9,7 @@ import (
 
 	"tritonstateful/backend"
 	"tritonstateful/backend/plan"
+	"tritonstateful/internal/cli/recording"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
 )
@@ -42,7 +43,7 @@ func settings(extent int64) (all []setting) {
 
 // inputs are those of a step of a lane, in the model's shapes. recorded has what comes from a file, by the position in
 // plan.Inputs.
-func (ref *reference) inputs(s setting, lane, step int, recorded map[int]*recording) ([]value, error) {
+func (ref *reference) inputs(s setting, lane, step int, recorded map[int]*recording.Recording) ([]value, error) {
 	pl := ref.model.Plan
 	all := make([]value, len(pl.Inputs))
 	for i := range pl.Inputs {
@@ -60,7 +61,7 @@ func (ref *reference) inputs(s setting, lane, step int, recorded map[int]*record
 		}
 		all[i] = value{p.DType, shape, nil}
 		if r := recorded[i]; r != nil {
-			if all[i].data, err = r.piece(lane, step, int(n)); err != nil {
+			if all[i].data, err = r.Piece(lane, step, int(n)); err != nil {
 				return nil, fmt.Errorf("input %q: %w", p.Name, err)
 			}
 			continue

@@ -1,4 +1,4 @@
-package main
+package load
 
 import (
 	"fmt"
@@ -26,7 +26,7 @@ func (ids *idSource) next() kserve.SequenceID {
 // sequence is one place among the concurrent sequences: one sequence after the other, each with an ID of its own and
 // one request in flight.
 type sequence struct {
-	config  config
+	config  Config
 	index   int // among all
 	local   int // on its stream
 	request *kserve.ModelInferRequest
@@ -42,15 +42,15 @@ type sequence struct {
 }
 
 // newSequence makes place number index; its request's ID is local, the place's number on its stream.
-func newSequence(c config, ids *idSource, index, local int) (*sequence, error) {
-	inputs, err := makeInputs(c.inputs, index)
+func newSequence(c Config, ids *idSource, index, local int) (*sequence, error) {
+	inputs, err := makeInputs(c.Inputs, index)
 	if err != nil {
 		return nil, err
 	}
 	q := &sequence{config: c, index: index, local: local, ids: ids, ending: true} // ending: the first step starts a sequence
-	q.request = kserve.NewRequest(c.model, strconv.Itoa(local), inputs, c.outputs...)
+	q.request = kserve.NewRequest(c.Model, strconv.Itoa(local), inputs, c.Outputs...)
 	q.first, q.codec = inputs[0].Data, codecs[inputs[0].Datatype]
-	if shape := inputs[0].Shape; c.verify {
+	if shape := inputs[0].Shape; c.Verify {
 		if q.codec.value == nil || len(shape) == 0 {
 			return nil, fmt.Errorf("input %q: -verify needs FP32 or INT32 with columns as the last axis, not %s %v",
 				inputs[0].Name, inputs[0].Datatype, shape)
@@ -69,11 +69,11 @@ func (q *sequence) prepare(last bool) *kserve.ModelInferRequest {
 		q.id, q.step = q.ids.next(), 0
 		clear(q.sums)
 	}
-	q.ending = last || q.step == q.config.steps-1
+	q.ending = last || q.step == q.config.Steps-1
 	switch {
-	case q.config.wrong >= 0 && q.step >= q.config.wrongFrom:
-		q.codec.fill(q.first, func(int) uint8 { return uint8(q.config.wrong) })
-	case q.config.wrong >= 0 || q.sums != nil:
+	case q.config.Wrong >= 0 && q.step >= q.config.WrongFrom:
+		q.codec.fill(q.first, func(int) uint8 { return uint8(q.config.Wrong) })
+	case q.config.Wrong >= 0 || q.sums != nil:
 		q.codec.fill(q.first, q.valueAt)
 	}
 	if q.sums != nil {
@@ -94,10 +94,10 @@ func (q *sequence) valueAt(i int) uint8 { return valueAt(q.index, q.step, i) }
 //	sum[c]       = (START ? 0 : sum[c]) + Σ input[r][c] over the rows r
 //	output[r][c] = input[r][c] + sum[c]
 func (q *sequence) check(response *kserve.ModelStreamInferResponse) error {
-	if q.sums == nil || q.ending && q.config.emptyEnd {
+	if q.sums == nil || q.ending && q.config.EmptyEnd {
 		return nil
 	}
-	name := q.config.outputs[0]
+	name := q.config.Outputs[0]
 	data, found := response.Output(name)
 	if !found || len(data) != len(q.first) {
 		return fmt.Errorf("step %d: output %q has %d bytes, want %d", q.step, name, len(data), len(q.first))
@@ -114,7 +114,7 @@ func (q *sequence) check(response *kserve.ModelStreamInferResponse) error {
 // abandon gives the sequence up after an error, because its state on the server is unknown: the next step starts a new
 // one. Where the error was wanted, the state is known to be as before, unless it was the START's.
 func (q *sequence) abandon() {
-	if q.config.wrong < 0 || q.step == 0 {
+	if q.config.Wrong < 0 || q.step == 0 {
 		q.ending = true
 	}
 }

@@ -1,9 +1,8 @@
-package main
+package load
 
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"sync"
@@ -47,7 +46,7 @@ type Result struct {
 
 // load is a running load: streams in goroutines of their own.
 type load struct {
-	config  config
+	config  Config
 	phase   atomic.Int32
 	conns   []*grpc.ClientConn
 	streams []*stream
@@ -57,9 +56,10 @@ type load struct {
 	cancel  context.CancelCauseFunc // ends all streams because one of them failed
 }
 
-// measure runs the three phases and sums them up. A line to out begins the measurement, and another one ends it; with
-// -active, one more is written before, when all sequences have started.
-func measure(ctx context.Context, c config, out io.Writer) (Result, error) {
+// Run runs the three phases of a load and sums them up: it warms up, measures, and ends all sequences. It calls phase with
+// "measuring" and "measured" at both ends of the measurement; with Active, before that with "opened" when all sequences have
+// started.
+func Run(ctx context.Context, c Config, phase func(name string)) (Result, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	l := &load{config: c, opened: make(chan struct{}), cancel: cancel}
@@ -68,26 +68,26 @@ func measure(ctx context.Context, c config, out io.Writer) (Result, error) {
 		return Result{}, err
 	}
 	l.start(ctx)
-	if c.active > 0 {
+	if c.Active > 0 {
 		l.opening.Wait()
-		fmt.Fprintln(out, "opened")
-		sleep(ctx, c.pause)
+		phase("opened")
+		sleep(ctx, c.Pause)
 		close(l.opened)
 	}
-	sleep(ctx, c.warmup)
-	fmt.Fprintln(out, "measuring")
+	sleep(ctx, c.Warmup)
+	phase("measuring")
 	began := time.Now()
 	l.phase.Store(int32(phaseMeasure))
-	sleep(ctx, c.duration)
+	sleep(ctx, c.Duration)
 	l.phase.Store(int32(phaseDrain))
 	took := time.Since(began)
-	fmt.Fprintln(out, "measured")
-	patience := drainTime + time.Duration(c.sequences)*drainEach
+	phase("measured")
+	patience := drainTime + time.Duration(c.Sequences)*drainEach
 	late := time.AfterFunc(patience, func() { cancel(fmt.Errorf("the last answers did not come within %v", patience)) })
 	defer late.Stop()
 	l.running.Wait()
-	if c.samples != "" {
-		if err := l.writeSamples(c.samples); err != nil {
+	if c.Samples != "" {
+		if err := l.writeSamples(c.Samples); err != nil {
 			return Result{}, err
 		}
 	}
@@ -111,10 +111,10 @@ func (l *load) writeSamples(path string) error {
 
 // open makes the connections and streams, and deals the sequences out to the streams, where they stay for good.
 func (l *load) open(ctx context.Context) error {
-	ids := &idSource{text: l.config.stringIDs}
-	ids.last.Store(l.config.firstID - 1)
-	for range l.config.streams {
-		conn, err := kserve.Dial(l.config.url)
+	ids := &idSource{text: l.config.StringIDs}
+	ids.last.Store(l.config.FirstID - 1)
+	for range l.config.Streams {
+		conn, err := kserve.Dial(l.config.URL)
 		if err != nil {
 			return err
 		}
@@ -123,9 +123,9 @@ func (l *load) open(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		l.streams = append(l.streams, &stream{rpc: rpc, phase: &l.phase, samples: l.config.samples != ""})
+		l.streams = append(l.streams, &stream{rpc: rpc, phase: &l.phase, samples: l.config.Samples != ""})
 	}
-	for index := range l.config.sequences {
+	for index := range l.config.Sequences {
 		s := l.streams[index%len(l.streams)]
 		q, err := newSequence(l.config, ids, index, len(s.sequences))
 		if err != nil {
@@ -141,11 +141,11 @@ func (l *load) start(ctx context.Context) {
 	for i, s := range l.streams {
 		run := func() error { return s.run(len(s.sequences)) }
 		switch {
-		case l.config.rate > 0:
-			rate := l.config.rate / float64(len(l.streams))
+		case l.config.Rate > 0:
+			rate := l.config.Rate / float64(len(l.streams))
 			run = func() error { return s.runArrivals(ctx, rate, uint64(i)) }
-		case l.config.active > 0:
-			active := (l.config.active + i) / len(l.streams) // rounded so that they add up
+		case l.config.Active > 0:
+			active := (l.config.Active + i) / len(l.streams) // rounded so that they add up
 			l.opening.Add(1)
 			opened := sync.OnceFunc(l.opening.Done)
 			run = func() error {

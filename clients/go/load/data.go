@@ -1,4 +1,4 @@
-package main
+package load
 
 import (
 	"encoding/binary"
@@ -60,7 +60,7 @@ func (c codec) fill(data []byte, value func(i int) uint8) {
 }
 
 // makeInputs makes the tensors of a sequence's first step.
-func makeInputs(specs []inputSpec, sequence int) ([]kserve.Tensor, error) {
+func makeInputs(specs []Input, sequence int) ([]kserve.Tensor, error) {
 	tensors := make([]kserve.Tensor, len(specs))
 	for i, spec := range specs {
 		c, known := codecs[spec.Datatype]

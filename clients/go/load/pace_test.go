@@ -1,0 +1,183 @@
+package load
+
+import (
+	"context"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"tritonstateful/clients/go/kserve"
+)
+
+// fake answers as Triton does, and counts.
+type fake struct {
+	mu       sync.Mutex
+	open     map[int64]int // steps of the sequences that are open
+	requests int
+	values   map[byte]bool // first bytes
+	before   func(request int) error
+}
+
+func startFake(t *testing.T, f *fake) string {
+	t.Helper()
+	f.open, f.values = map[int64]int{}, map[byte]bool{}
+	infer := func(_ any, _ context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+		request := &kserve.ModelInferRequest{}
+		if err := decode(request); err != nil {
+			return nil, err
+		}
+		done := request.GetParameters()["stateful_step"].GetInt64Param() + 1 // of the backend
+		number := &kserve.InferParameter{ParameterChoice: &kserve.InferParameter_Int64Param{Int64Param: done}}
+		response := &kserve.ModelInferResponse{Parameters: map[string]*kserve.InferParameter{"stateful_step": number, "stateful_saved_step": number}}
+		return response, f.infer(request)
+	}
+	describe := func(_ any, _ context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+		request := &kserve.ModelMetadataRequest{}
+		if err := decode(request); err != nil {
+			return nil, err
+		}
+		if request.GetName() != "fake" {
+			return nil, status.Error(codes.NotFound, "unknown model")
+		}
+		return &kserve.ModelMetadataResponse{Inputs: []*kserve.ModelMetadataResponse_TensorMetadata{{Name: "x", Datatype: "FP32", Shape: []int64{-1, 4}}}}, nil
+	}
+	server := grpc.NewServer()
+	server.RegisterService(&grpc.ServiceDesc{
+		ServiceName: "inference.GRPCInferenceService", HandlerType: (*any)(nil),
+		Methods: []grpc.MethodDesc{{MethodName: "ModelInfer", Handler: infer}, {MethodName: "ModelMetadata", Handler: describe}},
+	}, f)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(server.Stop)
+	return listener.Addr().String()
+}
+
+func (f *fake) infer(request *kserve.ModelInferRequest) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.requests++
+	if f.before != nil {
+		if err := f.before(f.requests); err != nil {
+			return err
+		}
+	}
+	parameters := request.GetParameters()
+	id := parameters["sequence_id"].GetInt64Param()
+	_, known := f.open[id]
+	if start := parameters["sequence_start"].GetBoolParam(); !start && !known {
+		return status.Error(codes.InvalidArgument, "inference request for sequence must specify the START flag")
+	} else if start {
+		f.open[id] = 0
+	}
+	f.open[id]++
+	f.values[request.GetRawInputContents()[0][0]] = true
+	if parameters["sequence_end"].GetBoolParam() {
+		delete(f.open, id)
+	}
+	return nil
+}
+
+func paces(url string) Paced {
+	return Paced{
+		URLs: []string{url}, Model: "fake", Sequences: 5, Rate: 40, Steps: 4, Warmup: 100 * time.Millisecond, Duration: 500 * time.Millisecond,
+		Inputs: []Input{{Name: "x", Datatype: "FP32", Shape: []int64{1, 4}}},
+	}
+}
+
+// TestPaceKeepsItsRate: 5 sequences of 40 steps a second, and none is left open.
+func TestPaceKeepsItsRate(t *testing.T) {
+	for _, resume := range []bool{false, true} {
+		f := &fake{}
+		p := paces(startFake(t, f))
+		p.Resume = resume
+		seen := 0
+		p.Duration = time.Second
+		p.Progress = func(now Progress) { seen += int(now.Rate) }
+		got, err := Pace(t.Context(), p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(got.Latencies); n < 150 || n > 210 || got.Failed > 0 {
+			t.Errorf("resume %v: %d steps, want about 200; %+v", resume, n, got.Texts)
+		}
+		if seen < 120 || len(f.open) > 0 {
+			t.Errorf("resume %v: progress says %d steps, %d sequences are open", resume, seen, len(f.open))
+		}
+		if p50, p99 := got.Percentile(50), got.Percentile(99); p50 <= 0 || p99 < p50 || got.Took != p.Duration {
+			t.Errorf("p50 %v, p99 %v, took %v", p50, p99, got.Took)
+		}
+	}
+}
+
+// TestPaceCountsFromWhenAStepWasDue: a server that stands still for a while delays all that was due then.
+func TestPaceCountsFromWhenAStepWasDue(t *testing.T) {
+	f := &fake{before: func(request int) error {
+		if request == 40 {
+			time.Sleep(300 * time.Millisecond) // with the lock
+		}
+		return nil
+	}}
+	got, err := Pace(t.Context(), paces(startFake(t, f)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	late := 0
+	for _, took := range got.Latencies {
+		if took > 50*time.Millisecond {
+			late++
+		}
+	}
+	if late < 30 { // 5 sequences × 40/s × 0.25 s are 50
+		t.Errorf("%d steps were late, want those of a quarter of a second", late)
+	}
+}
+
+// TestPaceCountsFailures: a failure ends the sequence, unless it is to be continued.
+func TestPaceCountsFailures(t *testing.T) {
+	for _, resume := range []bool{false, true} {
+		f := &fake{before: func(request int) error {
+			if request == 20 {
+				return status.Error(codes.Unavailable, "gone")
+			}
+			return nil
+		}}
+		p := paces(startFake(t, f))
+		p.Resume = resume
+		p.Piece = func(input, sequence, step int) []byte { return append([]byte{9}, make([]byte, 15)...) }
+		got, err := Pace(t.Context(), p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, continued := 1, 0
+		if resume {
+			want, continued = 0, 1
+		}
+		if got.Failed != want || got.Resumed != continued || len(f.values) != 1 || !f.values[9] {
+			t.Errorf("resume %v: %d failed, %d resumed, %v, first bytes %v", resume, got.Failed, got.Resumed, got.Texts, f.values)
+		}
+	}
+}
+
+func TestDescribe(t *testing.T) {
+	url := startFake(t, &fake{})
+	inputs, err := Describe(t.Context(), url, "fake")
+	if err != nil || len(inputs) != 1 || inputs[0].Shape[0] != -1 {
+		t.Errorf("%v, %v", inputs, err)
+	}
+	if _, err := Describe(t.Context(), url, "none"); status.Code(err) != codes.NotFound {
+		t.Errorf("%v", err)
+	}
+	p := paces(url)
+	p.Inputs[0].Datatype = "BYTES"
+	if _, err := Pace(t.Context(), p); err == nil {
+		t.Error("made data of strings")
+	}
+}
