@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -555,5 +556,29 @@ func TestFreeStepsNotSaved(t *testing.T) {
 			time.Sleep(time.Millisecond)
 			s.resumed(nextOf(7).saying(atStep(5))).want("step 5 leaves a gap: expected step 4")
 		})
+	}
+}
+
+// TestFreeComplete: auto-complete chooses the dynamic batcher where sequences are to be free, and
+// leaves the states out of the inputs.
+func TestFreeComplete(t *testing.T) {
+	model := namedModel()
+	model.nameBatch()
+	for given, want := range map[string]string{
+		`{"parameters":{"sequences":{"string_value":"free"}}}`:                       "dynamic_batching",
+		`{"dynamic_batching":{},"parameters":{"sequences":{"string_value":"free"}}}`: "dynamic_batching",
+		`{}`: "sequence_batching",
+	} {
+		text, err := Complete(ModelInfo{Name: "model", Config: []byte(given)}, Server{
+			Log: slog.New(newRecorder(slog.LevelInfo)), DefaultBatch: 4,
+			Open: func(onnx.SessionOptions) (onnx.Runner, error) { return model, nil },
+		})
+		require.NoError(t, err)
+		c, err := config.Parse(text)
+		require.NoError(t, err)
+		require.Equal(t, want == "dynamic_batching", c.Dynamic != nil, string(text))
+		require.Equal(t, want == "sequence_batching", c.Sequence != nil, string(text))
+		require.Len(t, c.Inputs, 1)
+		require.Equal(t, 64, c.MaxBatchSize)
 	}
 }
