@@ -17,7 +17,7 @@ from tritonserver import ROOT
 
 PAGE = "docs/recipes.md"
 BLOCKS = dict(blocks(PAGE))
-TABLE = re.findall(r"^\| (.*?) \|", (ROOT / PAGE).read_text(), re.MULTILINE)
+TABLE = re.findall(r"^\| (.*?) \|", (ROOT / PAGE).read_text().partition("## Three lines\n")[2], re.MULTILINE)
 
 TORCH = """
     in x f32 [B=batch, T=time, 8]

@@ -6,8 +6,10 @@ import socket
 import subprocess
 import time
 
+import pytest
 from tritonclient.grpc import InferenceServerClient
 
+import recipes
 from configs import config, io, oldest
 from conftest import Folder
 from graphs import running_sum
@@ -98,3 +100,22 @@ def free_ports() -> tuple[int, int, int]:
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(3)]
         return tuple(each.getsockname()[1] for each in sockets)
+
+
+@pytest.mark.parametrize("name", [*recipes.THREE_LINES, *recipes.NEED_MORE])
+def test_recipes(name: str, tmp_path):
+    """docs/recipes.md, from an exported file to a checked model: init and check, without a server."""
+    case = (recipes.THREE_LINES | recipes.NEED_MORE)[name]
+    exported = tmp_path / "m.onnx"
+    exported.write_bytes(case.model.SerializeToString())
+    init = ["init", str(exported), "--repository", str(tmp_path / "models")]
+    if name in recipes.NEED_MORE:
+        (tmp_path / "config.pbtxt").write_text(recipes.BLOCKS[name])
+        init += ["--config", str(tmp_path / "config.pbtxt")]
+    for path, content in case.files.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_bytes(content)
+    run(*init)
+    assert (tmp_path / "models" / "m" / "1" / "model.onnx").exists()
+    result = run_json("check", str(tmp_path / "models" / "m"), "--steps", "4", "--lanes", "3")
+    assert result["results"]
