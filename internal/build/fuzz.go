@@ -24,6 +24,7 @@ var fuzzTargets = []fuzzTarget{
 	{"./backend", "FuzzParseConfig", 60_000},
 	{"./backend/config", "FuzzParsePairs", 60_000},
 	{"./backend/config", "FuzzParseParameters", 15_000},
+	{"./internal/cli", "FuzzInspect", 3_000},
 	{"./internal/cli/migrate", "FuzzMigrate", 60_000},
 	{"./internal/onnxfile", "FuzzOperators", 100_000},
 	{"./internal/statestore", "FuzzParse", 60_000},

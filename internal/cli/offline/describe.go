@@ -45,8 +45,8 @@ type Tensor struct {
 }
 
 // Tensors lists the tensors of the model: inputs for requests, generated inputs, states, outputs, and the rest.
-func (m *Model) Tensors() (all []Tensor) {
-	sig, pl := m.Signature, m.Plan
+func (m *Model) Tensors() []Tensor {
+	sig, pl, all := m.Signature, m.Plan, []Tensor{}
 	if pl == nil {
 		for i := range sig.Inputs {
 			all = append(all, describe(&sig.Inputs[i], "input", RoleOpen))
