@@ -20,7 +20,7 @@ var Rules = []Rule{
 	{"idle-limit", "Sequences end after one second without a request", "schedulers.md", idleLimit},
 	{"numeric-corrid", "A client can crash the server by a string as correlation ID", "reliability.md#known-crashes-of-tritonserver", numericCorrID},
 	{"response-cache", "A cached answer skips the update of the state", "command-doctor.md#rules", responseCache},
-	{"free-count", "Requests of one sequence reach different instances", "command-doctor.md#rules", freeCount},
+	{"free-count", "Requests of one sequence reach different instances", "schedulers.md#free-sequences", freeCount},
 	{"grpc-pool", "tritonserver 2.51 can crash under gRPC streams", "performance.md", grpcPool},
 	{"client-shm", "Clients cannot register shared memory", "schedulers.md", clientSharedMemory},
 	{"header-forward", "Headers of requests do not reach the backend", "sequences-outlive-the-server.md#parameters-of-requests", headerForward},
