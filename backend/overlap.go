@@ -1,7 +1,9 @@
 package backend
 
 import (
+	"math"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"tritonstateful/statebuffer"
@@ -20,6 +22,9 @@ import (
 //
 //   - a request that was queued later has come, because the server has one queue,
 //   - or the server has had nothing to run for a while.
+//
+// Neither says anything while an answer to the old sequence waits until its state is saved: the
+// request after it is queued only then.
 type overlaps struct {
 	ids  map[statebuffer.Key]*overlap
 	last uint64 // token that was given
@@ -27,6 +32,7 @@ type overlaps struct {
 	// come, in this batch at the latest. drainedBefore is the time before this batch.
 	drained, drainedBefore time.Duration
 	quiet                  quiet
+	any                    atomic.Bool // there are ids
 }
 
 // overlap is an ID that has a new sequence before the old one is known to be over.
@@ -111,11 +117,13 @@ func (o *overlaps) start(e *execution, req int) (token uint64) {
 // leave ends a batch, when its requests have been released.
 func (o *overlaps) leave(in *Instance, now time.Duration) {
 	if len(o.ids) == 0 {
+		o.any.Store(false)
 		return
 	}
+	o.any.Store(true) // before answers are looked at
 	for id, of := range o.ids {
 		switch {
-		case of.ending, !of.seen && o.drained > of.over():
+		case of.ending, !of.seen && o.drained > max(of.over(), of.heldUntil(in, id)):
 			next := of.older[0].next
 			if o.pop(in, id, of, now); next != nil {
 				next.Release()
@@ -125,7 +133,27 @@ func (o *overlaps) leave(in *Instance, now time.Duration) {
 		}
 		of.seen, of.ending = false, false
 	}
-	o.quiet.begin(o.held())
+	o.quiet.begin(o.held(in))
+}
+
+// lookAgain is leave between two batches: an answer that waited has been sent.
+func (o *overlaps) lookAgain(in *Instance) {
+	if in.store == nil { // closed
+		return
+	}
+	o.settle(in, in.server().Clock())
+	o.leave(in, in.server().Clock())
+}
+
+// heldUntil is when the last answer to the first was sent that waited until a state was saved.
+func (of *overlap) heldUntil(in *Instance, id statebuffer.Key) time.Duration {
+	id.Token = of.older[0].token
+	if q := in.store.Live(id); q != nil {
+		if entry := entryOf(q); entry != nil {
+			return entry.HeldUntil()
+		}
+	}
+	return 0
 }
 
 // over is the time after which the first is over once requests have drained up to then.
@@ -162,9 +190,12 @@ func (o *overlaps) settle(in *Instance, now time.Duration) {
 
 // held are the STARTs that are held, in the order in which to release them: all of one
 // element, and when none of the requests of their sequences can be queued any more, all of the
-// next.
-func (o *overlaps) held() (all [][]Held) {
-	for _, of := range o.ids {
+// next. There are none while an answer to one of the first waits until its state is saved.
+func (o *overlaps) held(in *Instance) (all [][]Held) {
+	for id, of := range o.ids {
+		if of.heldUntil(in, id) == math.MaxInt64 {
+			return nil
+		}
 		for i, older := range of.older {
 			if i == len(all) {
 				all = append(all, nil)
@@ -180,7 +211,7 @@ func (o *overlaps) held() (all [][]Held) {
 // close releases the STARTs that are held.
 func (o *overlaps) close(in *Instance) {
 	o.settle(in, 0)
-	for _, starts := range o.held() {
+	for _, starts := range o.held(in) {
 		for _, start := range starts {
 			start.Release()
 		}

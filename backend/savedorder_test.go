@@ -107,3 +107,39 @@ func TestResumeTwiceNothing(t *testing.T) {
 		require.EqualValues(t, 2, s.in.store.Live(keyOf(7)).Steps())
 	})
 }
+
+// TestSavesOfOverlap: while an answer to the older sequence of an ID waits until its state is
+// saved, its next request is not queued, whatever else comes. So the START that comes after the
+// older sequence is held.
+func TestSavesOfOverlap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &storetest.Memory{}
+		s := newServer(t, savedIn(t, store, "request"), slots(16, 8))
+		s.busy, s.untold = true, true
+		s.batch(startOf(7).by(1), startOf(8)).ok()
+		s.batch(nextOf(7).by(1), nextOf(8)).ok()
+		synctest.Wait()
+		store.Before = func(context.Context, string, string) error { time.Sleep(500 * time.Millisecond); return nil }
+		s.batch(nextOf(7).by(1).saying(savesStep))
+		time.Sleep(time.Millisecond) // the store is called
+		s.batch(startOf(7).by(2), nextOf(8))
+		later := s.last
+		held := func() bool {
+			later.mu.Lock()
+			defer later.mu.Unlock()
+			return later.held[0]
+		}
+		for range 8 { // requests that were queued later come, or nothing
+			time.Sleep(50 * time.Millisecond)
+			s.batch(nextOf(8)).ok()
+			s.clock.tick()
+			require.True(t, held(), "the answer before waits")
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.True(t, held(), "the request after it may be queued")
+		s.batch(endOf(7).by(1), nextOf(8)).ok()
+		require.False(t, held())
+		s.batch(nextOf(7).by(2), nextOf(8)).ok()
+	})
+}

@@ -110,14 +110,18 @@ func (in *Instance) newEntry(e *execution, req int, q *statebuffer.Sequence) (en
 
 // answerWhenSaved holds the answer to a request until its step is saved, or cannot be.
 func (e *execution) answerWhenSaved(req int) func(saved uint64, err error) {
+	in, entry := e.in, e.arrivals[req].entry
 	held, told := e.batch.Hold(req), e.described(req)
+	entry.Hold()
 	return func(saved uint64, err error) {
-		if told == nil {
-			held.ReleaseWith(nil, err)
-			return
+		if told != nil {
+			told.SavedStep = int64(saved)
 		}
-		told.SavedStep = int64(saved)
 		held.ReleaseWith(told, err)
+		entry.Released(in.server().Clock())
+		if in.overlaps.any.Load() {
+			go in.Locked(func() { in.overlaps.lookAgain(in) }) // the lock may be held here
+		}
 	}
 }
 

@@ -1,6 +1,8 @@
 package checkpoint
 
 import (
+	"math"
+	"sync/atomic"
 	"time"
 
 	"tritonstateful/statebuffer"
@@ -10,6 +12,11 @@ import (
 type Entry struct {
 	key      string
 	sequence *statebuffer.Sequence
+
+	answers struct { // see Hold
+		held  atomic.Int32
+		until atomic.Int64
+	}
 
 	// The rest is guarded by Saver.mu.
 
@@ -53,6 +60,24 @@ const (
 type waiter struct {
 	steps uint64
 	done  func(saved uint64, err error)
+}
+
+// Hold notes that an answer to the sequence waits until a state is saved.
+func (e *Entry) Hold() { e.answers.held.Add(1) }
+
+// Released notes that such an answer was sent.
+func (e *Entry) Released(now time.Duration) {
+	e.answers.until.Store(int64(now))
+	e.answers.held.Add(-1)
+}
+
+// HeldUntil is when the last answer that waited was sent; if one waits now, it is in the
+// future. Any goroutine may call it.
+func (e *Entry) HeldUntil() time.Duration {
+	if e.answers.held.Load() > 0 {
+		return math.MaxInt64
+	}
+	return time.Duration(e.answers.until.Load())
 }
 
 // Key is the key of the sequence in the store.

@@ -98,21 +98,21 @@ func (s *Saver) NewEntry(q *statebuffer.Sequence, key string) *Entry {
 	if !s.policy.writes() {
 		return nil
 	}
-	return s.newEntry(Entry{key: key, sequence: q})
+	return s.newEntry(&Entry{key: key, sequence: q})
 }
 
 // Restored is the entry of a sequence that goes on with what the store had: its epoch, and as
 // many steps.
 func (s *Saver) Restored(q *statebuffer.Sequence, key string, epoch, steps uint64) *Entry {
-	return s.newEntry(Entry{key: key, sequence: q, epoch: epoch, steps: steps, saved: steps})
+	return s.newEntry(&Entry{key: key, sequence: q, epoch: epoch, steps: steps, saved: steps})
 }
 
-func (s *Saver) newEntry(e Entry) *Entry {
+func (s *Saver) newEntry(e *Entry) *Entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.number++
 	e.number, e.began = s.number, s.clock()
-	return &e
+	return e
 }
 
 // Continues notes that a sequence goes on here that was to be saved and forgotten: its client
