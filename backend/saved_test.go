@@ -110,8 +110,8 @@ func resume(t *testing.T, on func(*setup)) {
 		second.batch(nextOf(7)).ok()
 		synctest.Wait()
 
-		first.batch(nextOf(7)).ok() // it does not know yet
-		synctest.Wait()             // its save is refused
+		first.batch(nextOf(7)).answered(t) // it does not know yet
+		synctest.Wait()                    // its save is refused
 		first.forget(7)
 		first.batch(nextOf(7)).want("taken over by another server")
 		first.batch(nextOf(8)).ok()

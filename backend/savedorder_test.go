@@ -51,7 +51,7 @@ func TestEndOfUnknown(t *testing.T) {
 		second := goesOn(t, first, store, edits...)
 		second.resumed(startOf(7).saying(requires)).ok()
 		synctest.Wait()
-		first.batch(nextOf(7)).ok()
+		first.batch(nextOf(7)).answered(t)
 		synctest.Wait() // it is refused
 		first.forget(7)
 		first.batch(nextOf(7)).want("taken over by another server")

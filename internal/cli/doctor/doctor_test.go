@@ -258,7 +258,10 @@ var cases = map[string]struct {
 	},
 	"telemetry": {
 		map[string]func(t *testing.T) *Subject{
-			"has telemetry, and ORT_DISABLE_TELEMETRY is not set": func(t *testing.T) *Subject { return running(t, ourRuntime, "libonnxruntime.so.1") },
+			"has telemetry, and ORT_DISABLE_TELEMETRY is not set": func(t *testing.T) *Subject {
+				t.Setenv(telemetryVariable, "") // it is set for all tests
+				return running(t, ourRuntime, "libonnxruntime.so.1")
+			},
 		},
 		[]func(t *testing.T) *Subject{
 			func(t *testing.T) *Subject { return running(t, ourRuntime) },
