@@ -170,7 +170,8 @@ def test_every_answer_is_that_of_the_sequence_alone(own_client, name):
                 got["logits"], want["logits"], rtol=1e-5, atol=1e-4, err_msg=f"sequence {number}, step {step}"
             )
     lanes = [int(step["lanes"].max()) for answered in answers for step in answered[1:]]
-    assert max(lanes) == (4 if name == "masked" else 1), lanes
+    # How many of the four come together is for the scheduler and the machine to say.
+    assert max(lanes) in ((2, 3, 4) if name == "masked" else (1,)), lanes
 
 
 def test_what_the_mask_shows_is_found_at_load(own_server, own_client):
