@@ -99,7 +99,7 @@ def take_over(
         return [*found, none(f"{model}: stale answers", late + answers, count * (STEPS_STALE + 1)), errors(model, said)]
     return [
         *found,
-        at_least(f"{model}: sequences that the stopped server lost", fenced_saves(server, model) - fenced, 1),
+        at_least(f"{model}: sequences that the stopped server lost", fenced_since(server, model, fenced), 1),
         Finding(f"{model}: stale answers before the next save", f"{answers} of {count * STEPS_STALE}, and {late} under way"),
     ]
 
@@ -124,6 +124,14 @@ def hash_after(steps: int) -> int:
     for _ in range(steps):
         hash = hashed(hash, VALUE)
     return hash
+
+
+def fenced_since(server: TritonServer, model: str, before: float, seconds: float = 10) -> int:
+    """How many sequences the server has lost since; without requests it updates its metrics every five seconds."""
+    deadline = time.monotonic() + seconds
+    while (now := fenced_saves(server, model)) <= before and time.monotonic() < deadline:
+        time.sleep(0.2)
+    return int(now - before)
 
 
 def fenced_saves(server: TritonServer, model: str) -> int:
