@@ -109,7 +109,11 @@ func (r *paramReader) checkpoint() Checkpoint {
 func (r *paramReader) store() string {
 	const name = "state_store"
 	text := r.text(name, "")
-	if at, err := url.Parse(text); err == nil && at.User != nil {
+	switch at, err := url.Parse(text); {
+	case err != nil: // which quotes a part of it
+		r.reject(name, fmt.Errorf("parameter %s: the URL cannot be parsed: want one such as valkey://localhost:6379/0 or file:/FOLDER", name))
+		return ""
+	case at.User != nil:
 		r.reject(name, fmt.Errorf("parameter %s: the URL has a user or a password: want them in the environment, as STATEFUL_STORE_USER and STATEFUL_STORE_PASSWORD", name))
 		return ""
 	}

@@ -50,6 +50,10 @@ func TestStoreWithoutCredentials(t *testing.T) {
 	require.ErrorContains(t, err, "want them in the environment")
 	require.NotContains(t, err.Error(), "secret")
 	require.NotContains(t, p.Settings, "state_store")
+	p, _, err = ParseParameters(map[string]Value{"state_store": {"valkey://me:sec%ret@host"}}) // which cannot be parsed
+	require.ErrorContains(t, err, "the URL cannot be parsed")
+	require.NotContains(t, err.Error(), "sec%ret")
+	require.NotContains(t, p.Settings, "state_store")
 	p, warnings, err := ParseParameters(map[string]Value{"state_store": {"none"}})
 	require.NoError(t, err)
 	require.Empty(t, warnings)
