@@ -117,7 +117,7 @@ func (e *execution) admit(req int) admission {
 	if !e.joins(r, continuing, lanes) {
 		return later
 	}
-	if in.takesParameters && (continuing != nil || r.Start) {
+	if in.keeps && (continuing != nil || r.Start) {
 		if err := checkStep(r, continuing); err != nil {
 			e.refuse(req, err)
 			return answered

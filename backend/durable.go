@@ -140,7 +140,7 @@ func (in *Instance) policy() (p checkpoint.Policy, err error) {
 	}
 	copy(p.Layout[:], layout.Sum(nil))
 	if err == nil {
-		p.Model, err = modelHash(m.path)
+		p.Model, err = m.hash()
 	}
 	return p, err
 }

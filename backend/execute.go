@@ -148,7 +148,7 @@ func (e *execution) begin() {
 		e.traced = e.traced || e.requests[req].Trace != nil
 	}
 	in.overlaps.enter(e)
-	if in.takesParameters {
+	if in.keeps {
 		for req := range e.requests {
 			e.arrivals[req].came = e.now
 			if e.arrivals[req].parked = e.waits(req); !e.arrivals[req].parked {

@@ -55,8 +55,6 @@ type Instance struct {
 	runs             uint64            // number of the last run
 	saver            *checkpoint.Saver // nil: states are not saved
 	resuming         map[statebuffer.Key]*resuming
-	// takesParameters: requests may have parameters of this backend.
-	takesParameters bool
 	// separate is why sequences of unequal length do not share a run, although the model
 	// has a mask. Of each of plan.Masks, grows is what a step appends to the states that it
 	// covers, if it names no input, and padded is the greatest length, with what a step
@@ -129,7 +127,6 @@ func (in *Instance) allocate() (err error) {
 	in.implicit = in.free && m.params.Free.Begin == config.BeginImplicit
 	in.sequences = m.config.Sequence != nil || in.free
 	in.keeps = in.sequences && !in.plan.KeepsNothing()
-	in.takesParameters = in.keeps
 	in.direct = m.config.Direct()
 	in.warmUps = m.config.WarmUpRequests()
 	if in.store, err = in.newStore(); err != nil {
@@ -303,7 +300,7 @@ func (in *Instance) putOnes(s *ioSet) {
 func (in *Instance) TokenInput() string { return in.model.config.TokenInput() }
 
 // TakesParameters reports whether requests may have parameters of this backend.
-func (in *Instance) TakesParameters() bool { return in.takesParameters }
+func (in *Instance) TakesParameters() bool { return in.keeps }
 
 // Inputs are the tensors that requests bring, in the order of Request.Inputs.
 func (in *Instance) Inputs() []onnx.IOTensor { return ioTensors(in.plan.Inputs) }

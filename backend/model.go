@@ -34,6 +34,8 @@ type Model struct {
 	sessions sessions
 	memory   memoryReport
 	store    storeUse
+	// hash identifies the model's files. All instances share the one look at them.
+	hash func() ([8]byte, error)
 	// faults are those of the configuration by itself. NewInstance reports them, together
 	// with what does not fit the model file.
 	faults error
@@ -47,6 +49,7 @@ func NewModel(info ModelInfo, server Server) (*Model, error) {
 		return nil, err
 	}
 	m := &Model{info: info, server: server, log: server.Log.With("model", info.Name), config: cfg}
+	m.hash = sync.OnceValues(func() ([8]byte, error) { return modelHash(m.path) })
 	var warnings []string
 	m.params, warnings, m.faults = config.ParseParameters(cfg.Parameters)
 	for _, warning := range append(warnings, cfg.Warnings()...) {

@@ -182,11 +182,12 @@ func (e *execution) takeUp(req int, note *parked) bool {
 	case said.Err != nil:
 		r.Err = unasked(r, said.Err)
 	case said.Ours:
-		if q := in.store.Live(r.key()); q == nil || q.Generation() != note.life { // it lost its state meanwhile
+		q := in.store.Live(r.key())
+		if q == nil || q.Generation() != note.life { // it lost its state meanwhile
 			e.ask(req)
 			return true
 		}
-		in.saver.Continues(entryOf(in.store.Live(r.key())))
+		in.saver.Continues(entryOf(q))
 		a.resumed = true
 	case said.Saved == nil && r.Parameters != nil && r.Parameters.Resume == ResumeRequire:
 		r.Err = status.Errorf(status.NotFound, "sequence %v: no state of it is saved: begin it by a START alone", r.Sequence)

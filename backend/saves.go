@@ -16,7 +16,7 @@ func (e *execution) pauses(req int) {
 // noteEnds remembers what the commit forgets: how many steps the sequences of the run have made
 // with it, and the entries of those that end.
 func (e *execution) noteEnds() {
-	if !e.in.takesParameters {
+	if !e.in.keeps {
 		return
 	}
 	for _, m := range e.members {

@@ -10,7 +10,7 @@ import (
 )
 
 // Checkpoint is where and when the states of sequences are saved, so that they outlive the
-// server. docs/state-store.md describes it.
+// server. docs/sequences-outlive-the-server.md describes it.
 type Checkpoint struct {
 	Store     string // URL of the store; empty: none
 	Namespace string // first part of the keys; empty: that of the model and version
@@ -59,9 +59,6 @@ const (
 	SaveFP16
 	SaveBF16
 )
-
-// StoreFromEnvironment is the state_store that stands for the URL in STATEFUL_STORE_URL.
-const StoreFromEnvironment = "env"
 
 // checkpointDefaults are the parameters that have no effect without state_store.
 var checkpointDefaults = [...][2]string{
