@@ -60,6 +60,7 @@ type loading struct {
 	Wanted     float64     `json:"wanted_steps_per_second"`
 	Rate       float64     `json:"steps_per_second"`
 	Steps      int         `json:"steps"`
+	Unsent     int         `json:"unsent"`
 	Failed     int         `json:"failed"`
 	Resumed    int         `json:"resumed"`
 	P50        float64     `json:"p50_ms"`
@@ -264,8 +265,8 @@ func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond)
 // loaded sums up a load.
 func loaded(o *loadOptions, got *load.Pacing, objectives []objective) *loading {
 	r := &loading{
-		Schema: 1, Model: o.Model, Sequences: o.Sequences, Wanted: o.Rate * float64(o.Sequences), Steps: len(got.Latencies),
-		Failed: got.Failed, Resumed: got.Resumed, Failures: append([]string{}, got.Texts...), Histogram: histogram(got.Latencies),
+		Schema: 1, Model: o.Model, Sequences: o.Sequences, Wanted: o.Rate * float64(o.Sequences), Steps: len(got.Latencies) - got.Unsent,
+		Unsent: got.Unsent, Failed: got.Failed, Resumed: got.Resumed, Failures: append([]string{}, got.Texts...), Histogram: histogram(got.Latencies),
 		P50: ms(got.Percentile(50)), P90: ms(got.Percentile(90)), P99: ms(got.Percentile(99)), Max: ms(got.Percentile(100)),
 		Objectives: []objective{},
 	}

@@ -33,6 +33,9 @@ func (c *command) printLoading(w io.Writer, r *loading) {
 	if r.Resumed > 0 {
 		fmt.Fprintf(w, "sequences were resumed %s\n", counted(r.Resumed, "time"))
 	}
+	if r.Unsent > 0 {
+		fmt.Fprintf(w, "%s: the latencies have the time until the end\n", p.note(counted(r.Unsent, "step")+" waited for an answer until the end"))
+	}
 	switch {
 	case r.Failed > 0:
 		fmt.Fprintf(w, "%s: %s\n", p.bad(counted(r.Failed, "step")+" failed"), strings.Join(r.Failures, "; "))

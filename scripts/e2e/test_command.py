@@ -84,15 +84,27 @@ def test_load_resumes(serve, tmp_path):
     summing = Folder(config([X], [Y], oldest(0, candidates=64), batch=8, **store), running_sum("batch", 3))
     server = serve({"summing": summing}, options=[POOL], ports=free_ports())
     load = [COMMAND, "load", f"grpc://{server.grpc_url}", "summing", "--sequences", "8", "--rate", "20/s", "--steps", "1000"]
-    load += ["--duration", "8s", "--resume", "--json"]
+    load += ["--duration", "4s", "--warmup", "0s", "--resume", "--json"]
     with subprocess.Popen(load, stdout=subprocess.PIPE, text=True) as running:
-        time.sleep(2)
+        wait_until_busy(server, "summing")
         server.kill()
+        killed = time.monotonic()
+        time.sleep(0.5)
+        gone = time.monotonic() - killed
         server.start()
         result = json.loads(running.stdout.read())
     assert running.returncode == 0 and result["failed"] == 0, result
     assert result["resumed"] >= 8, result
-    assert result["max_ms"] > 200  # the time that the server was gone
+    assert result["max_ms"] >= 1000 * (gone - 1 / 20), result  # each sequence had a step due in the first 1/20 s of it
+
+
+def wait_until_busy(server: TritonServer, model: str) -> None:
+    """Waits until a load has sent a few requests."""
+    with InferenceServerClient(server.grpc_url) as client:
+        deadline = time.monotonic() + 30
+        while client.get_inference_statistics(model).model_stats[0].inference_stats.success.count < 20:
+            assert time.monotonic() < deadline, "the load does not begin"
+            time.sleep(0.05)
 
 
 def free_ports() -> tuple[int, int, int]:

@@ -47,7 +47,8 @@ type Progress struct {
 
 // Pacing is what a Paced found.
 type Pacing struct {
-	Latencies []time.Duration // of the steps that were due in the measurement and were answered, sorted
+	Latencies []time.Duration // of the steps that were due in the measurement, answered or unsent, sorted
+	Unsent    int             // steps that were due, but waited for another answer until the end; Latencies has that wait
 	Took      time.Duration   // the time of the measurement
 	Failed    int             // steps that were not answered, of all phases
 	Resumed   int             // how often sequences were continued
@@ -92,7 +93,7 @@ func Pace(ctx context.Context, p Paced) (*Pacing, error) {
 	stop := r.watch(ending, began)
 	var running sync.WaitGroup
 	for index := range p.Sequences {
-		running.Go(func() { r.run(ctx, ending, index) })
+		running.Go(func() { r.run(ctx, index) })
 	}
 	running.Wait()
 	stop()
@@ -117,19 +118,22 @@ type pacing struct {
 	window []time.Duration // latencies since the last Progress
 }
 
-// run sends the steps of one sequence after the other. ending ends when no more are due; ctx, when those under way are to
-// be given up.
-func (r *pacing) run(ctx, ending context.Context, index int) {
+// run sends the steps of one sequence after the other until no more are due. ctx ends when those under way are to be given up.
+func (r *pacing) run(ctx context.Context, index int) {
 	inputs, _ := makeInputs(r.Inputs, index) // Pace has checked it
 	interval := time.Duration(float64(time.Second) / r.Rate)
 	due := time.Now().Add(time.Duration(rand.Int64N(int64(interval)))) // not all at once
 	var s *paced
 	for step := 0; ; step++ {
+		waited := due.Before(time.Now()) // for the answer to the step before
 		select {
-		case <-ending.Done():
-		case <-time.After(time.Until(due)):
+		case <-ctx.Done():
+		case <-time.After(min(time.Until(due), time.Until(r.until))):
 		}
-		over := ending.Err() != nil
+		over := ctx.Err() != nil || !due.Before(r.until) || waited && !time.Now().Before(r.until)
+		if over {
+			due = r.noteUnsent(due, interval)
+		}
 		if over && s == nil || ctx.Err() != nil {
 			return
 		}
@@ -176,6 +180,21 @@ func (r *pacing) note(due time.Time, err error, over bool) {
 			r.found.Latencies = append(r.found.Latencies, took)
 		}
 	}
+}
+
+// noteUnsent records the steps of a sequence that were due before the end, and had to wait for the answer to another one: a
+// server that stands still at the end is slow for them, too. How long they would have waited is not known, so they count with
+// how long they did. It returns when the next step is due.
+func (r *pacing) noteUnsent(due time.Time, interval time.Duration) time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for now := time.Now(); due.Before(r.until) && due.Before(now); due = due.Add(interval) {
+		if !due.Before(r.from) {
+			r.found.Unsent++
+			r.found.Latencies = append(r.found.Latencies, now.Sub(due))
+		}
+	}
+	return due
 }
 
 // watch reports the progress until ending ends or the function that it returns is called.

@@ -140,6 +140,27 @@ func TestPaceCountsFromWhenAStepWasDue(t *testing.T) {
 	}
 }
 
+// TestPaceCountsStepsThatWait: a server that stands still until the end delays all that was due, not only the one step of each
+// sequence that was sent.
+func TestPaceCountsStepsThatWait(t *testing.T) {
+	f := &fake{before: func(request int) error {
+		if request == 40 {
+			time.Sleep(2 * time.Second) // with the lock, beyond the end
+		}
+		return nil
+	}}
+	p := paces(startFake(t, f))
+	p.Duration = time.Second
+	got, err := Pace(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// 5 sequences × 40/s are 200 steps, of which 40 were answered at once.
+	if n := len(got.Latencies); n < 190 || n > 205 || got.Unsent < 100 || got.Percentile(50) < time.Second {
+		t.Errorf("%d steps, %d unsent, p50 %v: want all 200 steps, most of them late", n, got.Unsent, got.Percentile(50))
+	}
+}
+
 // TestPaceCountsFailures: a failure ends the sequence, unless it is to be continued.
 func TestPaceCountsFailures(t *testing.T) {
 	for _, resume := range []bool{false, true} {
