@@ -118,6 +118,12 @@ func (c *command) writeCheck(w io.Writer, r *checked) {
 		t.AppendRow([]any{one.Name, values, difference, verdict, one.Where})
 	}
 	fmt.Fprintln(w, t.Render())
+	for i, note := range r.Notes {
+		if i == 0 {
+			fmt.Fprintln(w)
+		}
+		fmt.Fprintf(w, "%s: %s\n", p.note("note"), note)
+	}
 	if r.Passed {
 		fmt.Fprintf(w, "\n%s\n", p.good("passed"))
 		return

@@ -28,6 +28,8 @@ type Report struct {
 	Steps   int      `json:"steps"`
 	Extent  int64    `json:"extent"` // of open axes of requests
 	Results []Result `json:"results"`
+	// Notes say what the requests cannot show.
+	Notes []string `json:"notes"`
 }
 
 // Good reports whether nothing is wrong.
@@ -39,6 +41,7 @@ func (r *Report) Good() bool {
 type script struct {
 	inputs [][][]backend.Input // by lane and step
 	want   [][][]localserver.Output
+	notes  []string                // what it cannot show
 	// stateBytes is how large the states of the first lane are after its last step.
 	stateBytes int64
 }
@@ -74,7 +77,7 @@ func Check(m *offline.Model, open onnx.OpenRunner, o Options) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	report := &Report{Lanes: c.options.Lanes, Steps: c.options.Steps, Extent: used.extent}
+	report := &Report{Lanes: c.options.Lanes, Steps: c.options.Steps, Extent: used.extent, Notes: c.script.notes}
 	report.Results = append(report.Results,
 		c.against("one by one", c.alone(in), c.order(), 0),
 		c.batched(in), c.permuted(in), c.restarted(in), c.restored())
@@ -136,6 +139,7 @@ var errNothing = errors.New("its outputs are empty")
 // play writes the script for some lanes.
 func (c *checker) play(runner onnx.Runner, s setting, lanes int, recorded map[int]*recording.Recording) error {
 	c.script = script{}
+	first := make([][]value, c.options.Steps) // of the first lane
 	for lane := range lanes {
 		ref, err := newReference(c.model, runner, c.id(lane))
 		if err != nil {
@@ -146,6 +150,9 @@ func (c *checker) play(runner onnx.Runner, s setting, lanes int, recorded map[in
 			values, err := ref.inputs(s, lane, step, recorded)
 			if err != nil {
 				return err
+			}
+			if lane == 0 {
+				first[step] = values
 			}
 			if inputs[step] = requestInputs(c.model.Plan, values); err == nil {
 				want[step], err = ref.step(values, step == 0, c.ends(step))
@@ -166,6 +173,7 @@ func (c *checker) play(runner onnx.Runner, s setting, lanes int, recorded map[in
 		}
 		c.script.inputs, c.script.want = append(c.script.inputs, inputs), append(c.script.want, want)
 	}
+	c.script.notes = c.notes(runner, first)
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"slices"
 
 	"tritonstateful/internal/cli/localserver"
 	"tritonstateful/internal/cli/recording"
@@ -62,7 +63,7 @@ func (r *Result) compare(outputs []onnx.IOTensor, got localserver.Answer, want [
 		return
 	}
 	for i := range want {
-		if len(got.Outputs) != len(want) || len(got.Outputs[i].Data) != len(want[i].Data) {
+		if len(got.Outputs) != len(want) || len(got.Outputs[i].Data) != len(want[i].Data) || !alike(got.Outputs[i].Shape, want[i].Shape) {
 			r.Verdict, r.Where = Failed, place(outputs[i].Name)+fmt.Sprintf(": shape %v, want the elements of %v", shapeOf(got, i), want[i].Shape)
 			return
 		}
@@ -75,6 +76,14 @@ func shapeOf(a localserver.Answer, output int) tensor.Shape {
 		return a.Outputs[output].Shape
 	}
 	return nil
+}
+
+// alike reports whether two shapes are the same but for axes of extent 1: answers have the batch in front.
+func alike(a, b tensor.Shape) bool {
+	long := func(shape tensor.Shape) tensor.Shape {
+		return slices.DeleteFunc(shape.Clone(), func(extent int64) bool { return extent == 1 })
+	}
+	return long(a).Equal(long(b))
 }
 
 func (r *Result) compareOutput(d tensor.DType, got, want []byte, step int, place string) {
