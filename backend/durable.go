@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"tritonstateful/backend/checkpoint"
@@ -145,6 +146,10 @@ func (in *Instance) policy() (p checkpoint.Policy, err error) {
 	return p, err
 }
 
+// ownFiles are the files of this backend. They can lie next to the model, and an update of
+// the backend does not change the model.
+var ownFiles = []string{"libtriton_stateful.so", "libtriton_stateful_go.so", "libonnxruntime_stateful.so"}
+
 // modelHash identifies a model file, together with the files next to it, which may have its
 // weights.
 func modelHash(path string) (hash [8]byte, err error) {
@@ -155,6 +160,9 @@ func modelHash(path string) (hash [8]byte, err error) {
 		return hash, status.Errorf(status.Internal, "reading the model's folder: %w", err)
 	}
 	for _, entry := range entries { // sorted by name
+		if slices.Contains(ownFiles, entry.Name()) {
+			continue
+		}
 		if err := hashFile(all, filepath.Join(folder, entry.Name())); err != nil {
 			return hash, status.Errorf(status.Internal, "reading the model: %w", err)
 		}

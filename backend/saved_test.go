@@ -398,3 +398,25 @@ func TestNotOurs(t *testing.T) {
 		require.NotEmpty(t, s.log.having("damaged"))
 	})
 }
+
+// TestModelHash shows what identifies a model: its file and those next to it, but not the
+// backend's own, which lie there where images cannot be changed.
+func TestModelHash(t *testing.T) {
+	folder := t.TempDir()
+	write := func(name, text string) {
+		require.NoError(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600))
+	}
+	hash := func() [8]byte {
+		found, err := modelHash(filepath.Join(folder, "model.onnx"))
+		require.NoError(t, err)
+		return found
+	}
+	write("model.onnx", "graph")
+	alone := hash()
+	for _, name := range ownFiles {
+		write(name, "of any version")
+	}
+	require.Equal(t, alone, hash())
+	write("weights.bin", "weights")
+	require.NotEqual(t, alone, hash())
+}

@@ -10,6 +10,7 @@ interrupted. Only the standard library is needed.
 import argparse
 import atexit
 import contextlib
+import functools
 import http.client
 import itertools
 import json
@@ -241,7 +242,7 @@ class TritonServer:
             f"--id={self.id}",
             "--http-address=127.0.0.1",
             "--grpc-address=127.0.0.1",
-            "--metrics-address=127.0.0.1",
+            *(["--metrics-address=127.0.0.1"] if _knows(_binary(), "--metrics-address") else []),
             f"--exit-timeout-secs={EXIT_TIMEOUT}",
             # tritonserver 2.51 crashes now and then when it reuses the objects of gRPC streams, with any backend. A
             # pool so large keeps it from freeing them.
@@ -318,10 +319,22 @@ def _message(failure: urllib.error.HTTPError) -> str:
 
 
 def _binary() -> Path:
+    """The tritonserver of build/venv, or the one that TRITONSERVER names: scripts/matrix.py tests older ones."""
+    if other := os.environ.get("TRITONSERVER"):
+        return Path(other)
     found = list(ROOT.glob("build/venv/lib/python3*/site-packages/pytriton/tritonserver/bin/tritonserver"))
     if len(found) != 1:
         raise ServerError("there is no tritonserver in build/venv: run go run build.go")
     return found[0]
+
+
+@functools.cache
+def _knows(binary: Path, option: str) -> bool:
+    """Whether a tritonserver has an option; older ones end when they are given one that they lack."""
+    if "TRITONSERVER" not in os.environ:
+        return True
+    shown = subprocess.run([binary, "--help"], capture_output=True, text=True)
+    return f"{option} " in shown.stdout + shown.stderr
 
 
 def free_ports(count: int) -> tuple[int, ...]:

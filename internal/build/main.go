@@ -25,6 +25,7 @@ var verbs = []verb{
 	{"bench", "measure requests/s and latencies on a real tritonserver; bench -h lists its options", script("bench.py"), true},
 	{"soak", "load a real tritonserver with clients that misuse sequences; soak -h lists its options", script("soak.py"), true},
 	{"drill", "kill servers and the state store under load; drill -h lists its options", script("drill.py"), true},
+	{"matrix", "run the library in the older tritonservers of PyPI; matrix -h lists its options", script("matrix.py"), true},
 	{"lint", "run the linters and formatters of Go and Python", noArguments((*tree).lint), false},
 	{"clean", "remove what was built", noArguments((*tree).clean), false},
 }

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import envoy
@@ -14,7 +15,7 @@ import yaml
 
 from drills import parts
 from drills.parts import DEPLOY
-from tritonserver import ROOT
+from tritonserver import BACKENDS, ROOT
 
 KUBERNETES = "1.33"
 # Compose's own reader, and the module that has the schemas of KServe's resources.
@@ -35,6 +36,30 @@ def ran(*command: str, **options) -> subprocess.CompletedProcess:
 
 def documents(name: str) -> list[dict]:
     return list(yaml.safe_load_all((DEPLOY / name).read_text()))
+
+
+@pytest.mark.parametrize("name", ["Dockerfile", "Dockerfile.init"])
+def test_images(name):
+    """They are not built here, but every file that they copy is one that is built."""
+    run(str(Path(sys.executable).with_name("hadolint")), str(DEPLOY / name))
+    copied = re.findall(r"^COPY (\S+)", (DEPLOY / name).read_text(), re.MULTILINE)
+    assert copied and all((BACKENDS.parent / file).exists() for file in copied)
+
+
+def test_the_init_container_copies_the_backend(tmp_path):
+    """Also over an older one, as after a restart of the container."""
+    (command,) = re.findall(r"^ENTRYPOINT (.*)$", (DEPLOY / "Dockerfile.init").read_text(), re.MULTILINE)
+    shell, option, script = json.loads(command)
+    for _ in range(2):
+        run(shell, option, script.replace("/stateful ", f"{BACKENDS}/stateful "), str(tmp_path))
+    assert [path.name for path in tmp_path.iterdir()] == ["stateful"]
+    assert {path.name for path in (tmp_path / "stateful").iterdir()} == {path.name for path in (BACKENDS / "stateful").iterdir()}
+
+
+def test_yaml():
+    """No key is there twice, which readers would take without a word, and so on."""
+    rules = "{extends: relaxed, rules: {line-length: {max: 125}}}"
+    run(sys.executable, "-m", "yamllint", "--strict", "-d", rules, str(DEPLOY), str(ROOT / "docs" / "prometheus.yml"))
 
 
 def test_envoy():

@@ -1,0 +1,67 @@
+"""The folders from which a server takes the backend, each with the three files of the library alone."""
+
+import shutil
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tritonclient.grpc import InferenceServerClient
+
+from configs import config, io, parameter
+from conftest import Folder
+from graphs import running_sum
+from prometheus import scrape
+from tritonserver import BACKENDS, ServerError, TritonServer
+from unary import infer
+
+F32 = np.float32
+LIBRARY = BACKENDS / "stateful"
+ONE = "instance_group [{ kind: KIND_CPU count: 1 }]"  # Triton adds a second one for backends named onnxruntime
+SUM = config([io("x", "FP32", 3)], [io("y", "FP32", 3)], group=ONE)
+# By model: where the library lies in its folder, and its configuration. The last is for Triton's onnxruntime backend, and
+# names our library in runtime.
+PLACES = {
+    "in_the_version": ("1", SUM),
+    "in_the_model": (".", SUM),
+    "named": (".", SUM.replace('backend: "stateful"', 'backend: "onnxruntime" runtime: "libtriton_stateful.so"')),
+}
+
+
+def install(folder: Path) -> None:
+    """Copies the library, as an image or an archive has it."""
+    shutil.copytree(LIBRARY, folder, dirs_exist_ok=True)
+
+
+def counts(server: TritonServer, model: str) -> list[float]:
+    """The running sum that a sequence of three ones gets."""
+    with InferenceServerClient(server.grpc_url) as client:
+        ones = {"x": np.ones((1, 3), F32)}
+        return [infer(client, model, 1, ones, start=step == 1, end=step == 3)["y"].flat[0] for step in (1, 2, 3)]
+
+
+def ended(server: TritonServer, model: str) -> float:
+    return scrape(server.metrics_url, "stateful_").of(model)["stateful_sequences_ended_total"]
+
+
+def test_inside_the_models_folder(serve, tmp_path):
+    """As KServe, Seldon and SageMaker need it, whose images cannot be changed: the backends folder is empty. Each copy is a
+    library of its own, and they share the server's metrics."""
+    (tmp_path / "empty").mkdir()
+    server = serve({name: Folder(text, lambda: running_sum("batch", 3)) for name, (_, text) in PLACES.items()},
+        backends=tmp_path / "empty", explicit=True)  # fmt: skip
+    with pytest.raises(ServerError, match="unable to find backend library for backend 'stateful'"):
+        server.load("in_the_model")
+    for name, (place, _) in PLACES.items():
+        install(server.repository / name / place)
+        server.load(name)
+        for file in LIBRARY.iterdir():
+            assert str((server.repository / name / place / file.name).resolve()) in Path(f"/proc/{server.pid}/maps").read_text()
+        assert counts(server, name) == [1, 2, 3]
+    for name in PLACES:
+        assert counts(server, name) == [1, 2, 3]
+        deadline = time.monotonic() + 10
+        while ended(server, name) != 2 and time.monotonic() < deadline:  # metrics follow the answers
+            time.sleep(0.01)
+        assert ended(server, name) == 2
+        server.unload(name)
