@@ -106,7 +106,7 @@ func (c *command) printReport(w io.Writer, r *doctor.Report, skipped []string) {
 		fmt.Fprintf(w, "%s %s: %s\n", severity, p.bold(f.Rule), f.Where)
 		fmt.Fprintf(w, "  seen    %s\n", f.Evidence)
 		fmt.Fprintf(w, "  remedy  %s\n", f.Remedy)
-		fmt.Fprintf(w, "  see     docs/%s\n\n", doctor.Rules[at].Page)
+		fmt.Fprintf(w, "  see     docs/%s; %s\n\n", doctor.Rules[at].Page, doctor.Rules[at].Thread)
 	}
 	for _, file := range skipped {
 		fmt.Fprintf(w, "%s: not read: %s\n\n", p.note("note"), file)

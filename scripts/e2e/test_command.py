@@ -5,12 +5,13 @@ import json
 import socket
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 from tritonclient.grpc import InferenceServerClient
 
 import recipes
-from configs import config, io, oldest
+from configs import config, free, io, oldest, parameter
 from conftest import Folder
 from graphs import running_sum
 from tritonserver import ROOT, TritonServer
@@ -53,15 +54,33 @@ def test_doctor_of_a_patient_server(serve):
     assert [rule["rule"] for rule in report["unseen"]] == ["affinity", "autoscaling"]
 
 
-def test_doctor_sees_the_default_idle_limit(serve):
-    """Triton fills the default in; seen at the server and in the file."""
+def test_doctor_of_an_ill_server(serve, tmp_path):
+    """A server with as many of the faults as this version can have. Two of its models it refuses itself."""
     hasty = Folder(
         config([X], [Y], "sequence_batching { oldest { max_candidate_sequences: 4 } }", batch=1), running_sum("batch", 3)
     )
-    server = serve({"hasty": hasty}, options=[POOL])
-    report = run_json("doctor", server.http_url, "--pid", str(server.pid), str(server.repository), code=2)
-    assert {rule for rule, _ in found(report)} == {"idle-limit"}
-    assert len(report["findings"]) == 2
+    stored = parameter("state_store", f"file:{tmp_path / 'states'}")
+    short = Folder(f'backend: "stateful" {oldest(0, candidates=4)} {stored}', running_sum("batch", 3))
+    twice = Folder(config([X], [Y], free(0), group="instance_group [{ kind: KIND_CPU count: 2 }]"), running_sum("batch", 3))
+    cached = Folder(config([X], [Y], free(0)) + "response_cache { enable: true }", running_sum("batch", 3))
+    (other,) = ROOT.glob("build/venv/lib/python3*/site-packages/onnxruntime/capi/libonnxruntime.so.*")
+    options = [POOL, "--exit-on-error=false", "--strict-readiness=false", "--backend-config=stateful,default-max-batch-size=16"]
+    env = {"LD_PRELOAD": str(other), "ORT_DISABLE_TELEMETRY": ""}
+    server = serve({"hasty": hasty, "short": short, "twice": twice, "cached": cached}, options=options, env=env)
+    process = f"process {server.pid}"
+    running = run_json("doctor", server.http_url, "--pid", str(server.pid), code=2)
+    assert found(running) == {
+        ("idle-limit", "model hasty"),  # Triton has filled it in
+        ("header-forward", process),
+        ("default-max-batch-size", process),
+        ("onnxruntimes", process),
+        ("telemetry", process),
+    }
+    files = run_json("doctor", str(server.repository), code=2)
+    where = {(rule, Path(file).parent.name) for rule, file in found(files)}
+    assert where == {("idle-limit", "hasty"), ("free-count", "twice"), ("response-cache", "cached")}
+    assert "write instance_group [{ count: 1 }]" in server.log_text()
+    assert "remove response_cache" in server.log_text()
 
 
 def test_load(serve):

@@ -10,6 +10,8 @@ type Rule struct {
 	ID    string `json:"id"`    // stable, such as idle-limit
 	Title string `json:"title"` // the fault in a few words
 	Page  string `json:"page"`  // of docs/, which describes it
+	// Thread is where the fault was reported: an issue or a commit on GitHub, or in words.
+	Thread string `json:"thread"`
 	// check returns what it has found. unseen is what it would need to decide, if it could
 	// not.
 	check func(s *Subject) (found []Finding, unseen string)
@@ -17,19 +19,19 @@ type Rule struct {
 
 // Rules are all rules, in the order of a report.
 var Rules = []Rule{
-	{"idle-limit", "Sequences end after one second without a request", "schedulers.md", idleLimit},
-	{"numeric-corrid", "A client can crash the server by a string as correlation ID", "reliability.md#known-crashes-of-tritonserver", numericCorrID},
-	{"response-cache", "A cached answer skips the update of the state", "command-doctor.md#rules", responseCache},
-	{"free-count", "Requests of one sequence reach different instances", "schedulers.md#free-sequences", freeCount},
-	{"grpc-pool", "tritonserver 2.51 can crash under gRPC streams", "performance.md", grpcPool},
-	{"client-shm", "Clients cannot register shared memory", "schedulers.md", clientSharedMemory},
-	{"header-forward", "Headers of requests do not reach the backend", "sequences-outlive-the-server.md#parameters-of-requests", headerForward},
-	{"default-max-batch-size", "The server changes the batch size of models", "autocomplete.md#max_batch_size", defaultMaxBatchSize},
-	{"affinity", "Requests of one sequence reach different servers", "more-than-one-server.md#3-a-proxy", affinity},
-	{"autoscaling", "The autoscaler does not see sequences", "metrics.md#autoscaling", autoscaling},
-	{"onnxruntimes", "There are several ONNX Runtimes in the server", "RATIONALE.md#why-is-onnx-runtime-renamed", severalRuntimes},
-	{"telemetry", "Another ONNX Runtime in the server has telemetry", "reliability.md#no-telemetry", telemetry},
-	{"glibc", "The C library is too old for the backend", "command-doctor.md#rules", glibc},
+	{"idle-limit", "Sequences end after one second without a request", "schedulers.md", "triton-inference-server/server#5743", idleLimit},
+	{"numeric-corrid", "A client can crash the server by a string as correlation ID", "reliability.md#known-crashes-of-tritonserver", "triton-inference-server/core@eeb283a", numericCorrID},
+	{"response-cache", "A cached answer skips the update of the state", "command-doctor.md#rules", "Triton refuses it with sequence_batching only", responseCache},
+	{"free-count", "Requests of one sequence reach different instances", "schedulers.md#free-sequences", "triton-inference-server/server#7360", freeCount},
+	{"grpc-pool", "tritonserver 2.51 can crash under gRPC streams", "performance.md", "seen with a backend that does nothing", grpcPool},
+	{"client-shm", "Clients cannot register shared memory", "schedulers.md", "triton-inference-server/server@546a78766", clientSharedMemory},
+	{"header-forward", "Headers of requests do not reach the backend", "sequences-outlive-the-server.md#parameters-of-requests", "triton-inference-server/server#3658", headerForward},
+	{"default-max-batch-size", "The server changes the batch size of models", "autocomplete.md#max_batch_size", "triton-inference-server/onnxruntime_backend#148", defaultMaxBatchSize},
+	{"affinity", "Requests of one sequence reach different servers", "more-than-one-server.md#3-a-proxy", "triton-inference-server/server#7360", affinity},
+	{"autoscaling", "The autoscaler does not see sequences", "metrics.md#autoscaling", "triton-inference-server/server#5787", autoscaling},
+	{"onnxruntimes", "There are several ONNX Runtimes in the server", "RATIONALE.md#why-is-onnx-runtime-renamed", "triton-inference-server/server#6221", severalRuntimes},
+	{"telemetry", "Another ONNX Runtime in the server has telemetry", "reliability.md#no-telemetry", "ONNX Runtime 1.29 and later", telemetry},
+	{"glibc", "The C library is too old for the backend", "command-doctor.md#rules", "triton-inference-server/server#7913", glibc},
 }
 
 // Severity is how bad a finding is.

@@ -98,6 +98,9 @@ var cases = map[string]struct {
 	"idle-limit": {
 		map[string]func(t *testing.T) *Subject{
 			"is not given": func(t *testing.T) *Subject { return read(t, model(`sequence_batching { }`)) },
+			"is 500000, less than one second": func(t *testing.T) *Subject {
+				return read(t, model(`sequence_batching { max_sequence_idle_microseconds: 500000 }`))
+			},
 			"is 1000000": func(t *testing.T) *Subject {
 				return server(t, "2.51.0", `{"name":"m","backend":"stateful","sequence_batching":{"max_sequence_idle_microseconds":"1000000"}}`)
 			},
@@ -113,6 +116,10 @@ var cases = map[string]struct {
 		map[string]func(t *testing.T) *Subject{
 			"the server is 2.51, which crashes": func(t *testing.T) *Subject {
 				return server(t, "2.51.0", `{"name":"m","backend":"stateful","sequence_batching":{"control_input":[{"name":"id","control":[{"kind":"CONTROL_SEQUENCE_CORRID","data_type":"TYPE_UINT64"}]}]}}`)
+			},
+			"the server is 24.10": func(t *testing.T) *Subject { // one of two
+				two := map[string]string{"compose.yaml": "services: { a: { image: \"tritonserver:25.03\" }, b: { image: \"tritonserver:24.10\" } }"}
+				return read(t, with(two, model(`sequence_batching { `+corrid+` }`)))
 			},
 			"a server before 25.01": func(t *testing.T) *Subject { return read(t, model(`sequence_batching { `+corrid+` }`)) },
 		},
@@ -140,6 +147,9 @@ var cases = map[string]struct {
 		map[string]func(t *testing.T) *Subject{
 			"no sequence_batching and 3 instances": func(t *testing.T) *Subject {
 				return read(t, model(`dynamic_batching { } instance_group [{ count: 2 }, { }] parameters { key: "sequences" value { string_value: "free" } }`))
+			},
+			"no sequence_batching and 2 instances": func(t *testing.T) *Subject {
+				return read(t, model(`dynamic_batching { } instance_group [{ gpus: [ 0, 1 ] }] parameters { key: "sequences" value { string_value: "free" } }`))
 			},
 		},
 		[]func(t *testing.T) *Subject{

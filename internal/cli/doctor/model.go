@@ -32,7 +32,8 @@ type Model struct {
 	} `json:"sequence_batching"`
 	Dynamic       *struct{} `json:"dynamic_batching"`
 	InstanceGroup []struct {
-		Count number `json:"count"`
+		Count number   `json:"count"`
+		GPUs  []number `json:"gpus"`
 	} `json:"instance_group"`
 	ResponseCache struct {
 		Enable bool `json:"enable"`
@@ -57,10 +58,10 @@ func (m *Model) ours() bool { return m.Backend == "stateful" }
 
 func (m *Model) parameter(name string) string { return m.Parameters[name].String }
 
-// instances is how many instances a server makes of the model, on one device each.
+// instances is how many instances a server makes of the model: that many on each GPU that is named.
 func (m *Model) instances() (count int) {
 	for _, group := range m.InstanceGroup {
-		count += max(int(group.Count), 1)
+		count += max(int(group.Count), 1) * max(len(group.GPUs), 1)
 	}
 	return max(count, 1)
 }

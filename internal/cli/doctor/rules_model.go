@@ -34,12 +34,15 @@ func eachModel(s *Subject, check func(m *Model) *Finding) (found []Finding, unse
 // idleLimit: Triton forgets a sequence after a second, and refuses its next request.
 func idleLimit(s *Subject) ([]Finding, string) {
 	return eachModel(s, func(m *Model) *Finding {
-		if m.Sequence == nil || m.Sequence.IdleMicroseconds != 0 && m.Sequence.IdleMicroseconds != idleDefault {
+		if m.Sequence == nil || m.Sequence.IdleMicroseconds > idleDefault {
 			return nil
 		}
 		seen := "max_sequence_idle_microseconds is not given, and Triton's default is one second"
-		if m.Sequence.IdleMicroseconds == idleDefault {
+		switch idle := m.Sequence.IdleMicroseconds; {
+		case idle == idleDefault:
 			seen = "max_sequence_idle_microseconds is 1000000, one second, which is Triton's default"
+		case idle != 0:
+			seen = fmt.Sprintf("max_sequence_idle_microseconds is %d, less than one second", idle)
 		}
 		return &Finding{
 			Severity: Problem, Evidence: seen + "; a request that comes later is refused (must specify the START flag)",
@@ -50,10 +53,9 @@ func idleLimit(s *Subject) ([]Finding, string) {
 
 // numericCorrID: a server before 25.01 writes the string over the eight bytes of a number.
 func numericCorrID(s *Subject) ([]Finding, string) {
-	for _, server := range s.versions() {
-		if !server.Version.before(2501, 54) {
-			return nil, ""
-		}
+	known := s.versions()
+	if len(known) > 0 && !slices.ContainsFunc(known, crashesOnText) {
+		return nil, ""
 	}
 	return eachModel(s, func(m *Model) *Finding {
 		if m.Sequence == nil {
@@ -75,10 +77,14 @@ func numericCorrID(s *Subject) ([]Finding, string) {
 	})
 }
 
+func crashesOnText(c Command) bool { return c.Version.before(2501, 54) }
+
 // serverWords says which servers are concerned.
 func serverWords(s *Subject) string {
 	for _, server := range s.versions() {
-		return "the server is " + server.Version.String() + ", which crashes on a string as correlation ID"
+		if crashesOnText(server) {
+			return "the server is " + server.Version.String() + ", which crashes on a string as correlation ID"
+		}
 	}
 	return "a server before 25.01 (2.54) crashes on a string as correlation ID"
 }

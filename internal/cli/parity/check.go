@@ -41,7 +41,7 @@ func (r *Report) Good() bool {
 type script struct {
 	inputs [][][]backend.Input // by lane and step
 	want   [][][]localserver.Output
-	notes  []string                // what it cannot show
+	notes  []string // what it cannot show
 	// stateBytes is how large the states of the first lane are after its last step.
 	stateBytes int64
 }
