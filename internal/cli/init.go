@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -56,6 +57,9 @@ func initVerb(c *command) *cobra.Command {
 func (c *command) initialize(path string, o *initOptions) error {
 	if !slices.Contains(scaffold.Schedulers, o.Scheduler) {
 		return usagef("--scheduler is %q: want %s", o.Scheduler, strings.Join(scaffold.Schedulers, ", "))
+	}
+	if o.name != "" && o.name != filepath.Base(filepath.Clean(o.name)) || o.name == "." || o.name == ".." {
+		return usagef("--name is %q: want the name of a folder in the --repository", o.name)
 	}
 	files, err := offline.Read(path, o.config)
 	if err != nil {

@@ -98,7 +98,7 @@ func TestInitInPlace(t *testing.T) {
 
 // TestInitUsage: words that are none.
 func TestInitUsage(t *testing.T) {
-	for _, args := range [][]string{{"init"}, {"init", "x.onnx", "--scheduler", "newest"}} {
+	for _, args := range [][]string{{"init"}, {"init", "x.onnx", "--scheduler", "newest"}, {"init", "x.onnx", "--name", "../x"}, {"init", "x.onnx", "--name", "a/b"}} {
 		code, _, _ := run(t, args...)
 		require.Equal(t, exitUsage, code, args)
 	}

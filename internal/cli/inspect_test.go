@@ -77,3 +77,28 @@ func TestInspectFaults(t *testing.T) {
 		require.Contains(t, errs, c.want)
 	}
 }
+
+// TestInspectLoads: inspect says what a load says, also where the plan alone finds nothing.
+func TestInspectLoads(t *testing.T) {
+	for name, c := range map[string]struct {
+		config string
+		code   int
+		want   string
+	}{
+		"slots":   {oldest + parameter("max_candidate_sequence_use_ratio", "0.001"), exitFound, "open: the slots for sequences: there are 0 slots"},
+		"cache":   {oldest + "response_cache { enable: true }", exitFound, "open: response_cache is enabled"},
+		"unknown": {oldest + parameter("state_pair", "<<<sum, next_sum>>>"), exitFine, `warning: parameter "state_pair" is unknown and has no effect; did you mean "state_pairs"?`},
+		"store":   {oldest + parameter("state_store", "valkey://127.0.0.1:1"), exitFine, "1 state"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, out, errs := run(t, withRuntime(t, "inspect", repository(t, name, c.config, sums()))...)
+			require.Equal(t, c.code, code, errs)
+			require.Contains(t, out, c.want)
+		})
+	}
+	config := filepath.Join(t.TempDir(), "config.pbtxt")
+	require.NoError(t, os.WriteFile(config, []byte(oldest+parameter("max_candidate_sequence_use_ratio", "0.001")), 0o644))
+	code, out, _ := run(t, withRuntime(t, "inspect", file(t, "sums", sums()), "--config", config)...)
+	require.Equal(t, exitFound, code, "a file that is in no folder of a version")
+	require.Contains(t, out, "there are 0 slots")
+}

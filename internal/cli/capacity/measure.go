@@ -50,7 +50,7 @@ func Measure(m *offline.Model, tools Tools, o Options) (*Plan, error) {
 		return nil, errors.New("the model keeps nothing of a sequence between its requests, so there is nothing to plan")
 	}
 	p := &Plan{Sequences: o.Sequences, Steps: o.Steps, Rate: o.Rate}
-	full, err := parity.WithStore(m, "")
+	full, err := m.WithStore("")
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +124,7 @@ func (t *meter) load(full *modelconfig.ModelConfig) (*localserver.Instance, erro
 			}
 		}
 	}
-	return localserver.Load(info, open)
+	return localserver.Load(info, nil, open)
 }
 
 func (t *meter) session() int64 {
@@ -159,7 +159,7 @@ func (t *meter) saved() (int64, error) {
 		return 0, err
 	}
 	defer func() { _ = os.RemoveAll(folder) }() // a folder for temporary files
-	full, err := parity.WithStore(t.model, "file:"+folder)
+	full, err := t.model.WithStore("file:" + folder)
 	if err != nil {
 		return 0, err
 	}

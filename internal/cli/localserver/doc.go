@@ -2,7 +2,7 @@
 // values, and a caller decides which of them come in one batch. Nothing of the backend is simulated, so what is seen here is
 // what a server does. A tick between batches and held, parked and resumed requests work as in Triton.
 //
-//	in, err := localserver.Load(info, runtime.Open)
+//	in, err := localserver.Load(info, nil, runtime.Open)
 //	defer in.Close()
 //	answers := in.Run([]localserver.Request{{ID: 1, Start: true, Inputs: inputs}})
 //

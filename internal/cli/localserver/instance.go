@@ -55,11 +55,12 @@ type Output struct {
 	Data  []byte
 }
 
-// Load loads a model, whose configuration is complete, for one instance. The caller must Close it.
-func Load(info backend.ModelInfo, open onnx.OpenRunner) (*Instance, error) {
+// Load loads a model, whose configuration is complete, for one instance. warn, if it is not nil, gets the warnings that a
+// server would log. The caller must Close the instance.
+func Load(info backend.ModelInfo, warn func(string), open onnx.OpenRunner) (*Instance, error) {
 	began := time.Now()
 	server := backend.Server{
-		Log:          slog.New(slog.DiscardHandler),
+		Log:          slog.New(warnings{warn}),
 		Clock:        func() time.Duration { return time.Since(began) + time.Second },
 		Open:         open,
 		DefaultBatch: config.ServerBatch,

@@ -63,24 +63,29 @@ func (f *Files) Look(open onnx.OpenRunner) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer runner.Close()
 	m.Signature = runner.Signature()
-	if err := m.complete(runner, open); err != nil {
-		m.Questions = questions(err)
-		return m, nil
-	}
-	made, proof, err := planner.Make(m.source(runner, open))
-	m.Runs = proof.Runs
-	if err = errors.Join(m.Config.Refusals(), m.Parameters.FreeConflicts(m.Config), err, m.checkFree(made)); err != nil {
+	made, err := m.makePlan(runner, open)
+	runner.Close()
+	if err != nil {
 		m.Questions = questions(m.advised(err))
 		return m, nil
 	}
-	m.Plan = made
-	m.Warnings = append(m.Config.Warnings(), made.Warnings...)
-	if proof.Warning != "" {
-		m.Warnings = append(m.Warnings, proof.Warning)
+	if m.Warnings, err = m.tryToLoad(open); err != nil {
+		m.Questions = questions(err)
+		return m, nil
 	}
+	m.Plan = made
 	return m, nil
+}
+
+// makePlan completes the configuration, and makes the plan.
+func (m *Model) makePlan(runner onnx.Runner, open onnx.OpenRunner) (*plan.Plan, error) {
+	if err := m.complete(runner, open); err != nil {
+		return nil, err
+	}
+	made, proof, err := planner.Make(m.source(runner, open))
+	m.Runs = proof.Runs
+	return made, errors.Join(m.Config.Refusals(), m.Parameters.FreeConflicts(m.Config), err, m.checkFree(made))
 }
 
 // checkFree says why the configuration does not suit free sequences, if the plan says that there are some.
@@ -126,7 +131,7 @@ func (m *Model) complete(runner onnx.Runner, open onnx.OpenRunner) (err error) {
 	}
 	text, filled, err := planner.Complete(m.source(runner, open), m.JSON, config.ServerBatch)
 	if err != nil {
-		return m.advised(err)
+		return err
 	}
 	cfg, params, err := m.parameters(text)
 	if err != nil {

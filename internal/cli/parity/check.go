@@ -96,13 +96,12 @@ func Requests(m *offline.Model, open onnx.OpenRunner, o Options) (inputs [][][]b
 
 // load serves the model; store is the URL of its state store, or empty. A store that the configuration names is not touched.
 func (c *checker) load(store string) (*localserver.Instance, error) {
-	full, err := WithStore(c.model, store)
+	full, err := c.model.WithStore(store)
 	if err != nil {
 		return nil, err
 	}
-	return localserver.Load(backend.ModelInfo{
-		Name: c.model.Name, Version: c.model.Version, Directory: c.model.Directory, Config: modelconfig.JSON(full),
-	}, c.open)
+	info := backend.ModelInfo{Name: c.model.Name, Version: c.model.Version, Directory: c.model.Directory, Config: modelconfig.JSON(full)}
+	return localserver.Load(info, nil, c.open)
 }
 
 // write makes the script: with the first setting with which the model runs, for all steps.
@@ -237,23 +236,4 @@ func (c *checker) against(name string, got answers, lanes []int, from int) Resul
 		}
 	}
 	return r
-}
-
-// WithStore is the configuration of a model with another state store, which saves when a request asks for it, or with none.
-func WithStore(m *offline.Model, store string) (*modelconfig.ModelConfig, error) {
-	full, err := modelconfig.FromJSON(m.JSON)
-	if err != nil {
-		return nil, err
-	}
-	delete(full.Parameters, "state_store")
-	if store == "" {
-		return full, nil
-	}
-	if full.Parameters == nil {
-		full.Parameters = map[string]*modelconfig.ModelParameter{}
-	}
-	for name, value := range map[string]string{"state_store": store, "checkpoint": "request", "checkpoint_precision": "exact", "checkpoint_rate": "0"} {
-		full.Parameters[name] = &modelconfig.ModelParameter{StringValue: value}
-	}
-	return full, nil
 }

@@ -21,6 +21,9 @@ const (
 // Schedulers are the words for --scheduler.
 var Schedulers = []string{Oldest, Direct, Free}
 
+// slotRatio is the parameter that says how many of max_candidate_sequences have a slot.
+const slotRatio = "max_candidate_sequence_use_ratio"
+
 // idle is max_sequence_idle_microseconds: Triton's default of a second ends sequences of most real clients.
 const idle = 60_000_000
 
@@ -60,6 +63,9 @@ func Configure(m *offline.Model, o Options) (string, error) {
 	}
 	if !m.Sourced() {
 		declarePairs(full, m)
+	}
+	if _, pairs := full.Parameters["state_pairs"]; pairs && m.Given.GetSchedulingChoice() == nil && full.GetSequenceBatching().GetOldest() != nil {
+		set(full, slotRatio, "1") // with state_pairs, the default is less
 	}
 	if o.Short {
 		return short(full, m), nil
@@ -117,6 +123,9 @@ func short(full *modelconfig.ModelConfig, m *offline.Model) string {
 	}
 	if _, given := m.Given.Parameters["state_pairs"]; !given {
 		delete(full.Parameters, "state_pairs")
+		if _, given := m.Given.Parameters[slotRatio]; !given {
+			delete(full.Parameters, slotRatio) // without state_pairs, it is the default
+		}
 	}
 	return modelconfig.Format(full, nil)
 }
@@ -153,6 +162,7 @@ func comments(full *modelconfig.ModelConfig, m *offline.Model) modelconfig.Comme
 		c["instance_group"] = "KIND_GPU runs the model on a GPU, and keeps the states there. Free sequences need one instance."
 	}
 	if batching := full.GetSequenceBatching(); batching != nil {
+		c[`parameters["max_candidate_sequence_use_ratio"]`] = "A slot for each of max_candidate_sequences. With state_pairs, the default is 0.9, as in NVIDIA's backend."
 		c["sequence_batching.max_sequence_idle_microseconds"] = "A sequence without a request for this long is over."
 		c["sequence_batching.oldest"] = "How many sequences one instance has at a time; more wait." + memoryComment(m, int64(batching.GetOldest().GetMaxCandidateSequences()))
 		c["sequence_batching.direct"] = "Each of max_batch_size sequences has a place of its own in the batch; more wait." + memoryComment(m, int64(full.MaxBatchSize))
@@ -171,7 +181,7 @@ func axisComment(t *offline.Tensor) string {
 	if t.BatchAxis == nil {
 		return ""
 	}
-	return fmt.Sprintf("; its batch is axis %d, by %s", *t.BatchAxis, t.AxisFrom)
+	return fmt.Sprintf("; batch axis %d: %s", *t.BatchAxis, t.AxisFrom)
 }
 
 // memoryComment is what the states of that many sequences take.
