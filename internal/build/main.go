@@ -26,6 +26,7 @@ var verbs = []verb{
 	{"soak", "load a real tritonserver with clients that misuse sequences; soak -h lists its options", script("soak.py"), true},
 	{"drill", "kill servers and the state store under load; drill -h lists its options", script("drill.py"), true},
 	{"matrix", "run the library in the older tritonservers of PyPI; matrix -h lists its options", script("matrix.py"), true},
+	{"monitoring", "show the dashboard and the alerts to a real Prometheus; monitoring -h lists its options", script("monitoring.py"), true},
 	{"lint", "run the linters and formatters of Go and Python", noArguments((*tree).lint), false},
 	{"clean", "remove what was built", noArguments((*tree).clean), false},
 }
@@ -61,9 +62,9 @@ func isHelp(arg string) bool { return arg == "-h" || arg == "--help" }
 func usage() {
 	fmt.Println("usage: go run build.go [verb]")
 	for _, v := range verbs {
-		fmt.Printf("  %-6s %s\n", v.name, v.help)
+		fmt.Printf("  %-10s %s\n", v.name, v.help)
 	}
-	fmt.Printf("  %-6s %s\n", "help", "show this")
+	fmt.Printf("  %-10s %s\n", "help", "show this")
 }
 
 func exitCode(name string, err error) int {

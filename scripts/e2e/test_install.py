@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tritonclient.grpc import InferenceServerClient
 
-from configs import config, io, parameter
+from configs import config, io
 from conftest import Folder
 from graphs import running_sum
 from prometheus import scrape

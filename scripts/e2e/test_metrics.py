@@ -9,6 +9,7 @@ import time
 
 import numpy as np
 import pytest
+import yaml
 from onnx import ModelProto
 from tritonclient.grpc import InferenceServerClient
 from tritonclient.utils import InferenceServerException
@@ -261,8 +262,8 @@ def test_documentation_has_every_label():
 
 
 def test_documentation_names_no_other(own_server):
-    """In its alerts and hints."""
-    named = set(re.findall(r"\bstateful_\w+", (DOCS / "metrics.md").read_text()))
+    """In its hints, and in the alerts."""
+    named = set(re.findall(r"\bstateful_\w+", (DOCS / "metrics.md").read_text() + (DOCS / "alerts.yml").read_text()))
     assert {name for name in named - documented().keys() if name not in scraped(own_server).samples} == set()
 
 
@@ -281,7 +282,7 @@ def test_dashboard_shows_every_metric(own_server):
 def test_dashboard_is_one_that_grafana_imports():
     dashboard = json.loads((DOCS / "grafana.json").read_text())
     assert dashboard["schemaVersion"] >= 36
-    assert dashboard["__inputs"][0]["pluginId"] == "prometheus"
+    assert ("DS_PROMETHEUS", "datasource") in [(each["name"], each["type"]) for each in dashboard["templating"]["list"]]
     ids = [panel["id"] for panel in dashboard["panels"]]
     assert len(ids) == len(set(ids))
     for panel in dashboard["panels"]:
@@ -292,6 +293,12 @@ def test_dashboard_is_one_that_grafana_imports():
     for expression in dashboard_expressions():
         assert expression.count("(") == expression.count(")")
         assert re.search(r'model=~"\$model"', expression) or "build_info" in expression, expression
+
+
+def test_documentation_has_every_alert():
+    rows = re.findall(r"^\| `(\w+)` \| [^|]+ \| [^|]+ \|$", (DOCS / "metrics.md").read_text(), re.MULTILINE)
+    (group,) = yaml.safe_load((DOCS / "alerts.yml").read_text())["groups"]
+    assert rows == [rule["alert"] for rule in group["rules"]]
 
 
 def test_prometheus_scrapes_where_the_metrics_are(own_server):

@@ -195,7 +195,7 @@ def test_more_sequences_than_slots(own_client):
 def test_each_instance_has_sequences(own_server):
     for name in ("oldest_of_two", "direct_of_two", "dynamic_of_two"):
         assert "ready on CPU" in load_report(own_server, name)
-        assert f'"{name}_0_1: ready on CPU' in own_server.log_text()
+        assert f"{name}_0_1: ready on CPU" in own_server.log_text()
 
 
 def rows(count: int, first: int = 0) -> Tensors:
