@@ -74,14 +74,17 @@ func TestFree(t *testing.T) {
 			func(c *config.Config) { c.Sequence = &config.SequenceConfig{}; say("sequences", "free")(c) }, false,
 			"sequences is free, but the configuration has sequence_batching: remove one of them",
 		},
-		"two instances": {
-			func(c *config.Config) { c.InstanceGroups = []config.InstanceGroup{{Count: 2}} }, false,
-			"instance_group asks for 2 instances: want one, because Triton hands a request of the dynamic batcher to any instance",
+		"two instances": {func(c *config.Config) { c.InstanceGroups = []config.InstanceGroup{{Count: 2}} }, true, ""},
+		"two groups":    {func(c *config.Config) { c.InstanceGroups = []config.InstanceGroup{{Count: 1}, {}} }, true, ""},
+		"CPU and GPU": {
+			func(c *config.Config) {
+				c.InstanceGroups = []config.InstanceGroup{{Kind: "KIND_CPU"}, {Kind: "KIND_GPU", GPUs: []int{1}}}
+			}, false,
+			"instance_group has 2 devices (KIND_CPU, KIND_GPU 1): want one",
 		},
-		"two groups": {func(c *config.Config) { c.InstanceGroups = []config.InstanceGroup{{Count: 1}, {}} }, false, "asks for 2 instances"},
-		"two GPUs":   {func(c *config.Config) { c.InstanceGroups = []config.InstanceGroup{{Count: 1, GPUs: []int{0, 1}}} }, false, "asks for 2 instances"},
-		"one GPU":    {func(c *config.Config) { c.InstanceGroups = []config.InstanceGroup{{Count: 1, GPUs: []int{1}}} }, true, ""},
-		"cache":      {func(c *config.Config) { c.ResponseCache.Enable = true }, false, "a response from the cache would skip a step of its sequence: remove response_cache"},
+		"two GPUs": {func(c *config.Config) { c.InstanceGroups = []config.InstanceGroup{{Count: 1, GPUs: []int{0, 1}}} }, false, "has 2 devices"},
+		"one GPU":  {func(c *config.Config) { c.InstanceGroups = []config.InstanceGroup{{Count: 1, GPUs: []int{1}}} }, true, ""},
+		"cache":    {func(c *config.Config) { c.ResponseCache.Enable = true }, false, "a response from the cache would skip a step of its sequence: remove response_cache"},
 		"cache with sequence_batching": {func(c *config.Config) {
 			c.Sequence, c.Dynamic, c.ResponseCache.Enable = sumConfig().Sequence, nil, true
 		}, false, "a response from the cache would skip a step"},

@@ -17,8 +17,9 @@ import (
 	"tritonstateful/statebuffer"
 )
 
-// Instance is a model on one device, with the states of its sequences. The
-// server gives it one batch at a time.
+// Instance is a model on one device, with the states of its sequences. Execute runs one batch at
+// a time, on whichever goroutines it is called; several instances of the server can be one Instance
+// (NewInstance).
 type Instance struct {
 	model  *Model
 	log    *slog.Logger
@@ -324,8 +325,12 @@ func (in *Instance) LargestBatch() int { return max(1, in.model.config.MaxBatchS
 // StringIDs reports whether the model's correlation IDs are strings.
 func (in *Instance) StringIDs() bool { return in.model.StringIDs() }
 
-// Close frees the instance's memory and session. No batch may be running.
+// Close frees the instance's memory and session, if NewInstance has returned it once more often
+// than it was closed. No batch of who closes it may be running.
 func (in *Instance) Close() {
+	if !in.model.joined.leave(in) {
+		return
+	}
 	in.release()
 	in.server().trim()
 }

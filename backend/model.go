@@ -34,6 +34,7 @@ type Model struct {
 	sessions sessions
 	memory   memoryReport
 	store    storeUse
+	joined   joined // with free sequences
 	// hash identifies the model's files. All instances share the one look at them.
 	hash func() ([8]byte, error)
 	// faults are those of the configuration by itself. NewInstance reports them, together
@@ -91,8 +92,8 @@ func (m *Model) size() (statebuffer.Sizing, error) {
 // StringIDs reports whether the model's correlation IDs are strings.
 func (m *Model) StringIDs() bool { return m.config.StringIDs() }
 
-// NewInstance loads the model for one device. The caller must Close it.
-func (m *Model) NewInstance(info InstanceInfo) (*Instance, error) {
+// open loads the model for one device.
+func (m *Model) open(info InstanceInfo) (*Instance, error) {
 	defer m.server.trim()
 	in, err := newInstance(m, info)
 	if err != nil {

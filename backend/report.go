@@ -77,6 +77,9 @@ func (in *Instance) reportFree() {
 	}
 	in.log.Info("free sequences: the scheduler is dynamic_batching, and the backend alone begins and ends sequences",
 		"begin", p.Settings["begin"], "max_sequences", p.FreeSlots(c), "sequence_idle_ms", p.Free.Idle.Milliseconds())
+	if c.Instances() < 2 && !c.Dynamic.Prefetches() {
+		in.log.Warn("with priority_levels or a queue policy and one instance, Triton may hand over a request up to half a second late: want instance_group [{ count: 2 }], whose instances share the sequences")
+	}
 	if c.Dynamic.PriorityLevels > 1 {
 		in.log.Info("requests of one sequence that have different priorities can come in another order than they were sent; with stateful_step the wrong order is an error", "priority_levels", c.Dynamic.PriorityLevels)
 	}

@@ -1,6 +1,10 @@
 package config
 
 import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"tritonstateful/internal/status"
@@ -18,6 +22,21 @@ type DynamicConfig struct {
 	// PriorityLevels, if there are several, have Triton hand over requests in another order
 	// than that in which they came.
 	PriorityLevels uint64 `json:"priority_levels"`
+	// DefaultQueuePolicy is that of all requests without one for their priority.
+	DefaultQueuePolicy QueuePolicy `json:"default_queue_policy"`
+}
+
+// QueuePolicy is what limits how long requests wait in Triton, as far as it matters here.
+type QueuePolicy struct {
+	DefaultTimeoutMicroseconds uint64 `json:"default_timeout_microseconds"`
+	AllowTimeoutOverride       bool   `json:"allow_timeout_override"`
+	MaxQueueSize               uint64 `json:"max_queue_size"`
+}
+
+// Prefetches reports whether Triton hands over the next batch while one runs. With priorities or
+// a queue policy it waits until an instance is idle, and may notice that half a second late.
+func (d *DynamicConfig) Prefetches() bool {
+	return d.PriorityLevels == 0 && d.DefaultQueuePolicy == QueuePolicy{}
 }
 
 // ResponseCache is response_cache.
@@ -98,16 +117,27 @@ func (p *Parameters) FreeSizing(c *Config) (statebuffer.Sizing, error) {
 	return sizing, nil
 }
 
-// CheckFree says why free sequences cannot be served as the configuration asks.
+// CheckFree says why free sequences cannot be served as the configuration asks: all instances
+// of the model share one table of sequences, which is on one device.
 func (c *Config) CheckFree() error {
-	if n := c.instances(); n > 1 {
-		return status.Errorf(status.InvalidArg, "instance_group asks for %d instances: want one, because Triton hands a request of the dynamic batcher to any instance, and the states are in one: write instance_group [{ count: 1 }], or use sequence_batching", n)
+	devices := map[string]bool{}
+	for i := range c.InstanceGroups {
+		g := &c.InstanceGroups[i]
+		for _, gpu := range g.GPUs {
+			devices[fmt.Sprintf("%s %d", g.Kind, gpu)] = true
+		}
+		if len(g.GPUs) == 0 {
+			devices[g.Kind] = true
+		}
+	}
+	if len(devices) > 1 {
+		return status.Errorf(status.InvalidArg, "instance_group has %d devices (%s): want one, because Triton hands a request of the dynamic batcher to any instance, and the states are on one: name one device, with any count, or use sequence_batching", len(devices), strings.Join(slices.Sorted(maps.Keys(devices)), ", "))
 	}
 	return nil
 }
 
-// instances is how many instances of the model there are.
-func (c *Config) instances() (n int) {
+// Instances is how many instances of the model there are.
+func (c *Config) Instances() (n int) {
 	for i := range c.InstanceGroups {
 		g := &c.InstanceGroups[i]
 		n += max(1, g.Count) * max(1, len(g.GPUs))

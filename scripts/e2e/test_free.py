@@ -31,12 +31,14 @@ WARM_UP = """model_warmup [{
 LEVELS = "priority_levels: 2 default_priority_level: 2"
 SMALL_QUEUE = "default_queue_policy { timeout_action: REJECT default_timeout_microseconds: 100000 max_queue_size: 4 }"
 SLOW = ([X, ROUNDS, FAILS], [Y])
+TWO = CPU.replace("kind", "count: 2 kind")  # so that one waits for a batch while the other runs one
 
 MODELS = {
     "start": Folder(config([X], [Y], free(), group=f"{CPU}\n{WARM_UP}"), running_sum("batch", 3)),
     "implicit": Folder(config([X], [Y], free(), begin="implicit"), running_sum("batch", 3)),
     "short": Folder(config([X], [Y], free(0, idle=500)), running_sum("batch", 3)),
-    "priorities": Folder(config(*SLOW, free(0, sequences=64, more=LEVELS), batch=1), slow()),
+    "of_two": Folder(config([X], [Y], free(4), group=f"{TWO}\n{WARM_UP}"), running_sum("batch", 3)),
+    "priorities": Folder(config(*SLOW, free(0, sequences=64, more=LEVELS), batch=1, group=TWO), slow()),
     "queues": Folder(config(*SLOW, free(0, sequences=64, more=SMALL_QUEUE), batch=1), slow()),
 }
 
@@ -60,6 +62,13 @@ def refused(client: InferenceServerClient, model: str, sequence: int | str, code
     return str(refusal.value)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def idle_since(own_client: InferenceServerClient) -> float:
+    """When the last request of sequence 7 of short was, whose client is gone while the other tests run."""
+    step(own_client, "short", 7, 1, sequence_start=True)
+    return time.monotonic()
+
+
 def test_start(own_client: InferenceServerClient):
     """A sequence begins with START; the error of one that has not names its ID and has a code of its own."""
     assert "sequence 7: no such sequence is known; begin it again with a START" in refused(own_client, "start", 7, "NOT_FOUND")
@@ -79,13 +88,6 @@ def test_implicit(own_client: InferenceServerClient):
     assert step(own_client, "implicit", 7, 1, sequence_end=True) == 4
     assert step(own_client, "implicit", 7, 1) == 1
     assert [step(own_client, "implicit", 0, 1) for _ in range(3)] == [1, 1, 1]
-
-
-def test_idle(own_client: InferenceServerClient):
-    """A sequence whose client is gone ends without traffic."""
-    step(own_client, "short", 7, 1, sequence_start=True)
-    time.sleep(8)
-    assert "its state expired" in refused(own_client, "short", 7, "NOT_FOUND")
 
 
 class RetryingEnvoy(Envoy):
@@ -176,22 +178,36 @@ def overload(url: str, seconds: float) -> list[float]:
 
 
 def test_priorities(own_server: TritonServer, own_client: InferenceServerClient):
-    """Under overload, most requests of priority 1 keep their latency, and those of others wait.
+    """Under overload, 99 % of the requests of priority 1 are answered before others are: in less than half of the time that
+    99 % of those of priority 2 take.
 
-    The slowest ones do not count: with priority levels, the dynamic batcher of Triton 2.51 pauses for half a second now and
-    then, also for models without states (docs/schedulers.md).
+    With one instance they would not be, because of a fault of Triton's (docs/schedulers.md). A machine that does much else can
+    keep any of the threads from running, so there are three attempts.
     """
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as other:
-        load = other.submit(overload, own_server.grpc_url, 7)
-        time.sleep(2)
-        first = [slow_step(own_client, "priorities", 1, sequence_start=True, priority=1)]
-        over = time.monotonic() + 4
-        while time.monotonic() < over:
-            first.append(slow_step(own_client, "priorities", 1, priority=1))
-        second = load.result()
-    first, second = (1000 * np.percentile(times, [50, 90, 99]) for times in (first, second))
-    print(f"p50, p90, p99 in ms: priority 1 {first.round(1)}, priority 2 {second.round(1)}")
-    assert 3 * first[0] < second[0], "most of priority 1 are much faster than most of priority 2"
+        for _ in range(3):
+            load = other.submit(overload, own_server.grpc_url, 4)
+            time.sleep(1)
+            first = [slow_step(own_client, "priorities", 1, sequence_start=True, priority=1)]
+            over = time.monotonic() + 2.5
+            while time.monotonic() < over:
+                first.append(slow_step(own_client, "priorities", 1, priority=1))
+            second = load.result()
+            high, low = (1000 * np.percentile(times, [50, 90, 99]) for times in (first, second))
+            print(f"p50, p90, p99 in ms: priority 1 {high.round(1)}, priority 2 {low.round(1)}")
+            if 2 * high[2] < low[2]:
+                return
+    pytest.fail("the slowest of priority 1 take as long as those of priority 2")
+
+
+def test_several_instances(own_client: InferenceServerClient):
+    """All instances have one table of sequences, so that each of them can serve any request."""
+
+    def program(sequence: int) -> list[float]:
+        return [step(own_client, "of_two", sequence, 1, sequence_start=n == 0, sequence_end=n == 19) for n in range(20)]
+
+    with ThreadPoolExecutor(16) as pool:
+        assert all(answers == list(range(1, 21)) for answers in pool.map(program, range(1, 17)))
 
 
 def test_queue_policy(own_client: InferenceServerClient):
@@ -210,3 +226,9 @@ def test_queue_policy(own_client: InferenceServerClient):
     for at, each in enumerate(became):
         if each == "answered":
             slow_step(own_client, "queues", 100 + at)
+
+
+def test_idle(own_client: InferenceServerClient, idle_since: float):
+    """A sequence whose client is gone ends without traffic."""
+    time.sleep(max(0, idle_since + 8 - time.monotonic()))
+    assert "its state expired" in refused(own_client, "short", 7, "NOT_FOUND")

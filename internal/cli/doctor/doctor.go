@@ -22,7 +22,7 @@ var Rules = []Rule{
 	{"idle-limit", "Sequences end after one second without a request", "schedulers.md", "triton-inference-server/server#5743", idleLimit},
 	{"numeric-corrid", "A client can crash the server by a string as correlation ID", "reliability.md#known-crashes-of-tritonserver", "triton-inference-server/core@eeb283a", numericCorrID},
 	{"response-cache", "A cached answer skips the update of the state", "command-doctor.md#rules", "Triton refuses it with sequence_batching only", responseCache},
-	{"free-count", "Requests of one sequence reach different instances", "schedulers.md#free-sequences", "triton-inference-server/server#7360", freeCount},
+	{"queue-policy", "A request waits half a second in an idle server", "schedulers.md#priorities-and-queue-policies", "triton-inference-server/core#237", queuePolicy},
 	{"grpc-pool", "tritonserver 2.51 can crash under gRPC streams", "performance.md", "seen with a backend that does nothing", grpcPool},
 	{"client-shm", "Clients cannot register shared memory", "schedulers.md", "triton-inference-server/server@546a78766", clientSharedMemory},
 	{"header-forward", "Headers of requests do not reach the backend", "sequences-outlive-the-server.md#parameters-of-requests", "triton-inference-server/server#3658", headerForward},

@@ -143,19 +143,22 @@ var cases = map[string]struct {
 			func(t *testing.T) *Subject { return read(t, model(patient)) },
 		},
 	},
-	"free-count": {
+	"queue-policy": {
 		map[string]func(t *testing.T) *Subject{
-			"no sequence_batching and 3 instances": func(t *testing.T) *Subject {
-				return read(t, model(`dynamic_batching { } instance_group [{ count: 2 }, { }] parameters { key: "sequences" value { string_value: "free" } }`))
+			"has priority_levels, and there is one instance": func(t *testing.T) *Subject {
+				return read(t, model(`dynamic_batching { priority_levels: 2 default_priority_level: 1 }`))
 			},
-			"no sequence_batching and 2 instances": func(t *testing.T) *Subject {
-				return read(t, model(`dynamic_batching { } instance_group [{ gpus: [ 0, 1 ] }] parameters { key: "sequences" value { string_value: "free" } }`))
+			"has a default_queue_policy, and there is one instance": func(t *testing.T) *Subject {
+				return read(t, model(`dynamic_batching { default_queue_policy { max_queue_size: 10 } } instance_group [{ count: 1 }]`))
 			},
 		},
 		[]func(t *testing.T) *Subject{
-			func(t *testing.T) *Subject { return read(t, model(patient+` instance_group [{ count: 2 }]`)) },
+			func(t *testing.T) *Subject { return read(t, model(patient)) },
 			func(t *testing.T) *Subject {
-				return read(t, model(`dynamic_batching { } instance_group [{ count: 2 }]`))
+				return read(t, model(`dynamic_batching { max_queue_delay_microseconds: 100 }`))
+			},
+			func(t *testing.T) *Subject {
+				return read(t, model(`dynamic_batching { priority_levels: 2 default_priority_level: 1 } instance_group [{ count: 2 }]`))
 			},
 		},
 	},

@@ -30,7 +30,14 @@ type Model struct {
 			} `json:"control"`
 		} `json:"control_input"`
 	} `json:"sequence_batching"`
-	Dynamic       *struct{} `json:"dynamic_batching"`
+	Dynamic *struct {
+		PriorityLevels number `json:"priority_levels"`
+		Policy         struct {
+			Timeout  number `json:"default_timeout_microseconds"`
+			Override bool   `json:"allow_timeout_override"`
+			MaxQueue number `json:"max_queue_size"`
+		} `json:"default_queue_policy"`
+	} `json:"dynamic_batching"`
 	InstanceGroup []struct {
 		Count number   `json:"count"`
 		GPUs  []number `json:"gpus"`

@@ -102,16 +102,25 @@ func responseCache(s *Subject) ([]Finding, string) {
 	})
 }
 
-// freeCount: without the sequence batcher, Triton hands the requests of a sequence to any instance.
-func freeCount(s *Subject) ([]Finding, string) {
+// queuePolicy: with priorities or a queue policy, Triton hands over a batch only when an instance is idle, and does not
+// always notice that one has become so.
+func queuePolicy(s *Subject) ([]Finding, string) {
 	return eachModel(s, func(m *Model) *Finding {
-		if m.Sequence != nil || !m.hasStates() || m.instances() == 1 {
+		d, has := m.Dynamic, ""
+		switch {
+		case d == nil || m.instances() > 1:
+			return nil
+		case d.PriorityLevels > 0:
+			has = "priority_levels"
+		case d.Policy.Timeout > 0 || d.Policy.MaxQueue > 0 || d.Policy.Override:
+			has = "a default_queue_policy"
+		default:
 			return nil
 		}
 		return &Finding{
 			Severity: Problem,
-			Evidence: fmt.Sprintf("there are states, no sequence_batching and %d instances: Triton hands the requests of one sequence to any of them", m.instances()),
-			Remedy:   "instance_group [{ count: 1 }], or sequence_batching",
+			Evidence: fmt.Sprintf("dynamic_batching has %s, and there is one instance", has),
+			Remedy:   "instance_group [{ count: 2 }]; the instances of a model with states share the sequences",
 		}
 	})
 }

@@ -159,7 +159,7 @@ func comments(full *modelconfig.ModelConfig, m *offline.Model) modelconfig.Comme
 		c["dynamic_batching"] = "Free sequences: the backend alone begins and ends them, so that clients can go on at another server."
 		c[`parameters["max_sequences"]`] = "How many sequences there are at a time." + memoryComment(m, int64(m.Candidates()))
 		c[`parameters["sequence_idle_ms"]`] = "A sequence without a request for this long is over."
-		c["instance_group"] = "KIND_GPU runs the model on a GPU, and keeps the states there. Free sequences need one instance."
+		c["instance_group"] = "KIND_GPU runs the model on a GPU, and keeps the states there. All instances of free sequences must be on one device."
 	}
 	if batching := full.GetSequenceBatching(); batching != nil {
 		c[`parameters["max_candidate_sequence_use_ratio"]`] = "A slot for each of max_candidate_sequences. With state_pairs, the default is 0.9, as in NVIDIA's backend."
