@@ -27,6 +27,7 @@ var verbs = []verb{
 	{"drill", "kill servers and the state store under load; drill -h lists its options", script("drill.py"), true},
 	{"matrix", "run the library in the older tritonservers of PyPI; matrix -h lists its options", script("matrix.py"), true},
 	{"monitoring", "show the dashboard and the alerts to a real Prometheus; monitoring -h lists its options", script("monitoring.py"), true},
+	{"chart", "test the Helm chart, with a Helm that is compiled first", noArguments((*tree).testChart), false},
 	{"lint", "run the linters and formatters of Go and Python", noArguments((*tree).lint), false},
 	{"clean", "remove what was built", noArguments((*tree).clean), false},
 }
