@@ -25,6 +25,7 @@ func init() { verbs = append(verbs, loadVerb) }
 // loadOptions are the flags of load.
 type loadOptions struct {
 	load.Paced
+	killOptions
 	rate              string
 	data, shapes, slo []string
 }
@@ -49,6 +50,10 @@ func loadVerb(c *command) *cobra.Command {
 	f.StringArrayVar(&o.data, "data", nil, "a .npy or .wav file for the first input of fractions, or INPUT=FILE; can be given several times (default: small whole numbers)")
 	f.StringArrayVar(&o.shapes, "shape", nil, "INPUT=EXTENTS, such as audio=1,512, for an input whose shape the model leaves open; can be given several times")
 	f.StringArrayVar(&o.slo, "slo", nil, "an objective such as p99=50ms; can be given several times")
+	f.BoolVar(&o.Stream, "stream", false, "send the steps of each sequence over a gRPC stream of its own")
+	f.StringVar(&o.kill, "kill", "", "kill a server in the measurement: a process ID, which gets SIGKILL, or a shell command")
+	f.DurationVar(&o.every, "kill-every", 0, "time from kill to kill (default: once, half way)")
+	f.StringVar(&o.restart, "restart", "", "shell command that starts the server again after each kill, and returns")
 	return verb
 }
 
@@ -70,6 +75,7 @@ type loading struct {
 	Histogram  []bar       `json:"histogram"`
 	Objectives []objective `json:"objectives"`
 	Failures   []string    `json:"failures"` // the first few different ones
+	Kills      []drill     `json:"kills"`
 }
 
 // bar is how many steps took at most UpTo, and more than the bar before.
@@ -91,6 +97,10 @@ func (c *command) load(address, model string, o *loadOptions) error {
 	if err != nil {
 		return usageError{err}
 	}
+	kills, err := newDrills(&o.killOptions, o.Duration)
+	if err != nil {
+		return usageError{err}
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	described, done := context.WithTimeout(ctx, 10*time.Second)
@@ -105,16 +115,19 @@ func (c *command) load(address, model string, o *loadOptions) error {
 		return err
 	}
 	finish := c.showProgress(o)
+	stopKilling := kills.start(ctx, &o.Paced)
 	got, err := load.Pace(ctx, o.Paced)
+	stopKilling()
 	finish()
 	if err != nil {
 		return err
 	}
 	result := loaded(o, got, objectives)
+	result.Kills = kills.results()
 	if err := c.emit(result, func(w io.Writer) { c.printLoading(w, result) }); err != nil {
 		return err
 	}
-	if result.Failed > 0 || result.Steps == 0 || slices.ContainsFunc(result.Objectives, func(o objective) bool { return !o.Met }) {
+	if result.Failed > 0 || result.Steps == 0 || slices.ContainsFunc(result.Kills, func(k drill) bool { return k.Error != "" }) || slices.ContainsFunc(result.Objectives, func(o objective) bool { return !o.Met }) {
 		return errFound
 	}
 	return nil
@@ -133,6 +146,9 @@ func (o *loadOptions) read(address, model string) (objectives []objective, err e
 	o.Rate, err = strconv.ParseFloat(strings.TrimSuffix(o.rate, "/s"), 64)
 	if err != nil || !(o.Rate > 0 && o.Rate <= 1e6) {
 		return nil, fmt.Errorf("--rate is %q: want steps per second of each sequence, such as 31/s", o.rate)
+	}
+	if o.Stream && o.Resume {
+		return nil, errors.New("--stream excludes --resume: sequences over streams are not resumed")
 	}
 	if o.Sequences < 1 || o.Steps < 1 || o.Duration <= 0 || o.Warmup < 0 {
 		return nil, errors.New("want --sequences and --steps of 1 or more, and times that are not negative")

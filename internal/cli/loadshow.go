@@ -33,6 +33,13 @@ func (c *command) printLoading(w io.Writer, r *loading) {
 	if r.Resumed > 0 {
 		fmt.Fprintf(w, "sequences were resumed %s\n", counted(r.Resumed, "time"))
 	}
+	for _, k := range r.Kills {
+		what := fmt.Sprintf("slowest step %.2f ms", k.Slowest)
+		if k.Error != "" {
+			what = p.bad("failed: " + k.Error)
+		}
+		fmt.Fprintf(w, "kill at %.1f s: %s\n", k.At, what)
+	}
 	if r.Unsent > 0 {
 		fmt.Fprintf(w, "%s: the latencies have the time until the end\n", p.note(counted(r.Unsent, "step")+" waited for an answer until the end"))
 	}

@@ -37,6 +37,12 @@ var codecs = map[string]codec{
 		4, func(b []byte, v uint8) { binary.LittleEndian.PutUint32(b, math.Float32bits(float32(v))) },
 		func(b []byte) float64 { return float64(math.Float32frombits(binary.LittleEndian.Uint32(b))) },
 	},
+	"BF16": {2, func(b []byte, v uint8) { binary.LittleEndian.PutUint16(b, uint16(math.Float32bits(float32(v))>>16)) }, nil},
+	// A string of one digit, after its length.
+	"BYTES": {5, func(b []byte, v uint8) {
+		binary.LittleEndian.PutUint32(b, 1)
+		b[4] = '0' + v
+	}, nil},
 	"FP64": {8, func(b []byte, v uint8) { binary.LittleEndian.PutUint64(b, math.Float64bits(float64(v))) }, nil},
 }
 

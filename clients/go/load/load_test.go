@@ -25,7 +25,7 @@ func TestMakeInputs(t *testing.T) {
 			t.Errorf("%s is % x, want % x", tensor.Name, tensor.Data, want[i])
 		}
 	}
-	for _, bad := range []Input{{Datatype: "BYTES", Shape: []int64{1}}, {Datatype: "FP32", Shape: []int64{-1}}} {
+	for _, bad := range []Input{{Datatype: "FP8", Shape: []int64{1}}, {Datatype: "FP32", Shape: []int64{-1}}} {
 		if _, err := makeInputs([]Input{bad}, 0); err == nil {
 			t.Errorf("made data for %+v", bad)
 		}

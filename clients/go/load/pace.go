@@ -3,6 +3,7 @@ package load
 import (
 	"context"
 	"errors"
+	"io"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -28,12 +29,16 @@ type Paced struct {
 	// Resume: sequences continue when their server was lost, as those of package stateful do. Else a failure ends the
 	// sequence, and another one begins.
 	Resume bool
+	// Stream: each sequence sends its steps over a gRPC stream of its own. It excludes Resume.
+	Stream bool
 	Inputs []Input
 	// Piece, if not nil, returns the bytes of an input at a step of a sequence; nil for small whole numbers. Several
 	// goroutines call it at a time.
 	Piece func(input, sequence, step int) []byte
 	// Progress, if not nil, is called about once a second.
 	Progress func(Progress)
+	// Answered, if not nil, is called for each step that was answered and was due in the measurement, one at a time.
+	Answered func(due time.Time, took time.Duration)
 }
 
 // Progress is what happened since the last call, and until now.
@@ -74,6 +79,9 @@ const attempt = 30 * time.Second
 func Pace(ctx context.Context, p Paced) (*Pacing, error) {
 	if _, err := makeInputs(p.Inputs, 0); err != nil {
 		return nil, err
+	}
+	if p.Stream && p.Resume {
+		return nil, errors.New("sequences over streams cannot be resumed")
 	}
 	conns, err := stateful.Dial(p.URLs...)
 	if err != nil {
@@ -178,6 +186,9 @@ func (r *pacing) note(due time.Time, err error, over bool) {
 		r.window = append(r.window, took)
 		if !due.Before(r.from) {
 			r.found.Latencies = append(r.found.Latencies, took)
+			if r.Answered != nil {
+				r.Answered(due, took)
+			}
 		}
 	}
 }
@@ -246,6 +257,9 @@ type paced struct {
 
 	resuming *stateful.Sequence // with Resume
 	counted  int                // of its recoveries
+
+	stream *kserve.Stream // with Stream; nil before the first step
+	close  func()         // ends the stream
 }
 
 func (r *pacing) begin(index int) *paced {
@@ -272,8 +286,45 @@ func (s *paced) send(ctx context.Context, inputs []kserve.Tensor, last bool) err
 	request := kserve.NewRequest(s.r.Model, "", inputs)
 	request.SetStep(s.id, s.step == 0, last)
 	s.step++
+	if s.r.Stream {
+		return s.overStream(ctx, request, last)
+	}
 	_, err := kserve.Infer(ctx, s.conn, request)
 	return err
+}
+
+// overStream sends a step over the stream of the sequence, which the first one opens, and the last one or an error ends.
+func (s *paced) overStream(ctx context.Context, request *kserve.ModelInferRequest, last bool) (err error) {
+	if s.stream == nil {
+		whole, end := context.WithCancel(context.Background()) // a stream outlives the step that opens it
+		if s.stream, err = kserve.OpenStream(whole, s.conn); err != nil {
+			end()
+			return err
+		}
+		s.close = end
+	}
+	stop := context.AfterFunc(ctx, s.close)
+	defer func() {
+		if stop(); err != nil || last {
+			s.close()
+		}
+	}()
+	if err := s.stream.Send(request); err != nil {
+		return err
+	}
+	response := &kserve.ModelStreamInferResponse{}
+	if err := s.stream.Receive(response); errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	} else if err != nil {
+		return err
+	}
+	if text := response.GetErrorMessage(); text != "" {
+		return errors.New(text)
+	}
+	if last {
+		return s.stream.Close()
+	}
+	return nil
 }
 
 // resumed returns how often the sequence was continued since the last call.

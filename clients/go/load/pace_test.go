@@ -3,6 +3,7 @@ package load
 import (
 	"context"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -19,6 +20,7 @@ type fake struct {
 	mu       sync.Mutex
 	open     map[int64]int // steps of the sequences that are open
 	requests int
+	streams  int
 	values   map[byte]bool // first bytes
 	before   func(request int) error
 }
@@ -50,6 +52,7 @@ func startFake(t *testing.T, f *fake) string {
 	server.RegisterService(&grpc.ServiceDesc{
 		ServiceName: "inference.GRPCInferenceService", HandlerType: (*any)(nil),
 		Methods: []grpc.MethodDesc{{MethodName: "ModelInfer", Handler: infer}, {MethodName: "ModelMetadata", Handler: describe}},
+		Streams: []grpc.StreamDesc{{StreamName: "ModelStreamInfer", Handler: f.stream, ServerStreams: true, ClientStreams: true}},
 	}, f)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -85,6 +88,26 @@ func (f *fake) infer(request *kserve.ModelInferRequest) error {
 	return nil
 }
 
+// stream answers the requests of a stream; an error is a message, as Triton sends it.
+func (f *fake) stream(_ any, stream grpc.ServerStream) error {
+	f.mu.Lock()
+	f.streams++
+	f.mu.Unlock()
+	for {
+		request := &kserve.ModelInferRequest{}
+		if err := stream.RecvMsg(request); err != nil {
+			return nil // the client is done
+		}
+		response := &kserve.ModelStreamInferResponse{InferResponse: &kserve.ModelInferResponse{}}
+		if err := f.infer(request); err != nil {
+			response.ErrorMessage = err.Error()
+		}
+		if err := stream.SendMsg(response); err != nil {
+			return err
+		}
+	}
+}
+
 func paces(url string) Paced {
 	return Paced{
 		URLs: []string{url}, Model: "fake", Sequences: 5, Rate: 40, Steps: 4, Warmup: 100 * time.Millisecond, Duration: 500 * time.Millisecond,
@@ -114,6 +137,33 @@ func TestPaceKeepsItsRate(t *testing.T) {
 		if p50, p99 := got.Percentile(50), got.Percentile(99); p50 <= 0 || p99 < p50 || got.Took != p.Duration {
 			t.Errorf("p50 %v, p99 %v, took %v", p50, p99, got.Took)
 		}
+	}
+}
+
+// TestPaceOverStreams: each sequence has a stream, whose errors and end are those of the sequence.
+func TestPaceOverStreams(t *testing.T) {
+	f := &fake{before: func(request int) error {
+		if request == 20 {
+			return status.Error(codes.InvalidArgument, "x must be positive")
+		}
+		return nil
+	}}
+	p := paces(startFake(t, f))
+	p.Stream = true
+	p.Inputs[0].Datatype = "BYTES"
+	answered := 0
+	p.Answered = func(time.Time, time.Duration) { answered++ }
+	got, err := Pace(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(got.Latencies); n < 60 || n != answered+got.Unsent || got.Failed != 1 || !strings.Contains(got.Texts[0], "x must be positive") {
+		t.Errorf("%d steps, %d answered, %d failed: %v", n, answered, got.Failed, got.Texts)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if want := f.requests / p.Steps; f.streams < want || f.streams > want+2*p.Sequences || len(f.open) > 1 { // the one that failed
+		t.Errorf("%d streams for %d requests, %d sequences are open", f.streams, f.requests, len(f.open))
 	}
 }
 
@@ -197,8 +247,13 @@ func TestDescribe(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	p := paces(url)
-	p.Inputs[0].Datatype = "BYTES"
+	p.Inputs[0].Datatype = "FP8"
 	if _, err := Pace(t.Context(), p); err == nil {
-		t.Error("made data of strings")
+		t.Error("made data of a type that Triton does not have")
+	}
+	p = paces(url)
+	p.Stream, p.Resume = true, true
+	if _, err := Pace(t.Context(), p); err == nil {
+		t.Error("resumes sequences over streams")
 	}
 }
