@@ -55,22 +55,24 @@ def test_doctor_of_a_patient_server(serve):
 
 
 def test_doctor_of_an_ill_server(serve, tmp_path):
-    """A server with as many of the faults as this version can have. Two of its models it refuses itself."""
+    """A server with as many of the faults as this version can have. One of its models it refuses itself."""
     hasty = Folder(
         config([X], [Y], "sequence_batching { oldest { max_candidate_sequences: 4 } }", batch=1), running_sum("batch", 3)
     )
     stored = parameter("state_store", f"file:{tmp_path / 'states'}")
     short = Folder(f'backend: "stateful" {oldest(0, candidates=4)} {stored}', running_sum("batch", 3))
-    twice = Folder(config([X], [Y], free(0), group="instance_group [{ kind: KIND_CPU count: 2 }]"), running_sum("batch", 3))
+    levels = free(0, more="priority_levels: 2 default_priority_level: 1")
+    waits = Folder(config([X], [Y], levels), running_sum("batch", 3))
     cached = Folder(config([X], [Y], free(0)) + "response_cache { enable: true }", running_sum("batch", 3))
     (other,) = ROOT.glob("build/venv/lib/python3*/site-packages/onnxruntime/capi/libonnxruntime.so.*")
     options = [POOL, "--exit-on-error=false", "--strict-readiness=false", "--backend-config=stateful,default-max-batch-size=16"]
     env = {"LD_PRELOAD": str(other), "ORT_DISABLE_TELEMETRY": ""}
-    server = serve({"hasty": hasty, "short": short, "twice": twice, "cached": cached}, options=options, env=env)
+    server = serve({"hasty": hasty, "short": short, "waits": waits, "cached": cached}, options=options, env=env)
     process = f"process {server.pid}"
     running = run_json("doctor", server.http_url, "--pid", str(server.pid), code=2)
     assert found(running) == {
         ("idle-limit", "model hasty"),  # Triton has filled it in
+        ("queue-policy", "model waits"),
         ("header-forward", process),
         ("default-max-batch-size", process),
         ("onnxruntimes", process),
@@ -78,8 +80,7 @@ def test_doctor_of_an_ill_server(serve, tmp_path):
     }
     files = run_json("doctor", str(server.repository), code=2)
     where = {(rule, Path(file).parent.name) for rule, file in found(files)}
-    assert where == {("idle-limit", "hasty"), ("free-count", "twice"), ("response-cache", "cached")}
-    assert "write instance_group [{ count: 1 }]" in server.log_text()
+    assert where == {("idle-limit", "hasty"), ("queue-policy", "waits"), ("response-cache", "cached")}
     assert "remove response_cache" in server.log_text()
 
 
