@@ -59,12 +59,22 @@ func (s *stream) dims(order string, lanes int64) (dims tensor.Shape) {
 	return dims
 }
 
-// at is the place of an element in a tensor, counted in elements.
+// at is the place of an element in a tensor, counted in elements. A state has one row.
 func (s *stream) at(order string, lanes int64, row, lane, feature int64) int64 {
 	place := int64(0)
-	for i, extent := range s.dims(order, lanes) {
-		index := map[byte]int64{'r': row, 'b': lane, 'k': feature}[order[i]]
-		place = place*extent + index
+	for _, axis := range order {
+		switch axis {
+		case 'r':
+			if order == s.stateOrder {
+				place += row
+			} else {
+				place = place*s.rows + row
+			}
+		case 'k':
+			place = place*s.features + feature
+		default:
+			place = place*lanes + lane
+		}
 	}
 	return place
 }

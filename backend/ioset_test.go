@@ -14,7 +14,7 @@ import (
 // it numbers, strings or a correlation ID; and what all requests need stays where it is.
 func TestLargeInputsAreGivenBack(t *testing.T) {
 	t.Parallel()
-	const large = 16 << 20
+	const large = 4 << 20
 	idModel := func() (*scripted, *config.Config) {
 		m, c := sumModel(), sumConfig()
 		m.sig.Inputs = append(m.sig.Inputs, info("ID", tensor.Bytes, -1, 1))
