@@ -15,7 +15,7 @@ import (
 	"tritonstateful/internal/cli/picture"
 )
 
-// checked is the result of check as JSON; docs/command.md describes it.
+// checked is the result of check as JSON; docs/command-check.md describes it.
 type checked struct {
 	Schema int    `json:"schema"`
 	Model  string `json:"model"`
@@ -32,6 +32,10 @@ func checkVerb(c *command) *cobra.Command {
 		Long: "Serves the model of a model repository's folder in this process, and compares its answers with what ONNX Runtime computes\n" +
 			"for each sequence alone: one by one, in batches, in other orders, after a restart, and after a restore from a state store.\n" +
 			"Exit code 2 means that something differs by more than the rounding of batched kernels.",
+		Example: strings.Join([]string{
+			`  tritonstateful check model_repository/vad`,
+			`  tritonstateful check model_repository/vad --extent 576 --data call.wav --lanes 16 --steps 100 --plot differences.png`,
+		}, "\n"),
 		Args: arguments("DIR"),
 		RunE: func(_ *cobra.Command, args []string) error { return c.check(args[0], o, plotPath) },
 	}
@@ -39,8 +43,8 @@ func checkVerb(c *command) *cobra.Command {
 	f.IntVar(&o.Lanes, "lanes", 8, "sequences side by side, at most what the configuration allows")
 	f.IntVar(&o.Steps, "steps", 12, "requests of each sequence")
 	f.Int64Var(&o.Extent, "extent", 0, "extent of the open axes of requests, such as frames (default: the first that the model runs with)")
-	f.StringArrayVar(&o.Data, "data", nil, "a .npy or .wav file for the first input of fractions, or INPUT=FILE; can be given several times (default: random numbers)")
-	f.StringVar(&plotPath, "plot", "", "a .png or .svg file for a picture of the differences over the steps")
+	f.StringArrayVar(&o.Data, "data", nil, "a .npy or .wav `FILE` for the first input of fractions, or INPUT=FILE; can be given several times (default: random numbers)")
+	f.StringVar(&plotPath, "plot", "", "a .png or .svg `FILE` for a picture of the differences over the steps")
 	return verb
 }
 
@@ -66,9 +70,10 @@ func (c *command) check(path string, o parity.Options, plotPath string) error {
 	if plotPath != "" {
 		var lines []picture.Series
 		for _, one := range report.Results {
-			lines = append(lines, picture.Series{Name: one.Name, Values: one.ByStep})
+			lines = append(lines, picture.Series{Name: one.Name, Verdict: verdictOf(&one), Good: one.Good(), First: one.FirstStep, Values: one.ByStep})
 		}
-		if err := picture.Save(plotPath, model.Name, "greatest difference", lines); err != nil {
+		title := model.Name + ": greatest difference from ONNX Runtime at each step"
+		if err := picture.Save(plotPath, title, lines); err != nil {
 			return err
 		}
 	}
@@ -101,9 +106,20 @@ func (c *command) served(path string) (*offline.Model, error) {
 	return model, nil
 }
 
+// verdictOf is a verdict with the difference, if there is one.
+func verdictOf(r *parity.Result) string {
+	if r.MaxDifference == 0 {
+		return r.Verdict
+	}
+	return fmt.Sprintf("%s, at most %.2g", r.Verdict, r.MaxDifference)
+}
+
 func (c *command) writeCheck(w io.Writer, r *checked) {
 	p := c.colors(w)
 	fmt.Fprintf(w, "%s: %s of %s", p.bold(r.Model), counted(r.Lanes, "sequence"), counted(r.Steps, "step"))
+	if r.Open {
+		fmt.Fprintf(w, "; open axes of requests have extent %d", r.Extent)
+	}
 	fmt.Fprint(w, "\n\n")
 	t := newTable("compared with ONNX Runtime", "values", "greatest difference", "verdict", "")
 	for i := range r.Results {

@@ -134,6 +134,15 @@ func TestCheckData(t *testing.T) {
 		require.Equal(t, 3, r.Lanes)
 		require.FileExists(t, picture)
 	}
+	code, _, errs := run(t, withRuntime(t, "check", model, "--data", npy, "--steps", "1", "--lanes", "1", "--extent", "3")...)
+	require.Equal(t, exitFine, code, errs)
+	long := repository(t, "cached", oldest, cached())
+	code, out, _ := run(t, withRuntime(t, "check", long, "--data", npy)...)
+	require.Equal(t, exitFine, code, out)
+	require.Contains(t, out, "; open axes of requests have extent 4\n")
+	code, _, errs = run(t, withRuntime(t, "check", long, "--data", npy, "--extent", "9")...)
+	require.Equal(t, exitFailed, code)
+	require.Contains(t, errs, "the file is too short: it has 32 elements, and a request needs 36")
 	for _, data := range []string{"z=" + wav, filepath.Join(folder, "x.png"), filepath.Join(folder, "none.wav")} {
 		code, _, errs := run(t, withRuntime(t, "check", model, "--data", data)...)
 		require.Equal(t, exitFailed, code, data)

@@ -22,8 +22,12 @@ func doctorVerb(c *command) *cobra.Command {
 	verb := &cobra.Command{
 		Use:   "doctor [URL|DIR]...",
 		Short: "Look for what commonly goes wrong with servers, models and deployments",
-		Long: "Doctor applies rules to what it is shown: the URL of a server's HTTP service, the process of a server on this machine\n" +
+		Long: "Applies rules to what it is shown: the URL of a server's HTTP service, the process of a server on this machine\n" +
 			"(--pid), and folders with models, deployments or the installed backend. Exit code 2 means that there is a problem.",
+		Example: strings.Join([]string{
+			`  tritonstateful doctor http://localhost:8000 deploy/`,
+			`  tritonstateful doctor --pid 4711 /models /opt/tritonserver/backends/stateful`,
+		}, "\n"),
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 && pid == 0 && !rules {
 				return usagef("doctor has nothing to look at: want the URL of a server, a folder or --pid")

@@ -83,7 +83,7 @@ func zeros(sig *onnx.Signature, inputs, outputs []onnx.Tensor) error {
 	return nil
 }
 
-// FuzzInspect looks at random models with random configurations: nothing may panic, the JSON is what docs/command.md says,
+// FuzzInspect looks at random models with random configurations: nothing may panic, the JSON is what docs/command-inspect.md says,
 // and what init would write can be read.
 func FuzzInspect(f *testing.F) {
 	f.Add([]byte(nil))

@@ -14,7 +14,7 @@ import (
 	"tritonstateful/internal/modelconfig"
 )
 
-// initialization is the result of init as JSON; docs/command.md describes it.
+// initialization is the result of init as JSON; docs/command-init.md describes it.
 type initialization struct {
 	Schema    int                `json:"schema"`
 	Model     string             `json:"model"`
@@ -40,17 +40,23 @@ func initVerb(c *command) *cobra.Command {
 		Short: "Make the folder of a model in a model repository, with a commented config.pbtxt",
 		Long: "Makes REPOSITORY/NAME with config.pbtxt and 1/model.onnx. Nothing that is there is overwritten without --force.\n" +
 			"Exit code 2 means that a question is open: nothing is written, and the output has the line that decides it, for --parameter or --config.",
+		Example: strings.Join([]string{
+			`  tritonstateful init vad.onnx`,
+			`  tritonstateful init vad.onnx --name vad --parameter 'constant_inputs=sr = 16000'`,
+			`  tritonstateful init encoder.onnx --config config.pbtxt --scheduler direct`,
+		}, "\n"),
 		Args: arguments("MODEL.onnx"),
 		RunE: func(_ *cobra.Command, args []string) error { return c.initialize(args[0], &o) },
 	}
 	f := verb.Flags()
-	f.StringVar(&o.name, "name", "", "name of the model (default: that of the file)")
-	f.StringVar(&o.repository, "repository", "model_repository", "model repository")
-	f.StringVar(&o.config, "config", "", "a config.pbtxt to begin with")
-	f.StringArrayVar(&o.parameters, "parameter", nil, "a parameter KEY=VALUE of the configuration; can be given several times")
+	f.StringVar(&o.name, "name", "", "`NAME` of the model (default: that of the file)")
+	f.StringVar(&o.repository, "repository", "model_repository", "model repository, a `DIR`")
+	f.StringVar(&o.config, "config", "", "a config.pbtxt to begin with, a `FILE`")
+	f.StringArrayVar(&o.parameters, "parameter", nil, "a parameter `KEY=VALUE` of the configuration; can be given several times")
 	f.StringVar(&o.Scheduler, "scheduler", scaffold.Oldest, "scheduler of a model with states: "+strings.Join(scaffold.Schedulers, ", "))
 	f.BoolVar(&o.Short, "short", false, "write only what the backend does not fill in, without comments")
 	f.BoolVar(&o.force, "force", false, "overwrite files")
+	completeWith(verb, "scheduler", scaffold.Schedulers...)
 	return verb
 }
 

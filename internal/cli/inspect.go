@@ -13,7 +13,7 @@ import (
 	"tritonstateful/internal/modelconfig"
 )
 
-// inspection is the result of inspect as JSON; docs/command.md describes it.
+// inspection is the result of inspect as JSON; docs/command-inspect.md describes it.
 type inspection struct {
 	Schema int    `json:"schema"`
 	Model  string `json:"model"`
@@ -39,10 +39,14 @@ func inspectVerb(c *command) *cobra.Command {
 		Short: "Show what each tensor of a model is for, and why",
 		Long: "Shows what the backend makes of a model: the role of each tensor, the batch axes, and how both were found.\n" +
 			"Exit code 2 means that a question is open, with which the model would not load; the output has the line that decides it.",
+		Example: strings.Join([]string{
+			`  tritonstateful inspect vad.onnx`,
+			`  tritonstateful inspect vad.onnx --config config.pbtxt --json`,
+		}, "\n"),
 		Args: arguments("MODEL.onnx|DIR"),
 		RunE: func(_ *cobra.Command, args []string) error { return c.inspect(args[0], configPath) },
 	}
-	verb.Flags().StringVar(&configPath, "config", "", "its config.pbtxt (default: that in DIR, or none)")
+	verb.Flags().StringVar(&configPath, "config", "", "its config.pbtxt, a `FILE` (default: that in DIR, or none)")
 	return verb
 }
 

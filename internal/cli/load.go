@@ -35,21 +35,25 @@ func loadVerb(c *command) *cobra.Command {
 	verb := &cobra.Command{
 		Use:   "load grpc://HOST:PORT[,HOST:PORT...] MODEL",
 		Short: "Load a server with sequences, and measure latencies",
-		Long: "Load has each of --sequences send its steps at the times that --rate says, whether or not the server keeps up.\n" +
+		Long: "Has each of --sequences send its steps at the times that --rate says, whether or not the server keeps up.\n" +
 			"Latencies count from when a step was due. Exit code 2 means that steps failed or an objective was missed.",
+		Example: strings.Join([]string{
+			`  tritonstateful load grpc://localhost:8001 vad --sequences 100 --rate 31/s --shape input=1,576 --data call.wav --slo p99=50ms`,
+			`  tritonstateful load grpc://a:8001,b:8001 vad --resume --duration 5m`,
+		}, "\n"),
 		Args: arguments("grpc://HOST:PORT", "MODEL"),
 		RunE: func(_ *cobra.Command, args []string) error { return c.load(args[0], args[1], &o) },
 	}
 	f := verb.Flags()
 	f.IntVar(&o.Sequences, "sequences", 16, "sequences at a time")
-	f.StringVar(&o.rate, "rate", "10/s", "steps per second of each sequence")
+	f.StringVar(&o.rate, "rate", "10/s", "`STEPS/s` of each sequence")
 	f.IntVar(&o.Steps, "steps", 100, "steps of a sequence; another one follows")
 	f.DurationVar(&o.Warmup, "warmup", time.Second, "time of load before the measurement")
 	f.DurationVar(&o.Duration, "duration", 10*time.Second, "time of the measurement")
 	f.BoolVar(&o.Resume, "resume", false, "continue sequences whose server was lost; the model needs a state_store")
-	f.StringArrayVar(&o.data, "data", nil, "a .npy or .wav file for the first input of fractions, or INPUT=FILE; can be given several times (default: small whole numbers)")
-	f.StringArrayVar(&o.shapes, "shape", nil, "INPUT=EXTENTS, such as audio=1,512, for an input whose shape the model leaves open; can be given several times")
-	f.StringArrayVar(&o.slo, "slo", nil, "an objective such as p99=50ms; can be given several times")
+	f.StringArrayVar(&o.data, "data", nil, "a .npy or .wav `FILE` for the first input of fractions, or INPUT=FILE; can be given several times (default: small whole numbers)")
+	f.StringArrayVar(&o.shapes, "shape", nil, "`INPUT=EXTENTS`, such as audio=1,512, for an input whose shape the model leaves open; can be given several times")
+	f.StringArrayVar(&o.slo, "slo", nil, "an objective `pN=TIME`, such as p99=50ms; can be given several times")
 	f.BoolVar(&o.Stream, "stream", false, "send the steps of each sequence over a gRPC stream of its own")
 	f.StringVar(&o.kill, "kill", "", "kill a server in the measurement: a process ID, which gets SIGKILL, or a shell command")
 	f.DurationVar(&o.every, "kill-every", 0, "time from kill to kill (default: once, half way)")

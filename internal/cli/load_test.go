@@ -186,7 +186,7 @@ func TestLoadArguments(t *testing.T) {
 		{exitUsage, "want input, sr", []string{address, "vad", "--shape", "x=1"}},
 		{exitUsage, "no such input", []string{address, "vad", "--shape", "input=1,512", "--data", "x=call.wav"}},
 		{exitFailed, "no such file", []string{address, "vad", "--shape", "input=1,512", "--data", "none.wav"}},
-		{exitFailed, "the file has 1024 elements", []string{address, "vad", "--shape", "input=1,2048", "--data", recorded(t)}},
+		{exitFailed, "it has 1024 elements", []string{address, "vad", "--shape", "input=1,2048", "--data", recorded(t)}},
 		{exitFailed, "unknown model", []string{address, "asr"}},
 	} {
 		code, _, errs := run(t, append([]string{"load"}, c.args...)...)

@@ -30,15 +30,21 @@ func migrateVerb(c *command) *cobra.Command {
 	verb := &cobra.Command{
 		Use:   "migrate DIR",
 		Short: "Rewrite config.pbtxt for this backend, for NVIDIA's stateful_backend or for Triton's onnxruntime backend",
-		Long: "Migrate shows what has to be changed in the config.pbtxt of a model's folder, or of all models of a repository, and\n" +
+		Long: "Shows what has to be changed in the config.pbtxt of a model's folder, or of all models of a repository, and\n" +
 			"writes it with --write. Comments and the order of fields stay. Exit code 2 means that something remains to be decided.",
+		Example: strings.Join([]string{
+			`  tritonstateful migrate models/asr`,
+			`  tritonstateful migrate models --pairs --write`,
+			`  tritonstateful migrate models/asr --to triton`,
+		}, "\n"),
 		Args: arguments("DIR"),
 		RunE: func(_ *cobra.Command, args []string) error { return c.migrate(args[0], &o) },
 	}
 	f := verb.Flags()
-	f.StringVar(&o.to, "to", string(migrate.Stateful), "the backend to migrate to: stateful (this one), nvidia or triton")
+	f.StringVar(&o.to, "to", string(migrate.Stateful), "the `BACKEND` to migrate to: stateful (this one), nvidia or triton")
 	f.BoolVar(&o.pairs, "pairs", false, "declare states by state_pairs instead of sequence_batching { state }")
 	f.BoolVar(&o.write, "write", false, "write the files after the difference was shown")
+	completeWith(verb, "to", string(migrate.Stateful), string(migrate.NVIDIA), string(migrate.Triton))
 	return verb
 }
 
@@ -90,7 +96,11 @@ func (c *command) migrate(dir string, o *migrateOptions) error {
 // configFiles are those of a model's folder, or of the folders in a repository.
 func configFiles(dir string) ([]string, error) {
 	const name = "config.pbtxt"
-	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return nil, fmt.Errorf("migrate: %w: want the folder of a model, or a model repository", err)
+	}
+	if !info.IsDir() {
 		return nil, usagef("migrate: %s is no folder: want that of a model, or a model repository", dir)
 	}
 	if file := filepath.Join(dir, name); exists(file) {

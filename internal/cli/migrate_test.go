@@ -137,7 +137,7 @@ func TestMigrateExamples(t *testing.T) {
 func TestMigrateArguments(t *testing.T) {
 	for want, args := range map[string][]string{
 		"want stateful, nvidia or triton":   {"migrate", ".", "--to", "vllm"},
-		"is no folder":                      {"migrate", "nothing"},
+		"is no folder":                      {"migrate", "migrate.go"},
 		"there is no config.pbtxt":          {"migrate", t.TempDir()},
 		"--pairs is for --to stateful":      {"migrate", ".", "--to", "triton", "--pairs"},
 		"migrate has 0 arguments: want DIR": {"migrate"},
@@ -146,4 +146,7 @@ func TestMigrateArguments(t *testing.T) {
 		require.Equal(t, exitUsage, code)
 		require.Contains(t, errs, want)
 	}
+	code, _, errs := run(t, "migrate", "nothing")
+	require.Equal(t, exitFailed, code)
+	require.Contains(t, errs, "nothing: no such file or directory: want the folder of a model")
 }

@@ -46,6 +46,11 @@ func TestPlan(t *testing.T) {
 	}
 	require.Equal(t, map[string]int64{"interval=1000": 400, "interval=10000": 40, "steps=10": 200, "sync": 2000}, traffic)
 
+	code, r = plan(t, repository(t, "wide", oldest, wide()), "--gpu-memory", "1GiB")
+	require.Equal(t, exitFine, code)
+	require.Equal(t, 16, r.Sequences, "as many as there are slots")
+	require.InDelta(t, 1<<30/(64*kilobyte), *r.FittingGPU, 200)
+
 	code, r = plan(t, repository(t, "free", "backend: \"stateful\" dynamic_batching { }\n"+parameter("sequences", "free"), sums()), "--sequences", "300")
 	require.Equal(t, exitFound, code)
 	require.Contains(t, r.Missing, "max_sequences")
@@ -60,7 +65,7 @@ func TestPlan(t *testing.T) {
 
 // TestPlanFaults: what cannot be planned.
 func TestPlanFaults(t *testing.T) {
-	for _, args := range [][]string{{"plan", "x", "--sequences", "0"}, {"plan", "x", "--memory", "much"}, {"plan", "x", "--memory", "0GB"}} {
+	for _, args := range [][]string{{"plan", "x", "--sequences", "-1"}, {"plan", "x", "--rate", "NaN"}, {"plan", "x", "--gpu-memory", "much"}, {"plan", "x", "--memory", "much"}, {"plan", "x", "--memory", "0GB"}} {
 		code, _, _ := run(t, args...)
 		require.Equal(t, exitUsage, code, args)
 	}
@@ -79,8 +84,14 @@ func TestPlanFaults(t *testing.T) {
 
 func TestParseSize(t *testing.T) {
 	for text, want := range map[string]int64{"": 0, "16GB": 16e9, "1.5 GiB": 3 << 29, "512mib": 512 << 20, "7": 7} {
-		got, err := parseSize(text)
+		got, err := parseSize("--memory", text)
 		require.NoError(t, err, text)
 		require.Equal(t, want, got, text)
+	}
+}
+
+func TestSized(t *testing.T) {
+	for bytes, want := range map[int64]string{0: "0 B", 904: "904 B", 999: "999 B", 1000: "1.00 kB", 1052084: "1.05 MB", 13312800: "13.3 MB", 133128: "133 kB", 999600: "1.00 MB", 16e9: "16.0 GB"} {
+		require.Equal(t, want, sized(bytes))
 	}
 }

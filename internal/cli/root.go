@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // The exit codes.
@@ -53,25 +54,63 @@ func (c *command) root() *cobra.Command {
 		Version:       c.version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usagef("there is no verb %q: tritonstateful --help lists them", args[0])
+		Args: func(root *cobra.Command, args []string) error {
+			switch {
+			case len(args) == 0:
+				return nil
+			case len(root.SuggestionsFor(args[0])) > 0:
+				return usagef("there is no verb %q: did you mean %s?", args[0], strings.Join(root.SuggestionsFor(args[0]), " or "))
 			}
-			return nil
+			return usagef("there is no verb %q: tritonstateful --help lists them", args[0])
 		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		SuggestionsMinimumDistance: 2,
+		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cobra.EnableCommandSorting = false
 	root.SetOut(c.stdout)
 	root.SetErr(c.stderr)
 	root.SetVersionTemplate("tritonstateful {{.Version}}\n")
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(err) })
 	root.PersistentFlags().BoolVar(&c.json, "json", false, "print the result as JSON")
-	root.PersistentFlags().StringVar(&c.library, "onnxruntime", "", "path of libonnxruntime.so (default: the one that was installed with this command)")
+	root.PersistentFlags().StringVar(&c.library, "onnxruntime", "", "`PATH` of libonnxruntime.so (default: the one that was installed with this command)")
 	for _, verb := range verbs {
 		root.AddCommand(verb(c))
 	}
+	root.InitDefaultCompletionCmd(root.Name())
+	for _, each := range root.Commands() {
+		if each.Name() == "completion" {
+			each.Args = func(_ *cobra.Command, args []string) error {
+				if len(args) > 0 {
+					return usagef("there is no completion for %q: want bash, zsh, fish or powershell", args[0])
+				}
+				return nil
+			}
+			each.RunE = func(verb *cobra.Command, _ []string) error { return verb.Help() }
+		}
+	}
 	return root
+}
+
+// flagError says what is wrong with a flag in the words of this command.
+func flagError(err error) error {
+	var invalid *pflag.InvalidValueError
+	if !errors.As(err, &invalid) {
+		return usageError{err}
+	}
+	want := map[string]string{
+		"int": "a whole number", "int64": "a whole number", "float64": "a number", "duration": "a time, such as 10s or 5m", "bool": "true or false",
+	}[invalid.GetFlag().Value.Type()]
+	if want == "" {
+		return usageError{err}
+	}
+	return usagef("--%s is %q: want %s", invalid.GetFlag().Name, invalid.GetValue(), want)
+}
+
+// completeWith has shells complete a flag with these values.
+func completeWith(verb *cobra.Command, flag string, values ...string) {
+	if err := verb.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // the flag does not exist: a fault of the verb
+	}
 }
 
 // exit prints an error, and returns the exit code that it stands for. With --json the error is an object, so that a script

@@ -25,11 +25,19 @@ func stateVerb(c *command) *cobra.Command {
 	verb := &cobra.Command{
 		Use:   "state",
 		Short: "List, show, drop, export and import saved states",
-		Long: "State looks at the states that servers have saved in a state store. STORE is its URL as in the parameter state_store:\n" +
+		Long: "Looks at the states that servers have saved in a state store. STORE is its URL as in the parameter state_store:\n" +
 			"file:/FOLDER, valkey://HOST[:PORT][/DB], valkeys://..., unix:///SOCKET, or env for that of STATEFUL_STORE_URL.\n" +
 			"KEY is NAMESPACE:ID, such as model/1:7, 'model/1:\"call\"' or model/1:@call.",
+		Example: strings.Join([]string{
+			`  tritonstateful state list file:/var/lib/states`,
+			`  tritonstateful state show valkey://cache 'vad/1:"call-1"'`,
+			`  tritonstateful state export file:/var/lib/states --namespace vad/1 --to states.tar`,
+		}, "\n"),
 		Args: func(_ *cobra.Command, args []string) error {
-			return usagef("state %s: want list, show, drop, export or import", strings.Join(args, " "))
+			if len(args) == 0 {
+				return usagef("state has no verb: want list, show, drop, export or import")
+			}
+			return usagef("state has no verb %q: want list, show, drop, export or import", args[0])
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -206,7 +214,7 @@ func (c *command) stateDrop() *cobra.Command {
 	verb := &cobra.Command{
 		Use:   "drop STORE KEY...",
 		Short: "Delete what is saved of sequences",
-		Long: "Drop deletes what is saved of sequences. A server that serves one of them saves it again when it is due; with\n" +
+		Long: "Deletes what is saved of sequences. A server that serves one of them saves it again when it is due; with\n" +
 			"--take-over, the store refuses that, and the server drops the sequence.",
 		Args: argumentRange(2, -1, "STORE KEY..."),
 		RunE: func(_ *cobra.Command, args []string) error {

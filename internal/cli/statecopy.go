@@ -21,7 +21,7 @@ func (c *command) stateExport() *cobra.Command {
 	verb := &cobra.Command{
 		Use:   "export STORE [KEY...] --to FILE",
 		Short: "Copy saved states into a file",
-		Long: "Export writes saved states into a tar archive, of which every member is the value of one sequence as\n" +
+		Long: "Writes saved states into a tar archive, of which every member is the value of one sequence as\n" +
 			"docs/state-store.md describes it. Without a KEY it exports all of --namespace, or all there is.",
 		Args: argumentRange(1, -1, "STORE [KEY...]"),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -50,8 +50,8 @@ func (c *command) stateExport() *cobra.Command {
 			})
 		},
 	}
-	verb.Flags().StringVar(&to, "to", "", "`file` to write")
-	verb.Flags().StringVar(&namespace, "namespace", "", "export this `namespace`, such as model/1")
+	verb.Flags().StringVar(&to, "to", "", "`FILE` to write")
+	verb.Flags().StringVar(&namespace, "namespace", "", "export this `NAMESPACE`, such as model/1")
 	return verb
 }
 
@@ -83,7 +83,7 @@ func (c *command) stateImport() *cobra.Command {
 	verb := &cobra.Command{
 		Use:   "import STORE FILE",
 		Short: "Save states that were exported",
-		Long: "Import saves the states of an archive that export wrote. Sequences that are saved already are left alone, and end the\n" +
+		Long: "Saves the states of an archive that export wrote. Sequences that are saved already are left alone, and end the\n" +
 			"import, unless --overwrite is given. A server that serves an imported sequence drops it; a resume continues from the\n" +
 			"imported state.",
 		Args: arguments("STORE", "FILE"),
@@ -109,7 +109,7 @@ func (c *command) stateImport() *cobra.Command {
 		},
 	}
 	verb.Flags().DurationVar(&o.TTL, "ttl", 24*time.Hour, "how long the states are kept if no server saves them again; 0 is for ever")
-	verb.Flags().StringVar(&o.Namespace, "namespace", "", "import into this `namespace`, such as that of a new version of the model")
+	verb.Flags().StringVar(&o.Namespace, "namespace", "", "import into this `NAMESPACE`, such as that of a new version of the model")
 	verb.Flags().BoolVar(&o.Overwrite, "overwrite", false, "replace what is saved already")
 	return verb
 }

@@ -19,7 +19,7 @@ type Tools struct {
 
 // Options are what is planned for.
 type Options struct {
-	Sequences int     // at a time, on one instance
+	Sequences int     // at a time, on one instance; 0: as many as the configuration has slots
 	Steps     int     // requests of each, after which memory is measured
 	Rate      float64 // requests per second of each sequence
 	Extent    int64   // see parity.Options
@@ -92,6 +92,9 @@ func (p *Plan) slots(m *offline.Model, full *modelconfig.ModelConfig) error {
 	sizing, err := sizingOf(m)
 	if err != nil {
 		return err
+	}
+	if p.Sequences == 0 {
+		p.Sequences = sizing.Total()
 	}
 	// A ratio and chunks that are not full leave fewer slots than the field says.
 	for n := p.Sequences; sizing.Total() < p.Sequences && n < 4*p.Sequences; n += max(1, p.Sequences-sizing.Total()) {

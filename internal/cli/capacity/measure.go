@@ -58,7 +58,7 @@ func Measure(m *offline.Model, tools Tools, o Options) (*Plan, error) {
 		return nil, err
 	}
 	t := &meter{model: m, tools: tools, plan: p}
-	if t.inputs, p.StateBytes, err = parity.Requests(m, tools.Open, parity.Options{Lanes: min(mostLanes, o.Sequences), Steps: o.Steps, Extent: o.Extent, Data: o.Data}); err != nil {
+	if t.inputs, p.StateBytes, err = parity.Requests(m, tools.Open, parity.Options{Lanes: min(mostLanes, p.Sequences), Steps: o.Steps, Extent: o.Extent, Data: o.Data}); err != nil {
 		return nil, err
 	}
 	if err := t.measure(full); err != nil {

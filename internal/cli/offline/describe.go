@@ -20,7 +20,7 @@ const (
 )
 
 // A Tensor is a tensor of the model and what it is for. A state is one Tensor, for its input and its output. The names of
-// the fields in JSON are an interface: docs/command.md.
+// the fields in JSON are an interface: docs/command-inspect.md.
 type Tensor struct {
 	Name   string `json:"name"`
 	Output string `json:"output,omitempty"` // of a state: the name of its output

@@ -31,7 +31,7 @@ type Files struct {
 func Read(path, configPath string) (*Files, error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("reading the model: %w: want an ONNX file, or the model's folder of a model repository", err)
 	}
 	absolute, err := filepath.Abs(path)
 	if err != nil {

@@ -6,11 +6,13 @@ import (
 	"slices"
 
 	"tritonstateful/backend"
+	"tritonstateful/backend/plan"
 	"tritonstateful/internal/cli/localserver"
 	"tritonstateful/internal/cli/offline"
 	"tritonstateful/internal/cli/recording"
 	"tritonstateful/internal/modelconfig"
 	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/tensor"
 )
 
 // Options are what is compared.
@@ -30,6 +32,8 @@ type Report struct {
 	Results []Result `json:"results"`
 	// Notes say what the requests cannot show.
 	Notes []string `json:"notes"`
+	// Open reports whether requests have axes that the model leaves open.
+	Open bool `json:"-"`
 }
 
 // Good reports whether nothing is wrong.
@@ -77,11 +81,15 @@ func Check(m *offline.Model, open onnx.OpenRunner, o Options) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	report := &Report{Lanes: c.options.Lanes, Steps: c.options.Steps, Extent: used.extent, Notes: c.script.notes}
+	report := &Report{Lanes: c.options.Lanes, Steps: c.options.Steps, Extent: used.extent, Notes: c.script.notes, Open: hasOpenAxes(m)}
 	report.Results = append(report.Results,
 		c.against("one by one", c.alone(in), c.order(), 0),
 		c.batched(in), c.permuted(in), c.restarted(in), c.restored())
 	return report, nil
+}
+
+func hasOpenAxes(m *offline.Model) bool {
+	return slices.ContainsFunc(m.Plan.Inputs, func(in plan.IO) bool { return slices.Contains(in.Dims.With(in.Axis, 1), tensor.Dynamic) })
 }
 
 // Requests makes up the inputs of requests, by sequence and step, as those of Check are. It also returns how many bytes the
@@ -122,12 +130,15 @@ func (c *checker) write() (used setting, err error) {
 	var first error
 	for _, s := range settings(c.options.Extent) {
 		if err := c.play(runner, s, 1, recorded); err != nil {
-			if first == nil {
+			if first == nil || errors.Is(err, recording.ErrShort) {
 				first = err
 			}
 			continue
 		}
 		return s, c.play(runner, s, c.options.Lanes, recorded)
+	}
+	if errors.Is(first, recording.ErrShort) {
+		return setting{}, fmt.Errorf("%w, and the model does not run with less", first)
 	}
 	return setting{}, fmt.Errorf("the model does not run with requests that were made up: %w; give real ones with --data, or the extent of open axes with --extent", first)
 }
@@ -229,7 +240,7 @@ func (c *checker) none() answers {
 
 // against compares answers with the script, from a step on.
 func (c *checker) against(name string, got answers, lanes []int, from int) Result {
-	r := Result{Name: name, Verdict: SameBits, ByStep: []float64{}}
+	r := Result{Name: name, Verdict: SameBits, ByStep: []float64{}, FirstStep: from}
 	for _, lane := range lanes {
 		for step := from; step < c.options.Steps; step++ {
 			r.compare(c.outputs, got[lane][step], c.script.want[lane][step], lane, step)

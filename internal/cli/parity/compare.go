@@ -21,7 +21,7 @@ const (
 	Skipped   = "skipped"
 )
 
-// A Result is what became of one comparison. The names of the fields in JSON are an interface: docs/command.md.
+// A Result is what became of one comparison. The names of the fields in JSON are an interface: docs/command-check.md.
 type Result struct {
 	Name    string `json:"name"`
 	Verdict string `json:"verdict"`
@@ -30,8 +30,9 @@ type Result struct {
 	MaxDifference float64 `json:"max_difference"`
 	// Where says where that was, or what failed, or why it was skipped.
 	Where string `json:"where,omitempty"`
-	// ByStep is the greatest absolute difference of each step.
-	ByStep []float64 `json:"by_step"`
+	// ByStep is the greatest absolute difference of each step. It is 0 for those before FirstStep, which were not compared.
+	ByStep    []float64 `json:"by_step"`
+	FirstStep int       `json:"first_step"`
 }
 
 // Good reports whether nothing is wrong.

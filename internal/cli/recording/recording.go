@@ -3,6 +3,7 @@ package recording
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -19,11 +20,14 @@ type Recording struct {
 	size int // of an element
 }
 
+// ErrShort is about a file that is not enough for one request.
+var ErrShort = errors.New("the file is too short")
+
 // Piece returns what a step of a sequence brings: n elements.
 func (r *Recording) Piece(lane, step, n int) ([]byte, error) {
 	total := len(r.data) / r.size
 	if total < n {
-		return nil, fmt.Errorf("the file has %d elements, and a request needs %d", total, n)
+		return nil, fmt.Errorf("%w: it has %d elements, and a request needs %d", ErrShort, total, n)
 	}
 	pieces := total / n
 	at := ((step + lane*7) % pieces) * n
@@ -41,7 +45,7 @@ func Read(path string, dtype tensor.DType) (*Recording, error) {
 	case ".npy":
 		var given tensor.DType
 		if given, _, data, err = planner.ParseNPY(file); err == nil && given != dtype {
-			err = fmt.Errorf("it holds %v: want %v, the type of the input", given, dtype)
+			err = fmt.Errorf("it holds %v: want %v, the type of the input; numpy converts with astype", given, dtype)
 		}
 	case ".wav":
 		data, err = wav(file, dtype)
