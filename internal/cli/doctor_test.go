@@ -29,13 +29,7 @@ func TestDoctorPage(t *testing.T) {
 		"service/compose.yaml": "services:\n  triton:\n    image: nvcr.io/nvidia/tritonserver:26.06-py3\n" +
 			"    command: tritonserver --model-repository=/models\n    deploy: { replicas: 2 }\n",
 	})
-	deploy, err := os.ReadDir(filepath.Join(docs, "deploy"))
-	require.NoError(t, err)
-	for _, entry := range deploy {
-		text, err := os.ReadFile(filepath.Join(docs, "deploy", entry.Name()))
-		require.NoError(t, err)
-		files(t, map[string]string{"docs/deploy/" + entry.Name(): string(text)})
-	}
+	require.NoError(t, os.CopyFS("docs/deploy", os.DirFS(filepath.Join(docs, "deploy"))))
 	checkPage(t, "command-doctor.md")
 }
 

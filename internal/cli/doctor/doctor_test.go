@@ -335,7 +335,8 @@ func TestOurDeployment(t *testing.T) {
 	s := &Subject{}
 	skipped, err := s.Read(filepath.Join("..", "..", "..", "docs", "deploy"))
 	require.NoError(t, err)
-	require.Empty(t, skipped)
+	require.Len(t, skipped, 1)
+	require.Contains(t, skipped[0], "helm/templates: templates of Helm: want what helm template prints")
 	require.NotEmpty(t, s.Workloads)
 	require.NotEmpty(t, s.Scalers)
 	require.Empty(t, Examine(s).Findings)

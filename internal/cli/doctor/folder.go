@@ -31,7 +31,12 @@ func (s *Subject) Read(folder string) (skipped []string, err error) {
 			return fmt.Errorf("read the folder: %w", err)
 		}
 		if entry.IsDir() {
-			if name := entry.Name(); path != folder && strings.HasPrefix(name, ".") {
+			name := entry.Name()
+			switch {
+			case path != folder && strings.HasPrefix(name, "."):
+				return filepath.SkipDir
+			case name == "templates" && isFile(filepath.Join(filepath.Dir(path), "Chart.yaml")):
+				skipped = append(skipped, path+": templates of Helm: want what helm template prints, in a file")
 				return filepath.SkipDir
 			}
 			return nil
@@ -45,6 +50,11 @@ func (s *Subject) Read(folder string) (skipped []string, err error) {
 		err = s.lookAtOwnLibc()
 	}
 	return skipped, err
+}
+
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
 }
 
 func (s *Subject) readFile(path string, entry fs.DirEntry) error {
