@@ -6,6 +6,7 @@ import (
 
 	"tritonstateful/backend/checkpoint"
 	"tritonstateful/backend/config"
+	"tritonstateful/internal/statestore"
 	"tritonstateful/internal/status"
 	"tritonstateful/statebuffer"
 )
@@ -125,7 +126,7 @@ func (e *execution) ask(req int) {
 		}
 	}
 	rerun := e.batch.Park(req)
-	in.saver.Resume(key, live, func(r checkpoint.Resumption) {
+	in.saver.Resume(checkpoint.Wanted{Key: key, Live: live, AtMost: stepsAnswered(r)}, func(r checkpoint.Resumption) {
 		note.resumption = r
 		in.Locked(func() {
 			rerun(note)
@@ -135,6 +136,14 @@ func (e *execution) ask(req int) {
 			of.waiting, of.answered, of.err = nil, true, r.Err
 		})
 	})
+}
+
+// stepsAnswered is how many steps the client of a request that resumes can have answers of.
+func stepsAnswered(r *Request) uint64 {
+	if r.resumes() && r.Parameters.Step >= 0 {
+		return uint64(r.Parameters.Step)
+	}
+	return statestore.AnyStep
 }
 
 // park parks a request that comes after one that waits for the store.

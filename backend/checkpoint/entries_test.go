@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tritonstateful/backend/config"
+	"tritonstateful/internal/statestore"
 	"tritonstateful/statebuffer"
 )
 
@@ -175,7 +176,7 @@ func TestBeginsLate(t *testing.T) {
 		generation := q.Generation()
 		time.Sleep(time.Second)
 		down.Store(false)
-		_, _, err := w.memory.Take(t.Context(), "7", time.Minute)
+		_, _, err := w.memory.Take(t.Context(), "7", statestore.AnyStep, time.Minute)
 		require.NoError(t, err)
 		time.Sleep(time.Minute)
 		synctest.Wait()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"tritonstateful/internal/status"
@@ -23,9 +24,19 @@ type Resumption struct {
 	Err error
 }
 
+// Wanted is a sequence that is to go on.
+type Wanted struct {
+	Key string
+	// Live is the entry of the sequence if it is live here, or nil.
+	Live *Entry
+	// AtMost is how many steps its client has the answers of. A state with more is that of a
+	// step whose answer was lost; the one before it is better.
+	AtMost uint64
+}
+
 // Resume asks the store for the state of a sequence, and has done called with what it says, on
-// another goroutine. live is the entry of the sequence if it is live here, or nil.
-func (s *Saver) Resume(key string, live *Entry, done func(Resumption)) {
+// another goroutine.
+func (s *Saver) Resume(w Wanted, done func(Resumption)) {
 	began := s.clock()
 	go func() {
 		err := s.enterStore(began)
@@ -34,7 +45,7 @@ func (s *Saver) Resume(key string, live *Entry, done func(Resumption)) {
 			return
 		}
 		defer func() { <-s.resumes }()
-		done(s.noted(s.resume(key, live), began))
+		done(s.noted(s.resume(w), began))
 	}()
 }
 
@@ -60,7 +71,7 @@ func (s *Saver) enterStore(began time.Duration) error {
 	}
 }
 
-func (s *Saver) resume(key string, live *Entry) (r Resumption) {
+func (s *Saver) resume(w Wanted) (r Resumption) {
 	defer func() {
 		if p := recover(); p != nil { // it would end the server
 			s.log.Error("panic while a state was restored", "panic", p, "stack", string(debug.Stack()))
@@ -69,15 +80,15 @@ func (s *Saver) resume(key string, live *Entry) (r Resumption) {
 	}()
 	var value []byte
 	err := s.within(func(ctx context.Context) (err error) {
-		if live != nil {
-			if r.Ours, err = s.owns(ctx, live); r.Ours || err != nil {
+		if w.Live != nil {
+			if r.Ours, err = s.goesOn(ctx, w); r.Ours || err != nil {
 				return err
 			}
 		}
-		if err = s.awaitDrop(ctx, key); err != nil {
+		if err = s.awaitDrop(ctx, w.Key); err != nil {
 			return err
 		}
-		r.Epoch, value, err = s.store.Take(ctx, key, s.policy.TTL)
+		r.Epoch, value, err = s.store.Take(ctx, w.Key, w.AtMost, s.policy.TTL)
 		return err
 	})
 	switch {
@@ -86,7 +97,7 @@ func (s *Saver) resume(key string, live *Entry) (r Resumption) {
 	case value != nil:
 		r.Saved, err = s.policy.decode(value, s.policy.States)
 		if damaged := (*damagedError)(nil); errors.As(err, &damaged) {
-			s.log.Error("a saved state is damaged, and counts as not there", "key", key, "error", err)
+			s.log.Error("a saved state is damaged, and counts as not there", "key", w.Key, "error", err)
 			s.count(func(c *Counters) { c.Damaged++ })
 		} else if err != nil {
 			r.Err = status.Errorf(status.InvalidArg, "its saved state does not fit: %w", err)
@@ -95,23 +106,25 @@ func (s *Saver) resume(key string, live *Entry) (r Resumption) {
 	return r
 }
 
-// owns reports whether the epoch of an entry is still the one that the store has, or the store
-// has none, because it lost what it had.
-func (s *Saver) owns(ctx context.Context, e *Entry) (bool, error) {
-	epoch, err := s.epochOf(ctx, e)
-	if err != nil {
+// goesOn reports whether a sequence that is live here goes on as it is: its epoch is still the
+// one that the store has, or the store has none, because it lost what it had. One that has more
+// steps than its client has answers of goes back if the store has a state that its client can
+// repeat them from.
+func (s *Saver) goesOn(ctx context.Context, w Wanted) (bool, error) {
+	var epoch, steps uint64
+	known := func() bool {
+		epoch, steps = w.Live.epoch, w.Live.steps
+		return epoch != 0 && (steps <= w.AtMost || !w.Live.working) // what is under way may be saved yet
+	}
+	if err := s.await(ctx, known); err != nil {
+		return false, fmt.Errorf("the store has not answered the call before: %w", err)
+	}
+	owner, saved, err := s.store.Owner(ctx, w.Key)
+	if err != nil || owner > epoch {
 		return false, err
 	}
-	owner, err := s.store.Owner(ctx, e.key)
-	return err == nil && owner <= epoch, err
-}
-
-// epochOf waits until the store knows that a sequence has begun.
-func (s *Saver) epochOf(ctx context.Context, e *Entry) (epoch uint64, err error) {
-	if err := s.await(ctx, func() bool { epoch = e.epoch; return epoch != 0 }); err != nil {
-		return 0, fmt.Errorf("the store does not know yet that it began: %w", err)
-	}
-	return epoch, nil
+	goesBack := steps > w.AtMost && slices.ContainsFunc(saved, func(step uint64) bool { return step <= w.AtMost })
+	return !goesBack, nil
 }
 
 // awaitDrop waits until what a sequence that has ended here has saved is deleted.

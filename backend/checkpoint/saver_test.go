@@ -314,7 +314,7 @@ func TestManyResumesWhileHung(t *testing.T) {
 				var failed, waits atomic.Int64
 				waits.Store(20 * maxResumes)
 				for i := range 20 * maxResumes {
-					w.Resume(fmt.Sprint(i), nil, func(r Resumption) {
+					w.Resume(Wanted{Key: fmt.Sprint(i), AtMost: statestore.AnyStep}, func(r Resumption) {
 						waits.Add(-1)
 						if r.Err != nil {
 							failed.Add(1)

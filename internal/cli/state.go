@@ -127,6 +127,9 @@ func printSequences(w io.Writer, found []*saved.Sequence) {
 	total := 0
 	for _, s := range found {
 		total += s.Bytes
+		if s.Before != nil {
+			total += s.Before.Bytes
+		}
 		switch {
 		case s.Bytes == 0:
 			t.AppendRow([]any{s.Key, "-", "-", 0, "ended, or not saved yet"})
@@ -189,6 +192,11 @@ func printSequence(w io.Writer, s *saved.Sequence) {
 		t.AppendRow([]any{"model", s.Model})
 		t.AppendRow([]any{"layout", s.Layout})
 		t.AppendRow([]any{"counters", strings.Trim(fmt.Sprint(s.Counters), "[]")})
+	}
+	if b := s.Before; b != nil && b.Damage != "" {
+		t.AppendRow([]any{"before", "damaged: " + b.Damage})
+	} else if b != nil {
+		t.AppendRow([]any{"before", fmt.Sprintf("%d steps, %s, %s", b.Steps, clock(b.SavedAt), counted(b.Bytes, "byte"))})
 	}
 	fmt.Fprintln(w, t.Render())
 	if len(s.States) == 0 {

@@ -23,7 +23,7 @@ func TestManyOwners(t *testing.T) {
 			s := where.open(t)
 			servers.Go(func() {
 				for range 25 {
-					epoch, value, err := s.Take(t.Context(), key, minute)
+					epoch, value, err := s.Take(t.Context(), key, AnyStep, minute)
 					if err != nil {
 						t.Error(err)
 						return
@@ -68,9 +68,9 @@ func TestManyOwners(t *testing.T) {
 			})
 		}
 		servers.Wait()
-		value, err := where.open(t).Get(t.Context(), key)
+		values, err := where.open(t).Get(t.Context(), key)
 		require.NoError(t, err)
-		record, err := Parse(value)
+		record, err := Parse(values[0])
 		require.NoError(t, err)
 		require.Equal(t, uint64(saves.Load()), record.Step, "every save that was accepted counts once")
 		require.EqualValues(t, 100, taken.Load())
@@ -95,7 +95,7 @@ func TestConcurrentSequences(t *testing.T) {
 					if err := s.Save(t.Context(), key, epoch, value, minute); err != nil {
 						t.Error(err)
 					}
-					if got, err := s.Get(t.Context(), key); err != nil || !bytes.Equal(got, value) {
+					if got, err := s.Get(t.Context(), key); err != nil || len(got) != 1 || !bytes.Equal(got[0], value) {
 						t.Error(key, step, err)
 					}
 				}

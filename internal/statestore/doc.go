@@ -31,6 +31,15 @@
 // [Store.Drop] deletes the state and keeps the epoch for a while (see dropped), so that
 // a server that was stopped cannot save a sequence that has ended since.
 //
+// # The value before
+//
+// A store keeps two values of a key: the newest, and the newest of the others with fewer
+// steps. A server can be killed after a step was saved and before its answer was sent; the
+// client asks for the step again, and needs the state before it. So [Store.Take] is told how
+// many steps the client has answers of. A value with more is deleted, as the sequence goes on
+// from the one before, in another way perhaps. Both values end with their key, and Begin and
+// Drop delete both.
+//
 // # The value
 //
 // All numbers are little-endian. The value begins with a head of 64 bytes:

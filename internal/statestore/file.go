@@ -20,7 +20,9 @@ import (
 // nothing is flushed to the disk, as that would take longer than a step.
 //
 // A file is replaced as a whole by renaming, or its head is written in place, which one
-// call does. So a server that is killed leaves the old file or the new one. Files are in
+// call does. So a server that is killed leaves the old file or the new one. What a new value
+// replaces is renamed first (see entry.keep): the value before is in a file of its own, next to
+// that of the key. Files are in
 // 256 folders, by the first byte of their names, each with a file that is locked while a
 // file of the folder is looked at and changed. The lock is the kernel's, so it ends with
 // its process.
@@ -49,21 +51,25 @@ func (s *folderStore) Begin(ctx context.Context, key string, age, ttl time.Durat
 			return &FencedError{Epoch: uint64(began.UnixMicro()), Owner: e.head.epoch}
 		}
 		epoch = nextEpoch(e.head.epoch)
-		return e.replace(fileHead{key: key, epoch: epoch, expires: expiry(ttl)}, nil)
+		return e.clear(fileHead{key: key, epoch: epoch, expires: expiry(ttl)})
 	})
 	return epoch, err
 }
 
-func (s *folderStore) Take(ctx context.Context, key string, ttl time.Duration) (epoch uint64, value []byte, err error) {
+func (s *folderStore) Take(ctx context.Context, key string, atMost uint64, ttl time.Duration) (epoch uint64, value []byte, err error) {
 	err = s.locked(ctx, "take over", key, func(e *entry) error {
-		head := fileHead{key: key, epoch: nextEpoch(e.head.epoch), expires: expiry(ttl), size: e.head.size}
+		head := fileHead{key: key, epoch: nextEpoch(e.head.epoch), expires: expiry(ttl)}
 		if e.damage != nil {
 			return e.damage
 		}
 		if e.file == nil {
 			epoch = head.epoch
-			return e.replace(head, nil)
+			return e.clear(head)
 		}
+		if err := e.goBack(head, atMost); err != nil {
+			return err
+		}
+		head.size = e.head.size
 		if value, err = e.head.readValue(e.file); err != nil {
 			return err
 		}
@@ -84,6 +90,9 @@ func (s *folderStore) Save(ctx context.Context, key string, epoch uint64, value 
 		if e.head.epoch > epoch {
 			return &FencedError{Epoch: epoch, Owner: e.head.epoch}
 		}
+		if err := e.keep(stepOf(value)); err != nil {
+			return err
+		}
 		return os.Rename(temp, e.path)
 	})
 	if err != nil {
@@ -101,27 +110,37 @@ func (s *folderStore) Drop(ctx context.Context, key string, epoch uint64) error 
 		if !e.head.expires.IsZero() && e.head.expires.Before(expires) {
 			expires = e.head.expires
 		}
-		return e.replace(fileHead{key: key, epoch: epoch, expires: expires}, nil)
+		return e.clear(fileHead{key: key, epoch: epoch, expires: expires})
 	})
 }
 
-func (s *folderStore) Owner(ctx context.Context, key string) (epoch uint64, err error) {
+func (s *folderStore) Owner(ctx context.Context, key string) (epoch uint64, steps []uint64, err error) {
 	err = s.locked(ctx, "look up the owner of", key, func(e *entry) error {
 		epoch = e.head.epoch
-		return e.damage
+		if e.file == nil {
+			return e.damage
+		}
+		return e.eachValue(func(head *fileHead, file *os.File) error {
+			step, err := head.readStep(file)
+			steps = append(steps, step)
+			return err
+		})
 	})
-	return epoch, err
+	return epoch, steps, err
 }
 
-func (s *folderStore) Get(ctx context.Context, key string) (value []byte, err error) {
+func (s *folderStore) Get(ctx context.Context, key string) (values [][]byte, err error) {
 	err = s.locked(ctx, "read", key, func(e *entry) error {
 		if e.file == nil {
 			return e.damage
 		}
-		value, err = e.head.readValue(e.file)
-		return err
+		return e.eachValue(func(head *fileHead, file *os.File) error {
+			value, err := head.readValue(file)
+			values = append(values, value)
+			return err
+		})
 	})
-	return value, err
+	return values, err
 }
 
 func (s *folderStore) Keys(ctx context.Context, prefix string) iter.Seq2[string, error] {
@@ -135,16 +154,20 @@ func (s *folderStore) Keys(ctx context.Context, prefix string) iter.Seq2[string,
 					yield("", s.explain("list", prefix, err))
 					return
 				}
-				if strings.HasSuffix(path, tempSuffix) {
+				if strings.HasSuffix(path, tempSuffix) || isExtra(path) {
 					continue
 				}
-				e := entry{path: path}
-				if err := e.open(); err != nil {
+				e := entry{}
+				err := e.openAs(path)
+				if errors.Is(err, errDamaged) || errors.Is(err, fs.ErrNotExist) {
+					continue
+				}
+				if err != nil {
 					yield("", s.explain("list", prefix, err))
 					return
 				}
 				e.close()
-				if e.file != nil && strings.HasPrefix(e.head.key, prefix) && !yield(e.head.key, nil) {
+				if !e.head.expired(time.Now()) && strings.HasPrefix(e.head.key, prefix) && !yield(e.head.key, nil) {
 					return
 				}
 			}
@@ -156,7 +179,7 @@ func (s *folderStore) Keys(ctx context.Context, prefix string) iter.Seq2[string,
 func (s *folderStore) Check(ctx context.Context) error {
 	const key = KeyPrefix + "check"
 	return s.locked(ctx, "write", key, func(e *entry) error {
-		if err := e.replace(fileHead{key: key, epoch: 1}, nil); err != nil {
+		if err := e.clear(fileHead{key: key, epoch: 1}); err != nil {
 			return err
 		}
 		return os.Remove(e.path)

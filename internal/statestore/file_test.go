@@ -63,7 +63,7 @@ func TestDamagedFiles(t *testing.T) {
 			s := where.open(t)
 			save(t, s, key, begin(t, s, key), strings.Repeat("right", 10))
 			require.NoError(t, damage(where.fileOf(key)))
-			_, value, err := s.Take(t.Context(), key, minute)
+			_, value, err := s.Take(t.Context(), key, AnyStep, minute)
 			require.ErrorContains(t, err, "damaged")
 			require.ErrorContains(t, err, where.fileOf(key))
 			require.Nil(t, value)

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -19,28 +20,137 @@ type entry struct {
 	damage error    // what is wrong with the file
 }
 
-// open opens the file and reads its head.
-func (e *entry) open() error {
-	f, err := os.OpenFile(e.path, os.O_RDWR, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+// beforeSuffix ends the name of the file with the value before. Its epoch and expiry are not used: those of the key are in
+// the file without the suffix.
+const beforeSuffix = ".before"
+
+func (e *entry) before() string { return e.path + beforeSuffix }
+
+// isExtra reports whether a file is that of the value before, next to the file of its key.
+func isExtra(path string) bool {
+	main, isBefore := strings.CutSuffix(path, beforeSuffix)
+	if !isBefore {
+		return false
 	}
+	_, err := os.Lstat(main)
+	return err == nil
+}
+
+// open opens the file and reads its head. A server that was killed while it saved may have left only the value before.
+func (e *entry) open() error {
+	err := e.openAs(e.path)
+	if errors.Is(err, fs.ErrNotExist) && os.Rename(e.before(), e.path) == nil {
+		err = e.openAs(e.path)
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case errors.Is(err, errDamaged):
+		e.damage = fmt.Errorf("%w; it is replaced when the sequence begins anew or is saved", err)
+		return nil
+	case err == nil && e.head.expired(time.Now()):
+		e.close()
+		e.file, e.head = nil, fileHead{}
+	}
+	return err
+}
+
+// openAs opens a file and reads its head, also if it has expired.
+func (e *entry) openAs(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		return err
 	}
 	head, err := readFileHead(f)
-	switch {
-	case errors.Is(err, errDamaged):
-		e.damage = fmt.Errorf("%s: %w; it is replaced when the sequence begins anew or is saved", e.path, err)
-	case err != nil:
+	if err != nil {
 		f.Close()
-		return fmt.Errorf("%s: %w", e.path, err)
-	case head.expired(time.Now()):
-	default:
-		e.file, e.head = f, head
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	e.file, e.head = f, head
+	return nil
+}
+
+// older returns the file with the value before and the number of its steps; nil if there is none that can be used. The
+// caller closes it.
+func (e *entry) older() (older *entry, step uint64, err error) {
+	older = &entry{path: e.before()}
+	if err = older.openAs(older.path); err == nil {
+		if step, err = older.head.readStep(older.file); err != nil {
+			older.close()
+		}
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, errDamaged):
+		return nil, 0, nil
+	case err != nil:
+		return nil, 0, err
+	}
+	return older, step, nil
+}
+
+// eachValue calls a function with the files that have a value, the newest first.
+func (e *entry) eachValue(f func(head *fileHead, file *os.File) error) error {
+	if e.head.size == 0 {
 		return nil
 	}
-	f.Close()
+	if err := f(&e.head, e.file); err != nil {
+		return err
+	}
+	older, _, err := e.older()
+	if older == nil {
+		return err
+	}
+	defer older.close()
+	return f(&older.head, older.file)
+}
+
+// keep makes room for a value with that many steps: the value that is there becomes the one before if it has fewer. Until the
+// caller has renamed the new file, only the file before is there; see open.
+func (e *entry) keep(step uint64) error {
+	if e.file != nil && e.head.size > 0 {
+		there, err := e.head.readStep(e.file)
+		if err == nil && there < step {
+			return os.Rename(e.path, e.before())
+		}
+		if older, before, err := e.older(); err != nil {
+			return err
+		} else if older != nil {
+			older.close()
+			if before < step {
+				return nil
+			}
+		}
+	}
+	return removeIfThere(e.before())
+}
+
+// goBack has the sequence go on from the value before, if that has at most that many steps and the newest has more. head is
+// the new one. A server that is killed meanwhile leaves the newest as it was.
+func (e *entry) goBack(head fileHead, atMost uint64) error {
+	if e.head.size == 0 {
+		return nil
+	}
+	if step, err := e.head.readStep(e.file); err != nil || step <= atMost {
+		return err
+	}
+	older, step, err := e.older()
+	if older == nil {
+		return err
+	}
+	if step > atMost {
+		older.close()
+		return nil
+	}
+	head.size = older.head.size
+	if _, err = older.file.WriteAt(head.bytes(), 0); err == nil {
+		err = os.Rename(older.path, e.path)
+	}
+	if err != nil {
+		older.close()
+		return err
+	}
+	e.close()
+	e.file, e.head = older.file, head
 	return nil
 }
 
@@ -50,9 +160,12 @@ func (e *entry) close() {
 	}
 }
 
-// replace replaces the file by one with another head and value.
-func (e *entry) replace(head fileHead, value []byte) error {
-	temp, err := writeTemp(filepath.Dir(e.path), head, value)
+// clear replaces the file by one with another head and no value.
+func (e *entry) clear(head fileHead) error {
+	if err := removeIfThere(e.before()); err != nil { // first: it must not be taken for what is saved
+		return err
+	}
+	temp, err := writeTemp(filepath.Dir(e.path), head, nil)
 	if err != nil {
 		return err
 	}
@@ -60,6 +173,13 @@ func (e *entry) replace(head fileHead, value []byte) error {
 		_ = os.Remove(temp)
 	}
 	return err
+}
+
+func removeIfThere(path string) error {
+	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 // writeTemp writes a file with a head and a value, which has the head's size, next to

@@ -48,7 +48,7 @@ var errDamaged = errors.New("the file is damaged")
 
 // bytes returns the head as it is in the file, with the zeros before the value.
 func (h *fileHead) bytes() []byte {
-	b := make([]byte, align(fileHeadSize+int64(len(h.key)), alignment))
+	b := make([]byte, h.start())
 	copy(b, fileMagic)
 	little.PutUint32(b[4:], fileVersion)
 	little.PutUint64(b[8:], h.epoch)
@@ -98,18 +98,37 @@ func readFileHead(f *os.File) (h fileHead, err error) {
 	return h, nil
 }
 
+// readStep returns the number of steps of the value of a file.
+func (h *fileHead) readStep(f *os.File) (uint64, error) {
+	if err := h.check(f); err != nil {
+		return 0, err
+	}
+	head := make([]byte, min(h.size, stepAt+8))
+	_, err := f.ReadAt(head, h.start())
+	return stepOf(head), err
+}
+
+// check reports whether a file has as many bytes as its head says.
+func (h *fileHead) check(f *os.File) error {
+	info, err := f.Stat()
+	if err == nil && info.Size()-h.start() != h.size {
+		err = fmt.Errorf("%s: %w: it has %d bytes of a value of %d", f.Name(), errDamaged, info.Size()-h.start(), h.size)
+	}
+	return err
+}
+
+// start is where the value begins.
+func (h *fileHead) start() int64 { return align(fileHeadSize+int64(len(h.key)), alignment) }
+
 // readValue returns the value of a file, nil if it has none.
 func (h *fileHead) readValue(f *os.File) ([]byte, error) {
 	if h.size == 0 {
 		return nil, nil
 	}
-	start := align(fileHeadSize+int64(len(h.key)), alignment)
-	if info, err := f.Stat(); err != nil {
+	if err := h.check(f); err != nil {
 		return nil, err
-	} else if info.Size()-start != h.size {
-		return nil, fmt.Errorf("%s: %w: it has %d bytes of a value of %d", f.Name(), errDamaged, info.Size()-start, h.size)
 	}
 	value := make([]byte, h.size)
-	_, err := f.ReadAt(value, start)
+	_, err := f.ReadAt(value, h.start())
 	return value, err
 }

@@ -59,6 +59,7 @@ func (s *folderStore) sweep(ctx context.Context, shard int) {
 		brief, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 		if lock, err := lockFolder(brief, filepath.Dir(path)); err == nil {
 			if hasExpired(path, now) {
+				_ = os.Remove(path + beforeSuffix) // first: it must not be taken for what is saved
 				_ = os.Remove(path)
 			}
 			lock.Close()
@@ -67,7 +68,11 @@ func (s *folderStore) sweep(ctx context.Context, shard int) {
 	}
 }
 
+// hasExpired reports whether a file is to be deleted. A value before goes with its key.
 func hasExpired(path string, now time.Time) bool {
+	if isExtra(path) {
+		return false
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return false

@@ -58,7 +58,7 @@ func parseHead(value []byte) (head Head, err error) {
 		return head, fmt.Errorf("it has flags that are not of format %d: %#x, %#x", version, flags, reserved)
 	}
 	head.Epoch = little.Uint64(value[8:])
-	head.Step = little.Uint64(value[16:])
+	head.Step = little.Uint64(value[stepAt:])
 	head.Saved = time.Unix(0, int64(little.Uint64(value[24:])))
 	copy(head.Model[:], value[32:])
 	copy(head.Layout[:], value[40:])

@@ -4,33 +4,37 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"math"
 	"strings"
 	"time"
 )
 
-// A Store keeps one value for each key, and who owns the key (see the package's
-// comment). A call ends when its context does, with the context's error in the chain;
-// it may take effect nevertheless, also later. A TTL of 0 is none: the key stays.
+// A Store keeps the newest value of each key and the one before it, and who owns the key
+// (see the package's comment). A call ends when its context does, with the context's error
+// in the chain; it may take effect nevertheless, also later. A TTL of 0 is none: the key
+// stays. Values that a caller gets are the caller's.
 type Store interface {
-	// Begin makes the caller the owner of key and deletes the value. It returns the
+	// Begin makes the caller the owner of key and deletes its values. It returns the
 	// new epoch. age is how long ago the sequence began: the call fails with a
 	// *FencedError if another server became the owner since then.
 	Begin(ctx context.Context, key string, age, ttl time.Duration) (epoch uint64, err error)
-	// Take makes the caller the owner of key and returns the new epoch and the value,
-	// which is the caller's; nil if none is saved.
-	Take(ctx context.Context, key string, ttl time.Duration) (epoch uint64, value []byte, err error)
-	// Save keeps value. It fails with a *FencedError if the key has an owner of a later
-	// epoch. The value must not change before Save has returned, nor ever after it has
-	// returned an error: it may be on its way still.
+	// Take makes the caller the owner of key. It returns the new epoch and the newest value
+	// with at most that many steps; the sequence goes on from there, so a newer value is
+	// deleted. If all values have more steps, it returns the newest; nil if none is saved.
+	Take(ctx context.Context, key string, atMost uint64, ttl time.Duration) (epoch uint64, value []byte, err error)
+	// Save keeps value, which a Writer has sealed. Of the others it keeps the newest with
+	// fewer steps. It fails with a *FencedError if the key has an owner of a later epoch.
+	// The value must not change before Save has returned, nor ever after it has returned
+	// an error: it may be on its way still.
 	Save(ctx context.Context, key string, epoch uint64, value []byte, ttl time.Duration) error
-	// Drop deletes the value; the epoch stays for a while, so that older servers
+	// Drop deletes the values; the epoch stays for a while, so that older servers
 	// remain refused. It fails as Save does.
 	Drop(ctx context.Context, key string, epoch uint64) error
-	// Owner returns the epoch that owns key, 0 if there is none.
-	Owner(ctx context.Context, key string) (epoch uint64, err error)
-	// Get returns the value without taking the key over; nil if none is saved. The
-	// value is the caller's.
-	Get(ctx context.Context, key string) (value []byte, err error)
+	// Owner returns the epoch that owns key, 0 if there is none, and how many steps its
+	// values have, the newest first.
+	Owner(ctx context.Context, key string) (epoch uint64, steps []uint64, err error)
+	// Get returns the values without taking the key over, the newest first.
+	Get(ctx context.Context, key string) (values [][]byte, err error)
 	// Keys returns the keys that begin with prefix, in no order; those without a value
 	// too. Keys that are made or deleted meanwhile may be missing, and a key may come
 	// twice. The sequence ends with the first error.
@@ -59,6 +63,9 @@ func SplitKey(key string) (namespace, id string, ok bool) {
 	namespace, id, ok = strings.Cut(rest, ":")
 	return namespaceUnescapes.Replace(namespace), id, ours && ok && namespace != "" && id != ""
 }
+
+// AnyStep is for Take: the newest value, whatever its number of steps.
+const AnyStep = math.MaxUint64
 
 // KeyPrefix begins every key, so that a store can be shared with others.
 const KeyPrefix = "tritonstateful:"

@@ -47,14 +47,15 @@ func TestNothingSaved(t *testing.T) {
 		s := where.open(t)
 		require.NoError(t, s.Check(t.Context()))
 		require.NoError(t, s.Check(t.Context()), "again")
-		epoch, err := s.Owner(t.Context(), key)
+		epoch, steps, err := s.Owner(t.Context(), key)
 		require.NoError(t, err)
 		require.Zero(t, epoch)
-		value, err := s.Get(t.Context(), key)
+		require.Empty(t, steps)
+		values, err := s.Get(t.Context(), key)
 		require.NoError(t, err)
-		require.Nil(t, value)
+		require.Empty(t, values)
 		before := uint64(time.Now().Add(-minute).UnixMicro())
-		epoch, value, err = s.Take(t.Context(), key, minute)
+		epoch, value, err := s.Take(t.Context(), key, AnyStep, minute)
 		require.NoError(t, err)
 		require.Nil(t, value)
 		require.Greater(t, epoch, before, "epochs come from the clock")
@@ -64,7 +65,7 @@ func TestNothingSaved(t *testing.T) {
 
 func owner(t *testing.T, s Store, key string) uint64 {
 	t.Helper()
-	epoch, err := s.Owner(t.Context(), key)
+	epoch, _, err := s.Owner(t.Context(), key)
 	require.NoError(t, err)
 	return epoch
 }
@@ -78,7 +79,7 @@ func begin(t *testing.T, s Store, key string) uint64 {
 
 func take(t *testing.T, s Store, key string) (uint64, string) {
 	t.Helper()
-	epoch, value, err := s.Take(t.Context(), key, minute)
+	epoch, value, err := s.Take(t.Context(), key, AnyStep, minute)
 	require.NoError(t, err)
 	return epoch, string(value)
 }
@@ -90,9 +91,12 @@ func save(t *testing.T, s Store, key string, epoch uint64, value string) {
 
 func saved(t *testing.T, s Store, key string) string {
 	t.Helper()
-	value, err := s.Get(t.Context(), key)
+	values, err := s.Get(t.Context(), key)
 	require.NoError(t, err)
-	return string(value)
+	if len(values) == 0 {
+		return ""
+	}
+	return string(values[0])
 }
 
 // requireFenced: the error names both epochs.
@@ -230,7 +234,7 @@ func TestExpiry(t *testing.T) {
 		for name, use := range map[string]func() (uint64, error){
 			"begin": func() (uint64, error) { return s.Begin(t.Context(), key, 0, ttl) },
 			"take": func() (uint64, error) {
-				epoch, _, err := s.Take(t.Context(), key, ttl)
+				epoch, _, err := s.Take(t.Context(), key, AnyStep, ttl)
 				return epoch, err
 			},
 			"save": func() (uint64, error) {
@@ -272,13 +276,13 @@ func TestKeysAndValuesOfAnyBytes(t *testing.T) {
 			want[key] = true
 			value := large[:len(large)>>i]
 			require.NoError(t, s.Save(t.Context(), key, begin(t, s, key), value, minute))
-			_, got, err := s.Take(t.Context(), key, minute)
+			_, got, err := s.Take(t.Context(), key, AnyStep, minute)
 			require.NoError(t, err)
 			require.True(t, bytes.Equal(value, got))
 			got[0]++ // it is ours
 			again, err := s.Get(t.Context(), key)
 			require.NoError(t, err)
-			require.True(t, bytes.Equal(value, again))
+			require.True(t, bytes.Equal(value, again[0]))
 		}
 		begin(t, s, Key("m/10", "7"))
 		begin(t, s, Key("m*", "7"))
@@ -334,10 +338,10 @@ func TestDamagedEpoch(t *testing.T) {
 		s := where.open(t)
 		save(t, s, key, begin(t, s, key), "right")
 		where.corrupt(t, key)
-		_, value, err := s.Take(t.Context(), key, minute)
+		_, value, err := s.Take(t.Context(), key, AnyStep, minute)
 		require.Error(t, err)
 		require.Nil(t, value)
-		_, err = s.Owner(t.Context(), key)
+		_, _, err = s.Owner(t.Context(), key)
 		require.Error(t, err)
 	})
 }
@@ -350,7 +354,7 @@ func TestContextEnds(t *testing.T) {
 		cancel()
 		_, err := s.Begin(ctx, key, 0, minute)
 		require.ErrorIs(t, err, context.Canceled)
-		_, _, err = s.Take(ctx, key, minute)
+		_, _, err = s.Take(ctx, key, AnyStep, minute)
 		require.ErrorIs(t, err, context.Canceled)
 		require.ErrorIs(t, s.Save(ctx, key, epoch, nil, minute), context.Canceled)
 		require.ErrorIs(t, s.Drop(ctx, key, epoch), context.Canceled)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"iter"
 	"net"
@@ -15,8 +16,8 @@ import (
 	"github.com/valkey-io/valkey-go"
 )
 
-// A valkeyStore keeps a hash for each key on a Valkey or Redis server; valkeyscripts.go
-// describes its fields. It connects when it is first used and whenever a connection is
+// A valkeyStore keeps a hash for each key on a Valkey or Redis server, and the values next to
+// it; valkeyscripts.go describes the fields. It connects when it is first used and whenever a connection is
 // lost. Commands that are given at the same time share connections and are sent
 // together.
 type valkeyStore struct {
@@ -36,6 +37,8 @@ const (
 	// maxValue is what a server accepts as one argument unless it is told otherwise (proto-max-bulk-len). It closes the
 	// connection for more, and other calls would fail too.
 	maxValue = 512 << 20
+	// onItsWay is how long a value may take until the script that names it in the hash has run.
+	onItsWay = time.Minute
 )
 
 func openValkey(t *target) (*valkeyStore, error) {
@@ -81,7 +84,7 @@ func (s *valkeyStore) Close() {
 
 func (s *valkeyStore) Begin(ctx context.Context, key string, age, ttl time.Duration) (epoch uint64, err error) {
 	began := time.Now().Add(-age)
-	epoch, _, err = s.claim(ctx, "begin", key, ttl, beginScript, func(found *claimed, sent time.Time) error {
+	epoch, _, err = s.claim(ctx, "begin", key, ttl, beginScript, "", func(found *claimed, sent time.Time) error {
 		// The server's time is that of a moment after the command was sent.
 		if at := found.now - sent.Sub(began).Microseconds(); found.by != s.by && isLater(found.epoch, at, found.now) {
 			return &FencedError{Epoch: uint64(at), Owner: found.epoch}
@@ -91,8 +94,8 @@ func (s *valkeyStore) Begin(ctx context.Context, key string, age, ttl time.Durat
 	return epoch, err
 }
 
-func (s *valkeyStore) Take(ctx context.Context, key string, ttl time.Duration) (epoch uint64, value []byte, err error) {
-	return s.claim(ctx, "take over", key, ttl, takeScript, func(*claimed, time.Time) error { return nil })
+func (s *valkeyStore) Take(ctx context.Context, key string, atMost uint64, ttl time.Duration) (epoch uint64, value []byte, err error) {
+	return s.claim(ctx, "take over", key, ttl, takeScript, strconv.FormatUint(atMost, 10), func(*claimed, time.Time) error { return nil })
 }
 
 // claimed is what a script of claimScript has found or done.
@@ -133,14 +136,14 @@ func (c *claimed) read(answer []valkey.ValkeyMessage) (replaced bool, err error)
 // again if it finds another one, unless that one is refused. So a command that is executed
 // after its call has ended, because a server or a network was stopped, does nothing if
 // anyone was the owner since.
-func (s *valkeyStore) claim(ctx context.Context, doing, key string, ttl time.Duration, script *valkey.Lua, replaces func(found *claimed, sent time.Time) error) (epoch uint64, value []byte, err error) {
+func (s *valkeyStore) claim(ctx context.Context, doing, key string, ttl time.Duration, run *script, wants string, replaces func(found *claimed, sent time.Time) error) (epoch uint64, value []byte, err error) {
 	got, err := call(ctx, func(longer context.Context) (claimed, error) {
 		for found := (claimed{}); ; {
 			if err := ctx.Err(); err != nil { // what it has found since is not to be replaced
 				return claimed{}, err
 			}
 			sent := time.Now()
-			answer, err := script.Exec(longer, s.client, []string{key}, []string{found.owner, milliseconds(ttl), s.by}).ToArray()
+			answer, err := run.Exec(longer, s.client, []string{key}, []string{found.owner, milliseconds(ttl), s.by, wants}).ToArray()
 			if err != nil {
 				return claimed{}, err
 			}
@@ -166,10 +169,12 @@ func (s *valkeyStore) Save(ctx context.Context, key string, epoch uint64, value 
 	if len(value) > maxValue {
 		return s.explain("save", key, fmt.Errorf("the value has %d bytes: at most %d can be saved", len(value), maxValue))
 	}
-	stamp := nextStamp()
+	owner, stamp := formatEpoch(epoch), nextStamp()
+	name := valuePrefix + owner + "-" + stamp + ":" + strings.TrimPrefix(key, KeyPrefix)
 	return s.owned(ctx, "save", key, epoch, func(ctx context.Context) valkey.ValkeyResult {
-		return saveScript.Exec(ctx, s.client, []string{key},
-			[]string{formatEpoch(epoch), stamp, milliseconds(ttl), valkey.BinaryString(value)})
+		set := s.client.B().Set().Key(name).Value(valkey.BinaryString(value)).Px(onItsWay).Build()
+		return saveScript.after(ctx, s.client, set, []string{key, name},
+			[]string{owner, stamp, milliseconds(ttl), strconv.FormatUint(stepOf(value), 10)})
 	})
 }
 
@@ -198,21 +203,37 @@ func (s *valkeyStore) owned(ctx context.Context, doing, key string, epoch uint64
 	return s.explain(doing, key, err)
 }
 
-func (s *valkeyStore) Owner(ctx context.Context, key string) (epoch uint64, err error) {
-	text, err := call(ctx, func(ctx context.Context) ([]byte, error) {
-		return bytesOrNil(s.client.Do(ctx, s.client.B().Hget().Key(key).Field(epochField).Build()).AsBytes())
+func (s *valkeyStore) Owner(ctx context.Context, key string) (epoch uint64, steps []uint64, err error) {
+	found, err := call(ctx, func(ctx context.Context) ([]string, error) {
+		return ownerScript.Exec(ctx, s.client, []string{key}, nil).AsStrSlice()
 	})
-	if err == nil && text != nil {
-		epoch, err = parseEpoch(string(text))
+	if err == nil && len(found) == 0 {
+		err = fmt.Errorf("the script returned nothing: want the owner")
 	}
-	return epoch, s.explain("look up the owner of", key, err)
+	if err == nil && found[0] != "" {
+		epoch, err = parseEpoch(found[0])
+	}
+	for i := 1; i < len(found) && err == nil; i++ {
+		var step uint64
+		step, err = strconv.ParseUint(found[i], 10, 64)
+		steps = append(steps, step)
+	}
+	return epoch, steps, s.explain("look up the owner of", key, err)
 }
 
-func (s *valkeyStore) Get(ctx context.Context, key string) ([]byte, error) {
-	value, err := call(ctx, func(ctx context.Context) ([]byte, error) {
-		return bytesOrNil(s.client.Do(ctx, s.client.B().Hget().Key(key).Field(stateField).Build()).AsBytes())
+func (s *valkeyStore) Get(ctx context.Context, key string) (values [][]byte, err error) {
+	values, err = call(ctx, func(ctx context.Context) (values [][]byte, err error) {
+		found, err := getScript.Exec(ctx, s.client, []string{key}, nil).ToArray()
+		for i := range found {
+			value, failed := bytesOrNil(found[i].AsBytes())
+			err = errors.Join(err, failed)
+			if value != nil { // else it was evicted
+				values = append(values, value)
+			}
+		}
+		return values, err
 	})
-	return value, s.explain("read", key, err)
+	return values, s.explain("read", key, err)
 }
 
 // globEscapes makes a prefix stand for itself in a pattern.
@@ -231,7 +252,7 @@ func (s *valkeyStore) Keys(ctx context.Context, prefix string) iter.Seq2[string,
 				return
 			}
 			for _, key := range found.Elements {
-				if !yield(key, nil) {
+				if !strings.HasPrefix(key, valuePrefix) && !yield(key, nil) {
 					return
 				}
 			}
@@ -245,7 +266,7 @@ func (s *valkeyStore) Keys(ctx context.Context, prefix string) iter.Seq2[string,
 // Check does what is done for a sequence. The key is gone a second later.
 func (s *valkeyStore) Check(ctx context.Context) error {
 	const key, ttl = KeyPrefix + "check", time.Second
-	epoch, _, err := s.Take(ctx, key, ttl)
+	epoch, _, err := s.Take(ctx, key, AnyStep, ttl)
 	if err == nil {
 		// No FencedError is possible but from another server that checks at the same time.
 		err = withoutFence(s.Save(ctx, key, epoch, []byte("check"), ttl))

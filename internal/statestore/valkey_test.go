@@ -223,7 +223,7 @@ func TestForeignKeys(t *testing.T) {
 			server.must(t, c.make...)
 			_, err := s.Begin(t.Context(), key, 0, minute)
 			require.ErrorContains(t, err, c.want)
-			_, _, err = s.Take(t.Context(), key, minute)
+			_, _, err = s.Take(t.Context(), key, AnyStep, minute)
 			require.ErrorContains(t, err, c.want)
 			require.ErrorContains(t, s.Save(t.Context(), key, 1<<52, []byte("x"), minute), c.want)
 			require.ErrorContains(t, s.Drop(t.Context(), key, 1<<52), c.want)

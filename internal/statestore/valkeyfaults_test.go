@@ -79,7 +79,7 @@ func TestStoppedServer(t *testing.T) {
 		for range 5 {
 			err := s.Save(within(t, 30*time.Millisecond), key, epoch, []byte("late"), minute)
 			require.ErrorIs(t, err, context.DeadlineExceeded)
-			_, _, err = s.Take(within(t, 10*time.Millisecond), Key("m", "other"), minute)
+			_, _, err = s.Take(within(t, 10*time.Millisecond), Key("m", "other"), AnyStep, minute)
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 		}
 	})
@@ -120,8 +120,8 @@ func TestSilentConnection(t *testing.T) {
 		return s.Save(within(t, time.Second), key, epoch, []byte("new"), minute) == nil
 	}, 3*silenceTimeout, 10*time.Millisecond)
 	require.Eventually(t, func() bool { // of the other connection too
-		value, err := s.Get(within(t, time.Second), key)
-		require.True(t, err != nil || string(value) == "new")
+		values, err := s.Get(within(t, time.Second), key)
+		require.True(t, err != nil || string(values[0]) == "new")
 		return err == nil
 	}, 3*silenceTimeout, 10*time.Millisecond)
 }
@@ -168,7 +168,7 @@ func TestLateCommands(t *testing.T) {
 		},
 		"a take after a take": {
 			func(stuck Store, epoch uint64) {
-				_, _, err := stuck.Take(within(t, 30*time.Millisecond), key, minute)
+				_, _, err := stuck.Take(within(t, 30*time.Millisecond), key, AnyStep, minute)
 				require.Error(t, err)
 			},
 			func(uint64) {

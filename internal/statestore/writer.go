@@ -16,6 +16,7 @@ const (
 	magic      = "TSST"
 	version    = 1
 	headSize   = 64
+	stepAt     = 16
 	lengthAt   = 48
 	crcAt      = 56
 	reservedAt = 60
@@ -135,7 +136,7 @@ func (w *Writer) Seal(head Head) []byte {
 	little.PutUint16(v[4:], version)
 	little.PutUint16(v[6:], 0)
 	little.PutUint64(v[8:], head.Epoch)
-	little.PutUint64(v[16:], head.Step)
+	little.PutUint64(v[stepAt:], head.Step)
 	little.PutUint64(v[24:], uint64(head.Saved.UnixNano()))
 	copy(v[32:], head.Model[:])
 	copy(v[40:], head.Layout[:])
@@ -143,6 +144,14 @@ func (w *Writer) Seal(head Head) []byte {
 	little.PutUint32(v[reservedAt:], 0)
 	little.PutUint32(v[crcAt:], checksum(v))
 	return v
+}
+
+// stepOf is the number of steps that the head of a value says; 0 for what is no value.
+func stepOf(value []byte) uint64 {
+	if len(value) < stepAt+8 || string(value[:len(magic)]) != magic {
+		return 0
+	}
+	return little.Uint64(value[stepAt:])
 }
 
 // checksum is that of a value whose bytes from crcAt to reservedAt do not count.

@@ -60,8 +60,7 @@ def exactly(tally: Tally) -> list[Finding]:
         none("with replay: foreign values", tally.foreign, tally.answers),
         none("with replay: wrong values", tally.wrong, tally.answers),
         Finding("with replay: lost sequences", broken(tally), "0", not tally.broken),
-        # A step can be saved and its answer lost with the server; the client says so (AnswerLost).
-        at_most("with replay: lost answers", tally.answers_lost, max(2, tally.recoveries // 20), "", 0),
+        none("with replay: lost answers", tally.answers_lost, tally.answers),
         Finding("with replay: latency p50, p99, most",
             " ".join(f"{percentile(tally.seconds, at) * 1e3:.0f}" for at in (50, 99, 100)) + " ms"),
     ]  # fmt: skip

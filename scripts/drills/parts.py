@@ -134,6 +134,13 @@ class Valkey(Part):
         return valkey.Valkey("127.0.0.1", self.port, socket_timeout=10, **options)
 
 
+def newest(client: valkey.Valkey, key: str) -> tuple[int, int, bytes]:
+    """Of a key: the owner's epoch, and the steps and the name of the newest value; zeros if nothing is saved."""
+    fields = client.hgetall(key)
+    states = [(int(field[6:]), name) for field, name in fields.items() if field.startswith(b"state:")]
+    return int(fields.get(b"epoch", b"0"), 16), *max(states, default=(0, b""))
+
+
 class Envoy(Part):
     """The proxy of docs/deploy/envoy.yaml before servers; only addresses are others, and come from a file rather than DNS."""
 

@@ -10,6 +10,7 @@ from tritonserver import ServerError
 from .cluster import Cluster
 from .findings import Finding
 from .model import Model, hashed, request
+from .parts import newest
 
 STORE = {"state_store": "env"}
 PASSWORD = "right"
@@ -94,9 +95,10 @@ def damaged(client: InferenceServerClient, cluster: Cluster) -> Finding:
     infer(client, 11, 1, start=True, stateful_key="damaged")
     key = f"tritonstateful:{GOOD.name}/1:@damaged"
     with cluster.store.client(password=PASSWORD) as store:
-        value = bytearray(store.hget(key, "state"))
+        _, _, name = newest(store, key)
+        value = bytearray(store.get(name))
         value[-1] ^= 1
-        store.hset(key, "state", bytes(value))
+        store.set(name, bytes(value), keepttl=True)
     resume = lambda: infer(client, 12, 1, start=True, stateful_key="damaged", stateful_resume="require")
     return refused("resuming a damaged value", resume, "no state of it is saved")
 

@@ -3,7 +3,6 @@
 import collections
 import re
 import signal
-import struct
 import threading
 import time
 import urllib.request
@@ -17,6 +16,7 @@ from tritonserver import TritonServer
 from .cluster import Cluster
 from .findings import Finding, at_least, none
 from .model import Model, hashed, request
+from .parts import newest
 
 STORE = {"state_store": "env"}
 MODELS = [
@@ -144,7 +144,7 @@ def fenced_saves(server: TritonServer, model: str) -> int:
 
 
 class Watch:
-    """Looks at the store all the time: neither epoch nor step of a sequence may ever go back."""
+    """Looks at the store all the time: the owner's epoch may never go back, nor the steps of one owner."""
 
     def __init__(self, cluster: Cluster, sequences: list[Sent]):
         self._keys = [f"tritonstateful:{each.model}/1:@{each.key}" for each in sequences]
@@ -172,6 +172,5 @@ class Watch:
                 self._latest[key] = now
 
     def _read(self, key: str) -> tuple[int, int]:
-        """The epoch and the step in the head of the value: see internal/statestore."""
-        value = self._client.hget(key, "state") or bytes(24)
-        return struct.unpack_from("<QQ", value, 8)
+        epoch, steps, _ = newest(self._client, key)
+        return epoch, steps

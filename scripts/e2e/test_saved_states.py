@@ -71,12 +71,17 @@ def test_killed(serve, tmp_path: Path, scheduler: str):
     with pytest.raises(InferenceServerException, match="must specify the START flag"):
         other(7, 3)
     assert other(7, 3, start=True, stateful_resume="require") == (6, {"step": 3, "saved_step": 2, "resumed": True})
-    assert other(7, 4)[0] == 10
+    assert saved(other, 7, 4, 4) == 10
+    assert saved(other, 7, 5, 5) == 15
+    # Its answer is lost: the step is made again from the state before.
+    assert other(7, 5, start=True, stateful_resume="try", stateful_step=4) == (15, {"step": 5, "saved_step": 4, "resumed": True})
+    with pytest.raises(InferenceServerException, match="step 3 was done before: expected step 5"):
+        other(7, 5, start=True, stateful_resume="try", stateful_step=3)
     with pytest.raises(InferenceServerException, match="no state of it is saved") as missing:
         other(8, 20, start=True, stateful_resume="require")
     assert "NOT_FOUND" in str(missing.value.status())
     assert other(8, 20, start=True, stateful_resume="try")[0] == 20
-    assert other(7, 5, end=True)[0] == 15
+    assert other(7, 5, end=True)[0] == 20
     wait_until_refused(other, 7)
 
 

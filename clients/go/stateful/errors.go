@@ -31,8 +31,8 @@ func (e *StateLostError) Error() string {
 	return fmt.Sprintf("the server can only continue at step %d, and requests before step %d are no longer kept", e.Resumed, e.Kept)
 }
 
-// AnswerLostError says that a step was done and saved, but that its answer was lost with the server, and that no earlier
-// state is left to repeat it. The next request continues after it.
+// AnswerLostError says that a step was done, but that its answer was lost, and that no earlier state is left to repeat it: the
+// store has lost what it had. The next request continues after it.
 type AnswerLostError struct{ Step int64 }
 
 func (e *AnswerLostError) Error() string {

@@ -23,11 +23,44 @@ type fakeStore struct {
 	mu    sync.Mutex
 	every int64 // a state is saved after so many steps; 0: only if asked
 	saved map[string]state
+	prior map[string]state // the ones before
 	owner map[string]*fakeServer
 }
 
 func newStore(every int64) *fakeStore {
-	return &fakeStore{every: every, saved: map[string]state{}, owner: map[string]*fakeServer{}}
+	return &fakeStore{every: every, saved: map[string]state{}, prior: map[string]state{}, owner: map[string]*fakeServer{}}
+}
+
+func (f *fakeStore) save(key string, s state) {
+	if old, found := f.saved[key]; found && old.step < s.step {
+		f.prior[key] = old
+	}
+	f.saved[key] = s
+}
+
+// goesBack reports whether the state before is that of a client that has only so many answers.
+func (f *fakeStore) goesBack(key string, answers int64) bool {
+	prior, found := f.prior[key]
+	return found && prior.step <= answers && f.saved[key].step > answers
+}
+
+func (f *fakeStore) take(key string, answers int64) state {
+	if f.goesBack(key, answers) {
+		f.saved[key] = f.prior[key]
+		delete(f.prior, key)
+	}
+	return f.saved[key]
+}
+
+func (f *fakeStore) drop(key string) {
+	delete(f.saved, key)
+	delete(f.prior, key)
+}
+
+// has reports whether a state is saved for a client that has only so many answers.
+func (f *fakeStore) has(key string, answers int64) bool {
+	saved, found := f.saved[key]
+	return found && saved.step <= answers || f.goesBack(key, answers)
 }
 
 type live struct {
@@ -132,12 +165,12 @@ func (f *fakeServer) run(request *kserve.ModelInferRequest) (live, error) {
 	f.sent = append(f.sent, sent{step, start, resume})
 	l := f.live[id]
 	switch key := p["stateful_key"].GetStringParam(); {
-	case start && (!resume || l == nil || f.store.owner[key] != f):
+	case start && (!resume || l == nil || f.store.owner[key] != f || l.state.step > step && f.store.has(key, step)):
 		f.store.owner[key] = f
 		if !resume {
-			delete(f.store.saved, key)
+			f.store.drop(key)
 		}
-		saved := f.store.saved[key]
+		saved := f.store.take(key, step)
 		l = &live{key: key, state: saved, saved: saved.step}
 		f.live[id] = l
 	case !start && l == nil:
@@ -155,10 +188,11 @@ func (f *fakeServer) run(request *kserve.ModelInferRequest) (live, error) {
 	}
 	l.state = state{l.state.step + 1, l.state.sum + value}
 	if f.store.every > 0 && l.state.step%f.store.every == 0 || p["stateful_save"].GetBoolParam() {
-		f.store.saved[l.key], l.saved = l.state, l.state.step
+		f.store.save(l.key, l.state)
+		l.saved = l.state.step
 	}
 	if p["sequence_end"].GetBoolParam() {
-		delete(f.store.saved, l.key)
+		f.store.drop(l.key)
 		delete(f.live, id)
 	}
 	return *l, nil

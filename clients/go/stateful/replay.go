@@ -127,9 +127,19 @@ func (s *Sequence) check(r *request, response *kserve.ModelInferResponse) error 
 		return &WrongStepError{Done: done.GetInt64Param(), Want: r.step + 1}
 	}
 	if saved, found := response.GetParameters()["stateful_saved_step"]; found {
-		s.saved = saved.GetInt64Param()
+		s.noteSaved(saved.GetInt64Param())
 	}
 	return nil
+}
+
+// noteSaved takes in how many steps are saved. The answer to the last of them can be lost, so those since the save before are
+// kept.
+func (s *Sequence) noteSaved(steps int64) {
+	if steps > s.saved {
+		s.before = s.saved
+	}
+	s.before = min(s.before, steps)
+	s.saved = steps
 }
 
 func (s *Sequence) keep(r *request) {
@@ -137,10 +147,10 @@ func (s *Sequence) keep(r *request) {
 	s.keptBytes += r.bytes
 }
 
-// forget drops the requests whose steps are saved, and the oldest of those that are too large together.
+// forget drops the requests that no saved state can need, and the oldest of those that are too large together.
 func (s *Sequence) forget() {
 	n := 0
-	for n < len(s.kept) && (s.kept[n].step < s.saved || s.keptBytes > s.options.KeepBytes) {
+	for n < len(s.kept) && (s.kept[n].step < s.before || s.keptBytes > s.options.KeepBytes) {
 		s.keptBytes -= s.kept[n].bytes
 		n++
 	}

@@ -46,6 +46,7 @@ type Sequence struct {
 	server     int // index of the connection that has the sequence
 	steps      int64
 	saved      int64
+	before     int64 // saved before it last changed
 	recoveries int
 	ended      bool
 	failures   int // of the current step

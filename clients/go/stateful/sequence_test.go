@@ -131,7 +131,7 @@ func lose(f *fakeServer) {
 	f.after = func() error {
 		f.store.mu.Lock()
 		for _, l := range f.live {
-			f.store.saved[l.key] = l.state
+			f.store.save(l.key, l.state)
 		}
 		f.store.mu.Unlock()
 		go f.die()
@@ -144,24 +144,46 @@ func TestAnAnswerThatWasLost(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		every int64
+		keep  int
 		lost  bool
-	}{{"all requests are kept", 0, false}, {"some were dropped", 3, true}} {
+	}{{"all requests are kept", 0, 0, false}, {"some were dropped", 3, 0, false}, {"and the state before is gone", 3, 16, true}} {
 		t.Run(test.name, func(t *testing.T) {
 			store := newStore(test.every)
 			servers := []*fakeServer{startFake(t, store), startFake(t, store)}
-			s := begin(t, Options{}, servers...)
-			play(t, s, 0, 4)
+			s := begin(t, Options{KeepBytes: test.keep}, servers...)
+			play(t, s, 0, 7)
+			if test.lost {
+				clear(store.saved)
+				clear(store.prior)
+			}
 			lose(servers[s.server])
 			if !test.lost {
-				play(t, s, 4, 8)
+				play(t, s, 7, 12)
 				return
 			}
 			var lost *AnswerLostError
-			if _, err := s.Infer(t.Context(), input(4)); !errors.As(err, &lost) || lost.Step != 4 {
+			if _, err := s.Infer(t.Context(), input(7)); !errors.As(err, &lost) || lost.Step != 7 {
 				t.Fatal(err)
 			}
-			play(t, s, 5, 8)
+			play(t, s, 8, 12)
 		})
+	}
+}
+
+// TestAConnectionIsLostAndTheServerIsNot: the server has gone on by one step, which it does once more.
+func TestAConnectionIsLostAndTheServerIsNot(t *testing.T) {
+	server := startFake(t, newStore(3))
+	s := begin(t, Options{}, server)
+	play(t, s, 0, 7)
+	for step := range int64(3) { // of which 8 is saved
+		server.after = func() error {
+			server.after = nil
+			return status.Error(codes.Unavailable, "the connection was reset")
+		}
+		play(t, s, 7+step, 8+step)
+	}
+	if s.Recoveries() != 3 {
+		t.Error(s.Recoveries())
 	}
 }
 
@@ -173,17 +195,17 @@ func TestStateLost(t *testing.T) {
 		want  StateLostError
 	}{
 		{"the saved state is gone", 3, 0, StateLostError{Resumed: 0, Kept: 3}},
-		{"too much to keep", 0, 24, StateLostError{Resumed: 0, Kept: 2}},
+		{"too much to keep", 0, 24, StateLostError{Resumed: 0, Kept: 4}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			store := newStore(test.every)
 			servers := []*fakeServer{startFake(t, store), startFake(t, store)}
 			s := begin(t, Options{KeepBytes: test.keep}, servers...)
-			play(t, s, 0, 5)
+			play(t, s, 0, 7)
 			servers[s.server].die()
 			clear(store.saved)
 			var lost *StateLostError
-			if _, err := s.Infer(t.Context(), input(5)); !errors.As(err, &lost) || *lost != test.want {
+			if _, err := s.Infer(t.Context(), input(7)); !errors.As(err, &lost) || *lost != test.want {
 				t.Fatal(err)
 			}
 		})

@@ -24,14 +24,34 @@ class State:
 
 @dataclass
 class Store:
-    """Saved states by key. every: a state is saved after so many steps; 0: only if asked."""
+    """Saved states by key, and those before them. every: a state is saved after so many steps; 0: only if asked."""
 
     every: int = 3
     saved: dict[str, State] = field(default_factory=dict)
+    before: dict[str, State] = field(default_factory=dict)
     owner: dict[str, "FakeServer"] = field(default_factory=dict)
 
     def save(self, key: str, state: State) -> None:
+        if key in self.saved and self.saved[key].step < state.step:
+            self.before[key] = self.saved[key]
         self.saved[key] = State(state.step, state.sum)
+
+    def take(self, key: str, at_most: int) -> State:
+        if self.goes_back(key, at_most):
+            self.saved[key] = self.before.pop(key)
+        saved = self.saved.get(key, State())
+        return State(saved.step, saved.sum)
+
+    def goes_back(self, key: str, at_most: int) -> bool:
+        saved, before = self.saved.get(key), self.before.get(key)
+        return saved is not None and saved.step > at_most and before is not None and before.step <= at_most
+
+    def steps(self, key: str) -> list[int]:
+        return [states[key].step for states in (self.saved, self.before) if key in states]
+
+    def drop(self, key: str) -> None:
+        self.saved.pop(key, None)
+        self.before.pop(key, None)
 
 
 class Refused(Exception):
@@ -124,22 +144,22 @@ class FakeServer(service_pb2_grpc.GRPCInferenceServiceServicer):
 
     def _run(self, request: Request) -> Live:
         parameters = request.parameters
-        number = parameters["sequence_id"].int64_param
+        number, step = parameters["sequence_id"].int64_param, parameters["stateful_step"].int64_param
         live = self.live.get(number)
         if parameters["sequence_start"].bool_param:
             resume = parameters["stateful_resume"].string_param == "try"
             key = parameters["stateful_key"].string_param
-            if not (resume and live and self.store.owner.get(key) is self):
+            ours = resume and live and self.store.owner.get(key) is self
+            if not ours or live.state.step > step and min(self.store.steps(key), default=step + 1) <= step:
                 self.store.owner[key] = self
                 if not resume:
-                    self.store.saved.pop(key, None)
-                saved = self.store.saved.get(key)
-                live = Live(key, State(saved.step, saved.sum) if saved else State(), saved.step if saved else 0)
+                    self.store.drop(key)
+                state = self.store.take(key, step)
+                live = Live(key, state, state.step)
                 self.live[number] = live
         elif live is None:
             text = f"inference request for sequence {number} to model 'sum' must specify the START flag on the first request"
             raise Refused(grpc.StatusCode.INVALID_ARGUMENT, text)
-        step = parameters["stateful_step"].int64_param
         if step < live.state.step:
             text = f"sequence {number}: step {step} was done before: expected step {live.state.step}"
             raise Refused(grpc.StatusCode.ALREADY_EXISTS, text)
@@ -155,6 +175,6 @@ class FakeServer(service_pb2_grpc.GRPCInferenceServiceServicer):
             self.store.save(live.key, live.state)
             live.saved_step = live.state.step
         if parameters["sequence_end"].bool_param:
-            self.store.saved.pop(live.key, None)
+            self.store.drop(live.key)
             del self.live[number]
         return live

@@ -112,6 +112,30 @@ def test_what_is_sent_again(servers):
     assert sent(other) == [(5, True, "try"), (3, True, "try"), (4, False, ""), (5, False, "")]
 
 
+def test_a_connection_is_lost_and_the_server_is_not(servers, store):
+    """The server has gone on by one step, which it does once more."""
+    with begin(servers[:1]) as sequence:
+        play(sequence, range(7))
+
+        def away(number: int) -> None:
+            servers[0].after = lambda number: None
+            raise Refused(grpc.StatusCode.UNAVAILABLE, "the connection was reset")
+
+        for step in range(7, 10):  # of which 8 is saved
+            servers[0].after = away
+            play(sequence, range(step, step + 1))
+        assert sequence.recoveries == 3
+
+
+def test_requests_are_kept_as_long_as_the_state_before_can_be_needed(servers):
+    with begin(servers[:1]) as sequence:
+        kept = []
+        for value in range(10):
+            play(sequence, range(value, value + 1))
+            kept.append(sequence._replay.kept_step)
+    assert kept == [0, 0, 0, 0, 0, 3, 3, 3, 6, 6]
+
+
 def test_a_server_dies_while_it_runs_a_step(servers):
     with begin(servers) as sequence:
         play(sequence, range(4))
@@ -174,9 +198,25 @@ def test_an_answer_that_was_lost(servers, store):
 
 
 def test_an_answer_that_was_lost_after_requests_were_dropped(servers, store):
+    """It is made again from the state before."""
     with begin(servers) as sequence:
-        play(sequence, range(4))
+        play(sequence, range(7))
         lose(current(sequence, servers), store)
+        play(sequence, range(7, 12))
+
+
+def test_an_answer_that_was_lost_with_the_state_before(servers, store):
+    with begin(servers, keep_bytes=16) as sequence:
+        play(sequence, range(4))
+        first = current(sequence, servers)
+        lose(first, store)
+        saved = first.after
+
+        def die(number: int) -> None:
+            store.saved.clear()
+            saved(number)
+
+        first.after = die
         with pytest.raises(AnswerLost, match="step 4"):
             sequence.infer(x(4))
         play(sequence, range(5, 8))
@@ -195,13 +235,13 @@ def lose(server: FakeServer, store: Store) -> None:
 
 def test_the_saved_state_is_gone(servers, store):
     with begin(servers) as sequence:
-        play(sequence, range(5))
+        play(sequence, range(7))
         current(sequence, servers).die()
         store.saved.clear()
         with pytest.raises(StateLost, match="at step 0, and requests before step 3"):
-            sequence.infer(x(5))
+            sequence.infer(x(7))
         with pytest.raises(SequenceEnded):
-            sequence.infer(x(5))
+            sequence.infer(x(7))
 
 
 def test_nothing_was_saved_yet(servers, store):

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,30 +31,34 @@ func memberName(key string) string {
 func Export(ctx context.Context, store statestore.Store, keys []string, to io.Writer) (count int, err error) {
 	archive := tar.NewWriter(to)
 	for _, key := range keys {
-		value, err := store.Get(ctx, key)
+		values, err := store.Get(ctx, key)
 		if err != nil {
 			return count, err
 		}
-		if value == nil {
-			continue
+		for _, value := range slices.Backward(values) { // a tool that unpacks the archive is left with the newest
+			if err := exportOne(archive, key, value); err != nil {
+				return count, fmt.Errorf("export %q: %w", key, err)
+			}
 		}
-		record, err := statestore.Parse(value)
-		if err != nil {
-			return count, fmt.Errorf("export %q: %w", key, err)
-		}
-		head := tar.Header{Name: memberName(key), Mode: 0o600, Size: int64(len(value)), ModTime: record.Saved}
-		if err := archive.WriteHeader(&head); err != nil {
-			return count, fmt.Errorf("export %q: %w", key, err)
-		}
-		if _, err := archive.Write(value); err != nil {
-			return count, fmt.Errorf("export %q: %w", key, err)
-		}
-		count++
+		count += min(1, len(values))
 	}
 	if err := archive.Close(); err != nil {
 		return count, fmt.Errorf("end the archive: %w", err)
 	}
 	return count, nil
+}
+
+func exportOne(archive *tar.Writer, key string, value []byte) error {
+	record, err := statestore.Parse(value)
+	if err != nil {
+		return err
+	}
+	head := tar.Header{Name: memberName(key), Mode: 0o600, Size: int64(len(value)), ModTime: record.Saved}
+	if err := archive.WriteHeader(&head); err != nil {
+		return err
+	}
+	_, err = archive.Write(value)
+	return err
 }
 
 // ImportOptions are the choices of Import.
@@ -73,7 +78,7 @@ var ErrIsSaved = errors.New("the store has a state under this key")
 // serves one of the sequences drops it, and a resume continues from the imported state.
 // If it fails, what came before in the archive is imported.
 func Import(ctx context.Context, store statestore.Store, from io.Reader, o ImportOptions) (keys []string, err error) {
-	archive := tar.NewReader(from)
+	archive, epoch := tar.NewReader(from), uint64(0)
 	for {
 		head, err := archive.Next()
 		if errors.Is(err, io.EOF) {
@@ -82,15 +87,37 @@ func Import(ctx context.Context, store statestore.Store, from io.Reader, o Impor
 		if err != nil {
 			return keys, fmt.Errorf("read the archive: %w", err)
 		}
-		key, err := importOne(ctx, store, head, archive, o)
+		key, err := importedKey(head, o)
+		var record *statestore.Record
+		if err == nil {
+			record, err = readMember(archive)
+		}
+		newer := len(keys) > 0 && keys[len(keys)-1] == key // than the member before
+		if err == nil && !newer {
+			epoch, err = begin(ctx, store, key, o)
+		}
+		if err == nil {
+			err = importOne(ctx, store, key, epoch, record, o)
+		}
 		if err != nil {
 			return keys, fmt.Errorf("import %q: %w", head.Name, err)
 		}
-		keys = append(keys, key)
+		if !newer {
+			keys = append(keys, key)
+		}
 	}
 }
 
-func importOne(ctx context.Context, store statestore.Store, head *tar.Header, from io.Reader, o ImportOptions) (key string, err error) {
+func readMember(from io.Reader) (*statestore.Record, error) {
+	value, err := io.ReadAll(io.LimitReader(from, maxMember))
+	if err != nil {
+		return nil, err
+	}
+	return statestore.Parse(value)
+}
+
+// importedKey returns the key of a member.
+func importedKey(head *tar.Header, o ImportOptions) (key string, err error) {
 	name, ok := strings.CutSuffix(head.Name, memberSuffix)
 	if ok {
 		name, err = url.QueryUnescape(name)
@@ -105,29 +132,27 @@ func importOne(ctx context.Context, store statestore.Store, head *tar.Header, fr
 		_, id, _ := statestore.SplitKey(key)
 		key = statestore.Key(o.Namespace, id)
 	}
-	value, err := io.ReadAll(io.LimitReader(from, maxMember))
-	if err != nil {
-		return "", err
-	}
-	record, err := statestore.Parse(value)
-	if err != nil {
-		return "", err
-	}
+	return key, nil
+}
+
+// begin becomes the owner of a key, which has no value then.
+func begin(ctx context.Context, store statestore.Store, key string, o ImportOptions) (epoch uint64, err error) {
 	if !o.Overwrite {
-		if there, err := store.Get(ctx, key); err != nil {
-			return "", err
-		} else if there != nil {
-			return "", ErrIsSaved
+		if _, saved, err := store.Owner(ctx, key); err != nil {
+			return 0, err
+		} else if len(saved) > 0 {
+			return 0, ErrIsSaved
 		}
 	}
-	epoch, err := store.Begin(ctx, key, 0, o.TTL)
+	return store.Begin(ctx, key, 0, o.TTL)
+}
+
+func importOne(ctx context.Context, store statestore.Store, key string, epoch uint64, record *statestore.Record, o ImportOptions) error {
+	value, err := withEpoch(record, epoch)
 	if err != nil {
-		return "", err
+		return err
 	}
-	if value, err = withEpoch(record, epoch); err != nil {
-		return "", err
-	}
-	return key, store.Save(ctx, key, epoch, value, o.TTL)
+	return store.Save(ctx, key, epoch, value, o.TTL)
 }
 
 // withEpoch lays a record out again, with another owner.

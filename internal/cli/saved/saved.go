@@ -19,7 +19,7 @@ type Sequence struct {
 	Namespace string    `json:"namespace"`
 	ID        string    `json:"id"`       // a number, a quoted string, or @ and the client's key
 	Owner     string    `json:"owner"`    // epoch of the owner, 16 hexadecimal digits
-	Bytes     int       `json:"bytes"`    // of the value; 0: nothing is saved, only who owned it
+	Bytes     int       `json:"bytes"`    // of the newest value; 0: nothing is saved, only who owned it
 	Steps     uint64    `json:"steps"`    // that were done when it was saved
 	SavedAt   time.Time `json:"saved_at"` // zero if nothing is saved
 	Model     string    `json:"model"`    // hash, 16 hexadecimal digits
@@ -28,6 +28,16 @@ type Sequence struct {
 	States    []State   `json:"states"`
 	// Damage is why the value cannot be read; then only Bytes is known of it.
 	Damage string `json:"damage,omitempty"`
+	// Before is the value before, from which a client continues whose last answer was lost; null if there is none.
+	Before *Before `json:"before"`
+}
+
+// Before describes the value before the newest.
+type Before struct {
+	Bytes   int       `json:"bytes"`
+	Steps   uint64    `json:"steps"`
+	SavedAt time.Time `json:"saved_at"`
+	Damage  string    `json:"damage,omitempty"`
 }
 
 // A State is a tensor that is saved, of one sequence.
@@ -63,18 +73,27 @@ func Key(written string) (string, error) {
 
 // Read returns what a store has under a key; it fails with ErrNothing if there is nothing.
 func Read(ctx context.Context, store statestore.Store, key string) (*Sequence, error) {
-	owner, err := store.Owner(ctx, key)
+	owner, _, err := store.Owner(ctx, key)
 	if err != nil {
 		return nil, err
 	}
-	value, err := store.Get(ctx, key)
+	values, err := store.Get(ctx, key)
 	if err != nil {
 		return nil, err
 	}
-	if owner == 0 && value == nil {
+	switch {
+	case len(values) > 0:
+		s := describe(key, owner, values[0])
+		for _, older := range values[1:] {
+			b := describe(key, owner, older)
+			s.Before = &Before{Bytes: b.Bytes, Steps: b.Steps, SavedAt: b.SavedAt, Damage: b.Damage}
+		}
+		return s, nil
+	case owner != 0:
+		return describe(key, owner, nil), nil
+	default:
 		return nil, fmt.Errorf("read %q: %w", key, ErrNothing)
 	}
-	return describe(key, owner, value), nil
 }
 
 func describe(key string, owner uint64, value []byte) *Sequence {
@@ -139,10 +158,10 @@ func Keys(ctx context.Context, store statestore.Store, namespace string) ([]stri
 	return slices.Compact(keys), nil
 }
 
-// Drop deletes the value of a key. A server that has the sequence keeps it, and saves it again
+// Drop deletes the values of a key. A server that has the sequence keeps it, and saves it again
 // when it is due; with takeOver, the store refuses that, and the server drops the sequence, too.
 func Drop(ctx context.Context, store statestore.Store, key string, takeOver bool) error {
-	owner, err := store.Owner(ctx, key)
+	owner, _, err := store.Owner(ctx, key)
 	if err != nil {
 		return err
 	}

@@ -28,9 +28,18 @@ type Memory struct {
 }
 
 type kept struct {
-	epoch uint64
-	value []byte
-	since time.Time // of the epoch
+	epoch  uint64
+	values [][]byte  // the newest first
+	since  time.Time // of the epoch
+}
+
+// stepOf is the number of steps of a value; 0 if it is damaged.
+func stepOf(value []byte) uint64 {
+	record, err := statestore.Parse(value)
+	if err != nil {
+		return 0
+	}
+	return record.Step
 }
 
 var _ statestore.Store = (*Memory)(nil)
@@ -72,36 +81,44 @@ func (m *Memory) Begin(ctx context.Context, key string, age, _ time.Duration) (e
 }
 
 // Take implements statestore.Store.
-func (m *Memory) Take(ctx context.Context, key string, _ time.Duration) (epoch uint64, value []byte, err error) {
+func (m *Memory) Take(ctx context.Context, key string, atMost uint64, _ time.Duration) (epoch uint64, value []byte, err error) {
 	err = m.call(ctx, "Take", key, func() {
 		m.last++
-		epoch, value = m.last, slices.Clone(m.kept[key].value)
-		m.kept[key] = kept{epoch, m.kept[key].value, time.Now()}
+		epoch = m.last
+		values := m.kept[key].values
+		if i := slices.IndexFunc(values, func(value []byte) bool { return stepOf(value) <= atMost }); i > 0 {
+			values = values[i:]
+		}
+		if len(values) > 0 {
+			value = slices.Clone(values[0])
+		}
+		m.kept[key] = kept{epoch, values, time.Now()}
 	})
 	return epoch, value, err
 }
 
 // Save implements statestore.Store.
 func (m *Memory) Save(ctx context.Context, key string, epoch uint64, value []byte, _ time.Duration) error {
-	return m.change(ctx, "Save", key, epoch, slices.Clone(value))
+	return m.change(ctx, "Save", key, epoch, func(values [][]byte) [][]byte {
+		m.saves++
+		values = slices.DeleteFunc(slices.Clone(values), func(other []byte) bool { return stepOf(other) >= stepOf(value) })
+		return append([][]byte{slices.Clone(value)}, values[:min(1, len(values))]...)
+	})
 }
 
 // Drop implements statestore.Store.
 func (m *Memory) Drop(ctx context.Context, key string, epoch uint64) error {
-	return m.change(ctx, "Drop", key, epoch, nil)
+	return m.change(ctx, "Drop", key, epoch, func([][]byte) [][]byte { return nil })
 }
 
-func (m *Memory) change(ctx context.Context, method, key string, epoch uint64, value []byte) error {
+func (m *Memory) change(ctx context.Context, method, key string, epoch uint64, change func(values [][]byte) [][]byte) error {
 	var fenced error
 	err := m.call(ctx, method, key, func() {
 		if owner := m.kept[key].epoch; owner > epoch {
 			fenced = &statestore.FencedError{Epoch: epoch, Owner: owner}
 			return
 		}
-		m.kept[key] = kept{epoch, value, m.kept[key].since}
-		if value != nil {
-			m.saves++
-		}
+		m.kept[key] = kept{epoch, change(m.kept[key].values), m.kept[key].since}
 	})
 	if err != nil {
 		return err
@@ -110,15 +127,24 @@ func (m *Memory) change(ctx context.Context, method, key string, epoch uint64, v
 }
 
 // Owner implements statestore.Store.
-func (m *Memory) Owner(ctx context.Context, key string) (epoch uint64, err error) {
-	err = m.call(ctx, "Owner", key, func() { epoch = m.kept[key].epoch })
-	return epoch, err
+func (m *Memory) Owner(ctx context.Context, key string) (epoch uint64, steps []uint64, err error) {
+	err = m.call(ctx, "Owner", key, func() {
+		epoch = m.kept[key].epoch
+		for _, value := range m.kept[key].values {
+			steps = append(steps, stepOf(value))
+		}
+	})
+	return epoch, steps, err
 }
 
 // Get implements statestore.Store.
-func (m *Memory) Get(ctx context.Context, key string) (value []byte, err error) {
-	err = m.call(ctx, "Get", key, func() { value = slices.Clone(m.kept[key].value) })
-	return value, err
+func (m *Memory) Get(ctx context.Context, key string) (values [][]byte, err error) {
+	err = m.call(ctx, "Get", key, func() {
+		for _, value := range m.kept[key].values {
+			values = append(values, slices.Clone(value))
+		}
+	})
+	return values, err
 }
 
 // Keys implements statestore.Store.
@@ -146,18 +172,21 @@ func (m *Memory) Keys(ctx context.Context, prefix string) iter.Seq2[string, erro
 // Check implements statestore.Store.
 func (m *Memory) Check(ctx context.Context) error { return m.call(ctx, "Check", "", func() {}) }
 
-// Put replaces the value of a key, whoever owns it.
+// Put replaces the values of a key by one, whoever owns it.
 func (m *Memory) Put(key string, value []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.kept[key] = kept{m.kept[key].epoch, value, m.kept[key].since}
+	m.kept[key] = kept{m.kept[key].epoch, [][]byte{value}, m.kept[key].since}
 }
 
-// Value is what is saved under a key.
+// Value is the newest value of a key.
 func (m *Memory) Value(key string) []byte {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.kept[key].value
+	if values := m.kept[key].values; len(values) > 0 {
+		return values[0]
+	}
+	return nil
 }
 
 // Saves is how often a value was saved.

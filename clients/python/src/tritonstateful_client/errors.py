@@ -38,7 +38,7 @@ class StateLost(SequenceError):
 
 
 class AnswerLost(SequenceError):
-    """A step was done and saved, but its answer was lost with the server, and no earlier state is left to repeat it.
+    """A step was done, but its answer was lost, and no earlier state is left to repeat it: the store has lost what it had.
 
     step  the step without an answer. The next request continues after it.
     """

@@ -76,7 +76,7 @@ class Replay:
     server      the one that has the sequence
     keep_bytes  of inputs that are kept at most; the oldest requests go first
     steps       steps that were answered
-    saved_step  steps that are safe in the store
+    saved_step  steps that are safe in the store, as the last answer said
     recoveries  how often the sequence had to be continued from a saved state
     """
 
@@ -90,6 +90,7 @@ class Replay:
     ended: bool = False
     _kept: deque[Request] = field(default_factory=deque)
     _kept_bytes: int = 0
+    _saved_before: int = 0  # saved_step before it last changed
     _failures: int = 0
 
     @property
@@ -184,7 +185,14 @@ class Replay:
             self.ended = True
             raise WrongStep(f"the answer to step {request.step} says that {done} steps are done, not {request.step + 1}")
         if "stateful_saved_step" in parameters:
-            self.saved_step = parameters["stateful_saved_step"].int64_param
+            self._saved(parameters["stateful_saved_step"].int64_param)
+
+    def _saved(self, step: int) -> None:
+        """Takes in how many steps are saved. The answer to the last of them can be lost, so those since the save before are kept."""
+        if step > self.saved_step:
+            self._saved_before = self.saved_step
+        self._saved_before = min(self._saved_before, step)
+        self.saved_step = step
 
     def _done(self, request: Request, result: InferResult) -> None:
         self._check(request, result)
@@ -208,6 +216,6 @@ class Replay:
         self._kept_bytes += request.bytes
 
     def _forget(self) -> None:
-        """Drops the requests whose steps are saved, and the oldest of those that are too large together."""
-        while self._kept and (self._kept[0].step < self.saved_step or self._kept_bytes > self.keep_bytes):
+        """Drops the requests that no saved state can need, and the oldest of those that are too large together."""
+        while self._kept and (self._kept[0].step < self._saved_before or self._kept_bytes > self.keep_bytes):
             self._kept_bytes -= self._kept.popleft().bytes

@@ -1,0 +1,171 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tritonstateful/internal/statestore/storetest"
+	"tritonstateful/internal/status"
+)
+
+// A step can be saved and its answer lost, with the server or with the connection. Its client
+// asks for the step again, and must get the same answer.
+
+func resumesAt(n int64) Parameters {
+	return saying(func(p *Parameters) { p.Resume, p.Step = ResumeTry, n })
+}
+
+// TestLostAnswer: the sequence goes on from the state before the lost step.
+func TestLostAnswer(t *testing.T) { eachScheduler(t, onRequest(lostAnswer)) }
+
+func lostAnswer(t *testing.T, on func(*setup)) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &storetest.Memory{}
+		first := newServer(t, savedIn(t, store, "steps=3"), on)
+		first.batch(startOf(7)).ok()
+		var at3 map[string]*plainSequence
+		for step := 1; step < 6; step++ {
+			if step == 3 {
+				synctest.Wait()
+				at3 = maps.Clone(first.plain)
+			}
+			first.batch(nextOf(7)).ok()
+		}
+		synctest.Wait() // 3 and 6 are saved; the client has 5 answers
+		second := goesOn(t, first, store, savedIn(t, store, "steps=3"), on)
+		second.plain = at3
+		second.resumed(startOf(7).saying(resumesAt(5))).want("step 5 leaves a gap: expected step 3").code(status.InvalidArg)
+		o := second.resumed(startOf(7).saying(resumesAt(3))).ok()
+		require.Equal(t, &AnswerParameters{Step: 4, SavedStep: 3, Resumed: true}, o.answers[0].parameters)
+		second.batch(nextOf(7).saying(atStep(4))).ok()
+		second.batch(nextOf(7).saying(atStep(5))).ok()
+		synctest.Wait()
+
+		first.batch(nextOf(7)).answered(t)
+		first.batch(nextOf(7)).answered(t)
+		first.batch(nextOf(7)).answered(t)
+		synctest.Wait() // its save is refused
+		first.forget(7)
+		first.batch(nextOf(7)).want("taken over by another server")
+		third := goesOn(t, second, store, savedIn(t, store, "steps=3"), on)
+		third.resumed(startOf(7).saying(resumes)).ok()
+	})
+}
+
+// TestLostAnswerOfALiveSequence: the server lives on, and goes back. With sync, each step that is
+// saved can be repeated at once.
+func TestLostAnswerOfALiveSequence(t *testing.T) { eachScheduler(t, onRequest(lostAnswerLive)) }
+
+func lostAnswerLive(t *testing.T, on func(*setup)) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &storetest.Memory{}
+		s := newServer(t, savedIn(t, store, "sync"), on)
+		s.batch(startOf(7))
+		synctest.Wait()
+		s.batch(nextOf(7))
+		synctest.Wait()
+		for step := range int64(2) { // the answer is lost, and that to the repetition
+			before := maps.Clone(s.plain)
+			s.batch(nextOf(7))
+			synctest.Wait()
+			require.NoError(t, s.last.answers[0].err)
+			s.plain = maps.Clone(before)
+			s.resumed(startOf(7).saying(resumesAt(2 + step)))
+			synctest.Wait()
+			require.NoError(t, s.last.answers[0].err)
+			require.Equal(t, &AnswerParameters{Step: 3 + step, SavedStep: 3 + step, Resumed: true}, s.last.answers[0].parameters)
+			s.plain = maps.Clone(before)
+			s.resumed(startOf(7).saying(resumesAt(2 + step)))
+			synctest.Wait()
+			require.NoError(t, s.last.answers[0].err)
+		}
+		s.batch(nextOf(7).saying(atStep(4)))
+		synctest.Wait()
+		require.NoError(t, s.last.answers[0].err)
+		require.Empty(t, s.log.having("taken over"))
+	})
+}
+
+// TestLostAnswerThatCannotBeRepeated: the sequence goes on as it is, and says where it is.
+func TestLostAnswerThatCannotBeRepeated(t *testing.T) {
+	eachScheduler(t, onRequest(lostAnswerForGood))
+}
+
+func lostAnswerForGood(t *testing.T, on func(*setup)) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &storetest.Memory{}
+		s := newServer(t, savedIn(t, store, "steps=3"), on)
+		s.batch(startOf(7)).ok()
+		s.batch(nextOf(7)).ok()
+		synctest.Wait() // nothing is saved
+		s.resumed(startOf(7).saying(resumesAt(1))).want("step 1 was done before: expected step 2").code(status.AlreadyExists)
+		s.batch(nextOf(7)).ok()
+		synctest.Wait() // 3 steps are
+		s.resumed(startOf(7).saying(resumesAt(2))).want("step 2 was done before: expected step 3").code(status.AlreadyExists)
+		s.batch(nextOf(7)).ok()
+		second := goesOn(t, s, store, savedIn(t, store, "steps=3"), on)
+		second.plain = maps.Clone(s.plain)
+		store.Before = func(_ context.Context, method, _ string) error {
+			if method == "Owner" {
+				return errors.New("store is down")
+			}
+			return nil
+		}
+		s.resumed(startOf(7).saying(resumesAt(3))).want("store is down").code(status.Unavailable)
+		store.Before = nil
+		o := s.resumed(startOf(7).saying(resumesAt(4))).ok()
+		require.EqualValues(t, 5, o.answers[0].parameters.Step)
+	})
+}
+
+// TestLostAnswerBeforeItsSave: a save that is under way is waited for.
+func TestLostAnswerBeforeItsSave(t *testing.T) { eachScheduler(t, onRequest(lostAnswerBeforeSave)) }
+
+func lostAnswerBeforeSave(t *testing.T, on func(*setup)) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &storetest.Memory{}
+		s := newServer(t, savedIn(t, store, "steps=1"), on)
+		s.batch(startOf(7)).ok()
+		synctest.Wait()
+		before := maps.Clone(s.plain)
+		store.Before = func(_ context.Context, method, _ string) error {
+			if method == "Save" {
+				time.Sleep(time.Second / 2)
+			}
+			return nil
+		}
+		s.batch(nextOf(7)).ok()
+		time.Sleep(time.Millisecond)
+		s.plain = before
+		s.batch(startOf(7).saying(resumesAt(1)))
+		time.Sleep(time.Second)
+		s.rerun().ok()
+		synctest.Wait()
+		time.Sleep(time.Second)
+		require.Empty(t, s.log.having("taken over"))
+		s.batch(nextOf(7).saying(atStep(2))).ok()
+	})
+}
+
+// TestEndIsNotTakenBack by a client that asks for a step before it.
+func TestEndIsNotTakenBack(t *testing.T) { eachScheduler(t, onRequest(endNotTakenBack)) }
+
+func endNotTakenBack(t *testing.T, on func(*setup)) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &storetest.Memory{}
+		s := newServer(t, savedIn(t, store, "steps=1"), on)
+		s.batch(startOf(7)).ok()
+		synctest.Wait()
+		s.batch(nextOf(7)).ok()
+		synctest.Wait()
+		s.batch(endOf(7)).ok()
+		synctest.Wait()
+		s.resumed(startOf(7).saying(saying(func(p *Parameters) { p.Resume, p.Step = ResumeRequire, 1 }))).want("no state of it is saved")
+	})
+}

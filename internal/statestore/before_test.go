@@ -1,0 +1,242 @@
+package statestore
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// saveSteps saves a value with each of these numbers of steps.
+func saveSteps(t *testing.T, s Store, epoch uint64, ttl time.Duration, steps ...uint64) {
+	t.Helper()
+	for _, step := range steps {
+		var w Writer
+		require.NoError(t, w.Begin([]uint64{step}, nil))
+		require.NoError(t, s.Save(t.Context(), key, epoch, w.Seal(Head{Epoch: epoch, Step: step}), ttl))
+	}
+}
+
+// requireSteps: the values have these numbers of steps, the newest first, whoever asks.
+func requireSteps(t *testing.T, s Store, want ...uint64) {
+	t.Helper()
+	_, steps, err := s.Owner(t.Context(), key)
+	require.NoError(t, err)
+	require.Equal(t, want, steps)
+	values, err := s.Get(t.Context(), key)
+	require.NoError(t, err)
+	require.Len(t, values, len(want))
+	for i, value := range values {
+		record, err := Parse(value)
+		require.NoError(t, err)
+		require.Equal(t, want[i], record.Step)
+	}
+}
+
+// takeStep takes the key, and returns the number of steps of the value.
+func takeStep(t *testing.T, s Store, atMost uint64) (epoch, step uint64) {
+	t.Helper()
+	epoch, value, err := s.Take(t.Context(), key, atMost, minute)
+	require.NoError(t, err)
+	record, err := Parse(value)
+	require.NoError(t, err)
+	return epoch, record.Step
+}
+
+// TestTheValueBefore can be taken by a client that never got the answer to a step that was saved.
+func TestTheValueBefore(t *testing.T) {
+	eachStore(t, func(t *testing.T, where storage) {
+		for _, c := range []struct {
+			atMost, want uint64
+			left         []uint64
+		}{
+			{AnyStep, 30, []uint64{30, 20}},
+			{30, 30, []uint64{30, 20}},
+			{29, 20, []uint64{20}},
+			{20, 20, []uint64{20}},
+			{19, 30, []uint64{30, 20}}, // all have more
+		} {
+			a, b := where.open(t), where.open(t)
+			first := begin(t, a, key)
+			saveSteps(t, a, first, minute, 10, 20, 30)
+			requireSteps(t, b, 30, 20)
+			second, step := takeStep(t, b, c.atMost)
+			require.Equal(t, c.want, step, "at most %d", c.atMost)
+			requireSteps(t, b, c.left...)
+			requireFenced(t, a.Save(t.Context(), key, first, []byte("stale"), minute), first, second)
+			requireFenced(t, a.Drop(t.Context(), key, first), first, second)
+			requireSteps(t, b, c.left...)
+			saveSteps(t, b, second, minute, 35)
+			requireSteps(t, b, 35, c.left[0])
+			require.NoError(t, b.Drop(t.Context(), key, second))
+			requireSteps(t, b)
+			_, value := take(t, b, key)
+			require.Empty(t, value)
+		}
+	})
+}
+
+// TestBeginDeletesTheValueBefore, too.
+func TestBeginDeletesTheValueBefore(t *testing.T) {
+	eachStore(t, func(t *testing.T, where storage) {
+		s := where.open(t)
+		saveSteps(t, s, begin(t, s, key), minute, 10, 20)
+		epoch := begin(t, s, key)
+		requireSteps(t, s)
+		saveSteps(t, s, epoch, minute, 5)
+		requireSteps(t, s, 5)
+	})
+}
+
+// TestStepsThatAreSavedAgain are not those of a value before.
+func TestStepsThatAreSavedAgain(t *testing.T) {
+	eachStore(t, func(t *testing.T, where storage) {
+		s := where.open(t)
+		epoch := begin(t, s, key)
+		saveSteps(t, s, epoch, minute, 10, 20, 20)
+		requireSteps(t, s, 20, 10)
+		saveSteps(t, s, epoch, minute, 15)
+		requireSteps(t, s, 15, 10)
+		saveSteps(t, s, epoch, minute, 10)
+		requireSteps(t, s, 10)
+		saveSteps(t, s, epoch, minute, 9, 11)
+		requireSteps(t, s, 11, 9)
+	})
+}
+
+// TestExpiryOfTheValueBefore is that of the key.
+func TestExpiryOfTheValueBefore(t *testing.T) {
+	eachStore(t, func(t *testing.T, where storage) {
+		s := where.open(t)
+		const ttl = 100 * time.Millisecond
+		epoch := begin(t, s, key)
+		saveSteps(t, s, epoch, ttl, 10)
+		saveSteps(t, s, epoch, 0, 20)
+		time.Sleep(2 * ttl)
+		requireSteps(t, s, 20, 10)
+		saveSteps(t, s, epoch, ttl, 30)
+		require.Eventually(t, func() bool { return owner(t, s, key) == 0 }, 10*time.Second, 5*time.Millisecond)
+		requireSteps(t, s)
+		saveSteps(t, s, begin(t, s, key), minute, 40)
+		requireSteps(t, s, 40)
+	})
+}
+
+// TestNoValueIsLeftOver on the server by anything that a store does, or that comes too late.
+func TestNoValueIsLeftOver(t *testing.T) {
+	server := startServer(t)
+	s := openURL(t, server.url())
+	requireValues := func(want int64) {
+		t.Helper()
+		names, err := server.do(t, "KEYS", valuePrefix+"*").AsStrSlice()
+		require.NoError(t, err)
+		require.Len(t, names, int(want))
+		for _, name := range names {
+			left, err := server.do(t, "PTTL", name).AsInt64()
+			require.NoError(t, err)
+			require.Positive(t, left)
+		}
+	}
+	first := begin(t, s, key)
+	saveSteps(t, s, first, minute, 10, 20, 30)
+	requireValues(2)
+	epoch, _ := takeStep(t, s, 25)
+	requireValues(1)
+	require.Error(t, s.Save(t.Context(), key, first, []byte("stale"), minute))
+	requireValues(1)
+	saveSteps(t, s, epoch, minute, 30)
+	require.Len(t, keys(t, s, ""), 1, "values are no keys of sequences")
+	require.NoError(t, s.Drop(t.Context(), key, epoch))
+	requireValues(0)
+	saveSteps(t, s, epoch, minute, 31, 32)
+	begin(t, s, key)
+	requireValues(0)
+}
+
+// TestEvictedValue counts as never saved.
+func TestEvictedValue(t *testing.T) {
+	server := startServer(t)
+	s := openURL(t, server.url())
+	epoch := begin(t, s, key)
+	saveSteps(t, s, epoch, minute, 10, 20)
+	evict := func(step string) {
+		name, err := server.do(t, "HGET", key, statePrefix+step).ToString()
+		require.NoError(t, err)
+		server.must(t, "DEL", name)
+	}
+	evict("20")
+	requireSteps(t, s, 10)
+	epoch, step := takeStep(t, s, AnyStep)
+	require.EqualValues(t, 10, step)
+	evict("10")
+	_, value := take(t, s, key)
+	require.Empty(t, value)
+	require.Error(t, s.Save(t.Context(), key, epoch, nil, minute))
+}
+
+// TestKilledWhileItSaved: a server that is killed between the two renames leaves what was saved.
+func TestKilledWhileItSaved(t *testing.T) {
+	where := newFolder(t)
+	s := where.open(t)
+	epoch := begin(t, s, key)
+	saveSteps(t, s, epoch, minute, 10, 20)
+	file := where.fileOf(key)
+	killed := func() { require.NoError(t, os.Rename(file, file+beforeSuffix)) }
+	killed()
+	require.Len(t, keys(t, s, ""), 1)
+	require.Equal(t, epoch, owner(t, s, key))
+	requireSteps(t, s, 20)
+	killed()
+	saveSteps(t, s, epoch, minute, 30)
+	requireSteps(t, s, 30, 20)
+	killed()
+	_, step := takeStep(t, s, AnyStep)
+	require.EqualValues(t, 30, step)
+	killed()
+	begin(t, s, key)
+	requireSteps(t, s)
+}
+
+// TestDamagedValueBefore is not there.
+func TestDamagedValueBefore(t *testing.T) {
+	where := newFolder(t)
+	s := where.open(t)
+	epoch := begin(t, s, key)
+	for _, size := range []int64{0, 20, 140} {
+		saveSteps(t, s, epoch, minute, 10, 20)
+		require.NoError(t, os.Truncate(where.fileOf(key)+beforeSuffix, size))
+		requireSteps(t, s, 20)
+		epoch, _ = takeStep(t, s, 15)
+		requireSteps(t, s, 20)
+	}
+}
+
+// TestSweepOfTheValueBefore: it goes with its key, and not before.
+func TestSweepOfTheValueBefore(t *testing.T) {
+	where := newFolder(t)
+	s := where.open(t).(*folderStore)
+	epoch := begin(t, s, key)
+	saveSteps(t, s, epoch, time.Millisecond, 10)
+	saveSteps(t, s, epoch, minute, 20)
+	saveSteps(t, s, epoch, minute, 30)
+	sweep := func() {
+		time.Sleep(5 * time.Millisecond)
+		for shard := range shards {
+			s.sweep(t.Context(), shard)
+		}
+	}
+	require.NoError(t, os.Rename(where.fileOf(key)+beforeSuffix, where.fileOf(key)))
+	saveSteps(t, s, epoch, time.Millisecond, 25)
+	saveSteps(t, s, epoch, minute, 40) // the one before has an expiry of its own, which is over
+	sweep()
+	requireSteps(t, s, 40, 25)
+	saveSteps(t, s, epoch, time.Millisecond, 50)
+	sweep()
+	left, err := filepath.Glob(filepath.Dir(where.fileOf(key)) + "/*")
+	require.NoError(t, err)
+	require.Len(t, left, 1)
+	require.True(t, strings.HasSuffix(left[0], lockName))
+}
