@@ -2,19 +2,28 @@
 
 import contextlib
 import json
+import os
+import re
 import socket
 import subprocess
+import sys
 import time
+import wave
+import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tritonclient.grpc import InferenceServerClient
 
+import audio
 import recipes
+import vad
 from configs import config, free, io, oldest, parameter
 from conftest import Folder
 from graphs import running_sum
-from tritonserver import ROOT, TritonServer
+from test_vad import by_onnxruntime
+from tritonserver import NO_METRICS, ROOT, TritonServer
 
 COMMAND = ROOT / "build" / "install" / "bin" / "tritonstateful"
 POOL = "--grpc-infer-allocation-pool-size=4096"
@@ -153,3 +162,31 @@ def test_recipes(name: str, tmp_path):
     assert (tmp_path / "models" / "m" / "1" / "model.onnx").exists()
     result = run_json("check", str(tmp_path / "models" / "m"), "--steps", "4", "--lanes", "3")
     assert result["results"]
+
+
+def test_silero_by_its_page(tmp_path, monkeypatch):
+    """docs/recipes.md alone, from the package of Silero VAD to a stream that is answered: only pip's file is there already."""
+    began = time.monotonic()
+    page = (ROOT / "docs" / "recipes.md").read_text()
+    blocks = dict(re.findall(r"<!-- silero: (.*?) -->\n```\w+\n(.*?)```", page, re.DOTALL))
+    wheel = tmp_path / "silero_vad-0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.write(vad.model_file(), "silero_vad/data/silero_vad.onnx")
+    monkeypatch.setenv("PATH", os.pathsep.join([str(COMMAND.parent), str(Path(sys.executable).parent), os.environ["PATH"]]))
+    downloaded, commands = blocks["before the server"].split("\n", 1)
+    assert downloaded == "pip download --no-deps silero-vad"
+    bash = {"cwd": tmp_path, "check": True, "capture_output": True, "text": True, "timeout": 60}
+    assert "\npassed\n" in subprocess.run(["bash", "-ec", commands], **bash).stdout
+
+    samples = audio.made_up()[: 512 * 60]
+    (tmp_path / "stream.py").write_text(blocks["client"])
+    with wave.open(str(tmp_path / "call.wav"), "wb") as file:
+        file.setparams((1, 2, 16000, 0, "NONE", ""))
+        file.writeframes((samples * 32768).astype("<i2").tobytes())
+    with TritonServer(tmp_path / "model_repository", options=[NO_METRICS, "--log-info=false"]) as server:
+        stream = blocks["after the server"].replace("localhost:8001", server.grpc_url)
+        printed = subprocess.run(["bash", "-ec", stream], **bash).stdout
+    speech = [float(line.split()[-1]) for line in printed.splitlines()]
+    np.testing.assert_allclose(speech, by_onnxruntime((samples * 32768).astype("<i2").astype(np.float32) / 32768), atol=1e-3)
+    assert max(speech) > 0.5, "there must be speech"
+    assert time.monotonic() - began < 120
