@@ -80,10 +80,10 @@ WORDS = {"START": "start", "END": "end", "READY": "ready", "CORRID": "correlatio
 
 
 def under(text: str, scheduler: str) -> str:
-    """A configuration with another scheduler in the place of oldest(): "oldest", "direct" or "free". One that lists states as
-    Triton has them stays, because nothing else means the same, and so does one of another scheduler."""
+    """A configuration with another scheduler in the place of oldest(): "oldest", "direct" or "free". One that has another
+    one stays, and so does one for free that lists states as Triton has them, because nothing else means the same."""
     found = OLDEST.search(text)
-    if scheduler == "oldest" or not found or "state [" in text:
+    if scheduler == "oldest" or not found or scheduler == "free" and "state [" in text:
         return text
     idle, candidates, wait = found.groups()
     if scheduler == "direct":

@@ -55,28 +55,82 @@ def server() -> Iterator[TritonServer]:
 def own_server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TritonServer]:
     """One server with the models of the test's module, its MODELS. A model that does not load fails its tests alone.
 
-    A module with SCHEDULERS has its tests run with each of them in the place of oldest().
+    If the module has SCHEDULERS, the server has each model with each of them in the place of oldest().
     """
     repository = tmp_path_factory.mktemp("repository")
-    for name, folder in request.module.MODELS.items():
-        if folder.config is not None:
-            folder = replace(folder, config=under(folder.config, getattr(request, "param", "oldest")))
-        folder.write(repository / name)
-    with TritonServer(repository, options=["--exit-on-error=false", "--strict-readiness=false"]) as server:
+    for scheduler in getattr(request.module, "SCHEDULERS", ["oldest"]):
+        for name, folder in request.module.MODELS.items():
+            config = folder.config
+            if config is not None and scheduler != "oldest":
+                config = under(config, scheduler)
+                if config == folder.config:
+                    continue
+            replace(folder, config=config).write(repository / variant(name, scheduler))
+    # Sequences that tests leave open need not be waited for.
+    options = ["--exit-on-error=false", "--strict-readiness=false", "--exit-timeout-secs=1"]
+    with TritonServer(repository, options=options) as server:
         yield server
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Has the tests of a module run with each of its SCHEDULERS."""
+    """Has the tests of a module run with each of its SCHEDULERS, or those that the mark schedulers names."""
     schedulers = getattr(metafunc.module, "SCHEDULERS", None)
-    if schedulers and "own_server" in metafunc.fixturenames:
-        metafunc.parametrize("own_server", schedulers, indirect=True, scope="module")
+    if schedulers and "scheduler" in metafunc.fixturenames:
+        only = metafunc.definition.get_closest_marker("schedulers")
+        metafunc.parametrize("scheduler", only.args if only else schedulers, indirect=True, scope="module")
 
 
 @pytest.fixture(scope="module")
-def own_client(own_server: TritonServer) -> Iterator[InferenceServerClient]:
-    """A client of the module's server."""
-    with InferenceServerClient(own_server.grpc_url) as client:
+def scheduler(request: pytest.FixtureRequest) -> str:
+    """The scheduler of the models of a test."""
+    return getattr(request, "param", "oldest")
+
+
+def variant(model: str, scheduler: str) -> str:
+    """What the server calls a model with that scheduler."""
+    return model if scheduler == "oldest" else f"{model}_under_{scheduler}"
+
+
+class Client(InferenceServerClient):
+    """A client of the models with one scheduler, which it is told by the names that they have with oldest."""
+
+    def __init__(self, url: str, models: dict[str, Folder], scheduler: str):
+        super().__init__(url)
+        self.models, self.scheduler = models, scheduler
+
+    def served(self, model: str) -> str:
+        """What the server calls a model."""
+        config = self.models[model].config
+        if self.scheduler != "oldest" and config is not None and under(config, self.scheduler) == config:
+            pytest.skip(f"{model} has a scheduler of its own, or states that only oldest and direct have")
+        return variant(model, self.scheduler)
+
+    def infer(self, model_name: str, *arguments, **named):
+        return super().infer(self.served(model_name), *arguments, **named)
+
+    def async_infer(self, model_name: str, *arguments, **named):
+        return super().async_infer(self.served(model_name), *arguments, **named)
+
+    def async_stream_infer(self, model_name: str, *arguments, **named):
+        return super().async_stream_infer(self.served(model_name), *arguments, **named)
+
+    def get_inference_statistics(self, model_name: str, *arguments, **named):
+        return super().get_inference_statistics(self.served(model_name), *arguments, **named)
+
+    def is_model_ready(self, model_name: str, *arguments, **named):
+        return super().is_model_ready(self.served(model_name), *arguments, **named)
+
+
+@pytest.fixture(scope="module")
+def own_client(
+    request: pytest.FixtureRequest, own_server: TritonServer, scheduler: str
+) -> Iterator[InferenceServerClient]:
+    """A client of the module's server; of its models with the test's scheduler, if the module has SCHEDULERS."""
+    if hasattr(request.module, "SCHEDULERS"):
+        client = Client(own_server.grpc_url, request.module.MODELS, scheduler)
+    else:
+        client = InferenceServerClient(own_server.grpc_url)
+    with client:
         yield client
 
 

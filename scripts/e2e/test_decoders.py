@@ -160,7 +160,7 @@ PROMPTS = [tokens([length, *[1] * 6], length) for length in (3, 5, 4, 7)]
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_every_answer_is_that_of_the_sequence_alone(request, own_client, name):
+def test_every_answer_is_that_of_the_sequence_alone(own_client, scheduler, name):
     answers = play(own_client, name, PROMPTS)
     for number, (steps, answered) in enumerate(zip(PROMPTS, answers, strict=True)):
         for step, (got, want) in enumerate(
@@ -171,7 +171,7 @@ def test_every_answer_is_that_of_the_sequence_alone(request, own_client, name):
             )
     lanes = [int(step["lanes"].max()) for answered in answers for step in answered[1:]]
     assert max(lanes) <= (4 if name == "masked" else 1), lanes
-    if request.node.callspec.params["own_server"] == "direct":  # whose batches do not wait for all four
+    if scheduler == "direct":  # whose batches do not wait for all four
         assert (max(lanes) > 1) == (name == "masked"), lanes
     else:
         assert max(lanes) == (4 if name == "masked" else 1), lanes
@@ -179,7 +179,9 @@ def test_every_answer_is_that_of_the_sequence_alone(request, own_client, name):
 
 def test_what_the_mask_shows_is_found_at_load(own_server, own_client):
     """With GroupQueryAttention unequal lengths run separately, and the log says so, once."""
-    log = own_server.log_text()
+    names = "|".join(map(own_client.served, DECODERS))
+    lines = own_server.log_text().splitlines()
+    log = "\n".join(line for line in lines if re.search(f"model=({names})\\b", line))
     assert log.count("sequences of unequal length run separately: ") == 1
     assert re.search(r'the mask \\?"attention_mask\\?" does not hide padding .*"logits', log)
     assert log.count("unequal length can share runs") == 1

@@ -1,6 +1,7 @@
 """Models whose lanes meet only by what is easily left out of a trial: values below 0, controls and derived inputs that
 differ between sequences, masks, long axes. None is served with several requests in a run."""
 
+import re
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -212,4 +213,5 @@ def test_padding_that_only_low_numbers_would_show(own_server, own_client):
             for each, answer in zip(sequences, sent, strict=True):
                 want = reference.answers(each)[step]["y"]
                 np.testing.assert_array_equal(answer.result()["y"], want)
-    assert "sequences of unequal length run separately" in own_server.log_text()
+    separately = rf"sequences of unequal length run separately[^\n]*model={own_client.served('pooled')}\b"
+    assert re.search(separately, own_server.log_text())

@@ -255,8 +255,10 @@ def test_merged_decoder_whose_batch_was_said(own_server, own_client):
         return tokens(np.random.default_rng(8), start=True) | {"use_cache_branch": np.array([[step > 0]])}
 
     assert own_client.is_model_ready("merged_by_axes")
-    (line,) = [line for line in own_server.log_text().splitlines() if "a merged decoder writes the caches" in line]
-    assert "second request of a sequence" in line and "model=merged_by_axes" in line
+    model = rf"model={own_client.served('merged_by_axes')}\b"
+    lines = [line for line in own_server.log_text().splitlines() if "a merged decoder writes the caches" in line]
+    (line,) = [line for line in lines if re.search(model, line)]
+    assert "second request of a sequence" in line
     infer(own_client, "merged_by_axes", 77, request(0), start=True)
     with pytest.raises(InferenceServerException, match=r'string_value: "past_key_values.0.encoder.key = keep"'):
         infer(own_client, "merged_by_axes", 77, request(1))
@@ -277,7 +279,7 @@ def test_offset_that_begins_with_the_cache_and_follows_the_output(own_client):
 
 def test_load_report_names_the_rules(own_server, own_client):
     assert own_client.is_model_ready("merged")
-    assert "append(1) from state_updates" in load_report(own_server, "running_sum")
-    report = load_report(own_server, "merged")
+    assert "append(1) from state_updates" in load_report(own_server, own_client.served("running_sum"))
+    report = load_report(own_server, own_client.served("merged"))
     assert report.count("keep from state_updates") == 1
     assert "one at a time" not in report
