@@ -73,6 +73,7 @@ def config(
 OLDEST = re.compile(
     r"sequence_batching \{ max_sequence_idle_microseconds: (\d+) oldest \{ max_candidate_sequences: (\d+) ([^}]*)\}"
 )
+RATIO = re.compile(r'parameters \{ key: "max_candidate_sequence_use_ratio" value \{ string_value: "([\d.]+)" \} \}')
 CONTROL = re.compile(
     r'\{ name: "(\w+)" control \[\{ kind: CONTROL_SEQUENCE_(\w+) (?:\w+_false_true: \[ ?(\w+), ?(\w+) ?\]|data_type: \w+) \}\] \}'
 )
@@ -88,13 +89,14 @@ def under(text: str, scheduler: str) -> str:
     idle, candidates, wait = found.groups()
     if scheduler == "direct":
         delay = re.search(r"max_queue_delay_microseconds: \d+", wait)
+        text = RATIO.sub("", text)  # there is a slot for each batch slot
         return text.replace(found[0], f"{found[0].partition('oldest')[0]}direct {{ {delay[0] if delay else ''} }}")
     rest, end = text[found.end() :], 0
     depth = 1
     while depth:
         depth += {"{": 1, "}": -1}.get(rest[end], 0)
         end += 1
-    ratio = float((re.search(r'use_ratio" value \{ string_value: "([\d.]+)"', text) or ["", "0.9"])[1])
+    ratio = float((RATIO.search(text) or ["", "0.9"])[1])
     given = {"sequences": "free", "max_sequences": str(int(int(candidates) * ratio)), "sequence_idle_ms": str(int(idle) // 1000)}
     controls = [f"{name} = {'not_' * (false == 'true')}{WORDS[kind]}" for name, kind, false, _true in CONTROL.findall(rest[:end])]
     derived = re.search(r'key: "derived_inputs" value \{ string_value: "([^"]*)', text)

@@ -122,9 +122,7 @@ class Client(InferenceServerClient):
 
 
 @pytest.fixture(scope="module")
-def own_client(
-    request: pytest.FixtureRequest, own_server: TritonServer, scheduler: str
-) -> Iterator[InferenceServerClient]:
+def own_client(request: pytest.FixtureRequest, own_server: TritonServer, scheduler: str) -> Iterator[InferenceServerClient]:
     """A client of the module's server; of its models with the test's scheduler, if the module has SCHEDULERS."""
     if hasattr(request.module, "SCHEDULERS"):
         client = Client(own_server.grpc_url, request.module.MODELS, scheduler)

@@ -4,7 +4,6 @@ Uses the library of build/faults, which makes the mistake that a model's configu
 The reasons for this (signal handlers, panics) are described in docs/RATIONALE.md.
 """
 
-import re
 import signal
 
 import numpy as np
@@ -12,33 +11,32 @@ import pytest
 from tritonclient.grpc import InferenceServerClient
 from tritonclient.utils import InferenceServerException
 
+from configs import config, io, oldest, under
 from conftest import Folder
-from tritonserver import BACKENDS, MODELS, TritonServer
+from graphs import running_sum
+from tritonserver import BACKENDS, TritonServer
 from unary import infer
 
 FAULTS = BACKENDS.parent.parent / "faults" / "backends"
-MODEL = "accumulate_fp32"
-STEP = {"Input": np.ones((1, 4, 1, 5), np.float32)}
+SCHEDULERS = ["oldest", "direct", "free"]
 WARMUP = """
 model_warmup [{
   name: "warm"
   batch_size: 1
-  inputs { key: "Input" value { data_type: TYPE_FP32 dims: [4, 1, 5] zero_data: true } }
+  inputs { key: "x" value { data_type: TYPE_FP32 dims: [3] zero_data: true } }
 }]
 """
 
 
-def folder(fault: str, extra: str = "") -> Folder:
-    """The example model with one instance that makes a mistake."""
-    config = (MODELS / MODEL / "config.pbtxt").read_text()
-    config = re.sub(r"instance_group \[.*?\n\]", "instance_group [{ kind: KIND_CPU }]", config, flags=re.S)
-    config += f'\nparameters {{ key: "fault_inject" value {{ string_value: "{fault}" }} }}\n{extra}'
-    return Folder(config, (MODELS / MODEL / "1" / "model.onnx").read_bytes())
+def folders(fault: str, extra: str = "") -> dict[str, Folder]:
+    """A running sum with each scheduler, whose one instance makes a mistake."""
+    text = config([io("x", "FP32", 3)], [io("y", "FP32", 3)], oldest(0), fault_inject=fault) + extra
+    return {scheduler: Folder(under(text, scheduler), running_sum("batch", 3)) for scheduler in SCHEDULERS}
 
 
-def step(server: TritonServer, **flags) -> float:
+def step(server: TritonServer, model: str, **flags) -> float:
     with InferenceServerClient(server.grpc_url) as client:
-        return float(infer(client, MODEL, 7, STEP, **flags)["Output"].flat[0])
+        return float(infer(client, model, 7, {"x": np.ones((1, 3), np.float32)}, **flags)["y"].flat[0])
 
 
 @pytest.mark.parametrize(
@@ -61,23 +59,25 @@ def test_a_fault_fails_its_batch_only(serve, loading: str, fault: str):
     warm = loading == "warmup"
     failing = 2 + warm
     explicit = loading == "explicit"
-    server = serve({MODEL: folder(f"{fault}@{failing}", WARMUP if warm else "")}, backends=FAULTS, explicit=explicit)
-    if explicit:
-        server.load(MODEL)
-    assert step(server, start=True) == 1 + 4
-    with pytest.raises(InferenceServerException, match="panic in the stateful backend") as failure:
-        step(server)
-    assert failure.value.status() == "StatusCode.INTERNAL"
-    assert step(server) == 1 + 8
-    assert "goroutine" in server.log_text(), "the stack must be in the log"
-    assert step(server, end=True) == 0 and server.stop() == 0
+    server = serve(folders(f"{fault}@{failing}", WARMUP if warm else ""), backends=FAULTS, explicit=explicit)
+    for model in SCHEDULERS:
+        if explicit:
+            server.load(model)
+        assert step(server, model, start=True) == 1
+        with pytest.raises(InferenceServerException, match="panic in the stateful backend") as failure:
+            step(server, model)
+        assert failure.value.status() == "StatusCode.INTERNAL"
+        assert step(server, model) == 2
+        assert step(server, model, end=True) == 3
+    assert server.log_text().count("goroutine ") >= len(SCHEDULERS), "the stacks must be in the log"
+    assert server.stop() == 0
 
 
 def test_a_crash_of_others_reaches_triton(serve):
     """A fault outside of our code ends the server as if our backend were not there: Triton prints its stack."""
-    server = serve({MODEL: folder("panic@1000")}, backends=FAULTS)
-    step(server, start=True)
-    step(server)  # the signal chain is in place by now
+    server = serve({"oldest": folders("panic@1000")["oldest"]}, backends=FAULTS)
+    step(server, "oldest", start=True)
+    step(server, "oldest")  # the signal chain is in place by now
     server.signal(signal.SIGSEGV)
     assert server.wait() == -signal.SIGSEGV or server.wait() == 128 + signal.SIGSEGV
     assert "Signal (11)" in server.log_text()

@@ -1,4 +1,4 @@
-"""What a client is told when its sequence has no state: code, text, remedy; and the limits of memory."""
+"""What a client is told when its sequence has no state: code, text, remedy; and the limits of memory. With each scheduler."""
 
 import queue
 import re
@@ -8,11 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from onnx import ModelProto, helper
-from tritonclient.grpc import InferenceServerClient
 from tritonclient.utils import InferenceServerException
 
 from configs import config, io, oldest
-from conftest import Folder
+from conftest import Client, Folder
 from graphs import model, op, running_sum, tensor
 from unary import infer
 from unary import tensor as tensor_of
@@ -79,6 +78,8 @@ def limited(**parameters: str) -> Folder:
 IDLE = oldest(0).replace("60000000", "1000000")
 SLOW = ([io("x", "FP32", 3), io("rounds", "INT64", 1), io("fails", "INT64", 1)], [io("y", "FP32", 3)])
 
+SCHEDULERS = ["oldest", "direct", "free"]
+
 MODELS = {
     "reject": Folder(small(), running_sum("batch", 3)),
     "evict": Folder(small(when_full="evict_lru"), running_sum("batch", 3)),
@@ -98,9 +99,24 @@ MODELS = {
 }  # fmt: skip
 
 
+# How each scheduler has it: the code of the answer to a request whose sequence has lost its state or has none, what is said
+# of one that was never begun, and by whom; and what the configuration calls the limits.
+LOST = {"oldest": "INVALID_ARGUMENT", "direct": "INVALID_ARGUMENT", "free": "NOT_FOUND"}
+NEVER_BEGUN = {
+    "oldest": "must specify the START flag",  # Triton
+    "direct": "must specify the START flag",
+    "free": "no such sequence is known; begin it again with a START",  # the backend
+}
+SLOTS = {"oldest": "max_candidate_sequences", "direct": "max_batch_size", "free": "max_sequences"}
+
+# A START for which there is no slot waits in Triton with direct, so nothing is refused or evicted for one.
+REFUSES = pytest.mark.schedulers("oldest", "free")
+
+
 class Model:
-    def __init__(self, client, name: str):
+    def __init__(self, client: Client, name: str):
         self.client, self.name = client, name
+        self.lost = LOST[client.scheduler]
 
     def step(self, sequence: int, n: int = 3, **flags) -> float:
         return float(infer(self.client, self.name, sequence, {"x": np.ones((1, n), F32)}, **flags)["y"].flat[0])
@@ -127,32 +143,54 @@ def slow_values(rounds: int, fails: int = 0) -> dict[str, np.ndarray]:
     return {"x": np.ones((1, 3), F32), "rounds": np.array([[rounds]]), "fails": np.array([[fails]])}
 
 
-def test_reject(own_client):
+def test_never_begun(own_client, scheduler):
+    """A request without START of a sequence that nobody knows."""
+    Model(own_client, "reject").refuses(NEVER_BEGUN[scheduler], LOST[scheduler], 9)
+
+
+@REFUSES
+def test_reject(own_client, scheduler):
     """The third sequence is refused until one ends; the others are not touched."""
     m = Model(own_client, "reject")
     assert m.step(1, start=True) == m.step(2, start=True) == 1
     full = r"sequence 3: too many simultaneous sequences: 2 of 2"
     m.refuses(full, "INTERNAL", 3, start=True)
-    refused = r"sequence 3: its START was refused \d+\S*s ago .* 2 slots \(max_candidate_sequences\)"
-    m.refuses(refused, "INVALID_ARGUMENT", 3)
+    refused = r"sequence 3: its START was refused \d+\S*s ago .* 2 slots \(" + SLOTS[scheduler]
+    m.refuses(refused, m.lost, 3)
     assert m.step(1) == 2 and m.step(2, end=True) == 2
-    m.refuses(refused, "INVALID_ARGUMENT", 3)  # a free slot is not enough: it needs a START
+    m.refuses(refused, m.lost, 3)  # a free slot is not enough: it needs a START
     assert m.step(3, start=True) == 1 and m.step(3, end=True) == 2 and m.step(1, end=True) == 3
 
 
-def test_evict(own_client):
+@pytest.mark.schedulers("direct")
+@pytest.mark.parametrize("name", ["reject", "evict"])
+def test_third_waits(own_client, name):
+    """With direct, Triton lets a third START wait until one of two sequences ends, whatever when_full is."""
+    m = Model(own_client, name)
+    assert m.step(1, start=True) == m.step(2, start=True) == 1
+    with ThreadPoolExecutor(1) as pool:
+        third = pool.submit(m.step, 3, start=True)
+        assert [m.step(1) for _ in range(20)] == list(range(2, 22)) and not third.done()
+        assert m.step(2, end=True) == 2 and third.result() == 1
+    assert m.step(3, end=True) == 2 and m.step(1, end=True) == 22
+
+
+@REFUSES
+def test_evict(own_client, scheduler):
     """The sequence that was used least recently gives way, and is told so."""
     m = Model(own_client, "evict")
     assert m.step(1, start=True) == m.step(2, start=True) == 1 and m.step(1) == 2
     assert m.step(3, start=True) == 1
-    evicted = r"sequence 2: its state was evicted \d+\S*s ago .* 2 slots \(max_candidate_sequences\)"
-    m.refuses(evicted, "INVALID_ARGUMENT", 2)
-    m.refuses(evicted, "INVALID_ARGUMENT", 2)
+    evicted = r"sequence 2: its state was evicted \d+\S*s ago .* 2 slots \(" + SLOTS[scheduler]
+    m.refuses(evicted, m.lost, 2)
+    m.refuses(evicted, m.lost, 2)
     assert m.step(1) == 3 and m.step(2, start=True) == 1
 
 
+@pytest.mark.schedulers("oldest", "direct")
 def test_idle(own_client):
-    """Triton forgets an idle sequence by itself; it cannot go on, and a START begins from nothing."""
+    """Triton forgets an idle sequence by itself; it cannot go on, and a START begins from nothing. For free sequences, see
+    test_free.py::test_idle."""
     m = Model(own_client, "idle")
     assert m.step(1, start=True) == 1 and m.step(1) == 2
     deadline = time.monotonic() + 20
@@ -168,9 +206,12 @@ def test_idle(own_client):
     assert m.step(1, start=True) == 1
 
 
+@pytest.mark.schedulers("oldest")
 def test_expired(own_client):
     """Who waits in the queue for longer than the idle limit loses the slot to a START before it, and is told so. Triton
-    counts from the arrival of the requests and lets them through."""
+    counts from the arrival of the requests and lets them through. With direct the START would wait in Triton, and a free
+    sequence does not expire while a batch runs.
+    """
     m = Model(own_client, "slow")
     four_seconds = m.rounds(4)
     assert m.slow_step(1, start=True) == m.slow_step(2, start=True) == 1
@@ -189,55 +230,63 @@ def test_expired(own_client):
     assert lost.value.status() == "StatusCode.INVALID_ARGUMENT"
 
 
-def test_queued(own_server, own_client):
-    """Five clients send more than the model can do, so that each waits longer than twice the idle limit for its turn.
+@pytest.mark.schedulers("oldest", "free")  # with direct, a batch of one is one sequence at a time
+def test_queued(own_client):
+    """Four clients send more than the model can do, so that each waits longer than twice the idle limit for its turn.
     There are slots for all, and no state is lost."""
     turn = Model(own_client, "queues").rounds(0.19)
     answers = queue.Queue()
-    with InferenceServerClient(own_server.grpc_url) as client:
-        client.start_stream(lambda result, error: answers.put(error or float(result.as_numpy("y").flat[0])))
-        for step in range(5):
-            for sequence in range(1, 6):
-                given = [tensor_of(name, value) for name, value in slow_values(turn).items()]
-                client.async_stream_infer("queues", given, sequence_id=sequence, sequence_start=step == 0, sequence_end=step == 4)
-            time.sleep(0.1)
-        told = [answers.get(timeout=60) for _ in range(5 * 5)]
-    assert told == [step for step in range(1, 6) for _ in range(5)]
+    own_client.start_stream(lambda result, error: answers.put(error or float(result.as_numpy("y").flat[0])))
+    for step in range(4):
+        for sequence in range(1, 5):
+            given = [tensor_of(name, value) for name, value in slow_values(turn).items()]
+            flags = {"sequence_id": sequence, "sequence_start": step == 0, "sequence_end": step == 3}
+            own_client.async_stream_infer("queues", given, **flags)
+        time.sleep(0.1)
+    told = [answers.get(timeout=60) for _ in range(4 * 4)]
+    own_client.stop_stream()
+    assert told == [step for step in range(1, 5) for _ in range(4)]
 
 
+@REFUSES
 def test_unknown(own_client):
     """The backend remembers the last 1024 sequences that lost their state; of those before it knows nothing."""
     m = Model(own_client, "forgets")
     m.step(1, start=True), m.step(2, start=True)
     for sequence in range(3, 3 + 1025):
         m.refuses("too many simultaneous sequences: 2 of 2 slots", "INTERNAL", sequence, start=True)
-    m.refuses("sequence 3: no such sequence is known", "INVALID_ARGUMENT", 3)
-    m.refuses("sequence 4: its START was refused", "INVALID_ARGUMENT", 4)
+    m.refuses("sequence 3: no such sequence is known", m.lost, 3)
+    m.refuses("sequence 4: its START was refused", m.lost, 4)
 
 
-def test_failed_run(own_client):
+def test_failed_run(own_client, scheduler):
     """The state is as before; a START that failed leaves none."""
     m = Model(own_client, "fails")
-    assert m.slow_step(4, start=True) == 1
-    for sequence, flags in ((4, {}), (5, {"start": True})):
+    for sequence, flags in ((5, {"start": True}), (4, {})):
+        if sequence == 4:
+            if scheduler == "direct":  # which has one batch slot, in a batch of one
+                m.slow_step(5, start=True, end=True)
+            assert m.slow_step(4, start=True) == 1
         with pytest.raises(InferenceServerException, match="error during inference: .*Gather") as failure:
             m.slow_step(sequence, fails=7, **flags)
         assert failure.value.status() == "StatusCode.INVALID_ARGUMENT"
-    with pytest.raises(InferenceServerException, match=r"START failed \d+\S*s ago") as failure:
-        m.slow_step(5)
-    assert failure.value.status() == "StatusCode.INVALID_ARGUMENT"
+        if sequence == 5:
+            with pytest.raises(InferenceServerException, match=r"START failed \d+\S*s ago") as failure:
+                m.slow_step(5)
+            assert failure.value.status() == f"StatusCode.{m.lost}"
     assert m.slow_step(4) == 2
 
 
-def test_bad_value_fails_alone(own_client):
+def test_bad_value_fails_alone(own_client, scheduler):
     """A token that the model does not have is the error of who sent it; others of its batch are answered, STARTs too."""
 
     def sends(token: int, sequence: int, **flags) -> float | str:
         try:
             return float(infer(own_client, "tokens", sequence, {"token": np.array([[token]])}, **flags)["y"].item())
         except InferenceServerException as failure:
-            assert failure.status() == "StatusCode.INVALID_ARGUMENT"
-            return re.sub(r":? .*", "", failure.message())
+            what = re.sub(r":? .*", "", failure.message())
+            assert failure.status() == f"StatusCode.{LOST[scheduler] if what == 'sequence' else 'INVALID_ARGUMENT'}"
+            return what
 
     def batch(*tokens: int, **flags) -> list[float | str]:
         with ThreadPoolExecutor(3) as pool:
@@ -268,7 +317,7 @@ def test_budget(own_client):
     m.refuses(over, "UNAVAILABLE", 1, 1)
     m.refuses(r"\(max_state_memory_bytes\)", "UNAVAILABLE", 3, 128, start=True)
     limit = r".* 1024 bytes \(max_state_memory_bytes\)"
-    m.refuses(r"sequence 3: its START failed \d+\S*s ago" + limit, "INVALID_ARGUMENT", 3)
+    m.refuses(r"sequence 3: its START failed \d+\S*s ago" + limit, m.lost, 3)
     m.step(2, 1, end=True)
     m.step(1, 1)
 
@@ -278,6 +327,6 @@ def test_budget_evicts(own_client):
     m.step(1, 128, start=True)
     m.step(2, 64, start=True)
     m.step(1, 1)
-    m.refuses(r"sequence 2: its state was evicted \S+ ago .* 1024 bytes \(max_state_memory_bytes\)", "INVALID_ARGUMENT", 2, 1)
+    m.refuses(r"sequence 2: its state was evicted \S+ ago .* 1024 bytes \(max_state_memory_bytes\)", m.lost, 2, 1)
     m.refuses(r"would grow by 2048: at most 1024 bytes", "UNAVAILABLE", 3, 512, start=True)
     m.step(1, 1)  # nothing was evicted for what never fits

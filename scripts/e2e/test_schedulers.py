@@ -1,12 +1,13 @@
 """The schedulers of Triton, with states and without, and the controls that they can give to a model."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from onnx import ModelProto
 
-from configs import config, direct, io, oldest
+from configs import config, direct, free, io, oldest, under
 from conftest import Folder
 from graphs import model, op, running_sum, tensor
 from report import load_report
@@ -112,6 +113,8 @@ def correlation(datatype: str, scheduler=oldest) -> Folder:
 MODELS = {
     "oldest": Folder(config([X], [Y]), running_sum("batch", 3)),
     "oldest_of_two": Folder(config([X], [Y], group=TWO_INSTANCES), running_sum("batch", 3)),
+    "free": Folder(config([X], [Y], free()), running_sum("batch", 3)),
+    "free_of_two": Folder(config([X], [Y], free(), group=TWO_INSTANCES), running_sum("batch", 3)),
     "direct": Folder(config([X], [Y], direct(), batch=SLOTS), running_sum("batch", 3)),
     "direct_at_once": Folder(config([X], [Y], direct(delay=0, utilization=0), batch=SLOTS), running_sum("batch", 3)),
     "direct_of_two": Folder(config([X], [Y], direct(), batch=SLOTS, group=TWO_INSTANCES), running_sum("batch", 3)),
@@ -129,6 +132,8 @@ MODELS = {
     **{f"id_{datatype}": correlation(datatype) for datatype in IDS},
     **{f"direct_id_{datatype}": correlation(datatype, direct) for datatype in ("UINT64", "STRING")},
 }
+# What control_input says, derived inputs say of free sequences: they have one value for true and one for false.
+MODELS |= {f"free_{name}": replace(MODELS[name], config=under(MODELS[name].config, "free")) for name in ("id_UINT64", "id_INT32")}
 
 
 def whole_numbers(sequences: int, steps: int) -> list[list[Tensors]]:
@@ -141,6 +146,9 @@ def whole_numbers(sequences: int, steps: int) -> list[list[Tensors]]:
     [
         ("oldest", 3),
         ("oldest", 20),
+        ("free", 3),
+        ("free", 20),
+        ("free_of_two", 8),
         ("direct", SLOTS),
         ("direct_at_once", SLOTS),
         ("oldest_of_two", 8),
@@ -153,7 +161,7 @@ def test_sequences(own_client, name, sequences):
     check(own_client, name, reference, whole_numbers(sequences, 5), batched=batched)
 
 
-@pytest.mark.parametrize("name", ["direct", "direct_at_once", "oldest"])
+@pytest.mark.parametrize("name", ["direct", "direct_at_once", "oldest", "free", "free_of_two"])
 def test_sequences_that_pause(own_client, name):
     """Some sequences send and others do not. To the direct scheduler's batches the idle ones are empty rows, which must
     not take a slot or change a state: there are as many slots as sequences."""
