@@ -1,7 +1,6 @@
 package backend
 
 import (
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -94,32 +93,6 @@ func toLook(p *config.Parameters, path, name string) onnx.SessionOptions {
 	return o
 }
 
-// operatorLibraries are the paths of the libraries in model_operations. A relative name is
-// that of a file in the version's folder or in the model's, or else one that the system's
-// loader finds: in the folder that the server was started in, or by LD_LIBRARY_PATH.
-func operatorLibraries(info ModelInfo, cfg *config.Config) (paths []string, err error) {
-	for _, name := range cfg.ModelOperations.OpLibraryFilename {
-		if name == "" {
-			return nil, status.Errorf(status.InvalidArg, "model_operations { op_library_filename } has an empty name: want the path of a shared library, relative to the model's folder or absolute")
-		}
-		paths = append(paths, findLibrary(info, name))
-	}
-	return paths, nil
-}
-
-func findLibrary(info ModelInfo, name string) string {
-	if filepath.IsAbs(name) {
-		return name
-	}
-	for _, folder := range []string{versionFolder(info), info.Directory} {
-		path := filepath.Join(folder, name)
-		if _, err := os.Stat(path); err == nil {
-			return path
-		}
-	}
-	return name
-}
-
 // versionFolder is where the model's files lie.
 func versionFolder(info ModelInfo) string {
 	return filepath.Join(info.Directory, strconv.FormatUint(info.Version, 10))
@@ -127,9 +100,10 @@ func versionFolder(info ModelInfo) string {
 
 // takeLibraries completes the session's options by what lies in the model's folder.
 func takeLibraries(info ModelInfo, cfg *config.Config, p *config.Parameters) (err error) {
-	p.Session.Operators, err = operatorLibraries(info, cfg)
+	folders := []string{versionFolder(info), info.Directory}
+	p.Session.Operators, err = cfg.OperatorLibraries(folders...)
 	if plugin := p.Session.Plugin; plugin != nil {
-		plugin.Library = findLibrary(info, plugin.Library)
+		plugin.Library = config.FindLibrary(plugin.Library, folders...)
 	}
 	return err
 }

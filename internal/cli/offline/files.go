@@ -38,7 +38,7 @@ func Read(path, configPath string) (*Files, error) {
 		return nil, err
 	}
 	f := &Files{Name: nameOf(absolute), Directory: filepath.Dir(absolute), Model: absolute, IsFolder: info.IsDir()}
-	if version, err := strconv.ParseUint(filepath.Base(f.Directory), 10, 63); err == nil && version > 0 && !f.IsFolder {
+	if version := versionOf(filepath.Base(f.Directory)); version > 0 && !f.IsFolder {
 		f.Directory, f.Version = filepath.Dir(f.Directory), version
 	}
 	if f.IsFolder {
@@ -60,13 +60,21 @@ func Read(path, configPath string) (*Files, error) {
 func nameOf(path string) string {
 	name := strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
 	folder := filepath.Dir(path)
-	if _, err := strconv.ParseUint(filepath.Base(folder), 10, 63); err == nil {
+	if versionOf(filepath.Base(folder)) > 0 {
 		folder = filepath.Dir(folder)
 	}
 	if above := filepath.Base(folder); name == "model" && above != "." && above != string(filepath.Separator) {
 		return above
 	}
 	return name
+}
+
+// versionOf is the version whose folder has this name; 0 if it is no folder of a version. Triton ignores those that begin with 0.
+func versionOf(name string) uint64 {
+	if n, err := strconv.ParseUint(name, 10, 63); err == nil && name[0] != '0' {
+		return n
+	}
+	return 0
 }
 
 func exists(path string) bool {
@@ -106,9 +114,7 @@ func (f *Files) findModel() error {
 		return err
 	}
 	for _, entry := range entries {
-		if n, err := strconv.ParseUint(entry.Name(), 10, 63); err == nil && n > f.Version && entry.Name()[0] != '0' {
-			f.Version = n
-		}
+		f.Version = max(f.Version, versionOf(entry.Name()))
 	}
 	if f.Version == 0 {
 		return fmt.Errorf("%s has no folder of a version: want the model's folder of a model repository, with %s in it", f.Directory, filepath.Join("1", "model.onnx"))
@@ -128,6 +134,22 @@ func (f *Files) findModel() error {
 	return nil
 }
 
+// libraryFolders are where libraries with relative names are.
+func (f *Files) libraryFolders() []string {
+	return []string{filepath.Join(f.Directory, strconv.FormatUint(f.Version, 10)), f.Directory}
+}
+
+// Libraries are the libraries of custom operators that lie next to the model, by their names in the configuration.
+func (f *Files) Libraries() (paths map[string]string) {
+	paths = map[string]string{}
+	for _, name := range f.Given.GetModelOperations().GetOpLibraryFilename() {
+		if path := config.FindLibrary(name, f.libraryFolders()...); filepath.IsLocal(name) && path != name {
+			paths[name] = path
+		}
+	}
+	return paths
+}
+
 // parameters parses a configuration as JSON; an error with parameters is about some of them.
 func (f *Files) parameters(text []byte) (*config.Config, *config.Parameters, error) {
 	cfg, err := config.Parse(text)
@@ -135,5 +157,10 @@ func (f *Files) parameters(text []byte) (*config.Config, *config.Parameters, err
 		return nil, nil, err
 	}
 	params, _, err := config.ParseParameters(cfg.Parameters)
+	if params != nil {
+		var wrong error
+		params.Session.Operators, wrong = cfg.OperatorLibraries(f.libraryFolders()...)
+		err = errors.Join(err, wrong)
+	}
 	return cfg, params, err
 }

@@ -75,6 +75,9 @@ func (f *Files) Look(open onnx.OpenRunner) (*Model, error) {
 		return m, nil
 	}
 	m.Plan = made
+	if warning := m.hiddenStates(); warning != "" {
+		m.Warnings = append(m.Warnings, warning)
+	}
 	return m, nil
 }
 

@@ -12,38 +12,70 @@ import (
 
 func keysOf(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }
 
-// The fields on the way from a ModelProto to the place of the data of an initializer (onnx.proto).
+// kind is a message of onnx.proto that can contain tensors.
+type kind int
+
 const (
-	modelGraph       = 7
-	graphInitializer = 5
-	tensorExternal   = 13
-	entryKey         = 1
-	entryValue       = 2
+	ofModel kind = iota
+	ofGraph
+	ofFunction
+	ofNode
+	ofAttribute
+	ofSparse
+	ofTensor
+	ofEntry // of external_data
+)
+
+// contains is which fields of a message lead to the places of the data of tensors. Graphs are also in the attributes of nodes,
+// such as the branches of an If.
+var contains = map[kind]map[protowire.Number]kind{
+	ofModel:     {7: ofGraph, 25: ofFunction},
+	ofGraph:     {1: ofNode, 5: ofTensor, 15: ofSparse},
+	ofFunction:  {7: ofNode, 11: ofAttribute},
+	ofNode:      {5: ofAttribute},
+	ofAttribute: {5: ofTensor, 6: ofGraph, 10: ofTensor, 11: ofGraph, 22: ofSparse, 23: ofSparse},
+	ofSparse:    {1: ofTensor, 2: ofTensor},
+	ofTensor:    {13: ofEntry},
+}
+
+// The fields of an entry.
+const (
+	entryKey   = 1
+	entryValue = 2
 )
 
 // externalFiles are the files that an ONNX model keeps its weights in, relative to its own folder, each once.
 func externalFiles(model []byte) ([]string, error) {
 	found := map[string]string{}
-	err := messages(model, modelGraph, func(graph []byte) error {
-		return messages(graph, graphInitializer, func(tensor []byte) error {
-			return messages(tensor, tensorExternal, func(entry []byte) error {
-				var key, value string
-				err := errors.Join(
-					messages(entry, entryKey, func(text []byte) error { key = string(text); return nil }),
-					messages(entry, entryValue, func(text []byte) error { value = string(text); return nil }),
-				)
-				switch {
-				case err != nil || key != "location":
-					return err
-				case !filepath.IsLocal(value):
-					return fmt.Errorf("its weights are in %q: want a file in the folder of the model", value)
-				}
-				found[value] = ""
-				return nil
-			})
-		})
+	err := eachEntry(ofModel, model, func(entry []byte) error {
+		var key, value string
+		err := errors.Join(
+			messages(entry, entryKey, func(text []byte) error { key = string(text); return nil }),
+			messages(entry, entryValue, func(text []byte) error { value = string(text); return nil }),
+		)
+		switch {
+		case err != nil || key != "location":
+			return err
+		case !filepath.IsLocal(value):
+			return fmt.Errorf("its weights are in %q: want a file in the folder of the model", value)
+		}
+		found[value] = ""
+		return nil
 	})
 	return keysOf(found), err
+}
+
+// eachEntry calls a function for each entry of external_data in a message.
+func eachEntry(of kind, message []byte, each func([]byte) error) error {
+	if of == ofEntry {
+		return each(message)
+	}
+	for number, inner := range contains[of] {
+		if err := messages(message, number, func(content []byte) error { return eachEntry(inner, content, each) }); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // messages calls a function for each field of that number, which is a message or a string.

@@ -12,8 +12,8 @@ import (
 )
 
 // Write makes the folder of a model in a repository, which is made if it is missing, and returns what it wrote: also the
-// files of weights that the model names, and of initial states that are in its folder initial_state. A file that
-// is there already is an error, unless force is true; nothing is written then.
+// files of weights that the model names, libraries of custom operators next to it, and initial states that are in its folder
+// initial_state. A file that is there already is an error, unless force is true; nothing is written then.
 func Write(f *offline.Files, repository, config string, force bool) (folder string, written []string, err error) {
 	folder = filepath.Join(repository, f.Name)
 	content, err := os.ReadFile(f.Model)
@@ -27,6 +27,9 @@ func Write(f *offline.Files, repository, config string, force bool) (folder stri
 	sources := map[string]string{filepath.Join(folder, "1", "model.onnx"): f.Model}
 	for _, other := range others {
 		sources[filepath.Join(folder, "1", other)] = filepath.Join(filepath.Dir(f.Model), other)
+	}
+	for name, path := range f.Libraries() {
+		sources[filepath.Join(folder, name)] = path
 	}
 	initial, err := filepath.Glob(filepath.Join(f.Directory, "initial_state", "*"))
 	if err != nil {
