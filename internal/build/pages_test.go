@@ -91,3 +91,20 @@ func matches(t *testing.T, pattern *regexp.Regexp, path string) (found []string)
 	}
 	return found
 }
+
+// TestSiteHasEveryPage, where the generator would refuse a page that is not in mkdocs.yml.
+func TestSiteHasEveryPage(t *testing.T) {
+	root := filepath.Join("..", "..")
+	nav, err := os.ReadFile(filepath.Join(root, "mkdocs.yml"))
+	require.NoError(t, err)
+	files, err := linkedFiles(root)
+	require.NoError(t, err)
+	pages := 0
+	for _, file := range files {
+		if filepath.Ext(file) == ".md" {
+			require.Regexp(t, `(?m): `+regexp.QuoteMeta(file)+`$`, string(nav), "mkdocs.yml does not list the page")
+			pages++
+		}
+	}
+	require.Greater(t, pages, 25)
+}

@@ -77,7 +77,8 @@ func linkedFiles(root string) ([]string, error) {
 	return files, nil
 }
 
-// copyPages copies them to a folder, in which they have the same paths.
+// copyPages copies them to a folder, in which they have the same paths. Links that read as
+// the name of a page, for those who read the source, read as its title there.
 func (t *tree) copyPages(folder string) error {
 	files, err := linkedFiles(t.root)
 	if err != nil {
@@ -97,6 +98,36 @@ func (t *tree) copyPages(folder string) error {
 		if err := t.run("cp", "-rL", t.path(file), to); err != nil {
 			return err
 		}
+		if filepath.Ext(file) == ".md" {
+			if err := t.nameTitles(file, to); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
+}
+
+var (
+	namedLink = regexp.MustCompile(`\[[\w/]*[\w-]+\.md\]\(([^)#\s]+)`)
+	title     = regexp.MustCompile(`(?m)^# (.+)$`)
+)
+
+// nameTitles replaces the texts of links that are names of pages in the copy of a page.
+func (t *tree) nameTitles(page, to string) error {
+	text, err := os.ReadFile(to)
+	if err != nil {
+		return err
+	}
+	text = namedLink.ReplaceAllFunc(text, func(link []byte) []byte {
+		target := string(namedLink.FindSubmatch(link)[1])
+		linked, err := os.ReadFile(t.path(filepath.Dir(page), target))
+		if err != nil {
+			return link // the generator reports it
+		}
+		if heading := title.FindSubmatch(linked); heading != nil {
+			return fmt.Appendf(nil, "[%s](%s", heading[1], target)
+		}
+		return link
+	})
+	return os.WriteFile(to, text, 0o600)
 }
