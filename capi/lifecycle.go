@@ -10,12 +10,8 @@ import (
 	"tritonstateful/backend"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
-)
-
-// The oldest TRITONBACKEND API with every function that table.h requires.
-const (
-	apiMajor = 1
-	apiMinor = 8
+	"tritonstateful/internal/triton"
+	"tritonstateful/internal/version"
 )
 
 // executor is what this package needs of a model's instance; *backend.Instance
@@ -70,7 +66,7 @@ type backendObject = *C.TRITONBACKEND_Backend
 func initialize(of backendObject, assemble assembler) error {
 	if missing := C.table_fill(); missing != nil {
 		return status.Errorf(status.Unsupported, "this server has no function %s: want TRITONBACKEND API %d.%d or newer",
-			C.GoString(missing), apiMajor, apiMinor)
+			C.GoString(missing), triton.OldestAPIMajor, triton.OldestAPIMinor)
 	}
 	C.signals_adopt()
 	log := newLog()
@@ -82,7 +78,7 @@ func initialize(of backendObject, assemble assembler) error {
 	if err != nil {
 		return err
 	}
-	log.Info("loaded the stateful backend", "version", version, "onnxruntime", parts.onnxRuntime)
+	log.Info("loaded the stateful backend", "version", version.Number, "commit", version.Commit(), "onnxruntime", parts.onnxRuntime)
 	metrics := &metrics{log: log, onnxRuntime: parts.onnxRuntime}
 	server := backend.Server{Log: log, Clock: newClock(), Open: parts.open, Trim: parts.trim, After: after, Capability: parts.capability, GlobalThreads: parts.globalThreads, DefaultBatch: config.defaultBatch}
 	if config.metrics {
@@ -106,11 +102,11 @@ func readSettings(of backendObject, log *slog.Logger) (settings, error) {
 }
 
 func checkVersion(major, minor int) error {
-	if major == apiMajor && minor >= apiMinor {
+	if major == triton.OldestAPIMajor && minor >= triton.OldestAPIMinor {
 		return nil
 	}
 	return status.Errorf(status.Unsupported, "this server has TRITONBACKEND API %d.%d: want %d.%d, or a newer %d.x",
-		major, minor, apiMajor, apiMinor, apiMajor)
+		major, minor, triton.OldestAPIMajor, triton.OldestAPIMinor, triton.OldestAPIMajor)
 }
 
 // finalize leaves ONNX Runtime as it is: its environment belongs to the process,

@@ -13,6 +13,7 @@ import (
 	"tritonstateful/internal/faketriton"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/status"
+	"tritonstateful/internal/version"
 )
 
 func TestLifeOfABackend(t *testing.T) {
@@ -42,7 +43,7 @@ func TestLifeOfABackend(t *testing.T) {
 		}, nil
 	}))
 	line, _ := faketriton.LastLog()
-	require.Contains(t, line, "version=unversioned onnxruntime=1.31.1")
+	require.Contains(t, line, "version="+version.Number+" commit=unknown onnxruntime=1.31.1")
 	require.NoError(t, m.Initialize())
 	info.ReportMemory([]backend.MemoryUse{{Device: backend.HostMemory, Bytes: 5}, {Device: 3, Bytes: 1 << 40}})
 	require.Equal(t, "0:0=5 2:3=1099511627776", m.Memory())

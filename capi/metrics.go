@@ -12,6 +12,7 @@ import (
 
 	"tritonstateful/backend"
 	"tritonstateful/internal/status"
+	"tritonstateful/internal/version"
 )
 
 // metrics are the metrics of all instances, kept by Triton and shown on its
@@ -93,7 +94,7 @@ func (m *metrics) describeBuild() {
 	if m.families == nil {
 		return
 	}
-	ours, theirs := C.CString(version), C.CString(m.onnxRuntime)
+	ours, theirs := C.CString(version.Number), C.CString(m.onnxRuntime)
 	defer C.free(unsafe.Pointer(ours))
 	defer C.free(unsafe.Pointer(theirs))
 	if err := takeError(C.metric_build_new(ours, theirs, &m.build)); err != nil {

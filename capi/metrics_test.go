@@ -10,6 +10,7 @@ import (
 
 	"tritonstateful/backend"
 	"tritonstateful/internal/faketriton"
+	"tritonstateful/internal/version"
 )
 
 var labels = backend.MetricLabels{Model: "m", Version: 2, Instance: "m_0"}
@@ -67,7 +68,7 @@ func TestMetrics(t *testing.T) {
 	sink.Close()
 	_, _, exists := faketriton.Metric(series(backend.MetricActive))
 	require.False(t, exists)
-	build, updates, _ := faketriton.Metric(`stateful_build_info{version="unversioned",onnxruntime="1.31.1"}`)
+	build, updates, _ := faketriton.Metric(fmt.Sprintf(`stateful_build_info{version=%q,onnxruntime="1.31.1"}`, version.Number))
 	require.Equal(t, 1.0, build, "the backend's own, whatever instances there are")
 	require.Equal(t, 1, updates)
 	require.Empty(t, log.String())

@@ -1,15 +1,30 @@
-"""The part of test.py that runs with the packages of build/venv."""
+"""Smoke test: sequences keep their states in the backend, inside a real tritonserver.
 
+Starts the server on free ports with the models next to this file, streams interleaved sequences to each of them with
+the official client, and compares every answer with numbers computed in numpy. Needs the packages in requirements.txt.
+"""
+
+import argparse
 import contextlib
+import shutil
 import sys
+import tempfile
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 
-import numpy as np
-from tritonclient.grpc import InferenceServerClient
-from tritonclient.utils import InferenceServerException
+try:
+    import numpy as np
+    from tritonclient.grpc import InferenceServerClient
+    from tritonclient.utils import InferenceServerException
+except ModuleNotFoundError as missing:
+    if __name__ != "__main__":
+        raise
+    requirements = Path(__file__).resolve().with_name("requirements.txt")
+    sys.exit(f"smoke.py: this Python has no {missing.name}: python3 -m pip install -r {requirements}")
 
 import accumulate
+from smokemodels import MODELS
 from streaming import Answer, Model, Stream, StreamError, Tensor
 from tritonserver import ServerError, TritonServer, exit_on_sigterm, show
 
@@ -45,12 +60,12 @@ class Result:
 COLUMNS = ["model", "sequences", "steps", "requests", "mean batch", "p50 ms", "p99 ms", "result"]
 
 
-def run(models: list[str], sequences: int, steps: int, keep_serving: bool) -> int:
-    """Tests the models on a server of their own and returns the exit code."""
+def run(server: TritonServer, models: list[str], sequences: int, steps: int, keep_serving: bool = False) -> int:
+    """Tests the models on a server, which it starts and stops, and returns the exit code."""
     exit_on_sigterm()
     try:
         print("starting tritonserver", flush=True)
-        with TritonServer() as server:
+        with server:
             results = [result for name in models for result in test_model(server, name, sequences, steps)]
             passed = not any(result.mistakes for result in results)
             print("\n" + table([COLUMNS, *(result.row() for result in results)]))
@@ -181,3 +196,30 @@ def table(rows: list[list[str]]) -> str:
     return "\n".join(
         "  ".join([row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:]))]) for row in rows
     )
+
+
+def main() -> int:
+    """Tests an unpacked release: this file is in its folder examples."""
+    here = Path(__file__).resolve().parent
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("--tritonserver", type=Path, default=shutil.which("tritonserver") or "/opt/tritonserver/bin/tritonserver",
+        metavar="FILE", help="the server (default: that of the PATH, else /opt/tritonserver/bin/tritonserver)")  # fmt: skip
+    add("--backends", type=Path, default=here.parent / "backends", metavar="DIR",
+        help="the folder that has the folder stateful (default: that of this release)")  # fmt: skip
+    add("--sequences", type=int, default=32, metavar="N", help="sequences at the same time (default: 32)")
+    add("--steps", type=int, default=10, metavar="N", help="requests of a sequence (default: 10)")
+    add("--timeout", type=float, default=60, metavar="S", help="seconds that the server may take to be ready (default: 60)")
+    options = parser.parse_args()
+    if not options.tritonserver.is_file():
+        parser.error(f"there is no {options.tritonserver}: name the server with --tritonserver")
+    log = Path(tempfile.mkdtemp(prefix="smoke-")) / "tritonserver.log"
+    server = TritonServer(here / "models", options.backends, binary=options.tritonserver, log=log, timeout=options.timeout)
+    code = run(server, MODELS, options.sequences, options.steps)
+    if code == 0:
+        shutil.rmtree(log.parent)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -13,10 +13,11 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
+from smokemodels import MODELS
+from tritonserver import TritonServer
+
 ROOT = Path(__file__).resolve().parent.parent
 PYTHON = ROOT / "build" / "venv" / "bin" / "python"
-# The example models that sum up, whose answers scripts/accumulate.py knows.
-MODELS = ["accumulate_fp32", "accumulate_int32", "mixed_io_bool_int8", "mixed_io_int32_fp16"]
 REMEDY = "leave out --no-build, or run go run build.go"
 
 
@@ -31,7 +32,7 @@ def main() -> int:
     except ModuleNotFoundError as missing:
         sys.exit(f"test.py: build/venv has no {missing.name}, its build was not finished: {REMEDY}")
 
-    return run(options.model or MODELS, options.sequences, options.steps, options.keep_serving)
+    return run(TritonServer(), options.model or MODELS, options.sequences, options.steps, options.keep_serving)
 
 
 def run_in_environment() -> NoReturn:

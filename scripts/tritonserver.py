@@ -75,6 +75,7 @@ class TritonServer:
     timeout     seconds that it may take to become ready, and to load a model
     processors  numbers of those that it may use; none: the same as this process
     ports       of HTTP, gRPC and metrics; None chooses free ones
+    binary      the program tritonserver; None is that of build/venv
     """
 
     def __init__(
@@ -89,6 +90,7 @@ class TritonServer:
         timeout: float = 60,
         processors: Collection[int] = (),
         ports: tuple[int, int, int] | None = None,
+        binary: Path | None = None,
     ):
         self.id = f"stateful-{os.getpid()}-{next(_numbers)}"
         self.repository = Path(repository)
@@ -98,6 +100,7 @@ class TritonServer:
         self.log = log or LOGS / f"{self.id}.log"
         self.timeout = timeout
         self.processors = processors
+        self.binary = binary
         self.exit_code: int | None = None
         self._process: subprocess.Popen | None = None
         self._chosen = ports
@@ -236,7 +239,7 @@ class TritonServer:
         if not self.backends.is_dir():
             raise ServerError(f"there is no backends folder {self.backends}: run go run build.go")
         return [
-            str(_binary()),
+            str(self.binary or _binary()),
             f"--model-repository={self.repository}",
             f"--backend-directory={self.backends}",
             f"--id={self.id}",

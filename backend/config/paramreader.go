@@ -208,6 +208,13 @@ func (r *paramReader) pairs(p *Parameters) {
 	p.Pairs, p.PairsGiven = pairs, true
 }
 
+// ParameterNames returns the names of all parameters that a configuration can have, sorted.
+func ParameterNames() []string {
+	r := newParamReader(nil)
+	r.parameters()
+	return slices.Sorted(maps.Keys(r.known))
+}
+
 func (r *paramReader) reportUnknown() {
 	for _, name := range slices.Sorted(maps.Keys(r.given)) {
 		if r.known[name] {

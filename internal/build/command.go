@@ -10,10 +10,12 @@ import (
 const commandFile = "tritonstateful"
 
 // commandLine compiles the command, as goLibrary does the library: when the packages have other build IDs.
-func (t *tree) commandLine() error {
-	cgo, file := t.with("CGO_ENABLED=1"), t.path("build", "install", "bin", commandFile)
+func (t *tree) commandLine() error { return t.commandFor(host()) }
+
+func (t *tree) commandFor(of target) error {
+	cgo, file := t.compiling(of), filepath.Join(t.installFor(of), "bin", commandFile)
 	flags := []string{"-trimpath", "-buildvcs=false"}
-	link := fmt.Sprintf(`-ldflags=-s -w -X main.version=%s -extldflags=-Wl,-z,lazy`, t.version())
+	link := fmt.Sprintf(`-ldflags=-s -w -buildid= %s -extldflags=-Wl,-z,lazy`, t.commitFlag())
 	source := "./" + filepath.Join("cmd", commandFile)
 	id, err := cgo.output("go", slices.Concat([]string{"list", "-export", "-f", "{{.BuildID}}"}, flags, []string{source})...)
 	if err != nil {

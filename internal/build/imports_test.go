@@ -28,6 +28,7 @@ var layers = []struct {
 	{"statebuffer", []string{"internal/tensor"}, "the store works on layouts and memories: say what it is to do in its own words, in an option or an interface of statebuffer"},
 	{"internal/onnx", []string{"internal/tensor", "statebuffer"}, "the contract of runners holds types only: move code to the side that needs it, backend or ortrunner"},
 	{"backend/config", []string{"internal/onnx", "internal/status", "internal/tensor", "statebuffer"}, "a configuration is read without a look at the model: compare it with the model in backend/plan/planner"},
+	{"internal/release", []string{"backend/config", "internal/glibc", "internal/statestore", "internal/triton", "internal/version"}, "a release is made of files and of names: internal/build puts the files together"},
 	{"backend/plan/batchaxis", []string{"backend/config", "internal/onnx", "internal/status", "internal/tensor", "statebuffer"}, "candidates need no plan: take what is needed from the signature, or move the code to backend/plan/planner"},
 	{"backend/plan", []string{"backend/config", "backend/plan/batchaxis", "internal/onnx", "internal/status", "internal/tensor", "statebuffer"}, "a plan is data: what makes it belongs to backend/plan/planner, what follows it to backend"},
 	{"backend/plan/isolation", []string{"backend/config", "backend/plan", "backend/plan/batchaxis", "internal/onnx", "internal/status", "internal/tensor", "statebuffer"}, "a trial sees a plan, and not who asks: decide in backend/plan/planner"},
@@ -35,7 +36,7 @@ var layers = []struct {
 	{"backend/checkpoint", []string{"backend/config", "internal/statestore", "internal/status", "internal/tensor", "statebuffer"}, "a saver knows sequences and a store, and no requests: what it needs of the execution is in checkpoint.Source"},
 	{"backend", []string{"backend/checkpoint", "backend/config", "backend/plan", "backend/plan/batchaxis", "backend/plan/isolation", "backend/plan/planner", "internal/onnx", "internal/statestore", "internal/status", "internal/tensor", "statebuffer"}, "the execution is pure Go: reach C by onnx.Runner, statebuffer.Memory or backend.Batch"},
 	{"ortrunner", []string{"internal/cuda", "internal/devicememory", "internal/onnx", "internal/onnxfile", "internal/status", "internal/tensor", "statebuffer"}, "a runner knows nothing of requests: put what both sides need into internal/onnx or internal/status"},
-	{"capi", []string{"backend", "backend/config", "internal/cuda", "internal/gpuinfo", "internal/onnx", "internal/status", "internal/tensor", "internal/triton", "ortrunner"}, "entry points translate between C and package backend: put the work into backend or ortrunner"},
+	{"capi", []string{"backend", "backend/config", "internal/cuda", "internal/gpuinfo", "internal/onnx", "internal/status", "internal/tensor", "internal/triton", "internal/version", "ortrunner"}, "entry points translate between C and package backend: put the work into backend or ortrunner"},
 }
 
 // TestImportsPointInwards: each package imports only those below it.

@@ -21,7 +21,7 @@ const (
 
 // installed is the backend's folder as it is copied into Triton's; faulty is
 // the same backend with faults that tests can ask for.
-func (t *tree) installed() string { return t.path("build", "install", "backends", "stateful") }
+func (t *tree) installed() string { return t.backendFor(host()) }
 func (t *tree) faulty() string    { return t.path("build", "faults", "backends", "stateful") }
 
 func compiler() string { return cmp.Or(os.Getenv("CC"), "gcc") }
@@ -36,11 +36,17 @@ func (t *tree) checkCompiler() error {
 }
 
 // library makes the backend's folder.
-func (t *tree) library() error {
-	if err := os.MkdirAll(t.installed(), 0o755); err != nil {
+func (t *tree) library() error { return t.libraryFor(host()) }
+
+func (t *tree) libraryFor(of target) error {
+	if err := os.MkdirAll(t.backendFor(of), 0o755); err != nil {
 		return err
 	}
-	return inOrder(t.onnxRuntime, t.loader, func() error { return t.goLibrary(t.installed()) })
+	return inOrder(
+		func() error { return t.onnxRuntime(of) },
+		func() error { return t.loader(of) },
+		func() error { return t.goLibrary(of, t.backendFor(of)) },
+	)
 }
 
 // exports is the linker's option that hides all but the entry points.
@@ -51,11 +57,12 @@ func (t *tree) exports() string {
 // goLibrary compiles the backend into a folder. The go command links every time
 // it is asked, so it is asked only when the packages have other build IDs, which
 // stand for their sources, flags and tools.
-func (t *tree) goLibrary(folder string, tags ...string) error {
-	cgo, library := t.with("CGO_ENABLED=1"), filepath.Join(folder, goFile)
+func (t *tree) goLibrary(of target, folder string, tags ...string) error {
+	cgo, library := t.compiling(of), filepath.Join(folder, goFile)
 	flags := []string{"-buildmode=c-shared", "-trimpath", "-buildvcs=false", "-tags=" + strings.Join(tags, ",")}
+	// -buildid=: it would depend on the folder of this tree.
 	// -z lazy: the library may contain go-nvml, which leaves symbols open; see capi/loader.
-	link := fmt.Sprintf(`-ldflags=-s -w -X main.version=%s -extldflags "'%s' -Wl,-z,lazy"`, t.version(), t.exports())
+	link := fmt.Sprintf(`-ldflags=-s -w -buildid= %s -extldflags "'%s' -Wl,-z,lazy"`, t.commitFlag(), t.exports())
 	id, err := cgo.output("go", slices.Concat([]string{"list", "-export", "-f", "{{.BuildID}}"}, flags, []string{"./capi"})...)
 	if err != nil {
 		return err
@@ -73,45 +80,48 @@ func (t *tree) goLibrary(folder string, tags ...string) error {
 	})
 }
 
-// untagged is the version of a tree without tags of releases, such as an archive
-// of the source.
-const untagged = "v0.1.0-dev"
-
-// version is what the library calls itself: the last tag of a release, with the
-// commit if there are commits after it.
-func (t *tree) version() string {
+// commit says which commit this is: its hash, with "-dirty" if files were changed
+// since, or "unknown" without a repository, as in an archive of the source.
+func (t *tree) commit() string {
 	if _, err := os.Stat(t.path(".git")); err != nil {
-		return untagged
+		return "unknown"
 	}
-	described, err := t.output("git", "describe", "--tags", "--match", "v*")
+	described, err := t.output("git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*")
 	if err != nil {
-		return untagged
+		return "unknown"
 	}
 	return described
 }
 
+// commitFlag is the linker's option that tells a program the commit.
+func (t *tree) commitFlag() string { return "-X tritonstateful/internal/version.commit=" + t.commit() }
+
 // loader compiles the library that Triton opens, if its sources or the command
 // changed.
-func (t *tree) loader() error {
+func (t *tree) loader(of target) error {
 	const source = "capi/loader/loader.c"
-	library := filepath.Join(t.installed(), loaderFile)
+	library := filepath.Join(t.backendFor(of), loaderFile)
 	args := []string{"-O2", "-Wall", "-Wextra", "-shared", "-fPIC", "-Wl,-z,nodelete", t.exports(), "-o", library, t.path(source), "-ldl"}
 	sources, err := t.contents(source, "capi/resolve.h", "internal/triton/triton.h", "capi/exports.map")
 	if err != nil {
 		return err
 	}
-	return t.refresh(library, sources+compiler()+strings.Join(args, " "), func() error { return t.run(compiler(), args...) })
+	return t.refresh(library, sources+of.compiler+strings.Join(args, " "), func() error { return t.run(of.compiler, args...) })
 }
 
 // onnxRuntime copies the library out of the environment and gives it a SONAME of
 // its own: under the usual one it would take the place of that of Triton's
 // onnxruntime backend in the same server, or the reverse.
-func (t *tree) onnxRuntime() error {
-	source, err := t.one("build/venv/lib/python3*/site-packages/onnxruntime/capi/libonnxruntime.so.*")
+func (t *tree) onnxRuntime(of target) error {
+	wheel, err := t.wheel(of)
 	if err != nil {
 		return err
 	}
-	library := filepath.Join(t.installed(), ortFile)
+	source, err := onlyMatch(filepath.Join(wheel, "onnxruntime", "capi", "libonnxruntime.so.*"))
+	if err != nil {
+		return err
+	}
+	library := filepath.Join(t.backendFor(of), ortFile)
 	return t.refresh(library, source, func() error {
 		// Servers may have the old file open, so it is replaced, never written to.
 		unfinished := library + ".unfinished"
@@ -139,5 +149,5 @@ func (t *tree) faultyLibrary() error {
 			return err
 		}
 	}
-	return t.goLibrary(t.faulty(), "faults")
+	return t.goLibrary(host(), t.faulty(), "faults")
 }

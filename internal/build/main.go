@@ -29,6 +29,7 @@ var verbs = []verb{
 	{"monitoring", "show the dashboard and the alerts to a real Prometheus; monitoring -h lists its options", script("monitoring.py"), true},
 	{"chart", "test the Helm chart, with a Helm that is compiled first", noArguments((*tree).testChart), false},
 	{"site", "make the documentation as a site, in build/site/html", noArguments((*tree).site), false},
+	{"package", "make the archives of a release in build/dist; package -h lists its options", (*tree).pack, true},
 	{"lint", "run the linters and formatters of Go and Python", noArguments((*tree).lint), false},
 	{"clean", "remove what was built", noArguments((*tree).clean), false},
 }

@@ -129,8 +129,10 @@ func (t *tree) contents(paths ...string) (string, error) {
 }
 
 // one returns the only file that matches a pattern below the root.
-func (t *tree) one(pattern string) (string, error) {
-	found, err := filepath.Glob(t.path(pattern))
+func (t *tree) one(pattern string) (string, error) { return onlyMatch(t.path(pattern)) }
+
+func onlyMatch(pattern string) (string, error) {
+	found, err := filepath.Glob(pattern)
 	if err == nil && len(found) != 1 {
 		err = fmt.Errorf("%d files match %s: want one; run go run build.go clean and build again", len(found), pattern)
 	}

@@ -89,7 +89,7 @@ func TestLoaderIsCompiledOnlyAfterAChange(t *testing.T) {
 			require.NoError(t, os.WriteFile(root.path(changed), []byte("// changed"), 0o600))
 		}
 		for range 2 {
-			require.NoError(t, root.loader())
+			require.NoError(t, root.loader(host()))
 			made, err := os.ReadFile(runs)
 			require.NoError(t, err)
 			require.Equal(t, i+1, strings.Count(string(made), "run"), "after a change of %q", changed)

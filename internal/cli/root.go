@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"tritonstateful/internal/version"
 )
 
 // The exit codes.
@@ -30,7 +32,6 @@ func usagef(format string, args ...any) error { return usageError{fmt.Errorf(for
 
 // command is what all verbs share.
 type command struct {
-	version        string
 	stdout, stderr io.Writer
 	json           bool
 	library        string // the path of ONNX Runtime, from --onnxruntime
@@ -40,8 +41,8 @@ type command struct {
 var verbs = []func(*command) *cobra.Command{inspectVerb, initVerb, checkVerb, planVerb}
 
 // Main runs the command with these arguments, and returns its exit code.
-func Main(args []string, version string, stdout, stderr io.Writer) int {
-	c := &command{version: version, stdout: stdout, stderr: stderr}
+func Main(args []string, stdout, stderr io.Writer) int {
+	c := &command{stdout: stdout, stderr: stderr}
 	root := c.root()
 	root.SetArgs(args)
 	return c.exit(root.Execute())
@@ -51,7 +52,7 @@ func (c *command) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "tritonstateful",
 		Short:         "Serve stateful ONNX models with Triton's stateful backend",
-		Version:       c.version,
+		Version:       version.Number,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args: func(root *cobra.Command, args []string) error {

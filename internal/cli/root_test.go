@@ -7,20 +7,28 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"tritonstateful/internal/version"
 )
 
 // run runs the command and returns what it printed.
 func run(t testing.TB, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	code = Main(args, "v1.2.3", &out, &errs)
+	code = Main(args, &out, &errs)
 	return code, out.String(), errs.String()
 }
 
 func TestVersion(t *testing.T) {
 	code, out, _ := run(t, "--version")
 	require.Equal(t, exitFine, code)
-	require.Equal(t, "tritonstateful v1.2.3\n", out)
+	require.Equal(t, "tritonstateful "+version.Number+"\n", out)
+	code, out, _ = run(t, "version")
+	require.Equal(t, exitFine, code)
+	require.Contains(t, out, "tritonstateful "+version.Number+", commit unknown, go1.")
+	code, out, _ = run(t, "version", "--json")
+	require.Equal(t, exitFine, code)
+	require.Contains(t, out, `"version": "`+version.Number+`"`)
 }
 
 // TestUsage: arguments that make no sense are 64, and on stderr.

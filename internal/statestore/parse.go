@@ -45,8 +45,8 @@ func parseHead(value []byte) (head Head, err error) {
 	if string(value[:4]) != magic {
 		return head, fmt.Errorf("it begins with %q: want %q", value[:4], magic)
 	}
-	if format := little.Uint16(value[4:]); format != version {
-		return head, fmt.Errorf("it has format %d: this version reads %d", format, version)
+	if format := little.Uint16(value[4:]); format != Format {
+		return head, fmt.Errorf("it has format %d: this version reads %d", format, Format)
 	}
 	if length := little.Uint64(value[lengthAt:]); length != uint64(len(value)-headSize) {
 		return head, fmt.Errorf("its head says that %d bytes follow: there are %d", length, len(value)-headSize)
@@ -55,7 +55,7 @@ func parseHead(value []byte) (head Head, err error) {
 		return head, fmt.Errorf("it is damaged: its checksum is %08x, and that of its bytes %08x", saved, now)
 	}
 	if flags, reserved := little.Uint16(value[6:]), little.Uint32(value[reservedAt:]); flags != 0 || reserved != 0 {
-		return head, fmt.Errorf("it has flags that are not of format %d: %#x, %#x", version, flags, reserved)
+		return head, fmt.Errorf("it has flags that are not of format %d: %#x, %#x", Format, flags, reserved)
 	}
 	head.Epoch = little.Uint64(value[8:])
 	head.Step = little.Uint64(value[stepAt:])

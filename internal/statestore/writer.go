@@ -11,10 +11,12 @@ import (
 	"tritonstateful/internal/tensor"
 )
 
+// Format is the number of the format of saved values.
+const Format = 1
+
 // The format; the package's comment describes it byte by byte.
 const (
 	magic      = "TSST"
-	version    = 1
 	headSize   = 64
 	stepAt     = 16
 	lengthAt   = 48
@@ -133,7 +135,7 @@ func (w *Writer) Tensor(i int) []byte { return w.data[i] }
 func (w *Writer) Seal(head Head) []byte {
 	v := w.value
 	copy(v, magic)
-	little.PutUint16(v[4:], version)
+	little.PutUint16(v[4:], Format)
 	little.PutUint16(v[6:], 0)
 	little.PutUint64(v[8:], head.Epoch)
 	little.PutUint64(v[stepAt:], head.Step)

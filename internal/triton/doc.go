@@ -3,7 +3,8 @@
 // the benchmark's do-nothing backend share. They include it by a relative path.
 //
 // It is a Go package only for the go command: capi imports it, so that a change
-// of the header compiles capi again. Go code has no other use for it.
+// of the header compiles capi again. Go code uses only the oldest version of the
+// API that the backend works with.
 package triton
 
 import _ "embed"

@@ -31,7 +31,7 @@ var Rules = []Rule{
 	{"autoscaling", "The autoscaler does not see sequences", "metrics.md#autoscaling", "triton-inference-server/server#5787", autoscaling},
 	{"onnxruntimes", "There are several ONNX Runtimes in the server", "RATIONALE.md#why-is-onnx-runtime-renamed", "triton-inference-server/server#6221", severalRuntimes},
 	{"telemetry", "Another ONNX Runtime in the server has telemetry", "reliability.md#no-telemetry", "ONNX Runtime 1.29 and later", telemetry},
-	{"glibc", "The C library is too old for the backend", "command-doctor.md#rules", "triton-inference-server/server#7913", glibc},
+	{"glibc", "The C library is too old for the backend", "command-doctor.md#rules", "triton-inference-server/server#7913", oldLibrary},
 }
 
 // Severity is how bad a finding is.

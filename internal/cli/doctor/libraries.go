@@ -2,13 +2,10 @@ package doctor
 
 import (
 	"bytes"
-	"debug/elf"
-	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
-	"strings"
+
+	"tritonstateful/internal/glibc"
 )
 
 // A Library is one of the backend that is installed.
@@ -33,7 +30,7 @@ func readLibraries(folder string) (found []Library, err error) {
 		if _, err := os.Stat(path); err != nil {
 			continue
 		}
-		needs, err := glibcNeeds(path)
+		needs, err := glibc.Needed(path)
 		if err != nil {
 			return nil, err
 		}
@@ -42,64 +39,13 @@ func readLibraries(folder string) (found []Library, err error) {
 	return found, nil
 }
 
-// glibcNeeds returns the latest version of glibc that a library names.
-func glibcNeeds(path string) (latest string, err error) {
-	file, err := elf.Open(path)
-	if err != nil {
-		return "", fmt.Errorf("read the library %s: %w", path, err)
-	}
-	defer file.Close()
-	needs, err := file.DynamicVersionNeeds()
-	if err != nil {
-		return "", fmt.Errorf("read the versions that %s needs: %w", path, err)
-	}
-	for _, library := range needs {
-		for _, version := range library.Needs {
-			latest = later(latest, version.Dep)
-		}
-	}
-	return latest, nil
-}
-
 // readLibc reads the version of a C library; shown is its path as a report names it.
 func readLibc(path, shown string) (*Libc, error) {
-	file, err := elf.Open(path)
+	version, err := glibc.Version(path, shown)
 	if err != nil {
-		return nil, fmt.Errorf("read the C library %s: %w", path, err)
+		return nil, err
 	}
-	defer file.Close()
-	versions, err := file.DynamicVersions()
-	if err != nil {
-		return nil, fmt.Errorf("read the versions of %s: %w", path, err)
-	}
-	libc := &Libc{Path: shown}
-	for _, version := range versions {
-		libc.Version = later(libc.Version, version.Name)
-	}
-	if libc.Version == "" {
-		return nil, fmt.Errorf("%s is not glibc: it has no version GLIBC_2.x", path)
-	}
-	return libc, nil
-}
-
-// later returns the later one of a version and of a name such as GLIBC_2.34; other names are ignored.
-func later(version, name string) string {
-	if number, ok := strings.CutPrefix(name, "GLIBC_"); ok && number[0] >= '0' && number[0] <= '9' && older(version, number) {
-		return number
-	}
-	return version
-}
-
-// older compares versions such as 2.9 and 2.34.
-func older(a, b string) bool { return slices.Compare(numbers(a), numbers(b)) < 0 }
-
-func numbers(version string) (list []int) {
-	for part := range strings.SplitSeq(version, ".") {
-		if n, err := strconv.Atoi(part); err == nil {
-			list = append(list, n)
-		}
-	}
-	return list
+	return &Libc{Path: shown, Version: version}, nil
 }
 
 // telemetryVariable is read by the builds of ONNX Runtime that have telemetry.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+
+	"tritonstateful/internal/glibc"
 )
 
 const needsProcess = "the process of a server on this machine: --pid"
@@ -62,13 +64,13 @@ func telemetry(s *Subject) ([]Finding, string) {
 	return found, ""
 }
 
-// glibc: symbols of a later version than the system's cannot be resolved.
-func glibc(s *Subject) (found []Finding, unseen string) {
+// oldLibrary: symbols of a later version than the system's cannot be resolved.
+func oldLibrary(s *Subject) (found []Finding, unseen string) {
 	if s.Libc == nil || len(s.Libraries) == 0 {
 		return nil, "the folder of the installed backend (libtriton_stateful.so), on the machine of the server"
 	}
 	for i := range s.Libraries {
-		if l := &s.Libraries[i]; older(s.Libc.Version, l.Needs) {
+		if l := &s.Libraries[i]; glibc.Older(s.Libc.Version, l.Needs) {
 			found = append(found, Finding{
 				Severity: Problem, Where: l.Path,
 				Evidence: fmt.Sprintf("it needs glibc %s, and %s is %s", l.Needs, s.Libc.Path, s.Libc.Version),
