@@ -148,12 +148,12 @@ func (c *command) statesOf(dir string) ([]migrate.State, error) {
 		return nil, fmt.Errorf("a question is open, see tritonstateful inspect: %s", strings.Join(open, "; "))
 	}
 	var states []migrate.State
-	for i := range m.Plan.States {
-		s := &m.Plan.States[i]
+	for i := range len(m.Plan.States) + len(m.Plan.Varying) {
+		s := m.Plan.StateAt(i)
 		states = append(states, migrate.State{
 			Input: m.Signature.Inputs[s.In].Name, Output: m.Signature.Outputs[s.Out].Name,
 			DataType: s.DType.ConfigName(), Dims: s.Dims.Without(s.Axis), BatchAxis: s.Axis,
-			Begins: s.Begins, Zeros: s.Value == nil && !slices.Contains(s.Shape, 0),
+			Begins: s.Begins, Zeros: s.Value == nil && !slices.Contains(s.Shape, 0), Varies: s.Varies(),
 		})
 	}
 	return states, nil

@@ -150,3 +150,16 @@ func TestMigrateArguments(t *testing.T) {
 	require.Equal(t, exitFailed, code)
 	require.Contains(t, errs, "nothing: no such file or directory: want the folder of a model")
 }
+
+// TestMigrateVarying: states whose size changes are not forgotten, and what the targets do with them is said.
+func TestMigrateVarying(t *testing.T) {
+	for to, want := range map[string]string{
+		"triton": "state cache changes its size from step to step: Triton's onnxruntime backend runs only sequences of one size together",
+		"nvidia": "state cache changes its size from step to step: NVIDIA's backend keeps only states of one size",
+	} {
+		code, out, errs := run(t, withRuntime(t, "migrate", repository(t, "cached", oldest, cached()), "--to", to)...)
+		require.Equal(t, exitFound, code, errs)
+		require.Contains(t, out, want)
+		require.Contains(t, out, "next_cache")
+	}
+}

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tritonclient.grpc import InferenceServerClient
+from tritonclient.grpc import InferenceServerClient, InferInput
 
 import audio
 import recipes
@@ -190,3 +190,40 @@ def test_silero_by_its_page(tmp_path, monkeypatch):
     np.testing.assert_allclose(speech, by_onnxruntime((samples * 32768).astype("<i2").astype(np.float32) / 32768), atol=1e-3)
     assert max(speech) > 0.5, "there must be speech"
     assert time.monotonic() - began < 120
+
+
+def test_migrated_there_and_back(tmp_path):
+    """One model with its states declared in every way that migrate writes: all are served, with equal answers."""
+    tmp_path.joinpath("models").mkdir()
+    short = Folder('backend: "stateful"\n' + oldest(0, candidates=4), running_sum("batch", 3))
+    ways = {
+        "short": [],
+        "nvidia": [("--to", "nvidia")],
+        "from_nvidia": [("--to", "nvidia"), ()],
+        "from_triton": [("--to", "triton"), ()],
+        "pairs": [("--to", "triton"), ("--pairs",)],
+        "round": [("--to", "triton"), ("--pairs",), ("--to", "nvidia"), ("--to", "triton"), ()],
+    }
+    for name, steps in ways.items():
+        short.write(tmp_path / "models" / name)
+        for step in steps:
+            done = subprocess.run(
+                [COMMAND, "migrate", tmp_path / "models" / name, "--write", *step], capture_output=True, text=True
+            )
+            assert done.returncode == (2 if "nvidia" in step else 0), done.stdout + done.stderr
+            assert done.stdout.startswith("--- ") or "nothing to change" in done.stdout
+    texts = {name: (tmp_path / "models" / name / "config.pbtxt").read_text() for name in ways}
+    assert "state_pairs" in texts["nvidia"] and "state_pairs" in texts["pairs"] and "state [" in texts["from_triton"]
+    with (
+        TritonServer(tmp_path / "models", options=[POOL, NO_METRICS]) as server,
+        InferenceServerClient(server.grpc_url) as client,
+    ):
+        for name in ways:
+            for sequence in (1, 2):
+                for step in range(3):
+                    sent = np.full((1, 3), sequence + step, np.float32)
+                    x = InferInput("x", [1, 3], "FP32")
+                    x.set_data_from_numpy(sent)
+                    answer = client.infer(name, [x], sequence_id=sequence, sequence_start=step == 0, sequence_end=step == 2)
+                    want = sum(sequence + at for at in range(step + 1))
+                    np.testing.assert_array_equal(answer.as_numpy("y"), np.full((1, 3), want), err_msg=name)

@@ -32,6 +32,7 @@ type State struct {
 	BatchAxis     int     // negative: none
 	Begins        string  // in words
 	Zeros         bool    // it begins with zeros, and with no extent of 0
+	Varies        bool    // its size changes from step to step
 }
 
 // A Result is a migrated configuration.

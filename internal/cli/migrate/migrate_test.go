@@ -2,6 +2,7 @@ package migrate
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -38,6 +39,10 @@ func TestToStateful(t *testing.T) {
 		"the first of several controls": {
 			"backend: \"stateful\" sequence_batching { control_input [ { name: \"id\" control { kind: CONTROL_SEQUENCE_CORRID data_type: TYPE_INT32 } }, { name: \"t\" control { kind: CONTROL_SEQUENCE_CORRID data_type: TYPE_STRING } } ] }",
 			"backend: \"stateful\" sequence_batching { control_input [ { name: \"t\" control { kind: CONTROL_SEQUENCE_CORRID data_type: TYPE_STRING } } ] }",
+		},
+		"escapes and numbers": {
+			"backend: \"\\163tate\" 'ful';\nsequence_batching: < control_input: [ { name: \"i\\x64\", control: { kind: 3; data_type: 5 } } ]; >\nresponse_cache: { enable: true };\n",
+			"backend: \"\\163tate\" 'ful';\nsequence_batching: < >\n",
 		},
 		"accelerators": {
 			"backend: \"stateful\"\noptimization { execution_accelerators {\n  gpu_execution_accelerator [ { name: \"tensorrt\" }, { name: \"directml\" } ]\n} }\n",
@@ -100,9 +105,10 @@ sequence_batching { oldest { max_candidate_sequences: 4 } }
 parameters { key: "onnx_file_name" value { string_value: "model.onnx" } }
 parameters { key: "state_pairs" value { string_value: "<<<h1, next_h1>>> <<<h2, next_h2>>>" } }
 `, r.After)
-	require.Len(t, r.Open, 2)
+	require.Len(t, r.Open, 3)
 	require.Contains(t, r.Open[0], "batch_axes = h = 1")
-	require.Contains(t, r.Open[1], "state h2 begins with 1")
+	require.Contains(t, r.Open[1], "write input, output and max_batch_size")
+	require.Contains(t, r.Open[2], "state h2 begins with 1")
 }
 
 // TestToTriton: the list has types and dims of the model, and what it cannot do is said.
@@ -146,15 +152,34 @@ func TestErrors(t *testing.T) {
 func FuzzMigrate(f *testing.F) {
 	f.Add(ours)
 	f.Add("platform: 'onnxruntime_onnx'\nsequence_batching < state: [ < input_name: 'a' output_name: 'b' dims: -1; dims: 2 > ], >#")
+	f.Add(`backend: "\163\x74\u0061te" "ful" name: "\n\U0001F600\ud83d\ude00"`)
 	f.Add(`backend: "state" "ful" parameters: { key: "k\"" value: { string_value: '\'' } };`)
 	f.Fuzz(func(t *testing.T, text string) {
-		if _, err := modelconfig.Parse([]byte(text)); err != nil {
+		before, err := modelconfig.Parse([]byte(text))
+		if err != nil {
 			return
 		}
+		// Both parsers read the same values.
+		if fields, err := parse(text); err == nil {
+			require.Equal(t, before.GetBackend(), valueOf(fields, "backend"), "%q", text)
+			require.Equal(t, before.GetName(), valueOf(fields, "name"), "%q", text)
+		}
 		for _, o := range []Options{{To: Stateful}, {To: Stateful, Pairs: true}, {To: NVIDIA}, {To: Triton}} {
-			_, err := Migrate(text, looked(State{Input: "a", Output: "b", DataType: "TYPE_FP32", Zeros: true}), o)
+			r, err := Migrate(text, looked(State{Input: "a", Output: "b", DataType: "TYPE_FP32", Zeros: true}), o)
 			if err != nil {
 				require.NotContains(t, err.Error(), "defect", "%q", text)
+				continue
+			}
+			// What it must not touch means the same.
+			after, err := modelconfig.Parse([]byte(r.After))
+			require.NoError(t, err)
+			for _, same := range []func(*modelconfig.ModelConfig) any{
+				func(m *modelconfig.ModelConfig) any { return m.GetInput() },
+				func(m *modelconfig.ModelConfig) any { return m.GetInstanceGroup() },
+				func(m *modelconfig.ModelConfig) any { return m.GetSequenceBatching().GetOldest() },
+				func(m *modelconfig.ModelConfig) any { return m.GetName() },
+			} {
+				require.Equal(t, fmt.Sprint(same(before)), fmt.Sprint(same(after)), "%q", text)
 			}
 		}
 	})

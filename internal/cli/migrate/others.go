@@ -7,6 +7,12 @@ import (
 	"strings"
 )
 
+// The targets in words.
+const (
+	nvidiaName = "NVIDIA's backend"
+	tritonName = "Triton's onnxruntime backend"
+)
+
 // nvidiaParameters are those that NVIDIA's backend reads.
 var nvidiaParameters = []string{
 	"onnx_file_name", "state_pairs", "ort_ep", "compute_precision", "store_states_as_fp16", "max_candidate_sequence_use_ratio",
@@ -34,7 +40,7 @@ func (e *editor) dropOthers(target string, reads func(name string) bool) {
 
 // toNVIDIA makes a configuration one of NVIDIA's stateful_backend.
 func (e *editor) toNVIDIA(look func() ([]State, error)) error {
-	const target = "NVIDIA's backend"
+	const target = nvidiaName
 	e.setBackend("stateful")
 	// It needs all pairs, and knows no patterns.
 	pairs := e.pairs()
@@ -53,6 +59,9 @@ func (e *editor) toNVIDIA(look func() ([]State, error)) error {
 	if len(named(sequence, "oldest")) == 0 {
 		e.open = append(e.open, target+" needs sequence_batching { oldest { max_candidate_sequences: N } }")
 	}
+	if len(named(e.fields, "input")) == 0 || len(named(e.fields, "output")) == 0 {
+		e.open = append(e.open, target+" does not read inputs and outputs from the model: write input, output and max_batch_size, which tritonstateful inspect --json has in config")
+	}
 	if incomplete {
 		states, err := e.statesFor(target, look)
 		if err != nil {
@@ -67,6 +76,12 @@ func (e *editor) toNVIDIA(look func() ([]State, error)) error {
 	return nil
 }
 
+// varying says what targets do with states whose size changes.
+var varying = map[string]string{
+	nvidiaName: "NVIDIA's backend keeps only states of one size",
+	tritonName: "Triton's onnxruntime backend runs only sequences of one size together",
+}
+
 // statesFor are the states that the model has. What only this backend can do with them is open.
 func (e *editor) statesFor(target string, look func() ([]State, error)) ([]State, error) {
 	states, err := look()
@@ -77,6 +92,9 @@ func (e *editor) statesFor(target string, look func() ([]State, error)) ([]State
 		return nil, fmt.Errorf("the model has no states: nothing is to be migrated to %s", target)
 	}
 	for _, s := range states {
+		if s.Varies {
+			e.open = append(e.open, fmt.Sprintf("state %s changes its size from step to step: %s", s.Input, varying[target]))
+		}
 		if !s.Zeros {
 			e.open = append(e.open, fmt.Sprintf("state %s begins with %s: see whether %s does that", s.Input, s.Begins, target))
 		}
@@ -86,7 +104,7 @@ func (e *editor) statesFor(target string, look func() ([]State, error)) ([]State
 
 // toTriton makes a configuration one of Triton's onnxruntime backend, whose states are a list.
 func (e *editor) toTriton(look func() ([]State, error)) error {
-	const target = "Triton's onnxruntime backend"
+	const target = tritonName
 	e.setBackend("onnxruntime")
 	pairs := e.pairs()
 	e.dropOthers(target, func(name string) bool {

@@ -1,6 +1,8 @@
 package migrate
 
 import (
+	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -46,6 +48,12 @@ func (e *editor) accelerators() {
 	}
 }
 
+// Values of enumerations can be numbers, too.
+var (
+	corrID     = []string{"CONTROL_SEQUENCE_CORRID", "3"}
+	stringType = []string{"TYPE_STRING", "13"}
+)
+
 // numericCorrID removes inputs whose only control is a numeric ID. The model may need it, which
 // only its inputs say.
 func (e *editor) numericCorrID() {
@@ -53,7 +61,7 @@ func (e *editor) numericCorrID() {
 	removed := e.removeMessages(sequence, "control_input", func(body []*field) bool {
 		controls := messages(body, "control")
 		for _, control := range controls {
-			if valueOf(control, "kind") != "CONTROL_SEQUENCE_CORRID" || valueOf(control, "data_type") == "TYPE_STRING" {
+			if !slices.Contains(corrID, valueOf(control, "kind")) || slices.Contains(stringType, valueOf(control, "data_type")) {
 				return false
 			}
 		}
@@ -130,11 +138,10 @@ func varies(dims []string) bool {
 // dimsOf are the dims of a message.
 func dimsOf(body []*field) (dims []string) {
 	for _, f := range named(body, "dims") {
-		if f.value != "" {
-			dims = append(dims, f.value)
-		}
-		for _, element := range f.elements {
-			dims = append(dims, element.value)
+		for _, element := range append([]*element{{value: f.value}}, f.elements...) {
+			if n, err := strconv.ParseInt(element.value, 0, 64); err == nil { // also 0x10
+				dims = append(dims, strconv.FormatInt(n, 10))
+			}
 		}
 	}
 	return dims

@@ -2,7 +2,9 @@ package migrate
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
+	"unicode/utf16"
 )
 
 // A field is one of a text protobuf: name, and a value, a message or a list.
@@ -151,13 +153,13 @@ func (p *parser) scalar() string {
 	var value strings.Builder
 	for p.more() && (p.text[p.at] == '"' || p.text[p.at] == '\'') {
 		quote := p.text[p.at]
-		for p.at++; p.more() && p.text[p.at] != quote; p.at++ {
+		for p.at++; p.more() && p.text[p.at] != quote; {
 			if p.text[p.at] == '\\' {
-				p.at++
+				p.escape(&value)
+				continue
 			}
-			if p.more() {
-				value.WriteByte(p.text[p.at])
-			}
+			value.WriteByte(p.text[p.at])
+			p.at++
 		}
 		p.at++
 		end := p.at // more quoted text may follow on the next line
@@ -168,6 +170,52 @@ func (p *parser) scalar() string {
 		}
 	}
 	return value.String()
+}
+
+// escape reads an escape of a quoted text.
+func (p *parser) escape(to *strings.Builder) {
+	p.at++
+	if !p.more() {
+		return
+	}
+	c := p.text[p.at]
+	switch {
+	case c >= '0' && c <= '7':
+		to.WriteByte(byte(p.number(3, 8)))
+	case c == 'x' || c == 'X':
+		p.at++
+		to.WriteByte(byte(p.number(2, 16)))
+	case c == 'u':
+		p.at++
+		first := rune(p.number(4, 16))
+		if utf16.IsSurrogate(first) && strings.HasPrefix(p.text[p.at:], `\u`) {
+			p.at += 2
+			first = utf16.DecodeRune(first, rune(p.number(4, 16)))
+		}
+		to.WriteRune(first)
+	case c == 'U':
+		p.at++
+		to.WriteRune(rune(p.number(8, 16)))
+	default:
+		if i := strings.IndexByte("abfnrtv", c); i >= 0 {
+			c = "\a\b\f\n\r\t\v"[i]
+		}
+		to.WriteByte(c)
+		p.at++
+	}
+}
+
+// number reads up to so many digits of a base.
+func (p *parser) number(digits int, base uint64) (n uint64) {
+	for ; digits > 0 && p.more(); digits-- {
+		digit, err := strconv.ParseUint(p.text[p.at:p.at+1], int(base), 8)
+		if err != nil {
+			break
+		}
+		n = n*base + digit
+		p.at++
+	}
+	return n
 }
 
 // named returns the fields of a name.
