@@ -166,6 +166,42 @@ func endNotTakenBack(t *testing.T, on func(*setup)) {
 		synctest.Wait()
 		s.batch(endOf(7)).ok()
 		synctest.Wait()
-		s.resumed(startOf(7).saying(saying(func(p *Parameters) { p.Resume, p.Step = ResumeRequire, 1 }))).want("no state of it is saved")
+		s.resumed(startOf(7).saying(requiresAt(1))).want("no state of it is saved")
+		require.Nil(t, store.Value(key7))
+	})
+}
+
+func requiresAt(n int64) Parameters {
+	return saying(func(p *Parameters) { p.Resume, p.Step = ResumeRequire, n })
+}
+
+// TestLostAnswerToAnEnd: what is saved stays for a second, for a client that asks for the END once
+// more.
+func TestLostAnswerToAnEnd(t *testing.T) { eachScheduler(t, onRequest(lostAnswerToEnd)) }
+
+func lostAnswerToEnd(t *testing.T, on func(*setup)) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &storetest.Memory{}
+		s := newServer(t, savedIn(t, store, "steps=1"), on)
+		s.batch(startOf(7)).ok()
+		synctest.Wait()
+		s.batch(nextOf(7)).ok()
+		synctest.Wait()
+		before := maps.Clone(s.plain)
+		s.batch(endOf(7)).ok()
+		synctest.Wait()
+		second := goesOn(t, s, store, savedIn(t, store, "steps=1"), on) // should this one be killed now
+		second.plain = maps.Clone(before)
+		s.plain = before
+		o := s.resumed(startOf(7).saying(requiresAt(2))).ok()
+		require.Equal(t, &AnswerParameters{Step: 3, SavedStep: 2, Resumed: true}, o.answers[0].parameters)
+		synctest.Wait()
+		second.resumed(startOf(7).saying(requiresAt(2))).ok()
+		second.batch(endOf(7).saying(atStep(3))).ok()
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		require.Nil(t, store.Value(key7))
+		second.resumed(startOf(7).saying(requiresAt(3))).want("no state of it is saved")
+		s.batch(nextOf(7)).answered(t)
 	})
 }

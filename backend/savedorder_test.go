@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tritonstateful/internal/statestore"
 	"tritonstateful/internal/statestore/storetest"
 	"tritonstateful/internal/status"
 )
@@ -141,5 +142,22 @@ func TestSavesOfOverlap(t *testing.T) {
 		s.batch(endOf(7).by(1), nextOf(8)).ok()
 		require.False(t, held())
 		s.batch(nextOf(7).by(2), nextOf(8)).ok()
+	})
+}
+
+// TestIntervalAfterAPause: the first step after a time in which nothing was to be saved is saved, too.
+func TestIntervalAfterAPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &storetest.Memory{}
+		s := newServer(t, savedIn(t, store, "interval=100"))
+		s.batch(startOf(7)).ok()
+		for steps := range uint64(3) {
+			time.Sleep(time.Second)
+			synctest.Wait()
+			record, err := statestore.Parse(store.Value(key7))
+			require.NoError(t, err)
+			require.Equal(t, steps+1, record.Step)
+			s.batch(nextOf(7)).ok()
+		}
 	})
 }

@@ -25,11 +25,13 @@ type Entry struct {
 	// began is when its first step was made, or when it could call the store after an earlier
 	// entry of its key.
 	began time.Duration
-	epoch uint64 // 0: the store does not know yet that it began
-	steps uint64 // committed
-	saved uint64 // the steps that the saved state has
-	since time.Duration
+	epoch uint64        // 0: the store does not know yet that it began
+	steps uint64        // committed
+	saved uint64        // the steps that the saved state has
+	since time.Duration // of the first step that is not saved, or of the END
 	end   ending
+	// hurried: what is saved of it is deleted at once.
+	hurried bool
 	// working: it has a job. lost: it has none any more, see Saver.lost.
 	working, lost bool
 	waiters       []waiter

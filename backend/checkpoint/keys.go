@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"time"
 
+	"tritonstateful/backend/config"
 	"tritonstateful/internal/status"
 	"tritonstateful/statebuffer"
 )
@@ -86,32 +87,57 @@ func (s *Saver) dropping(key string) bool {
 	return e != nil && e.end == drops && !e.lost
 }
 
-// sweepEvery is how often entries are looked for whose sequences have lost their states.
-const sweepEvery = 10 * time.Second
+// dropNow has what is saved under a key deleted at once, or not at all if its client has all
+// answers but that to the END.
+func (s *Saver) dropNow(w Wanted) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.dropping(w.Key) {
+		return
+	}
+	e := s.latest[w.Key]
+	e.hurried = true
+	if len(e.waiters) == 0 && w.AtMost == e.steps-1 {
+		e.lost = true
+	}
+	s.place(e, s.clock())
+	s.Kick()
+}
+
+// swept is how many entries of live sequences are looked at each time, so that the cost does not
+// depend on how many sequences are idle.
+const swept = 16
 
 // maxReady is how many entries may wait for a store that is down before those whose sequences
 // are gone are given up: what is saved of them expires.
 const maxReady = 1 << 14
 
-// sweep removes the entries that have nothing to save any more. The lock of the instance is
-// held.
+// sweep removes entries that have nothing to save any more, because their sequences have lost their
+// states. With an interval they become ready soon, and with it this is found out. The lock of the
+// instance is held.
 func (s *Saver) sweep(now time.Duration) {
-	if now < s.sweepAt {
-		return
+	if s.policy.When != config.EveryInterval { // else the order of the list counts
+		s.removeDead(&s.dirty, now)
 	}
-	s.sweepAt = now + sweepEvery
-	s.removeDead(&s.dirty, now)
 	if s.ready.len > maxReady {
 		s.removeDead(&s.ready, now)
 	}
 }
 
 func (s *Saver) removeDead(l *entryList, now time.Duration) {
-	for e := l.first; e != nil; {
-		dead := e
-		if e = e.next; !dead.alive() {
-			dead.lost = true
-			s.place(dead, now)
+	alive := 0
+	for range l.len {
+		e := l.first
+		if alive == swept || e == nil {
+			return
+		}
+		e.unlink()
+		if e.alive() {
+			alive++
+			l.push(e)
+		} else {
+			e.lost = true
+			s.place(e, now)
 		}
 	}
 }

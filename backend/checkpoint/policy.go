@@ -31,6 +31,10 @@ const (
 	maxBackoff   = 2 * time.Second
 )
 
+// dropAfter is how long what is saved of a sequence stays after its END: if the server dies before the answer to the END is
+// sent, or the connection does, the client has the last steps made again.
+const dropAfter = time.Second
+
 // flushTime bounds how long Close waits for the store.
 const flushTime = 10 * time.Second
 

@@ -52,10 +52,11 @@ type Saver struct {
 	urgent   entryList // ready, and somebody waits for it
 	ready    entryList
 	dirty    entryList         // by since
+	ended    entryList         // by since: what is saved of them is deleted after dropAfter
 	latest   map[string]*Entry // of each key, see keys.go
 	lost     []lostEntry
 	number   uint64        // of the last entry
-	sweepAt  time.Duration // see sweep
+	lookAt   time.Duration // when the goroutine looks again unless it is woken
 	jobs     int
 	bytes    int64 // of the snapshots of jobs
 	unused   []*job
@@ -157,7 +158,7 @@ func (s *Saver) Stepped(e *Entry, steps uint64, now time.Duration, done func(sav
 func (s *Saver) Ended(e *Entry, now time.Duration, done func(saved uint64, err error)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e.end = drops
+	e.end, e.since = drops, now
 	e.steps++
 	s.wait(e, done)
 	s.place(e, now)
@@ -206,6 +207,8 @@ func (s *Saver) place(e *Entry, now time.Duration) {
 	switch {
 	case len(e.waiters) > 0:
 		to = &s.urgent
+	case s.dropsLater(e, now):
+		to = &s.ended
 	case e.epoch == 0 || e.end != goesOn || s.due(e, now):
 		to = &s.ready
 	}
@@ -213,6 +216,11 @@ func (s *Saver) place(e *Entry, now time.Duration) {
 		e.unlink()
 		to.push(e)
 	}
+}
+
+// dropsLater reports whether what is saved of a sequence that has ended stays for a while.
+func (s *Saver) dropsLater(e *Entry, now time.Duration) bool {
+	return e.end == drops && e.epoch != 0 && !e.hurried && !s.flushing && now-e.since < dropAfter
 }
 
 // calls reports whether the store has to be called for an entry, now or later.
@@ -243,11 +251,23 @@ func (s *Saver) Kick() {
 	}
 }
 
-// Busy reports whether Kick would find something.
+// Busy reports whether Kick would find something, now or before the goroutine looks again.
 func (s *Saver) Busy() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.urgent.len+s.ready.len+len(s.lost) > 0 && s.jobs < maxJobs
+	return s.urgent.len+s.ready.len+len(s.lost) > 0 && s.jobs < maxJobs || s.nextDue() < s.lookAt
+}
+
+// nextDue is when an entry becomes ready by itself.
+func (s *Saver) nextDue() (at time.Duration) {
+	at = math.MaxInt64
+	if e := s.dirty.first; e != nil && s.policy.When == config.EveryInterval {
+		at = e.since + s.policy.Interval
+	}
+	if e := s.ended.first; e != nil {
+		at = min(at, e.since+dropAfter)
+	}
+	return at
 }
 
 // Close saves what is not saved, but not for longer than flushTime, and ends. No batch may be
@@ -261,7 +281,7 @@ func (s *Saver) Close() {
 		s.changed.Wait()
 	}
 	var waiters []waiter
-	for _, l := range []*entryList{&s.urgent, &s.ready, &s.dirty} {
+	for _, l := range []*entryList{&s.urgent, &s.ready, &s.dirty, &s.ended} {
 		for l.first != nil {
 			waiters = append(waiters, l.first.takeWaiters(math.MaxUint64)...)
 			l.first.unlink()
@@ -283,6 +303,10 @@ func (s *Saver) flush() {
 	defer s.mu.Unlock()
 	s.flushing = true
 	for e := s.dirty.first; e != nil && s.policy.automatic(); e = s.dirty.first {
+		e.unlink()
+		s.ready.push(e)
+	}
+	for e := s.ended.first; e != nil; e = s.ended.first {
 		e.unlink()
 		s.ready.push(e)
 	}

@@ -4,8 +4,6 @@ import (
 	"math"
 	"runtime/debug"
 	"time"
-
-	"tritonstateful/backend/config"
 )
 
 // serve is the goroutine of the Saver.
@@ -35,7 +33,10 @@ func (s *Saver) turn() (wait time.Duration, over bool) {
 		}
 	}()
 	s.mu.Lock()
-	over, idle := s.closed, s.urgent.len+s.ready.len+s.dirty.len+len(s.lost) == 0
+	over, idle := s.closed, s.urgent.len+s.ready.len+s.dirty.len+s.ended.len+len(s.lost) == 0
+	if idle {
+		s.lookAt = math.MaxInt64
+	}
 	s.mu.Unlock()
 	if over || idle {
 		return math.MaxInt64, over
@@ -55,21 +56,26 @@ func (s *Saver) pump() (wait time.Duration, refused []refusedWaiter) {
 	defer s.changed.Broadcast() // for flush
 	defer s.loseAll()
 	now := s.clock()
-	if s.sweep(now); s.dirty.len+s.ready.len > 0 {
-		wait = s.sweepAt - now
-	} else {
-		wait = math.MaxInt64
-	}
-	if s.policy.When == config.EveryInterval {
-		for e := s.dirty.first; e != nil; e = s.dirty.first {
-			if left := s.policy.Interval - (now - e.since); left > 0 {
-				wait = min(wait, left)
-				break
-			}
-			e.unlink()
-			s.ready.push(e)
+	s.sweep(now)
+	for s.nextDue() <= now {
+		e := s.ended.first
+		if e == nil || e.since+dropAfter > now {
+			e = s.dirty.first
 		}
+		e.unlink()
+		s.ready.push(e)
 	}
+	at, refused := s.begin(now)
+	s.lookAt = min(at, s.nextDue())
+	if s.lookAt == math.MaxInt64 {
+		return math.MaxInt64, refused
+	}
+	return s.lookAt - now, refused
+}
+
+// begin begins jobs for the entries that are ready. It returns when those that are left can begin.
+func (s *Saver) begin(now time.Duration) (at time.Duration, refused []refusedWaiter) {
+	at = math.MaxInt64
 	if now < s.retryAt { // those who wait are not kept waiting
 		for e := s.urgent.first; e != nil; e = s.urgent.first {
 			refused = e.refuse(refused)
@@ -77,19 +83,19 @@ func (s *Saver) pump() (wait time.Duration, refused []refusedWaiter) {
 			e.unlink()
 			s.place(e, now)
 		}
-		return min(wait, s.retryAt-now), refused
+		return min(at, s.retryAt), refused
 	}
 	for e := s.urgent.first; e != nil && s.hasRoom(); e = s.urgent.first {
 		refused = s.start(e, now, refused)
 	}
 	for e := s.ready.first; e != nil && s.hasRoom(); e = s.ready.first {
-		if left := s.paidAt - now; left > 0 && e.unsaved() && !s.flushing {
-			wait = min(wait, left)
+		if s.paidAt > now && e.unsaved() && !s.flushing {
+			at = min(at, s.paidAt)
 			break
 		}
 		refused = s.start(e, now, refused)
 	}
-	return wait, refused
+	return at, refused
 }
 
 // refusedWaiter is a waiter with what it is to be told.
