@@ -18,6 +18,7 @@ EXPIRED = "expired"
 EVICTED = "evicted"
 UNKNOWN = "unknown"
 REPLACED = "restarted"
+DISPLACED = "displaced"  # with direct, Triton gave its batch slot to another one after it had idled
 REFUSED = "START was refused"
 FAILED = "START failed"
 FULL = "full"
@@ -28,7 +29,7 @@ OVERTAKEN = "END overtaken"
 FORBIDDEN = "NOT ALLOWED"  # an error that should not be
 FOREIGN = "FOREIGN VALUES"  # an answer from a state that is not the sequence's
 
-KINDS = (ANSWERED, UNCERTAIN, DROPPED, EXPIRED, EVICTED, UNKNOWN, REPLACED, REFUSED, FAILED, FULL, BUDGET, OVERTAKEN, FORBIDDEN,
+KINDS = (ANSWERED, UNCERTAIN, DROPPED, EXPIRED, EVICTED, UNKNOWN, REPLACED, DISPLACED, REFUSED, FAILED, FULL, BUDGET, OVERTAKEN, FORBIDDEN,
     FOREIGN)  # fmt: skip
 
 RIGHT = (ANSWERED, "")
@@ -40,6 +41,7 @@ TEXTS = (
     ("its state was evicted", EVICTED),
     ("no such sequence is known", UNKNOWN),
     ("because its ID began again", REPLACED),
+    ("its batch slot was given to another sequence", DISPLACED),
     ("its START was refused", REFUSED),
     ("its START failed", FAILED),
     ("too many simultaneous sequences", FULL),
@@ -55,6 +57,7 @@ class Rules:
     idle: int  # max_sequence_idle_microseconds, in ns
     evicts: bool = False  # when_full is evict_lru
     budget: bool = False  # max_state_memory_bytes is given
+    free: bool = False  # Triton knows nothing of sequences; an END that fails leaves its sequence
     end_silent: bool = False  # infer_end_requests is 0: END is not run; its answer is empty, also without a state
 
 
@@ -132,7 +135,8 @@ class Oracle:
     def _error(self, x: Exchange, idle: int) -> tuple[str, str]:
         kind = next((kind for text, kind in TEXTS if text in x.error), FORBIDDEN)
         allowed, before = self._allows(kind, x, idle), repr(self)
-        if x.flags & (START | END) or kind not in (BUDGET, FORBIDDEN):  # after those the state is as before
+        ends = x.flags & START or x.flags & END and not self.rules.free
+        if ends or kind not in (BUDGET, FORBIDDEN):  # after those the state is as before
             self.alive = False
         if allowed:
             return kind, ""
@@ -146,7 +150,7 @@ class Oracle:
         if x.flags & START:
             return kind == FULL and not self.rules.evicts
         gone = not self.alive or idle > self.rules.idle
-        if kind == DROPPED:
+        if kind in (DROPPED, DISPLACED):
             return gone or self.slack > 0  # Triton may also forget a sequence after a request of it was cancelled
         if x.flags & END and self.rules.end_silent:
             return False

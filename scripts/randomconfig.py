@@ -78,7 +78,12 @@ def scheduler(random: np.random.Generator, written: Written, states: list[State]
         if written.text == "" and random.random() < 0.3:
             return ""  # each request alone, or as is filled in
         return f"dynamic_batching {{ max_queue_delay_microseconds: {DELAY} }}" if batch != 0 else ""
-    if batch > 3 and random.random() < 0.2:
+    turn = random.random() if batch > 3 else 1
+    if 0.2 <= turn < 0.4 and not listed:
+        written.about.append("free")
+        written.parameters["sequences"] = "free"
+        return f"dynamic_batching {{ max_queue_delay_microseconds: {DELAY} }}"
+    if turn < 0.2:
         written.about.append("direct")
         return (
             f"sequence_batching {{ {IDLE} direct {{ max_queue_delay_microseconds: {DELAY} "

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +35,7 @@ SOAK = ROOT / "build" / "bench" / "soak"
 
 IDLE_SECONDS = 2.0  # max_sequence_idle_microseconds of the models
 BATCH = 32
+BATCH_SLOTS = 640  # of a model with direct
 CANDIDATES = 2048  # of Triton, more than there are clients, so that none waits in its backlog
 NAMES_A_STEP = 24  # that a step adds to a growing state: 192 bytes, so that it needs more memory again and again
 LONGEST = 3 * NAMES_A_STEP
@@ -44,35 +45,49 @@ backend: "stateful"
 max_batch_size: {batch}
 input [{{ name: "X" data_type: TYPE_INT64 dims: [1] }}]
 output [{{ name: "Y" data_type: TYPE_INT64 dims: [3] }}]
-instance_group [{{ kind: KIND_CPU count: {instances} }}]
-sequence_batching {{
-  max_sequence_idle_microseconds: {idle}
-  oldest {{ max_candidate_sequences: {candidates} max_queue_delay_microseconds: 500 }}
-}}
+instance_group [{{ kind: KIND_CPU }}]
+{scheduler}
 """
+WAIT = "max_queue_delay_microseconds: 500"
+IDLE = f"max_sequence_idle_microseconds: {round(IDLE_SECONDS * 1e6)}"
+SCHEDULERS = {
+    "oldest": f"sequence_batching {{ {IDLE} oldest {{ max_candidate_sequences: {CANDIDATES} {WAIT} }} }}",
+    "direct": f"sequence_batching {{ {IDLE} direct {{ {WAIT} }} }}",
+    "free": f"dynamic_batching {{ {WAIT} }}",
+}
 
 
 @dataclass(frozen=True)
 class Model:
-    """A model and its parameters. Lazy slots: they come and go in chunks."""
+    """A model and its parameters. Lazy slots: they come and go in chunks. With direct there is a slot for each of BATCH_SLOTS
+    batch slots from the beginning, and the STARTs of further clients wait in Triton."""
 
     name: str
     slots: int
     names: tuple[int, int] = (2, 3)  # extents of the state of names, before and after the batch
     growing: bool = False  # it has a state of varying shape, too
-    instances: int = 1
+    scheduler: str = "oldest"
     parameters: dict[str, str] = field(default_factory=dict)
 
     def config(self) -> str:
-        parameters = {
-            "max_candidate_sequence_use_ratio": str((self.slots + 0.5) / CANDIDATES),
-            "initial_buffer_size": str(2 * BATCH),
-            "subsequent_buffer_size": str(BATCH),
-            "buffer_alloc_threshold": str(BATCH),
-            "buffer_dealloc_threshold": str(3 * BATCH),
-        } | self.parameters
-        text = CONFIG.format(batch=BATCH, idle=round(IDLE_SECONDS * 1e6), candidates=CANDIDATES, instances=self.instances)
-        lines = [f'parameters {{ key: "{k}" value {{ string_value: "{v}" }} }}' for k, v in parameters.items()]
+        parameters = {}
+        if self.scheduler != "direct":
+            parameters = {
+                "initial_buffer_size": str(2 * BATCH),
+                "subsequent_buffer_size": str(BATCH),
+                "buffer_alloc_threshold": str(BATCH),
+                "buffer_dealloc_threshold": str(3 * BATCH),
+            }
+        if self.scheduler == "oldest":
+            parameters["max_candidate_sequence_use_ratio"] = str((self.slots + 0.5) / CANDIDATES)
+        elif self.scheduler == "free":
+            idle = str(round(IDLE_SECONDS * 1e3))
+            parameters |= {"sequences": "free", "max_sequences": str(self.slots), "sequence_idle_ms": idle}
+        batch = BATCH_SLOTS if self.scheduler == "direct" else BATCH
+        text = CONFIG.format(batch=batch, scheduler=SCHEDULERS[self.scheduler])
+        lines = [
+            f'parameters {{ key: "{k}" value {{ string_value: "{v}" }} }}' for k, v in (parameters | self.parameters).items()
+        ]
         return text + "\n".join(lines) + "\n"
 
     def graph(self) -> ModelProto:
@@ -80,12 +95,14 @@ class Model:
 
     def rules(self) -> Rules:
         """What the model may do with its clients."""
+        budget = "max_state_memory_bytes" in self.parameters
         return Rules(
-            self.name,
+            f"{self.name} ({self.scheduler})",
             idle=round(IDLE_SECONDS * 1e9),
-            evicts=self.parameters.get("when_full") == "evict_lru",
-            budget="max_state_memory_bytes" in self.parameters,
+            evicts=self.parameters.get("when_full") == "evict_lru" and (budget or self.scheduler != "direct"),
+            budget=budget,
             end_silent=self.parameters.get("infer_end_requests") == "0",
+            free=self.scheduler == "free",
         )
 
 
@@ -104,6 +121,11 @@ MODELS = [
         "growing", slots=640, growing=True, parameters={"when_full": "evict_lru", "max_state_memory_bytes": str(384 * 1024)}
     ),  # fmt: skip
 ]
+
+
+def under(schedulers: list[str], seed: int) -> list[Model]:
+    """The models, each with one of the schedulers: another one with the next seed."""
+    return [replace(model, scheduler=schedulers[(at + seed) % len(schedulers)]) for at, model in enumerate(MODELS)]
 
 
 def tagged_model(before: int, after: int, growing: bool) -> ModelProto:
@@ -239,22 +261,27 @@ def main() -> int:
     add("--breaks", type=float, default=Load.breaks, metavar="S",
         help="also break each stream about every S seconds; memory is not checked then (default: never)")  # fmt: skip
     add("--seed", type=int, default=Load.seed, metavar="N", help=f"random seed {default}")
+    add("--schedulers", nargs="+", choices=SCHEDULERS, default=list(SCHEDULERS), metavar="NAME",
+        help="schedulers of the models, which take turns; the seed says who begins (default: oldest direct free)")  # fmt: skip
     add("--models", type=int, default=0, metavar="N",
         help="instead: serve N random models, one after the other, and compare all answers with ONNX Runtime")  # fmt: skip
     add("--only", type=int, metavar="I", help="of these models, serve only number I")
     add("--told", action="store_true", help="set batch_axes for each of these models")
     arguments = vars(parser.parse_args())
-    every, models, only, told = (arguments.pop(name) for name in ("every", "models", "only", "told"))
+    names = ("every", "models", "only", "told", "schedulers")
+    every, models, only, told, schedulers = (arguments.pop(name) for name in names)
     load = Load(**arguments)
     exit_on_sigterm()
     if models > 0:
         return modelsoak.soak(models, load.seed, only, told)
     build()
-    checker = Checker([model.rules() for model in MODELS])
+    served = under(schedulers, load.seed)
+    checker = Checker([model.rules() for model in served])
     with tempfile.TemporaryDirectory(prefix="soak-") as repository:
-        write(MODELS, Path(repository))
+        write(served, Path(repository))
         with TritonServer(Path(repository), options=OPTIONS) as server:
-            print(f"{len(MODELS)} models, {load.clients} clients each; the server's log is {server.log}", flush=True)
+            print(f"{', '.join(rules.model for rules in checker.models)}; {load.clients} clients each")
+            print(f"the server's log is {server.log}", flush=True)
             faults = soak(server, load, checker, every)
         if server.exit_code not in load.exit_codes:
             faults.append(f"the server ended with code {server.exit_code}\n{server.log_tail()}")

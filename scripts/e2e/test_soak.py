@@ -6,7 +6,11 @@ from conftest import Folder
 from history import END, RECORD
 from oracle import ANSWERED, DROPPED, EVICTED, FORBIDDEN, FOREIGN, FULL, REFUSED, UNCERTAIN, Rules
 
-FOLDERS = {model.name: Folder(model.config(), model.graph()) for model in soak.MODELS}
+
+def served(seed: int) -> tuple[dict[str, Folder], list[Rules]]:
+    """The models with each scheduler in turn, and their rules."""
+    models = soak.under(list(soak.SCHEDULERS), seed)
+    return {model.name: Folder(model.config(), model.graph()) for model in models}, [model.rules() for model in models]
 
 
 class Listening(Checker):
@@ -26,9 +30,9 @@ def test_soak(serve):
 
     Then the same answers again, one of them with one wrong byte: that is seen.
     """
-    server = serve(FOLDERS, options=soak.OPTIONS)
+    folders, rules = served(1)
+    server = serve(folders, options=soak.OPTIONS)
     soak.build()
-    rules = [model.rules() for model in soak.MODELS]
     checker = Listening(rules)
     load = soak.Load(minutes=25 / 60, steps=250_000, breaks=2)
     assert soak.soak(server, load, checker) == []
@@ -46,10 +50,11 @@ def test_soak(serve):
 
 def test_a_soak_without_breaks_ends_in_order(serve):
     """The streams end and all models unload, which a single request that is never released would prevent."""
-    server = serve(FOLDERS, options=soak.OPTIONS)
+    folders, rules = served(2)
+    server = serve(folders, options=soak.OPTIONS)
     soak.build()
     load = soak.Load(minutes=5 / 60, steps=50_000)
-    assert soak.soak(server, load, Checker([model.rules() for model in soak.MODELS])) == []
+    assert soak.soak(server, load, Checker(rules)) == []
     assert load.exit_codes == (0,)
     assert server.stop() == 0, server.log_tail()
 
