@@ -107,6 +107,7 @@ func (c *command) load(address, model string, o *loadOptions) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second interrupt ends the command at once
 	described, done := context.WithTimeout(ctx, 10*time.Second)
 	defer done()
 	if o.Inputs, err = load.Describe(described, o.URLs[0], model); err != nil {

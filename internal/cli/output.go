@@ -10,6 +10,22 @@ import (
 	"golang.org/x/term"
 )
 
+// A resultWriter is where a verb writes what it has found. It keeps the first error: a result that is cut off, because the disk is
+// full, must not look like a whole one.
+type resultWriter struct {
+	io.Writer
+	err error
+}
+
+// Write implements io.Writer.
+func (r *resultWriter) Write(p []byte) (int, error) {
+	n, err := r.Writer.Write(p)
+	if err != nil && r.err == nil {
+		r.err = err
+	}
+	return n, err
+}
+
 // emit prints the result of a verb: v as JSON with --json, else the text.
 func (c *command) emit(v any, asText func(io.Writer)) error {
 	if !c.json {
@@ -27,6 +43,9 @@ type palette struct{ on bool }
 
 // colors are those of a terminal. NO_COLOR turns them off (no-color.org), and so does any other place to write to.
 func (c *command) colors(w io.Writer) palette {
+	if r, is := w.(*resultWriter); is {
+		w = r.Writer
+	}
 	file, isFile := w.(*os.File)
 	return palette{isFile && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && term.IsTerminal(int(file.Fd()))}
 }

@@ -42,10 +42,16 @@ var verbs = []func(*command) *cobra.Command{inspectVerb, initVerb, checkVerb, pl
 
 // Main runs the command with these arguments, and returns its exit code.
 func Main(args []string, stdout, stderr io.Writer) int {
-	c := &command{stdout: stdout, stderr: stderr}
+	out := &resultWriter{Writer: stdout}
+	c := &command{stdout: out, stderr: stderr}
 	root := c.root()
 	root.SetArgs(args)
-	return c.exit(root.Execute())
+	code := c.exit(root.Execute())
+	if out.err == nil {
+		return code
+	}
+	fmt.Fprintf(stderr, "%s write the result: %s\n", c.colors(stderr).bad("tritonstateful:"), out.err)
+	return exitFailed
 }
 
 func (c *command) root() *cobra.Command {

@@ -74,8 +74,8 @@ func nearest(sorted []time.Duration, percent float64) time.Duration {
 // attempt bounds how long a step may take, and thus how long the load may take to end.
 const attempt = 30 * time.Second
 
-// Pace runs a load until its time is over, and ends all sequences. If ctx ends before, it ends earlier. It fails if it cannot
-// begin; failures of steps are counted.
+// Pace runs a load until its time is over, and ends all sequences. If ctx ends before, it ends earlier, and in the same order. It
+// fails if it cannot begin; failures of steps are counted.
 func Pace(ctx context.Context, p Paced) (*Pacing, error) {
 	if _, err := makeInputs(p.Inputs, 0); err != nil {
 		return nil, err
@@ -126,7 +126,7 @@ type pacing struct {
 	window []time.Duration // latencies since the last Progress
 }
 
-// run sends the steps of one sequence after the other until no more are due. ctx ends when those under way are to be given up.
+// run sends the steps of one sequence after the other until no more are due or ctx ends.
 func (r *pacing) run(ctx context.Context, index int) {
 	inputs, _ := makeInputs(r.Inputs, index) // Pace has checked it
 	interval := time.Duration(float64(time.Second) / r.Rate)
@@ -142,7 +142,7 @@ func (r *pacing) run(ctx context.Context, index int) {
 		if over {
 			due = r.noteUnsent(due, interval)
 		}
-		if over && s == nil || ctx.Err() != nil {
+		if over && s == nil {
 			return
 		}
 		if s == nil {
@@ -150,7 +150,7 @@ func (r *pacing) run(ctx context.Context, index int) {
 		}
 		last := over || step == r.Steps-1
 		r.fill(inputs, index, step)
-		err := s.send(ctx, inputs, last)
+		err := s.send(context.WithoutCancel(ctx), inputs, last)
 		r.note(due, err, over)
 		due = due.Add(interval)
 		if err != nil || last {

@@ -237,6 +237,24 @@ func TestPaceCountsFailures(t *testing.T) {
 	}
 }
 
+// TestPaceIsInterrupted: the sequences end in order, and nothing that was cut off counts as a failure.
+func TestPaceIsInterrupted(t *testing.T) {
+	for _, stream := range []bool{false, true} {
+		f := &fake{}
+		p := paces(startFake(t, f))
+		p.Duration, p.Steps, p.Stream = time.Minute, 1000, stream
+		ctx, interrupt := context.WithTimeout(t.Context(), 400*time.Millisecond)
+		got, err := Pace(ctx, p)
+		interrupt()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Failed > 0 || len(got.Latencies) == 0 || len(f.open) > 0 || got.Took > 30*time.Second {
+			t.Errorf("stream %v: %d failed (%v), %d steps, %d sequences are open, took %v", stream, got.Failed, got.Texts, len(got.Latencies), len(f.open), got.Took)
+		}
+	}
+}
+
 func TestDescribe(t *testing.T) {
 	url := startFake(t, &fake{})
 	inputs, err := Describe(t.Context(), url, "fake")

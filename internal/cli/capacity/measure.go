@@ -14,6 +14,7 @@ import (
 	"tritonstateful/internal/cli/localserver"
 	"tritonstateful/internal/cli/offline"
 	"tritonstateful/internal/cli/parity"
+	"tritonstateful/internal/cli/scratch"
 	"tritonstateful/internal/modelconfig"
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/statestore"
@@ -154,11 +155,11 @@ func (t *meter) play(in *localserver.Instance, from, to int) error {
 
 // saved is the size of a saved state after the steps.
 func (t *meter) saved() (int64, error) {
-	folder, err := os.MkdirTemp("", "tritonstateful-plan-")
+	folder, remove, err := scratch.Folder("tritonstateful-plan-")
 	if err != nil {
 		return 0, err
 	}
-	defer func() { _ = os.RemoveAll(folder) }() // a folder for temporary files
+	defer remove()
 	full, err := t.model.WithStore("file:" + folder)
 	if err != nil {
 		return 0, err

@@ -2,11 +2,11 @@ package parity
 
 import (
 	"fmt"
-	"os"
 	"slices"
 
 	"tritonstateful/backend"
 	"tritonstateful/internal/cli/localserver"
+	"tritonstateful/internal/cli/scratch"
 )
 
 // skipped is a comparison that says nothing about this model.
@@ -121,11 +121,11 @@ func (c *checker) restored() Result {
 	failed := func(err error) Result {
 		return Result{Name: name, Verdict: Failed, Where: err.Error(), ByStep: []float64{}}
 	}
-	folder, err := os.MkdirTemp("", "tritonstateful-check-")
+	folder, remove, err := scratch.Folder("tritonstateful-check-")
 	if err != nil {
 		return failed(err)
 	}
-	defer func() { _ = os.RemoveAll(folder) }() // a folder for temporary files
+	defer remove()
 	got := c.none()
 	keeps, err := c.leave("file:"+folder, got, half)
 	if err != nil {
