@@ -184,8 +184,11 @@ func (t *meter) saved() (int64, error) {
 		if err != nil {
 			return 0, err
 		}
-		value, err := store.Get(context.Background(), key)
-		return int64(len(value)), err
+		values, err := store.Get(context.Background(), key)
+		if err != nil || len(values) == 0 {
+			return 0, err
+		}
+		return int64(len(values[0])), nil
 	}
 	return 0, errors.New("the state of a sequence was not saved")
 }
