@@ -230,8 +230,9 @@ func (in *Instance) lanesWithPadding(n int) int {
 }
 
 // warmUp runs the model once with each batch size that the configuration names,
-// so that no client waits for what ONNX Runtime does in a first run. A model whose shapes
-// vary is not run, because the shapes that it can take are not known.
+// so that no client waits for what ONNX Runtime does in a first run. One lane may have run in
+// the proof. A model whose shapes vary is not run, because the shapes that it can take are not
+// known.
 func (in *Instance) warmUp() error {
 	if in.plan.Varies {
 		if in.device != nil && in.model.params.CUDAGraph {
@@ -245,6 +246,9 @@ func (in *Instance) warmUp() error {
 	}
 	slices.Sort(sizes)
 	for _, n := range slices.Compact(sizes) {
+		if n == 1 && in.plan.MaxLanes > 1 && in.model.hasRunAlone(in.runner) {
+			continue
+		}
 		if err := in.warmUpWith(n); err != nil {
 			return status.Errorf(status.CodeOf(err), "warming up with a batch of %d: %w; the batch was assumed at %s; if it is elsewhere, set the parameter batch_axes", n, err, in.plan.BatchAxes())
 		}

@@ -77,6 +77,17 @@ func TestWarmUp(t *testing.T) {
 	}
 }
 
+// TestWarmUpAfterAProof: the proof has run one lane in the same session.
+func TestWarmUpAfterAProof(t *testing.T) {
+	s, err := load(t)
+	require.NoError(t, err)
+	defer s.in.Close()
+	runs := s.runner.runs
+	require.Equal(t, 1, runs[0])
+	require.Equal(t, 8, runs[len(runs)-1])
+	require.Greater(t, runs[len(runs)-2], 1, "%v", runs)
+}
+
 // TestWarmUpOfAModelThatFailsOnZeros: a length of nothing is no reason to refuse a model.
 func TestWarmUpOfAModelThatFailsOnZeros(t *testing.T) {
 	model := sumModel()

@@ -42,7 +42,8 @@ func (m *Model) planFor(r onnx.Runner, path string) (*plan.Plan, error) {
 	// host cannot write the memory of a GPU, a plugin may round in other ways for each batch
 	// size, and what threads of a session log of a run that fails cannot be told from errors.
 	_, device := r.(onnx.DeviceRunner)
-	if device || m.params.Session.Plugin != nil || m.params.Session.Parallel {
+	ownSession := device || m.params.Session.Plugin != nil || m.params.Session.Parallel
+	if ownSession {
 		var onCPU onnx.Runner
 		from.Runner = func() (_ onnx.Runner, err error) {
 			if onCPU == nil {
@@ -70,10 +71,21 @@ func (m *Model) planFor(r onnx.Runner, path string) (*plan.Plan, error) {
 		m.log.Warn(proof.Warning)
 	}
 	m.plan, m.planned = made, r.Signature()
+	if proof.RanAlone && !ownSession {
+		m.ranAlone = r
+	}
 	if size := m.config.MaxBatchSize; size > 1 && made.MaxLanes == 1 && m.config.Sequence == nil && !made.Free { // a request of a sequence has a batch of 1
 		m.log.Warn(fmt.Sprintf("max_batch_size is %d, but requests run one at a time, and a request with a larger batch than 1 is refused: %s: export the model with a dynamic batch, or write max_batch_size: 1", size, made.WhyOneLane))
 	}
 	return m.plan, nil
+}
+
+// hasRunAlone reports whether the model has run with one lane in the session of a runner when the
+// plan was made.
+func (m *Model) hasRunAlone(r onnx.Runner) bool {
+	m.planLock.Lock()
+	defer m.planLock.Unlock()
+	return m.ranAlone == r
 }
 
 // Complete fills in what a configuration leaves out and the model file has:

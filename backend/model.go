@@ -27,6 +27,7 @@ type Model struct {
 	// plan is what each tensor is for; the first instance makes it for all.
 	plan     *plan.Plan
 	planned  *onnx.Signature // what the plan was made for
+	ranAlone onnx.Runner     // the one whose session has run one lane for the plan, or nil
 	planLock sync.Mutex
 	// masks is the verdict on the masks; the first instance finds it for all.
 	masks *maskVerdict

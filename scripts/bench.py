@@ -18,9 +18,9 @@ The last columns are the server's CPU time over that of floor, implicit and ort,
 
 Instead, other things can be measured:
 
-  --open     latency at random arrivals, 50 and 80 % of the capacity, over the do-nothing backend plus one run, and floor
+  --open     latency at random arrivals, 50 and 80 % of the capacity, over the do-nothing backend plus one run
   --idle     the memory of 1,000 and 10,000 live sequences, of which few are active
-  --loading  how long a model of 200 MB takes to load, over a session of ONNX Runtime and as many runs
+  --loading  how long a model of 200 MB takes to load, over a session of ONNX Runtime
   --weights  the memory and throughput of several instances of that model
   --wrong    what one client who always sends a value that the model refuses costs the others
   --step     the step alone: whole batches through the library's entry points, with a fake Triton, against ONNX Runtime in a
@@ -79,7 +79,8 @@ def parse_options() -> argparse.Namespace:
     add("--ort-backend", type=Path, metavar="FOLDER",
         help="a folder with libtriton_onnxruntime.so, to be measured too; it is not part of any package of Python")  # fmt: skip
     add("--tcmalloc", nargs="?", const="", metavar="LIBRARY",
-        help="measure each contender once more with tcmalloc preloaded: this library, or the one that is installed")  # fmt: skip
+        help="measure each contender once more with tcmalloc preloaded: this library, or the one that the linker finds; "
+        "Debian and Ubuntu have it in the package libtcmalloc-minimal4")  # fmt: skip
     add("--sequences", nargs="+", type=positive, metavar="N",
         help="concurrent sequences, each with one request in flight (default: 8 64 256; with --open 64; with --weights and "
         "--wrong, which take one number, 32); with --idle requests in flight, one number (default: 64)")  # fmt: skip

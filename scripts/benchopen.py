@@ -3,16 +3,15 @@
 Servers run on one processor, and the load generator on the others, so that neither takes time from the other one.
 
 First a search finds the capacity of each contender: the highest rate, in requests/s at the times of a Poisson process, at
-which it answers 97 % of the requests before the measurement is over. Then all contenders get parts (--percent, default: 50
-and 80) of the capacity of stateful, so that their latencies can be compared, and of their own capacity, so that their
-latencies at the same load can. Requests are sent whether or not earlier ones were answered, and latencies count from the
+which it answers 97 % of the requests before the measurement is over. Then each contender gets parts of its own capacity
+(--percent, default: 50 and 80). Requests are sent whether or not earlier ones were answered, and latencies count from the
 time at which a request was due.
 
-What no backend can get below is the latency of one that does nothing, at the same rate, plus one run of ONNX Runtime, which
-is measured without a server, in the same round, at the mean batch of stateful. With large models no server gets there,
-because a request also waits for the run that is under way when it arrives. The contender floor, which runs the model and
-does nothing else, shows by how much. So at 80 % and more the p99 of stateful must be at most 1.2 times the larger of both,
-or the command fails. Of floor, the smaller p99 counts: at the same rate or at the same part of its own capacity.
+At 80 % and more, the p99 of stateful must be at most 1.2 times that of the backend that does nothing, at the same part of its
+own capacity, plus one run, or the command fails. The run is that of ONNX Runtime without a server, in the same round, with as
+many lanes as the batch that a request of stateful is in has on average. (A batch of 9 and one of 1 have 5 requests on average,
+but a request is in one of 8.2.) The contender floor, which runs the model and does nothing else, shows what is possible with
+the model.
 """
 
 import argparse
@@ -32,7 +31,7 @@ from benchworkload import WORKLOADS, Setting, Workload
 
 DEFAULT = ["stateful", "nothing", "floor"]  # contenders
 PERCENT = [50, 80]
-MOST = 1.2  # p99 over the larger bound
+MOST = 1.2  # p99 over that of nothing plus a run
 JUDGED = 80  # percent of the capacity, and more
 RUN_SECONDS = 0.2  # of ONNX Runtime alone
 IN_TIME = 0.97  # of the requests are answered in the measurement, at the capacity and below
@@ -41,21 +40,11 @@ HIGHEST = 1.25  # times the requests/s of sequences that wait for their answers:
 BOUND = "nothing + run"
 
 
-class Load(NamedTuple):
-    """Which part of a capacity arrives: of that of stateful, or of the contender's own."""
-
-    percent: int
-    own: bool
-
-    def __str__(self) -> str:
-        return f"{self.percent} %{' of its own' if self.own else ''}"
-
-
 class Outcome(NamedTuple):
     """What was measured of one model and number of sequences."""
 
     capacity: dict[str, float]  # requests/s, by contender
-    samples: dict[tuple[Load, str], list[dict]]  # by load and contender, one of each round
+    samples: dict[tuple[int, str], list[dict]]  # by percent of the capacity and contender, one of each round
 
 
 def measure(contenders: list[Contender], options: argparse.Namespace) -> int:
@@ -70,8 +59,8 @@ def measure(contenders: list[Contender], options: argparse.Namespace) -> int:
                 for sequences in options.sequences:
                     outcome = arrivals(workload, targets, raw, sequences, options)
                     outcomes.append(show(workload, sequences, outcome, options))
-                    for (load, backend), results in outcome.samples.items():
-                        every = {"model": name, "backend": backend, "sequences": sequences, **load._asdict()}
+                    for (percent, backend), results in outcome.samples.items():
+                        every = {"model": name, "backend": backend, "sequences": sequences, "percent": percent}
                         everything += [every | each for each in results]
     if options.json:
         options.json.write_text(json.dumps(everything, indent=2) + "\n")
@@ -100,15 +89,11 @@ def arrivals(workload: Workload, targets: list[Target], raw: Raw, sequences: int
         for percent in options.percent:
             for target in in_turn(targets, round_number):
                 name = target.contender.name
-                for own in [False] if name == "stateful" else [False, True]:
-                    load = Load(percent, own)
-                    rate = outcome.capacity[name if own else "stateful"] * percent / 100
-                    result = target.load_again(sequences, options, rate=rate)
-                    outcome.samples.setdefault((load, name), []).append(result)
-                    print(f"  round {round_number}/{options.rounds}  {progress(name, load, result)}", flush=True)
-            same = Load(percent, own=False)
-            lanes = max(round(outcome.samples[same, "stateful"][-1]["mean_batch"]), 1)
-            outcome.samples.setdefault((same, BOUND), []).append(bound(outcome.samples[same, "nothing"][-1], raw, lanes))
+                result = target.load_again(sequences, options, rate=outcome.capacity[name] * percent / 100)
+                outcome.samples.setdefault((percent, name), []).append(result)
+                print(f"  round {round_number}/{options.rounds}  {progress(name, percent, result)}", flush=True)
+            ours, nothing = (outcome.samples[percent, name][-1] for name in ("stateful", "nothing"))
+            outcome.samples.setdefault((percent, BOUND), []).append(bound(nothing, raw, round(ours["batch_of_request"])))
     return outcome
 
 
@@ -137,15 +122,15 @@ def keeps_up(result: dict) -> bool:
 
 def bound(nothing: dict, raw: Raw, lanes: int) -> dict:
     """The latencies of the do-nothing backend, each with a run of so many lanes added."""
-    run = raw.run_us(lanes, RUN_SECONDS)
+    run = raw.run_us(max(lanes, 1), RUN_SECONDS)
     return {
-        "p50_us": nothing["p50_us"] + run, "p99_us": nothing["p99_us"] + run, "run_us": run, "mean_batch": lanes,
+        "p50_us": nothing["p50_us"] + run, "p99_us": nothing["p99_us"] + run, "run_us": run, "batch_of_request": lanes,
         "errors": 0, "mismatches": 0,
     }  # fmt: skip
 
 
-def progress(name: str, load: Load, result: dict) -> str:
-    line = f"{str(load):<16}{name:<18}{result['requests_per_second']:>9,.0f} requests/s, "
+def progress(name: str, percent: int, result: dict) -> str:
+    line = f"{percent} %  {name:<18}{result['requests_per_second']:>9,.0f} requests/s, "
     line += f"p50 {result['p50_us']:,.0f} µs, p99 {result['p99_us']:,.0f} µs"
     if result["errors"]:
         line += f"\n    FAILED: {result['errors']} errors: {result['texts'][0]}"
@@ -159,7 +144,7 @@ COLUMNS: list[tuple[str, str, Callable[[dict], float | None]]] = [
     ("p50 µs", ",.0f", lambda r: r["p50_us"]),
     ("p99 µs", ",.0f", lambda r: r["p99_us"]),
     ("sent late, p99 µs", ",.0f", lambda r: r.get("late_p99_us")),
-    ("mean batch", ".1f", lambda r: r["mean_batch"]),
+    ("batch of a request", ".1f", lambda r: r["batch_of_request"]),
     ("CPU µs/request", ".1f", lambda r: cpu_per_request(r) if "cpu_us_per_request" in r else None),
 ]
 
@@ -169,43 +154,34 @@ def show(workload: Workload, sequences: int, outcome: Outcome, options: argparse
     samples = outcome.samples
     print(
         f"\n{workload.model}: {sequences} sequences, {counted(options.instances, 'instance')}, medians of "
-        f"{counted(options.rounds, 'round')} of {options.seconds * workload.pace:g} s; loads are parts of the capacity of stateful"
+        f"{counted(options.rounds, 'round')} of {options.seconds * workload.pace:g} s; loads are parts of each one's own capacity"
     )
     print("capacity, requests/s: " + ", ".join(f"{name} {rate:,.0f}" for name, rate in outcome.capacity.items()))
-    rows = [["load", "backend", *(title for title, _, _ in COLUMNS), f"p99 / ({BOUND})", "p99 / floor"]]
-    for (load, name), results in sorted(samples.items(), key=lambda item: item[0][0]):
+    rows = [["load", "backend", *(title for title, _, _ in COLUMNS), f"p99 / ({BOUND})"]]
+    for (percent, name), results in sorted(samples.items(), key=lambda item: item[0][0]):
         cells = [median_of(results, style, figure) for _, style, figure in COLUMNS]
-        rows.append([str(load), name, *cells, *(over(samples, load, name, base) for base in (BOUND, "floor"))])
+        rows.append([f"{percent} %", name, *cells, "-" if name in ("nothing", BOUND) else f"{over(samples, percent, name):.2f}"])
     print(aligned(rows))
     failures = ["requests failed, see above"] if failed(samples) else []
     for percent in options.percent:
-        failures += judge(samples, Load(percent, own=False))
+        failures += judge(samples, percent)
     for failure in failures:
         print(f"FAILED: {failure}")
     return not failures
 
 
-def judge(samples: Samples, load: Load) -> list[str]:
-    """Prints what is added to nothing, and the larger bound; returns what is wrong."""
-    ours, simple = samples[load, "stateful"], samples[load, BOUND]
-    run = statistics.median(result["run_us"] for result in simple)
-    print(f"{load}: one run takes {run:,.0f} µs", end="")
+def judge(samples: Samples, percent: int) -> list[str]:
+    """Prints what is added to nothing, and the ratio to it; returns what is wrong."""
+    ours = samples[percent, "stateful"]
+    run = statistics.median(result["run_us"] for result in samples[percent, BOUND])
+    ratio = over(samples, percent, "stateful")
+    print(f"{percent} %: one run takes {run:,.0f} µs; p99 is {ratio:.2f} times that of {BOUND}")
     rate, in_time = (statistics.median(map(of, ours)) for of in (lambda r: r["requests_per_second"], keeps_up))
     if not in_time:
-        print()
-        return [f"at {load} only {rate:,.0f} requests/s were answered: the latencies do not count"]
-    if load.percent < JUDGED:
-        print()
-        return []
-    p99, simple, *floors = (
-        statistics.median(result["p99_us"] for result in results)
-        for results in (ours, simple, *(samples.get((each, "floor"), []) for each in (load, load._replace(own=True))))
-        if results
-    )
-    limit = max(simple, min(floors, default=0))
-    larger = BOUND if limit == simple else "floor"
-    print(f"; the larger bound is that of {larger}: {limit:,.0f} µs; p99 is {p99 / limit:.2f} times that")
-    return [f"p99 at {load} is {p99 / limit:.2f} times what it could be: want {MOST}"] if p99 > MOST * limit else []
+        return [f"at {percent} % only {rate:,.0f} requests/s were answered: the latencies do not count"]
+    if percent >= JUDGED and ratio > MOST:
+        return [f"p99 at {percent} % is {ratio:.2f} times that of {BOUND}: want {MOST}"]
+    return []
 
 
 def median_of(results: list[dict], style: str, figure: Callable[[dict], float | None]) -> str:
@@ -213,9 +189,7 @@ def median_of(results: list[dict], style: str, figure: Callable[[dict], float | 
     return format(statistics.median(values), style) if values else "-"
 
 
-def over(samples: Samples, load: Load, name: str, base: str) -> str:
-    """The median of the rounds' ratios of p99 to that of another contender at the same load."""
-    others = samples.get((load, base))
-    if name in ("nothing", base, BOUND) or not others:
-        return "-"
-    return format(statistics.median(a["p99_us"] / b["p99_us"] for a, b in zip(samples[load, name], others)), ".2f")
+def over(samples: Samples, percent: int, name: str) -> float:
+    """The median p99 of a contender over that of nothing plus a run."""
+    p99, least = (statistics.median(result["p99_us"] for result in samples[percent, each]) for each in (name, BOUND))
+    return p99 / least

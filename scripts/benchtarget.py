@@ -32,8 +32,7 @@ class Reading(NamedTuple):
     at: float  # seconds
     cpu: float  # seconds of all its processes
     rss: int  # bytes
-    inferences: int
-    executions: int
+    batches: dict[int, int]  # how many of each size were run
 
 
 @dataclass(frozen=True)
@@ -82,11 +81,13 @@ class Target:
         if not result.get("requests"):
             reason = reason or f"nothing was answered in {seconds:g} s"
             raise ServerError(f"{self.contender.name}: {reason}\n{self.server.log_tail()}")
+        batches = {size: count - before.batches.get(size, 0) for size, count in after.batches.items()}
         processors = (after.cpu - before.cpu) / (after.at - before.at)
         return result | {
             "sequences": sequences,
             "cpu_us_per_request": processors * 1e6 / result["requests_per_second"],
-            "mean_batch": (after.inferences - before.inferences) / max(after.executions - before.executions, 1),
+            "mean_batch": share(batches, 1) / max(share(batches, 0), 1),
+            "batch_of_request": share(batches, 2) / max(share(batches, 1), 1),
             "rss_bytes": after.rss,
             "opened_rss_bytes": opened.rss if opened else 0,
         }
@@ -102,7 +103,8 @@ class Target:
             rss = sum(process.memory_info().rss for process in processes)
         except (psutil.Error, InferenceServerException) as failure:
             raise ServerError(f"{self.contender.name}: {failure}\n{self.server.log_tail()}") from None
-        return Reading(time.monotonic(), cpu, rss, model.inference_count, model.execution_count)
+        batches = {each.batch_size: each.compute_infer.count for each in model.batch_stats}
+        return Reading(time.monotonic(), cpu, rss, batches)
 
     def load_again(self, sequences: int, options: argparse.Namespace, **kind) -> dict:
         """load, in a new server if the old one crashes: with many streamed requests tritonserver 2.51 does, if
@@ -126,6 +128,12 @@ class Target:
         """How END is answered, as the load generator is told."""
         empty = self.config.parameters["infer_end_requests"].string_value == "0"
         return ["-empty-end"] if empty else []
+
+
+def share(batches: dict[int, int], power: int) -> int:
+    """The sum of a power of the sizes of all batches. Of the mean size, each batch counts once; of the mean size of the batch
+    that a request is in, once for each of its requests."""
+    return sum(count * size**power for size, count in batches.items())
 
 
 @contextlib.contextmanager

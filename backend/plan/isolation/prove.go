@@ -1,7 +1,6 @@
 package isolation
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"math"
@@ -110,88 +109,32 @@ var errNoEvidence = errors.New("its outputs are not numbers")
 // compare runs several lanes and compares. An error is that they do not run in this
 // setting; several reports whether they did before something else went wrong.
 func (t *Trial) compare(s setting, first lane, one []onnx.Tensor, expected []batchaxis.Axis) (j Judgement, several bool, err error) {
-	lanes, err := t.lanes(s, first)
-	if err != nil {
-		return j, false, err
-	}
-	many, err := t.run(s, lanes...)
-	if err != nil {
-		return j, false, err
-	}
-	if meaningless(many) {
-		return j, true, errNoEvidence
-	}
-	axes, why := t.follow(one, many, len(lanes), expected)
-	if why != "" {
-		return Judgement{Verdict: NotIsolated, Why: why, Misshapen: true}, true, nil
-	}
-	j = Judgement{Verdict: NotIsolated, Out: map[int]int{}}
-	for k, axis := range axes {
-		j.Out[t.outputs[k]] = axis
-	}
-	if !slices.ContainsFunc(axes, func(axis int) bool { return axis != tensor.NoAxis }) {
-		j.Verdict, j.Why = Undecided, "no output has a batch axis that could be compared"
-		return j, true, nil
-	}
 	defer func() { t.fresh = false }()
-	if many, j.Why = t.repeated(s, lanes, many); j.Why != "" {
-		j.Verdict = Undecided
-		return j, true, nil
-	}
-	if j.Why, err = t.independent(s, lanes, many, axes); err != nil || j.Why != "" {
-		return j, true, err
-	}
-	if !t.fresh { // random numbers are drawn again where shapes differ
-		if j.Why, err = t.matchesAlone(s, lanes, one, many, axes); err != nil || j.Why != "" {
+	lanes := &comparison{t: t, setting: s, first: first, one: one, expected: expected, scaled: true}
+	few := [][]role{inThree, inTwo}
+	switch three := !t.isExtent(3, s); {
+	case three && t.variesHere(s):
+		lanes.roles = mixed
+		if j, _, err = lanes.judge(); err == nil || errors.Is(err, errTooLong) {
 			return j, true, err
 		}
+	case s.extent == 2:
+		few = few[:1]
+	case !three:
+		few = few[1:]
 	}
-	if j.Why, err = t.varied(s, axes); err != nil || j.Why != "" {
-		return j, true, err
-	}
-	if input := t.uniformInput(s); input != "" {
-		j.Verdict, j.Why = Undecided, fmt.Sprintf("the model runs only where %q is the same for all requests", input)
-		return j, true, nil
-	}
-	j.Verdict = Isolated
-	return j, true, nil
-}
-
-// repeated makes a run a second time. Where the model has chance in it, from then on each
-// run has a session of its own, in which all draw the same; why says if that does not
-// help.
-func (t *Trial) repeated(s setting, lanes []lane, many []onnx.Tensor) (outputs []onnx.Tensor, why string) {
-	again, err := t.run(s, lanes...)
-	if err == nil && !sameTensors(many, again) && t.Open != nil {
-		t.fresh = true
-		if many, err = t.run(s, lanes...); err == nil {
-			again, err = t.run(s, lanes...)
+	for _, lanes.roles = range few {
+		for _, lanes.scaled = range []bool{true, false} { // it may take no such numbers
+			j, several, err = lanes.judge()
+			if !several || err == nil || errors.Is(err, errTooLong) {
+				break
+			}
+		}
+		if several {
+			break // else it may run with fewer lanes
 		}
 	}
-	switch {
-	case errors.Is(err, errTooLong):
-		return nil, err.Error()
-	case err != nil || !sameTensors(many, again):
-		return nil, errByChance.Error()
-	}
-	return many, ""
-}
-
-// lanes are the first and others, of a number that no other axis has.
-func (t *Trial) lanes(s setting, first lane) ([]lane, error) {
-	n := 2
-	if s.extent == 2 {
-		n = 3
-	}
-	lanes := []lane{first}
-	for len(lanes) < n {
-		l, ok := t.newLane(s, 1, first)
-		if !ok {
-			return nil, errors.New("the inputs are too large")
-		}
-		lanes = append(lanes, l)
-	}
-	return lanes, nil
+	return j, several, err
 }
 
 // meaningless reports whether every number that outputs hold is not one.
@@ -241,64 +184,6 @@ func (t *Trial) follow(one, many []onnx.Tensor, lanes int, expected []batchaxis.
 		}
 	}
 	return axes, why
-}
-
-// independent gives the other lanes other contents, also much larger and smaller ones,
-// and returns what of a lane changes, be it by a bit.
-func (t *Trial) independent(s setting, lanes []lane, before []onnx.Tensor, axes []int) (why string, err error) {
-	last := len(lanes) - 1
-	for _, round := range []struct {
-		kept  int
-		scale float64
-	}{{0, 1}, {0, 64}, {last, 1}, {last, 1. / 64}} {
-		changed := slices.Clone(lanes)
-		for i := range changed {
-			if i == round.kept {
-				continue
-			}
-			l, ok := t.newLane(s, round.scale, lanes[i])
-			if !ok {
-				return "", errNoEvidence
-			}
-			changed[i] = l
-		}
-		after, err := t.run(s, changed...)
-		switch {
-		case err != nil && round.scale != 1 && !errors.Is(err, errTooLong): // it takes no such numbers
-			continue
-		case err != nil:
-			return "", err
-		}
-		lanes = changed
-		for k, axis := range axes {
-			if axis != tensor.NoAxis && !bytes.Equal(laneOf(&before[k], axis, round.kept), laneOf(&after[k], axis, round.kept)) {
-				return fmt.Sprintf("output %q of one request changes with the inputs of another", t.sig.Outputs[t.outputs[k]].Name), nil
-			}
-		}
-		before = after
-	}
-	return "", nil
-}
-
-// matchesAlone compares the first and the last lane with runs of their own, as far as
-// rounding allows: kernels differ between sizes of batches.
-func (t *Trial) matchesAlone(s setting, lanes []lane, one, many []onnx.Tensor, axes []int) (why string, err error) {
-	last := len(lanes) - 1
-	other, err := t.run(s, lanes[last])
-	if err != nil {
-		return "", err
-	}
-	for lane, own := range map[int][]onnx.Tensor{0: one, last: other} {
-		for k, axis := range axes {
-			if axis == tensor.NoAxis {
-				continue
-			}
-			if a, b := laneOf(&own[k], axis, 0), laneOf(&many[k], axis, lane); !equalLanes(a, b, own[k].DType) {
-				return fmt.Sprintf("output %q of one request differs when it runs alone", t.sig.Outputs[t.outputs[k]].Name), nil
-			}
-		}
-	}
-	return "", nil
 }
 
 // uniformInput is an input with lanes that could only be tried with the same contents in all

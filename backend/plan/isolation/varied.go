@@ -1,9 +1,7 @@
 package isolation
 
 import (
-	"bytes"
 	"errors"
-	"fmt"
 	"slices"
 
 	"tritonstateful/backend/plan"
@@ -63,85 +61,38 @@ func (t *Trial) open(s setting) bool {
 	return slices.ContainsFunc(t.inputs, func(in trialInput) bool { return !t.shape(&in, s).Equal(t.shape(&in, other)) })
 }
 
-// variedAt gives lanes other contents in one setting. An error is that nothing follows
-// from them.
-//
-// First all lanes are even, then they get odd and even again in turns, so that each is
-// kept once while it is even and once while it is odd, and all others become what it is not.
+// variedAt compares lanes in one setting. An error is that nothing follows from them.
 func (t *Trial) variedAt(s setting, axes []int) (why string, err error) {
 	t.odd = false
 	first, ok := t.newLane(s, 1, nil)
 	if !ok {
 		return "", errNoContents
 	}
-	lanes, err := t.lanes(s, first)
-	if err != nil {
-		return "", err
+	roles, equal := evenAndOdd, t.equality()
+	if s.extent != 2 {
+		roles = roles[:2]
 	}
-	before, err := t.run(s, lanes...)
-	if err != nil {
-		return "", err
+	lanes, ok := t.lanesOf(s, roles, first, true)
+	if !ok {
+		return "", errNoContents
 	}
-	last := len(lanes) - 1
-	for round, kept := range []int{0, last, 0, last} {
-		t.odd = round == 0 || round == 1
-		others := slices.Clone(lanes)
-		for i := range others {
-			if i == kept {
-				continue
-			}
-			if others[i], ok = t.newLane(s, 1, first); !ok {
-				return "", errNoContents
-			}
-		}
-		after, err := t.run(s, others...)
-		if err != nil {
-			return "", err
-		}
-		if why = t.crosses(before, after, axes, len(lanes), kept); why != "" {
-			again, err := t.run(s, others...)
-			switch {
-			case err != nil:
-				return "", err
-			case !sameTensors(after, again):
-				return "", errByChance
-			}
-			return why, nil
-		}
-		lanes, before = others, after
+	_, why, err = t.runRoles(s, lanes, roles, func(runs [][]onnx.Tensor) (string, error) {
+		return t.crosses(runs, roles, axes, equal), nil
+	})
+	return why, err
+}
+
+// equality compares lanes with varied contents. Where lengths differ between lanes, a model may
+// sum more terms for all of them, which are 0, in another order.
+func (t *Trial) equality() equality {
+	if slices.ContainsFunc(t.inputs, func(in trialInput) bool { return t.laned(&in) && (in.mask || in.generated != nil) }) {
+		return equalLanes
 	}
-	return "", nil
+	return sameBits
 }
 
 // errByChance is about runs on the same inputs that differ.
 var errByChance = errors.New("two runs on the same inputs differ")
-
-// crosses returns what of the kept lane has changed. Where lengths differ between lanes, a
-// model may sum more terms for all of them, which are 0, in another order.
-func (t *Trial) crosses(before, after []onnx.Tensor, axes []int, lanes, kept int) (why string) {
-	equal := func(a, b []byte, _ tensor.DType) bool { return bytes.Equal(a, b) }
-	if slices.ContainsFunc(t.inputs, func(in trialInput) bool { return t.laned(&in) && (in.mask || in.generated != nil) }) {
-		equal = equalLanes
-	}
-	for k, axis := range axes {
-		if axis == tensor.NoAxis {
-			continue
-		}
-		name := t.sig.Outputs[t.outputs[k]].Name
-		if t.optional[t.outputs[k]] && (slices.Contains(before[k].Shape, 0) || slices.Contains(after[k].Shape, 0)) {
-			continue
-		}
-		for _, out := range []*onnx.Tensor{&before[k], &after[k]} {
-			if axis >= len(out.Shape) || out.Shape[axis] != int64(lanes) {
-				return fmt.Sprintf("output %q has shape %v for %d requests, depending on their contents", name, out.Shape, lanes)
-			}
-		}
-		if !equal(laneOf(&before[k], axis, kept), laneOf(&after[k], axis, kept), before[k].DType) {
-			return fmt.Sprintf("output %q of one request changes with the inputs of another", name)
-		}
-	}
-	return ""
-}
 
 // variedFraction makes a positive number one of any sign, or 0; those of odd lanes are
 // mostly negative, those of even ones mostly positive.

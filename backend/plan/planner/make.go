@@ -1,6 +1,8 @@
 package planner
 
 import (
+	"slices"
+
 	"tritonstateful/backend/config"
 	"tritonstateful/backend/plan"
 	"tritonstateful/backend/plan/batchaxis"
@@ -26,6 +28,8 @@ type Source struct {
 // Proof is what was seen while a plan was made.
 type Proof struct {
 	Runs int // of the model
+	// RanAlone: the model has run with one lane, in the session of Source.Runner.
+	RanAlone bool
 	// Warning is why the lanes of a batch may influence each other all the same, or "".
 	Warning string
 }
@@ -43,10 +47,11 @@ func Make(s *Source) (*plan.Plan, Proof, error) {
 		},
 	}
 	pl, err := search.choose(batchaxis.Candidates(s.Config, s.Parameters, s.Signature))
-	proof := Proof{search.runs, search.warning}
+	proof := Proof{Runs: search.runs, Warning: search.warning}
 	if err != nil {
 		return nil, proof, err
 	}
+	proof.RanAlone = slices.ContainsFunc(search.tried, func(a attempted) bool { return a.planner == pl && a.RanAlone })
 	return &pl.plan, proof, nil
 }
 
