@@ -6,7 +6,9 @@
 //
 //   - A lane is the position of one sequence, or of one request, along the batch axis.
 //   - A [Trial] runs the model on contents of its own: one lane, several lanes, the same
-//     lanes with other contents in one of them.
+//     lanes with other contents in some of them.
+//   - A role is what a lane has in each of these runs. A comparison makes the runs of some
+//     roles, of which every lane keeps its contents once while all others change.
 //   - A setting is how a run is made: the extents of open axes, how long states are and
 //     what numbers inputs hold. Which settings a model takes has to be tried.
 //   - A [Judgement] is a [Verdict] with its reason: [Isolated], [NotIsolated], [OneLane]
