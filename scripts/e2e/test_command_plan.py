@@ -39,7 +39,20 @@ def growing() -> ModelProto:
     )
 
 
-CASES = {"fixed": (fixed, (1,), 400, 3), "growing": (growing, (1, 1), 200, 11)}
+def weights() -> ModelProto:
+    """A table of 50 MB, and a state of 4 KB."""
+    return model(
+        op("Cast", "x -> row", to=7),
+        op("Gather", "table row -> found"),
+        op("Add", "h found -> h_out"),
+        op("ReduceMean", "h_out -> y", axes=[1, 2], keepdims=0),
+        inputs=[tensor("x", F32, "batch", 1), tensor("h", F32, "batch", 1, 1000)],
+        outputs=[tensor("y", F32, "batch"), tensor("h_out", F32, "batch", 1, 1000)],
+        constants={"table": np.full((12500, 1000), 1e-4, F32)},
+    )
+
+
+CASES = {"fixed": (fixed, (1,), 400, 3), "growing": (growing, (1, 1), 200, 11), "weights": (weights, (1,), 20, 2)}
 
 
 @pytest.mark.parametrize("name", CASES)
