@@ -22,6 +22,7 @@ Instead, other things can be measured:
   --idle     the memory of 1,000 and 10,000 live sequences, of which few are active
   --loading  how long a model of 200 MB takes to load, over a session of ONNX Runtime
   --weights  the memory and throughput of several instances of that model
+  --schedulers  what oldest, direct and free cost, their latencies and how fair they are: the table of docs/schedulers.md
   --wrong    what one client who always sends a value that the model refuses costs the others
   --step     the step alone: whole batches through the library's entry points, with a fake Triton, against ONNX Runtime in a
              loop at the same batch
@@ -40,6 +41,7 @@ import benchcontenders
 import benchidle
 import benchload
 import benchopen
+import benchschedulers
 import benchweights
 import benchwrong
 from benchbuild import BUILD, MODELS, ROOT, build, build_models, link_ort_backend
@@ -58,6 +60,7 @@ DEFAULTS = {
     "idle": {"model": benchidle.MODELS, "contenders": benchidle.DEFAULT, "sequences": [64], "rounds": 3},
     "loading": {"rounds": 5},
     "weights": {"sequences": [32], "rounds": 16},
+    "schedulers": {"sequences": [64, 1000], "rounds": 5, "seconds": 3},
     "wrong": {"sequences": [32], "rounds": 16},
     "step": {},
     "micro": {},
@@ -82,8 +85,8 @@ def parse_options() -> argparse.Namespace:
         help="measure each contender once more with tcmalloc preloaded: this library, or the one that the linker finds; "
         "Debian and Ubuntu have it in the package libtcmalloc-minimal4")  # fmt: skip
     add("--sequences", nargs="+", type=positive, metavar="N",
-        help="concurrent sequences, each with one request in flight (default: 8 64 256; with --open 64; with --weights and "
-        "--wrong, which take one number, 32); with --idle requests in flight, one number (default: 64)")  # fmt: skip
+        help="concurrent sequences, each with one request in flight (default: 8 64 256; with --open 64; with --schedulers 64 1000; "
+        "with --weights and --wrong, which take one number, 32); with --idle requests in flight, one number (default: 64)")  # fmt: skip
     add("--instances", type=positive, default=1, metavar="N", help="instances of each model (default: 1)")
     add("--percent", nargs="+", type=positive, default=benchopen.PERCENT, metavar="P",
         help="arrivals of --open, in percent of the capacity (default: 50 80)")  # fmt: skip
@@ -96,9 +99,9 @@ def parse_options() -> argparse.Namespace:
         help="live sequences of --idle (default: 1000 10000)",
     )
     add("--rounds", type=positive, metavar="N",
-        help="rounds to take the medians of (default: 16; with --open 6, --loading 5, --idle 3)")  # fmt: skip
-    add("--seconds", type=float, default=0.6, metavar="S",
-        help="time of one measurement; lstm5x512 takes twice, zipformer97 6 times as long (default: 0.6)")  # fmt: skip
+        help="rounds to take the medians of (default: 16; with --open 6, --loading and --schedulers 5, --idle 3)")  # fmt: skip
+    add("--seconds", type=float, metavar="S",
+        help="time of one measurement; lstm5x512 takes twice, zipformer97 6 times as long (default: 0.6; with --schedulers 3)")  # fmt: skip
     add("--warmup", type=float, default=0.2, metavar="S", help="load before each measurement (default: 0.2)")
     add("--steps", type=positive, default=100, metavar="N",
         help="requests of a sequence before it ends and a new one starts (default: 100)")  # fmt: skip
@@ -112,12 +115,13 @@ def parse_options() -> argparse.Namespace:
     way("--idle", const="idle", help="measure the memory of idle sequences, and some active ones of many")
     way("--loading", const="loading", help="measure how long a large model takes to load")
     way("--weights", const="weights", help="measure the memory and throughput of several instances of a large model")
+    way("--schedulers", const="schedulers", help="measure oldest, direct and free")
     way("--wrong", const="wrong", help="measure what a client of wrong values costs the others")
     way("--step", const="step", help="measure the step alone, without a server")
     way("--micro", const="micro", help="measure the parts of a step")
     parser.set_defaults(way="closed")
     options = parser.parse_args()
-    for name, value in DEFAULTS[options.way].items():
+    for name, value in ({"seconds": 0.6} | DEFAULTS[options.way]).items():
         if getattr(options, name) is None:
             setattr(options, name, value)
     if options.model and "all" in options.model:
@@ -162,6 +166,11 @@ def wrong(options: argparse.Namespace) -> int:
         return benchwrong.measure(target, options)
 
 
+def schedulers(options: argparse.Namespace) -> int:
+    build(["stateful"], ["accumulate_fp32"])
+    return benchschedulers.measure(options)
+
+
 def weights(options: argparse.Namespace) -> int:
     build(["stateful"], [])
 
@@ -187,6 +196,7 @@ def main() -> int:
         "idle": lambda: compare(benchidle.measure, options),
         "loading": lambda: benchload.measure(BUILD / "weights", options),
         "weights": lambda: weights(options),
+        "schedulers": lambda: schedulers(options),
         "wrong": lambda: wrong(options),
         "step": lambda: alone(step),
         "micro": lambda: alone(micro),

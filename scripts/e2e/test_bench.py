@@ -55,6 +55,14 @@ def test_arrivals():
     )
 
 
+def test_schedulers():
+    """A table to paste, with a column for each and a row for each figure."""
+    lines = bench("--schedulers", "--sequences", "4")
+    head = next(words for words in lines if words[:2] == ["|", "|"])
+    assert " ".join(head) == "| | oldest | direct | free | free, 2 instances |"
+    assert sum("4" in words and words[0] == "|" for words in lines) == 5
+
+
 def test_idle_sequences(tmp_path):
     lines = bench("--idle", "--model", "accumulate_fp32", "--live", "200", "--sequences", "4", "--json", tmp_path / "all.json")
     assert rows(lines, "200") == ["stateful", "nothing"]

@@ -33,12 +33,16 @@ const (
 // Result is what a run found. Rate and latencies are those of the measurement; errors and mismatches count over all
 // phases, because a wrong answer is one whenever it comes.
 type Result struct {
-	Requests   int      `json:"requests"` // of the measurement
-	Rate       float64  `json:"requests_per_second"`
-	P50        float64  `json:"p50_us"`
-	P99        float64  `json:"p99_us"`
-	Sent       int      `json:"sent"`        // requests of -rate in the measurement
-	Late       float64  `json:"late_p99_us"` // how late they were sent, which their latencies include
+	Requests int     `json:"requests"` // of the measurement
+	Rate     float64 `json:"requests_per_second"`
+	P50      float64 `json:"p50_us"`
+	P99      float64 `json:"p99_us"`
+	Sent     int     `json:"sent"`        // requests of -rate in the measurement
+	Late     float64 `json:"late_p99_us"` // how late they were sent, which their latencies include
+	// Slowest is how many answers the sequence with the fewest got in the measurement, over the median, and Jain is Jain's index of
+	// these numbers: 1 where all are equal, 1/n where one of n gets all. A sequence counts with those that take its place.
+	Slowest    float64  `json:"slowest_over_median"`
+	Jain       float64  `json:"jain_index"`
 	Errors     int      `json:"errors"`
 	Mismatches int      `json:"mismatches"`
 	Texts      []string `json:"texts"` // the first few different ones of both
@@ -183,7 +187,11 @@ func (l *load) close() {
 // result sums up what the streams saw.
 func (l *load) result(took time.Duration) (r Result) {
 	var latencies, late []time.Duration
+	var answered []int
 	for _, s := range l.streams {
+		for _, q := range s.sequences {
+			answered = append(answered, q.answered)
+		}
 		latencies = append(latencies, s.latencies...)
 		late = append(late, s.late...)
 		r.Errors += s.errors
@@ -197,7 +205,25 @@ func (l *load) result(took time.Duration) (r Result) {
 	r.Requests, r.Rate = len(latencies), float64(len(latencies))/took.Seconds()
 	r.P50, r.P99 = percentile(latencies, 50), percentile(latencies, 99)
 	r.Sent, r.Late = len(late), percentile(late, 99)
+	r.Slowest, r.Jain = fairness(answered)
 	return r
+}
+
+// fairness says how equal numbers are; see Result. It sorts them.
+func fairness(numbers []int) (slowest, jain float64) {
+	slices.Sort(numbers)
+	sum, squares := 0.0, 0.0
+	for _, n := range numbers {
+		sum += float64(n)
+		squares += float64(n) * float64(n)
+	}
+	if squares == 0 {
+		return 0, 0
+	}
+	if median := numbers[len(numbers)/2]; median > 0 {
+		slowest = float64(numbers[0]) / float64(median)
+	}
+	return slowest, sum * sum / (float64(len(numbers)) * squares)
 }
 
 // percentile is, in microseconds, the smallest latency that at least percent of all are not above (nearest rank).

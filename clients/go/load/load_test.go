@@ -44,3 +44,20 @@ func TestPercentile(t *testing.T) {
 		t.Errorf("of 1 to 200 µs: %v and %v, want 100 and 198", p50, p99)
 	}
 }
+
+func TestFairness(t *testing.T) {
+	for _, tt := range []struct {
+		numbers       []int
+		slowest, jain float64
+	}{
+		{nil, 0, 0},
+		{[]int{0, 0}, 0, 0},
+		{[]int{7, 7, 7}, 1, 1},
+		{[]int{4, 2, 4}, 0.5, 100.0 / 108},
+		{[]int{0, 9, 0}, 0, 1.0 / 3},
+	} {
+		if slowest, jain := fairness(tt.numbers); slowest != tt.slowest || jain != tt.jain {
+			t.Errorf("%v: %v and %v, want %v and %v", tt.numbers, slowest, jain, tt.slowest, tt.jain)
+		}
+	}
+}

@@ -39,6 +39,8 @@ type sequence struct {
 	step   int // of the request in flight; 0 is START
 	ending bool
 	sentAt time.Time
+	// answered counts the answers of the measurement, errors included.
+	answered int
 }
 
 // newSequence makes place number index; its request's ID is local, the place's number on its stream.

@@ -141,6 +141,7 @@ func (s *stream) sequenceOf(response *kserve.ModelStreamInferResponse) (*sequenc
 func (s *stream) note(q *sequence, from time.Time, now phase) {
 	if now == phaseMeasure {
 		s.latencies = append(s.latencies, time.Since(from))
+		q.answered++
 		if s.samples {
 			s.from = append(s.from, from.UnixNano())
 		}
