@@ -148,7 +148,7 @@ func (in *Instance) policy() (p checkpoint.Policy, err error) {
 
 // ownFiles are the files of this backend. They can lie next to the model, and an update of
 // the backend does not change the model.
-var ownFiles = []string{"libtriton_stateful.so", "libtriton_stateful_go.so", "libonnxruntime_stateful.so"}
+var ownFiles = []string{"libtriton_stateful.so", "libtriton_stateful_go.so", "libonnxruntime_stateful.so", "manifest.json"}
 
 // modelHash identifies a model file, together with the files next to it, which may have its
 // weights.
