@@ -25,11 +25,13 @@ type Entry struct {
 	// began is when its first step was made, or when it could call the store after an earlier
 	// entry of its key.
 	began time.Duration
-	epoch uint64        // 0: the store does not know yet that it began
-	steps uint64        // committed
-	saved uint64        // the steps that the saved state has
-	since time.Duration // of the first step that is not saved, or of the END
-	end   ending
+	epoch uint64 // 0: the store does not know yet that it began
+	steps uint64 // committed
+	saved uint64 // the steps that the saved state has
+	// written is when the store last wrote its key, which expires some time after.
+	written time.Duration
+	since   time.Duration // of the first step that is not saved, or of the END
+	end     ending
 	// hurried: what is saved of it is deleted at once.
 	hurried bool
 	// working: it has a job. lost: it has none any more, see Saver.lost.
@@ -92,17 +94,36 @@ func (e *Entry) alive() bool { return e.sequence != nil && e.sequence.Attached =
 // unsaved reports whether there are steps to save.
 func (e *Entry) unsaved() bool { return e.steps > e.saved && e.end != drops }
 
-// takeWaiters removes the waiters for that many steps or fewer and returns them.
-func (e *Entry) takeWaiters(steps uint64) (done []waiter) {
+// told is a waiter with what it is to be told.
+type told struct {
+	waiter
+	saved uint64
+	err   error
+}
+
+// takeWaiters removes the waiters for that many steps or fewer, and adds them to those that are
+// told.
+func (e *Entry) takeWaiters(all []told, steps uint64, err error) []told {
 	n := 0
-	for n < len(e.waiters) && e.waiters[n].steps <= steps {
-		n++
+	for ; n < len(e.waiters) && e.waiters[n].steps <= steps; n++ {
+		all = append(all, told{e.waiters[n], e.saved, err})
 	}
-	done = e.waiters[:n:n]
 	if e.waiters = e.waiters[n:]; len(e.waiters) == 0 {
 		e.waiters = nil
 	}
-	return done
+	return all
+}
+
+// refuse takes all waiters.
+func (e *Entry) refuse(all []told) []told {
+	return e.takeWaiters(all, math.MaxUint64, e.refusal())
+}
+
+// tell calls the waiters. No lock may be held.
+func tell(all []told) {
+	for _, w := range all {
+		w.done(w.saved, w.err)
+	}
 }
 
 // entryList is a list of entries; an entry is in one at most.

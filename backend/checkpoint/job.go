@@ -54,8 +54,7 @@ func (s *Saver) work(j *job) {
 	if err == nil && j.end == pauses {
 		s.source.Locked(func() { s.forget(j) })
 	}
-	waiters, saved, refusal := s.end(j, err)
-	release(waiters, saved, refusal)
+	tell(s.end(j, err))
 	s.Kick()
 }
 
@@ -144,8 +143,8 @@ func (s *Saver) within(call func(context.Context) error) error {
 	return call(ctx)
 }
 
-// end notes how a job ended, and returns who is to be told. saved and refusal are for them.
-func (s *Saver) end(j *job, err error) (waiters []waiter, saved uint64, refusal error) {
+// end notes how a job ended, and returns who is to be told.
+func (s *Saver) end(j *job, err error) []told {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer s.changed.Broadcast()
@@ -155,12 +154,12 @@ func (s *Saver) end(j *job, err error) (waiters []waiter, saved uint64, refusal 
 	s.jobs--
 	s.bytes -= j.bytes
 	s.unused = append(s.unused, j)
-	fenced := (*statestore.FencedError)(nil)
+	fenced, steps, refusal := (*statestore.FencedError)(nil), uint64(math.MaxUint64), error(nil)
 	switch {
 	case err == nil:
 		s.succeeded(j)
 		if j.saves {
-			e.saved, e.since = j.steps, now
+			e.saved, e.since, e.written = j.steps, now, now
 		}
 		if j.end == drops {
 			e.saved = e.steps
@@ -168,21 +167,20 @@ func (s *Saver) end(j *job, err error) (waiters []waiter, saved uint64, refusal 
 		if j.end == drops || j.paused() { // nothing follows
 			e.lost = true
 		}
-		waiters = e.takeWaiters(e.saved)
+		steps = e.saved
 	case errors.As(err, &fenced):
 		s.counters.Fenced++
 		s.log.Warn("a sequence was taken over by another server", "key", e.key, "error", err)
 		s.lose(e, statebuffer.TakenOver)
-		waiters = e.takeWaiters(math.MaxUint64)
 		refusal = status.Errorf(status.Unavailable, "sequence was taken over by another server (epoch %d is later than %d): send its requests there", fenced.Owner, fenced.Epoch)
 	default:
 		s.failed(err, now)
-		waiters = e.takeWaiters(math.MaxUint64)
 		refusal = status.Errorf(status.Unavailable, "the state was not saved: %w", err)
 		s.unsaved(e)
 	}
+	all := e.takeWaiters(nil, steps, refusal)
 	s.place(e, now)
-	return waiters, e.saved, refusal
+	return all
 }
 
 // unsaved has the sequence of an entry lose its state if every step is to be saved and one

@@ -113,6 +113,7 @@ func (s *Saver) newEntry(e *Entry) *Entry {
 	defer s.mu.Unlock()
 	s.number++
 	e.number, e.began = s.number, s.clock()
+	e.written = e.began
 	return e
 }
 
@@ -234,12 +235,17 @@ func (s *Saver) due(e *Entry, now time.Duration) bool {
 	case config.EveryStep:
 		return e.unsaved()
 	case config.EverySteps:
-		return e.steps-e.saved >= s.policy.Steps || s.flushing && e.unsaved()
+		return e.steps-e.saved >= s.policy.Steps || e.unsaved() && (s.flushing || s.expires(e, now))
 	case config.EveryInterval:
 		return e.unsaved() && (now-e.since >= s.policy.Interval || s.flushing)
 	default:
 		return false
 	}
+}
+
+// expires reports whether what is saved of an entry expires soon: its steps are far apart.
+func (s *Saver) expires(e *Entry, now time.Duration) bool {
+	return s.policy.TTL > 0 && now-e.written >= s.policy.TTL/2
 }
 
 // Kick has the goroutine of the Saver look for something to do. The execution calls it when a
@@ -280,19 +286,20 @@ func (s *Saver) Close() {
 	for s.jobs > 0 {
 		s.changed.Wait()
 	}
-	var waiters []waiter
+	var all []told
+	err := status.Errorf(status.Unavailable, "the model was unloaded before the state was saved")
 	for _, l := range []*entryList{&s.urgent, &s.ready, &s.dirty, &s.ended} {
 		for l.first != nil {
-			waiters = append(waiters, l.first.takeWaiters(math.MaxUint64)...)
+			all = l.first.takeWaiters(all, math.MaxUint64, err)
 			l.first.unlink()
 		}
 	}
 	for _, e := range s.latest { // held ones are in no list
 		s.release(e)
-		waiters = append(waiters, e.takeWaiters(math.MaxUint64)...)
+		all = e.takeWaiters(all, math.MaxUint64, err)
 	}
 	s.mu.Unlock()
-	release(waiters, 0, status.Errorf(status.Unavailable, "the model was unloaded before the state was saved"))
+	tell(all)
 	s.Kick()
 	<-s.stopped
 }
@@ -324,11 +331,5 @@ func (s *Saver) flush() {
 	}
 	if left := s.urgent.len + s.ready.len + s.jobs; left > 0 {
 		s.log.Warn("unloaded with states that are not saved", "sequences", left)
-	}
-}
-
-func release(waiters []waiter, saved uint64, err error) {
-	for _, w := range waiters {
-		w.done(saved, err)
 	}
 }

@@ -135,6 +135,24 @@ func TestNewest(t *testing.T) {
 	})
 }
 
+// TestSlowSteps: what is saved of a sequence does not expire as long as it goes on, if it takes long
+// until the policy wants it saved again.
+func TestSlowSteps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, everyThird)
+		w.policy.TTL = time.Minute
+		for range 3 {
+			w.step(7, nil)
+		}
+		for _, saved := range []uint64{3, 5, 5, 7} {
+			time.Sleep(20 * time.Second)
+			w.step(7, nil)
+			synctest.Wait()
+			require.Equal(t, saved, w.saved(7))
+		}
+	})
+}
+
 // TestFew: no more calls are under way than may be.
 func TestFew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -41,16 +41,14 @@ func (s *Saver) turn() (wait time.Duration, over bool) {
 	if over || idle {
 		return math.MaxInt64, over
 	}
-	var refused []refusedWaiter
+	var refused []told
 	s.source.Locked(func() { wait, refused = s.pump() })
-	for _, r := range refused {
-		r.done(r.saved, r.err)
-	}
+	tell(refused)
 	return wait, false
 }
 
 // pump begins jobs, as long as there is room, under the lock of the instance.
-func (s *Saver) pump() (wait time.Duration, refused []refusedWaiter) {
+func (s *Saver) pump() (wait time.Duration, refused []told) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer s.changed.Broadcast() // for flush
@@ -74,7 +72,7 @@ func (s *Saver) pump() (wait time.Duration, refused []refusedWaiter) {
 }
 
 // begin begins jobs for the entries that are ready. It returns when those that are left can begin.
-func (s *Saver) begin(now time.Duration) (at time.Duration, refused []refusedWaiter) {
+func (s *Saver) begin(now time.Duration) (at time.Duration, refused []told) {
 	at = math.MaxInt64
 	if now < s.retryAt { // those who wait are not kept waiting
 		for e := s.urgent.first; e != nil; e = s.urgent.first {
@@ -96,21 +94,6 @@ func (s *Saver) begin(now time.Duration) (at time.Duration, refused []refusedWai
 		refused = s.start(e, now, refused)
 	}
 	return at, refused
-}
-
-// refusedWaiter is a waiter with what it is to be told.
-type refusedWaiter struct {
-	waiter
-	saved uint64
-	err   error
-}
-
-// refuse takes the waiters of an entry and adds them to those that are refused.
-func (e *Entry) refuse(refused []refusedWaiter) []refusedWaiter {
-	for _, w := range e.takeWaiters(math.MaxUint64) {
-		refused = append(refused, refusedWaiter{w, e.saved, e.refusal()})
-	}
-	return refused
 }
 
 // loseAll has the sequences lose their states that are to. One whose ID has begun again keeps
@@ -135,7 +118,7 @@ func (s *Saver) hasRoom() bool {
 
 // start begins the job of an entry, if there is something to do. It adds the waiters who wait
 // for what cannot be saved any more to those that are refused.
-func (s *Saver) start(e *Entry, now time.Duration, refused []refusedWaiter) []refusedWaiter {
+func (s *Saver) start(e *Entry, now time.Duration, refused []told) []told {
 	e.unlink()
 	j := s.jobOf(e)
 	if !e.lost && e.unsaved() && (len(e.waiters) > 0 || e.end == pauses || s.due(e, now)) {
