@@ -23,10 +23,16 @@ func checkFile(path string) error {
 		return status.Errorf(status.Unavailable, "cannot be read: %w", errors.Unwrap(err))
 	case info.IsDir():
 		return status.Errorf(status.InvalidArg, "is a folder")
+	case !info.Mode().IsRegular():
+		return status.Errorf(status.InvalidArg, "is no regular file: want an ONNX file")
 	case info.Size() == 0:
 		return status.Errorf(status.InvalidArg, "is empty: copy it again, and check that the disk is not full")
 	}
-	return nil
+	file, err := os.Open(path)
+	if err != nil {
+		return status.Errorf(status.Unavailable, "cannot be read: %w: let the user read it that this process runs as", errors.Unwrap(err))
+	}
+	return file.Close()
 }
 
 // wrongFiles are beginnings of files that are often found in place of a model.

@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -70,6 +71,21 @@ func TestBadFiles(t *testing.T) {
 		_, err = testRuntime(t).Open(onnx.SessionOptions{Path: path})
 		require.ErrorContains(t, err, "model file 1/model.onnx/model.onnx does not exist")
 	})
+}
+
+// TestUnreadableModel: the remedy is not that of a broken file.
+func TestUnreadableModel(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "model.onnx")
+	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
+	_, err := testRuntime(t).Open(onnx.SessionOptions{Path: pipe})
+	require.ErrorContains(t, err, "is no regular file")
+	if os.Geteuid() == 0 {
+		t.Skip("root reads every file")
+	}
+	path := filepath.Join(t.TempDir(), "model.onnx")
+	require.NoError(t, os.WriteFile(path, accumulate(2).Marshal(), 0))
+	_, err = testRuntime(t).Open(onnx.SessionOptions{Path: path})
+	require.ErrorContains(t, err, "cannot be read: permission denied: let the user read it")
 }
 
 // TestModelInAFolder opens 1/model.onnx/model.onnx, which is where Triton's
