@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"time"
 
@@ -88,10 +89,14 @@ func (c *command) stateList() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return c.emit(struct {
+				err = c.emit(struct {
 					Schema    int               `json:"schema"`
 					Sequences []*saved.Sequence `json:"sequences"`
 				}{1, found}, func(w io.Writer) { printSequences(w, found) })
+				if err == nil && slices.ContainsFunc(found, func(s *saved.Sequence) bool { return s.Damage != "" }) {
+					return errFound
+				}
+				return err
 			})
 		},
 	}
@@ -106,7 +111,7 @@ func (c *command) listKeys(ctx context.Context, store statestore.Store, namespac
 	}
 	shown := make([]string, len(keys))
 	for i, key := range keys {
-		shown[i] = strings.TrimPrefix(key, statestore.KeyPrefix)
+		shown[i] = saved.Show(key)
 	}
 	return c.emit(struct {
 		Schema int      `json:"schema"`
@@ -262,7 +267,7 @@ func keysOf(written []string) (keys []string, err error) {
 func (c *command) emitKeys(done string, keys []string) error {
 	shown := make([]string, len(keys))
 	for i, key := range keys {
-		shown[i] = strings.TrimPrefix(key, statestore.KeyPrefix)
+		shown[i] = saved.Show(key)
 	}
 	return c.emit(struct {
 		Schema int      `json:"schema"`

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"math"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -116,4 +117,75 @@ func TestStateDamaged(t *testing.T) {
 	code, out, _ := run(t, "state", "show", address, "silero/1:7")
 	require.Equal(t, exitFound, code)
 	require.Contains(t, out, "damaged")
+	code, _, _ = run(t, "state", "list", address)
+	require.Equal(t, exitFound, code)
+
+	// The others can be exported.
+	to := filepath.Join(t.TempDir(), "states.tar")
+	code, out, _ = run(t, "state", "export", address, "--to", to)
+	require.Equal(t, exitFound, code)
+	require.Equal(t, "left out, because it is damaged: silero/1:7\nexported 2 sequences to "+to+"\n", out)
+	code, out, _ = run(t, "state", "import", "file:"+t.TempDir(), to)
+	require.Equal(t, exitFine, code)
+	require.Equal(t, "imported silero/1:\"call-1\"\nimported silero/1:@a3f0\n", out)
+}
+
+// TestStateKeepsTheExportBefore: an export that fails leaves the file as it was, and nothing next to it.
+func TestStateKeepsTheExportBefore(t *testing.T) {
+	address, folder := savedStates(t), t.TempDir()
+	to := filepath.Join(folder, "states.tar")
+	require.NoError(t, os.WriteFile(to, []byte("before"), 0o600))
+	code, _, _ := run(t, "state", "export", address, "silero/1:8", "--to", to)
+	require.Equal(t, exitFailed, code)
+	text, err := os.ReadFile(to)
+	require.NoError(t, err)
+	require.Equal(t, "before", string(text))
+	code, _, _ = run(t, "state", "export", address, "--to", to)
+	require.Equal(t, exitFine, code)
+	info, err := os.Stat(to)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode())
+	require.Greater(t, info.Size(), int64(6))
+	found, err := os.ReadDir(folder)
+	require.NoError(t, err)
+	require.Len(t, found, 1)
+	code, out, _ := run(t, "state", "export", address, "--to", "/dev/null")
+	require.Equal(t, exitFine, code, out)
+}
+
+// TestStateKeysOfClients: a client can choose any bytes as its key. They are shown so that a terminal is safe from them, and
+// what is shown names the sequence.
+func TestStateKeysOfClients(t *testing.T) {
+	address := "file:" + filepath.Join(t.TempDir(), "states")
+	store, err := statestore.Open(address)
+	require.NoError(t, err)
+	defer store.Close()
+	chosen := map[string]string{
+		"plain é":                "@plain é",
+		"\x1b[31m\n\xff\x00/../": `@"\x1b[31m\n\xff\x00/../"`,
+		`"quoted"`:               `@"\"quoted\""`,
+		`back\slash`:             `@"back\\slash"`,
+		"colon:%3A":              "@colon:%3A",
+	}
+	for name := range chosen {
+		var w statestore.Writer
+		require.NoError(t, w.Begin(nil, []statestore.Tensor{{Name: "s", DType: tensor.FP32, Shape: tensor.Shape{1}}}))
+		require.NoError(t, store.Save(t.Context(), statestore.Key("m/1", "@"+name), 1, w.Seal(statestore.Head{Epoch: 1}), time.Hour))
+	}
+	_, out, _ := run(t, "state", "list", address, "--keys")
+	for _, shown := range chosen {
+		require.Contains(t, out, "m/1:"+shown+"\n")
+		code, text, errs := run(t, "state", "show", address, "m/1:"+shown, "--json")
+		require.Equal(t, exitFine, code, errs)
+		var s struct{ Key, ID string }
+		require.NoError(t, json.Unmarshal([]byte(text), &s))
+		require.Equal(t, "m/1:"+shown, s.Key)
+		require.Equal(t, shown, s.ID)
+	}
+	require.NotContains(t, out, "\x1b")
+	code, out, errs := run(t, "state", "drop", address, `m/1:@"\"quoted\""`)
+	require.Equal(t, exitFine, code, errs)
+	require.Equal(t, "dropped m/1:@\"\\\"quoted\\\"\"\n", out)
+	code, _, _ = run(t, "state", "show", address, `m/1:@"open`)
+	require.Equal(t, exitUsage, code)
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -38,15 +39,25 @@ func (c *command) stateExport() *cobra.Command {
 				return err
 			}
 			return withStore(args[0], func(ctx context.Context, store statestore.Store) error {
-				count, err := exportTo(ctx, store, keys, namespace, to)
+				count, damaged, err := exportTo(ctx, store, keys, namespace, to)
 				if err != nil {
 					return err
 				}
-				return c.emit(struct {
-					Schema    int    `json:"schema"`
-					Sequences int    `json:"sequences"`
-					File      string `json:"file"`
-				}{1, count, to}, func(w io.Writer) { fmt.Fprintf(w, "exported %s to %s\n", counted(count, "sequence"), to) })
+				err = c.emit(struct {
+					Schema    int      `json:"schema"`
+					Sequences int      `json:"sequences"`
+					Damaged   []string `json:"damaged"`
+					File      string   `json:"file"`
+				}{1, count, damaged, to}, func(w io.Writer) {
+					for _, key := range damaged {
+						fmt.Fprintln(w, "left out, because it is damaged:", key)
+					}
+					fmt.Fprintf(w, "exported %s to %s\n", counted(count, "sequence"), to)
+				})
+				if err == nil && len(damaged) > 0 {
+					return errFound
+				}
+				return err
 			})
 		},
 	}
@@ -55,27 +66,51 @@ func (c *command) stateExport() *cobra.Command {
 	return verb
 }
 
-// exportTo writes the archive. A file that is not complete is removed.
-func exportTo(ctx context.Context, store statestore.Store, keys []string, namespace, to string) (count int, err error) {
+// exportTo writes the archive. It takes the place of another one only when it is complete. damaged are the keys that it leaves
+// out, as users see them.
+func exportTo(ctx context.Context, store statestore.Store, keys []string, namespace, to string) (count int, damaged []string, err error) {
 	named := len(keys) > 0
 	if !named {
 		if keys, err = saved.Keys(ctx, store, namespace); err != nil {
-			return 0, err
+			return 0, nil, err
 		}
 	}
-	file, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600) // states are what users said
+	file, finish, err := replace(to)
 	if err != nil {
-		return 0, fmt.Errorf("export saved states: %w", err)
+		return 0, nil, fmt.Errorf("export saved states: %w", err)
 	}
 	buffered := bufio.NewWriter(file)
-	count, err = saved.Export(ctx, store, keys, buffered)
-	if err == nil && named && count < len(keys) {
-		err = fmt.Errorf("%d of the %d keys have no saved state", len(keys)-count, len(keys))
+	count, damaged, err = saved.Export(ctx, store, keys, buffered)
+	if lost := len(keys) - count - len(damaged); err == nil && named && lost > 0 {
+		err = fmt.Errorf("%d of the %d keys have no saved state", lost, len(keys))
 	}
-	if err = errors.Join(err, buffered.Flush(), file.Close()); err != nil {
-		_ = os.Remove(to)
+	if err = finish(errors.Join(err, buffered.Flush())); err != nil {
+		return count, nil, err
 	}
-	return count, err
+	shown := make([]string, len(damaged))
+	for i, key := range damaged {
+		shown[i] = saved.Show(key)
+	}
+	return count, shown, nil
+}
+
+// replace opens a file that takes the place of another one at finish, if that is given no error. It is for its owner alone:
+// states are what users said. What is no file, such as a pipe, is written to as it is.
+func replace(path string) (file *os.File, finish func(error) error, err error) {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		file, err = os.OpenFile(path, os.O_WRONLY, 0)
+		return file, func(err error) error { return errors.Join(err, file.Close()) }, err
+	}
+	file, err = os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.part")
+	return file, func(err error) error {
+		if err = errors.Join(err, file.Close()); err == nil {
+			err = os.Rename(file.Name(), path)
+		}
+		if err != nil {
+			_ = os.Remove(file.Name())
+		}
+		return err
+	}, err
 }
 
 func (c *command) stateImport() *cobra.Command {

@@ -26,38 +26,45 @@ func memberName(key string) string {
 	return url.QueryEscape(strings.TrimPrefix(key, statestore.KeyPrefix)) + memberSuffix
 }
 
-// Export writes an archive of the values of some keys. Those without a value are left out, and
-// a damaged one is an error. It returns how many sequences the archive has.
-func Export(ctx context.Context, store statestore.Store, keys []string, to io.Writer) (count int, err error) {
+// Export writes an archive of the values of some keys. Those without a value are left out, and so are damaged values; those
+// keys are in damaged if their newest value is. It returns how many sequences the archive has.
+func Export(ctx context.Context, store statestore.Store, keys []string, to io.Writer) (count int, damaged []string, err error) {
 	archive := tar.NewWriter(to)
 	for _, key := range keys {
 		values, err := store.Get(ctx, key)
 		if err != nil {
-			return count, err
+			return count, damaged, err
+		}
+		if len(values) == 0 {
+			continue
+		}
+		if _, err := statestore.Parse(values[0]); err != nil {
+			damaged = append(damaged, key)
+			continue
 		}
 		for _, value := range slices.Backward(values) { // a tool that unpacks the archive is left with the newest
-			if err := exportOne(archive, key, value); err != nil {
-				return count, fmt.Errorf("export %q: %w", key, err)
+			record, err := statestore.Parse(value)
+			if err != nil {
+				continue // the value before
+			}
+			if err := exportOne(archive, key, value, record); err != nil {
+				return count, damaged, fmt.Errorf("export %q: %w", key, err)
 			}
 		}
-		count += min(1, len(values))
+		count++
 	}
 	if err := archive.Close(); err != nil {
-		return count, fmt.Errorf("end the archive: %w", err)
+		return count, damaged, fmt.Errorf("end the archive: %w", err)
 	}
-	return count, nil
+	return count, damaged, nil
 }
 
-func exportOne(archive *tar.Writer, key string, value []byte) error {
-	record, err := statestore.Parse(value)
-	if err != nil {
-		return err
-	}
+func exportOne(archive *tar.Writer, key string, value []byte, record *statestore.Record) error {
 	head := tar.Header{Name: memberName(key), Mode: 0o600, Size: int64(len(value)), ModTime: record.Saved}
 	if err := archive.WriteHeader(&head); err != nil {
 		return err
 	}
-	_, err = archive.Write(value)
+	_, err := archive.Write(value)
 	return err
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -61,14 +62,36 @@ var ErrNothing = errors.New("the store has nothing under this key")
 // whole key.
 func Key(written string) (string, error) {
 	key := statestore.KeyPrefix + strings.TrimPrefix(written, statestore.KeyPrefix)
-	_, id, ok := statestore.SplitKey(key)
+	namespace, id, ok := statestore.SplitKey(key)
 	if !ok {
 		return "", fmt.Errorf("the key %q: want NAMESPACE:ID, such as model/1:7, model/1:\"call\" or model/1:@call", written)
 	}
 	if id[0] != '@' && id[0] != '"' && strings.Trim(id, "0123456789") != "" {
 		return "", fmt.Errorf("the key %q: its ID is %q: want a number, a string in quotes, or an @ and the client's key", written, id)
 	}
+	if quoted, is := strings.CutPrefix(id, `@"`); is {
+		chosen, err := strconv.Unquote(`"` + quoted)
+		if err != nil {
+			return "", fmt.Errorf("the key %q: its ID is %q: want the client's key after the @, in quotes only as list shows it", written, id)
+		}
+		return statestore.Key(namespace, "@"+chosen), nil
+	}
 	return key, nil
+}
+
+// Show returns what users see of a key, and Key reads. A client can choose any bytes: those that a terminal would not show are
+// escaped, in quotes.
+func Show(key string) string {
+	namespace, id, _ := statestore.SplitKey(key)
+	return strings.TrimPrefix(statestore.Key(namespace, showID(id)), statestore.KeyPrefix)
+}
+
+func showID(id string) string {
+	chosen, is := strings.CutPrefix(id, "@")
+	if quoted := strconv.Quote(chosen); is && (quoted != `"`+chosen+`"` || strings.HasPrefix(chosen, `"`)) {
+		return "@" + quoted
+	}
+	return id
 }
 
 // Read returns what a store has under a key; it fails with ErrNothing if there is nothing.
@@ -99,7 +122,7 @@ func Read(ctx context.Context, store statestore.Store, key string) (*Sequence, e
 func describe(key string, owner uint64, value []byte) *Sequence {
 	s := &Sequence{Owner: fmt.Sprintf("%016x", owner), Bytes: len(value), Counters: []uint64{}, States: []State{}}
 	s.Namespace, s.ID, _ = statestore.SplitKey(key)
-	s.Key = strings.TrimPrefix(key, statestore.KeyPrefix)
+	s.Key, s.ID = Show(key), showID(s.ID)
 	if value == nil {
 		return s
 	}

@@ -137,7 +137,8 @@ func TestExportAndImport(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, all, 4)
 	var file bytes.Buffer
-	count, err := Export(t.Context(), from, all, &file)
+	count, damaged, err := Export(t.Context(), from, all, &file)
+	require.Empty(t, damaged)
 	require.NoError(t, err)
 	require.Equal(t, 3, count)
 
