@@ -16,7 +16,7 @@ from pathlib import Path
 
 import tritonserver
 from smoke import table, test_model
-from test import MODELS
+from smokemodels import MODELS
 from tritonserver import ROOT, ServerError, TritonServer
 
 FOLDER = ROOT / "build" / "matrix"

@@ -6,6 +6,7 @@ the official client, and compares every answer with numbers computed in numpy. N
 
 import argparse
 import contextlib
+import os
 import shutil
 import sys
 import tempfile
@@ -214,7 +215,8 @@ def main() -> int:
     if not options.tritonserver.is_file():
         parser.error(f"there is no {options.tritonserver}: name the server with --tritonserver")
     log = Path(tempfile.mkdtemp(prefix="smoke-")) / "tritonserver.log"
-    server = TritonServer(here / "models", options.backends, binary=options.tritonserver, log=log, timeout=options.timeout)
+    os.environ["TRITONSERVER"] = str(options.tritonserver)
+    server = TritonServer(here / "models", options.backends, log=log, timeout=options.timeout)
     code = run(server, MODELS, options.sequences, options.steps)
     if code == 0:
         shutil.rmtree(log.parent)

@@ -75,7 +75,6 @@ class TritonServer:
     timeout     seconds that it may take to become ready, and to load a model
     processors  numbers of those that it may use; none: the same as this process
     ports       of HTTP, gRPC and metrics; None chooses free ones
-    binary      the program tritonserver; None is that of build/venv
     """
 
     def __init__(
@@ -90,7 +89,6 @@ class TritonServer:
         timeout: float = 60,
         processors: Collection[int] = (),
         ports: tuple[int, int, int] | None = None,
-        binary: Path | None = None,
     ):
         self.id = f"stateful-{os.getpid()}-{next(_numbers)}"
         self.repository = Path(repository)
@@ -100,7 +98,6 @@ class TritonServer:
         self.log = log or LOGS / f"{self.id}.log"
         self.timeout = timeout
         self.processors = processors
-        self.binary = binary
         self.exit_code: int | None = None
         self._process: subprocess.Popen | None = None
         self._chosen = ports
@@ -239,7 +236,7 @@ class TritonServer:
         if not self.backends.is_dir():
             raise ServerError(f"there is no backends folder {self.backends}: run go run build.go")
         return [
-            str(self.binary or _binary()),
+            str(_binary()),
             f"--model-repository={self.repository}",
             f"--backend-directory={self.backends}",
             f"--id={self.id}",
@@ -322,7 +319,8 @@ def _message(failure: urllib.error.HTTPError) -> str:
 
 
 def _binary() -> Path:
-    """The tritonserver of build/venv, or the one that TRITONSERVER names: scripts/matrix.py tests older ones."""
+    """The tritonserver of build/venv, or the one that TRITONSERVER names: scripts/matrix.py tests older ones, and smoke.py that
+    of its user."""
     if other := os.environ.get("TRITONSERVER"):
         return Path(other)
     found = list(ROOT.glob("build/venv/lib/python3*/site-packages/pytriton/tritonserver/bin/tritonserver"))

@@ -2,6 +2,7 @@ package build
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -47,6 +48,12 @@ func TestRelease(t *testing.T) {
 	require.NoError(t, json.Unmarshal(text, &manifest))
 	require.Equal(t, version.Number, manifest["version"])
 	require.Equal(t, "2.34", manifest["requires"].(map[string]any)["glibc"])
+	page, err := os.ReadFile("../../docs/compatibility.md")
+	require.NoError(t, err)
+	for _, server := range manifest["tested_servers"].([]any) {
+		s := server.(map[string]any)
+		require.Contains(t, string(page), fmt.Sprintf("| %s | %s |", s["version"], s["release"]), "the table of servers that were run")
+	}
 	require.Contains(t, manifest["capabilities"].(map[string]any)["parameters"], "state_pairs")
 	change := func(name string, with func(string) string) (restore func()) {
 		path := filepath.Join(folder, name)

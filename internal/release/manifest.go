@@ -40,9 +40,9 @@ type Requires struct {
 
 // A Server is one that this version was tested with.
 type Server struct {
-	Version string `json:"version"` // of tritonserver: 2.51.0
+	Version string `json:"version"` // of tritonserver: 2.51
 	Release string `json:"release"` // of its container: 24.10
-	Source  string `json:"source"`  // where the tests get it
+	Source  string `json:"source"`  // the package of PyPI that has it
 }
 
 // Capabilities is what tools may ask an installed backend.
@@ -51,8 +51,12 @@ type Capabilities struct {
 	StateFormat int      `json:"state_format"` // of saved states
 }
 
-// tested are the servers that this version was tested with.
-var tested = []Server{{"2.51.0", "24.10", "nvidia-pytriton 0.7.0 of PyPI"}}
+// tested are the servers that docs/compatibility.md says were run, from the wheels of nvidia-pytriton.
+var tested = []Server{
+	{"2.28", "22.11", "nvidia-pytriton 0.1.4"}, {"2.33", "23.04", "nvidia-pytriton 0.2.5"}, {"2.36", "23.07", "nvidia-pytriton 0.3.1"},
+	{"2.39", "23.10", "nvidia-pytriton 0.4.2"}, {"2.41", "23.12", "nvidia-pytriton 0.5.0"}, {"2.44", "24.03", "nvidia-pytriton 0.5.5"},
+	{"2.48", "24.07", "nvidia-pytriton 0.5.10"}, {"2.51", "24.10", "nvidia-pytriton 0.7.0"},
+}
 
 // NewManifest describes the files of a folder. programs are its programs and libraries, parts is what is linked into them.
 func NewManifest(folder, platform, variant, commit string, builtWith map[string]string, programs []string, parts []Part) (*Manifest, error) {
