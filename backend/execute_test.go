@@ -57,7 +57,7 @@ func models() map[string][]func(*setup) {
 
 // TestEveryModel lets random clients talk to every shape of model; the answers
 // must be the reference's.
-func TestEveryModel(t *testing.T) { eachScheduler(t, everyModel) }
+func TestEveryModel(t *testing.T) { eachQueueing(t, everyModel) }
 
 func everyModel(t *testing.T, on func(*setup)) {
 	for name, edits := range models() {
@@ -107,7 +107,7 @@ func answerShapes(t *testing.T, on func(*setup)) {
 	}
 }
 
-func TestUnknownSequence(t *testing.T) { eachScheduler(t, unknownSequence) }
+func TestUnknownSequence(t *testing.T) { eachQueueing(t, unknownSequence) }
 
 func unknownSequence(t *testing.T, on func(*setup)) {
 	s := newServer(t, on)
@@ -121,7 +121,7 @@ func unknownSequence(t *testing.T, on func(*setup)) {
 	require.Zero(t, s.last.timing)
 }
 
-func TestFull(t *testing.T) { eachScheduler(t, full) }
+func TestFull(t *testing.T) { eachQueueing(t, full) }
 
 func full(t *testing.T, on func(*setup)) {
 	s := newServer(t, slots(2, 2), on)
@@ -137,7 +137,7 @@ func full(t *testing.T, on func(*setup)) {
 	s.batch(nextOf(3), nextOf(2)).ok()
 }
 
-func TestFullEvicts(t *testing.T) { eachScheduler(t, fullEvicts) }
+func TestFullEvicts(t *testing.T) { eachQueueing(t, fullEvicts) }
 
 func fullEvicts(t *testing.T, on func(*setup)) {
 	s := newServer(t, slots(2, 2), param("when_full", "evict_lru"), on)
@@ -150,7 +150,7 @@ func fullEvicts(t *testing.T, on func(*setup)) {
 	s.batch(startOf(4), startOf(5)).ok() // both others are older
 }
 
-func TestEndInferred(t *testing.T) { eachScheduler(t, endInferred) }
+func TestEndInferred(t *testing.T) { eachQueueing(t, endInferred) }
 
 func endInferred(t *testing.T, on func(*setup)) {
 	s := newServer(t, on)
@@ -258,7 +258,7 @@ func TestTwoRequestsOneBad(t *testing.T) {
 
 // TestBadRequest: it gets its error, the others run, and what it says of its
 // sequence counts: a START that fails leaves none, an END frees the slot.
-func TestBadRequest(t *testing.T) { eachScheduler(t, badRequest) }
+func TestBadRequest(t *testing.T) { eachQueueing(t, badRequest) }
 
 func badRequest(t *testing.T, on func(*setup)) {
 	shape := func(shape ...int64) func(*Request) { return func(r *Request) { r.Inputs[0].Shape = shape } }
@@ -339,7 +339,7 @@ func sorted(b []bool) []bool { // true first
 }
 
 // TestBorrowedIDs: the memory of a string ID is something else after the batch.
-func TestBorrowedIDs(t *testing.T) { eachScheduler(t, borrowedIDs) }
+func TestBorrowedIDs(t *testing.T) { eachQueueing(t, borrowedIDs) }
 
 func borrowedIDs(t *testing.T, on func(*setup)) {
 	s := newServer(t, stringIDs, slots(3, 3), on)

@@ -63,7 +63,7 @@ func failing(m *testMemory, operation string, fail func() error) {
 
 // TestFailedRun: an error or a panic of the model is the answer to the requests
 // of the run, the states stay, and clients can try again.
-func TestFailedRun(t *testing.T) { eachScheduler(t, failedRun) }
+func TestFailedRun(t *testing.T) { eachQueueing(t, failedRun) }
 
 func failedRun(t *testing.T, on func(*setup)) {
 	tests := []struct {
@@ -200,7 +200,7 @@ func TestPanicFailsOnlyItsRun(t *testing.T) {
 
 // TestFailedMemory: a failed gather changes nothing; after a failed scatter
 // what the slots hold is not known, so their sequences are lost.
-func TestFailedMemory(t *testing.T) { eachScheduler(t, failedMemory) }
+func TestFailedMemory(t *testing.T) { eachQueueing(t, failedMemory) }
 
 func failedMemory(t *testing.T, on func(*setup)) {
 	for _, how := range []struct {
@@ -235,7 +235,7 @@ func failedMemory(t *testing.T, on func(*setup)) {
 
 // TestFailedChunk: that no memory is found for more slots is a warning, after
 // all answers are out; the next attempts wait.
-func TestFailedChunk(t *testing.T) { eachScheduler(t, failedChunk) }
+func TestFailedChunk(t *testing.T) { eachQueueing(t, failedChunk) }
 
 func failedChunk(t *testing.T, on func(*setup)) {
 	m := &testMemory{}
@@ -371,7 +371,7 @@ func (s *server) checkSlots(at int) {
 // slot is taken. All that comes from then on are STARTs, which are refused, so nothing
 // runs. The chunk is tried again when its time has come, not for each of them.
 func TestFailedChunkIsRetriedForRefusedSTARTs(t *testing.T) {
-	eachScheduler(t, failedChunkIsRetriedForRefusedSTARTs)
+	eachQueueing(t, failedChunkIsRetriedForRefusedSTARTs)
 }
 
 func failedChunkIsRetriedForRefusedSTARTs(t *testing.T, on func(*setup)) {

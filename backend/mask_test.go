@@ -95,7 +95,7 @@ func mask(t *testing.T, on func(*setup)) {
 
 // TestMaskOfAnyLength: a mask is made from what a request says, not from what it
 // brings; one that is beyond all measure is refused alone, before anything is made.
-func TestMaskOfAnyLength(t *testing.T) { eachScheduler(t, maskOfAnyLength) }
+func TestMaskOfAnyLength(t *testing.T) { eachQueueing(t, maskOfAnyLength) }
 
 func maskOfAnyLength(t *testing.T, on func(*setup)) {
 	for _, length := range []int64{1<<63 - 1, 1 << 61, 1<<61 - 2, 1 << 32, generatedMost/4 + 1} {
@@ -245,7 +245,7 @@ func maskAxis(t *testing.T, on func(*setup)) {
 // what a step brings. Then the zeros in front of the shorter ones would have pushed
 // their own values out, so whatever sequences share a batch, each gets the numbers that it
 // gets alone.
-func TestMaskOfAWindow(t *testing.T) { eachScheduler(t, maskOfAWindow) }
+func TestMaskOfAWindow(t *testing.T) { eachQueueing(t, maskOfAWindow) }
 
 func maskOfAWindow(t *testing.T, on func(*setup)) {
 	for _, window := range []int64{1, 4, 7, 12} {

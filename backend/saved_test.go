@@ -93,7 +93,7 @@ func keyOf(number uint64) statebuffer.Key { return statebuffer.Key{Number: numbe
 
 const key7 = "tritonstateful:model/3:7"
 
-func TestResume(t *testing.T) { eachScheduler(t, onRequest(resume)) }
+func TestResume(t *testing.T) { eachQueueing(t, onRequest(resume)) }
 
 func resume(t *testing.T, on func(*setup)) {
 	synctest.Test(t, func(t *testing.T) {
@@ -182,7 +182,7 @@ func stepsLost(t *testing.T, on func(*setup)) {
 	})
 }
 
-func TestSteps(t *testing.T) { eachScheduler(t, onRequest(steps)) }
+func TestSteps(t *testing.T) { eachQueueing(t, onRequest(steps)) }
 
 func steps(t *testing.T, on func(*setup)) {
 	synctest.Test(t, func(t *testing.T) {
@@ -250,7 +250,7 @@ func beginDeletes(t *testing.T, on func(*setup)) {
 }
 
 // TestSync: the answer waits until the state is saved; where it is not, the sequence is gone.
-func TestSync(t *testing.T) { eachScheduler(t, onRequest(syncedSteps)) }
+func TestSync(t *testing.T) { eachQueueing(t, onRequest(syncedSteps)) }
 
 func syncedSteps(t *testing.T, on func(*setup)) {
 	synctest.Test(t, func(t *testing.T) {
@@ -310,7 +310,7 @@ func saveOnRequest(t *testing.T, on func(*setup)) {
 }
 
 // TestFlush: an unload saves what is not saved.
-func TestFlush(t *testing.T) { eachScheduler(t, onRequest(flush)) }
+func TestFlush(t *testing.T) { eachQueueing(t, onRequest(flush)) }
 
 func flush(t *testing.T, on func(*setup)) {
 	synctest.Test(t, func(t *testing.T) {
@@ -335,7 +335,7 @@ func flush(t *testing.T, on func(*setup)) {
 
 // TestRequestsWait: what comes of a sequence while the store is asked for its state runs after
 // it, in its order; others do not wait.
-func TestRequestsWait(t *testing.T) { eachScheduler(t, onRequest(requestsWait)) }
+func TestRequestsWait(t *testing.T) { eachQueueing(t, onRequest(requestsWait)) }
 
 func requestsWait(t *testing.T, on func(*setup)) {
 	synctest.Test(t, func(t *testing.T) {

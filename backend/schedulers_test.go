@@ -9,18 +9,34 @@ import (
 	"tritonstateful/internal/status"
 )
 
-// schedulers are those that do not say which lane a sequence has; what a test shows of one is to
-// hold with all of them. The direct scheduler does; see [direct]. An edit comes after all others.
-var schedulers = []struct {
+// scheduler is a scheduler by name, and the edit that has it in place of oldest, which comes after
+// all others.
+type scheduler struct {
 	name string
 	edit func(*setup)
-}{{"oldest", func(*setup) {}}, {"free", free}}
+}
 
-// eachScheduler runs a test with each of schedulers.
-func eachScheduler(t *testing.T, test func(t *testing.T, on func(*setup))) {
-	for _, s := range schedulers {
+// queueing are the schedulers that do not say which lane a sequence has: any batch of requests can come.
+var queueing = []scheduler{{"oldest", func(*setup) {}}, {"free", free}}
+
+// eachQueueing runs a test with each of queueing; what direct has in its place is in direct_test.go.
+func eachQueueing(t *testing.T, test func(t *testing.T, on func(*setup))) {
+	for _, s := range queueing {
 		t.Run(s.name, func(t *testing.T) { test(t, s.edit) })
 	}
+}
+
+// eachScheduler runs a test with each scheduler. Its batches must be some that direct can send: a
+// sequence stays at its index, and no other one STARTs there.
+func eachScheduler(t *testing.T, test func(t *testing.T, on func(*setup))) {
+	eachQueueing(t, test)
+	t.Run("direct", func(t *testing.T) { test(t, directly) })
+}
+
+// directly has the direct scheduler in place of oldest.
+func directly(s *setup) {
+	s.config.Sequence.Oldest = nil
+	delete(s.config.Parameters, "max_candidate_sequence_use_ratio")
 }
 
 // free has the dynamic batcher in place of sequence_batching, and says by parameters what that

@@ -68,7 +68,7 @@ func TestSoak(t *testing.T) {
 	}
 	for i, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			eachScheduler(t, func(t *testing.T, on func(*setup)) {
+			eachQueueing(t, func(t *testing.T, on func(*setup)) {
 				s := newSoak(t, uint64(i), tt.growing, tt.who, tt.parameters, on)
 				s.faults = tt.faults
 				if tt.split {
@@ -314,7 +314,7 @@ func (s *soak) mayLose(c *client, fate statebuffer.LossReason) bool {
 // TestFaultSweepVarying makes the n-th call of memory or model fail, for every n of
 // a story with states of varying shape, several runs in a batch, and slots that
 // come as needed. Answers and errors must be those that the clients' accounts allow.
-func TestFaultSweepVarying(t *testing.T) { eachScheduler(t, faultSweepVarying) }
+func TestFaultSweepVarying(t *testing.T) { eachQueueing(t, faultSweepVarying) }
 
 func faultSweepVarying(t *testing.T, on func(*setup)) {
 	parameters := map[string]string{"initial_buffer_size": "16", "subsequent_buffer_size": "16", "buffer_alloc_threshold": "16", "buffer_dealloc_threshold": "17"}
@@ -367,7 +367,7 @@ func faultSweepVarying(t *testing.T, on func(*setup)) {
 // TestOrderWithinASequence: a request that must wait for another run, because its
 // state has another shape, is not overtaken by a later one of its sequence, even
 // if that one does not run at all.
-func TestOrderWithinASequence(t *testing.T) { eachScheduler(t, orderWithinASequence) }
+func TestOrderWithinASequence(t *testing.T) { eachQueueing(t, orderWithinASequence) }
 
 func orderWithinASequence(t *testing.T, on func(*setup)) {
 	next := move{client: 1, name: 9}

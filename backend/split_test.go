@@ -155,7 +155,7 @@ func cheapest(s *splitter, lanes int) {
 
 // TestSplitBatches: whatever runs a batch is split into, each request gets the answer
 // of its own sequence, and no lane is left over to run by itself.
-func TestSplitBatches(t *testing.T) { eachScheduler(t, splitBatches) }
+func TestSplitBatches(t *testing.T) { eachQueueing(t, splitBatches) }
 
 func splitBatches(t *testing.T, on func(*setup)) {
 	t.Parallel()
@@ -186,7 +186,7 @@ func splitBatches(t *testing.T, on func(*setup)) {
 
 // TestCutWhereStatesPart: sequences that ran together go on together, in place,
 // however requests are ordered, if parts cost about as much as the whole.
-func TestCutWhereStatesPart(t *testing.T) { eachScheduler(t, cutWhereStatesPart) }
+func TestCutWhereStatesPart(t *testing.T) { eachQueueing(t, cutWhereStatesPart) }
 
 func cutWhereStatesPart(t *testing.T, on func(*setup)) {
 	for _, tt := range []struct {
