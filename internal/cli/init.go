@@ -89,6 +89,9 @@ func (c *command) initialize(path string, o *initOptions) error {
 		}
 	}
 	result := &initialization{Schema: 1, Model: model.Name, Written: []string{}, Questions: append([]offline.Question{}, model.Questions...), Warnings: append([]string{}, model.Warnings...)}
+	if model.Plan != nil && !model.Sequences() && o.Scheduler != scaffold.Oldest {
+		result.Warnings = append(result.Warnings, fmt.Sprintf("--scheduler %s has no effect: the model has no states", o.Scheduler))
+	}
 	if model.Plan != nil {
 		if result.Config, err = scaffold.Configure(model, o.Options); err != nil {
 			return err

@@ -43,6 +43,24 @@ func TestInit(t *testing.T) {
 	}
 }
 
+// TestInitWarns: of what has no effect.
+func TestInitWarns(t *testing.T) {
+	stateless := onnxtest.Model{
+		Inputs:  []onnxtest.Value{float("x", "batch", 4)},
+		Nodes:   []onnxtest.Node{{Op: "Neg", Inputs: []string{"x"}, Outputs: []string{"y"}}},
+		Outputs: []onnxtest.Value{float("y", "batch", 4)},
+	}
+	for want, args := range map[string][]string{
+		"--scheduler direct has no effect: the model has no states": {"--scheduler", "direct", file(t, "stateless", stateless)},
+		`did you mean "constant_inputs"?`:                           {"--parameter", "constant_input=x = 1", file(t, "sums", sums())},
+	} {
+		code, out, errs := run(t, withRuntime(t, append([]string{"init", "--repository", t.TempDir()}, args...)...)...)
+		require.Equal(t, exitFine, code, out+errs)
+		require.Contains(t, out, "warning: ")
+		require.Contains(t, out, want)
+	}
+}
+
 // TestInitKeeps: what the given configuration chooses stays.
 func TestInitKeeps(t *testing.T) {
 	config := filepath.Join(t.TempDir(), "config.pbtxt")

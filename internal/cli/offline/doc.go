@@ -3,7 +3,7 @@
 // the same.
 //
 // [Read] finds the files of a model: an ONNX file with or without a config.pbtxt, or a model's folder as in a model
-// repository. [Files.Look] opens the ONNX file and makes the plan:
+// repository. [Files.Look] opens the ONNX file, makes the plan, and loads the model once as a server would (trial.go):
 //
 //	files, err := offline.Read("model_repository/lstm", "")
 //	model, err := files.Look(runtime.Open)

@@ -102,7 +102,7 @@ func (f *Files) readConfig(path string) error {
 		f.Given.Backend = "stateful"
 	}
 	if f.Given.Backend != "stateful" {
-		return fmt.Errorf("%s: backend is %q: want \"stateful\"", path, f.Given.Backend)
+		return fmt.Errorf("%s: backend is %q: want \"stateful\"; tritonstateful migrate rewrites a configuration for it", path, f.Given.Backend)
 	}
 	return nil
 }
@@ -117,6 +117,11 @@ func (f *Files) findModel() error {
 		f.Version = max(f.Version, versionOf(entry.Name()))
 	}
 	if f.Version == 0 {
+		for _, entry := range entries {
+			if exists(filepath.Join(f.Directory, entry.Name(), "1")) || exists(filepath.Join(f.Directory, entry.Name(), "config.pbtxt")) {
+				return fmt.Errorf("%s is a model repository: want the folder of one of its models, such as %s", f.Directory, filepath.Join(f.Directory, entry.Name()))
+			}
+		}
 		return fmt.Errorf("%s has no folder of a version: want the model's folder of a model repository, with %s in it", f.Directory, filepath.Join("1", "model.onnx"))
 	}
 	cfg, params, err := f.parameters(modelconfig.JSON(f.Given))
