@@ -8,6 +8,8 @@
 //     statebuffer's Sequence.Attached.
 //   - An entry is dirty while steps of it are not saved, and ready when the store is to be
 //     called for it: to begin, to save, to drop.
+//   - An entry has ended for a while after an END, before what is saved is deleted: the answer to
+//     the END can be lost, and its client have it made again.
 //   - A job is one call of the store for an entry. An entry has one at a time.
 //   - An epoch says who owns a sequence in the store. Whoever begins or restores it gets a
 //     later one, and whoever has an earlier one is fenced: the store refuses what it saves.

@@ -1,6 +1,7 @@
 package statestore
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -239,4 +240,16 @@ func TestSweepOfTheValueBefore(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, left, 1)
 	require.True(t, strings.HasSuffix(left[0], lockName))
+}
+
+// TestFullServerThatEvicts makes room by what expires first, and never by what is being saved.
+func TestFullServerThatEvicts(t *testing.T) {
+	server := startServer(t, "--maxmemory-policy", "volatile-ttl", "--maxmemory", "6mb")
+	s := openURL(t, server.url())
+	for i := range 200 {
+		key := Key("m", fmt.Sprint(i))
+		require.NoError(t, s.Save(t.Context(), key, begin(t, s, key), make([]byte, 100_000), time.Hour))
+		require.NotEmpty(t, saved(t, s, key))
+	}
+	require.Empty(t, saved(t, s, Key("m", "0")))
 }

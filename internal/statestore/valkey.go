@@ -1,6 +1,7 @@
 package statestore
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
@@ -37,7 +38,7 @@ const (
 	// maxValue is what a server accepts as one argument unless it is told otherwise (proto-max-bulk-len). It closes the
 	// connection for more, and other calls would fail too.
 	maxValue = 512 << 20
-	// onItsWay is how long a value may take until the script that names it in the hash has run.
+	// onItsWay is how long a value without a TTL may take until the script that names it in the hash has run.
 	onItsWay = time.Minute
 )
 
@@ -172,7 +173,8 @@ func (s *valkeyStore) Save(ctx context.Context, key string, epoch uint64, value 
 	owner, stamp := formatEpoch(epoch), nextStamp()
 	name := valuePrefix + owner + "-" + stamp + ":" + strings.TrimPrefix(key, KeyPrefix)
 	return s.owned(ctx, "save", key, epoch, func(ctx context.Context) valkey.ValkeyResult {
-		set := s.client.B().Set().Key(name).Value(valkey.BinaryString(value)).Px(onItsWay).Build()
+		// With a short TTL, a server that evicts would take it first.
+		set := s.client.B().Set().Key(name).Value(valkey.BinaryString(value)).Px(cmp.Or(ttl, onItsWay)).Build()
 		return saveScript.after(ctx, s.client, set, []string{key, name},
 			[]string{owner, stamp, milliseconds(ttl), strconv.FormatUint(stepOf(value), 10)})
 	})

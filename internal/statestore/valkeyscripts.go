@@ -12,7 +12,7 @@ import (
 
 // The fields of a key's hash. The values are keys of their own, which the fields of states name: so a value is written by
 // SET, and no script copies it. Names are used once. A value that no hash names, because the server that wrote it was killed
-// or refused, expires soon; one that is gone while its hash is there was evicted, and counts as never saved.
+// in between, expires; one that is gone while its hash is there was evicted, and counts as never saved.
 const (
 	epochField  = "epoch"  // of the owner, 16 hexadecimal digits: texts compare as numbers do
 	statePrefix = "state:" // and a number of steps: names the value with so many
