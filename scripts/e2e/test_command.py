@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tritonclient.grpc import InferenceServerClient, InferInput
+from tritonclient.utils import InferenceServerException
 
 import audio
 import recipes
@@ -22,6 +23,7 @@ import vad
 from configs import config, free, io, oldest, parameter
 from conftest import Folder
 from graphs import running_sum
+from test_saved_states import Client, saved
 from test_vad import by_onnxruntime
 from tritonserver import NO_METRICS, ROOT, TritonServer
 
@@ -136,6 +138,36 @@ def test_load_resumes(serve, tmp_path):
     assert result["resumed"] >= 8, result
     (kill,) = result["kills"]
     assert kill["slowest_ms"] >= 1000 * (gone - 1 / 20), result  # each sequence had a step due in its first 1/20 s
+
+
+def test_state_of_a_live_server(serve, tmp_path):
+    """States are exported from one store and imported into another, from which the sequence goes on; a drop is noticed."""
+    stores = {name: f"file:{tmp_path / name}" for name in ("one", "two")}
+    models = {
+        name: Folder(config([X], [Y], oldest(0), state_store=url, checkpoint="request"), running_sum("batch", 3))
+        for name, url in stores.items()
+    }
+    server = serve(models, options=[POOL])
+    one, two = Client(server, "one"), Client(server, "two")
+    one(7, 1, start=True)
+    assert saved(one, 7, 2, 2) == 3
+    one(8, 5, start=True, stateful_key="a\x1b[31mb", stateful_save=True)
+    listed = run_json("state", "list", stores["one"])["sequences"]
+    assert {(each["key"], each["steps"]) for each in listed} == {("one/1:7", 2), (r'one/1:@"a\x1b[31mb"', 1)}
+    archive = str(tmp_path / "states.tar")
+    run("state", "export", stores["one"], "--namespace", "one/1", "--to", archive)
+    assert len(run_json("state", "import", stores["two"], archive, "--namespace", "two/1")["keys"]) == 2
+    assert two(7, 3, start=True, stateful_resume="require")[0] == 6
+    assert two(9, 3, start=True, stateful_key="a\x1b[31mb", stateful_resume="require")[0] == 8
+    assert one(7, 4)[0] == 7  # its own goes on, too
+    run("state", "drop", stores["one"], "one/1:7", "--take-over")
+    with pytest.raises(InferenceServerException, match="taken over"):
+        saved(one, 7, 1, 4)
+    assert run_json("state", "show", stores["one"], "one/1:7")["bytes"] == 0
+    for client, sequence in ((one, 8), (two, 7), (two, 9)):  # the server would wait for them
+        client(sequence, 0, end=True)
+    with pytest.raises(InferenceServerException):
+        one(7, 0, end=True)
 
 
 def free_ports() -> tuple[int, int, int]:
