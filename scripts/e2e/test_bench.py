@@ -75,7 +75,7 @@ def test_loading(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(benchweights, "LAYERS", 1)
     assert benchload.measure(tmp_path, argparse.Namespace(rounds=1, json=None)) in (0, 1)
     printed = capsys.readouterr().out
-    assert all(f"{name} " in printed for name in (benchload.FIRST, benchload.AGAIN, benchload.UNPROVED, benchload.SESSION))
+    assert all(f"{name} " in printed for name in (benchload.FIRST, benchload.LOAD, benchload.UNPROVED, benchload.SESSION))
 
 
 def test_without_tcmalloc(monkeypatch, capsys, tmp_path):
