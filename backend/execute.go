@@ -31,10 +31,12 @@ import (
 //   - Sequences of unequal length that shared a run run again separately, if it showed that
 //     the model does not append to its states (retryUneven).
 func (in *Instance) Execute(batch Batch) {
-	in.ticker.mu.Lock() // a tick can have it, or a batch of requests that were parked
+	handed := in.server().Clock()
+	in.ticker.mu.Lock() // a tick can have it, a batch of requests that were parked, or of another instance
 	defer in.ticker.mu.Unlock()
 	e := &in.work
 	e.take(batch)
+	e.handed = handed
 	defer e.finish()
 	e.begin()
 	for e.next() {
@@ -62,11 +64,12 @@ func (e *execution) attempt() {
 type execution struct {
 	in       *Instance
 	batch    Batch
-	requests []Request // of the batch; req is an index into them everywhere
-	now      time.Duration
-	arrivals []arrival // of each request
-	queue    queue     // requests that still have to run
-	failures []int     // requests whose runs failed, see noteFailure
+	requests []Request     // of the batch; req is an index into them everywhere
+	handed   time.Duration // when the server handed it over
+	now      time.Duration // when it began
+	arrivals []arrival     // of each request
+	queue    queue         // requests that still have to run
+	failures []int         // requests whose runs failed, see noteFailure
 	timing   Timing
 
 	// The current run.
@@ -150,7 +153,7 @@ func (e *execution) begin() {
 	in.overlaps.enter(e)
 	if in.keeps {
 		for req := range e.requests {
-			e.arrivals[req].came = e.now
+			e.arrivals[req].came = e.handed
 			if e.arrivals[req].parked = e.waits(req); !e.arrivals[req].parked {
 				e.pauses(req)
 			}

@@ -4,7 +4,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"tritonstateful/backend/config"
@@ -133,4 +135,25 @@ func TestQueuePolicyWarns(t *testing.T) {
 			require.Len(t, log.having("Triton may hand over a request up to half a second late"), index(tt.warns))
 		})
 	}
+}
+
+// TestFreeInstancesTimeout: the time of a request counts while a batch of another instance runs.
+func TestFreeInstancesTimeout(t *testing.T) {
+	_, in, _, _ := joinable(t, nil)
+	defer in.Close()
+	var now, calls atomic.Int64
+	in.model.server.Clock = func() time.Duration { calls.Add(1); return time.Duration(now.Load()) }
+	succeed(t, in, sumRequest(7, true))
+	r := sumRequest(7, false)
+	r.Timeout = time.Millisecond
+	b := &fakeBatch{t: t, requests: []Request{r}, answers: make([]answer, 1)}
+	done := make(chan struct{})
+	before := calls.Load()
+	in.ticker.mu.Lock() // as that batch has it
+	go func() { in.Execute(b); close(done) }()
+	assert.Eventually(t, func() bool { return calls.Load() > before }, 10*time.Second, time.Millisecond)
+	now.Add(int64(2 * time.Millisecond))
+	in.ticker.mu.Unlock()
+	<-done
+	require.ErrorContains(t, b.answers[0].err, "passed while it waited to run")
 }

@@ -137,7 +137,7 @@ func TestResumeNothing(t *testing.T) {
 
 // TestResumeLive: a sequence that is live here goes on, unless another server has taken it
 // over meanwhile.
-func TestResumeLive(t *testing.T) { eachScheduler(t, onRequest(resumeLive)) }
+func TestResumeLive(t *testing.T) { eachQueueing(t, onRequest(resumeLive)) }
 
 func resumeLive(t *testing.T, on func(*setup)) {
 	synctest.Test(t, func(t *testing.T) {
@@ -163,7 +163,7 @@ func resumeLive(t *testing.T, on func(*setup)) {
 }
 
 // TestStepsLost: without replay, what is not saved is lost, and no more.
-func TestStepsLost(t *testing.T) { eachScheduler(t, onRequest(stepsLost)) }
+func TestStepsLost(t *testing.T) { eachQueueing(t, onRequest(stepsLost)) }
 
 func stepsLost(t *testing.T, on func(*setup)) {
 	synctest.Test(t, func(t *testing.T) {
@@ -202,7 +202,7 @@ func steps(t *testing.T, on func(*setup)) {
 }
 
 // TestEndOfSaved: END deletes what is saved, unless the client says otherwise.
-func TestEndOfSaved(t *testing.T) { eachScheduler(t, onRequest(endOfSaved)) }
+func TestEndOfSaved(t *testing.T) { eachQueueing(t, onRequest(endOfSaved)) }
 
 func endOfSaved(t *testing.T, on func(*setup)) {
 	synctest.Test(t, func(t *testing.T) {
@@ -228,7 +228,7 @@ func endOfSaved(t *testing.T, on func(*setup)) {
 }
 
 // TestBeginDeletes: what an earlier sequence of the ID has saved is gone when it begins anew.
-func TestBeginDeletes(t *testing.T) { eachScheduler(t, onRequest(beginDeletes)) }
+func TestBeginDeletes(t *testing.T) { eachQueueing(t, onRequest(beginDeletes)) }
 
 func beginDeletes(t *testing.T, on func(*setup)) {
 	synctest.Test(t, func(t *testing.T) {
@@ -291,7 +291,7 @@ func syncedSteps(t *testing.T, on func(*setup)) {
 }
 
 // TestSaveOnRequest: a request may ask for it, whatever else is saved.
-func TestSaveOnRequest(t *testing.T) { eachScheduler(t, onRequest(saveOnRequest)) }
+func TestSaveOnRequest(t *testing.T) { eachQueueing(t, onRequest(saveOnRequest)) }
 
 func saveOnRequest(t *testing.T, on func(*setup)) {
 	synctest.Test(t, func(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 
 // TestResumeTwice: a START with resume that comes while the store is asked for its sequence
 // resumes, too: a client that lost its answer sends it once more.
-func TestResumeTwice(t *testing.T) { eachScheduler(t, onRequest(resumeTwice)) }
+func TestResumeTwice(t *testing.T) { eachQueueing(t, onRequest(resumeTwice)) }
 
 func resumeTwice(t *testing.T, on func(*setup)) {
 	synctest.Test(t, func(t *testing.T) {
@@ -66,7 +66,7 @@ func TestEndOfUnknown(t *testing.T) {
 }
 
 // TestResumePaused: a sequence whose END could not be saved goes on when its client comes back.
-func TestResumePaused(t *testing.T) { eachScheduler(t, onRequest(resumePaused)) }
+func TestResumePaused(t *testing.T) { eachQueueing(t, onRequest(resumePaused)) }
 
 func resumePaused(t *testing.T, on func(*setup)) {
 	synctest.Test(t, func(t *testing.T) {

@@ -2,6 +2,7 @@ package backend
 
 import (
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -48,9 +49,11 @@ func (s *scripted) Run(inputs, outputs []onnx.Tensor) error {
 // newModel is a model of a configuration, for whose instances open gives the runners.
 func newModel(t testing.TB, directory string, cfg []byte, open onnx.OpenRunner) (*Model, *recorder) {
 	t.Helper()
-	log, now := newRecorder(slog.LevelInfo), time.Hour
+	log := newRecorder(slog.LevelInfo)
+	var now atomic.Int64
+	now.Store(int64(time.Hour))
 	model, err := NewModel(ModelInfo{Name: "model", Version: 1, Directory: directory, Config: cfg}, Server{
-		Log: slog.New(log), Clock: func() time.Duration { now++; return now }, Open: open,
+		Log: slog.New(log), Clock: func() time.Duration { return time.Duration(now.Add(1)) }, Open: open,
 	})
 	require.NoError(t, err)
 	return model, log
