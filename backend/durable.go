@@ -90,8 +90,9 @@ func (in *Instance) openSaver() error {
 	if err != nil {
 		return err
 	}
-	in.saver = checkpoint.New(checkpoint.Options{Store: store, Policy: policy, Source: in, Clock: in.server().Clock, Log: in.log})
 	in.onMiss = in.free && in.resumesOn() == config.ResumeOnMiss
+	policy.DropsAtOnce = in.onMiss
+	in.saver = checkpoint.New(checkpoint.Options{Store: store, Policy: policy, Source: in, Clock: in.server().Clock, Log: in.log})
 	in.resuming = map[statebuffer.Key]*resuming{}
 	in.log.Info("states are saved", "store", c.Store, "checkpoint", in.model.params.Settings["checkpoint"], "kept", policy.TTL,
 		"model", fmt.Sprintf("%x", policy.Model), "layout", fmt.Sprintf("%x", policy.Layout))

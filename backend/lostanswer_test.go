@@ -175,7 +175,23 @@ func requiresAt(n int64) Parameters {
 	return saying(func(p *Parameters) { p.Resume, p.Step = ResumeRequire, n })
 }
 
-// TestLostAnswerToAnEnd: what is saved stays for a second, for a client that asks for the END once
+// TestEndOnMiss: where a request without a parameter continues a sequence on any server, an END leaves
+// nothing to continue.
+func TestEndOnMiss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &storetest.Memory{}
+		s := newServer(t, savedIn(t, store, "steps=1"), free)
+		s.batch(startOf(7)).ok()
+		synctest.Wait()
+		s.rerun()
+		require.NotNil(t, store.Value(key7))
+		s.batch(endOf(7)).ok()
+		synctest.Wait()
+		require.Nil(t, store.Value(key7))
+	})
+}
+
+// TestLostAnswerToAnEnd: what is saved stays for a moment, for a client that asks for the END once
 // more.
 func TestLostAnswerToAnEnd(t *testing.T) { eachScheduler(t, onRequest(lostAnswerToEnd)) }
 

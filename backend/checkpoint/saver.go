@@ -221,7 +221,7 @@ func (s *Saver) place(e *Entry, now time.Duration) {
 
 // dropsLater reports whether what is saved of a sequence that has ended stays for a while.
 func (s *Saver) dropsLater(e *Entry, now time.Duration) bool {
-	return e.end == drops && e.epoch != 0 && !e.hurried && !s.flushing && now-e.since < dropAfter
+	return e.end == drops && e.epoch != 0 && !e.hurried && !s.flushing && !s.policy.DropsAtOnce && now-e.since < dropAfter
 }
 
 // calls reports whether the store has to be called for an entry, now or later.

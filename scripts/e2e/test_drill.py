@@ -26,7 +26,7 @@ def test_killed_servers(proxy):
             parts.haproxy()
         except parts.NotAvailable as why:
             pytest.skip(str(why))
-    found = killing.kill(minutes=5 / 60, sequences=30, every=2, proxy=proxy, patience=2)
+    found = killing.kill(minutes=5 / 60, sequences=30, every=2, proxy=proxy, patience=3)
     assert bad(found) == []
 
 
