@@ -190,16 +190,27 @@ func (t *Trial) runRoles(s setting, lanes [][]lane, roles []role, check func(run
 			continue
 		}
 		// Chance can only make a difference, so that without one nothing has to be repeated.
-		again, err := t.run(s, chosen...)
-		switch {
-		case err != nil:
-			return true, "", err
-		case !sameTensors(outputs, again):
-			return true, "", errByChance
+		for range t.repeats() {
+			again, err := t.run(s, chosen...)
+			switch {
+			case err != nil:
+				return true, "", err
+			case !sameTensors(outputs, again):
+				return true, "", errByChance
+			}
 		}
 		return true, why, nil
 	}
 	return true, "", nil
+}
+
+// repeats is how often a run is repeated to tell chance from influence. Chance that is as small as the rounding has few
+// results, so that two runs are often the same; runs in sessions of their own always are.
+func (t *Trial) repeats() int {
+	if t.fresh {
+		return 1
+	}
+	return 8
 }
 
 // crosses returns what of the last run differs from an earlier one in a lane that has the same

@@ -3,6 +3,7 @@ package planner
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -159,6 +160,28 @@ func TestBatchOfChance(t *testing.T) {
 	drawn := new(int64)
 	_, _, err = proving(t, session(drawn), func() onnx.Runner { return session(drawn) }, recurrenceConfig("FP32", false), config.VerifyInferred)
 	require.ErrorContains(t, err, "two runs on the same inputs")
+}
+
+// TestBatchOfFewChances: two runs of a model with small numbers of chance can be the same, which does not make them a
+// proof of influence.
+func TestBatchOfFewChances(t *testing.T) {
+	session := func(seed uint64) *runnertest.Recurrence {
+		r, draw := runnertest.NewRecurrence(t, "x:FP32[?,?]", "y:FP32[?,?]", 0), rand.New(rand.NewPCG(seed, 0))
+		r.Runs = func(sig *onnx.Signature, inputs, outputs []onnx.Tensor) error {
+			before := draw.Int64N(2) - 1 // the model adds one more
+			r.Chance = &before
+			return r.Compute(sig, inputs, outputs)
+		}
+		return r
+	}
+	wrong := 0
+	for seed := range uint64(200) {
+		p, _, err := proving(t, session(seed), func() onnx.Runner { return session(seed) }, recurrenceConfig("FP32", false), config.VerifyInferred)
+		if err != nil || p.Inputs[0].Axis != 1 {
+			wrong++
+		}
+	}
+	require.LessOrEqual(t, wrong, 10, "of 200")
 }
 
 // TestBatchThatIsTold: batch_axes is believed; verify: always checks it and warns once.
