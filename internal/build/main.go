@@ -30,6 +30,7 @@ var verbs = []verb{
 	{"chart", "test the Helm chart, with a Helm that is compiled first", noArguments((*tree).testChart), false},
 	{"site", "make the documentation as a site, in build/site/html", noArguments((*tree).site), false},
 	{"package", "make the archives of a release in build/dist; package -h lists its options", (*tree).pack, true},
+	{"arm64", "build and test for arm64 on another machine, with an emulator", noArguments((*tree).arm64), false},
 	{"lint", "run the linters and formatters of Go and Python", noArguments((*tree).lint), false},
 	{"clean", "remove what was built", noArguments((*tree).clean), false},
 }
