@@ -91,7 +91,6 @@ func (in *Instance) openSaver() error {
 		return err
 	}
 	in.onMiss = in.free && in.resumesOn() == config.ResumeOnMiss
-	policy.DropsAtOnce = in.onMiss
 	in.saver = checkpoint.New(checkpoint.Options{Store: store, Policy: policy, Source: in, Clock: in.server().Clock, Log: in.log})
 	in.resuming = map[statebuffer.Key]*resuming{}
 	in.log.Info("states are saved", "store", c.Store, "checkpoint", in.model.params.Settings["checkpoint"], "kept", policy.TTL,

@@ -399,7 +399,7 @@ func TestFreeImplicitAfterEnd(t *testing.T) {
 		s := newServer(t, savedIn(t, store, "steps=1"), free, param("begin", "implicit"))
 		s.resumed(nextOf(7)).ok()
 		synctest.Wait()
-		store.Before = slowly("Drop", 100*time.Millisecond)
+		store.Before = slowly("End", 100*time.Millisecond)
 		s.batch(endOf(7)).ok()
 		s.batch(nextOf(7))
 		time.Sleep(time.Second)

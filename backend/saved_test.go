@@ -212,7 +212,6 @@ func endOfSaved(t *testing.T, on func(*setup)) {
 		synctest.Wait()
 		require.NotNil(t, store.Value(key7))
 		s.batch(endOf(7)).ok()
-		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		require.Nil(t, store.Value(key7))
 		s.batch(startOf(7)).ok()

@@ -30,10 +30,8 @@ type Entry struct {
 	saved uint64 // the steps that the saved state has
 	// written is when the store last wrote its key, which expires some time after.
 	written time.Duration
-	since   time.Duration // of the first step that is not saved, or of the END
+	since   time.Duration // of the first step that is not saved
 	end     ending
-	// hurried: what is saved of it is deleted at once.
-	hurried bool
 	// working: it has a job. lost: it has none any more, see Saver.lost.
 	working, lost bool
 	waiters       []waiter

@@ -20,8 +20,9 @@ type job struct {
 	epoch uint64 // 0: begins
 	began time.Duration
 	saves bool
-	// end is how the sequence had ended when the job began.
+	// end is how the sequence had ended when the job began, and made how many steps it had made.
 	end   ending
+	made  uint64
 	steps uint64 // of the snapshot
 	bytes int64  // of the snapshot
 	took  time.Duration
@@ -33,7 +34,7 @@ func (s *Saver) newJob(e *Entry) *job {
 	if last := len(s.unused) - 1; last >= 0 {
 		j, s.unused = s.unused[last], s.unused[:last]
 	}
-	j.entry, j.epoch, j.began, j.end, j.saves, j.steps, j.bytes = e, e.epoch, e.began, e.end, false, 0, 0
+	j.entry, j.epoch, j.began, j.end, j.made, j.saves, j.steps, j.bytes = e, e.epoch, e.began, e.end, e.steps, false, 0, 0
 	return j
 }
 
@@ -131,7 +132,7 @@ func (s *Saver) call(j *job) (err error) {
 		return err
 	}
 	if j.end == drops && !begins { // else there is nothing any more
-		return s.within(func(ctx context.Context) error { return s.store.Drop(ctx, key, j.epoch) })
+		return s.within(func(ctx context.Context) error { return s.store.End(ctx, key, j.epoch, j.made) })
 	}
 	return nil
 }

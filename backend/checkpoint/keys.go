@@ -87,23 +87,6 @@ func (s *Saver) dropping(key string) bool {
 	return e != nil && e.end == drops && !e.lost
 }
 
-// dropNow has what is saved under a key deleted at once, or not at all if its client has all
-// answers but that to the END.
-func (s *Saver) dropNow(w Wanted) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.dropping(w.Key) {
-		return
-	}
-	e := s.latest[w.Key]
-	e.hurried = true
-	if len(e.waiters) == 0 && w.AtMost == e.steps-1 {
-		e.lost = true
-	}
-	s.place(e, s.clock())
-	s.Kick()
-}
-
 // swept is how many entries of live sequences are looked at each time, so that the cost does not
 // depend on how many sequences are idle.
 const swept = 16

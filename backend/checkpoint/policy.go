@@ -14,9 +14,6 @@ type Policy struct {
 	TTL time.Duration
 	// Model identifies the model file, and Layout what its states are.
 	Model, Layout [8]byte
-	// DropsAtOnce: what is saved of a sequence is deleted at its END rather than after dropAfter. It
-	// must be where a request that only has the ID of a sequence continues it, on any server.
-	DropsAtOnce bool
 	// States are the states in the order of statebuffer's: their names and the types that
 	// they are stored in.
 	States []statestore.Tensor
@@ -33,10 +30,6 @@ const (
 	firstBackoff = 100 * time.Millisecond
 	maxBackoff   = 2 * time.Second
 )
-
-// dropAfter is how long what is saved of a sequence stays after its END: if the server dies before the answer to the END is
-// sent, or the connection does, the client has the last steps made again.
-const dropAfter = 200 * time.Millisecond
 
 // flushTime bounds how long Close waits for the store.
 const flushTime = 10 * time.Second

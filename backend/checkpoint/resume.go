@@ -85,7 +85,7 @@ func (s *Saver) resume(w Wanted) (r Resumption) {
 				return err
 			}
 		}
-		if err = s.awaitDrop(ctx, w); err != nil {
+		if err = s.awaitDrop(ctx, w.Key); err != nil {
 			return err
 		}
 		r.Epoch, value, err = s.store.Take(ctx, w.Key, w.AtMost, s.policy.TTL)
@@ -127,11 +127,9 @@ func (s *Saver) goesOn(ctx context.Context, w Wanted) (bool, error) {
 	return !goesBack, nil
 }
 
-// awaitDrop waits until what a sequence that has ended here has saved is deleted. It is not deleted
-// if the client has no answer to the END.
-func (s *Saver) awaitDrop(ctx context.Context, w Wanted) error {
-	s.dropNow(w)
-	if err := s.await(ctx, func() bool { return !s.dropping(w.Key) }); err != nil {
+// awaitDrop waits until the store knows that a sequence that has ended here has.
+func (s *Saver) awaitDrop(ctx context.Context, key string) error {
+	if err := s.await(ctx, func() bool { return !s.dropping(key) }); err != nil {
 		return fmt.Errorf("the state of the sequence before is not yet deleted: %w", err)
 	}
 	return nil

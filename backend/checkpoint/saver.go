@@ -52,7 +52,6 @@ type Saver struct {
 	urgent   entryList // ready, and somebody waits for it
 	ready    entryList
 	dirty    entryList         // by since
-	ended    entryList         // by since: what is saved of them is deleted after dropAfter
 	latest   map[string]*Entry // of each key, see keys.go
 	lost     []lostEntry
 	number   uint64        // of the last entry
@@ -159,7 +158,7 @@ func (s *Saver) Stepped(e *Entry, steps uint64, now time.Duration, done func(sav
 func (s *Saver) Ended(e *Entry, now time.Duration, done func(saved uint64, err error)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e.end, e.since = drops, now
+	e.end = drops
 	e.steps++
 	s.wait(e, done)
 	s.place(e, now)
@@ -208,8 +207,6 @@ func (s *Saver) place(e *Entry, now time.Duration) {
 	switch {
 	case len(e.waiters) > 0:
 		to = &s.urgent
-	case s.dropsLater(e, now):
-		to = &s.ended
 	case e.epoch == 0 || e.end != goesOn || s.due(e, now):
 		to = &s.ready
 	}
@@ -217,11 +214,6 @@ func (s *Saver) place(e *Entry, now time.Duration) {
 		e.unlink()
 		to.push(e)
 	}
-}
-
-// dropsLater reports whether what is saved of a sequence that has ended stays for a while.
-func (s *Saver) dropsLater(e *Entry, now time.Duration) bool {
-	return e.end == drops && e.epoch != 0 && !e.hurried && !s.flushing && !s.policy.DropsAtOnce && now-e.since < dropAfter
 }
 
 // calls reports whether the store has to be called for an entry, now or later.
@@ -266,14 +258,10 @@ func (s *Saver) Busy() bool {
 
 // nextDue is when an entry becomes ready by itself.
 func (s *Saver) nextDue() (at time.Duration) {
-	at = math.MaxInt64
 	if e := s.dirty.first; e != nil && s.policy.When == config.EveryInterval {
-		at = e.since + s.policy.Interval
+		return e.since + s.policy.Interval
 	}
-	if e := s.ended.first; e != nil {
-		at = min(at, e.since+dropAfter)
-	}
-	return at
+	return math.MaxInt64
 }
 
 // Close saves what is not saved, but not for longer than flushTime, and ends. No batch may be
@@ -288,7 +276,7 @@ func (s *Saver) Close() {
 	}
 	var all []told
 	err := status.Errorf(status.Unavailable, "the model was unloaded before the state was saved")
-	for _, l := range []*entryList{&s.urgent, &s.ready, &s.dirty, &s.ended} {
+	for _, l := range []*entryList{&s.urgent, &s.ready, &s.dirty} {
 		for l.first != nil {
 			all = l.first.takeWaiters(all, math.MaxUint64, err)
 			l.first.unlink()
@@ -310,10 +298,6 @@ func (s *Saver) flush() {
 	defer s.mu.Unlock()
 	s.flushing = true
 	for e := s.dirty.first; e != nil && s.policy.automatic(); e = s.dirty.first {
-		e.unlink()
-		s.ready.push(e)
-	}
-	for e := s.ended.first; e != nil; e = s.ended.first {
 		e.unlink()
 		s.ready.push(e)
 	}

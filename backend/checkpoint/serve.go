@@ -33,7 +33,7 @@ func (s *Saver) turn() (wait time.Duration, over bool) {
 		}
 	}()
 	s.mu.Lock()
-	over, idle := s.closed, s.urgent.len+s.ready.len+s.dirty.len+s.ended.len+len(s.lost) == 0
+	over, idle := s.closed, s.urgent.len+s.ready.len+s.dirty.len+len(s.lost) == 0
 	if idle {
 		s.lookAt = math.MaxInt64
 	}
@@ -56,10 +56,7 @@ func (s *Saver) pump() (wait time.Duration, refused []told) {
 	now := s.clock()
 	s.sweep(now)
 	for s.nextDue() <= now {
-		e := s.ended.first
-		if e == nil || e.since+dropAfter > now {
-			e = s.dirty.first
-		}
+		e := s.dirty.first
 		e.unlink()
 		s.ready.push(e)
 	}

@@ -126,6 +126,58 @@ func TestExpiryOfTheValueBefore(t *testing.T) {
 	})
 }
 
+// TestLostAnswerToEnd: for a while after its END, a sequence goes on for those who have no answer to the END, and for no one
+// else.
+func TestLostAnswerToEnd(t *testing.T) {
+	eachStore(t, func(t *testing.T, where storage) {
+		for _, c := range []struct {
+			ended, atMost uint64
+			want          []uint64
+		}{
+			{31, 30, []uint64{30}},
+			{32, 31, []uint64{30}}, // the step before the END is not saved
+			{32, 30, []uint64{30}},
+			{31, 31, nil}, // the client has the answer
+			{31, 32, nil},
+			{31, AnyStep, nil},
+			{31, 29, nil},
+			{30, 29, []uint64{20}}, // the END was made again
+			{30, 30, nil},
+			{0, AnyStep, nil},
+		} {
+			a, b := where.open(t), where.open(t)
+			first := begin(t, a, key)
+			saveSteps(t, a, first, minute, 10, 20, 30)
+			for range 2 { // a call that ran out of time is made again
+				require.NoError(t, a.End(t.Context(), key, first, c.ended))
+				requireSteps(t, b)
+				require.Equal(t, first, owner(t, b, key))
+			}
+			second, _, err := b.Take(t.Context(), key, c.atMost, minute)
+			require.NoError(t, err)
+			requireSteps(t, b, c.want...)
+			requireFenced(t, a.End(t.Context(), key, first, c.ended), first, second)
+			requireSteps(t, b, c.want...)
+			saveSteps(t, b, second, minute, 33)
+			requireSteps(t, b, append([]uint64{33}, c.want...)...)
+		}
+		s := where.open(t)
+		for _, next := range []func(){
+			func() { begin(t, s, key) },
+			func() { take(t, s, key) },
+			func() { require.NoError(t, s.Drop(t.Context(), key, owner(t, s, key))) },
+		} {
+			epoch := begin(t, s, key)
+			saveSteps(t, s, epoch, minute, 10)
+			require.NoError(t, s.End(t.Context(), key, epoch, 11))
+			next()
+			_, value, err := s.Take(t.Context(), key, 10, minute)
+			require.NoError(t, err)
+			require.Empty(t, value)
+		}
+	})
+}
+
 // TestNoValueIsLeftOver on the server by anything that a store does, or that comes too late.
 func TestNoValueIsLeftOver(t *testing.T) {
 	server := startServer(t)
@@ -153,7 +205,13 @@ func TestNoValueIsLeftOver(t *testing.T) {
 	require.NoError(t, s.Drop(t.Context(), key, epoch))
 	requireValues(0)
 	saveSteps(t, s, epoch, minute, 31, 32)
-	begin(t, s, key)
+	epoch = begin(t, s, key)
+	requireValues(0)
+	saveSteps(t, s, epoch, 0, 1, 2)
+	require.NoError(t, s.End(t.Context(), key, epoch, 3))
+	requireValues(1)
+	_, _, err := s.Take(t.Context(), key, AnyStep, 0)
+	require.NoError(t, err)
 	requireValues(0)
 }
 
@@ -234,6 +292,19 @@ func TestSweepOfTheValueBefore(t *testing.T) {
 	saveSteps(t, s, epoch, minute, 40) // the one before has an expiry of its own, which is over
 	sweep()
 	requireSteps(t, s, 40, 25)
+	require.NoError(t, s.End(t.Context(), key, epoch, 41))
+	ended := where.fileOf(key) + beforeSuffix
+	sweep()
+	require.FileExists(t, ended)
+	e := entry{path: ended}
+	require.NoError(t, e.openAs(ended))
+	e.head.expires = time.Now()
+	_, err := e.file.WriteAt(e.head.bytes(), 0)
+	require.NoError(t, err)
+	e.close()
+	sweep()
+	require.NoFileExists(t, ended)
+	require.Equal(t, epoch, owner(t, s, key), "it stays for longer")
 	saveSteps(t, s, epoch, time.Millisecond, 50)
 	sweep()
 	left, err := filepath.Glob(filepath.Dir(where.fileOf(key)) + "/*")

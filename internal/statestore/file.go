@@ -102,15 +102,22 @@ func (s *folderStore) Save(ctx context.Context, key string, epoch uint64, value 
 }
 
 func (s *folderStore) Drop(ctx context.Context, key string, epoch uint64) error {
+	return s.End(ctx, key, epoch, 0)
+}
+
+func (s *folderStore) End(ctx context.Context, key string, epoch, steps uint64) error {
 	return s.locked(ctx, "drop", key, func(e *entry) error {
 		if e.head.epoch > epoch {
 			return &FencedError{Epoch: epoch, Owner: e.head.epoch}
+		}
+		if steps > 0 && e.head.ended == steps { // this is done again
+			return nil
 		}
 		expires := expiry(dropped)
 		if !e.head.expires.IsZero() && e.head.expires.Before(expires) {
 			expires = e.head.expires
 		}
-		return e.clear(fileHead{key: key, epoch: epoch, expires: expires})
+		return e.end(fileHead{key: key, epoch: epoch, expires: expires, ended: steps})
 	})
 }
 

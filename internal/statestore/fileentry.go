@@ -20,8 +20,8 @@ type entry struct {
 	damage error    // what is wrong with the file
 }
 
-// beforeSuffix ends the name of the file with the value before. Its epoch and expiry are not used: those of the key are in
-// the file without the suffix.
+// beforeSuffix ends the name of the file with the value before. Its epoch is not used: that of the key is in the file without
+// the suffix. Its expiry is used after End, when the file without the suffix has no value.
 const beforeSuffix = ".before"
 
 func (e *entry) before() string { return e.path + beforeSuffix }
@@ -124,21 +124,27 @@ func (e *entry) keep(step uint64) error {
 	return removeIfThere(e.before())
 }
 
-// goBack has the sequence go on from the value before, if that has at most that many steps and the newest has more. head is
-// the new one. A server that is killed meanwhile leaves the newest as it was.
+// goBack has the sequence go on from the value before, if that has at most that many steps and the newest has more, or if
+// the sequence has ended with more steps and not long ago. head is the new one. A server that is killed meanwhile leaves what
+// was there.
 func (e *entry) goBack(head fileHead, atMost uint64) error {
-	if e.head.size == 0 {
-		return nil
+	if e.head.size == 0 && atMost >= e.head.ended {
+		return removeIfThere(e.before())
 	}
-	if step, err := e.head.readStep(e.file); err != nil || step <= atMost {
-		return err
+	if e.head.size > 0 {
+		if step, err := e.head.readStep(e.file); err != nil || step <= atMost {
+			return err
+		}
 	}
 	older, step, err := e.older()
 	if older == nil {
 		return err
 	}
-	if step > atMost {
+	if step > atMost || e.head.size == 0 && older.head.expired(time.Now()) {
 		older.close()
+		if e.head.size == 0 {
+			return removeIfThere(e.before())
+		}
 		return nil
 	}
 	head.size = older.head.size
@@ -160,11 +166,38 @@ func (e *entry) close() {
 	}
 }
 
-// clear replaces the file by one with another head and no value.
+// end replaces the file by one with another head and no value, and keeps the newest value with fewer steps than the
+// sequence has ended with, for a while.
+func (e *entry) end(head fileHead) error {
+	if err := e.keep(head.ended); err != nil {
+		return err
+	}
+	older, _, err := e.older()
+	if err != nil {
+		return err
+	}
+	if older == nil { // or it is damaged
+		return e.clear(head)
+	}
+	defer older.close()
+	kept := older.head
+	kept.expires = expiry(endKept)
+	if _, err := older.file.WriteAt(kept.bytes(), 0); err != nil {
+		return err
+	}
+	return e.replace(head)
+}
+
+// clear is replace without a value before.
 func (e *entry) clear(head fileHead) error {
 	if err := removeIfThere(e.before()); err != nil { // first: it must not be taken for what is saved
 		return err
 	}
+	return e.replace(head)
+}
+
+// replace replaces the file by one with another head and no value.
+func (e *entry) replace(head fileHead) error {
 	temp, err := writeTemp(filepath.Dir(e.path), head, nil)
 	if err != nil {
 		return err

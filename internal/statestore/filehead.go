@@ -17,17 +17,19 @@ import (
 //	     8     8  epoch of the owner
 //	    16     8  time when the file expires, in nanoseconds since 1970 (UTC); 0: never
 //	    24     8  size of the value in bytes; 0: none is saved
-//	    32     4  length of the key
-//	    36     4  CRC-32C of the 36 bytes above and the key
-//	    40     n  key
+//	    32     8  steps that the sequence has ended with; 0: it has not
+//	    40     4  length of the key
+//	    44     4  CRC-32C of the 44 bytes above and the key
+//	    48     n  key
 //
 // The value is at the next multiple of 64 after the key, so that its tensors are aligned
 // in the file too.
 const (
 	fileMagic    = "TSSF"
 	fileVersion  = 1
-	fileHeadSize = 40
-	fileCRCAt    = 36
+	fileHeadSize = 48
+	fileLengthAt = 40
+	fileCRCAt    = 44
 	maxKey       = 1 << 16
 )
 
@@ -36,6 +38,7 @@ type fileHead struct {
 	epoch   uint64
 	expires time.Time // zero: never
 	size    int64     // of the value
+	ended   uint64    // how many steps the sequence has ended with; 0: it has not
 }
 
 func (h *fileHead) expired(now time.Time) bool {
@@ -56,7 +59,8 @@ func (h *fileHead) bytes() []byte {
 		little.PutUint64(b[16:], uint64(h.expires.UnixNano()))
 	}
 	little.PutUint64(b[24:], uint64(h.size))
-	little.PutUint32(b[32:], uint32(len(h.key)))
+	little.PutUint64(b[32:], h.ended)
+	little.PutUint32(b[fileLengthAt:], uint32(len(h.key)))
 	copy(b[fileHeadSize:], h.key)
 	little.PutUint32(b[fileCRCAt:], fileChecksum(b, len(h.key)))
 	return b
@@ -79,7 +83,7 @@ func readFileHead(f *os.File) (h fileHead, err error) {
 	if format := little.Uint32(b[4:]); format != fileVersion {
 		return h, fmt.Errorf("the file has format %d: this version reads %d", format, fileVersion)
 	}
-	length := int(little.Uint32(b[32:]))
+	length := int(little.Uint32(b[fileLengthAt:]))
 	if end := fileHeadSize + length; end > n && length <= maxKey {
 		b = make([]byte, end)
 		if n, err = f.ReadAt(b, 0); err != nil && !errors.Is(err, io.EOF) {
@@ -92,6 +96,7 @@ func readFileHead(f *os.File) (h fileHead, err error) {
 	h.key = string(b[fileHeadSize : fileHeadSize+length])
 	h.epoch = little.Uint64(b[8:])
 	h.size = int64(little.Uint64(b[24:]))
+	h.ended = little.Uint64(b[32:])
 	if at := little.Uint64(b[16:]); at != 0 {
 		h.expires = time.Unix(0, int64(at))
 	}

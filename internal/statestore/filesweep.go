@@ -68,18 +68,24 @@ func (s *folderStore) sweep(ctx context.Context, shard int) {
 	}
 }
 
-// hasExpired reports whether a file is to be deleted. A value before goes with its key.
+// hasExpired reports whether a file is to be deleted. A value before goes with its key, or earlier if the sequence has ended.
 func hasExpired(path string, now time.Time) bool {
-	if isExtra(path) {
-		return false
+	if main, isBefore := strings.CutSuffix(path, beforeSuffix); isBefore && isExtra(path) {
+		if head, err := headOf(main); err != nil || head.size > 0 {
+			return false
+		}
 	}
+	head, err := headOf(path)
+	return err == nil && head.expired(now)
+}
+
+func headOf(path string) (fileHead, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return false
+		return fileHead{}, err
 	}
 	defer f.Close()
-	head, err := readFileHead(f)
-	return err == nil && head.expired(now)
+	return readFileHead(f)
 }
 
 // files returns the paths of all files of one folder but its lock.

@@ -30,6 +30,10 @@ type Store interface {
 	// Drop deletes the values; the epoch stays for a while, so that older servers
 	// remain refused. It fails as Save does.
 	Drop(ctx context.Context, key string, epoch uint64) error
+	// End is Drop for a sequence that has ended with that many steps. Of the values the
+	// newest with fewer steps stays for some seconds, for a client that did not get the
+	// answer to the END: only a Take that wants fewer steps than that finds it.
+	End(ctx context.Context, key string, epoch, steps uint64) error
 	// Owner returns the epoch that owns key, 0 if there is none, and how many steps its
 	// values have, the newest first.
 	Owner(ctx context.Context, key string) (epoch uint64, steps []uint64, err error)
@@ -49,6 +53,9 @@ type Store interface {
 // dropped is how long the epoch of a key stays after Drop, or as long as the key would
 // have stayed if that is less.
 const dropped = 10 * time.Minute
+
+// endKept is how long a value stays after End: long enough for a client to find another server.
+const endKept = 10 * time.Second
 
 // Key returns the key of a sequence. The ID is a number (7), a string in quotes
 // ("abc"), or a key that the client chose, after an @. So Key(namespace, "") is what

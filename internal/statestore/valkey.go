@@ -181,9 +181,13 @@ func (s *valkeyStore) Save(ctx context.Context, key string, epoch uint64, value 
 }
 
 func (s *valkeyStore) Drop(ctx context.Context, key string, epoch uint64) error {
-	stamp := nextStamp()
+	return s.End(ctx, key, epoch, 0)
+}
+
+func (s *valkeyStore) End(ctx context.Context, key string, epoch, steps uint64) error {
+	arguments := []string{formatEpoch(epoch), nextStamp(), milliseconds(dropped), strconv.FormatUint(steps, 10), milliseconds(endKept)}
 	return s.owned(ctx, "drop", key, epoch, func(ctx context.Context) valkey.ValkeyResult {
-		return dropScript.Exec(ctx, s.client, []string{key}, []string{formatEpoch(epoch), stamp, milliseconds(dropped)})
+		return dropScript.Exec(ctx, s.client, []string{key}, arguments)
 	})
 }
 

@@ -16,8 +16,9 @@ import (
 const (
 	epochField  = "epoch"  // of the owner, 16 hexadecimal digits: texts compare as numbers do
 	statePrefix = "state:" // and a number of steps: names the value with so many
-	// by is the store, as in a process, that made it the owner, and saved the stamp of the last Save or Drop of this
-	// owner, which looks as an epoch does. Only scripts use these.
+	// by is the store, as in a process, that made it the owner, saved the stamp of the last Save, Drop or End of this
+	// owner, which looks as an epoch does, and ended the number of steps that the sequence has ended with. Only scripts
+	// use these.
 )
 
 // valuePrefix begins the names of values. No namespace is empty, so no sequence has such a key.
@@ -26,7 +27,7 @@ const valuePrefix = KeyPrefix + ":"
 // The scripts begin with this: owner is the epoch of the key or "", and states are what it has, the newest last.
 const readHash = `
 local key = KEYS[1]
-local owner, by, saved, states = '', '', '', {}
+local owner, by, saved, ended, states = '', '', '', nil, {}
 local fields = redis.call('HGETALL', key)
 for i = 1, #fields, 2 do
 	local field, content = fields[i], fields[i + 1]
@@ -34,7 +35,8 @@ for i = 1, #fields, 2 do
 	if step then states[#states + 1] = {step = step, field = field, value = content}
 	elseif field == 'epoch' then owner = content
 	elseif field == 'by' then by = content
-	elseif field == 'saved' then saved = content end
+	elseif field == 'saved' then saved = content
+	elseif field == 'ended' then ended = tonumber(content) end
 end
 table.sort(states, function(a, b) return a.step < b.step end)
 if owner ~= '' and (#owner ~= 16 or string.find(owner, '[^0-9a-f]') or tonumber(owner, 16) >= 2^53) then
@@ -66,7 +68,7 @@ if owner ~= ARGV[1] then return {owner, string.format('%016x', epoch), by} end
 if owner ~= '' then epoch = math.max(epoch, tonumber(owner, 16) + 1) end
 epoch = string.format('%016x', epoch)
 redis.call('HSET', key, 'epoch', epoch, 'by', ARGV[3])
-redis.call('HDEL', key, 'saved')
+redis.call('HDEL', key, 'saved', 'ended')
 local state = false
 ` + state + `
 expire(ARGV[2])
@@ -81,12 +83,14 @@ while #states > 0 do forget(1) end
 
 	// ARGV[4]: the largest number of steps.
 	takeScript = claimScript(`
+local most = tonumber(ARGV[4])
+while ended and #states > 0 and (most >= ended or states[#states].step > most) do forget(#states) end
 for i = #states, 1, -1 do
 	if redis.call('EXISTS', states[i].value) == 0 then forget(i) end
 end
 local chosen = #states
-while chosen > 1 and states[chosen].step > tonumber(ARGV[4]) do chosen = chosen - 1 end
-if chosen > 0 and states[chosen].step <= tonumber(ARGV[4]) then
+while chosen > 1 and states[chosen].step > most do chosen = chosen - 1 end
+if chosen > 0 and states[chosen].step <= most then
 	while #states > chosen do forget(#states) end
 end
 if #states > 0 then state = redis.call('GET', states[#states].value) end
@@ -108,29 +112,32 @@ for i = #states, 1, -1 do
 	if states[i].step >= state.step then forget(i) end
 end
 while #states > 1 do forget(1) end
+if ended then redis.call('HDEL', key, 'ended') end
 redis.call('HSET', key, 'epoch', ARGV[1], 'saved', ARGV[2], state.field, state.value)
 states[#states + 1] = state
 expire(ARGV[3])
 return false
 `)
 
-	// ARGV: our epoch, our stamp, how long the epoch stays at most. The states go first: a server without memory lets us
-	// write after that.
+	// ARGV: our epoch, our stamp, how long the epoch stays at most, the steps that the sequence has ended with, how long the
+	// newest state with fewer stays. The other states go first: a server without memory lets us write after that.
 	dropScript = newScript(readHash + `
 if owner > ARGV[1] then return owner end
 if owner == ARGV[1] and saved > ARGV[2] then return false end
 local left = redis.call('PTTL', key)
-redis.call('HDEL', key, 'saved')
-while #states > 0 do forget(1) end
-redis.call('HSET', key, 'epoch', ARGV[1], 'saved', ARGV[2])
-if left < 0 or left > tonumber(ARGV[3]) then expire(ARGV[3]) end
+redis.call('HDEL', key, 'saved', 'ended')
+while #states > 0 and states[#states].step >= tonumber(ARGV[4]) do forget(#states) end
+while #states > 1 do forget(1) end
+redis.call('HSET', key, 'epoch', ARGV[1], 'saved', ARGV[2], 'ended', ARGV[4])
+if left < 0 or left > tonumber(ARGV[3]) then redis.call('PEXPIRE', key, ARGV[3]) end
+if #states > 0 then redis.call('PEXPIRE', states[1].value, ARGV[5]) end
 return false
 `)
 
 	// It returns the values of all states, the newest first.
 	getScript = newScript(readHash + `
 local found = {}
-for i = #states, 1, -1 do
+for i = ended and 0 or #states, 1, -1 do
 	found[#found + 1] = redis.call('GET', states[i].value)
 end
 return found
@@ -139,7 +146,7 @@ return found
 	// It returns the owner, and the number of steps of each state, the newest first.
 	ownerScript = newScript(readHash + `
 local found = {owner}
-for i = #states, 1, -1 do
+for i = ended and 0 or #states, 1, -1 do
 	if redis.call('EXISTS', states[i].value) == 1 then found[#found + 1] = string.sub(states[i].field, #'state:' + 1) end
 end
 return found

@@ -31,6 +31,13 @@ type kept struct {
 	epoch  uint64
 	values [][]byte  // the newest first
 	since  time.Time // of the epoch
+	ended  *ended
+}
+
+// ended is what stays, for ever, of a sequence that has ended: the newest value with fewer steps.
+type ended struct {
+	steps uint64
+	value []byte
 }
 
 // stepOf is the number of steps of a value; 0 if it is damaged.
@@ -86,13 +93,16 @@ func (m *Memory) Take(ctx context.Context, key string, atMost uint64, _ time.Dur
 		m.last++
 		epoch = m.last
 		values := m.kept[key].values
+		if end := m.kept[key].ended; end != nil && atMost < end.steps && stepOf(end.value) <= atMost {
+			values = [][]byte{end.value}
+		}
 		if i := slices.IndexFunc(values, func(value []byte) bool { return stepOf(value) <= atMost }); i > 0 {
 			values = values[i:]
 		}
 		if len(values) > 0 {
 			value = slices.Clone(values[0])
 		}
-		m.kept[key] = kept{epoch, values, time.Now()}
+		m.kept[key] = kept{epoch: epoch, values: values, since: time.Now()}
 	})
 	return epoch, value, err
 }
@@ -111,6 +121,24 @@ func (m *Memory) Drop(ctx context.Context, key string, epoch uint64) error {
 	return m.change(ctx, "Drop", key, epoch, func([][]byte) [][]byte { return nil })
 }
 
+// End implements statestore.Store.
+func (m *Memory) End(ctx context.Context, key string, epoch, steps uint64) error {
+	var left *ended
+	err := m.change(ctx, "End", key, epoch, func(values [][]byte) [][]byte {
+		if i := slices.IndexFunc(values, func(value []byte) bool { return stepOf(value) < steps }); i >= 0 {
+			left = &ended{steps, values[i]}
+		}
+		return nil
+	})
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if now := m.kept[key]; err == nil && now.epoch == epoch {
+		now.ended = left
+		m.kept[key] = now
+	}
+	return err
+}
+
 func (m *Memory) change(ctx context.Context, method, key string, epoch uint64, change func(values [][]byte) [][]byte) error {
 	var fenced error
 	err := m.call(ctx, method, key, func() {
@@ -118,7 +146,7 @@ func (m *Memory) change(ctx context.Context, method, key string, epoch uint64, c
 			fenced = &statestore.FencedError{Epoch: epoch, Owner: owner}
 			return
 		}
-		m.kept[key] = kept{epoch, change(m.kept[key].values), m.kept[key].since}
+		m.kept[key] = kept{epoch: epoch, values: change(m.kept[key].values), since: m.kept[key].since}
 	})
 	if err != nil {
 		return err
@@ -176,7 +204,7 @@ func (m *Memory) Check(ctx context.Context) error { return m.call(ctx, "Check", 
 func (m *Memory) Put(key string, value []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.kept[key] = kept{m.kept[key].epoch, [][]byte{value}, m.kept[key].since}
+	m.kept[key] = kept{epoch: m.kept[key].epoch, values: [][]byte{value}, since: m.kept[key].since}
 }
 
 // Value is the newest value of a key.
