@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"sync"
 	"testing"
 	"time"
 
@@ -8,27 +9,42 @@ import (
 )
 
 // clockwork is a clock that goes when it is told to.
-type clockwork struct{ due []func() }
-
-func (c *clockwork) wind(in *Instance) {
-	in.overlaps.quiet.after = func(_ time.Duration, f func()) { c.due = append(c.due, f) }
+type clockwork struct {
+	mu  sync.Mutex // answers that were saved wind it, too
+	due []func()
 }
 
-// tick lets the time pass that anybody waits for now.
-func (c *clockwork) tick() {
+func (c *clockwork) wind(in *Instance) {
+	in.overlaps.quiet.after = func(_ time.Duration, f func()) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.due = append(c.due, f)
+	}
+}
+
+// take is what waits now.
+func (c *clockwork) take() []func() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	due := c.due
 	c.due = nil
+	return due
+}
+
+// tick lets the time pass that anybody waits for now, and reports whether anyone did.
+func (c *clockwork) tick() bool {
+	due := c.take()
 	for _, f := range due {
 		f()
 	}
+	return len(due) > 0
 }
 
 // run lets the server have nothing to do for long.
 func (c *clockwork) run(in *Instance, now time.Duration) {
-	for len(c.due) > 0 {
-		c.tick()
+	for c.tick() {
 	}
-	in.overlaps.settle(in, now)
+	in.Locked(func() { in.overlaps.settle(in, now) })
 }
 
 // busyServer always has something to run, and distinguishes its sequences only in its own
@@ -125,7 +141,7 @@ func TestRestartIsReleased(t *testing.T) {
 		for range quietTicks - 1 {
 			s.clock.tick()
 		}
-		old := s.clock.due
+		old := s.clock.take()
 		s.batch(nextOf(8)).answered(t)
 		for _, f := range old {
 			f()
@@ -185,8 +201,7 @@ func TestReleasedStartsAreNotInUse(t *testing.T) {
 	s.batch(nextOf(7), nextOf(8)).ok()
 	s.batch(startOf(7), startOf(8)).answered(t)
 	require.Equal(t, map[int]bool{0: true, 1: true}, s.held())
-	for len(s.clock.due) > 0 {
-		s.clock.tick()
+	for s.clock.tick() {
 	}
 	require.NoError(t, s.batch(startOf(9)).answers[0].err)
 }
