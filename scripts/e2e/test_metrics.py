@@ -210,7 +210,7 @@ def test_build_info(own_server):
     ((labels, value),) = scraped(own_server).samples["stateful_build_info"].items()
     assert value == 1 and dict(labels).keys() == {"version", "onnxruntime"}
     version, onnxruntime = dict(labels)["version"], dict(labels)["onnxruntime"]
-    assert re.fullmatch(r"v\d+\.\d+\.\d+.*", version) and re.fullmatch(r"\d+\.\d+\.\d+", onnxruntime)
+    assert re.fullmatch(r"\d+\.\d+\.\d+.*", version) and re.fullmatch(r"\d+\.\d+\.\d+", onnxruntime)
     assert f"version={version} onnxruntime={onnxruntime}" in own_server.log_text()
 
 
