@@ -57,7 +57,8 @@ func assembleOver(library string, s settings, log *slog.Logger) (components, err
 	}
 	logGPUs(log)
 	return components{
-		onnxRuntime: runtime.Version(), open: runtime.Open, trim: runtime.Trim, load: loadModel,
+		onnxRuntime: runtime.Version(), open: runtime.Open, load: loadModel,
+		trim:       func() { go runtime.Trim() }, // it takes some milliseconds, and nothing waits for it
 		capability: runtime.Capability, globalThreads: runtime.SharesThreads(),
 	}, nil
 }

@@ -2,8 +2,8 @@
 
 Servers run on one processor, and the load generator on the others, so that neither takes time from the other one.
 
-First a search finds the capacity of each contender: the highest rate, in requests/s at the times of a Poisson process, at
-which it answers 97 % of the requests before the measurement is over. Then each contender gets parts of its own capacity
+First searches find the capacity of each contender, of which the median counts: the highest rate, in requests/s at the times of a
+Poisson process, at which it answers 97 % of the requests before the measurement is over. Then each contender gets parts of its own capacity
 (--percent, default: 50 and 80). Requests are sent whether or not earlier ones were answered, and latencies count from the
 time at which a request was due.
 
@@ -35,7 +35,8 @@ MOST = 1.2  # p99 over that of nothing plus a run
 JUDGED = 80  # percent of the capacity, and more
 RUN_SECONDS = 0.2  # of ONNX Runtime alone
 IN_TIME = 0.97  # of the requests are answered in the measurement, at the capacity and below
-SEARCHES = 6  # each halves the range of rates that may be the capacity
+SEARCHES = 3  # for the capacity, of which the median counts
+HALVINGS = 6  # of the range of rates that may be the capacity
 HIGHEST = 1.25  # times the requests/s of sequences that wait for their answers: the search begins below
 BOUND = "nothing + run"
 
@@ -98,21 +99,28 @@ def arrivals(workload: Workload, targets: list[Target], raw: Raw, sequences: int
 
 
 def capacity(target: Target, sequences: int, options: argparse.Namespace) -> float:
-    """The highest rate of arrivals that the server keeps up with. A rate is too high if it does not in two attempts: other
-    programs may disturb one."""
+    """The highest rate of arrivals that the server keeps up with: the median of several searches, which differ by a tenth."""
     closed = target.load_again(sequences, options)["requests_per_second"]
-    low, high = 0.0, HIGHEST * closed
-    for _ in range(SEARCHES):
+    found = sorted(search(target, sequences, options, HIGHEST * closed) for _ in range(SEARCHES))
+    print(
+        f"  {target.contender.name}: {statistics.median(found):,.0f} requests/s of random arrivals are answered in time "
+        f"({found[0]:,.0f} to {found[-1]:,.0f}); "
+        f"{closed:,.0f} if each of {counted(sequences, 'sequence')} waits for its answers",
+        flush=True,
+    )
+    return statistics.median(found)
+
+
+def search(target: Target, sequences: int, options: argparse.Namespace, high: float) -> float:
+    """The highest rate below another one that the server keeps up with. A rate is too high if it does not in two attempts:
+    other programs may disturb one."""
+    low = 0.0
+    for _ in range(HALVINGS):
         rate = (low + high) / 2
         if any(keeps_up(target.load_again(sequences, options, rate=rate)) for _ in range(2)):
             low = rate
         else:
             high = rate
-    print(
-        f"  {target.contender.name}: {low:,.0f} requests/s of random arrivals are answered in time; "
-        f"{closed:,.0f} if each of {counted(sequences, 'sequence')} waits for its answers",
-        flush=True,
-    )
     return low
 
 
