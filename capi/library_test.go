@@ -14,21 +14,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tritonstateful/internal/faketriton"
+	"tritonstateful/internal/release"
 	"tritonstateful/internal/status"
 	"tritonstateful/internal/triton"
 )
-
-var entryPoints = []string{
-	"TRITONBACKEND_Finalize",
-	"TRITONBACKEND_GetBackendAttribute",
-	"TRITONBACKEND_Initialize",
-	"TRITONBACKEND_ModelFinalize",
-	"TRITONBACKEND_ModelInitialize",
-	"TRITONBACKEND_ModelInstanceExecute",
-	"TRITONBACKEND_ModelInstanceFinalize",
-	"TRITONBACKEND_ModelInstanceInitialize",
-	"TRITONBACKEND_ModelInstanceReady",
-}
 
 // libcFamily is all that may be needed at run time: a backend is copied to
 // machines that have nothing else.
@@ -56,7 +45,7 @@ func TestLibrariesAsTheyAreShipped(t *testing.T) {
 		file, err := elf.Open(path)
 		require.NoError(t, err)
 		defer file.Close()
-		require.Equal(t, entryPoints, defined(t, file), path)
+		require.Equal(t, release.EntryPoints, defined(t, file), path)
 		needed, err := file.ImportedLibraries()
 		require.NoError(t, err)
 		for _, name := range needed {
@@ -91,7 +80,7 @@ func defined(t *testing.T, file *elf.File) []string {
 func names(header, pattern string) []string {
 	var found []string
 	for _, match := range regexp.MustCompile(pattern).FindAllStringSubmatch(header, -1) {
-		if !slices.Contains(entryPoints, match[1]) {
+		if !slices.Contains(release.EntryPoints, match[1]) {
 			found = append(found, match[1])
 		}
 	}
@@ -168,7 +157,7 @@ func TestLoaderRefusesPartOfALibrary(t *testing.T) {
 func TestLoaderHandsOn(t *testing.T) {
 	initialize, next := throughLoader(t)
 	source := "extern void *TRITONSERVER_ErrorNew(int, const char *);\n"
-	for _, name := range entryPoints {
+	for _, name := range release.EntryPoints {
 		source += "void *" + name + `(void) { return TRITONSERVER_ErrorNew(3, "this is ` + name + `"); }` + "\n"
 	}
 	file := filepath.Join(t.TempDir(), "names.c")

@@ -25,8 +25,8 @@ const (
 	SPDXFile    = "sbom.spdx.json"
 )
 
-// entryPoints are all that our libraries may export.
-var entryPoints = []string{
+// EntryPoints are all that our libraries may export.
+var EntryPoints = []string{
 	"TRITONBACKEND_Finalize",
 	"TRITONBACKEND_GetBackendAttribute",
 	"TRITONBACKEND_Initialize",
@@ -103,8 +103,8 @@ func checkBinary(folder, program string, m *Manifest) error {
 			wrong = append(wrong, fmt.Errorf("%s needs %s: want only %s, and these in the manifest", program, needed, strings.Join(allowed, ", ")))
 		}
 	}
-	if (program == Loader || program == Library) && !slices.Equal(b.exports, entryPoints) {
-		wrong = append(wrong, fmt.Errorf("%s exports %s: want %s", program, strings.Join(b.exports, ", "), strings.Join(entryPoints, ", ")))
+	if (program == Loader || program == Library) && !slices.Equal(b.exports, EntryPoints) {
+		wrong = append(wrong, fmt.Errorf("%s exports %s: want %s", program, strings.Join(b.exports, ", "), strings.Join(EntryPoints, ", ")))
 	}
 	return errors.Join(wrong...)
 }
