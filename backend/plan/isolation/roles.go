@@ -189,6 +189,9 @@ func (t *Trial) runRoles(s setting, lanes [][]lane, roles []role, check func(run
 		if why == "" {
 			continue
 		}
+		if run == 0 { // shapes alone
+			return true, why, nil
+		}
 		// Chance can only make a difference, so that without one nothing has to be repeated.
 		for range t.repeats() {
 			again, err := t.run(s, chosen...)
@@ -204,13 +207,20 @@ func (t *Trial) runRoles(s setting, lanes [][]lane, roles []role, check func(run
 	return true, "", nil
 }
 
-// repeats is how often a run is repeated to tell chance from influence. Chance that is as small as the rounding has few
-// results, so that two runs are often the same; runs in sessions of their own always are.
+// repeats is how often a run is repeated to tell chance from influence. Chance that is as small as
+// the rounding has few results, so that two runs are often the same; runs in sessions of their own
+// always are. Where no operator draws numbers, more runs would only take the time of other
+// candidates.
 func (t *Trial) repeats() int {
-	if t.fresh {
+	if t.fresh || t.sig.Operators != nil && !slices.ContainsFunc(randomOperators, t.sig.MayHave) {
 		return 1
 	}
 	return 8
+}
+
+// randomOperators are those of ONNX that draw numbers.
+var randomOperators = []string{
+	"Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike",
 }
 
 // crosses returns what of the last run differs from an earlier one in a lane that has the same
@@ -223,8 +233,12 @@ func (t *Trial) crosses(runs [][]onnx.Tensor, roles []role, axes []int, equal eq
 		}
 		name, after := t.sig.Outputs[t.outputs[k]].Name, &runs[last][k]
 		optional := t.optional[t.outputs[k]]
-		if optional && slices.Contains(after.Shape, 0) {
-			continue
+		switch {
+		case !optional || !slices.Contains(after.Shape, 0):
+		case t.vary:
+			continue // controls and masks that differ between lanes may say so
+		default: // it was not in the first run, of which some lanes have the same
+			return fmt.Sprintf("output %q is empty for all requests, depending on the inputs of one", name)
 		}
 		if axis >= len(after.Shape) || after.Shape[axis] != int64(len(roles)) {
 			return fmt.Sprintf("output %q has shape %v for %d requests, depending on their contents", name, after.Shape, len(roles))

@@ -182,3 +182,45 @@ func index(is bool) int {
 	}
 	return 0
 }
+
+// TestRunsOfRefused: candidates that are refused leave time for others. Shapes that contradict are
+// seen at once, and a model without random operators repeats a run once.
+func TestRunsOfRefused(t *testing.T) {
+	r := sums(t, "x:FP32[batch,time]", never)
+	after(r, func(y *onnx.Tensor) { runnertest.Allocate(y, 2*y.Shape[0]) })
+	trial := trialOf(r)
+	require.Equal(t, NotIsolated, judged(trial).Verdict)
+	require.Equal(t, 2, trial.Runs)
+
+	r = mixes(t, "FP32", "[batch,32]", elementwise(math.Max, func(lane, _ int) int { return max(lane-1, 0) }))
+	for operator, repeats := range map[string]int{"Max": 1, "RandomNormalLike": 8} {
+		r.Sig.Operators = map[string]int{operator: 1}
+		trial = trialOf(r)
+		require.Equal(t, NotIsolated, judged(trial).Verdict)
+		require.Equal(t, 4+repeats, trial.Runs, operator)
+	}
+}
+
+// TestLeftEmpty: whether a model leaves a state empty must not depend on what one lane has.
+func TestLeftEmpty(t *testing.T) {
+	r := runnertest.NewFile(t, "x:FP32[batch,8] s:FP32[batch,8]", "y:FP32[batch,8] s_out:FP32[batch,8]")
+	r.Runs = func(_ *onnx.Signature, inputs, outputs []onnx.Tensor) error {
+		small := false
+		for i := range inputs {
+			runnertest.Allocate(&outputs[i], inputs[i].Shape...)
+			copy(outputs[i].Data.Bytes, inputs[i].Data.Bytes)
+		}
+		for at := range inputs[0].Data.Size / 4 {
+			small = small || at%8 == 0 && math.Abs(runnertest.Element(inputs[0].Data.Bytes, tensor.FP32, at)) < 0.1
+		}
+		if small {
+			runnertest.Allocate(&outputs[1], 0)
+		}
+		return nil
+	}
+	trial := trialOf(r, tensor.Shape{1, 8})
+	trial.optional[1] = true
+	got := judged(trial)
+	require.Equal(t, NotIsolated, got.Verdict)
+	require.Contains(t, got.Why, `"s_out"`)
+}
