@@ -499,6 +499,57 @@ func TestFreeMissGivenUp(t *testing.T) {
 	}
 }
 
+// TestFreeOvertaken: of several instances of the server, each runs its own parked requests again. One
+// that comes before the first of its sequence goes on with what is saved, too.
+func TestFreeOvertaken(t *testing.T) {
+	for name, c := range map[string]struct {
+		asks  []ask
+		order []int
+		steps uint64
+	}{
+		"next":   {[]ask{nextOf(7), nextOf(7), nextOf(7)}, []int{1, 2, 0}, 4},
+		"start":  {[]ask{nextOf(7), startOf(7)}, []int{1, 0}, 2},
+		"resume": {[]ask{nextOf(7), nextOf(7).saying(requires)}, []int{1, 0}, 3},
+		"ended":  {[]ask{nextOf(7), nextOf(7), endOf(7)}, []int{1, 0, 2}, 0},
+	} {
+		for _, begin := range []string{"start", "implicit"} {
+			inBubble(t, name+" "+begin, func(t *testing.T) {
+				store := &storetest.Memory{}
+				edits := []func(*setup){savedIn(t, store, "steps=1"), free, param("begin", begin)}
+				first := newServer(t, edits...)
+				first.batch(startOf(7)).ok()
+				synctest.Wait()
+				second := goesOn(t, first, store, edits...)
+				for _, a := range c.asks {
+					second.batch(a)
+				}
+				synctest.Wait()
+				again := second.reruns.asks
+				second.reruns.asks = nil
+				require.Len(t, again, len(c.asks))
+				for _, i := range c.order {
+					if o := second.batch(again[i]); name != "resume" {
+						o.ok()
+					}
+				}
+				synctest.Wait()
+				for range 2 {
+					second.rerun().ok()
+					synctest.Wait()
+				}
+				require.Empty(t, second.in.resuming)
+				require.Empty(t, second.log.having("taken over"))
+				if q := second.in.store.Live(keyOf(7)); c.steps > 0 {
+					require.Equal(t, c.steps, q.Steps())
+					goesOn(t, second, store, edits...).resumed(nextOf(7)).ok()
+				} else {
+					require.Nil(t, q)
+				}
+			})
+		}
+	}
+}
+
 // TestFreeMissFull: a sequence whose saved state finds no room does not begin anew, although there
 // is room for the request after it.
 func TestFreeMissFull(t *testing.T) {

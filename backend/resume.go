@@ -22,8 +22,12 @@ type resuming struct {
 	waiting  []func()
 	answered bool
 	err      error // why the store could not say, or its answer could not be used
-	unused   bool  // the first request gave up, so the next one asks
+	unused   bool  // who was to use the answer gave up, so the next one asks
 	left     int   // requests that are still to come again
+
+	resumption checkpoint.Resumption // the answer, until a request has come again
+	taken      bool                  // one has
+	life       uint64                // of the sequence that was live here, 0 if none was
 }
 
 // parked is the note of a request that was parked.
@@ -31,9 +35,6 @@ type parked struct {
 	of    *resuming
 	first bool
 	came  time.Duration // when the server handed it over
-	// Of the first one:
-	resumption checkpoint.Resumption
-	life       uint64 // of the sequence that was live here, 0 if none was
 }
 
 // waits parks the request if it is to wait for the store, or comes after one that does, and
@@ -120,15 +121,15 @@ func (e *execution) ask(req int) {
 	var live *checkpoint.Entry
 	if q := in.store.Live(of.key); q != nil {
 		if live = entryOf(q); live != nil && live.Key() == key {
-			note.life = q.Generation()
+			of.life = q.Generation()
 		} else {
 			live = nil
 		}
 	}
 	rerun := e.batch.Park(req)
 	in.saver.Resume(checkpoint.Wanted{Key: key, Live: live, AtMost: stepsAnswered(r)}, func(r checkpoint.Resumption) {
-		note.resumption = r
 		in.Locked(func() {
+			of.resumption = r
 			rerun(note)
 			for _, next := range of.waiting {
 				next()
@@ -164,12 +165,17 @@ func (e *execution) comesAgain(req int, note *parked) bool {
 	if note.of.left--; note.of.left == 0 && in.resuming[note.of.key] == note.of {
 		delete(in.resuming, note.of.key)
 	}
-	if note.first {
-		return e.takeUp(req, note)
-	}
 	if of := in.resuming[note.of.key]; of != nil && of != note.of {
 		e.park(req, of)
 		return true
+	}
+	if !note.of.taken {
+		note.of.taken = true
+		// Each instance of the server runs its own requests again, so the first one can be overtaken.
+		if note.first || in.free && !r.Start && !r.resumes() {
+			return e.takeUp(req, note.of)
+		}
+		note.of.unused = true
 	}
 	if in.free {
 		a.asked = !r.resumes() && !note.of.unused
@@ -180,19 +186,19 @@ func (e *execution) comesAgain(req int, note *parked) bool {
 	return e.asks(req)
 }
 
-// takeUp has the sequence of a START go on with its saved state, as the store has said. It
+// takeUp has the sequence of a request go on with its saved state, as the store has said. It
 // reports whether the store has to be asked once more.
-func (e *execution) takeUp(req int, note *parked) bool {
-	in, r, a, said := e.in, &e.requests[req], &e.arrivals[req], &note.resumption
-	a.asked = true
+func (e *execution) takeUp(req int, of *resuming) bool {
+	in, r, a, said := e.in, &e.requests[req], &e.arrivals[req], of.resumption
+	a.asked, of.resumption = true, checkpoint.Resumption{}
 	switch {
 	case r.Err != nil || r.Cancelled:
-		note.of.unused = true
+		of.unused = true
 	case said.Err != nil:
 		r.Err = unasked(r, said.Err)
 	case said.Ours:
 		q := in.store.Live(r.key())
-		if q == nil || q.Generation() != note.life { // it lost its state meanwhile
+		if q == nil || q.Generation() != of.life { // it lost its state meanwhile
 			e.ask(req)
 			return true
 		}
@@ -204,14 +210,14 @@ func (e *execution) takeUp(req int, note *parked) bool {
 		a.epoch = said.Epoch
 		return false // a START as any other
 	case in.unsaved(r, said.Saved) > 0:
-		note.of.err = e.stepsLost(req, said.Saved)
-		r.Err = unasked(r, note.of.err)
+		of.err = e.stepsLost(req, said.Saved)
+		r.Err = unasked(r, of.err)
 		in.store.Forget(r.key()) // the client is told once
 	default:
 		q, err := in.store.Restore(r.key(), e.start(req), said.Saved, e.now)
 		if err != nil {
-			note.of.err = status.Errorf(status.CodeOf(in.refusal(r.Sequence, err)), "restoring its state: %w", err)
-			r.Err = unasked(r, note.of.err)
+			of.err = status.Errorf(status.CodeOf(in.refusal(r.Sequence, err)), "restoring its state: %w", err)
+			r.Err = unasked(r, of.err)
 			if in.free && !r.Start {
 				in.store.Forget(r.key()) // else the next one would not ask
 			}
