@@ -362,8 +362,12 @@ func (s *server) settle(a *ask, got *answer, resumed bool) {
 func (s *server) settleError(a *ask, q *plainSequence) {
 	switch {
 	case a.parameters != nil && a.parameters.Resume != ResumeNone:
+	case a.keeps() && a.end && !a.start: // it goes on when it could not be saved, with the step or without
+		for _, state := range slices.Clone(q.states) {
+			next, _ := s.step(a, state)
+			q.states = append(q.states, next)
+		}
 	case s.in.free && a.end && !a.start && !a.cancelled && !s.faulty: // it can come again
-	case a.keeps() && a.end && !a.start: // it goes on when it could not be saved
 	case !s.faulty && (a.start || a.end):
 		delete(s.plain, a.who())
 	case s.faulty && s.plain[a.who()] != nil || a.start && s.faulty:

@@ -207,4 +207,5 @@ def test_a_signal_while_a_sequence_idles(serve, idle: int, code: int):
     server.signal(signal.SIGTERM)
     assert server.wait() == code, server.log_tail()
     assert ("Exit timeout expired" in server.log_text()) == (code == 1)
-    assert (time.monotonic() - begun >= EXIT_TIMEOUT) == (code == 1)
+    if code == 1:
+        assert time.monotonic() - begun >= EXIT_TIMEOUT
