@@ -4,12 +4,17 @@ package main
 import "C"
 
 import (
+	"sync"
+
 	"tritonstateful/backend"
 	"tritonstateful/internal/status"
 )
 
 // held implements backend.Held. Its memory is C's and outlives the batch.
-type held struct{ c *C.batch_held }
+type held struct {
+	c     *C.batch_held
+	holds *sync.WaitGroup // of the instance
+}
 
 // Hold implements backend.Batch. If there is no memory to hold a request, that is its answer.
 func (b *batch) Hold(req int) backend.Held {
@@ -17,12 +22,14 @@ func (b *batch) Hold(req int) backend.Held {
 	c := C.batch_hold(b.c, C.uint32_t(req))
 	if c == nil {
 		b.Fail(req, status.Errorf(status.Unavailable, "delaying the answer: out of memory"))
+		return held{}
 	}
-	return held{c}
+	b.reruns.holds.Add(1)
+	return held{c, &b.reruns.holds}
 }
 
 // Release implements backend.Held.
-func (h held) Release() { C.held_release(h.c, C.batch_described{}, nil) }
+func (h held) Release() { h.ReleaseWith(nil, nil) }
 
 // ReleaseWith implements backend.Held.
 func (h held) ReleaseWith(p *backend.AnswerParameters, err error) {
@@ -31,6 +38,9 @@ func (h held) ReleaseWith(p *backend.AnswerParameters, err error) {
 		described = describe(*p)
 	}
 	C.held_release(h.c, described, newError(err))
+	if h.holds != nil {
+		h.holds.Done()
+	}
 }
 
 // Describe implements backend.Batch.

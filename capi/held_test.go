@@ -3,6 +3,7 @@ package main
 import (
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -75,6 +76,37 @@ func TestHoldThatFails(t *testing.T) {
 	require.Empty(t, rs[0].AnswerParameters())
 	refused(t, rs[1], status.Internal, "did not run")
 	refused(t, rs[2], status.Unavailable, "first")
+}
+
+// holding is an instance that releases what it holds after it was closed, as one that goes on for
+// another instance of the server does.
+type holding struct {
+	*fakeInstance
+	held backend.Held
+}
+
+func (h *holding) Close() {
+	go func() {
+		time.Sleep(10 * time.Millisecond)
+		h.held.Release()
+	}()
+}
+
+// TestUnloadWithHeldRequests: an answer that waits is reported to its instance, which must not be
+// gone.
+func TestUnloadWithHeldRequests(t *testing.T) {
+	h := &holding{}
+	h.fakeInstance = then(func(b backend.Batch) { h.held = b.Hold(0) })
+	s := newServer(t, fakeModel{func(backend.InstanceInfo) (executor, error) { return h, nil }})
+	require.NoError(t, s.model.Initialize())
+	require.NoError(t, s.instance.Initialize())
+	rs := requests(t, echoCall(1, 1, 2))
+	require.NoError(t, s.instance.Execute(rs...))
+	waiting(t, rs...)
+	require.NoError(t, s.instance.Finalize())
+	settled(t, rs)
+	require.NoError(t, s.model.Finalize())
+	require.NoError(t, s.backend.Finalize())
 }
 
 // TestReleaseBeforeFinish has its effect when the batch is finished.

@@ -247,6 +247,7 @@ func (in *instance) close() {
 	adjustProcs(-1)
 	in.batch.free()
 	in.Close()
+	in.reruns.holds.Wait() // they report to the instance; if Close was not the last, they go on
 }
 
 func finalizeInstance(of *C.TRITONBACKEND_ModelInstance) error {

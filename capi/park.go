@@ -30,6 +30,8 @@ type reruns struct {
 	of   *C.TRITONBACKEND_ModelInstance
 	exec executor
 
+	holds sync.WaitGroup // of the instance's requests that are not released yet, see batch.Hold
+
 	mu        sync.Mutex
 	ready     []*parked // in the order in which they are to run
 	isRunning bool      // there is a goroutine
