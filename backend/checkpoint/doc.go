@@ -8,13 +8,13 @@
 //     statebuffer's Sequence.Attached.
 //   - An entry is dirty while steps of it are not saved, and ready when the store is to be
 //     called for it: to begin, to save, to drop.
-//   - An entry has ended for a while after an END, before what is saved is deleted: the answer to
-//     the END can be lost, and its client have it made again.
+//   - An END ends an entry: the store marks what is saved as that of an ended sequence, see
+//     statestore's Store.End, or keeps it if the sequence pauses.
 //   - A job is one call of the store for an entry. An entry has one at a time.
 //   - An epoch says who owns a sequence in the store. Whoever begins or restores it gets a
 //     later one, and whoever has an earlier one is fenced: the store refuses what it saves.
 //
-// The path of a step: the execution calls [Batch.Stepped] after the commit. That makes the entry
+// The path of a step: the execution calls [Saver.Stepped] after the commit. That makes the entry
 // dirty, and ready when the policy says so. When the batch is over, the goroutine of the
 // saver takes snapshots, under the lock of the instance, of ready entries in their order, as long as
 // there is room for jobs. So what is saved is always the newest committed state, memory is

@@ -38,7 +38,8 @@
 // client asks for the step again, and needs the state before it. So [Store.Take] is told how
 // many steps the client has answers of. A value with more is deleted, as the sequence goes on
 // from the one before, in another way perhaps. Both values end with their key, and Begin and
-// Drop delete both.
+// Drop delete both. [Store.End] leaves one for some seconds, for a client that did not get the
+// answer to the END.
 //
 // # The value
 //
