@@ -44,10 +44,11 @@ var inThree = []role{
 	{[]int{0, 1, 1}, []content{usual, large}},
 }
 
-// inTwo shows the same of two lanes, which have every combination of their contents.
+// inTwo shows the same of two lanes, which have every combination of their contents. A last run is
+// about much larger numbers: the first one has only usual ones, which more models accept.
 var inTwo = []role{
-	{[]int{0, 0, 1, 1}, []content{alone, large}},
-	{[]int{0, 1, 1, 0}, []content{usual, alone}},
+	{[]int{0, 0, 1, 1, 0}, []content{alone, small}},
+	{[]int{0, 1, 1, 0, 2}, []content{usual, alone, large}},
 }
 
 // evenAndOdd is inTwo with varied contents, and for three lanes. In the first run all lanes are

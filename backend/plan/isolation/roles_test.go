@@ -3,6 +3,7 @@ package isolation
 import (
 	"errors"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -181,6 +182,32 @@ func index(is bool) int {
 		return 1
 	}
 	return 0
+}
+
+// TestLargeAndSmallCross: a lane all of whose numbers are much smaller than usual, or larger, must
+// not reach others by that, whichever lane it is.
+func TestLargeAndSmallCross(t *testing.T) {
+	largest := func(lane []float64) (most float64) {
+		for _, value := range lane {
+			most = max(most, math.Abs(value))
+		}
+		return most
+	}
+	for _, dims := range []string{"[batch,32]", "[batch,8]", "[batch,3,16]", "[batch,time]"} {
+		for name, is := range map[string]func(lane []float64) bool{
+			"small": func(lane []float64) bool { return largest(lane) < 0.1 },
+			"large": func(lane []float64) bool { return largest(lane) > 10 },
+		} {
+			r := mixes(t, "FP32", dims, func(x [][]float64, lane int) []float64 {
+				to := slices.Clone(x[lane])
+				for other := range x {
+					to[0] += float64(index(other != lane && is(x[other])))
+				}
+				return to
+			})
+			require.Equal(t, NotIsolated, judged(trialOf(r)).Verdict, "%s %s", dims, name)
+		}
+	}
 }
 
 // TestRunsOfRefused: candidates that are refused leave time for others. Shapes that contradict are

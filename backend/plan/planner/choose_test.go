@@ -320,7 +320,7 @@ func TestLanesMeetByWhatMayBeLeftOut(t *testing.T) {
 
 // TestProofOverTime: what there was no time for is not shown.
 func TestProofOverTime(t *testing.T) {
-	const all = 13 // runs: one lane, 4 of two, 4 with long axes, 4 with axes of 1
+	const all = 14 // runs: one lane, 5 of two, 4 with long axes, 4 with axes of 1
 	for last := 1; last <= all; last++ {
 		runs, until := 0, time.Now().Add(20*time.Millisecond)
 		r := sums(t, "x:FP32[batch,time]", func([]onnx.Tensor) bool { return false })
