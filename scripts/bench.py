@@ -8,13 +8,14 @@ request.
 
   stateful  this backend
   implicit  the same, with states listed as Triton's implicit state, and the batch first
+  minimal   Triton's implicit state by a backend in C that does no more than it must: what no backend with it gets below
   nothing   a backend that answers with zeros: what the server itself costs
   floor     the same, which also runs ONNX Runtime, with states in place: what no backend can get below
   python    a model of the Python backend that keeps states in a dict and runs ONNX Runtime
   before    this backend in another version (--before)
   ort       Triton's ONNX Runtime backend with implicit state (--ort-backend)
 
-The last columns are the server's CPU time over that of floor, implicit and ort, with the same allocator.
+The last columns are the server's CPU time over that of floor, implicit, minimal and ort, with the same allocator.
 
 Instead, other things can be measured:
 

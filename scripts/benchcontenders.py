@@ -15,7 +15,7 @@ from tritonclient.grpc import model_config_pb2
 
 from batchfirst import batch_first
 from benchbuild import OTHERS, PYTHON, SOURCE
-from benchlayout import Tensor
+from benchlayout import Layout, Tensor
 from benchworkload import ModelConfig, Setting, Workload, datatype, shape
 from tritonserver import BACKENDS
 
@@ -78,6 +78,10 @@ def prepare_nothing(workload: Workload, config: ModelConfig, folder: Path, setti
     """Tells the do-nothing backend which outputs to send; see internal/bench/nothing/nothing.c."""
     config.backend = "nothing"
     (folder / "1").mkdir()
+    write_outputs(workload, config, folder)
+
+
+def write_outputs(workload: Workload, config: ModelConfig, folder: Path) -> None:
     outputs = [output for output in config.output if output.name == workload.output]
     lines = [" ".join([tensor.name, datatype(tensor), *map(str, shape(tensor))]) for tensor in outputs]
     (folder / "outputs.txt").write_text("\n".join(lines) + "\n")
@@ -86,13 +90,26 @@ def prepare_nothing(workload: Workload, config: ModelConfig, folder: Path, setti
 def prepare_floor(workload: Workload, config: ModelConfig, folder: Path, setting: Setting) -> None:
     """Lets the do-nothing backend step the model, too; see internal/bench/nothing/inplace.h."""
     prepare_nothing(workload, config, folder, setting)
-    layout = workload.layout
+    write_session(folder / "session.txt", workload.file, workload.layout, setting.sequences)
+
+
+def prepare_minimal(workload: Workload, config: ModelConfig, folder: Path, setting: Setting) -> None:
+    """Lets the do-nothing backend compute, with the configuration of implicit; see internal/bench/nothing/implicit.h."""
+    prepare_implicit(workload, config, folder, setting)
+    model = folder / "1" / "model.onnx"
+    write_outputs(workload, config, folder)
+    write_session(folder / "implicit.txt", model, workload.layout_of(model), 0)
+    config.backend = "nothing"
+    config.parameters.clear()
+
+
+def write_session(file: Path, model: Path, layout: Layout, sequences: int) -> None:
     reset = [Tensor(layout.reset, np.bool_, (-1, 1))] if layout.reset else []
     lines = [f"input {tensor.name} {described(tensor)}" for tensor in [*layout.inputs, *reset]]
     lines += [f"output {tensor.name} {described(tensor)}" for tensor in layout.outputs]
     lines += [f"state {before.name} {after.name} {described(before)}" for before, after in layout.states]
     library = BACKENDS / "stateful" / "libonnxruntime_stateful.so"
-    (folder / "session.txt").write_text("\n".join([str(library), str(workload.file), str(setting.sequences), *lines]) + "\n")
+    file.write_text("\n".join([str(library), str(model), str(sequences), *lines]) + "\n")
 
 
 def described(tensor: Tensor) -> str:
@@ -115,6 +132,7 @@ CONTENDERS = {
     for contender in [
         Contender("stateful", BACKENDS, prepare_stateful),
         Contender("implicit", BACKENDS, prepare_implicit),
+        Contender("minimal", OTHERS, prepare_minimal),
         Contender("nothing", OTHERS, prepare_nothing, computes=False),
         Contender("floor", OTHERS, prepare_floor, computes=False),
         Contender("python", OTHERS, prepare_python, environment=STUB),

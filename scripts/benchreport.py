@@ -24,7 +24,7 @@ COLUMNS: list[tuple[str, str, Callable[[dict], float]]] = [
 
 def table(samples: Samples) -> str:
     """The medians of all rounds, one row per number of sequences and contender."""
-    bases = [base for base in ("floor", "implicit", "ort") if any(name == base for _, name in samples)]
+    bases = [base for base in ("floor", "implicit", "minimal", "ort") if any(name == base for _, name in samples)]
     rows = [["sequences", "backend", *(title for title, _, _ in COLUMNS), *(f"CPU / {base}" for base in bases)]]
     for (sequences, name), results in samples.items():
         medians = [format(statistics.median(map(figure, results)), style) for _, style, figure in COLUMNS]

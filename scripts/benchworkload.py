@@ -47,9 +47,13 @@ class Workload:
 
     @cached_property
     def layout(self) -> Layout:
+        return self.layout_of(self.file)
+
+    def layout_of(self, file: Path) -> Layout:
+        """The layout of the model in another file, which has the same tensors."""
         text = self.config(Setting(max_batch=1)).parameters["state_pairs"].string_value
         pairs = [tuple(pair.split(", ")) for pair in text.removeprefix("<<<").removesuffix(">>>").split(">>>, <<<")]
-        return Layout.of(self.file, pairs, {"seq": 4})
+        return Layout.of(file, pairs, {"seq": 4})
 
     def state_bytes(self) -> int:
         """The bytes of one sequence's states."""

@@ -40,7 +40,7 @@ def test_backends_in_turns(tmp_path):
     for file in (BACKENDS / "stateful").iterdir():
         (tmp_path / file.name).symlink_to(file)
     (tmp_path / "libtriton_onnxruntime.so").symlink_to("libtriton_stateful.so")
-    names = ["stateful", "implicit", "nothing", "floor"]
+    names = ["stateful", "implicit", "minimal", "nothing", "floor"]
     lines = bench("--model", "accumulate_fp32", "--sequences", "4", "--instances", "2", "--contenders", *names,
                   "--ort-backend", tmp_path)  # fmt: skip
     assert rows(lines, "4") == [*names, "ort"]

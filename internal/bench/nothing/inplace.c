@@ -17,9 +17,11 @@ typedef struct {
   char name[MAX_NAME], new_name[MAX_NAME]; // the new state's
   ONNXTensorElementDataType type;
   int64_t shape[MAX_DIMS]; // -1: the batch
+  int64_t lane_shape[MAX_DIMS]; // the same with a batch of 1
   size_t dims, lane_bytes;
   char *memory;
   OrtValue ***values; // of a state, by lanes and place; of another tensor, by lanes
+  OrtValue *elsewhere; // what the next run reads instead, or NULL
 } tensor;
 
 struct inplace {
@@ -73,7 +75,8 @@ static int parse_tensor(char *line, tensor *t) {
       return -1;
     }
     t->shape[t->dims] = atoll(dim);
-    t->lane_bytes *= t->shape[t->dims] < 0 ? 1 : (size_t)t->shape[t->dims];
+    t->lane_shape[t->dims] = t->shape[t->dims] < 0 ? 1 : t->shape[t->dims];
+    t->lane_bytes *= (size_t)t->lane_shape[t->dims];
   }
   return t->lane_bytes > 0 && t->name[0] != '\0' ? 0 : -1;
 }
@@ -211,18 +214,30 @@ static int places_in_use(const inplace *model, int lanes, int live) {
   return used < 2 ? 2 : used < room ? used : room;
 }
 
+// The place of a state that the next run reads; it writes to the one before.
+static int place_to_read(const inplace *model, int lanes, int used) { return model->turn[lanes] % used; }
+
+static const char *outcome(inplace *model, OrtStatus *status) {
+  if (model->failure != NULL) {
+    model->api->ReleaseStatus(model->failure);
+  }
+  model->failure = status;
+  return status == NULL ? NULL : model->api->GetErrorMessage(status);
+}
+
 const char *inplace_run(inplace *model, int lanes, int live) {
   const char *input_names[MAX_TENSORS], *output_names[MAX_TENSORS];
   const OrtValue *inputs[MAX_TENSORS];
   OrtValue *outputs[MAX_TENSORS];
   size_t input_count = 0, output_count = 0;
   int used = places_in_use(model, lanes, live);
-  int now = model->turn[lanes]++ % used, before = (now + used - 1) % used;
+  int now = place_to_read(model, lanes, used), before = (now + used - 1) % used;
+  model->turn[lanes]++;
   for (int i = 0; i < model->count; i++) {
     const tensor *t = &model->tensors[i];
     if (t->kind != OUTPUT) {
       input_names[input_count] = t->name;
-      inputs[input_count++] = t->values[lanes][t->kind == STATE ? now : 0];
+      inputs[input_count++] = t->elsewhere != NULL ? t->elsewhere : t->values[lanes][t->kind == STATE ? now : 0];
     }
     if (t->kind != INPUT) {
       output_names[output_count] = t->kind == STATE ? t->new_name : t->name;
@@ -230,9 +245,47 @@ const char *inplace_run(inplace *model, int lanes, int live) {
     }
   }
   const OrtApi *api = model->api;
-  if (model->failure != NULL) {
-    api->ReleaseStatus(model->failure);
+  OrtStatus *status =
+      api->Run(model->session, NULL, input_names, inputs, input_count, output_names, output_count, outputs);
+  for (int i = 0; i < model->count; i++) {
+    api->ReleaseValue(model->tensors[i].elsewhere); // NULL is none
+    model->tensors[i].elsewhere = NULL;
   }
-  model->failure = api->Run(model->session, NULL, input_names, inputs, input_count, output_names, output_count, outputs);
-  return model->failure == NULL ? NULL : api->GetErrorMessage(model->failure);
+  return outcome(model, status);
+}
+
+// ---- real values ----
+
+int inplace_count(const inplace *model) { return model->count; }
+
+static inplace_tensor at_place(const tensor *t, const char *name, int lanes, int place) {
+  size_t offset = t->kind == STATE ? (size_t)place * (size_t)lanes * t->lane_bytes : 0;
+  return (inplace_tensor){
+      .name = name,
+      .type = t->type,
+      .shape = t->lane_shape,
+      .dims = (uint32_t)t->dims,
+      .bytes = t->lane_bytes,
+      .memory = t->memory + offset,
+      .state = t->kind == STATE,
+  };
+}
+
+bool inplace_input(const inplace *model, int i, int lanes, inplace_tensor *found) {
+  const tensor *t = &model->tensors[i];
+  *found = at_place(t, t->name, lanes, place_to_read(model, lanes, places_in_use(model, lanes, 0)));
+  return t->kind != OUTPUT;
+}
+
+bool inplace_output(const inplace *model, int i, int lanes, inplace_tensor *found) {
+  const tensor *t = &model->tensors[i];
+  // With two places, the one that was written is the one to read next.
+  *found = at_place(t, t->kind == STATE ? t->new_name : t->name, lanes,
+                    place_to_read(model, lanes, places_in_use(model, lanes, 0)));
+  return t->kind != INPUT;
+}
+
+const char *inplace_read_from(inplace *model, int i, const void *memory) {
+  tensor *t = &model->tensors[i];
+  return outcome(model, wrap(model, t, (char *)memory, 1, &t->elsewhere));
 }

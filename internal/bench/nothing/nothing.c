@@ -13,6 +13,9 @@
 // If there is a session.txt, too, every batch first runs a step of ONNX Runtime on tensors that are in place already
 // (inplace.h). Then it shows what the server and ONNX Runtime cost together, in one process and under one load. Each
 // instance has a session of its own.
+//
+// If there is an implicit.txt instead, which has the same lines, it computes: states are Triton's implicit state, and the
+// outputs in outputs.txt those of the model (implicit.h).
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +24,7 @@
 #include <unistd.h>
 
 #include "../../triton/triton.h"
+#include "implicit.h"
 #include "inplace.h"
 
 // Two more functions of the ABI, which our library does not use.
@@ -49,6 +53,7 @@ typedef struct {
 // What Triton keeps for us with an instance that runs ONNX Runtime; others have NULL.
 typedef struct {
   inplace *step;
+  bool implicit; // it computes, on states that Triton keeps
   int live; // sequences that have begun and not ended
 } stepper;
 
@@ -147,6 +152,26 @@ EXPORT TRITONSERVER_Error *TRITONBACKEND_ModelFinalize(TRITONBACKEND_Model *mode
   return error;
 }
 
+// open_step makes a stepper of a file in a model's folder, if it is there.
+static TRITONSERVER_Error *open_step(const char *folder, const char *file, stepper **opened) {
+  char path[MAX_PATH], text[MAX_LINE];
+  snprintf(path, sizeof path, "%s/%s", folder, file);
+  if (access(path, F_OK) != 0) {
+    return NULL;
+  }
+  stepper *state = calloc(1, sizeof *state); // lives as long as the server, as its step does
+  if (state == NULL) {
+    return fail(TRITONSERVER_ERROR_INTERNAL, "out of memory");
+  }
+  state->step = inplace_open(path, text, sizeof text);
+  if (state->step == NULL) {
+    free(state);
+    return fail(TRITONSERVER_ERROR_INVALID_ARG, "%s", text);
+  }
+  *opened = state;
+  return NULL;
+}
+
 EXPORT TRITONSERVER_Error *TRITONBACKEND_ModelInstanceInitialize(TRITONBACKEND_ModelInstance *instance) {
   TRITONBACKEND_Model *model;
   TRITONBACKEND_ArtifactType type;
@@ -158,21 +183,15 @@ EXPORT TRITONSERVER_Error *TRITONBACKEND_ModelInstanceInitialize(TRITONBACKEND_M
   if (error != NULL) {
     return error;
   }
-  char path[MAX_PATH], text[MAX_LINE];
-  snprintf(path, sizeof path, "%s/session.txt", folder);
-  if (access(path, F_OK) != 0) {
-    return TRITONBACKEND_ModelInstanceSetState(instance, NULL);
+  stepper *state = NULL;
+  error = open_step(folder, "session.txt", &state);
+  if (error == NULL && state == NULL) {
+    error = open_step(folder, "implicit.txt", &state);
+    if (state != NULL) {
+      state->implicit = true;
+    }
   }
-  stepper *state = calloc(1, sizeof *state); // lives as long as the server, as its step does
-  if (state == NULL) {
-    return fail(TRITONSERVER_ERROR_INTERNAL, "out of memory");
-  }
-  state->step = inplace_open(path, text, sizeof text);
-  if (state->step == NULL) {
-    free(state);
-    return fail(TRITONSERVER_ERROR_INVALID_ARG, "%s", text);
-  }
-  return TRITONBACKEND_ModelInstanceSetState(instance, state);
+  return error != NULL ? error : TRITONBACKEND_ModelInstanceSetState(instance, state);
 }
 
 static uint64_t now_ns(void) {
@@ -181,7 +200,8 @@ static uint64_t now_ns(void) {
   return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-static TRITONSERVER_Error *add_output(TRITONBACKEND_Response *response, const output_spec *spec) {
+// add_output sends a value, or zeros if there is none.
+static TRITONSERVER_Error *add_output(TRITONBACKEND_Response *response, const output_spec *spec, const char *value) {
   TRITONBACKEND_Output *output;
   TRITONSERVER_Error *error =
       TRITONBACKEND_ResponseOutput(response, &output, spec->name, spec->datatype, spec->shape, spec->dims);
@@ -198,12 +218,18 @@ static TRITONSERVER_Error *add_output(TRITONBACKEND_Response *response, const ou
   if (memory == TRITONSERVER_MEMORY_GPU) {
     return fail(TRITONSERVER_ERROR_UNSUPPORTED, "output %s was given GPU memory", spec->name);
   }
-  memset(buffer, 0, spec->bytes);
+  if (value == NULL) {
+    memset(buffer, 0, spec->bytes);
+  } else {
+    memcpy(buffer, value, spec->bytes);
+  }
   return NULL;
 }
 
-// answer_request sends zeros, or the error that kept it from that; it returns whether it went well.
-static bool answer_request(TRITONBACKEND_Request *request, const answer_spec *answer) {
+// answer_request sends what the model computed, or zeros, or the error that kept it from that; it returns whether it went
+// well. computed is NULL, or has run a batch of so many lanes, in one of which the request was.
+static bool answer_request(TRITONBACKEND_Request *request, const answer_spec *answer, const inplace *computed, int lane,
+                           int lanes) {
   TRITONBACKEND_Response *response;
   TRITONSERVER_Error *error = TRITONBACKEND_ResponseNew(&response, request);
   if (error != NULL) {
@@ -211,7 +237,11 @@ static bool answer_request(TRITONBACKEND_Request *request, const answer_spec *an
     return false;
   }
   for (int i = 0; i < answer->count && error == NULL; i++) {
-    error = add_output(response, &answer->outputs[i]);
+    const output_spec *spec = &answer->outputs[i];
+    error = add_output(response, spec, computed == NULL ? NULL : implicit_output(computed, spec->name, lane, lanes));
+  }
+  if (computed != NULL && error == NULL) {
+    error = implicit_keep(computed, request, lane, lanes);
   }
   bool ok = error == NULL;
   drop(TRITONBACKEND_ResponseSend(response, TRITONSERVER_RESPONSE_COMPLETE_FINAL, error));
@@ -221,6 +251,9 @@ static bool answer_request(TRITONBACKEND_Request *request, const answer_spec *an
 
 // run_step steps a batch, whose requests all fail if that does.
 static TRITONSERVER_Error *run_step(TRITONBACKEND_Request **requests, uint32_t count, stepper *state) {
+  if (state->implicit) {
+    return implicit_run(state->step, requests, (int)count);
+  }
   for (uint32_t i = 0; i < count; i++) {
     uint32_t flags = 0;
     drop(TRITONBACKEND_RequestFlags(requests[i], &flags));
@@ -234,24 +267,26 @@ static TRITONSERVER_Error *run_step(TRITONBACKEND_Request **requests, uint32_t c
 EXPORT TRITONSERVER_Error *TRITONBACKEND_ModelInstanceExecute(TRITONBACKEND_ModelInstance *instance,
                                                               TRITONBACKEND_Request **requests, uint32_t count) {
   TRITONBACKEND_Model *model;
-  void *spec, *state;
+  void *spec, *opened;
   TRITONSERVER_Error *error = TRITONBACKEND_ModelInstanceModel(instance, &model);
   if (error == NULL) {
     error = TRITONBACKEND_ModelState(model, &spec);
   }
   if (error == NULL) {
-    error = TRITONBACKEND_ModelInstanceState(instance, &state);
+    error = TRITONBACKEND_ModelInstanceState(instance, &opened);
   }
   if (error != NULL) {
     return error;
   }
+  stepper *state = opened;
   uint64_t start = now_ns();
   if (state != NULL && (error = run_step(requests, count, state)) != NULL) {
     return error;
   }
   bool ok[count];
+  const inplace *computed = state != NULL && state->implicit ? state->step : NULL;
   for (uint32_t i = 0; i < count; i++) {
-    ok[i] = answer_request(requests[i], spec);
+    ok[i] = answer_request(requests[i], spec, computed, (int)i, (int)count);
   }
   uint64_t end = now_ns();
   for (uint32_t i = 0; i < count; i++) {
