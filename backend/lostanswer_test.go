@@ -153,6 +153,94 @@ func lostAnswerBeforeSave(t *testing.T, on func(*setup)) {
 	})
 }
 
+// TestLostAnswerWhileASaveIsDue: a save does not push out the state that a live sequence goes back to.
+func TestLostAnswerWhileASaveIsDue(t *testing.T) {
+	eachScheduler(t, onRequest(lostAnswerWhileDue))
+}
+
+func lostAnswerWhileDue(t *testing.T, on func(*setup)) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &storetest.Memory{}
+		s := newServer(t, savedIn(t, store, "interval=1000"), on)
+		s.batch(startOf(7)).ok()
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		before := maps.Clone(s.plain)
+		s.batch(nextOf(7)).ok()
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		s.batch(nextOf(7)).ok()
+		time.Sleep(900 * time.Millisecond)
+		synctest.Wait() // 3 steps are made, states of 2 and of 1 are saved, and that of 3 is soon due
+		store.Before = func(_ context.Context, method, _ string) error {
+			if method == "Take" {
+				time.Sleep(time.Second / 2)
+			}
+			return nil
+		}
+		s.plain = before
+		s.batch(startOf(7).saying(resumesAt(1)))
+		time.Sleep(time.Second)
+		synctest.Wait()
+		o := s.rerun().ok()
+		require.EqualValues(t, 2, o.answers[0].parameters.Step)
+		require.True(t, o.answers[0].parameters.Resumed)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		s.batch(nextOf(7).saying(atStep(2))).ok()
+	})
+}
+
+// TestSavedAfterTheStoreFailed: a sequence that could not go back is saved as before.
+func TestSavedAfterTheStoreFailed(t *testing.T) {
+	for _, down := range []string{"Owner", "Take"} {
+		inBubble(t, down, func(t *testing.T) {
+			store := &storetest.Memory{}
+			s := newServer(t, savedIn(t, store, "interval=1000"))
+			for range 2 {
+				s.batch(startOf(7)).ok()
+				time.Sleep(2 * time.Second)
+				synctest.Wait()
+			}
+			saves := store.Saves()
+			store.Before = func(_ context.Context, method, _ string) error {
+				if method == down {
+					return errors.New("store is down")
+				}
+				return nil
+			}
+			s.batch(nextOf(7)).ok()
+			now := maps.Clone(s.plain)
+			s.resumed(startOf(7).saying(resumesAt(1))).want("store is down").code(status.Unavailable)
+			require.Equal(t, saves, store.Saves())
+			time.Sleep(2 * time.Second)
+			synctest.Wait()
+			require.Equal(t, saves+1, store.Saves())
+			s.plain = now
+			s.batch(nextOf(7).saying(atStep(2))).ok()
+		})
+	}
+}
+
+// TestLostAnswerOfAFreeSequence: a request that names its step goes back, too, without stateful_resume.
+func TestLostAnswerOfAFreeSequence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &storetest.Memory{}
+		first := newServer(t, savedIn(t, store, "steps=1"), free)
+		first.batch(startOf(7)).ok()
+		synctest.Wait()
+		before := maps.Clone(first.plain)
+		first.batch(nextOf(7)).ok()
+		synctest.Wait() // its answer is lost, and then the server
+		second := goesOn(t, first, store, savedIn(t, store, "steps=1"), free)
+		second.plain = before
+		second.batch(nextOf(7).saying(atStep(1)))
+		synctest.Wait()
+		o := second.rerun().ok()
+		require.EqualValues(t, 2, o.answers[0].parameters.Step)
+	})
+}
+
 // TestEndIsNotTakenBack by a client that asks for a step before those that are kept, or says nothing of steps.
 func TestEndIsNotTakenBack(t *testing.T) { eachScheduler(t, onRequest(endNotTakenBack)) }
 

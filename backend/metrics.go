@@ -82,7 +82,7 @@ var (
 	gapBuckets = []float64{5e-3, 1e-2, 2e-2, 4e-2, 8e-2, 0.16, 0.32, 0.64, 1.25, 2.5, 5, 10, 30, 60, 300, 600}
 )
 
-const restoresHelp = "STARTs with stateful_resume. Reason restored: the sequence goes on with its saved state; missing: nothing was saved; damaged: what was saved is damaged, and counts as missing; failed: the store failed, or the state does not fit the model"
+const restoresHelp = "STARTs with stateful_resume. Reason restored: the sequence goes on with its saved state; missing: nothing was saved; damaged: a saved state was damaged, and counted as never saved; failed: the store failed, or the state does not fit the model"
 
 const rejectedHelp = "STARTs that failed. Reason full: no slot was free; start_failed: the request could not be run"
 

@@ -139,9 +139,9 @@ func (e *execution) ask(req int) {
 	})
 }
 
-// stepsAnswered is how many steps the client of a request that resumes can have answers of.
+// stepsAnswered is how many steps the client of a request can have answers of, for whose sequence the store is asked.
 func stepsAnswered(r *Request) uint64 {
-	if r.resumes() && r.Parameters.Step >= 0 {
+	if r.Parameters != nil && r.Parameters.Step >= 0 {
 		return uint64(r.Parameters.Step)
 	}
 	return statestore.AnyStep

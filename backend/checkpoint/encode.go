@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -84,6 +85,9 @@ func widen(from []byte, dtype tensor.DType) []byte {
 // in their order. The result has parts of value.
 func (p *Policy) decode(value []byte, states []statestore.Tensor) (*statebuffer.Saved, error) {
 	record, err := statestore.Parse(value)
+	if format := (*statestore.FormatError)(nil); errors.As(err, &format) {
+		return nil, err
+	}
 	if err != nil {
 		return nil, &damagedError{err}
 	}

@@ -45,6 +45,7 @@ type Entry struct {
 	entered    bool   // it is among those of its key that call the store
 	held       bool   // it waits for an earlier one
 	superseded bool   // a later one has the key
+	frozen     bool   // it is not saved for now, see goesOn
 	again      bool   // the ID has begun again
 	after      *Entry // waits for this one
 }

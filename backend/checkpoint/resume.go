@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"tritonstateful/internal/statestore"
 	"tritonstateful/internal/status"
 	"tritonstateful/statebuffer"
 )
@@ -78,9 +79,9 @@ func (s *Saver) resume(w Wanted) (r Resumption) {
 			r = Resumption{Err: status.Errorf(status.Internal, "internal error of the stateful backend; see the server's log")}
 		}
 	}()
-	var value []byte
 	err := s.within(func(ctx context.Context) (err error) {
 		if w.Live != nil {
+			defer s.unfreeze(w.Live)
 			if r.Ours, err = s.goesOn(ctx, w); r.Ours || err != nil {
 				return err
 			}
@@ -88,43 +89,90 @@ func (s *Saver) resume(w Wanted) (r Resumption) {
 		if err = s.awaitDrop(ctx, w.Key); err != nil {
 			return err
 		}
-		r.Epoch, value, err = s.store.Take(ctx, w.Key, w.AtMost, s.policy.TTL)
-		return err
+		return s.take(ctx, w, &r)
 	})
-	switch {
-	case err != nil:
+	if err != nil {
 		r.Err = status.Errorf(status.Unavailable, "asking the store for its state: %w", err)
-	case value != nil:
-		r.Saved, err = s.policy.decode(value, s.policy.States)
-		if damaged := (*damagedError)(nil); errors.As(err, &damaged) {
-			s.log.Error("a saved state is damaged, and counts as not there", "key", w.Key, "error", err)
-			s.count(func(c *Counters) { c.Damaged++ })
-		} else if err != nil {
-			r.Err = status.Errorf(status.InvalidArg, "its saved state does not fit: %w", err)
-		}
 	}
 	return r
+}
+
+// take makes the sequence ours, and reads what is saved of it. What is damaged counts as never saved.
+func (s *Saver) take(ctx context.Context, w Wanted, r *Resumption) (err error) {
+	var value []byte
+	r.Epoch, value, err = s.store.Take(ctx, w.Key, w.AtMost, s.policy.TTL)
+	if s.noteDamage(w.Key, err) { // a sequence that begins replaces it
+		return nil
+	}
+	if err != nil || value == nil {
+		return err
+	}
+	if r.Saved, err = s.policy.decode(value, s.policy.States); s.noteDamage(w.Key, err) {
+		values, failed := s.store.Get(ctx, w.Key)
+		if failed != nil || len(values) < 2 {
+			return failed
+		}
+		if r.Saved, err = s.policy.decode(values[1], s.policy.States); s.noteDamage(w.Key, err) {
+			return nil
+		}
+	}
+	if err != nil {
+		r.Err = status.Errorf(status.InvalidArg, "its saved state does not fit: %w", err)
+	}
+	return nil
+}
+
+// noteDamage reports whether an error is that of a damaged state, and if so logs and counts it.
+func (s *Saver) noteDamage(key string, err error) bool {
+	damaged := (*damagedError)(nil)
+	if !errors.As(err, &damaged) && !errors.Is(err, statestore.ErrDamaged) {
+		return false
+	}
+	s.log.Error("a saved state is damaged, and counts as not there", "key", key, "error", err)
+	s.count(func(c *Counters) { c.Damaged++ })
+	return true
 }
 
 // goesOn reports whether a sequence that is live here goes on as it is: its epoch is still the
 // one that the store has, or the store has none, because it lost what it had. One that has more
 // steps than its client has answers of goes back if the store has a state that its client can
-// repeat them from.
+// repeat them from. It is frozen meanwhile: one more save would push that state out.
 func (s *Saver) goesOn(ctx context.Context, w Wanted) (bool, error) {
 	var epoch, steps uint64
 	known := func() bool {
 		epoch, steps = w.Live.epoch, w.Live.steps
-		return epoch != 0 && (steps <= w.AtMost || !w.Live.working) // what is under way may be saved yet
+		if epoch == 0 || steps > w.AtMost && w.Live.working { // what is under way may be saved yet
+			return false
+		}
+		if steps > w.AtMost {
+			w.Live.frozen = true
+			w.Live.unlink()
+		}
+		return true
 	}
 	if err := s.await(ctx, known); err != nil {
 		return false, fmt.Errorf("the store has not answered the call before: %w", err)
 	}
 	owner, saved, err := s.store.Owner(ctx, w.Key)
+	if errors.Is(err, statestore.ErrDamaged) { // lost, too
+		return true, nil
+	}
 	if err != nil || owner > epoch {
 		return false, err
 	}
 	goesBack := steps > w.AtMost && slices.ContainsFunc(saved, func(step uint64) bool { return step <= w.AtMost })
 	return !goesBack, nil
+}
+
+// unfreeze has an entry saved again.
+func (s *Saver) unfreeze(e *Entry) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e.frozen {
+		e.frozen = false
+		s.place(e, s.clock())
+		s.Kick()
+	}
 }
 
 // awaitDrop waits until the store knows that a sequence that has ended here has.

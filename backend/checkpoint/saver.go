@@ -193,8 +193,8 @@ func (s *Saver) wait(e *Entry, done func(saved uint64, err error)) {
 func (s *Saver) place(e *Entry, now time.Duration) {
 	to := &s.dirty
 	switch {
-	case e.working || e.held:
-		return // see end and leave
+	case e.working || e.held || e.frozen:
+		return // see end, leave and resume
 	case len(e.waiters) == 0 && (e.lost || !s.calls(e)):
 		e.unlink()
 		s.release(e)

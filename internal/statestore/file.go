@@ -59,17 +59,14 @@ func (s *folderStore) Begin(ctx context.Context, key string, age, ttl time.Durat
 func (s *folderStore) Take(ctx context.Context, key string, atMost uint64, ttl time.Duration) (epoch uint64, value []byte, err error) {
 	err = s.locked(ctx, "take over", key, func(e *entry) error {
 		head := fileHead{key: key, epoch: nextEpoch(e.head.epoch), expires: expiry(ttl)}
-		if e.damage != nil {
-			return e.damage
-		}
-		if e.file == nil {
+		if e.file == nil && e.damage == nil {
 			epoch = head.epoch
 			return e.clear(head)
 		}
 		if err := e.goBack(head, atMost); err != nil {
 			return err
 		}
-		head.size = e.head.size
+		head.size, head.epoch = e.head.size, max(head.epoch, e.head.epoch)
 		if value, err = e.head.readValue(e.file); err != nil {
 			return err
 		}
@@ -129,7 +126,11 @@ func (s *folderStore) Owner(ctx context.Context, key string) (epoch uint64, step
 		}
 		return e.eachValue(func(head *fileHead, file *os.File) error {
 			step, err := head.readStep(file)
-			steps = append(steps, step)
+			if err == nil {
+				steps = append(steps, step)
+			} else if errors.Is(err, ErrDamaged) {
+				err = nil
+			}
 			return err
 		})
 	})
@@ -166,7 +167,7 @@ func (s *folderStore) Keys(ctx context.Context, prefix string) iter.Seq2[string,
 				}
 				e := entry{}
 				err := e.openAs(path)
-				if errors.Is(err, errDamaged) || errors.Is(err, fs.ErrNotExist) {
+				if errors.Is(err, ErrDamaged) || errors.Is(err, fs.ErrNotExist) {
 					continue
 				}
 				if err != nil {

@@ -68,7 +68,7 @@ func TestDamagedFiles(t *testing.T) {
 			require.ErrorContains(t, err, where.fileOf(key))
 			require.Nil(t, value)
 			_, err = s.Get(t.Context(), key)
-			require.ErrorIs(t, err, errDamaged)
+			require.ErrorIs(t, err, ErrDamaged)
 			keys(t, s, "") // skips it, or lists it if only the value is damaged
 			epoch := begin(t, s, key)
 			require.Empty(t, saved(t, s, key))

@@ -45,7 +45,7 @@ func (e *entry) open() error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
-	case errors.Is(err, errDamaged):
+	case errors.Is(err, ErrDamaged):
 		e.damage = fmt.Errorf("%w; it is replaced when the sequence begins anew or is saved", err)
 		return nil
 	case err == nil && e.head.expired(time.Now()):
@@ -80,7 +80,7 @@ func (e *entry) older() (older *entry, step uint64, err error) {
 		}
 	}
 	switch {
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, errDamaged):
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, ErrDamaged):
 		return nil, 0, nil
 	case err != nil:
 		return nil, 0, err
@@ -125,29 +125,37 @@ func (e *entry) keep(step uint64) error {
 }
 
 // goBack has the sequence go on from the value before, if that has at most that many steps and the newest has more, or if
-// the sequence has ended with more steps and not long ago. head is the new one. A server that is killed meanwhile leaves what
-// was there.
+// the sequence has ended with more steps and not long ago, or if the newest is damaged. head is the new one. A server that is
+// killed meanwhile leaves what was there.
 func (e *entry) goBack(head fileHead, atMost uint64) error {
-	if e.head.size == 0 && atMost >= e.head.ended {
+	damage := e.damage
+	if damage == nil && e.head.size == 0 && atMost >= e.head.ended {
 		return removeIfThere(e.before())
 	}
 	if e.head.size > 0 {
-		if step, err := e.head.readStep(e.file); err != nil || step <= atMost {
+		step, err := e.head.readStep(e.file)
+		if errors.Is(err, ErrDamaged) {
+			damage = err
+		} else if err != nil || step <= atMost {
 			return err
 		}
 	}
 	older, step, err := e.older()
-	if older == nil {
+	if err != nil {
 		return err
 	}
-	if step > atMost || e.head.size == 0 && older.head.expired(time.Now()) {
+	if older == nil {
+		return damage
+	}
+	over := e.head.size == 0 && older.head.expired(time.Now())
+	if over || damage == nil && step > atMost {
 		older.close()
-		if e.head.size == 0 {
+		if e.head.size == 0 && damage == nil {
 			return removeIfThere(e.before())
 		}
-		return nil
+		return damage
 	}
-	head.size = older.head.size
+	head.size, head.epoch = older.head.size, max(head.epoch, nextEpoch(older.head.epoch))
 	if _, err = older.file.WriteAt(head.bytes(), 0); err == nil {
 		err = os.Rename(older.path, e.path)
 	}

@@ -45,9 +45,9 @@ func (h *fileHead) expired(now time.Time) bool {
 	return !h.expires.IsZero() && !now.Before(h.expires)
 }
 
-// errDamaged is a file that no Store wrote, or not completely: a machine lost its power
-// or its disk is bad.
-var errDamaged = errors.New("the file is damaged")
+// ErrDamaged is a file that no Store wrote, or not completely: a machine lost its power
+// or its disk is bad. It is replaced when its sequence begins or is saved.
+var ErrDamaged = errors.New("the file is damaged")
 
 // bytes returns the head as it is in the file, with the zeros before the value.
 func (h *fileHead) bytes() []byte {
@@ -78,7 +78,7 @@ func readFileHead(f *os.File) (h fileHead, err error) {
 		return h, err
 	}
 	if n < fileHeadSize || string(b[:4]) != fileMagic {
-		return h, fmt.Errorf("%w: it does not begin with %s", errDamaged, fileMagic)
+		return h, fmt.Errorf("%w: it does not begin with %s", ErrDamaged, fileMagic)
 	}
 	if format := little.Uint32(b[4:]); format != fileVersion {
 		return h, fmt.Errorf("the file has format %d: this version reads %d", format, fileVersion)
@@ -91,7 +91,7 @@ func readFileHead(f *os.File) (h fileHead, err error) {
 		}
 	}
 	if length > n-fileHeadSize || fileChecksum(b, length) != little.Uint32(b[fileCRCAt:]) {
-		return h, fmt.Errorf("%w: the checksum of its head is wrong", errDamaged)
+		return h, fmt.Errorf("%w: the checksum of its head is wrong", ErrDamaged)
 	}
 	h.key = string(b[fileHeadSize : fileHeadSize+length])
 	h.epoch = little.Uint64(b[8:])
@@ -117,7 +117,7 @@ func (h *fileHead) readStep(f *os.File) (uint64, error) {
 func (h *fileHead) check(f *os.File) error {
 	info, err := f.Stat()
 	if err == nil && info.Size()-h.start() != h.size {
-		err = fmt.Errorf("%s: %w: it has %d bytes of a value of %d", f.Name(), errDamaged, info.Size()-h.start(), h.size)
+		err = fmt.Errorf("%s: %w: it has %d bytes of a value of %d", f.Name(), ErrDamaged, info.Size()-h.start(), h.size)
 	}
 	return err
 }

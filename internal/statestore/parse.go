@@ -38,6 +38,13 @@ func Parse(value []byte) (*Record, error) {
 	return record, nil
 }
 
+// A FormatError says that a value is of a format that this version does not read: another version saved it.
+type FormatError struct{ Format uint16 }
+
+func (e *FormatError) Error() string {
+	return fmt.Sprintf("it has format %d: this version reads %d", e.Format, Format)
+}
+
 func parseHead(value []byte) (head Head, err error) {
 	if len(value) < headSize {
 		return head, fmt.Errorf("it has no head, which is %d bytes", headSize)
@@ -46,7 +53,7 @@ func parseHead(value []byte) (head Head, err error) {
 		return head, fmt.Errorf("it begins with %q: want %q", value[:4], magic)
 	}
 	if format := little.Uint16(value[4:]); format != Format {
-		return head, fmt.Errorf("it has format %d: this version reads %d", format, Format)
+		return head, &FormatError{format}
 	}
 	if length := little.Uint64(value[lengthAt:]); length != uint64(len(value)-headSize) {
 		return head, fmt.Errorf("its head says that %d bytes follow: there are %d", length, len(value)-headSize)

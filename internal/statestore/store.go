@@ -20,7 +20,8 @@ type Store interface {
 	Begin(ctx context.Context, key string, age, ttl time.Duration) (epoch uint64, err error)
 	// Take makes the caller the owner of key. It returns the new epoch and the newest value
 	// with at most that many steps; the sequence goes on from there, so a newer value is
-	// deleted. If all values have more steps, it returns the newest; nil if none is saved.
+	// deleted. If all values have more steps, it returns the newest; nil if none is saved. A value that is known to be
+	// damaged does not count; if there is no other, the error is ErrDamaged.
 	Take(ctx context.Context, key string, atMost uint64, ttl time.Duration) (epoch uint64, value []byte, err error)
 	// Save keeps value, which a Writer has sealed. Of the others it keeps the newest with
 	// fewer steps. It fails with a *FencedError if the key has an owner of a later epoch.
@@ -35,7 +36,7 @@ type Store interface {
 	// answer to the END: only a Take that wants fewer steps than that finds it.
 	End(ctx context.Context, key string, epoch, steps uint64) error
 	// Owner returns the epoch that owns key, 0 if there is none, and how many steps its
-	// values have, the newest first.
+	// values have, the newest first. It fails with ErrDamaged if that is not known any more.
 	Owner(ctx context.Context, key string) (epoch uint64, steps []uint64, err error)
 	// Get returns the values without taking the key over, the newest first.
 	Get(ctx context.Context, key string) (values [][]byte, err error)

@@ -175,8 +175,12 @@ func (s *valkeyStore) Save(ctx context.Context, key string, epoch uint64, value 
 	return s.owned(ctx, "save", key, epoch, func(ctx context.Context) valkey.ValkeyResult {
 		// With a short TTL, a server that evicts would take it first.
 		set := s.client.B().Set().Key(name).Value(valkey.BinaryString(value)).Px(cmp.Or(ttl, onItsWay)).Build()
-		return saveScript.after(ctx, s.client, set, []string{key, name},
+		answer := saveScript.after(ctx, s.client, set, []string{key, name},
 			[]string{owner, stamp, milliseconds(ttl), strconv.FormatUint(stepOf(value), 10)})
+		if _, refused := valkey.IsValkeyErr(answer.Error()); refused { // else the value would stay until it expires
+			s.client.Do(ctx, s.client.B().Del().Key(name).Build())
+		}
+		return answer
 	})
 }
 

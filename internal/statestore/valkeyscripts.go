@@ -109,7 +109,7 @@ if redis.call('EXISTS', KEYS[2]) == 0 then
 end
 local state = {step = tonumber(ARGV[4]), field = 'state:' .. ARGV[4], value = KEYS[2]}
 for i = #states, 1, -1 do
-	if states[i].step >= state.step then forget(i) end
+	if states[i].step >= state.step or redis.call('EXISTS', states[i].value) == 0 then forget(i) end
 end
 while #states > 1 do forget(1) end
 if ended then redis.call('HDEL', key, 'ended') end
