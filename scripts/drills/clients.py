@@ -15,6 +15,7 @@ from tritonclient.utils import InferenceServerException
 from tritonstateful_client import AnswerLost, Retry, Sequence, SequenceError, connect
 from tritonstateful_client.request import HEADER, new_id, new_key
 
+from .branches import Branches, State, given_up
 from .model import hashed, request
 
 _names = itertools.count(1)
@@ -31,6 +32,7 @@ class Tally:
     answers: int = 0
     foreign: int = 0  # values of another sequence
     wrong: int = 0  # values of other steps
+    stale: int = 0  # answers that go on from steps that a client without replay had given up
     recoveries: int = 0
     answers_lost: int = 0  # AnswerLost
     broken: collections.Counter[str] = field(default_factory=collections.Counter)  # sequences that ended early, by error
@@ -148,76 +150,60 @@ def plain(
 ) -> None:
     """One sequence without replay: after a loss it goes on with what was saved, which must be what was announced."""
     name, key, correlation = next(_names), new_key(), new_id()
-    hashes, times, saved = [0], [0.0], 0  # after each step
+    known, saved = Branches(), 0
 
-    def send(value: int, *, start: bool = False, end: bool = False, **parameters) -> tuple[InferResult, int]:
+    def send(value: int, *, start: bool = False, end: bool = False, **parameters) -> InferResult:
         tensor = InferInput("X", [1, 2], "INT64").set_data_from_numpy(request(name, value)["X"])
-        result = client.infer(
+        return client.infer(
             model, [tensor], sequence_id=correlation, sequence_start=start, sequence_end=end, headers={HEADER: key},
             parameters=parameters, client_timeout=load.attempt_timeout,
         )  # fmt: skip
-        return result, result.get_response().parameters["stateful_step"].int64_param
 
     for step in range(rng.randint(1, load.steps)):
-        value = rng.getrandbits(40)
+        value, before, resumed = rng.getrandbits(40), known.newest, False
         end = ended.is_set()
         try:
             if step == 0:
-                result, done = send(value, start=True, stateful_key=key)
+                result = send(value, start=True, stateful_key=key)
             else:
-                result, done = send(value, end=end, stateful_step=len(hashes) - 1)
+                result = send(value, end=end, stateful_step=before.steps)
         except InferenceServerException:
             if end:
                 return
-            sent = [value]  # and maybe done, without an answer
+            resumed = True
             while True:
-                if ended.wait(0.2 if len(sent) > 1 else 0):
-                    return
+                known.no_answer(value)
                 value = rng.getrandbits(40)
                 try:
-                    result, done = send(value, start=True, stateful_key=key, stateful_resume="try")
+                    result = send(value, start=True, stateful_key=key, stateful_resume="try")
                     break
                 except InferenceServerException:
-                    sent.append(value)
-            base, unanswered = _history(hashes, sent, value, done, int(result.as_numpy("Y")[0][3]))
-            _note_loss(tally, hashes, times, base, saved)
-            for each in unanswered:
-                hashes.append(hashed(hashes[-1], each))
-                times.append(time.monotonic())
-        hashes.append(hashed(hashes[-1], value))
-        times.append(time.monotonic())
-        tally.check(result, name, done, hashes[-1])
-        saved = result.get_response().parameters["stateful_saved_step"].int64_param
+                    if ended.wait(0.2):
+                        return
+        parameters = result.get_response().parameters
+        done, hash = parameters["stateful_step"].int64_param, int(result.as_numpy("Y")[0][3])
+        base = known.answer(value, done, hash)
+        # If no history fits, the answer is none that follows the last one.
+        tally.check(result, name, done, known.newest.hash if base else hashed(before.hash, value))
+        if not base:
+            return
+        if resumed:
+            _note_loss(tally, before, base, saved)
+        elif base is not before:
+            tally.stale += 1
+        saved = parameters["stateful_saved_step"].int64_param
         if end:
             return
         ended.wait(load.pause * rng.uniform(0.5, 1.5))
 
 
-def _history(hashes: list[int], sent: list[int], value: int, done: int, found: int) -> tuple[int, tuple[int, ...]]:
-    """How many of the known steps a sequence that goes on has kept, and which values without an answer it has got since.
-
-    Requests without an answer may have been done and saved. If no history fits, the answer is wrong as it is.
-    """
-    for unanswered in itertools.chain.from_iterable(itertools.combinations(sent, count) for count in range(3)):
-        base = done - 1 - len(unanswered)
-        if not 0 <= base < len(hashes):
-            continue
-        hash = hashes[base]
-        for each in (*unanswered, value):
-            hash = hashed(hash, each)
-        if hash == found:
-            return base, unanswered
-    return min(max(done - 1, 0), len(hashes) - 1), ()
-
-
-def _note_loss(tally: Tally, hashes: list[int], times: list[float], resumed: int, saved: int) -> None:
-    """The sequence goes on after that number of steps; the others are lost."""
+def _note_loss(tally: Tally, before: State, base: State, saved: int) -> None:
+    """The sequence goes on from base."""
     tally.recoveries += 1
-    lost = len(hashes) - 1 - resumed
-    tally.untrue += resumed < saved
-    tally.lost_steps.append(lost)
-    tally.lost_seconds.append(times[-1] - times[resumed + 1] if lost > 0 else 0.0)
-    del hashes[resumed + 1 :], times[resumed + 1 :]
+    lost = given_up(before, base)
+    tally.untrue += base.steps < saved
+    tally.lost_steps.append(len(lost))
+    tally.lost_seconds.append(lost[0].time - lost[-1].time if lost else 0.0)
 
 
 def percentile(seconds: list[float], percent: float) -> float:

@@ -77,6 +77,7 @@ def without_replay(by_steps: Tally, by_time: Tally, patience: int) -> list[Findi
     return [
         at_least("without replay: resumptions", sum(each.recoveries for each in both), 1),
         none("without replay: foreign or wrong values", sum(each.foreign + each.wrong for each in both)),
+        Finding("without replay: answers of a server that was cut off", f"{sum(each.stale for each in both):,}"),
         none("without replay: saved_step untrue", sum(each.untrue for each in both)),
         at_most(f"without replay: most steps lost, steps={STEPS}", max(by_steps.lost_steps, default=0), STEPS * patience, "steps", 0),
         at_most(f"without replay: most time lost, interval={INTERVAL * 1e3:.0f}", max(by_time.lost_seconds, default=0),

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from drills import killing, parts, refusals, rolling, stale
+from drills.branches import Branches, given_up
 from drills.clients import Tally
 from drills.cluster import Cluster
 from drills.findings import Finding
+from drills.model import hashed
 from drills.parts import Envoy, HAProxy
 from tritonserver import ROOT
 
@@ -77,3 +79,46 @@ def test_wrong_answers_are_seen(values, foreign, wrong):
     tally = Tally()
     tally.check(Answer(*values), name=7, steps=3, hash=99)
     assert (tally.answers, tally.foreign, tally.wrong) == (1, foreign, wrong)
+
+
+def hash_of(*values: int) -> int:
+    hash = 0
+    for value in values:
+        hash = hashed(hash, value)
+    return hash
+
+
+def test_answers_without_replay():
+    known = Branches()
+    for steps, value in enumerate((1, 2, 3)):
+        assert known.answer(value, steps + 1, hash_of(*range(1, value + 1))) is not None
+    three = known.newest
+    # A server dies, and the sequence goes on after the first step.
+    known.no_answer(4)
+    base = known.answer(5, 2, hash_of(1, 5))
+    assert base.steps == 1 and [state.steps for state in given_up(three, base)] == [3, 2]
+    # Its first server was only cut off, and has done the step without an answer.
+    other, base = known.newest, known.answer(6, 5, hash_of(1, 2, 3, 4, 6))
+    assert base is three and [state.steps for state in given_up(other, base)] == [2]
+    # The other one owns it.
+    stale, base = known.newest, known.answer(7, 3, hash_of(1, 5, 7))
+    assert base is other and [state.steps for state in given_up(stale, base)] == [5, 4, 3, 2]
+
+
+@pytest.mark.parametrize(
+    "steps, hash",
+    [
+        (4, hash_of(1, 2, 9, 4)),  # a step that nobody asked for
+        (4, hash_of(1, 2, 4)),  # one too few
+        (3, hash_of(1, 2, 3, 4)),  # another number of steps than there are
+        (4, hash_of(2, 1, 3, 4)),
+        (5, hash_of(1, 2, 3, 3, 4)),  # a step that was done twice
+        (6, hash_of(1, 2, 3, 8, 8, 4)),  # the same, without an answer
+    ],
+)
+def test_wrong_answers_without_replay(steps, hash):
+    known = Branches()
+    for value in (1, 2, 3):
+        known.answer(value, value, hash_of(*range(1, value + 1)))
+    known.no_answer(8)
+    assert known.answer(4, steps, hash) is None
