@@ -11,7 +11,7 @@ import (
 // measurements.
 const (
 	quietTicks = 6
-	quietTick  = 25 * time.Millisecond
+	quietTick  = 40 * time.Millisecond
 )
 
 // quiet releases held requests while no batch runs. Only begin and end are called by the

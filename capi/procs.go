@@ -16,7 +16,7 @@ var instances struct {
 //
 // A thread of Triton's keeps its P while its model runs in C. With more instances than
 // GOMAXPROCS, the others wait until sysmon retakes a P, which can take 20 ms here
-// because of the timer slack (see loader.c). So there is one P for each instance, and
+// because of its timer slack (see threads.c). So there is one P for each instance, and
 // one for all other goroutines. GOMAXPROCS is never lowered.
 func adjustProcs(by int) {
 	instances.Lock()

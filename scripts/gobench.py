@@ -10,8 +10,8 @@ SLACK_NS = 20_000_000
 
 
 def step(root: Path, backends: Path, models: Path) -> int:
-    """Runs BenchmarkStep of capi on the benchmark's models, with the timer slack that the backend's loader gives to Go in
-    a server: processes that we start inherit it. See docs/RATIONALE.md."""
+    """Runs BenchmarkStep of capi on the benchmark's models, with the timer slack that Go's sysmon has in a server: processes
+    that we start inherit it. See docs/RATIONALE.md."""
     ctypes.CDLL(None).prctl(PR_SET_TIMERSLACK, SLACK_NS)
     environment = {
         "STATEFUL_ORT_LIB": str(backends / "stateful" / "libonnxruntime_stateful.so"),

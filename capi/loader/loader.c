@@ -12,7 +12,6 @@
 #include <elf.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -89,22 +88,6 @@ static bool is_whole(const char *path, char *failure, size_t size) {
   return whole;
 }
 
-// The Go runtime's sysmon thread wakes every 20 us to retake the P of threads that
-// stay in C, as ours do while a model runs. No other thread needs that P (see
-// procs.go), so the wake-ups are wasted: they cost 4 to 6 % of a server's CPU time
-// where a run takes about 1 ms. With a timer slack of 20 ms its sleeps end together
-// with other timers. A thread inherits the slack of the one that starts it, and
-// dlopen starts the runtime's threads.
-enum { GO_SLACK_NS = 20 * 1000 * 1000 };
-
-static void *open_lazily(const char *path) {
-  int slack = prctl(PR_GET_TIMERSLACK);
-  prctl(PR_SET_TIMERSLACK, (unsigned long)GO_SLACK_NS);
-  void *opened = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
-  if (slack > 0) prctl(PR_SET_TIMERSLACK, (unsigned long)slack);
-  return opened;
-}
-
 // open_library fills the table; where it cannot, failure says why, the table
 // stays empty and the next Initialize tries again.
 static void open_library(char *failure, size_t size) {
@@ -114,7 +97,7 @@ static void open_library(char *failure, size_t size) {
     return;
   }
   if (!is_whole(path, failure, size)) return;
-  void *opened = open_lazily(path);
+  void *opened = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
   if (opened == NULL) {
     snprintf(failure, size, "stateful backend: cannot open its Go library next to "
              "libtriton_stateful.so: %s", dlerror());

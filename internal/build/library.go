@@ -62,7 +62,8 @@ func (t *tree) goLibrary(of target, folder string, tags ...string) error {
 	flags := []string{"-buildmode=c-shared", "-trimpath", "-buildvcs=false", "-tags=" + strings.Join(tags, ",")}
 	// -buildid=: it would depend on the folder of this tree.
 	// -z lazy: the library may contain go-nvml, which leaves symbols open; see capi/loader.
-	link := fmt.Sprintf(`-ldflags=-s -w -buildid= %s -extldflags "'%s' -Wl,-z,lazy"`, t.commitFlag(), t.exports())
+	// --wrap: see capi/threads.c.
+	link := fmt.Sprintf(`-ldflags=-s -w -buildid= %s -extldflags "'%s' -Wl,-z,lazy -Wl,--wrap=pthread_create"`, t.commitFlag(), t.exports())
 	id, err := cgo.output("go", slices.Concat([]string{"list", "-export", "-f", "{{.BuildID}}"}, flags, []string{"./capi"})...)
 	if err != nil {
 		return err

@@ -73,6 +73,33 @@ def test_it_loads_as_triton_opens_it():
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
+SLACKS = """
+import ctypes, os, sys, time
+before = set(os.listdir("/proc/self/task"))
+ctypes.CDLL(sys.argv[1], mode=os.RTLD_LAZY | os.RTLD_LOCAL)
+deadline = time.monotonic() + 30
+while time.monotonic() < deadline:
+    late, timed = set(), set()
+    for thread in set(os.listdir("/proc/self/task")) - before:
+        if int(open(f"/proc/{thread}/timerslack_ns").read()) == 20_000_000:
+            late.add(thread)
+        call = open(f"/proc/self/task/{thread}/syscall").read().split()  # a number and six arguments
+        if len(call) > 6 and int(call[4], 16):
+            timed.add(thread)
+    if len(late) == 1 and late == timed:
+        sys.exit()
+    time.sleep(0.01)
+sys.exit(f"{late} have the slack, and {timed} wait with a timeout")
+"""
+
+
+def test_only_sysmon_sleeps_late():
+    """Of Go's threads, the one that watches the others has a large timer slack: when nothing runs, it alone waits with a
+    timeout. Were it another one, or all, goroutines would wait for up to 20 ms."""
+    library = BACKENDS / "stateful" / "libtriton_stateful_go.so"
+    subprocess.run([sys.executable, "-c", SLACKS, library], check=True, timeout=60)
+
+
 GUEST = """
 #define _GNU_SOURCE
 #include <dlfcn.h>
