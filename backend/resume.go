@@ -32,6 +32,7 @@ type resuming struct {
 
 // parked is the note of a request that was parked.
 type parked struct {
+	in    *Instance
 	of    *resuming
 	first bool
 	came  time.Duration // when the server handed it over
@@ -117,7 +118,7 @@ func (e *execution) ask(req int) {
 	of := &resuming{key: r.key(), left: 1}
 	of.key.Text = strings.Clone(of.key.Text)
 	in.resuming[of.key] = of
-	note, key := &parked{of: of, first: true, came: e.arrivals[req].came}, in.storeKey(r)
+	note, key := &parked{in: in, of: of, first: true, came: e.arrivals[req].came}, in.storeKey(r)
 	var live *checkpoint.Entry
 	if q := in.store.Live(of.key); q != nil {
 		if live = entryOf(q); live != nil && live.Key() == key {
@@ -150,7 +151,7 @@ func stepsAnswered(r *Request) uint64 {
 // park parks a request that comes after one that waits for the store.
 func (e *execution) park(req int, of *resuming) {
 	of.left++
-	rerun, note := e.batch.Park(req), &parked{of: of, came: e.arrivals[req].came}
+	rerun, note := e.batch.Park(req), &parked{in: e.in, of: of, came: e.arrivals[req].came}
 	if of.answered { // those before it are on their way
 		rerun(note)
 		return
@@ -158,13 +159,22 @@ func (e *execution) park(req int, of *resuming) {
 	of.waiting = append(of.waiting, func() { rerun(note) })
 }
 
+// leave notes that a request does not wait any more. The lock of the instance is held.
+func (p *parked) leave() {
+	of := p.of
+	if of.left--; of.left == 0 && p.in.resuming[of.key] == of {
+		delete(p.in.resuming, of.key)
+	}
+}
+
+// Refused implements Refusable. Without it, all later requests of the sequence would wait.
+func (p *parked) Refused() { go p.in.Locked(p.leave) }
+
 // comesAgain takes in a request that was parked. It reports whether it is parked once more.
 func (e *execution) comesAgain(req int, note *parked) bool {
 	in, r, a := e.in, &e.requests[req], &e.arrivals[req]
 	a.came, a.of = note.came, note.of
-	if note.of.left--; note.of.left == 0 && in.resuming[note.of.key] == note.of {
-		delete(in.resuming, note.of.key)
-	}
+	note.leave()
 	if of := in.resuming[note.of.key]; of != nil && of != note.of {
 		e.park(req, of)
 		return true

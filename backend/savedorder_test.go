@@ -3,6 +3,7 @@ package backend
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -160,4 +161,41 @@ func TestIntervalAfterAPause(t *testing.T) {
 			s.batch(nextOf(7)).ok()
 		}
 	})
+}
+
+// TestFreeRefused: requests that were parked in an instance of the server that is closed meanwhile do not come again. Those
+// after them go on with what is saved.
+func TestFreeRefused(t *testing.T) {
+	for name, refused := range map[string][]int{"first": {0}, "second": {1}, "both": {0, 1}} {
+		inBubble(t, name, func(t *testing.T) {
+			store := &storetest.Memory{}
+			edits := []func(*setup){savedIn(t, store, "steps=1"), free}
+			first := newServer(t, edits...)
+			first.batch(startOf(7)).ok()
+			synctest.Wait()
+			second := goesOn(t, first, store, edits...)
+			second.batch(nextOf(7))
+			second.batch(nextOf(7))
+			synctest.Wait()
+			again := second.reruns.asks
+			second.reruns.asks = nil
+			for i, a := range again {
+				if slices.Contains(refused, i) {
+					a.rerun.note.(Refusable).Refused()
+				} else {
+					second.batch(a).ok()
+				}
+			}
+			synctest.Wait()
+			require.Empty(t, second.in.resuming)
+			second.batch(nextOf(7))
+			synctest.Wait()
+			if again := second.reruns.asks; len(again) > 0 { // nothing was here
+				require.Equal(t, "both", name)
+				second.rerun().ok()
+			}
+			require.EqualValues(t, 4-len(refused), second.in.store.Live(keyOf(7)).Steps())
+			require.Empty(t, second.in.resuming)
+		})
+	}
 }

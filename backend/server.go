@@ -108,13 +108,21 @@ type Batch interface {
 	// it, and Fail and Answer do nothing to it. Rerun brings it to Execute again, with others or
 	// alone, as a request whose Note is note and whose Token is what it was at Park. The caller
 	// calls it once, at any time and on any goroutine; it does not wait for Execute. A
-	// request that is answered, held or reserved cannot be parked.
+	// request that is answered, held or reserved cannot be parked. A request that cannot be run
+	// again gets an error; then a note that is a Refusable is told.
 	Park(req int) (rerun func(note any))
 	// Send sends what was answered since the last Send: one crossing.
 	Send()
 	// Finish sends what is left, answers what has no answer with an INTERNAL error,
 	// reports statistics and releases the requests that are neither held nor parked.
 	Finish(Timing)
+}
+
+// Refusable is a note of a parked request that wants to know that the request was not run again:
+// the server's instance that had it was closed, or there was no memory.
+type Refusable interface {
+	// Refused is called on any goroutine, also while rerun is called. It does not wait.
+	Refused()
 }
 
 // Held is a request whose answer waits. One of its methods is called once, at any time and on

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	"tritonstateful/backend"
 	"tritonstateful/internal/status"
 )
 
@@ -195,6 +196,9 @@ func (r *reruns) refuse(err error) {
 // may be gone.
 func refuse(of *C.TRITONBACKEND_ModelInstance, p *parked, err error) {
 	C.request_refuse(of, p.request, p.response, newError(err))
+	if note, wants := p.note.(backend.Refusable); wants {
+		note.Refused()
+	}
 }
 
 // errUnloaded is the answer to a request that is to run again when its model is unloaded.

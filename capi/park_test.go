@@ -296,6 +296,11 @@ func TestRequestInUse(t *testing.T) {
 	}
 }
 
+// refusable counts how often it is told.
+type refusable int
+
+func (r *refusable) Refused() { *r++ }
+
 // TestUnloadWithParkedRequests: Triton waits for them. If it did not, what runs again would
 // run first, and what comes later would be answered with an error.
 func TestUnloadWithParkedRequests(t *testing.T) {
@@ -310,7 +315,9 @@ func TestUnloadWithParkedRequests(t *testing.T) {
 	settled(t, rs[:1])
 	answered(t, rs[0], y(1, 2), z(1))
 	require.Equal(t, 1, p.closed)
-	p.reruns[1](1)
+	told := refusable(0)
+	p.reruns[1](&told)
+	require.EqualValues(t, 1, told)
 	require.Equal(t, []int{1, 1, 0}, []int{rs[1].Sent(), rs[1].Released(), rs[1].Statistics().Reports})
 	_, err := rs[1].Answer()
 	failed(t, err, status.Unavailable, "the model was unloaded")
