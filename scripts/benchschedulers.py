@@ -2,16 +2,21 @@
 
 The same model under each scheduler, in a server of its own, loaded in turns; one request of each sequence is in flight. The
 table is that of docs/schedulers.md. Fair is the slowest sequence's answers over the median, and Jain's index of all.
+
+Two instances cost more than one with any backend, because their batches are smaller: the do-nothing backend shows what of it
+is the server's.
 """
 
 import argparse
 import json
 import statistics
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
+from benchbuild import OTHERS
 from benchclosed import failed, progress
-from benchcontenders import Contender, prepare_stateful
+from benchcontenders import Contender, prepare_nothing, prepare_stateful
 from benchreport import Samples, cpu_per_request
 from benchtarget import in_turn, serve_all
 from benchworkload import WORKLOADS, ModelConfig, Setting, Workload
@@ -39,22 +44,39 @@ def prepare_free(workload: Workload, config: ModelConfig, folder: Path, setting:
     prepare_stateful(workload, config, folder, setting)
 
 
-def prepare_two(workload: Workload, config: ModelConfig, folder: Path, setting: Setting) -> None:
-    """Two instances, which share the sequences."""
-    config.instance_group[0].count = 2
-    prepare_free(workload, config, folder, setting)
+def prepare_batched(workload: Workload, config: ModelConfig, folder: Path, setting: Setting) -> None:
+    """The do-nothing backend under the scheduler of free sequences."""
+    config.dynamic_batching.SetInParent()
+    config.parameters.clear()
+    prepare_nothing(workload, config, folder, setting)
 
+
+@dataclass(frozen=True)
+class Two:
+    """A way to prepare a model, with two instances."""
+
+    of: Callable[[Workload, ModelConfig, Path, Setting], None]
+
+    def __call__(self, workload: Workload, config: ModelConfig, folder: Path, setting: Setting) -> None:
+        config.instance_group[0].count = 2
+        self.of(workload, config, folder, setting)
+
+
+TWO = ", 2 instances"
 
 SCHEDULERS = [
     Contender("oldest", BACKENDS, prepare_stateful),
     Contender("direct", BACKENDS, prepare_direct),
     Contender("free", BACKENDS, prepare_free),
-    Contender("free, 2 instances", BACKENDS, prepare_two),
+    Contender("free" + TWO, BACKENDS, Two(prepare_free)),
+    Contender("nothing", OTHERS, prepare_batched, computes=False),
+    Contender("nothing" + TWO, OTHERS, Two(prepare_batched), computes=False),
 ]
 
 # The rows of the table for a number of sequences: title, and the figure of a round as text.
 ROWS: list[tuple[str, str, Callable[[dict], float]]] = [
     ("µs a request", ".0f", cpu_per_request),
+    ("requests in the batch of a request", ".0f", lambda r: r["batch_of_request"]),
     ("p50 in ms", ".1f", lambda r: r["p50_us"] / 1e3),
     ("p99 in ms", ".1f", lambda r: r["p99_us"] / 1e3),
     ("slowest sequence / median", ".2f", lambda r: r["slowest_over_median"]),
@@ -75,6 +97,8 @@ def measure(options: argparse.Namespace) -> int:
                     print(f"  round {round_number}/{options.rounds}  {progress(target.contender.name, result)}", flush=True)
     print(f"\nmedians of {options.rounds} rounds of {options.seconds:g} s, and in brackets the least and the greatest\n")
     print(table(samples, options.sequences))
+    for count in options.sequences:
+        print(two_over_one(samples, count))
     if options.json:
         options.json.write_text(
             json.dumps([{"scheduler": s, **r} for (_, s), rs in samples.items() for r in rs], indent=2) + "\n"
@@ -91,6 +115,24 @@ def table(samples: Samples, sequences: list[int]) -> str:
             cells = [cell([figure(result) for result in samples[count, name]], style) for name in names]
             lines.append(f"| {title}, {count:,} sequences | {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def two_over_one(samples: Samples, count: int) -> str:
+    """What two instances cost over one, with free sequences and without a backend's work."""
+
+    def costs(name: str) -> list[float]:
+        return [cpu_per_request(result) for result in samples[count, name]]
+
+    def ratio(name: str) -> float:
+        return statistics.median(two / one for two, one in zip(costs(name + TWO), costs(name)))
+
+    def over(instances: str) -> float:
+        return statistics.median(a - b for a, b in zip(costs("free" + instances), costs("nothing" + instances)))
+
+    return (
+        f"{count:,} sequences, CPU time of two instances over one: free {ratio('free'):.2f}, nothing {ratio('nothing'):.2f}; "
+        f"free over nothing: {over(''):.1f} µs a request with one, {over(TWO):.1f} with two"
+    )
 
 
 def cell(values: list[float], style: str) -> str:

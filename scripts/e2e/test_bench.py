@@ -59,8 +59,9 @@ def test_schedulers():
     """A table to paste, with a column for each and a row for each figure."""
     lines = bench("--schedulers", "--sequences", "4")
     head = next(words for words in lines if words[:2] == ["|", "|"])
-    assert " ".join(head) == "| | oldest | direct | free | free, 2 instances |"
-    assert sum("4" in words and words[0] == "|" for words in lines) == 5
+    assert " ".join(head) == "| | oldest | direct | free | free, 2 instances | nothing | nothing, 2 instances |"
+    assert sum("4" in words and words[0] == "|" for words in lines) == 6
+    assert any(words[:4] == ["4", "sequences,", "CPU", "time"] for words in lines)
 
 
 def test_idle_sequences(tmp_path):
