@@ -112,7 +112,7 @@ func TestInitializeWithoutONNXRuntime(t *testing.T) {
 	faketriton.Reset()
 	b := faketriton.NewBackend("{}")
 	defer b.Delete()
-	failed(t, b.Initialize(), status.NotFound, ortLibrary+" is missing")
+	failed(t, b.Initialize(), status.NotFound, ortLibrary+" is missing: copy the whole folder")
 	require.NoError(t, b.Finalize())
 	s := server{backend: b}
 	require.ErrorContains(t, s.initialize(func(s settings, log *slog.Logger) (components, error) {

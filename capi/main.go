@@ -34,7 +34,7 @@ const ortLibrary = "libonnxruntime_stateful.so"
 func assemble(s settings, log *slog.Logger) (components, error) {
 	library := filepath.Join(ownFolder(), ortLibrary)
 	if _, err := os.Stat(library); err != nil {
-		return components{}, status.Errorf(status.NotFound, "%s is missing: want the file of the same name that was built with this backend", library)
+		return components{}, status.Errorf(status.NotFound, "%s is missing: copy the whole folder of the backend; in the archive for GPUs, add_onnxruntime_gpu.py makes this file", library)
 	}
 	return assembleOver(library, s, log)
 }

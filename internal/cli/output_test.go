@@ -38,5 +38,23 @@ func TestArguments(t *testing.T) {
 // TestNoRuntime: the error says what to do.
 func TestNoRuntime(t *testing.T) {
 	_, err := (&command{library: "/none/lib.so"}).runtime()
-	require.ErrorContains(t, err, "--onnxruntime")
+	require.ErrorContains(t, err, "no ONNX Runtime at /none/lib.so: want --onnxruntime")
+	_, err = firstThatExists(backendRuntimes("/none/bin/tritonstateful"))
+	if err != nil { // else this machine has the backend in the server's folder
+		require.ErrorContains(t, err, "/none/backends/stateful/libonnxruntime_stateful.so or "+backendFolder)
+	}
+}
+
+// TestRuntimeOfAnInstalledBackend: the command and the backend are in one folder, or the command is somewhere else.
+func TestRuntimeOfAnInstalledBackend(t *testing.T) {
+	folder := t.TempDir()
+	near := filepath.Join(folder, "backends", "stateful", "libonnxruntime_stateful.so")
+	require.NoError(t, os.MkdirAll(filepath.Dir(near), 0o755))
+	require.NoError(t, os.WriteFile(near, nil, 0o600))
+	found, err := firstThatExists(backendRuntimes(filepath.Join(folder, "bin", "tritonstateful")))
+	require.NoError(t, err)
+	require.Equal(t, near, found)
+	found, err = firstThatExists([]string{filepath.Join(folder, "none"), near})
+	require.NoError(t, err)
+	require.Equal(t, near, found)
 }

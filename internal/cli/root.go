@@ -79,7 +79,7 @@ func (c *command) root() *cobra.Command {
 	root.SetVersionTemplate("tritonstateful {{.Version}}\n")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(err) })
 	root.PersistentFlags().BoolVar(&c.json, "json", false, "print the result as JSON")
-	root.PersistentFlags().StringVar(&c.library, "onnxruntime", "", "`PATH` of libonnxruntime.so (default: the one that was installed with this command)")
+	root.PersistentFlags().StringVar(&c.library, "onnxruntime", "", "`PATH` of libonnxruntime.so (default: that of the backend, in ../backends/stateful from this command or in "+backendFolder+")")
 	for _, verb := range verbs {
 		root.AddCommand(verb(c))
 	}
