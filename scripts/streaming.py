@@ -3,7 +3,6 @@
 import queue
 import time
 from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 from tritonclient.grpc import InferenceServerClient, InferInput, InferResult, model_config_pb2
@@ -46,12 +45,12 @@ class Model:
     infer_end: bool  # a request with the END flag is run like any other
 
     @classmethod
-    def on(cls, client: InferenceServerClient, name: str) -> Self:
+    def on(cls, client: InferenceServerClient, name: str) -> "Model":
         """Asks the server for the model's configuration."""
         return cls.of(name, client.get_model_config(name).config)
 
     @classmethod
-    def of(cls, name: str, config: model_config_pb2.ModelConfig) -> Self:
+    def of(cls, name: str, config: model_config_pb2.ModelConfig) -> "Model":
         parameters = {key: value.string_value for key, value in config.parameters.items()}
         return cls(
             name=name,
@@ -90,7 +89,7 @@ class Stream:
         self._timeout = timeout
         self._answers: queue.SimpleQueue = queue.SimpleQueue()
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "Stream":
         self._client.start_stream(self._arrive)
         return self
 

@@ -263,7 +263,7 @@ class TritonServer:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env=os.environ | self.env,
-                process_group=0,  # an interrupt from the keyboard is ours: we stop the server in good order
+                start_new_session=True,  # an interrupt from the keyboard is ours: we stop the server in good order
             )
         _running.append(self)
 

