@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
@@ -128,10 +129,10 @@ func (t *tree) epoch() (time.Time, error) {
 }
 
 // packed are the files of the source tree that are in every archive, and their places in it. The programs of examples are
-// those of the smoke test.
+// those of the smoke test; those that made the models stay out.
 var packed = map[string]string{
 	"README.md": "README.md", "CHANGELOG.md": "CHANGELOG.md", "SECURITY.md": "SECURITY.md", "CONTRIBUTING.md": "CONTRIBUTING.md",
-	"LICENSE": "LICENSE", "docs": "docs", "scripts/release/INSTALL.md": "INSTALL.md",
+	"LICENSE": "LICENSE", "docs": "docs", "clients": "clients", "scripts/release/INSTALL.md": "INSTALL.md",
 	"models": "examples/models", "scripts/release/requirements.txt": "examples/requirements.txt",
 	"scripts/smoke.py": "examples/smoke.py", "scripts/smokemodels.py": "examples/smokemodels.py",
 	"scripts/accumulate.py": "examples/accumulate.py", "scripts/streaming.py": "examples/streaming.py",
@@ -242,7 +243,11 @@ func (t *tree) parts(b bundle, folder string) ([]release.Part, error) {
 	return append(parts, ort), err
 }
 
-// copyTree copies a file, or a folder without the programs that made its files and what Python has compiled.
+// unpacked are names of files that are not copied: what Python, pip and pytest leave behind, and the programs that made the
+// models.
+var unpacked = regexp.MustCompile(`^(__pycache__|build|\..+|.+\.egg-info)$|models/[^/]+\.py$`)
+
+// copyTree copies a file, or a folder without what is unpacked.
 func copyTree(from, to string) error {
 	return filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -252,7 +257,7 @@ func copyTree(from, to string) error {
 		if err != nil {
 			return err
 		}
-		if path != from && (entry.Name() == "__pycache__" || strings.HasSuffix(path, ".py")) {
+		if path != from && (unpacked.MatchString(entry.Name()) || unpacked.MatchString(path)) {
 			if entry.IsDir() {
 				return fs.SkipDir
 			}

@@ -81,6 +81,8 @@ func TestRelease(t *testing.T) {
 		{release.ManifestFile, replace(`"libstdc++.so.6"`, `"libstdc++.so.7"`), "needs libstdc++.so.6"},
 		{release.ManifestFile, replace(`"glibc": "2.34"`, `"glibc": "2.31"`), "needs glibc 2.34"},
 		{release.ManifestFile, replace(`linux-`, `linux-other-`), "is for EM_"},
+		{"docs/quickstart.md", replace("(install.md)", "(instal.md)"), "docs/quickstart.md links to instal.md"},
+		{"README.md", replace("(docs/performance.md#other-backends)", "(docs/performance.md#no-backends)"), "performance.md#no-backends, which is not there"},
 		{release.Loader, replace("TRITONBACKEND_Finalize", "TRITONBACKEND_finalize"), "exports TRITONBACKEND_"},
 	} {
 		restore := change(spoiled.file, spoiled.with)

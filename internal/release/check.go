@@ -64,8 +64,8 @@ func Check(folder string, secrets ...string) error {
 	for _, program := range programs {
 		wrong = append(wrong, checkBinary(folder, program, m), checkSecrets(filepath.Join(folder, program), secrets))
 	}
-	wrong = append(wrong, checkSums(folder), checkParts(folder, m))
-	for _, name := range []string{"LICENSE", "README.md", "CHANGELOG.md", "SECURITY.md", "docs/parameters.md", "examples/smoke.py"} {
+	wrong = append(wrong, checkSums(folder), checkParts(folder, m), CheckLinks(folder))
+	for _, name := range []string{"LICENSE", "README.md", "CHANGELOG.md", "SECURITY.md", "INSTALL.md", "docs/parameters.md", "examples/smoke.py", "clients/python/pyproject.toml"} {
 		if _, err := os.Stat(filepath.Join(folder, name)); err != nil {
 			wrong = append(wrong, err)
 		}

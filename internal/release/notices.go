@@ -3,6 +3,7 @@ package release
 import (
 	"fmt"
 	"strings"
+	"unicode/utf8"
 )
 
 // rule is a line above and below the heading of a part.
@@ -19,8 +20,20 @@ func Notices(parts []Part) string {
 		part := &parts[i]
 		fmt.Fprintf(&b, "\n%s%s\nIn: %s\n%s", rule, heading(part), strings.Join(part.Files, ", "), rule)
 		for _, text := range part.Texts {
-			fmt.Fprintf(&b, "\n--- %s ---\n\n%s\n", text.Name, strings.TrimRight(strings.ReplaceAll(text.Content, "\r\n", "\n"), "\n"))
+			fmt.Fprintf(&b, "\n--- %s ---\n\n%s\n", text.Name, strings.TrimRight(strings.ReplaceAll(utf8Text(text.Content), "\r\n", "\n"), "\n"))
 		}
+	}
+	return b.String()
+}
+
+// utf8Text returns a text in UTF-8. Licenses in another encoding are in Latin-1, whose letters are the first of Unicode.
+func utf8Text(text string) string {
+	if utf8.ValidString(text) {
+		return text
+	}
+	var b strings.Builder
+	for i := range len(text) {
+		b.WriteRune(rune(text[i]))
 	}
 	return b.String()
 }

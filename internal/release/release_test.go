@@ -134,4 +134,6 @@ func TestBillsAreEqual(t *testing.T) {
 	}
 	require.Contains(t, Notices(first.Parts), "=\nexample.org/m v1.2.3 (MIT)\nIn: bin/tritonstateful\n")
 	require.Contains(t, Notices(first.Parts), "--- LICENSE ---\n\nthe text\nof m\n")
+	first.Parts[0].Texts[0].Content = "copyright \xa9 someone"
+	require.Contains(t, Notices(first.Parts), "copyright © someone")
 }
