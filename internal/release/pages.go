@@ -25,7 +25,7 @@ var (
 func CheckLinks(folder string) error {
 	var wrong []error
 	headings := map[string]map[string]bool{}
-	err := filepath.WalkDir(folder, func(page string, entry fs.DirEntry, err error) error {
+	err := filepath.WalkDir(folder, func(page string, _ fs.DirEntry, err error) error {
 		if err != nil || filepath.Ext(page) != ".md" {
 			return err
 		}

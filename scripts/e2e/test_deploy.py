@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +16,7 @@ import yaml
 
 from drills import parts
 from drills.parts import DEPLOY
-from tritonserver import BACKENDS, ROOT
+from tritonserver import BACKENDS, MODELS, ROOT
 
 KUBERNETES = "1.33"
 # Compose's own reader, and the module that has the schemas of KServe's resources.
@@ -47,8 +48,10 @@ def documents(name: str) -> list[dict]:
 def test_images(name):
     """They are not built here, but every file that they copy is one that is built."""
     run(str(Path(sys.executable).with_name("hadolint")), str(DEPLOY / name))
-    copied = re.findall(r"^COPY (\S+)", (DEPLOY / name).read_text(), re.MULTILINE)
+    copied = dict(re.findall(r"^COPY (\S+) (\S+)$", (DEPLOY / name).read_text(), re.MULTILINE))
     assert copied and all((BACKENDS.parent / file).exists() for file in copied)
+    if command := copied.get("bin/tritonstateful"):  # it looks for ONNX Runtime in ../backends/stateful
+        assert Path(command).parent / "backends" / "stateful" == Path(copied["backends/stateful"])
 
 
 def test_the_init_container_copies_the_backend(tmp_path):
@@ -80,11 +83,18 @@ def test_haproxy():
     run(program, "-c", "-f", str(DEPLOY / "haproxy.cfg"), env=os.environ | parts.haproxy_environment())
 
 
-def test_compose():
-    read = yaml.safe_load(run("go", "run", COMPOSE, "compose.yaml", cwd=DEPLOY, env=os.environ | {"CGO_ENABLED": "0"}))
+def test_compose(tmp_path):
+    """With the model repository, which users name in MODELS. This reader does not look at the environment."""
+    env = os.environ | {"CGO_ENABLED": "0"}
+    unnamed = subprocess.run(["go", "run", COMPOSE, "compose.yaml"], cwd=DEPLOY, env=env, capture_output=True, text=True)
+    assert "MODELS is missing a value: want the model repository" in unnamed.stderr
+    shutil.copytree(ROOT / "docs", tmp_path / "docs")
+    compose = tmp_path / "docs" / "deploy" / "compose.yaml"
+    compose.write_text(re.sub(r"\$\{MODELS:.*?\}", str(MODELS), compose.read_text()))
+    read = yaml.safe_load(run("go", "run", COMPOSE, "compose.yaml", cwd=compose.parent, env=env))
     assert set(read["services"]) == {"envoy", "grafana", "prometheus", "triton", "valkey"}
     mounts = [mount["source"] for service in read["services"].values() for mount in service.get("volumes", [])]
-    assert [path for path in mounts if not Path(path).exists()] == [str(DEPLOY / "models")], "which users name in MODELS"
+    assert str(MODELS) in mounts and all(Path(path).exists() for path in mounts)
     assert yaml.safe_load(read["configs"]["datasource"]["content"])["datasources"][0]["type"] == "prometheus"
     assert yaml.safe_load(read["configs"]["dashboards"]["content"])["providers"][0]["options"]["path"] == "/dashboards"
 

@@ -14,7 +14,7 @@ from tritonserver import ROOT, free_ports
 
 PAGE = (ROOT / "docs" / "quickstart.md").read_text()
 FENCES = re.findall(r"^```(\w*)\n(.*?)\n```$", PAGE, re.DOTALL | re.MULTILINE)
-BUILD, TAKE, MAKE, SERVE, SEND = (text for language, text in FENCES if language == "sh")
+UNPACK, BUILD, TAKE, MAKE, SERVE, SEND = (text for language, text in FENCES if language == "sh")
 INSPECTED, CHECKED = (text for language, text in FENCES if language == "")
 (CLIENT,) = (text for language, text in FENCES if language == "python")
 
@@ -23,10 +23,12 @@ INSPECTED, CHECKED = (text for language, text in FENCES if language == "")
 def shell(tmp_path):
     """Runs commands of the page in a folder that has the build, as that of the source does."""
     (tmp_path / "build").symlink_to(ROOT / "build")
-    env = os.environ | {"PATH": f"{ROOT}/build/install/bin:{os.environ['PATH']}"}
+    built, export = BUILD.splitlines()
+    assert built == "go run build.go", "which was done before this test"
 
     def run(commands: str) -> str:
-        done = subprocess.run(["bash", "-e", "-c", commands], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60)
+        command = ["bash", "-e", "-c", f"{export}\n{commands}"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
@@ -44,7 +46,6 @@ def reference(audio: np.ndarray, steps: int) -> list[float]:
 
 
 def test_quickstart(shell, tmp_path):
-    assert BUILD.startswith("go run build.go\n"), "which was done before this test"
     assert INSPECTED in shell(TAKE)
     assert CHECKED in shell(MAKE)
     http, grpc, metrics = free_ports(3)
@@ -63,3 +64,12 @@ def test_quickstart(shell, tmp_path):
     want = np.transpose([reference(np.zeros(576), 5), reference(noise, 5)])
     np.testing.assert_allclose(answers, want, atol=1e-4)
     assert (np.diff(want, axis=0) != 0).all()
+
+
+def test_an_archive_is_unpacked_with_the_packages_that_are_tested():
+    """The archive itself is tested by go run build.go package --check."""
+    pinned = (ROOT / "scripts" / "requirements-nodeps.txt").read_text().split()
+    named = re.findall(r"[\w-]+==[\d.]+", UNPACK)
+    assert len(named) == 2 and set(named) <= set(pinned)
+    (version,) = re.findall(r'const Number = "(.*)"', (ROOT / "internal" / "version" / "version.go").read_text())
+    assert UNPACK.count(f"tritonstateful-{version}-linux-x86_64-cpu") == 2
