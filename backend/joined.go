@@ -47,6 +47,10 @@ func (j *joined) join(info InstanceInfo) error {
 	in.warmUps += in.model.config.WarmUpRequests()
 	in.ticker.mu.Unlock()
 	in.log.Info("another instance hands its batches to this one, because its sequences are free", "other", info.Name)
+	if own, first := info.HostPolicy.String(), j.info.HostPolicy.String(); own != first {
+		in.log.Warn("an instance that hands its batches to this one has another host policy: it counts only for the thread that Triton gives it; session and states are where the policy of this one has them",
+			"other", info.Name, "policy", own, "this", first)
+	}
 	j.users++
 	return nil
 }

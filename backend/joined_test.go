@@ -90,6 +90,19 @@ func TestFreeInstancesOfAnotherDevice(t *testing.T) {
 	require.Equal(t, status.InvalidArg, status.CodeOf(err))
 }
 
+// TestFreeInstancesHostPolicy: the session and the states are where the first instance has them; that
+// another one was to have them elsewhere is said.
+func TestFreeInstancesHostPolicy(t *testing.T) {
+	model, in, _, log := joinable(t, nil)
+	defer in.Close()
+	for _, policy := range []HostPolicy{nil, {"numa-node": "1"}} {
+		second, err := model.NewInstance(InstanceInfo{Name: "model_1_0", Kind: "cpu", HostPolicy: policy})
+		require.NoError(t, err)
+		defer second.Close()
+		require.Len(t, log.having("has another host policy"), len(policy))
+	}
+}
+
 // TestFreeInstancesWarmUp: the server sends the requests of model_warmup, which have no correlation
 // ID, to each of its instances.
 func TestFreeInstancesWarmUp(t *testing.T) {
