@@ -92,7 +92,7 @@ func matches(t *testing.T, pattern *regexp.Regexp, path string) (found []string)
 	return found
 }
 
-// TestSiteHasEveryPage, where the generator would refuse a page that is not in mkdocs.yml.
+// TestSiteHasEveryPage, where the generator would refuse a page that is not in mkdocs.yml, or a link to a folder.
 func TestSiteHasEveryPage(t *testing.T) {
 	root := filepath.Join("..", "..")
 	nav, err := os.ReadFile(filepath.Join(root, "mkdocs.yml"))
@@ -103,6 +103,10 @@ func TestSiteHasEveryPage(t *testing.T) {
 	for _, file := range files {
 		if filepath.Ext(file) == ".md" {
 			require.Regexp(t, `(?m): `+regexp.QuoteMeta(file)+`$`, string(nav), "mkdocs.yml does not list the page")
+			for _, link := range matches(t, relativeLink, filepath.Join(root, file)) {
+				info, err := os.Stat(filepath.Join(root, filepath.Dir(file), link))
+				require.False(t, err == nil && info.IsDir(), "%s links to the folder %s: link to a file in it", file, link)
+			}
 			pages++
 		}
 	}
