@@ -43,7 +43,7 @@ func TestAPI(t *testing.T) {
 		text += "_Static_assert(ONNX_TENSOR_ELEMENT_DATA_TYPE_" + e.name + " == " + strconv.Itoa(i) + ", \"" + e.name + "\");\n"
 	}
 	require.NoError(t, os.WriteFile(source, []byte(text), 0o644))
-	out, err := exec.Command("gcc", "-std=c11", "-fsyntax-only", "-I.",
+	out, err := exec.Command(compiler(), "-std=c11", "-fsyntax-only", "-I.",
 		"-I"+headers(t), source).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 }

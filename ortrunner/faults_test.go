@@ -33,7 +33,7 @@ func TestEveryCallFailsOnce(t *testing.T) {
 	faulty, control := filepath.Join(folder, "libfaultyort.so"), filepath.Join(folder, "control")
 	source, err := filepath.Abs("testdata/faultyort.c")
 	require.NoError(t, err)
-	gcc := exec.Command("gcc", "-std=gnu11", "-Wall", "-Werror", "-Wno-cast-function-type", "-fvisibility=hidden", "-fPIC", "-shared", "-o", faulty, source)
+	gcc := exec.Command(compiler(), "-std=gnu11", "-Wall", "-Werror", "-Wno-cast-function-type", "-fvisibility=hidden", "-fPIC", "-shared", "-o", faulty, source)
 	output, err := gcc.CombinedOutput()
 	require.NoError(t, err, "%s", output)
 	require.NoError(t, os.WriteFile(control, make([]byte, 16), 0o600))

@@ -1,6 +1,7 @@
 package ortrunner
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"os/exec"
@@ -133,11 +134,15 @@ const void *OrtGetApiBase(void) { return &base; }`)
 	require.Contains(t, string(out), "--- PASS: TestFirstLoad")
 }
 
+// compiler is the C compiler for the processor that the tests run on, as Go names it: that of an emulator has another one
+// than the machine.
+func compiler() string { return cmp.Or(os.Getenv("CC"), "gcc") }
+
 // compile makes a shared library of C.
 func compile(t *testing.T, path, source string) {
 	t.Helper()
 	file := path + ".c"
 	require.NoError(t, os.WriteFile(file, []byte(source), 0o644))
-	out, err := exec.Command("gcc", "-shared", "-fPIC", "-o", path, file).CombinedOutput()
+	out, err := exec.Command(compiler(), "-shared", "-fPIC", "-o", path, file).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 }

@@ -3,9 +3,14 @@ package ortrunner
 import (
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/require"
+	ort "github.com/yalue/onnxruntime_go"
 
 	"tritonstateful/internal/onnx"
 	"tritonstateful/internal/tensor"
@@ -46,4 +51,30 @@ func TestOddValues(t *testing.T) {
 			opened.Close()
 		}
 	}
+}
+
+// TestMappedModel: a model in ORT format is mapped into memory, and its answers are those of the file that it was made of.
+func TestMappedModel(t *testing.T) {
+	rt, model := testRuntime(t), accumulate(2)
+	path := filepath.Join(t.TempDir(), "model.ort")
+	options, err := newOptions(onnx.SessionOptions{Session: []onnx.Setting{{Key: "session.save_model_format", Value: "ORT"}}},
+		func(options *ort.SessionOptions) error { return options.SetOptimizedModelFilePath(path) })
+	require.NoError(t, err)
+	defer options.Destroy() //nolint:errcheck // fails only for options that do not exist
+	session, err := newSession(model.Write(t), options)
+	require.NoError(t, err)
+	newSharedSession(session, nil).leave()
+
+	opened, err := rt.Open(onnx.SessionOptions{Path: path, IntraOpThreads: 1, Session: []onnx.Setting{
+		{Key: "session.use_memory_mapped_ort_model", Value: "1"}, {Key: "session.use_ort_model_bytes_for_initializers", Value: "1"},
+	}})
+	require.NoError(t, err)
+	defer opened.Close()
+	maps, err := os.ReadFile("/proc/self/maps")
+	require.NoError(t, err)
+	require.Contains(t, string(maps), path)
+	r := opened.(*runner)
+	out := leftOpen(r)
+	require.NoError(t, r.Run([]onnx.Tensor{floats(t, r, tensor.Shape{1, 2}, 1, 2), floats(t, r, tensor.Shape{1, 2}, 10, 20)}, out))
+	require.Equal(t, []float32{22, 44}, elements[float32](t, out[0]))
 }

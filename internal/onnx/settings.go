@@ -82,12 +82,14 @@ var SessionKeys = map[string]Kind{
 	"ep.context_enable":                                Bool,
 	"ep.context_file_path":                             Text,
 	"ep.context_model_external_initializers_file_name": Text,
+	"ep.context_source_model_path":                     Text,
 	"ep.cuda.fpa_intb_gemm":                            Text,
 	"ep.cuda.fpa_intb_profile_m":                       Text,
 	"ep.cuda.gqa_workspace_max_total_sequence_length":  Integer,
 	"ep.enable_weightless":                             Bool,
 
 	"mlas.disable_kleidiai":                             Bool,
+	"mlas.enable_gemm_fastmath_arm64_bfloat16":          Bool,
 	"mlas.kleidiai.conv_igemm_max_work":                 Unsigned,
 	"mlas.nchwc_depthwise_sliding":                      Text,
 	"mlas.nchwc_pointwise_conv_max_input_channel_batch": Unsigned,
@@ -152,6 +154,8 @@ var SessionKeys = map[string]Kind{
 	"session.use_device_allocator_for_initializers":                   Bool,
 	"session.use_env_allocators":                                      Bool,
 	"session.use_external_initializer_file_buffers_directly":          Bool,
+	"session.use_memory_mapped_ort_model":                             Bool,
+	"session.use_ort_model_bytes_for_initializers":                    Bool,
 	"session.x64quantprecision":                                       Text,
 }
 
