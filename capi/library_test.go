@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"debug/elf"
 	"fmt"
 	"os"
@@ -23,6 +24,9 @@ import (
 // machines that have nothing else.
 var libcFamily = []string{"libc.so.6", "libdl.so.2", "libpthread.so.0", "libm.so.6", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
 
+// compiler is the C compiler for the processor that the tests run on, which an emulator can make another one.
+func compiler() string { return cmp.Or(os.Getenv("CC"), "gcc") }
+
 // run runs a compiler.
 func run(t *testing.T, command string, arguments ...string) {
 	t.Helper()
@@ -33,7 +37,7 @@ func run(t *testing.T, command string, arguments ...string) {
 // buildLoader makes the library that Triton opens, alone in a folder.
 func buildLoader(t *testing.T) (path string) {
 	path = filepath.Join(t.TempDir(), "libtriton_stateful.so")
-	run(t, "gcc", "-Wall", "-Werror", "-shared", "-fPIC", "-o", path, "loader/loader.c", "-ldl")
+	run(t, compiler(), "-Wall", "-Werror", "-shared", "-fPIC", "-o", path, "loader/loader.c", "-ldl")
 	return path
 }
 
@@ -133,14 +137,14 @@ func TestLoaderTellsWhatIsWrongWithTheGoLibrary(t *testing.T) {
 	failed(t, initialize(), status.Unavailable, next+": cannot open shared object file")
 	require.NoError(t, os.WriteFile(next, []byte(strings.Repeat("text", 20)), 0o644))
 	failed(t, initialize(), status.Unavailable, next+": invalid ELF header")
-	run(t, "gcc", "-shared", "-o", next, "-xc", "/dev/null")
+	run(t, compiler(), "-shared", "-o", next, "-xc", "/dev/null")
 	failed(t, initialize(), status.Unavailable, next+" has no function TRITONBACKEND_")
 }
 
 // TestLoaderRefusesPartOfALibrary: dlopen would end the process with SIGBUS.
 func TestLoaderRefusesPartOfALibrary(t *testing.T) {
 	initialize, next := throughLoader(t)
-	run(t, "gcc", "-shared", "-o", next, "-xc", "/dev/null")
+	run(t, compiler(), "-shared", "-o", next, "-xc", "/dev/null")
 	whole, err := os.ReadFile(next)
 	require.NoError(t, err)
 	for _, size := range []int{0, 3, 63, 64, 100, 4096, len(whole) / 2, len(whole) - 1} {
@@ -162,6 +166,6 @@ func TestLoaderHandsOn(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "names.c")
 	require.NoError(t, os.WriteFile(file, []byte(source), 0o644))
-	run(t, "gcc", "-shared", "-fPIC", "-o", next, file)
+	run(t, compiler(), "-shared", "-fPIC", "-o", next, file)
 	failed(t, initialize(), status.InvalidArg, "this is TRITONBACKEND_Initialize")
 }

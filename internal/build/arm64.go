@@ -53,11 +53,13 @@ func (t *tree) arm64() error {
 	emulated := t.compiling(of).with(
 		"STATEFUL_ORT_LIB="+filepath.Join(t.backendFor(of), ortFile),
 		"STATEFUL_TRITON_LIB_DIR="+filepath.Join(wheel, "nvidia_pytriton.libs"))
-	goTest := []string{"test", "-timeout=30m", "-exec=" + run, notEmulated}
+	goTest := []string{"test", "-timeout=30m", "-exec=" + run + "-test"}
 	return t.steps(
 		step{"content", func() error { return t.checkContent(of, filepath.Dir(unpacked)) }},
-		step{"pure Go", func() error { return emulated.with("CGO_ENABLED=0").run("go", append(goTest, emulatedPure...)...) }},
-		step{"C", func() error { return emulated.run("go", append(goTest, emulatedC...)...) }},
+		step{"pure Go", func() error { return emulated.with("CGO_ENABLED=0").run("go", slices.Concat(goTest, emulatedPure)...) }},
+		step{"C", func() error {
+			return emulated.run("go", slices.Concat(goTest, []string{skipNotEmulated()}, emulatedC)...)
+		}},
 		step{"command", func() error {
 			return t.run(run, filepath.Join(unpacked, "bin", commandFile), "check", filepath.Join(unpacked, "examples", "models", "streaming_lstm"))
 		}},
@@ -74,17 +76,29 @@ func (t *tree) arm64() error {
 
 // emulatedPure and emulatedC are the tests that run under the emulator.
 var (
-	emulatedPure = []string{"./internal/tensor", "./internal/onnxfile", "./internal/status", "./statebuffer", "./backend/config", "./backend/plan/..."}
+	emulatedPure = []string{"./internal/tensor", "./internal/onnxfile", "./internal/status", "./statebuffer", "./backend/..."}
 	emulatedC    = []string{"./ortrunner", "./capi"}
 )
 
-// notEmulated are tests that start themselves again or load what gcc has compiled for this machine, that measure memory, or
-// that take minutes under the emulator.
-const notEmulated = "-skip=^(TestEveryCallFailsOnce|TestHostileFiles|TestFirstLoad|TestNothingIsReported|TestSignals|TestOptimizationLevels|" +
-	"TestReadBack|TestGlobalThreads|TestOddValues|TestLoader.*|TestLibraries.*|TestAPI|TestCustomOperators|TestPlugin.*|TestTrim|" +
-	"TestKeysAreTheLibrarys|TestProviderKeys|TestStoreAgainstAPlainMap)$"
+// notEmulated are those of emulatedC that are left out, and why.
+var notEmulated = []struct{ why, test string }{
+	{"it needs a fake CUDA driver that g++ compiles for this machine", "TestSignals"},
+	{"it ends after two minutes, which can be too few", "TestHostileFiles"},
+	{"it measures the memory of the process, of which the emulator is a part", "TestTrim"},
+}
 
-// emulated makes a program that runs those for arm64, and what they need of a system, in build/arm64. It returns its path.
+// skipNotEmulated prints the tests that are left out, and returns the option of go test for that.
+func skipNotEmulated() string {
+	var names []string
+	for _, left := range notEmulated {
+		fmt.Printf("left out: %s: %s\n", left.test, left.why)
+		names = append(names, left.test)
+	}
+	return "-skip=^(" + strings.Join(names, "|") + ")$"
+}
+
+// emulated makes a program that runs those for arm64, and what they need of a system, in build/arm64. It returns its path. With
+// "-test" it is one for go test -exec, whose programs can start themselves again: their first argument is a script.
 func (t *tree) emulated(of target) (string, error) {
 	folder := t.path("build", of.arch)
 	system, libraries, program := filepath.Join(folder, "system"), filepath.Join(folder, "libraries"), filepath.Join(folder, "run")
@@ -106,8 +120,23 @@ func (t *tree) emulated(of target) (string, error) {
 	if err := t.refresh(libraries, "zlib1g", func() error { return t.debianLibrary(of, "zlib1g", libraries) }); err != nil {
 		return "", err
 	}
-	script := fmt.Sprintf("#!/bin/sh\nexec %s -cpu neoverse-n1 -L %s -E LD_LIBRARY_PATH=%s \"$@\"\n", emulator, system, libraries)
-	return program, os.WriteFile(program, []byte(script), 0o755)
+	command := fmt.Sprintf("exec %s -cpu neoverse-n1 -L %s -E LD_LIBRARY_PATH=%s", emulator, system, libraries)
+	script := fmt.Sprintf("#!/bin/sh\n%s \"$@\"\n", command)
+	if err := os.WriteFile(program, []byte(script), 0o755); err != nil {
+		return "", err
+	}
+	// The kernel cannot run a program for arm64 that a test starts: so it is told another name of its own, that of a script.
+	script = fmt.Sprintf(`#!/bin/sh
+program=$1
+shift
+cat > "$program.again" <<END
+#!/bin/sh
+%s -0 "$program.again" "$program" "\$@"
+END
+chmod +x "$program.again"
+exec "$program.again" "$@"
+`, command)
+	return program, os.WriteFile(program+"-test", []byte(script), 0o755)
 }
 
 // debianLibrary copies the libraries of a package of Debian for another processor into a folder: tritonserver needs libz, which is

@@ -138,3 +138,20 @@ func TestSignature(t *testing.T) {
 	require.Error(t, err)
 	require.Contains(t, out, "sign.sh verify ALLOWED_SIGNERS")
 }
+
+// TestNotEmulated: each test that is left out under the emulator is one of those that would run.
+func TestNotEmulated(t *testing.T) {
+	var tests strings.Builder
+	for _, folder := range emulatedC {
+		files, err := filepath.Glob(filepath.Join("../..", folder, "*_test.go"))
+		require.NoError(t, err)
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			require.NoError(t, err)
+			tests.Write(text)
+		}
+	}
+	for _, left := range notEmulated {
+		require.Contains(t, tests.String(), "\nfunc "+left.test+"(", left.test)
+	}
+}
