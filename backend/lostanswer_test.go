@@ -241,6 +241,40 @@ func TestLostAnswerOfAFreeSequence(t *testing.T) {
 	})
 }
 
+// TestAskedInVain: where nothing is saved, a request that cannot begin the sequence leaves it to the server that has it. Its
+// client, or a proxy, was wrong to think that the server was gone.
+func TestAskedInVain(t *testing.T) {
+	asked := map[string]ask{
+		"require":      startOf(7).saying(requires),
+		"require step": startOf(7).saying(requiresAt(1)),
+		"try step":     startOf(7).saying(resumesAt(1)),
+	}
+	for name, a := range asked {
+		inBubble(t, name, func(t *testing.T) { askedInVain(t, a) })
+		inBubble(t, name+" free", func(t *testing.T) { askedInVain(t, a, free) })
+	}
+	inBubble(t, "miss", func(t *testing.T) { askedInVain(t, nextOf(7), free) })
+	inBubble(t, "miss step", func(t *testing.T) {
+		askedInVain(t, nextOf(7).saying(atStep(1)), free, param("begin", "implicit"))
+	})
+}
+
+func askedInVain(t *testing.T, a ask, on ...func(*setup)) {
+	store := &storetest.Memory{}
+	edits := append([]func(*setup){savedIn(t, store, "steps=3")}, on...)
+	s := newServer(t, edits...)
+	s.batch(startOf(7)).ok()
+	synctest.Wait()
+	other := newServer(t, edits...)
+	o := other.resumed(a)
+	require.Error(t, o.answers[0].err)
+	s.batch(nextOf(7)).ok()
+	s.batch(nextOf(7)).ok()
+	synctest.Wait() // saved
+	require.Empty(t, s.log.having("taken over"))
+	s.batch(nextOf(7).saying(atStep(3))).ok()
+}
+
 // TestEndIsNotTakenBack by a client that asks for a step before those that are kept, or says nothing of steps.
 func TestEndIsNotTakenBack(t *testing.T) { eachScheduler(t, onRequest(endNotTakenBack)) }
 
@@ -258,7 +292,9 @@ func endNotTakenBack(t *testing.T, on func(*setup)) {
 			s.resumed(startOf(7).saying(wants)).want("no state of it is saved")
 			require.Nil(t, store.Value(key7))
 		}
-		s.resumed(startOf(7).saying(requiresAt(2))).want("no state of it is saved") // someone asked for the sequence since
+		s.batch(startOf(7)).ok() // the ID is used again
+		synctest.Wait()
+		goesOn(t, s, store, savedIn(t, store, "steps=1"), on).resumed(startOf(7).saying(requiresAt(2))).want("step 2 leaves a gap: expected step 1")
 	})
 }
 

@@ -128,7 +128,7 @@ func (e *execution) ask(req int) {
 		}
 	}
 	rerun := e.batch.Park(req)
-	in.saver.Resume(checkpoint.Wanted{Key: key, Live: live, AtMost: stepsAnswered(r)}, func(r checkpoint.Resumption) {
+	in.saver.Resume(checkpoint.Wanted{Key: key, Live: live, AtMost: stepsAnswered(r), Begins: in.canBegin(r)}, func(r checkpoint.Resumption) {
 		in.Locked(func() {
 			of.resumption = r
 			rerun(note)
@@ -138,6 +138,14 @@ func (e *execution) ask(req int) {
 			of.waiting, of.answered, of.err = nil, true, r.Err
 		})
 	})
+}
+
+// canBegin reports whether a request for whose sequence the store is asked begins it if nothing is saved.
+func (in *Instance) canBegin(r *Request) bool {
+	if r.Parameters != nil && (r.Parameters.Resume == ResumeRequire || r.Parameters.Step > 0) {
+		return false
+	}
+	return r.Start || in.implicit
 }
 
 // stepsAnswered is how many steps the client of a request can have answers of, for whose sequence the store is asked.

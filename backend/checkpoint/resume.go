@@ -17,7 +17,7 @@ import (
 type Resumption struct {
 	// Ours: the sequence that is live here still owns its key, and goes on as it is.
 	Ours bool
-	// Epoch is the new one, if the key was taken.
+	// Epoch is the new one, if the key was taken; else 0.
 	Epoch uint64
 	// Saved is nil if nothing is saved.
 	Saved *statebuffer.Saved
@@ -33,6 +33,8 @@ type Wanted struct {
 	// AtMost is how many steps its client has the answers of. A state with more is that of a
 	// step whose answer was lost; the one before it is better.
 	AtMost uint64
+	// Begins: if nothing is saved, the sequence begins here. Otherwise whoever has it keeps it then.
+	Begins bool
 }
 
 // Resume asks the store for the state of a sequence, and has done called with what it says, on
@@ -100,7 +102,11 @@ func (s *Saver) resume(w Wanted) (r Resumption) {
 // take makes the sequence ours, and reads what is saved of it. What is damaged counts as never saved.
 func (s *Saver) take(ctx context.Context, w Wanted, r *Resumption) (err error) {
 	var value []byte
-	r.Epoch, value, err = s.store.Take(ctx, w.Key, w.AtMost, s.policy.TTL)
+	take := s.store.TakeSaved
+	if w.Begins {
+		take = s.store.Take
+	}
+	r.Epoch, value, err = take(ctx, w.Key, w.AtMost, s.policy.TTL)
 	if s.noteDamage(w.Key, err) { // a sequence that begins replaces it
 		return nil
 	}

@@ -1,7 +1,6 @@
 package statestore
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -178,6 +177,43 @@ func TestLostAnswerToEnd(t *testing.T) {
 	})
 }
 
+// TestTakeSaved: where nothing is saved, the owner goes on, and what an END has left stays.
+func TestTakeSaved(t *testing.T) {
+	eachStore(t, func(t *testing.T, where storage) {
+		a, b := where.open(t), where.open(t)
+		none := func(atMost uint64) {
+			t.Helper()
+			before := owner(t, b, key)
+			epoch, value, err := b.TakeSaved(t.Context(), key, atMost, minute)
+			require.NoError(t, err)
+			require.Zero(t, epoch)
+			require.Nil(t, value)
+			require.Equal(t, before, owner(t, b, key))
+		}
+		none(AnyStep)
+		require.Empty(t, keys(t, a, ""))
+		first := begin(t, a, key)
+		none(AnyStep)
+		none(5)
+		saveSteps(t, a, first, minute, 10, 20)
+		for _, c := range []struct{ atMost, want uint64 }{{AnyStep, 20}, {15, 10}, {5, 10}} {
+			epoch, value, err := b.TakeSaved(t.Context(), key, c.atMost, minute)
+			require.NoError(t, err)
+			require.Equal(t, c.want, stepOf(value))
+			requireFenced(t, a.Save(t.Context(), key, first, value, minute), first, epoch)
+			first = epoch
+		}
+		saveSteps(t, a, first, minute, 20)
+		require.NoError(t, a.End(t.Context(), key, first, 21))
+		none(AnyStep)
+		none(21)
+		none(15)
+		_, value, err := b.TakeSaved(t.Context(), key, 20, minute)
+		require.NoError(t, err)
+		require.EqualValues(t, 20, stepOf(value))
+	})
+}
+
 // TestNoValueIsLeftOver on the server by anything that a store does, or that comes too late.
 func TestNoValueIsLeftOver(t *testing.T) {
 	server := startServer(t)
@@ -215,40 +251,6 @@ func TestNoValueIsLeftOver(t *testing.T) {
 	requireValues(0)
 }
 
-// TestEvictedValue counts as never saved.
-func TestEvictedValue(t *testing.T) {
-	server := startServer(t)
-	s := openURL(t, server.url())
-	epoch := begin(t, s, key)
-	saveSteps(t, s, epoch, minute, 10, 20)
-	evict := func(step string) {
-		name, err := server.do(t, "HGET", key, statePrefix+step).ToString()
-		require.NoError(t, err)
-		server.must(t, "DEL", name)
-	}
-	evict("20")
-	requireSteps(t, s, 10)
-	epoch, step := takeStep(t, s, AnyStep)
-	require.EqualValues(t, 10, step)
-	evict("10")
-	_, value := take(t, s, key)
-	require.Empty(t, value)
-	require.Error(t, s.Save(t.Context(), key, epoch, nil, minute))
-}
-
-// TestEvictedValueBefore: what is gone is not kept as the value before, in the place of one that is there.
-func TestEvictedValueBefore(t *testing.T) {
-	server := startServer(t)
-	s := openURL(t, server.url())
-	epoch := begin(t, s, key)
-	saveSteps(t, s, epoch, minute, 10, 20)
-	name, err := server.do(t, "HGET", key, statePrefix+"20").ToString()
-	require.NoError(t, err)
-	server.must(t, "DEL", name)
-	saveSteps(t, s, epoch, minute, 30)
-	requireSteps(t, s, 30, 10)
-}
-
 // TestRefusedSave: no value stays that the hash does not name.
 func TestRefusedSave(t *testing.T) {
 	server := startServer(t)
@@ -281,63 +283,6 @@ func TestKilledWhileItSaved(t *testing.T) {
 	killed()
 	begin(t, s, key)
 	requireSteps(t, s)
-}
-
-// TestDamagedValueBefore is not there.
-func TestDamagedValueBefore(t *testing.T) {
-	where := newFolder(t)
-	s := where.open(t)
-	epoch := begin(t, s, key)
-	for _, size := range []int64{0, 20, 140} {
-		saveSteps(t, s, epoch, minute, 10, 20)
-		require.NoError(t, os.Truncate(where.fileOf(key)+beforeSuffix, size))
-		requireSteps(t, s, 20)
-		epoch, _ = takeStep(t, s, 15)
-		requireSteps(t, s, 20)
-	}
-}
-
-// TestDamagedNewest counts as never saved, if there is the one before.
-func TestDamagedNewest(t *testing.T) {
-	for _, size := range []int64{0, 20, 140} {
-		for _, atMost := range []uint64{AnyStep, 15, 10, 5} {
-			where := newFolder(t)
-			s := where.open(t)
-			epoch := begin(t, s, key)
-			saveSteps(t, s, epoch, minute, 10, 20)
-			require.NoError(t, os.Truncate(where.fileOf(key), size))
-			if _, steps, err := s.Owner(t.Context(), key); size > 20 {
-				require.NoError(t, err)
-				require.Equal(t, []uint64{10}, steps)
-			} else {
-				require.ErrorIs(t, err, ErrDamaged)
-			}
-			later, step := takeStep(t, s, atMost)
-			require.EqualValues(t, 10, step)
-			require.Greater(t, later, epoch)
-			requireSteps(t, s, 10)
-			requireFenced(t, s.Save(t.Context(), key, epoch, []byte("stale"), minute), epoch, later)
-		}
-	}
-}
-
-// TestDamagedAfterTheEnd: what stays for a while is not taken for longer.
-func TestDamagedAfterTheEnd(t *testing.T) {
-	where := newFolder(t)
-	s := where.open(t)
-	epoch := begin(t, s, key)
-	saveSteps(t, s, epoch, minute, 10, 20)
-	require.NoError(t, s.End(t.Context(), key, epoch, 21))
-	before := where.fileOf(key) + beforeSuffix
-	e := entry{path: before}
-	require.NoError(t, e.openAs(before))
-	e.head.expires = time.Now()
-	_, err := e.file.WriteAt(e.head.bytes(), 0)
-	require.NoError(t, err)
-	e.close()
-	require.NoError(t, os.Truncate(where.fileOf(key), 20))
-	_, _, err = s.Take(t.Context(), key, AnyStep, minute)
-	require.ErrorIs(t, err, ErrDamaged)
 }
 
 // TestSweepOfTheValueBefore: it goes with its key, and not before.
@@ -378,16 +323,4 @@ func TestSweepOfTheValueBefore(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, left, 1)
 	require.True(t, strings.HasSuffix(left[0], lockName))
-}
-
-// TestFullServerThatEvicts makes room by what expires first, and never by what is being saved.
-func TestFullServerThatEvicts(t *testing.T) {
-	server := startServer(t, "--maxmemory-policy", "volatile-ttl", "--maxmemory", "6mb")
-	s := openURL(t, server.url())
-	for i := range 200 {
-		key := Key("m", fmt.Sprint(i))
-		require.NoError(t, s.Save(t.Context(), key, begin(t, s, key), make([]byte, 100_000), time.Hour))
-		require.NotEmpty(t, saved(t, s, key))
-	}
-	require.Empty(t, saved(t, s, Key("m", "0")))
 }

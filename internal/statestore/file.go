@@ -57,7 +57,20 @@ func (s *folderStore) Begin(ctx context.Context, key string, age, ttl time.Durat
 }
 
 func (s *folderStore) Take(ctx context.Context, key string, atMost uint64, ttl time.Duration) (epoch uint64, value []byte, err error) {
+	return s.take(ctx, key, atMost, ttl, false)
+}
+
+func (s *folderStore) TakeSaved(ctx context.Context, key string, atMost uint64, ttl time.Duration) (epoch uint64, value []byte, err error) {
+	return s.take(ctx, key, atMost, ttl, true)
+}
+
+func (s *folderStore) take(ctx context.Context, key string, atMost uint64, ttl time.Duration, onlySaved bool) (epoch uint64, value []byte, err error) {
 	err = s.locked(ctx, "take over", key, func(e *entry) error {
+		if onlySaved && e.damage == nil && e.head.size == 0 {
+			if left, err := e.leftByEnd(atMost); !left {
+				return err
+			}
+		}
 		head := fileHead{key: key, epoch: nextEpoch(e.head.epoch), expires: expiry(ttl)}
 		if e.file == nil && e.damage == nil {
 			epoch = head.epoch

@@ -124,6 +124,16 @@ func (e *entry) keep(step uint64) error {
 	return removeIfThere(e.before())
 }
 
+// leftByEnd reports whether the sequence has ended, and its value before is for someone who wants at most that many steps.
+func (e *entry) leftByEnd(atMost uint64) (bool, error) {
+	older, step, err := e.older()
+	if older == nil {
+		return false, err
+	}
+	defer older.close()
+	return atMost < e.head.ended && step <= atMost && !older.head.expired(time.Now()), nil
+}
+
 // goBack has the sequence go on from the value before, if that has at most that many steps and the newest has more, or if
 // the sequence has ended with more steps and not long ago, or if the newest is damaged. head is the new one. A server that is
 // killed meanwhile leaves what was there.

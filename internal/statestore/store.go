@@ -23,6 +23,8 @@ type Store interface {
 	// deleted. If all values have more steps, it returns the newest; nil if none is saved. A value that is known to be
 	// damaged does not count; if there is no other, the error is ErrDamaged.
 	Take(ctx context.Context, key string, atMost uint64, ttl time.Duration) (epoch uint64, value []byte, err error)
+	// TakeSaved is Take, but if it would return no value, it changes nothing, and returns no epoch: the owner goes on.
+	TakeSaved(ctx context.Context, key string, atMost uint64, ttl time.Duration) (epoch uint64, value []byte, err error)
 	// Save keeps value, which a Writer has sealed. Of the others it keeps the newest with
 	// fewer steps. It fails with a *FencedError if the key has an owner of a later epoch.
 	// The value must not change before Save has returned, nor ever after it has returned

@@ -96,12 +96,20 @@ func (s *valkeyStore) Begin(ctx context.Context, key string, age, ttl time.Durat
 }
 
 func (s *valkeyStore) Take(ctx context.Context, key string, atMost uint64, ttl time.Duration) (epoch uint64, value []byte, err error) {
-	return s.claim(ctx, "take over", key, ttl, takeScript, strconv.FormatUint(atMost, 10), func(*claimed, time.Time) error { return nil })
+	return s.take(ctx, key, atMost, ttl, takeScript)
+}
+
+func (s *valkeyStore) TakeSaved(ctx context.Context, key string, atMost uint64, ttl time.Duration) (epoch uint64, value []byte, err error) {
+	return s.take(ctx, key, atMost, ttl, takeSavedScript)
+}
+
+func (s *valkeyStore) take(ctx context.Context, key string, atMost uint64, ttl time.Duration, run *script) (epoch uint64, value []byte, err error) {
+	return s.claim(ctx, "take over", key, ttl, run, strconv.FormatUint(atMost, 10), func(*claimed, time.Time) error { return nil })
 }
 
 // claimed is what a script of claimScript has found or done.
 type claimed struct {
-	owner string // as the server has it
+	owner string // as the server has it; none if nothing was to be taken
 	epoch uint64 // the same
 	value []byte
 	// Of an owner that is not the one to be replaced:
@@ -157,7 +165,7 @@ func (s *valkeyStore) claim(ctx context.Context, doing, key string, ttl time.Dur
 			}
 		}
 	})
-	if err == nil {
+	if err == nil && got.owner != "" {
 		epoch, err = parseEpoch(got.owner)
 	}
 	if err != nil {

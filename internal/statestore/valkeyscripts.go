@@ -56,15 +56,16 @@ local function expire(ttl)
 end
 `
 
-// claimed makes the caller the owner. ARGV: the owner that it replaces, the TTL, who is the
-// caller, and what state wants. If the owner is another one, it returns that, the time in
+// claimed makes the caller the owner, unless check returns. ARGV: the owner that it replaces, the TTL, who is the
+// caller, and what check and state want. If the owner is another one, it returns that, the time in
 // microseconds and who made it; else the new epoch and the state. Numbers are exact up to
 // 2^53, which is microseconds until the year 2255.
-func claimScript(state string) *script {
+func claimScript(check, state string) *script {
 	return newScript(readHash + `
 local now = redis.call('TIME')
 local epoch = now[1] * 1000000 + now[2]
 if owner ~= ARGV[1] then return {owner, string.format('%016x', epoch), by} end
+` + check + `
 if owner ~= '' then epoch = math.max(epoch, tonumber(owner, 16) + 1) end
 epoch = string.format('%016x', epoch)
 redis.call('HSET', key, 'epoch', epoch, 'by', ARGV[3])
@@ -76,13 +77,8 @@ return {epoch, state}
 `)
 }
 
-var (
-	beginScript = claimScript(`
-while #states > 0 do forget(1) end
-`)
-
-	// ARGV[4]: the largest number of steps.
-	takeScript = claimScript(`
+// takeState is the state that Take wants.
+const takeState = `
 local most = tonumber(ARGV[4])
 while ended and #states > 0 and (most >= ended or states[#states].step > most) do forget(#states) end
 for i = #states, 1, -1 do
@@ -94,7 +90,25 @@ if chosen > 0 and states[chosen].step <= most then
 	while #states > chosen do forget(#states) end
 end
 if #states > 0 then state = redis.call('GET', states[#states].value) end
+`
+
+var (
+	beginScript = claimScript("", `
+while #states > 0 do forget(1) end
 `)
+
+	// ARGV[4]: the largest number of steps.
+	takeScript = claimScript("", takeState)
+
+	// It leaves what is there if takeState would find nothing.
+	takeSavedScript = claimScript(`
+local most, found = tonumber(ARGV[4]), false
+for _, state in ipairs(states) do
+	local fits = not ended or most < ended and state.step <= most
+	found = found or fits and redis.call('EXISTS', state.value) == 1
+end
+if not found then return {'', false} end
+`, takeState)
 
 	// KEYS[2]: the name of the value, which is written before. ARGV: our epoch, our stamp, the TTL, the number of steps. It
 	// returns a later owner, or nil. A command that comes after a later one of the same owner does nothing: its connection

@@ -107,6 +107,20 @@ func (m *Memory) Take(ctx context.Context, key string, atMost uint64, _ time.Dur
 	return epoch, value, err
 }
 
+// TakeSaved implements statestore.Store.
+func (m *Memory) TakeSaved(ctx context.Context, key string, atMost uint64, ttl time.Duration) (epoch uint64, value []byte, err error) {
+	m.mu.Lock()
+	before := m.kept[key]
+	m.mu.Unlock()
+	epoch, value, err = m.Take(ctx, key, atMost, ttl)
+	if err == nil && value == nil {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		epoch, m.kept[key] = 0, before
+	}
+	return epoch, value, err
+}
+
 // Save implements statestore.Store.
 func (m *Memory) Save(ctx context.Context, key string, epoch uint64, value []byte, _ time.Duration) error {
 	return m.change(ctx, "Save", key, epoch, func(values [][]byte) [][]byte {
