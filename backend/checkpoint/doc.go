@@ -18,8 +18,8 @@
 // dirty, and ready when the policy says so. When the batch is over, the goroutine of the
 // saver takes snapshots, under the lock of the instance, of ready entries in their order, as long as
 // there is room for jobs. So what is saved is always the newest committed state, memory is
-// bounded, and an instance whose store is slow or down serves as before. Each job has a
-// goroutine, which encodes the snapshot and calls the store.
+// bounded, and an instance whose store is slow or down serves as before. Other goroutines encode
+// the snapshots and call the store, one job at a time each (workers.go).
 //
 // All methods may be called by any goroutine unless they say otherwise.
 package checkpoint

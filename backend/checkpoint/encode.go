@@ -12,39 +12,37 @@ import (
 	"tritonstateful/statebuffer"
 )
 
-// encoder makes the value that is saved out of a snapshot. It keeps its memory.
+// encoder makes values that are saved out of snapshots. It keeps its memory.
 type encoder struct {
-	values  statebuffer.Snapshot
-	totals  []uint64
 	tensors []statestore.Tensor
 	wide    []byte // one tensor before it is narrowed
 	writer  statestore.Writer
-	clamped uint64 // elements that did not fit
 }
 
-// encode lays out the value and releases the snapshot. The value is valid until the next call.
-func (c *encoder) encode(p *Policy, epoch, steps uint64) (value []byte, err error) {
-	defer c.values.Release()
-	c.clamped = 0
-	values := c.values.Values()
+// encode lays out the value of a job and releases its snapshot. The value is valid until the next
+// call. It notes how many elements did not fit.
+func (c *encoder) encode(p *Policy, j *job) (value []byte, err error) {
+	defer j.values.Release()
+	j.clamped = 0
+	values := j.values.Values()
 	c.tensors = c.tensors[:0]
 	for i := range values {
 		v := &values[i]
 		c.tensors = append(c.tensors, statestore.Tensor{Name: v.Name, DType: p.savedType(v.DType), Shape: v.Shape})
 	}
-	if err := c.writer.Begin(c.totals, c.tensors); err != nil {
+	if err := c.writer.Begin(j.totals, c.tensors); err != nil {
 		return nil, err
 	}
 	for i := range values {
 		if to := c.writer.Tensor(i); c.tensors[i].DType == values[i].DType {
-			c.values.CopyTo(i, to)
+			j.values.CopyTo(i, to)
 		} else {
 			c.wide = slices.Grow(c.wide[:0], 2*len(to))[:2*len(to)]
-			c.values.CopyTo(i, c.wide)
-			c.clamped += narrow(to, c.wide, c.tensors[i].DType)
+			j.values.CopyTo(i, c.wide)
+			j.clamped += narrow(to, c.wide, c.tensors[i].DType)
 		}
 	}
-	return c.writer.Seal(statestore.Head{Epoch: epoch, Step: steps, Saved: time.Now(), Model: p.Model, Layout: p.Layout}), nil
+	return c.writer.Seal(statestore.Head{Epoch: j.epoch, Step: j.steps, Saved: time.Now(), Model: p.Model, Layout: p.Layout}), nil
 }
 
 // savedType is the type that elements of a state are saved in.

@@ -26,7 +26,10 @@ type job struct {
 	steps uint64 // of the snapshot
 	bytes int64  // of the snapshot
 	took  time.Duration
-	encoder
+
+	values  statebuffer.Snapshot
+	totals  []uint64
+	clamped uint64 // elements that did not fit
 }
 
 func (s *Saver) newJob(e *Entry) *job {
@@ -47,16 +50,6 @@ func (j *job) snapshot(from Source) error {
 	j.totals = append(j.totals[:0], q.Totals()...)
 	j.saves, j.steps, j.bytes = true, j.entry.steps, j.values.Bytes()
 	return nil
-}
-
-// work is the goroutine of a job.
-func (s *Saver) work(j *job) {
-	err := s.call(j)
-	if err == nil && j.end == pauses {
-		s.source.Locked(func() { s.forget(j) })
-	}
-	tell(s.end(j, err))
-	s.Kick()
 }
 
 // release gives up the snapshot of an entry that pauses, if it has one.
@@ -97,7 +90,7 @@ func (j *job) paused() bool {
 	return j.end == pauses && j.entry.end == pauses && j.entry.steps == j.steps
 }
 
-func (s *Saver) call(j *job) (err error) {
+func (s *Saver) call(j *job, c *encoder) (err error) {
 	defer func() {
 		if p := recover(); p != nil { // it would end the server
 			s.log.Error("panic while a state was saved", "panic", p, "stack", string(debug.Stack()))
@@ -122,12 +115,12 @@ func (s *Saver) call(j *job) (err error) {
 		}
 	}
 	if j.saves {
-		if value, err = j.encode(&s.policy, j.epoch, j.steps); err != nil {
+		if value, err = c.encode(&s.policy, j); err != nil {
 			return err
 		}
 		err := s.within(func(ctx context.Context) error { return s.store.Save(ctx, key, j.epoch, value, s.policy.TTL) })
 		if err != nil { // the value may be on its way still
-			j.writer = statestore.Writer{}
+			c.writer = statestore.Writer{}
 		}
 		return err
 	}
@@ -150,11 +143,8 @@ func (s *Saver) end(j *job, err error) []told {
 	defer s.mu.Unlock()
 	defer s.changed.Broadcast()
 	e, now := j.entry, s.clock()
-	e.working = false
 	e.epoch = j.epoch
-	s.jobs--
-	s.bytes -= j.bytes
-	s.unused = append(s.unused, j)
+	s.over(j)
 	fenced, steps, refusal := (*statestore.FencedError)(nil), uint64(math.MaxUint64), error(nil)
 	switch {
 	case err == nil:
@@ -182,6 +172,14 @@ func (s *Saver) end(j *job, err error) []told {
 	all := e.takeWaiters(nil, steps, refusal)
 	s.place(e, now)
 	return all
+}
+
+// over notes that a job is not under way any more. Its entry is to be placed.
+func (s *Saver) over(j *job) {
+	j.entry.working = false
+	s.jobs--
+	s.bytes -= j.bytes
+	s.unused = append(s.unused, j)
 }
 
 // unsaved has the sequence of an entry lose its state if every step is to be saved and one
@@ -221,4 +219,5 @@ func (s *Saver) failed(err error, now time.Duration) {
 	s.counters.Failed++
 	s.retryAt = now + min(firstBackoff<<min(s.failures, 10), maxBackoff)
 	s.failures++
+	s.unqueue(now)
 }

@@ -23,6 +23,8 @@ type Policy struct {
 const (
 	maxJobs  = 16
 	maxBytes = 64 << 20 // in snapshots; one is always allowed
+	// maxEncoding is how many bytes are encoded and sent at a time; one value is always allowed.
+	maxEncoding = 1 << 20
 )
 
 // How long the store is left alone after it failed: doubled with each failure in a row.

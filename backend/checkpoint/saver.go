@@ -59,6 +59,9 @@ type Saver struct {
 	jobs     int
 	bytes    int64 // of the snapshots of jobs
 	unused   []*job
+	queue    []*job        // those that wait for a goroutine
+	encoding int64         // bytes of the snapshots of jobs that have one
+	encoders []*encoder    // that no goroutine has
 	failures int           // in a row
 	retryAt  time.Duration // not before that is the store called again
 	paidAt   time.Duration // until then, what was saved takes at the rate of the policy

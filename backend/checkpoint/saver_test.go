@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// source is an instance with one state of 4 bytes, the number of the step.
+// source is an instance with one state, which begins with the number of the step.
 type source struct {
 	mu    sync.Mutex
 	t     *testing.T
@@ -59,12 +59,16 @@ type world struct {
 func (w *world) now() time.Duration { return time.Since(w.began) }
 
 // newWorld is called in a bubble.
-func newWorld(t *testing.T, edit func(*config.Checkpoint)) *world {
-	layout, err := statebuffer.LayoutOf(tensor.Shape{1, 1}, 0, tensor.FP32)
+func newWorld(t *testing.T, edit func(*config.Checkpoint)) *world { return newWorldOf(t, 1, edit) }
+
+// newWorldOf is newWorld with a state of that many elements.
+func newWorldOf(t *testing.T, elements int64, edit func(*config.Checkpoint)) *world {
+	shape := tensor.Shape{1, elements}
+	layout, err := statebuffer.LayoutOf(shape, 0, tensor.FP32)
 	require.NoError(t, err)
 	store, err := statebuffer.NewStore(statebuffer.Options{
 		Memory: &statebuffer.Heap{}, MaxLanes: 1, Sizing: statebuffer.Sizing{Initial: 64, MaxChunks: 1},
-		States: []statebuffer.State{{Name: "s", DType: tensor.FP32, Shape: tensor.Shape{1, 1}, Layout: layout}},
+		States: []statebuffer.State{{Name: "s", DType: tensor.FP32, Shape: shape, Layout: layout}},
 		Limits: statebuffer.Limits{Tombstones: 64},
 	})
 	require.NoError(t, err)

@@ -148,7 +148,7 @@ func (s *Saver) start(e *Entry, now time.Duration, refused []told) []told {
 	e.working = true
 	s.jobs++
 	s.bytes += j.bytes
-	go s.work(j)
+	s.run(j)
 	return refused
 }
 

@@ -42,6 +42,10 @@ func (c *connection) WriteString(text string) (int, error) {
 	return c.Write(unsafe.Slice(unsafe.StringData(text), len(text)))
 }
 
+// unixBuffer is how much a Unix socket takes before the server reads it. The usual 208 KiB are less than a large value, and
+// the goroutine that sends it would be put to sleep and woken several times. TCP adapts by itself.
+const unixBuffer = 1 << 20
+
 var errNotOpen = errors.New("the store is not open")
 
 // dial makes a connection, with TLS if there is a config.
@@ -58,6 +62,9 @@ func (s *connections) dial(ctx context.Context, network, address string, dialer 
 	}
 	if err != nil {
 		return nil, err
+	}
+	if unix, ok := conn.(*net.UnixConn); ok {
+		_ = unix.SetWriteBuffer(unixBuffer) // or as much as the system allows
 	}
 	c := &connection{conn, s}
 	s.mu.Lock()
