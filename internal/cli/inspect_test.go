@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -93,12 +94,14 @@ func TestInspectLoads(t *testing.T) {
 		"slots":   {oldest + parameter("max_candidate_sequence_use_ratio", "0.001"), exitFound, "open: the slots for sequences: there are 0 slots"},
 		"cache":   {oldest + "response_cache { enable: true }", exitFound, "open: response_cache is enabled"},
 		"unknown": {oldest + parameter("state_pair", "<<<sum, next_sum>>>"), exitFine, `warning: parameter "state_pair" is unknown and has no effect; did you mean "state_pairs"?`},
-		"store":   {oldest + parameter("state_store", "valkey://127.0.0.1:1"), exitFine, "1 state"},
+		"store":   {oldest + parameter("state_store", "valkey://127.0.0.1:1") + parameter("checkpoint", "steps=2"), exitFine, "1 state"},
+		"alone":   {oldest + parameter("checkpoint", "steps=2"), exitFine, "warning: parameter checkpoint has no effect without state_store"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, out, errs := run(t, withRuntime(t, "inspect", repository(t, name, c.config, sums()))...)
 			require.Equal(t, c.code, code, errs)
 			require.Contains(t, out, c.want)
+			require.Equal(t, strings.HasPrefix(c.want, "warning"), strings.Contains(out, "warning"), out)
 		})
 	}
 	config := filepath.Join(t.TempDir(), "config.pbtxt")

@@ -5,16 +5,26 @@ import (
 
 	"tritonstateful/backend"
 	"tritonstateful/internal/cli/localserver"
+	"tritonstateful/internal/cli/scratch"
 	"tritonstateful/internal/modelconfig"
 	"tritonstateful/internal/onnx"
 )
 
 // tryToLoad loads the model as a server would, and returns what the server would warn of. The plan alone does not find all
-// that a load does: slots, unknown parameters, what free sequences exclude. A state store is not touched.
+// that a load does: slots, unknown parameters, what free sequences exclude, states that cannot be saved. The state store that the
+// configuration names is not touched: an empty folder stands in for it.
 func (m *Model) tryToLoad(open onnx.OpenRunner) (warnings []string, err error) {
-	full, err := m.WithStore("")
+	full, err := modelconfig.FromJSON(m.JSON)
 	if err != nil {
 		return nil, err
+	}
+	if m.Parameters.Checkpoint.Store != "" {
+		folder, remove, err := scratch.Folder("tritonstateful-store-")
+		if err != nil {
+			return nil, err
+		}
+		defer remove()
+		full.Parameters["state_store"] = &modelconfig.ModelParameter{StringValue: "file:" + folder}
 	}
 	info := backend.ModelInfo{Name: m.Name, Version: m.Version, Directory: m.Directory, Config: modelconfig.JSON(full)}
 	atFile := func(o onnx.SessionOptions) (onnx.Runner, error) {
