@@ -31,6 +31,9 @@ USES = {
         "triton.nodeSelector.pool=speech",
         "triton.tolerations[0].key=speech",
         "triton.options[0]=--log-verbose=1",
+        "triton.env[0].name=STATEFUL_STORE_USER",
+        "triton.env[0].value=speech",
+        "models.claim=7",
     ),
 }
 
@@ -84,6 +87,12 @@ def test_values():
     assert "asr-envoy" not in [each["metadata"]["name"] for each in rendered(*USES["own_proxy"])]
     assert resource(rendered(*USES["fixed"]), "Deployment", "asr-triton")["spec"]["replicas"] == 3
     assert "replicas" not in resource(rendered(*USES["all"]), "Deployment", "asr-triton")["spec"]
+
+
+def test_numbers_of_a_file_of_values(tmp_path):
+    (tmp_path / "values.yaml").write_text("store: { password: secret, maxmemory: 3000000000 }")
+    done = helm("template", "asr", CHART, "--kube-version", KUBERNETES, "--values", tmp_path / "values.yaml")
+    assert "--maxmemory 3000000000 " in done.stdout, done.stderr
 
 
 def test_the_chart_is_the_plain_file():

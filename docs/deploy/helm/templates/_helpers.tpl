@@ -11,3 +11,6 @@
 {{- end }}
 
 {{- define "store" }}{{ .Values.store.url | default (printf "valkey://%s:6379/0" (include "valkey" .)) }}{{ end }}
+
+{{/* A number of bytes in a file of values is a float to Helm, which would write it as 3e+09. */}}
+{{- define "maxmemory" }}{{ ternary (int64 .Values.store.maxmemory) .Values.store.maxmemory (kindIs "float64" .Values.store.maxmemory) }}{{ end }}
