@@ -70,9 +70,17 @@ func (t *tree) pack(args []string) error {
 // dist is the folder of the archives.
 func (t *tree) dist() string { return t.path("build", "dist") }
 
-// archives packs bundles, and writes the hashes of all archives there are.
+// startDist makes the folder of the archives, and keeps what is in it only if that is of the same commit: one SHA256SUMS, which is
+// signed, is of one commit.
+func (t *tree) startDist(commit string) error {
+	return t.refresh(t.dist(), commit, func() error {
+		return errors.Join(os.RemoveAll(t.dist()), os.MkdirAll(t.dist(), 0o755))
+	})
+}
+
+// archives packs bundles, and writes the hashes of all archives that there are of this commit.
 func (t *tree) archives(all []bundle) error {
-	if err := os.MkdirAll(t.dist(), 0o755); err != nil {
+	if err := t.startDist(t.commit()); err != nil {
 		return err
 	}
 	for _, b := range all {

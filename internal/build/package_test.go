@@ -128,9 +128,12 @@ func TestSignature(t *testing.T) {
 	require.Error(t, err, "signed by another key")
 	out, err = sign("sign", path("ours"), dist)
 	require.NoError(t, err, out)
+	_, err = sign("sign", path("none"), dist)
+	require.Error(t, err, "there is no such key")
 	out, err = sign("verify", path("signers"), dist)
 	require.NoError(t, err, out)
 	require.Contains(t, out, "a.tar.gz: OK")
+	require.ElementsMatch(t, []string{"SHA256SUMS", "SHA256SUMS.sig", "a.tar.gz"}, names(t, dist))
 	require.NoError(t, os.WriteFile(archive, []byte("another archive"), 0o600))
 	_, err = sign("verify", path("signers"), dist)
 	require.Error(t, err, "an archive changed")
@@ -154,4 +157,26 @@ func TestNotEmulated(t *testing.T) {
 	for _, left := range notEmulated {
 		require.Contains(t, tests.String(), "\nfunc "+left.test+"(", left.test)
 	}
+}
+
+// TestArchivesOfOneCommit: those of another one are not signed with the new ones.
+func TestArchivesOfOneCommit(t *testing.T) {
+	tree := &tree{root: t.TempDir()}
+	require.NoError(t, tree.startDist("one"))
+	require.NoError(t, os.WriteFile(filepath.Join(tree.dist(), "a.tar.gz"), nil, 0o600))
+	require.NoError(t, tree.startDist("one"))
+	require.Equal(t, []string{"a.tar.gz"}, names(t, tree.dist()))
+	require.NoError(t, tree.startDist("two"))
+	require.Empty(t, names(t, tree.dist()))
+}
+
+// names are those of the files of a folder.
+func names(t *testing.T, folder string) (found []string) {
+	t.Helper()
+	entries, err := os.ReadDir(folder)
+	require.NoError(t, err)
+	for _, entry := range entries {
+		found = append(found, entry.Name())
+	}
+	return found
 }

@@ -15,8 +15,11 @@ what=$1 keys=$2 folder=${3:-build/dist}
 identity=release@tritonstateful namespace=tritonstateful-release
 case $what in
 sign)
-	rm -f "$folder/SHA256SUMS.sig"
-	ssh-keygen -Y sign -f "$keys" -n "$namespace" "$folder/SHA256SUMS"
+	ssh-keygen -Y sign -f "$keys" -n "$namespace" <"$folder/SHA256SUMS" >"$folder/SHA256SUMS.sig.new" || {
+		rm -f "$folder/SHA256SUMS.sig.new" # what was signed before stays
+		exit 1
+	}
+	mv "$folder/SHA256SUMS.sig.new" "$folder/SHA256SUMS.sig"
 	;;
 verify)
 	ssh-keygen -Y verify -f "$keys" -I "$identity" -n "$namespace" -s "$folder/SHA256SUMS.sig" <"$folder/SHA256SUMS"
