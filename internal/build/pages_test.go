@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"tritonstateful/internal/version"
 )
 
 // TestPagesNameTestsThatExist looks for `package.TestName` and
@@ -111,4 +113,22 @@ func TestSiteHasEveryPage(t *testing.T) {
 		}
 	}
 	require.Greater(t, pages, 25)
+}
+
+// TestVersionIsEverywhere: names of archives and images on the pages, the chart and the client have the version of the library.
+func TestVersionIsEverywhere(t *testing.T) {
+	root := filepath.Join("..", "..")
+	named := regexp.MustCompile(`(?:tritonstateful-|stateful-backend:|git checkout v|(?m:^(?:appV|v)ersion(?:: | = )"?))(\d+\.\d+\.\d+)`)
+	files := []string{"README.md", "clients/python/pyproject.toml", "docs/release.md", "docs/quickstart.md", "docs/install.md",
+		"docs/more-than-one-server.md", "docs/deploy/Dockerfile.init", "docs/deploy/helm/Chart.yaml", "docs/deploy/helm/values.yaml"}
+	for _, file := range files {
+		found := matches(t, named, filepath.Join(root, file))
+		require.NotEmpty(t, found, file)
+		for _, number := range found {
+			require.Equal(t, version.Number, number, file)
+		}
+	}
+	changes, err := os.ReadFile(filepath.Join(root, "CHANGELOG.md"))
+	require.NoError(t, err)
+	require.Contains(t, string(changes), "\n## ["+version.Number+"] - ")
 }
