@@ -80,8 +80,8 @@ func (t *tree) checkPython(of target, outside string) error {
 			oldest["3.9"] = []string{filepath.Join(folder, "add_onnxruntime_gpu.py")}
 		}
 		for version, programs := range oldest {
-			args := []string{"-m", "vermin", "--quiet", "--no-tips", "--feature", "union-types", "--target=" + version + "-", "--violations"}
-			if err := t.run(python, slices.Concat(args, programs)...); err != nil {
+			args := []string{"--quiet", "--no-tips", "--feature", "union-types", "--target=" + version + "-", "--violations"}
+			if err := t.run(filepath.Join(filepath.Dir(python), "vermin"), slices.Concat(args, programs)...); err != nil {
 				return err
 			}
 		}
