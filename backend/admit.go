@@ -99,7 +99,7 @@ func (e *execution) admit(req int) admission {
 		e.answerEmpty(req)
 		return answered
 	case r.End && !in.model.params.InferEnd && in.sequences && !r.Sequence.IsZero():
-		e.saveEnd(req)
+		e.saveEnd(req, true)
 		e.ended(req)
 		in.verbosity.endNotInferred(r.Sequence)
 		e.answerEmpty(req)
@@ -181,7 +181,8 @@ func (e *execution) sequence(req int, live *statebuffer.Sequence) (q *statebuffe
 		q, err = in.store.Continue(r.key(), e.now)
 	}
 	if err != nil {
-		if r.End || in.implicit && !r.Start {
+		// If the next request has the store asked, it must know of a START that failed: what is saved is older.
+		if r.End && !in.onMiss || in.implicit && !r.Start {
 			in.store.Forget(r.key())
 		}
 		return nil, in.refusal(r.Sequence, err)

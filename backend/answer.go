@@ -97,7 +97,10 @@ func (e *execution) refuse(req int, err error) {
 	r, in := &e.requests[req], e.in
 	switch {
 	case !in.keeps || r.Sequence.IsZero():
-	case r.End && (!in.free || r.Cancelled):
+	case r.End && !in.free:
+		e.ended(req)
+	case r.End && r.Cancelled:
+		e.saveEnd(req, false) // else its next request goes on with what is saved, maybe without the last steps
 		e.ended(req)
 	case r.Start:
 		e.setAside(req)

@@ -573,6 +573,39 @@ func TestFreeMissFull(t *testing.T) {
 	})
 }
 
+// TestFreeEndOfFailedStart: after a START that failed, no END makes the next request go on with what
+// was saved before it.
+func TestFreeEndOfFailedStart(t *testing.T) {
+	for _, infer := range []string{"1", "0"} {
+		for name, end := range map[string]ask{"plain": endOf(7), "cancelled": endOf(7).cancel()} {
+			inBubble(t, name+", infer_end_requests "+infer, func(t *testing.T) {
+				s := newServer(t, savedIn(t, &storetest.Memory{}, "steps=1"), free, param("infer_end_requests", infer))
+				s.batch(startOf(7)).ok()
+				synctest.Wait()
+				s.batch(startOf(7).cancel())
+				s.batch(end)
+				s.batch(nextOf(7)).want("its START failed")
+				s.batch(startOf(7)).ok()
+			})
+		}
+	}
+}
+
+// TestFreeCancelledEnd: it ends its sequence in the store, too, where the last step may not be saved.
+func TestFreeCancelledEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, savedIn(t, &storetest.Memory{}, "steps=2"), free)
+		for _, r := range []ask{startOf(7), nextOf(7), nextOf(7)} {
+			s.batch(r).ok()
+			synctest.Wait()
+		}
+		s.batch(endOf(7).cancel()).want("cancelled")
+		synctest.Wait()
+		s.forget(7)
+		s.resumed(nextOf(7)).want("no such sequence is known")
+	})
+}
+
 // TestFreeStepsNotSaved: a sequence that lost its state on this server does not go on without its
 // last steps in silence.
 func TestFreeStepsNotSaved(t *testing.T) {

@@ -70,8 +70,9 @@ func (e *execution) save() {
 	}
 }
 
-// saveEnd tells the saver of an END that does not run.
-func (e *execution) saveEnd(req int) {
+// saveEnd tells the saver of an END that does not run. If waits, its answer may have to wait until
+// that is saved.
+func (e *execution) saveEnd(req int, waits bool) {
 	in, a := e.in, &e.arrivals[req]
 	if in.saver == nil {
 		return
@@ -87,7 +88,7 @@ func (e *execution) saveEnd(req int) {
 		return
 	}
 	var done func(uint64, error)
-	if in.saver.EveryStep() {
+	if waits && in.saver.EveryStep() {
 		done = e.answerWhenSaved(req)
 	}
 	in.saver.Ended(a.entry, e.now, done)
