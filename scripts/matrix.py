@@ -115,7 +115,8 @@ def run_tests(server: Server) -> None:
     done = subprocess.run([sys.executable, "-m", "pytest", "-q", *without, *files], cwd=ROOT, capture_output=True, text=True)
     server.tests = re.sub(r" in .*", "", done.stdout.strip().splitlines()[-1])
     if done.returncode != 0:
-        print(done.stdout[-5000:])
+        # The log of a server can be longer than all that is shown: what was expected comes first.
+        print(*re.findall(r"^E .*", done.stdout, re.MULTILINE), done.stdout[-5000:], sep="\n")
 
 
 def main() -> int:
