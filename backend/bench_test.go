@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tritonstateful/internal/onnx"
+	"tritonstateful/internal/statestore/storetest"
 	"tritonstateful/internal/tensor"
 )
 
@@ -55,6 +56,7 @@ func TestNoAllocations(t *testing.T) {
 		"padded":       {param("batch_padding", "max")},
 		"fp16 states":  {param("store_states_as_fp16", "1")},
 		"with metrics": {param("metric_logging_frequency_seconds", "3600"), param("logging_level", "VERBOSE"), param("batch_info_logging_level", "NONE")},
+		"never saved":  {savedIn(t, &storetest.Memory{}, "off")},
 	}
 	for name, edits := range tests {
 		for _, batch := range []int{1, 8} {

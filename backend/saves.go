@@ -97,11 +97,12 @@ func (e *execution) saveEnd(req int, waits bool) {
 // newEntry is the entry of a sequence that began with this request, or ends with it at once and
 // is nil; there is none if nothing is saved.
 func (in *Instance) newEntry(e *execution, req int, q *statebuffer.Sequence) (entry *checkpoint.Entry) {
-	key := in.storeKey(&e.requests[req])
-	if epoch := e.arrivals[req].epoch; epoch != 0 {
-		entry = in.saver.Restored(q, key, epoch, 0)
-	} else {
-		entry = in.saver.NewEntry(q, key)
+	r, epoch := &e.requests[req], e.arrivals[req].epoch
+	switch {
+	case epoch != 0:
+		entry = in.saver.Restored(q, in.storeKey(r), epoch, 0)
+	case in.saver.Writes():
+		entry = in.saver.NewEntry(q, in.storeKey(r))
 	}
 	if entry != nil && q != nil {
 		q.Attached = entry

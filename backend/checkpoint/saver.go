@@ -95,12 +95,9 @@ func New(o Options) *Saver {
 	return s
 }
 
-// NewEntry is the entry of a sequence that began here. If nothing is ever saved, there is
-// none.
+// NewEntry is the entry of a sequence that began here. Where nothing is ever saved (Writes), none
+// is needed.
 func (s *Saver) NewEntry(q *statebuffer.Sequence, key string) *Entry {
-	if !s.policy.writes() {
-		return nil
-	}
 	return s.newEntry(&Entry{key: key, sequence: q})
 }
 
