@@ -166,8 +166,12 @@ func (e *execution) stepsLost(req int, saved *statebuffer.Saved) error {
 	return status.Errorf(status.NotFound, "%w", err)
 }
 
-// resumes reports whether a request has the parameter stateful_resume.
-func (r *Request) resumes() bool { return r.Parameters != nil && r.Parameters.Resume != ResumeNone }
+// resumes reports whether a request is to go on with what is saved by the parameter stateful_resume. Before its first step
+// there is nothing: a START that may begin the sequence then does.
+func (r *Request) resumes() bool {
+	p := r.Parameters
+	return p != nil && p.Resume != ResumeNone && !(r.Start && p.Resume == ResumeTry && p.Step == 0)
+}
 
 // beginsUnasked reports whether a request begins its sequence without START. A sequence whose
 // state was lost in the middle is not begun again in silence: its next request gets the reason.

@@ -241,6 +241,30 @@ func TestLostAnswerOfAFreeSequence(t *testing.T) {
 	})
 }
 
+// TestLostAnswerToTheFirst: before its first step a sequence has no state to go on with, so it begins again.
+func TestLostAnswerToTheFirst(t *testing.T) { eachScheduler(t, onRequest(lostAnswerToFirst)) }
+
+func lostAnswerToFirst(t *testing.T, on func(*setup)) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &storetest.Memory{}
+		s := newServer(t, savedIn(t, store, "steps=1"), on)
+		first := startOf(7).saying(resumesAt(0))
+		for _, at := range []*server{s, goesOn(t, s, store, savedIn(t, store, "steps=1"), on)} {
+			for range 2 {
+				o := at.batch(first).ok()
+				require.Equal(t, &AnswerParameters{Step: 1}, o.answers[0].parameters)
+				synctest.Wait()
+			}
+			s = at
+		}
+		s.batch(nextOf(7).saying(atStep(1))).ok()
+		synctest.Wait()
+		s.resumed(startOf(7).saying(requiresAt(0))).want("step 0 was done before: expected step 2").code(status.AlreadyExists)
+		require.NotNil(t, store.Value(key7))
+		s.batch(nextOf(7).saying(atStep(2))).ok()
+	})
+}
+
 // TestAskedInVain: where nothing is saved, a request that cannot begin the sequence leaves it to the server that has it. Its
 // client, or a proxy, was wrong to think that the server was gone.
 func TestAskedInVain(t *testing.T) {

@@ -30,7 +30,7 @@ func (e *execution) noteEnds() {
 // noteBeganAgain tells the saver of the sequence whose ID a START begins again.
 func (e *execution) noteBeganAgain(req int) {
 	r := &e.requests[req]
-	if q := e.in.store.Live(r.key()); q != nil && e.in.saver != nil && (r.Parameters == nil || r.Parameters.Resume == ResumeNone) {
+	if q := e.in.store.Live(r.key()); q != nil && e.in.saver != nil && !r.resumes() {
 		if entry := entryOf(q); entry != nil && entry.Key() == e.in.storeKey(r) {
 			e.in.saver.BeganAgain(entry)
 		}
