@@ -74,6 +74,8 @@ func TestInspectFaults(t *testing.T) {
 		{[]string{write("text.onnx", "no model")}, "text.onnx"},
 		{[]string{model, "--config", write("a.pbtxt", "backand: \"stateful\"")}, "(line 1:1): unknown field: backand"},
 		{[]string{model, "--config", write("b.pbtxt", "backend: \"onnxruntime\"")}, "tritonstateful migrate"},
+		{[]string{filepath.Dir(write("platform/config.pbtxt", "platform: \"onnxruntime_onnx\""))}, "platform is \"onnxruntime_onnx\", and there is no backend"},
+		{[]string{filepath.Dir(write("both/config.pbtxt", "platform: \"ensemble\""))}, "an ensemble has no model file"},
 		{[]string{model, "--config", write("c.pbtxt", "parameters { key: \"verify\" value { string_value: \"maybe\" } }")}, "verify"},
 		{[]string{filepath.Dir(write("folder/config.pbtxt", ""))}, "no folder of a version"},
 		{[]string{filepath.Dir(filepath.Dir(write("repository/asr/config.pbtxt", "")))}, "is a model repository: want the folder of one of its models, such as"},

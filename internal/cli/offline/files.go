@@ -98,7 +98,12 @@ func (f *Files) readConfig(path string) error {
 		f.Given.Name = f.Name
 	}
 	f.Name = f.Given.Name
-	if f.Given.Backend == "" {
+	switch {
+	case f.Given.Platform == "ensemble":
+		return fmt.Errorf("%s: an ensemble has no model file: want the folder of one of its models", path)
+	case f.IsFolder && f.Given.Backend == "" && f.Given.Platform != "": // a server would choose another backend
+		return fmt.Errorf("%s: platform is %q, and there is no backend: want backend: \"stateful\"; tritonstateful migrate rewrites a configuration for it", path, f.Given.Platform)
+	case f.Given.Backend == "":
 		f.Given.Backend = "stateful"
 	}
 	if f.Given.Backend != "stateful" {
