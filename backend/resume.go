@@ -46,12 +46,21 @@ func (e *execution) waits(req int) bool {
 		return e.comesAgain(req, note)
 	}
 	if in.saver != nil && !in.free && !r.Sequence.IsZero() {
-		if of := in.resuming[r.key()]; of != nil {
+		if of := in.resuming[in.waitKey(r)]; of != nil {
 			e.park(req, of)
 			return true
 		}
 	}
 	return e.asks(req)
+}
+
+// waitKey is what requests have in common that wait for each other: those of a sequence. With the direct scheduler it is the
+// batch slot. The server gives that to another sequence as soon as it has handed over an END, which may be parked.
+func (in *Instance) waitKey(r *Request) statebuffer.Key {
+	if in.direct {
+		return statebuffer.Key{Token: r.Token}
+	}
+	return r.key()
 }
 
 // asks has the store asked for the state of a START that resumes, and reports whether it did.
@@ -69,11 +78,11 @@ func (e *execution) asks(req int) bool {
 	return true
 }
 
-// comesAfter reports whether a request of the same key is to run in this batch.
+// comesAfter reports whether a request that it waits for is to run in this batch.
 func (e *execution) comesAfter(req int) bool {
-	key := e.requests[req].key()
+	key := e.in.waitKey(&e.requests[req])
 	for before := range req {
-		if !e.arrivals[before].parked && e.requests[before].key() == key {
+		if !e.arrivals[before].parked && e.in.waitKey(&e.requests[before]) == key {
 			return true
 		}
 	}
@@ -82,9 +91,10 @@ func (e *execution) comesAfter(req int) bool {
 
 // putOff parks a request until the batch is over.
 func (e *execution) putOff(req int) {
-	of := e.in.resuming[e.requests[req].key()]
+	key := e.in.waitKey(&e.requests[req])
+	of := e.in.resuming[key]
 	if of == nil {
-		of = &resuming{key: e.requests[req].key(), answered: true}
+		of = &resuming{key: key, answered: true}
 		of.key.Text = strings.Clone(of.key.Text)
 		e.in.resuming[of.key] = of
 	}
@@ -115,12 +125,12 @@ func (in *Instance) checkStored(r *Request) {
 // ask parks a START and asks the store for the state of its sequence.
 func (e *execution) ask(req int) {
 	in, r := e.in, &e.requests[req]
-	of := &resuming{key: r.key(), left: 1}
+	of := &resuming{key: in.waitKey(r), left: 1}
 	of.key.Text = strings.Clone(of.key.Text)
 	in.resuming[of.key] = of
 	note, key := &parked{in: in, of: of, first: true, came: e.arrivals[req].came}, in.storeKey(r)
 	var live *checkpoint.Entry
-	if q := in.store.Live(of.key); q != nil {
+	if q := in.store.Live(r.key()); q != nil {
 		if live = entryOf(q); live != nil && live.Key() == key {
 			of.life = q.Generation()
 		} else {
@@ -185,6 +195,10 @@ func (e *execution) comesAgain(req int, note *parked) bool {
 	note.leave()
 	if of := in.resuming[note.of.key]; of != nil && of != note.of {
 		e.park(req, of)
+		return true
+	}
+	if in.direct && e.comesAfter(req) {
+		e.putOff(req)
 		return true
 	}
 	if !note.of.taken {

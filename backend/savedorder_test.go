@@ -199,3 +199,32 @@ func TestFreeRefused(t *testing.T) {
 		})
 	}
 }
+
+// TestBatchSlotOfAParkedEnd: the direct scheduler gives the batch slot of a sequence to another one as soon as it has handed
+// over its END, which may be parked.
+func TestBatchSlotOfAParkedEnd(t *testing.T) {
+	for name, other := range map[string]ask{"begins": startOf(8), "resumes": startOf(8).saying(resumes)} {
+		inBubble(t, name, func(t *testing.T) {
+			store := &storetest.Memory{}
+			edits := []func(*setup){savedIn(t, store, "steps=1"), directly}
+			first := newServer(t, edits...)
+			first.batch(startOf(7)).ok()
+			synctest.Wait()
+			s := goesOn(t, first, store, edits...)
+			both := startOf(7).saying(requires)
+			both.end = true
+			store.Before = func(context.Context, string, string) error { time.Sleep(time.Second / 2); return nil }
+			s.batch(both)
+			s.batch(other)
+			s.batch(nextOf(8))
+			for range 8 {
+				time.Sleep(600 * time.Millisecond)
+				synctest.Wait()
+				s.rerun().ok()
+			}
+			require.Empty(t, s.in.resuming)
+			require.Zero(t, s.in.store.Counters().Displaced)
+			s.batch(nextOf(8)).ok()
+		})
+	}
+}
