@@ -17,6 +17,8 @@ FLAT_FILES = 8
 FLAT_AFTER = 120  # seconds that a soak must take before its memory is checked: until then the allocators' pools fill
 FEWEST_SAMPLES = 8  # of which each quarter has two
 
+FIRST_FAULTS = 3  # that are shown again at the end, where they cannot be overlooked
+
 
 @dataclass(frozen=True)
 class Process:
@@ -48,6 +50,7 @@ class Report:
         self.sum = Tally()
         self.seconds = 0.0  # since the start
         self.samples: list[Process] = []
+        self.first: list[str] = []  # faults
 
     def header(self) -> None:
         print(f"{'time':>8} {'steps':>10} {'steps/s':>8} {'p50 ms':>8} {'p99 ms':>8} {'max ms':>8} {'RSS MiB':>8} "
@@ -65,6 +68,7 @@ class Report:
             f"{process.threads:>8} {process.files:>5}  {shares(tally)}")  # fmt: skip
         for fault in tally.faults:
             print(f"    {fault}")
+        self.first += tally.faults[: FIRST_FAULTS - len(self.first)]
         print(end="", flush=True)
 
     def verdict(self, checking: float) -> list[str]:
@@ -75,6 +79,8 @@ class Report:
         print(f"{self.sum.total:>10} steps in all")
         if self.sum.total:
             print(f"checked in {checking / self.sum.total * 1e6:.1f} µs each, {checking / self.seconds:.0%} of a processor")
+        if self.first:
+            print("\n".join(["the first faults:", *self.first]))
         faults = []
         if count := self.sum.kinds[FOREIGN]:
             faults.append(f"{count} answers had foreign or wrong values")

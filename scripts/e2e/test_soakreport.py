@@ -33,6 +33,7 @@ def grown(**held) -> list[Process]:
 
 
 def test_what_is_wrong_is_shown_at_once(capsys):
+    """And at the end once more."""
     report = Report()
     one = tally()
     one.kinds[FOREIGN], one.kinds[FORBIDDEN] = 2, 1
@@ -41,6 +42,7 @@ def test_what_is_wrong_is_shown_at_once(capsys):
     table = capsys.readouterr().out
     assert "answered 69.2%, FOREIGN VALUES: 2, evicted 7.7%, NOT ALLOWED: 1\n    plain, sequence 7: FOREIGN VALUES" in table
     assert report.verdict(checking=0) == ["2 answers had foreign or wrong values", "1 errors should not be"]
+    assert "the first faults:\nplain, sequence 7: FOREIGN VALUES" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("processes, faults", [
