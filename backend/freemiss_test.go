@@ -7,10 +7,11 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-	"tritonstateful/internal/statestore/storetest"
-	"tritonstateful/internal/status"
 
 	"github.com/stretchr/testify/require"
+
+	"tritonstateful/internal/statestore/storetest"
+	"tritonstateful/internal/status"
 )
 
 // TestFreeMiss: a request of a sequence that has no state here goes on with what is saved, and
