@@ -134,6 +134,9 @@ func (e *execution) take(batch Batch) {
 // free sequences come in order.
 func (e *execution) begin() {
 	in := e.in
+	if in.saver != nil {
+		in.saver.LoseRefused()
+	}
 	in.store.BeginBatch(e.now)
 	e.timings.begin(e.now)
 	e.requests = e.batch.Requests()

@@ -55,6 +55,27 @@ func TestStepOfLost(t *testing.T) {
 	})
 }
 
+// TestNextBatchOfLost: who is told that another server has the sequence may send the next request before the next turn.
+func TestNextBatchOfLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, everyStep)
+		q := w.step(7, nil)
+		synctest.Wait()
+		_, _, err := w.memory.Take(t.Context(), "7", statestore.AnyStep, time.Minute)
+		require.NoError(t, err)
+		generation, refused, lost := q.Generation(), error(nil), statebuffer.LossReason(0)
+		w.Stepped(q.Attached.(*Entry), 2, w.now(), func(_ uint64, err error) {
+			refused = err
+			w.source.Locked(w.LoseRefused)
+			lost = w.source.lost[generation]
+		})
+		w.Kick()
+		synctest.Wait()
+		require.ErrorContains(t, refused, "taken over by another server")
+		require.Equal(t, statebuffer.TakenOver, lost)
+	})
+}
+
 // TestBeginsInOrder: of two sequences of one key, the later one owns it, however long the store takes for the first.
 func TestBeginsInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -93,6 +93,15 @@ func (s *Saver) begin(now time.Duration) (at time.Duration, refused []told) {
 	return at, refused
 }
 
+// LoseRefused has the sequences lose their states that are to. The execution calls it before a
+// batch, under the lock of the instance: the client of a refused save is told at once, and its next
+// request must not find the state.
+func (s *Saver) LoseRefused() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.loseAll()
+}
+
 // loseAll has the sequences lose their states that are to. One whose ID has begun again keeps
 // it, but is not saved any more: requests of it may be queued.
 func (s *Saver) loseAll() {
