@@ -1,7 +1,6 @@
 """What saving costs: CPU of the server a request, and the time of an unload with many sequences that are not saved."""
 
 import statistics
-import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -27,17 +26,10 @@ NOISE = 2.0  # percent
 
 
 def cost(rounds: int, seconds: float) -> list[Finding]:
-    """States of 0.5 MB, saved every ten steps, in rounds next to a model of the same file whose states are not saved.
-
-    The store has a Unix socket: what TCP costs depends on how the machine controls congestion.
-    """
+    """States of 0.5 MB, saved every ten steps, in rounds next to a model of the same file whose states are not saved."""
     loader.build()
     cpu: dict[str, list[float]] = {model.name: [] for model in COST_MODELS}
-    with (
-        tempfile.TemporaryDirectory(prefix="drill-") as folder,
-        Cluster(COST_MODELS, servers=1, proxy=None, store_url=f"unix://{folder}/valkey",
-                apart=True, valkey=["--unixsocket", f"{folder}/valkey"]) as cluster,
-    ):  # fmt: skip
+    with Cluster(COST_MODELS, servers=1, proxy=None, apart=True) as cluster:
         for number in range(rounds + 1):
             for model in COST_MODELS[number % 3 :] + COST_MODELS[: number % 3]:
                 found = loader.load(cluster.servers[0], model.name, seconds=seconds, sequences=SEQUENCES)
