@@ -10,10 +10,11 @@
 // 6 % of a server's CPU time where a run takes about 1 ms. With a timer slack of 20 ms its sleeps
 // end together with other timers.
 //
-// No other thread may have such a slack. One that takes a goroutine from another thread's P sleeps
-// for 3 us first (runqgrab in runtime/proc.go), and with the slack for up to 20 ms: so long would a
-// batch wait for a lock that is free. A thread inherits the slack of the one that starts it.
-enum { SYSMON_SLACK_NS = 20 * 1000 * 1000 };
+// Other threads need less. One that takes a goroutine from another thread's P sleeps for 3 us
+// first (runqgrab in runtime/proc.go), and for as long as its slack: with 20 ms a batch would wait
+// that long for a lock that is free. With the server's 50 us such threads are awake for nothing
+// where goroutines often wake each other, as they do to save states.
+enum { SYSMON_SLACK_NS = 20 * 1000 * 1000, SLACK_NS = 1000 * 1000 };
 
 // SYSMON is the number of sysmon among the threads. The first one runs the runtime's main, which
 // starts sysmon before anything else. A test checks it: test_process.py.
@@ -28,9 +29,9 @@ __attribute__((weak)) int __real_pthread_create(pthread_t *thread, const pthread
 
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*start)(void *), void *arg) {
   static atomic_int started;
-  if (atomic_fetch_add(&started, 1) + 1 != SYSMON) return __real_pthread_create(thread, attr, start, arg);
-  int slack = prctl(PR_GET_TIMERSLACK);
-  prctl(PR_SET_TIMERSLACK, (unsigned long)SYSMON_SLACK_NS);
+  int number = atomic_fetch_add(&started, 1) + 1;
+  int slack = prctl(PR_GET_TIMERSLACK); // which the new thread inherits
+  prctl(PR_SET_TIMERSLACK, (unsigned long)(number == SYSMON ? SYSMON_SLACK_NS : SLACK_NS));
   int failed = __real_pthread_create(thread, attr, start, arg);
   if (slack > 0) prctl(PR_SET_TIMERSLACK, (unsigned long)slack);
   return failed;

@@ -79,17 +79,23 @@ before = set(os.listdir("/proc/self/task"))
 ctypes.CDLL(sys.argv[1], mode=os.RTLD_LAZY | os.RTLD_LOCAL)
 deadline = time.monotonic() + 30
 while time.monotonic() < deadline:
-    late, timed = set(), set()
+    late, timed, others = set(), set(), set()
     for thread in set(os.listdir("/proc/self/task")) - before:
-        if int(open(f"/proc/{thread}/timerslack_ns").read()) == 20_000_000:
+        try:
+            slack = int(open(f"/proc/{thread}/timerslack_ns").read())
+        except PermissionError:
+            sys.exit(77)
+        if slack == 20_000_000:
             late.add(thread)
+        else:
+            others.add(slack)
         call = open(f"/proc/self/task/{thread}/syscall").read().split()  # a number and six arguments
         if len(call) > 6 and int(call[4], 16):
             timed.add(thread)
-    if len(late) == 1 and late == timed:
+    if len(late) == 1 and late == timed and others == {1_000_000}:
         sys.exit()
     time.sleep(0.01)
-sys.exit(f"{late} have the slack, and {timed} wait with a timeout")
+sys.exit(f"{late} have the slack of 20 ms, {timed} wait with a timeout, and others have a slack of {others} ns: want 1 ms")
 """
 
 
@@ -97,7 +103,10 @@ def test_only_sysmon_sleeps_late():
     """Of Go's threads, the one that watches the others has a large timer slack: when nothing runs, it alone waits with a
     timeout. Were it another one, or all, goroutines would wait for up to 20 ms."""
     library = BACKENDS / "stateful" / "libtriton_stateful_go.so"
-    subprocess.run([sys.executable, "-c", SLACKS, library], check=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", SLACKS, library], timeout=60, stderr=subprocess.PIPE, text=True)
+    if done.returncode == 77:
+        pytest.skip("the kernel shows the timer slack of other threads to root alone")
+    assert done.returncode == 0, done.stderr
 
 
 GUEST = """
