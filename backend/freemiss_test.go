@@ -45,11 +45,7 @@ func TestFreeMiss(t *testing.T) {
 func TestFreeMissLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &storetest.Memory{}
-		edits := []func(*setup){savedIn(t, store, "steps=1"), free}
-		first := newServer(t, edits...)
-		first.batch(startOf(7)).ok()
-		synctest.Wait()
-		second := goesOn(t, first, store, edits...)
+		second := begunElsewhere(t, store, free)
 		second.batch(nextOf(7))
 		second.batch(nextOf(7), startOf(9)).answered(t)
 		second.batch(startOf(7).cancel())
@@ -127,12 +123,8 @@ func TestFreeResumeWords(t *testing.T) {
 func TestFreeParkedTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &storetest.Memory{}
-		edits := []func(*setup){savedIn(t, store, "steps=1"), free}
-		first := newServer(t, edits...)
-		first.batch(startOf(7)).ok()
-		synctest.Wait()
+		s := begunElsewhere(t, store, free)
 		store.Before = slowly("Take", 100*time.Millisecond)
-		s := goesOn(t, first, store, edits...)
 		s.batch(nextOf(7).with(func(r *Request) { r.Timeout = 50 * time.Millisecond }), nextOf(7))
 		time.Sleep(time.Second)
 		synctest.Wait()

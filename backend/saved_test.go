@@ -59,6 +59,14 @@ func goesOn(t *testing.T, from *server, store statestore.Store, edits ...func(*s
 	return s
 }
 
+// begunElsewhere is a server that has none of sequence 7, whose first step another server has made and saved.
+func begunElsewhere(t *testing.T, store *storetest.Memory, edit func(*setup)) *server {
+	first := newServer(t, savedIn(t, store, "steps=1"), edit)
+	first.batch(startOf(7)).ok()
+	synctest.Wait()
+	return goesOn(t, first, store, savedIn(t, store, "steps=1"), edit)
+}
+
 // resumed sends a START that resumes, and returns what becomes of it.
 func (s *server) resumed(asks ...ask) *outcome {
 	s.t.Helper()

@@ -169,11 +169,7 @@ func TestFreeRefused(t *testing.T) {
 	for name, refused := range map[string][]int{"first": {0}, "second": {1}, "both": {0, 1}} {
 		inBubble(t, name, func(t *testing.T) {
 			store := &storetest.Memory{}
-			edits := []func(*setup){savedIn(t, store, "steps=1"), free}
-			first := newServer(t, edits...)
-			first.batch(startOf(7)).ok()
-			synctest.Wait()
-			second := goesOn(t, first, store, edits...)
+			second := begunElsewhere(t, store, free)
 			second.batch(nextOf(7))
 			second.batch(nextOf(7))
 			synctest.Wait()
@@ -206,11 +202,7 @@ func TestBatchSlotOfAParkedEnd(t *testing.T) {
 	for name, other := range map[string]ask{"begins": startOf(8), "resumes": startOf(8).saying(resumes)} {
 		inBubble(t, name, func(t *testing.T) {
 			store := &storetest.Memory{}
-			edits := []func(*setup){savedIn(t, store, "steps=1"), directly}
-			first := newServer(t, edits...)
-			first.batch(startOf(7)).ok()
-			synctest.Wait()
-			s := goesOn(t, first, store, edits...)
+			s := begunElsewhere(t, store, directly)
 			both := startOf(7).saying(requires)
 			both.end = true
 			store.Before = func(context.Context, string, string) error { time.Sleep(time.Second / 2); return nil }

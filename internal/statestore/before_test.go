@@ -285,6 +285,16 @@ func TestKilledWhileItSaved(t *testing.T) {
 	requireSteps(t, s)
 }
 
+// expireNow has the value in a file expire.
+func expireNow(t *testing.T, file string) {
+	e := entry{path: file}
+	require.NoError(t, e.openAs(file))
+	defer e.close()
+	e.head.expires = time.Now()
+	_, err := e.file.WriteAt(e.head.bytes(), 0)
+	require.NoError(t, err)
+}
+
 // TestSweepOfTheValueBefore: it goes with its key, and not before.
 func TestSweepOfTheValueBefore(t *testing.T) {
 	where := newFolder(t)
@@ -308,12 +318,7 @@ func TestSweepOfTheValueBefore(t *testing.T) {
 	ended := where.fileOf(key) + beforeSuffix
 	sweep()
 	require.FileExists(t, ended)
-	e := entry{path: ended}
-	require.NoError(t, e.openAs(ended))
-	e.head.expires = time.Now()
-	_, err := e.file.WriteAt(e.head.bytes(), 0)
-	require.NoError(t, err)
-	e.close()
+	expireNow(t, ended)
 	sweep()
 	require.NoFileExists(t, ended)
 	require.Equal(t, epoch, owner(t, s, key), "it stays for longer")

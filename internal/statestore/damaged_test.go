@@ -101,13 +101,8 @@ func TestDamagedAfterTheEnd(t *testing.T) {
 	saveSteps(t, s, epoch, minute, 10, 20)
 	require.NoError(t, s.End(t.Context(), key, epoch, 21))
 	before := where.fileOf(key) + beforeSuffix
-	e := entry{path: before}
-	require.NoError(t, e.openAs(before))
-	e.head.expires = time.Now()
-	_, err := e.file.WriteAt(e.head.bytes(), 0)
-	require.NoError(t, err)
-	e.close()
+	expireNow(t, before)
 	require.NoError(t, os.Truncate(where.fileOf(key), 20))
-	_, _, err = s.Take(t.Context(), key, AnyStep, minute)
+	_, _, err := s.Take(t.Context(), key, AnyStep, minute)
 	require.ErrorIs(t, err, ErrDamaged)
 }
