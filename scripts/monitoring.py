@@ -21,6 +21,7 @@ import numpy as np
 from tritonclient.grpc import InferenceServerClient, InferInput
 from tritonclient.utils import InferenceServerException
 
+import screenshots
 import tritonserver
 from drills import parts
 from graphs import running_sum
@@ -104,14 +105,23 @@ def serve(folder: Path) -> TritonServer:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="go run build.go monitoring", description=__doc__)
     parser.add_argument("--seconds", type=float, default=30, help="how long the clients run (default: 30)")
-    seconds = parser.parse_args().seconds
+    parser.add_argument("--pictures", type=Path, metavar="FOLDER",
+        help="also take pictures of Prometheus's pages, as docs has them; needs apt-get install chromium prometheus")  # fmt: skip
+    arguments = parser.parse_args()
+    if arguments.pictures:
+        try:
+            screenshots.check_programs()
+        except parts.NotAvailable as why:
+            parser.error(str(why))
     tritonserver.exit_on_sigterm()
     stop = threading.Event()
     with tempfile.TemporaryDirectory() as folder, serve(Path(folder)) as server, parts.Prometheus(server) as prometheus:
         clients = [Client(server, number, stop) for number in range(CLIENTS)]
         for client in clients:
             client.start()
-        time.sleep(seconds)
+        time.sleep(arguments.seconds)
+        if arguments.pictures:
+            screenshots.take(prometheus, arguments.pictures, arguments.seconds)
         rows, states = panels(prometheus), alerts(prometheus)
         stop.set()
         for client in clients:

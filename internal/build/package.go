@@ -45,7 +45,7 @@ func bundles(of target) []bundle {
 func (t *tree) pack(args []string) error {
 	flags := flag.NewFlagSet("package", flag.ContinueOnError)
 	arch := flags.String("arch", runtime.GOARCH, "processor: amd64 or arm64")
-	check := flags.Bool("check", false, "check the archives too: content, bills of materials, smoke and conformance tests, a second build")
+	check := flags.Bool("check", false, "check the archives too: content, bills of materials, smoke test, quickstart, conformance tests, a second build")
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
 		return nil
 	} else if err != nil {

@@ -224,16 +224,17 @@ class Prometheus(Part):
         super().__init__()
         config = yaml.safe_load((DOCS / "prometheus.yml").read_text())
         config["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
-        config["rule_files"] = [str(DOCS / file) for file in config["rule_files"]]
+        self.folder = LOGS / f"prometheus-{os.getpid()}-{self.port}"
+        # Relative to the configuration, and that to where this runs: its pages then show the names of files in the repository.
+        config["rule_files"] = [os.path.relpath(DOCS / file, self.folder) for file in config["rule_files"]]
         (job,) = config["scrape_configs"]
         job["static_configs"] = [{"targets": [server.metrics_url]}]
-        self.folder = LOGS / f"prometheus-{os.getpid()}-{self.port}"
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / "prometheus.yml").write_text(yaml.safe_dump(config))
 
     def command(self) -> list[str]:
         return [
-            prometheus("prometheus"), f"--config.file={self.folder}/prometheus.yml",
+            prometheus("prometheus"), f"--config.file={os.path.relpath(self.folder)}/prometheus.yml",
             f"--storage.tsdb.path={self.folder}/data", f"--web.listen-address={self.address}",
         ]  # fmt: skip
 

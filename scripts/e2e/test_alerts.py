@@ -5,6 +5,7 @@ import subprocess
 import pytest
 import yaml
 
+import screenshots
 from drills import parts
 from tritonserver import ROOT
 
@@ -36,3 +37,10 @@ def test_every_alert_is_tested():
         assert sum('model="quiet"' in each for each in series) == sum('model="asr"' in each for each in series) == len(series) / 2
         (case,) = test["alert_rule_test"]
         assert [alert["exp_labels"] for alert in case["exp_alerts"]] == [{"model": "asr"}]
+
+
+def test_pictures_say_what_to_install(monkeypatch):
+    """go run build.go monitoring --pictures, before it starts anything."""
+    monkeypatch.setattr("shutil.which", {"prometheus": "/usr/bin/prometheus"}.get)
+    with pytest.raises(parts.NotAvailable, match="pictures need chromium: apt-get install chromium$"):
+        screenshots.check_programs()
