@@ -34,8 +34,10 @@ func (t *tree) checkArchives(of target) error {
 	}
 	if of.arch == runtime.GOARCH {
 		unpacked := filepath.Join(outside, bundles(of)[0].name())
+		for _, b := range bundles(of) {
+			checks = append(checks, step{"smoke test " + b.variant, func() error { return t.smokeTest(b, filepath.Join(outside, b.name())) }})
+		}
 		checks = append(checks,
-			step{"smoke test", func() error { return t.smokeTest(unpacked) }},
 			step{"quickstart", func() error { return t.quickstart(bundles(of)[0]) }},
 			step{"conformance", func() error { return t.conformance(unpacked, outside) }},
 		)
@@ -182,8 +184,8 @@ func differences(a, b string) string {
 }
 
 // smokeTest runs the smoke test of an unpacked archive with what its own pages say: a server of PyPI, and the packages
-// of examples/requirements.txt.
-func (t *tree) smokeTest(unpacked string) error {
+// of examples/requirements.txt. The archive for GPUs first gets its ONNX Runtime, which runs the models on the CPU here.
+func (t *tree) smokeTest(b bundle, unpacked string) error {
 	const needed = "scripts/release/requirements.txt"
 	python, err := t.venv("empty-server", needed, "-r", needed)
 	if err != nil {
@@ -200,6 +202,11 @@ func (t *tree) smokeTest(unpacked string) error {
 	binary, err := t.one("build/empty-server-venv/lib/python3*/site-packages/pytriton/tritonserver/bin/tritonserver")
 	if err != nil {
 		return err
+	}
+	if b.variant == "gpu" {
+		if err := t.run(python, filepath.Join(unpacked, "add_onnxruntime_gpu.py")); err != nil {
+			return err
+		}
 	}
 	// env -i: nothing of this environment helps.
 	clean := []string{"-i", "PATH=/usr/bin:/bin", "HOME=" + filepath.Dir(unpacked)}
