@@ -236,13 +236,13 @@ class TritonServer:
         if not self.backends.is_dir():
             raise ServerError(f"there is no backends folder {self.backends}: run go run build.go")
         return [
-            str(_binary()),
+            str(binary()),
             f"--model-repository={self.repository}",
             f"--backend-directory={self.backends}",
             f"--id={self.id}",
             "--http-address=127.0.0.1",
             "--grpc-address=127.0.0.1",
-            *(["--metrics-address=127.0.0.1"] if _knows(_binary(), "--metrics-address") else []),
+            *(["--metrics-address=127.0.0.1"] if _knows(binary(), "--metrics-address") else []),
             f"--exit-timeout-secs={EXIT_TIMEOUT}",
             # tritonserver 2.51 crashes now and then when it reuses the objects of gRPC streams, with any backend. A
             # pool so large keeps it from freeing them.
@@ -318,7 +318,7 @@ def _message(failure: urllib.error.HTTPError) -> str:
         return f"HTTP status {failure.code}: {body}"
 
 
-def _binary() -> Path:
+def binary() -> Path:
     """The tritonserver of build/venv, or the one that TRITONSERVER names: scripts/matrix.py tests older ones, and smoke.py that
     of its user."""
     if other := os.environ.get("TRITONSERVER"):
@@ -330,11 +330,11 @@ def _binary() -> Path:
 
 
 @functools.cache
-def _knows(binary: Path, option: str) -> bool:
+def _knows(program: Path, option: str) -> bool:
     """Whether a tritonserver has an option; older ones end when they are given one that they lack."""
     if "TRITONSERVER" not in os.environ:
         return True
-    shown = subprocess.run([binary, "--help"], capture_output=True, text=True)
+    shown = subprocess.run([program, "--help"], capture_output=True, text=True)
     return f"{option} " in shown.stdout + shown.stderr
 
 

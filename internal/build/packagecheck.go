@@ -224,7 +224,7 @@ func (t *tree) quickstart(b bundle) error {
 
 // conformance are the end-to-end tests of what the backend promises to models and clients. They are in scripts/e2e.
 var conformance = []string{
-	"batch_axes", "decoders", "direct", "dtypes", "empty_states", "examples", "free", "initial_states", "lifecycle", "masks",
+	"batch_axes", "decoders", "direct", "dtypes", "empty_states", "examples", "free", "initial_states", "install", "lifecycle", "masks",
 	"nvidia_configs", "nvidia_loading", "nvidia_logs", "nvidia_sequences", "nvidia_storage", "onnxruntime_configs",
 	"request_features", "schedulers", "server_api", "state_sources", "state_updates", "streaming_models", "varying_states",
 }

@@ -1,6 +1,7 @@
 """The folders from which a server takes the backend, each with the three files of the library alone."""
 
 import shutil
+import subprocess
 import time
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from configs import config, io
 from conftest import Folder
 from graphs import running_sum
 from prometheus import scrape
-from tritonserver import BACKENDS, ServerError, TritonServer
+from tritonserver import BACKENDS, ServerError, TritonServer, binary
 from unary import infer
 
 F32 = np.float32
@@ -61,7 +62,7 @@ def test_inside_the_models_folder(serve, tmp_path):
     for name, place in places.items():
         install(server.repository / name / place)
         server.load(name)
-        for file in LIBRARY.iterdir():
+        for file in LIBRARY.glob("*.so"):
             assert str((server.repository / name / place / file.name).resolve()) in Path(f"/proc/{server.pid}/maps").read_text()
         assert counts(server, name) == [1, 2, 3]
     for name in places:
@@ -71,3 +72,33 @@ def test_inside_the_models_folder(serve, tmp_path):
             time.sleep(0.01)
         assert ended(server, name) == 2
         server.unload(name)
+
+
+# A tritonserver that sees an /opt of its own, to which the library was copied as docs/install.md says, and that is not told of any
+# backends folder.
+IN_OPT = """#!/bin/sh
+for option; do
+    shift
+    case $option in --backend-directory=*) ;; *) set -- "$@" "$option" ;; esac
+done
+exec unshare --map-root-user --mount sh -c '
+    mount -t tmpfs none /opt && mkdir -p /opt/tritonserver/backends && cp -r {library} /opt/tritonserver/backends/ &&
+    exec setpriv --pdeathsig=kill {server} "$@"' sh "$@"
+"""
+# Whether that is possible here.
+OWN_OPT = "unshare --map-root-user --mount sh -c 'mount -t tmpfs none /opt && setpriv --pdeathsig=kill test -x {server}'"
+
+
+def test_the_servers_backends_folder(serve, tmp_path, monkeypatch):
+    """/opt/tritonserver/backends, where a server looks by itself."""
+    if subprocess.run(["sh", "-c", OWN_OPT.format(server=binary())], capture_output=True).returncode != 0:
+        pytest.skip("programs here cannot have an /opt of their own")
+    program = tmp_path / "tritonserver"
+    program.write_text(IN_OPT.format(library=LIBRARY, server=binary()))
+    program.chmod(0o755)
+    monkeypatch.setenv("TRITONSERVER", str(program))
+    server = serve({"sum": Folder(SUM, lambda: running_sum("batch", 3))}, explicit=True)
+    server.load("sum")
+    assert "/opt/tritonserver/backends/stateful/libtriton_stateful_go.so" in Path(f"/proc/{server.pid}/maps").read_text()
+    assert counts(server, "sum") == [1, 2, 3]
+    server.unload("sum")
