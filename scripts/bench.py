@@ -101,6 +101,9 @@ def parse_options() -> argparse.Namespace:
     )
     add("--rounds", type=positive, metavar="N",
         help="rounds to take the medians of (default: 16; with --open 6, --loading and --schedulers 5, --idle 3)")  # fmt: skip
+    add("--starts", type=positive, default=1, metavar="N",
+        help="starts of the servers, with the rounds after each: servers of one library differ by up to 20 %% of CPU time with a "
+        "tiny model (default: 1; not with the ways below but --schedulers)")  # fmt: skip
     add("--seconds", type=float, metavar="S",
         help="time of one measurement; lstm5x512 takes twice, zipformer97 6 times as long (default: 0.6; with --schedulers 3)")  # fmt: skip
     add("--warmup", type=float, default=0.2, metavar="S", help="load before each measurement (default: 0.2)")

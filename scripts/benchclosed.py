@@ -9,18 +9,18 @@ import os
 
 from benchcontenders import Contender
 from benchreport import Samples, counted, cpu_per_request, plot, table
-from benchtarget import in_turn, serve_all
+from benchtarget import rounds
 from benchworkload import WORKLOADS, Setting, Workload
 
 
 def measure(contenders: list[Contender], options: argparse.Namespace) -> int:
     """Prints a table for each model, and says by the exit code whether all requests were answered, and right."""
-    results = {name: rounds(WORKLOADS[name], contenders, options) for name in options.model}
+    results = {name: loads(WORKLOADS[name], contenders, options) for name in options.model}
     for name, samples in results.items():
         seconds = options.seconds * WORKLOADS[name].pace
         print(
             f"\n{name}: max batch {options.max_batch}, {counted(options.instances, 'instance')}, medians of "
-            f"{counted(options.rounds, 'round')} of {seconds:g} s; {os.cpu_count()} processors shared by server and load generator"
+            f"{counted(options.starts * options.rounds, 'round')} of {seconds:g} s; {os.cpu_count()} processors shared by server and load generator"
         )
         print(table(samples))
     if options.json:
@@ -35,16 +35,16 @@ def measure(contenders: list[Contender], options: argparse.Namespace) -> int:
     return 0
 
 
-def rounds(workload: Workload, contenders: list[Contender], options: argparse.Namespace) -> Samples:
+def loads(workload: Workload, contenders: list[Contender], options: argparse.Namespace) -> Samples:
     """Runs all rounds of one workload. The contenders alternate fastest, so that they meet the same machine."""
     samples: Samples = {}
-    with serve_all(contenders, workload, Setting(options.max_batch, options.instances, max(options.sequences))) as targets:
-        for round_number in range(1, options.rounds + 1):
-            for sequences in options.sequences:
-                for target in in_turn(targets, round_number):
-                    result = target.load_again(sequences, options)
-                    samples.setdefault((sequences, target.contender.name), []).append(result)
-                    print(f"  round {round_number}/{options.rounds}  {progress(target.contender.name, result)}", flush=True)
+    setting = Setting(options.max_batch, options.instances, max(options.sequences))
+    for name, targets in rounds(contenders, workload, setting, options):
+        for sequences in options.sequences:
+            for target in targets:
+                result = target.load_again(sequences, options)
+                samples.setdefault((sequences, target.contender.name), []).append(result)
+                print(f"  round {name}  {progress(target.contender.name, result)}", flush=True)
     return samples
 
 

@@ -18,7 +18,7 @@ from benchbuild import OTHERS
 from benchclosed import failed, progress
 from benchcontenders import Contender, prepare_nothing, prepare_stateful
 from benchreport import Samples, cpu_per_request
-from benchtarget import in_turn, serve_all
+from benchtarget import rounds
 from benchworkload import WORKLOADS, ModelConfig, Setting, Workload
 from tritonserver import BACKENDS
 
@@ -89,13 +89,14 @@ def measure(options: argparse.Namespace) -> int:
     samples: Samples = {}
     workload = WORKLOADS["accumulate_fp32"]
     for sequences in options.sequences:
-        with serve_all(SCHEDULERS, workload, Setting(options.max_batch, 1, sequences)) as targets:
-            for round_number in range(1, options.rounds + 1):
-                for target in in_turn(targets, round_number):
-                    result = target.load_again(sequences, options)
-                    samples.setdefault((sequences, target.contender.name), []).append(result)
-                    print(f"  round {round_number}/{options.rounds}  {progress(target.contender.name, result)}", flush=True)
-    print(f"\nmedians of {options.rounds} rounds of {options.seconds:g} s, and in brackets the least and the greatest\n")
+        for name, targets in rounds(SCHEDULERS, workload, Setting(options.max_batch, 1, sequences), options):
+            for target in targets:
+                result = target.load_again(sequences, options)
+                samples.setdefault((sequences, target.contender.name), []).append(result)
+                print(f"  round {name}  {progress(target.contender.name, result)}", flush=True)
+    print(
+        f"\nmedians of {options.starts * options.rounds} rounds of {options.seconds:g} s, and in brackets the least and the greatest\n"
+    )
     print(table(samples, options.sequences))
     for count in options.sequences:
         print(two_over_one(samples, count))

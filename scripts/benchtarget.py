@@ -180,6 +180,17 @@ def in_turn(targets: list[Target], round_number: int) -> list[Target]:
     return targets[first:] + targets[:first]
 
 
+def rounds(
+    contenders: Sequence[Contender], workload: Workload, setting: Setting, options: argparse.Namespace
+) -> Iterator[tuple[str, list[Target]]]:
+    """Yields the name and the targets of each round, in the order of in_turn. The servers are started several times if
+    options.starts says so: those of one library can differ for as long as they live."""
+    for start in range(options.starts):
+        with serve_all(contenders, workload, setting) as targets:
+            for number in range(1, options.rounds + 1):
+                yield f"{start * options.rounds + number}/{options.starts * options.rounds}", in_turn(targets, number)
+
+
 def check_preloaded(server: TritonServer, library: str) -> None:
     """The linker only warns about a library that it cannot preload."""
     if library and Path(library).name.split(".so")[0] not in Path(f"/proc/{server.pid}/maps").read_text():
