@@ -121,14 +121,14 @@ def table(samples: Samples, sequences: list[int]) -> str:
 def two_over_one(samples: Samples, count: int) -> str:
     """What two instances cost over one, with free sequences and without a backend's work."""
 
-    def costs(name: str) -> list[float]:
-        return [cpu_per_request(result) for result in samples[count, name]]
+    def cost(name: str) -> float:
+        return statistics.median(cpu_per_request(result) for result in samples[count, name])
 
     def ratio(name: str) -> float:
-        return statistics.median(two / one for two, one in zip(costs(name + TWO), costs(name)))
+        return cost(name + TWO) / cost(name)
 
     def over(instances: str) -> float:
-        return statistics.median(a - b for a, b in zip(costs("free" + instances), costs("nothing" + instances)))
+        return cost("free" + instances) - cost("nothing" + instances)
 
     return (
         f"{count:,} sequences, CPU time of two instances over one: free {ratio('free'):.2f}, nothing {ratio('nothing'):.2f}; "
