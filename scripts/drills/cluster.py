@@ -22,7 +22,7 @@ class Cluster:
     Use it from the main thread: the kernel ends what a thread started when the thread ends.
     """
 
-    def __init__(self, models: list[Model], *, servers: int = 2, proxy: type[Part] | None = Envoy, store_url: str | None = None,
+    def __init__(self, models: list[Model], *, servers: int = 2, proxy: type[Part] | None = Envoy,
                  options: list[str] = OPTIONS, explicit: bool = False, loaded: list[str] | None = None, valkey: list[str] = [], apart: bool = False):  # fmt: skip
         self._stack = contextlib.ExitStack()
         server_processors, other_processors = processors() if apart else ((), ())
@@ -36,7 +36,7 @@ class Cluster:
         self.servers = [
             TritonServer(
                 self.repository, options=[*options, *loads], explicit=explicit, ports=free_ports(3),
-                env={"STATEFUL_STORE_URL": store_url or self.store.url}, processors=server_processors,
+                env={"STATEFUL_STORE_URL": self.store.url}, processors=server_processors,
             )
             for _ in range(servers)
         ]  # fmt: skip
