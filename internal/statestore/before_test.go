@@ -310,8 +310,8 @@ func TestSweepOfTheValueBefore(t *testing.T) {
 		}
 	}
 	require.NoError(t, os.Rename(where.fileOf(key)+beforeSuffix, where.fileOf(key)))
-	saveSteps(t, s, epoch, time.Millisecond, 25)
-	saveSteps(t, s, epoch, minute, 40) // the one before has an expiry of its own, which is over
+	saveSteps(t, s, epoch, minute, 25, 40)
+	expireNow(t, where.fileOf(key)+beforeSuffix) // the one before has an expiry of its own, which is over
 	sweep()
 	requireSteps(t, s, 40, 25)
 	require.NoError(t, s.End(t.Context(), key, epoch, 41))
